@@ -1,0 +1,110 @@
+// Package agent speaks to the agent on a VM: the wire types of its HTTPS
+// message protocol and a client. The embedded agent in agent/local serves the
+// same types.
+package agent
+
+import "encoding/json"
+
+// Request is one message, POSTed as JSON to <mbus>/agent.
+type Request struct {
+	Method    string `json:"method"`
+	Arguments []any  `json:"arguments"` // never null
+	ReplyTo   string `json:"reply_to"`
+	// Protocol 3 makes stop wait for the processes and list_disk answer
+	// with a task; absent means 0.
+	Protocol int `json:"protocol,omitempty"`
+}
+
+// Reply is the agent's answer to a Request; exactly one field is set.
+type Reply struct {
+	Value     json.RawMessage `json:"value,omitempty"`
+	Exception *Exception      `json:"exception,omitempty"`
+}
+
+// Exception is an error the agent reports.
+type Exception struct {
+	Message string `json:"message"`
+}
+
+// Task is the value of a Reply to a method that goes on in the background,
+// and of get_task while it does: State is then "running".
+type Task struct {
+	ID    string `json:"agent_task_id"`
+	State string `json:"state"`
+}
+
+// Spec is the apply spec: what the VM is to run.
+// Its shape is the one create-env sends (see docs of the BOSH agent's apply).
+type Spec struct {
+	Deployment        string                    `json:"deployment"`
+	Name              string                    `json:"name"` // instance group
+	Index             int                       `json:"index"`
+	ID                string                    `json:"id"`
+	AZ                string                    `json:"az"`
+	Job               SpecJob                   `json:"job"`
+	Packages          map[string]SpecPackage    `json:"packages"`
+	Networks          map[string]map[string]any `json:"networks"`
+	RenderedTemplates Blob                      `json:"rendered_templates_archive"`
+	// ConfigurationHash is the digest of all rendered templates; empty
+	// makes the agent store the spec without applying it.
+	ConfigurationHash string `json:"configuration_hash"`
+}
+
+// SpecJob lists the jobs of the instance group, in the manifest's order.
+type SpecJob struct {
+	Name      string         `json:"name"` // instance group
+	Templates []SpecTemplate `json:"templates"`
+}
+
+// SpecTemplate is one job of a release; Version is its fingerprint.
+type SpecTemplate struct {
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	SHA1        string `json:"sha1"`
+	BlobstoreID string `json:"blobstore_id"`
+}
+
+// SpecPackage is one compiled package in the agent's blobstore.
+type SpecPackage struct {
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	SHA1        string `json:"sha1"` // multi-digest
+	BlobstoreID string `json:"blobstore_id"`
+}
+
+// Blob refers to a blob in the agent's blobstore by its id and multi-digest.
+type Blob struct {
+	BlobstoreID string `json:"blobstore_id"`
+	SHA1        string `json:"sha1"`
+}
+
+// State is the value of get_state: the current spec and what runs.
+type State struct {
+	Spec
+	AgentID   string    `json:"agent_id"`
+	JobState  string    `json:"job_state"` // running, starting, failing, stopped, unknown
+	VM        VM        `json:"vm"`
+	Processes []Process `json:"processes,omitempty"`
+	Vitals    any       `json:"vitals,omitempty"` // only with "full"
+}
+
+// VM names the VM as the CPI knows it.
+type VM struct {
+	Name string `json:"name"`
+}
+
+// Process is one supervised process of a job.
+type Process struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`
+	Uptime struct {
+		Secs int `json:"secs"`
+	} `json:"uptime"`
+	Mem struct {
+		KB      int     `json:"kb"`
+		Percent float64 `json:"percent"`
+	} `json:"mem"`
+	CPU struct {
+		Total float64 `json:"total"`
+	} `json:"cpu"`
+}

@@ -1,0 +1,57 @@
+// Package cpi drives a CPI: the wire types of its protocol and a client that
+// starts one process per call. The embedded CPI in cpi/local serves the same
+// types.
+package cpi
+
+import "encoding/json"
+
+// Request is one call, written as JSON to the CPI's standard input.
+type Request struct {
+	Method     string  `json:"method"`
+	Arguments  []any   `json:"arguments"` // never null
+	Context    Context `json:"context"`
+	APIVersion int     `json:"api_version,omitempty"`
+}
+
+// Context tells the CPI who calls and, for API v2, about the stemcell.
+type Context struct {
+	DirectorUUID string     `json:"director_uuid"`
+	VM           *ContextVM `json:"vm,omitempty"`
+}
+
+// ContextVM carries the API version of the stemcell in use.
+type ContextVM struct {
+	Stemcell struct {
+		APIVersion int `json:"api_version"`
+	} `json:"stemcell"`
+}
+
+// Response is the CPI's whole standard output.
+type Response struct {
+	Result json.RawMessage `json:"result"`
+	Error  *ResponseError  `json:"error"`
+	Log    string          `json:"log"`
+}
+
+// ResponseError is an error as the CPI reports it.
+type ResponseError struct {
+	Type      string `json:"type"`
+	Message   string `json:"message"`
+	OKToRetry bool   `json:"ok_to_retry"`
+}
+
+// Info is the result of the method info.
+type Info struct {
+	StemcellFormats []string `json:"stemcell_formats"`
+	APIVersion      int      `json:"api_version"` // 1 if the CPI names none; capped at 2
+}
+
+// The error types every CPI may report.
+const (
+	TypeCloudError       = "Bosh::Clouds::CloudError"
+	TypeVMNotFound       = "Bosh::Clouds::VMNotFound"
+	TypeDiskNotFound     = "Bosh::Clouds::DiskNotFound"
+	TypeStemcellNotFound = "Bosh::Clouds::StemcellNotFound"
+	TypeNotImplemented   = "Bosh::Clouds::NotImplemented"
+	TypeNotSupported     = "Bosh::Clouds::NotSupported"
+)
