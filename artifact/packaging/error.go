@@ -1,0 +1,95 @@
+package packaging
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+)
+
+const (
+	tailLines = 20
+	tailWidth = 500 // runes of one line; compilers write very long ones
+	tailBytes = 64 << 10
+)
+
+// Error is a packaging script that did not succeed.
+type Error struct {
+	Name       string
+	ExitStatus int      // -1: killed
+	Log        string   // file with the whole output, empty: none was kept
+	Tail       []string // the last lines of the output, oldest first
+	Err        error    // why it was killed: the cause of the context's end, or a signal; else nil
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cannot compile package '%s': the packaging script ", e.Name)
+	switch {
+	case e.Err != nil:
+		fmt.Fprintf(&b, "was stopped: %v", e.Err)
+	default:
+		fmt.Fprintf(&b, "exited with status %d", e.ExitStatus)
+	}
+	if e.Log != "" {
+		fmt.Fprintf(&b, " (its output is in %s)", e.Log)
+	}
+	if len(e.Tail) > 0 {
+		b.WriteString("; its last lines:")
+		for _, line := range e.Tail {
+			b.WriteString("\n  | " + line)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns what ended the script, nil when it ended by itself.
+func (e *Error) Unwrap() error { return e.Err }
+
+// tail returns the last n lines of a file as text that is safe to print.
+func tail(f *os.File, n int) ([]string, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, size-tailBytes)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+	if err != nil {
+		return nil, err
+	}
+	lines := bytes.Split(bytes.TrimRight(data, "\r\n \t"), []byte("\n"))
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	var text []string
+	for _, line := range lines {
+		if s := printable(string(line)); s != "" {
+			text = append(text, s)
+		}
+	}
+	return text, nil
+}
+
+// printable keeps what stands after the last carriage return, drops control
+// characters and shortens what is too long for an error.
+func printable(line string) string {
+	line = strings.TrimRight(line, "\r")
+	if i := strings.LastIndexByte(line, '\r'); i >= 0 {
+		line = line[i+1:]
+	}
+	line = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(line, "?"))
+	if runes := []rune(line); len(runes) > tailWidth {
+		line = string(runes[:tailWidth]) + "…"
+	}
+	return strings.TrimRight(line, " ")
+}

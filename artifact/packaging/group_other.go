@@ -1,0 +1,22 @@
+//go:build !unix
+
+package packaging
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+// command is a process to run in a group of its own, its output in a file.
+type command struct {
+	Args []string
+	Dir  string
+	Env  []string
+	Out  *os.File
+}
+
+// runGroup refuses: packaging scripts are bash scripts of Linux and macOS.
+func runGroup(context.Context, command) (int, error) {
+	return 0, errors.New("packages cannot be compiled on this operating system")
+}

@@ -1,0 +1,72 @@
+//go:build unix
+
+package packaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// command is a process to run in a group of its own, its output in a file.
+type command struct {
+	Args []string
+	Dir  string
+	Env  []string
+	Out  *os.File
+}
+
+// runGroup runs the command and returns its exit status, -1 with an error when
+// it was killed, 0 with an error when it could not be started.
+//
+// The group is led by a shell that only waits for the end of its input. Its
+// input is a pipe that this process alone holds, so the shell notices when
+// this process dies, however that happens, and kills the group. And because it
+// is reaped last, the group's number cannot belong to somebody else when the
+// group is killed.
+func runGroup(ctx context.Context, c command) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, context.Cause(ctx)
+	}
+	guard := exec.Command("/bin/sh", "-c", "read -r _; kill -s KILL 0")
+	guard.Env = []string{}
+	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	hold, err := guard.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	defer hold.Close()
+	if err := guard.Start(); err != nil {
+		return 0, fmt.Errorf("cannot start /bin/sh: %w", err)
+	}
+	pgid := guard.Process.Pid
+	endGroup := func() { _ = syscall.Kill(-pgid, syscall.SIGKILL) }
+	defer func() {
+		endGroup()
+		_ = guard.Wait()
+	}()
+
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Out, c.Out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
+	cmd.Cancel = func() error { endGroup(); return nil }
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("cannot start %s: %w", c.Args[0], err)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exit.ExitCode(), nil
+	case exit != nil:
+		return -1, errors.New(exit.String())
+	case err != nil && ctx.Err() != nil:
+		return -1, err
+	case err != nil:
+		return 0, err
+	}
+	return 0, nil
+}
