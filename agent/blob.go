@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the protocol's paths and oldest digests
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	blobTries = 3
+	blobPause = 250 * time.Millisecond
+)
+
+// DigestError is a blob whose content is not what its digest says.
+type DigestError struct{ ID, Want, Got string }
+
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("cannot use the blob %s: its digest is %s, want %s", e.ID, e.Got, e.Want)
+}
+
+// PutBlob uploads the file as the blob id, trying three times. progress, unless
+// nil, is told the bytes sent so far.
+func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(done, total int64)) error {
+	err := c.tryBlob(ctx, func() (bool, error) { return c.putOnce(ctx, id, path, progress) })
+	if err != nil {
+		return fmt.Errorf("cannot upload the blob %s: %w", id, err)
+	}
+	return nil
+}
+
+// GetBlob downloads the blob id and checks it against digest, a multi-digest
+// as in Blob.SHA1; an empty one is not checked. A download that was cut is
+// resumed, three times at most. On an error w may hold a part.
+func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest string, progress func(done, total int64)) error {
+	sum, err := parseDigest(digest)
+	if err != nil {
+		return fmt.Errorf("cannot download the blob %s: %w", id, err)
+	}
+	var done int64
+	if sum.hash != nil {
+		w = io.MultiWriter(sum.hash, w)
+	}
+	err = c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, id, w, &done, progress) })
+	if err != nil {
+		return fmt.Errorf("cannot download the blob %s: %w", id, err)
+	}
+	if sum.hash != nil {
+		if got := hex.EncodeToString(sum.hash.Sum(nil)); got != sum.want {
+			return &DigestError{ID: id, Want: sum.name + sum.want, Got: sum.name + got}
+		}
+	}
+	return nil
+}
+
+// tryBlob repeats what failed on the way; whatever else fails is final.
+func (c *Client) tryBlob(ctx context.Context, once func() (again bool, err error)) error {
+	for try := 1; ; try++ {
+		again, err := once()
+		if err == nil || !again || try == blobTries || ctx.Err() != nil {
+			return err
+		}
+		if stop := sleep(ctx, blobPause*time.Duration(try)); stop != nil {
+			return stop
+		}
+	}
+}
+
+func (c *Client) putOnce(ctx context.Context, id, path string, progress func(done, total int64)) (again bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	ctx, alive, end := silence(ctx)
+	defer end()
+	total := info.Size()
+	var (
+		mu    sync.Mutex // an early answer leaves the transport reading
+		ended bool
+		done  int64
+	)
+	defer func() { mu.Lock(); ended = true; mu.Unlock() }()
+	body := &counted{r: io.LimitReader(file, total), moved: func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n == 0 || ended {
+			return
+		}
+		alive()
+		done += int64(n)
+		if progress != nil {
+			progress(done, total)
+		}
+	}}
+	resp, met, err := c.blobExchange(ctx, http.MethodPut, id, body, total)
+	if err != nil {
+		return true, c.blobError(ctx, err, met)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if resp.StatusCode == http.StatusCreated || resp.StatusCode == http.StatusNoContent {
+		return false, nil
+	}
+	return resp.StatusCode >= 500, c.blobError(ctx, c.blobStatus(resp.StatusCode, text), met)
+}
+
+func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int64, progress func(done, total int64)) (again bool, err error) {
+	ctx, alive, end := silence(ctx)
+	defer end()
+	resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0)
+	if err != nil {
+		return true, c.blobError(ctx, err, met)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return false, fmt.Errorf("the agent at %s does not have it", c.Address())
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return resp.StatusCode >= 500, c.blobError(ctx, c.blobStatus(resp.StatusCode, text), met)
+	}
+	total := max(resp.ContentLength, 0)
+	body := &counted{r: resp.Body, moved: func(int) { alive() }}
+	// The agent knows no ranges: what came in an earlier try is read again
+	// and dropped.
+	if _, err := io.CopyN(io.Discard, body, *done); err != nil {
+		return true, c.blobError(ctx, err, met)
+	}
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := body.Read(buffer)
+		if n > 0 {
+			if _, werr := w.Write(buffer[:n]); werr != nil {
+				return false, werr
+			}
+			*done += int64(n)
+			if progress != nil {
+				progress(*done, total)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return true, c.blobError(ctx, err, met)
+		}
+	}
+}
+
+func (c *Client) blobExchange(ctx context.Context, method, id string, body io.Reader, size int64) (*http.Response, *stage, error) {
+	met := new(stage)
+	folder := sha1.Sum([]byte(id)) //nolint:gosec // the path of the protocol
+	address := *c.base
+	address.Path = fmt.Sprintf("/blobs/%02x/%s", folder[0], id)
+	if size == 0 {
+		// A reader of nothing would be sent in chunks.
+		body = http.NoBody
+	}
+	req, err := http.NewRequestWithContext(met.trace(ctx), method, address.String(), body)
+	if err != nil {
+		return nil, met, err
+	}
+	req.ContentLength = size
+	c.authorize(req)
+	resp, err := c.http.Do(req)
+	return resp, met, err
+}
+
+func (c *Client) blobStatus(status int, text []byte) error {
+	return &statusError{status: status, text: excerpt(c.clean(string(text)), 200)}
+}
+
+func (c *Client) blobError(ctx context.Context, err error, met *stage) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errSilent) {
+		return cause
+	} else if cause != nil {
+		err = cause
+	}
+	probe := c.classify(err, met)
+	if probe.Hint != "" {
+		return &quoted{text: fmt.Sprintf("the agent at %s: %s; %s", c.Address(), probe.text(), probe.Hint), err: probe.Err}
+	}
+	return &quoted{text: fmt.Sprintf("the agent at %s: %s", c.Address(), probe.text()), err: probe.Err}
+}
+
+var errSilent = fmt.Errorf("not one byte moved for %s", silenceTimeout)
+
+// silence ends the context when alive is not called for silenceTimeout.
+func silence(ctx context.Context) (_ context.Context, alive, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(silenceTimeout, func() { cancel(errSilent) })
+	return ctx, func() { timer.Reset(silenceTimeout) }, func() { timer.Stop(); cancel(nil) }
+}
+
+// counted tells of every read.
+type counted struct {
+	r     io.Reader
+	moved func(n int)
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.moved(n)
+	return n, err
+}
+
+// digest is the strongest part of a multi-digest.
+type digest struct {
+	name string // with colon; empty for SHA-1
+	want string
+	hash hash.Hash // nil: nothing to check
+}
+
+// parseDigest reads "<sha1>", "sha256:<hex>" and their lists with semicolons.
+func parseDigest(text string) (digest, error) {
+	var best digest
+	for part := range strings.SplitSeq(text, ";") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		name, value, found := strings.Cut(part, ":")
+		if !found {
+			name, value = "sha1", part
+		}
+		d := digest{name: name + ":", want: strings.ToLower(value)}
+		switch name {
+		case "sha1":
+			d.name, d.hash = "", sha1.New() //nolint:gosec // the protocol's oldest digest
+		case "sha256":
+			d.hash = sha256.New()
+		case "sha512":
+			d.hash = sha512.New()
+		default:
+			continue
+		}
+		if len(d.want) != hex.EncodedLen(d.hash.Size()) {
+			return digest{}, fmt.Errorf("%q is not a digest", part)
+		}
+		if best.hash == nil || d.hash.Size() > best.hash.Size() {
+			best = d
+		}
+	}
+	if best.hash == nil && strings.TrimSpace(text) != "" {
+		return digest{}, fmt.Errorf("no algorithm of the digest %q is known", text)
+	}
+	return best, nil
+}

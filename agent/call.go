@@ -1,0 +1,283 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	pollFirst = 20 * time.Millisecond
+	pollLast  = time.Second
+	// lostAfter is how long an agent may be silent while one of its tasks
+	// is being waited for: it restarts within seconds.
+	lostAfter = 30 * time.Second
+	// replyLimit bounds what is read of one reply; an errand's output is
+	// the longest there is.
+	replyLimit = 64 << 20
+)
+
+// message is one request, and how its failure is told.
+type message struct {
+	method   string
+	doing    string // "cannot " + doing
+	args     []any
+	protocol int
+	timeout  time.Duration // of the reply; 0 is replyTimeout
+	repeat   bool          // asking twice does no harm
+}
+
+// Call sends any message, waits for its task if it becomes one, and returns
+// the value. The other methods are Calls with names and types.
+func (c *Client) Call(ctx context.Context, method string, args ...any) (json.RawMessage, error) {
+	return c.call(ctx, message{method: method, doing: "do " + method, args: args})
+}
+
+// do is call with the value decoded into out, unless out is nil.
+func (c *Client) do(ctx context.Context, m message, out any) error {
+	value, err := c.call(ctx, m)
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(value, out); err != nil {
+		return fmt.Errorf("cannot %s: the agent's answer is not understood: %s", m.doing, c.clean(err.Error()))
+	}
+	return nil
+}
+
+func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
+	defer c.tellWaiting(m.method)()
+	start := time.Now()
+	value, err := c.post(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	task, ok := asTask(value)
+	if !ok {
+		return value, nil
+	}
+	return c.await(ctx, m, task.ID, start)
+}
+
+// await polls a task to its end. The pause grows with the age of the task, so
+// that a short one is not waited for longer than it needs by more than a tenth.
+func (c *Client) await(ctx context.Context, m message, id string, start time.Time) (json.RawMessage, error) {
+	var silentSince time.Time
+	for {
+		age := time.Since(start)
+		pause := min(max(age/10, pollFirst), pollLast)
+		if c.cfg.TaskTimeout > 0 {
+			if age >= c.cfg.TaskTimeout {
+				return nil, &TaskTimeoutError{Method: m.method, After: c.cfg.TaskTimeout, doing: m.doing}
+			}
+			pause = min(pause, c.cfg.TaskTimeout-age)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, fmt.Errorf("cannot %s: stopped waiting for it, it still runs on the VM: %w", m.doing, err)
+		}
+		asked := time.Now()
+		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true})
+		var refused *Error
+		switch {
+		case err == nil:
+			silentSince = time.Time{}
+			if task, ok := asTask(value); !ok || task.State != "running" {
+				return value, nil
+			}
+		case errors.As(err, &refused):
+			if strings.Contains(refused.Message, "Task with id "+id+" could not be found") {
+				return nil, &TaskLostError{Method: m.method, Restarted: true, Err: err, doing: m.doing}
+			}
+			refused.Method = m.method
+			return nil, refused
+		case ctx.Err() != nil:
+			return nil, err
+		default:
+			if silentSince.IsZero() {
+				silentSince = asked
+			}
+			if time.Since(silentSince) >= lostAfter {
+				return nil, &TaskLostError{Method: m.method, Err: err, doing: m.doing}
+			}
+		}
+	}
+}
+
+// GetTask asks once for a task: running tells that it goes on, else value is
+// its result.
+func (c *Client) GetTask(ctx context.Context, id string) (value json.RawMessage, running bool, err error) {
+	value, err = c.post(ctx, message{method: "get_task", doing: "ask for the task " + id, args: []any{id}, repeat: true})
+	if err != nil {
+		return nil, false, err
+	}
+	if task, ok := asTask(value); ok && task.State == "running" {
+		return nil, true, nil
+	}
+	return value, false, nil
+}
+
+// post sends one message and returns the value of its reply.
+func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
+	if m.args == nil {
+		m.args = []any{}
+	}
+	body, err := json.Marshal(Request{Method: m.method, Arguments: m.args, ReplyTo: c.cfg.ReplyTo, Protocol: m.protocol})
+	if err != nil {
+		return nil, fmt.Errorf("cannot %s: cannot encode the message: %s", m.doing, c.clean(err.Error()))
+	}
+	if m.timeout == 0 {
+		m.timeout = replyTimeout
+	}
+	exchange, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	var met stage
+	status, data, err := c.exchange(met.trace(exchange), m, body)
+	if err == nil && status == http.StatusOK {
+		var reply *Reply
+		if reply, err = decodeReply(data); err == nil {
+			if reply.Exception != nil {
+				return nil, c.exception(m.method, m.doing, reply.Exception)
+			}
+			return reply.Value, nil
+		}
+		err = &garbageError{text: excerpt(c.clean(string(data)), 200)}
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("cannot %s: %w", m.doing, context.Cause(ctx))
+	}
+	if err == nil {
+		err = &statusError{status: status, text: excerpt(c.clean(string(data)), 200)}
+	}
+	return nil, &UnreachableError{
+		Address: c.Address(), Method: m.method, Sent: met.sent.Load() && !m.repeat, doing: m.doing,
+		Last: c.classify(err, &met),
+	}
+}
+
+func (c *Client) exchange(ctx context.Context, m message, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.String()+"/agent", bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	c.authorize(req)
+	req.Header.Set("Content-Type", "application/json")
+	if m.repeat {
+		// The key alone lets the transport repeat the request when a kept
+		// connection turns out to be closed; it is not sent.
+		req.Header["Idempotency-Key"] = nil
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, replyLimit+1))
+	if err == nil && len(data) > replyLimit {
+		err = fmt.Errorf("the reply is longer than %d MiB", replyLimit>>20)
+	}
+	return resp.StatusCode, data, err
+}
+
+func (c *Client) authorize(req *http.Request) {
+	if c.user != "" || c.password != "" {
+		req.SetBasicAuth(c.user, c.password)
+	}
+}
+
+// tellWaiting calls Config.Waiting until the returned function is called.
+func (c *Client) tellWaiting(method string) (end func()) {
+	if c.cfg.Waiting == nil {
+		return func() {}
+	}
+	start := time.Now()
+	var mu sync.Mutex
+	var ended bool
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(waitingEvery, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return
+		}
+		c.cfg.Waiting(method, time.Since(start))
+		timer.Reset(waitingEvery)
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
+}
+
+// stage follows how far an exchange came.
+type stage struct{ connected, secured, sent atomic.Bool }
+
+func (s *stage) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeStart: func() { s.connected.Store(true) },
+		GotConn:           func(httptrace.GotConnInfo) { s.connected.Store(true); s.secured.Store(true) },
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				s.sent.Store(true)
+			}
+		},
+	})
+}
+
+var errNoContent = errors.New("the reply holds neither a value nor an exception")
+
+// decodeReply reads the body of a reply; an answer of neither kind is an error.
+func decodeReply(data []byte) (*Reply, error) {
+	var reply Reply
+	if err := json.Unmarshal(data, &reply); err != nil {
+		return nil, err
+	}
+	if reply.Exception == nil && reply.Value == nil {
+		return nil, errNoContent
+	}
+	return &reply, nil
+}
+
+// asTask tells a value that stands for a task from a result.
+func asTask(value json.RawMessage) (Task, bool) {
+	if !bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("{")) {
+		return Task{}, false
+	}
+	var task Task
+	if err := json.Unmarshal(value, &task); err != nil || task.ID == "" {
+		return Task{}, false
+	}
+	return task, true
+}
+
+func excerpt(text string, limit int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
+	}
+	return text
+}
+
+// sleep waits, or returns the reason why the context ended first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Deadlines of one HTTP exchange. A task on the VM has none unless
+// Config.TaskTimeout sets one.
+const (
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	replyTimeout     = time.Minute
+	// slowReplyTimeout is for the messages the agent answers only when the
+	// work is done: start reloads the process supervisor first, which takes
+	// up to half a minute a try.
+	slowReplyTimeout = 10 * time.Minute
+	// idleTimeout is short, as a connection that was idle for long may be
+	// dead without a sign, and a message must not be sent twice.
+	idleTimeout = 5 * time.Second
+	// silenceTimeout ends a blob transfer in which no byte moves.
+	silenceTimeout = time.Minute
+	// waitingEvery is how often Config.Waiting is called.
+	waitingEvery = 30 * time.Second
+)
+
+// Config says where the agent is and how it is reached. Only URL is needed.
+type Config struct {
+	URL string // mbus: https://user:password@host:port
+	// CA is the PEM text of the only authorities trusted to sign the
+	// agent's certificate. Empty accepts every certificate, see
+	// Client.Unverified.
+	CA      string
+	ReplyTo string // the deployment's director id; the agent does not read it
+	// Dial opens the connection, for an agent behind a jump host. Default
+	// is a direct one.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Proxy names the HTTP proxy of a request; nil, the default, is none
+	// whatever the environment says.
+	Proxy func(*http.Request) (*url.URL, error)
+	// TunnelErr says why the tunnel to the VM is down, nil when it is up.
+	TunnelErr func() error
+	// TaskTimeout bounds one task on the VM; 0 is no limit.
+	TaskTimeout time.Duration
+	// Waiting is called every 30 s while one message is being worked on,
+	// from another goroutine, never after the method returned.
+	Waiting func(method string, since time.Duration)
+	// Redact takes secrets out of the agent's texts, in addition to the
+	// password of URL.
+	Redact func(string) string
+}
+
+// Client sends messages and blobs to one agent. It may be used concurrently.
+type Client struct {
+	cfg      Config
+	base     *url.URL // without userinfo
+	user     string
+	password string
+	http     *http.Client
+	trans    *http.Transport
+}
+
+// New checks the configuration; it does not connect.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(cfg.URL)
+	if err != nil {
+		// The parser's text repeats the URL, password and all.
+		return nil, errors.New("cannot use the agent's URL: it is not a URL; want https://user:password@host:port")
+	}
+	if base.Scheme != "https" || base.Hostname() == "" {
+		return nil, fmt.Errorf("cannot use the agent's URL %s: want https://user:password@host:port", base.Redacted())
+	}
+	c := &Client{cfg: cfg, user: base.User.Username()}
+	c.password, _ = base.User.Password()
+	base.User = nil
+	base.Path = strings.TrimRight(base.Path, "/")
+	base.RawPath, base.RawQuery, base.Fragment = "", "", ""
+	c.base = base
+
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cfg.CA == "" {
+		tlsConfig.InsecureSkipVerify = true
+	} else {
+		tlsConfig.RootCAs = x509.NewCertPool()
+		if !tlsConfig.RootCAs.AppendCertsFromPEM([]byte(cfg.CA)) {
+			return nil, errors.New("cannot use the agent's CA: it holds no certificate in PEM form")
+		}
+	}
+	c.trans = &http.Transport{
+		DialContext:            c.dial,
+		Proxy:                  cfg.Proxy,
+		OnProxyConnectResponse: proxyAnswer,
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    handshakeTimeout,
+		IdleConnTimeout:        idleTimeout,
+		MaxIdleConnsPerHost:    4,
+		// A blob is stored as it is; asking for gzip would only cost.
+		DisableCompression: true,
+	}
+	c.http = &http.Client{
+		Transport: c.trans,
+		// An agent never redirects, and the password is not for others.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// Unverified reports whether no CA is known, so that anybody in the way could
+// pose as the agent and read the password: worth one warning to the user.
+func (c *Client) Unverified() bool { return c.cfg.CA == "" }
+
+// Address is the agent's host:port.
+func (c *Client) Address() string {
+	if c.base.Port() == "" {
+		return net.JoinHostPort(c.base.Hostname(), "443")
+	}
+	return c.base.Host
+}
+
+// Close drops idle connections; the client stays usable.
+func (c *Client) Close() { c.trans.CloseIdleConnections() }
+
+// dialLimit is the context key for a shorter dial than dialTimeout.
+type dialLimit struct{}
+
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	limit := dialTimeout
+	if d, ok := ctx.Value(dialLimit{}).(time.Duration); ok && c.cfg.Dial == nil && c.cfg.Proxy == nil {
+		limit = d
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if c.cfg.Dial != nil {
+		return c.cfg.Dial(ctx, network, address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// clean takes the password out of a text that came from the agent or the
+// network.
+func (c *Client) clean(text string) string {
+	if c.password != "" {
+		auth := base64.StdEncoding.EncodeToString([]byte(c.user + ":" + c.password))
+		escaped := strings.TrimPrefix(url.UserPassword("", c.password).String(), ":")
+		text = strings.NewReplacer(auth, "***", escaped, "***", c.password, "***").Replace(text)
+	}
+	if c.cfg.Redact != nil {
+		text = c.cfg.Redact(text)
+	}
+	return text
+}

@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Error is what the agent answered instead of a value: it got the message and
+// could not do it.
+type Error struct {
+	Method  string // run_script, get_state, …
+	Message string // the agent's words, without its envelope and without secrets
+	doing   string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot %s: the agent says: %s", e.doing, e.Message)
+}
+
+// UnknownMessage reports whether the agent is too old to know the message, or
+// does not offer it.
+func UnknownMessage(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && strings.HasPrefix(e.Message, "unknown message ")
+}
+
+// StopError is an Error of a stop that waited: processes that do not end within
+// five minutes or that end badly. A plain stop (StopAsync) is what can follow.
+type StopError struct {
+	Services []string // the processes named by the agent, if it named any
+	Err      *Error
+}
+
+func (e *StopError) Error() string { return e.Err.Error() }
+func (e *StopError) Unwrap() error { return e.Err }
+
+// TaskLostError is a task whose end will never be known: the agent restarted
+// and forgot it, or was not heard of for too long.
+type TaskLostError struct {
+	Method    string
+	Restarted bool  // the agent answers, and does not know the task
+	Err       error // what the last question for the task met
+	doing     string
+}
+
+func (e *TaskLostError) Error() string {
+	if e.Restarted {
+		return fmt.Sprintf("cannot %s: the agent restarted in the middle of it", e.doing)
+	}
+	return fmt.Sprintf("cannot %s: the agent stopped answering in the middle of it: %v", e.doing, e.Err)
+}
+
+func (e *TaskLostError) Unwrap() error { return e.Err }
+
+// TaskTimeoutError is a task that ran longer than Config.TaskTimeout; it may
+// still be running.
+type TaskTimeoutError struct {
+	Method string
+	After  time.Duration
+	doing  string
+}
+
+func (e *TaskTimeoutError) Error() string {
+	return fmt.Sprintf("cannot %s: not done after %s, the task's time limit; it still runs on the VM", e.doing, e.After)
+}
+
+// UnreachableError is a message that did not get to an agent, or an answer that
+// did not come back from one.
+type UnreachableError struct {
+	Address string        // host:port
+	Method  string        // empty from WaitReady
+	Waited  time.Duration // WaitReady: how long was tried
+	Last    Probe         // what the last attempt met
+	Met     []Probe       // WaitReady: distinct findings in order, Last included
+	// Sent tells that the whole message had left, so that the agent may be
+	// at work on it.
+	Sent  bool
+	doing string
+}
+
+// Error ends with the hint of the last probe.
+func (e *UnreachableError) Error() string {
+	var b strings.Builder
+	if e.Method == "" {
+		fmt.Fprintf(&b, "cannot reach the agent at %s, tried for %s: ", e.Address, e.Waited.Round(time.Second))
+	} else {
+		fmt.Fprintf(&b, "cannot %s: the agent at %s: ", e.doing, e.Address)
+	}
+	b.WriteString(e.Last.text())
+	if len(e.Met) > 1 {
+		causes := make([]string, 0, len(e.Met)-1)
+		for _, p := range e.Met[:len(e.Met)-1] {
+			causes = append(causes, string(p.Cause))
+		}
+		fmt.Fprintf(&b, "; before that: %s", strings.Join(causes, ", "))
+	}
+	if e.Sent && e.Method != "ping" {
+		b.WriteString("; the agent may have got the message and be at work on it")
+	}
+	if e.Last.Hint != "" {
+		fmt.Fprintf(&b, "; %s", e.Last.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap gives the error of the last probe.
+func (e *UnreachableError) Unwrap() error { return e.Last.Err }
+
+// quoted is an error whose text has no secrets, and whose chain is the
+// original's.
+type quoted struct {
+	text string
+	err  error
+}
+
+func (q *quoted) Error() string { return q.text }
+func (q *quoted) Unwrap() error { return q.err }
+
+// envelope is what the agent puts round the cause of a failure.
+var envelope = regexp.MustCompile(`^Action Failed [a-z_]+: (?:Task [^ ]+ result: )?`)
+
+func (c *Client) exception(method, doing string, e *Exception) *Error {
+	text := strings.TrimSpace(envelope.ReplaceAllString(e.Message, ""))
+	if text == "" {
+		text = "(nothing)"
+	}
+	return &Error{Method: method, Message: c.clean(text), doing: doing}
+}
+
+// stoppable finds the processes in the agent's words for a stop that failed.
+var stoppable = regexp.MustCompile(`services '([^']*)'`)
+
+func stopError(err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	stop := &StopError{Err: e}
+	if m := stoppable.FindStringSubmatch(e.Message); m != nil {
+		// Both spellings occur: "a, b" and "[a b]".
+		stop.Services = strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(" ,[]", r) })
+	}
+	return stop
+}

@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Ping asks the agent whether it is there.
+func (c *Client) Ping(ctx context.Context) error {
+	var pong string
+	if err := c.do(ctx, message{method: "ping", doing: "ping", repeat: true}, &pong); err != nil {
+		return err
+	}
+	if pong != "pong" {
+		return fmt.Errorf("cannot ping: the agent answers %q", excerpt(c.clean(pong), 80))
+	}
+	return nil
+}
+
+// Info is the value of the message info.
+type Info struct {
+	APIVersion int `json:"api_version"`
+}
+
+// Info asks for the version of the agent's message protocol.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	var info Info
+	err := c.do(ctx, message{method: "info", doing: "ask for the agent's version", repeat: true}, &info)
+	return info, err
+}
+
+// GetState asks for the current spec and what runs; full adds the vitals.
+func (c *Client) GetState(ctx context.Context, full bool) (State, error) {
+	m := message{method: "get_state", doing: "get the VM's state", repeat: true}
+	if full {
+		m.args = []any{"full"}
+	}
+	var state State
+	err := c.do(ctx, m, &state)
+	return state, err
+}
+
+// Apply makes the VM's jobs and packages those of the spec; the jobs must be
+// stopped.
+func (c *Client) Apply(ctx context.Context, spec Spec) error {
+	return c.do(ctx, message{method: "apply", doing: "apply the spec", args: []any{spec}}, nil)
+}
+
+// Prepare downloads what the spec needs while the old jobs run.
+func (c *Client) Prepare(ctx context.Context, spec Spec) error {
+	return c.do(ctx, message{method: "prepare", doing: "prepare the spec", args: []any{spec}}, nil)
+}
+
+// Start starts the jobs of the current spec. They need not run yet when it
+// returns.
+func (c *Client) Start(ctx context.Context) error {
+	var value any
+	if err := c.do(ctx, message{method: "start", doing: "start the jobs", timeout: slowReplyTimeout}, &value); err != nil {
+		return err
+	}
+	if value != "started" {
+		return fmt.Errorf("cannot start the jobs: the agent answers %q", excerpt(c.clean(fmt.Sprint(value)), 80))
+	}
+	return nil
+}
+
+// Stop stops the jobs and waits until their processes are down, at most five
+// minutes; a refusal is a *StopError. Agents older than protocol 3 do not wait.
+func (c *Client) Stop(ctx context.Context) error {
+	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs", protocol: 3}, nil))
+}
+
+// StopAsync asks for the jobs to be stopped, and does not wait for it.
+func (c *Client) StopAsync(ctx context.Context) error {
+	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs"}, nil))
+}
+
+// Drain runs the jobs' drain scripts to their end. kind is "shutdown" or
+// "update"; next is the spec to come, which only update needs.
+func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
+	var spec any = struct{}{}
+	if next != nil {
+		spec = next
+	}
+	m := message{method: "drain", doing: "drain the jobs", args: []any{kind, spec}}
+	for {
+		var seconds int
+		if err := c.do(ctx, m, &seconds); err != nil {
+			return err
+		}
+		// Agents that leave the waiting to the caller answer with seconds;
+		// negative ones want to be asked again afterwards.
+		wait := time.Duration(max(seconds, -seconds)) * time.Second
+		if wait > 0 {
+			end := c.tellWaiting(m.method)
+			err := sleep(ctx, wait)
+			end()
+			if err != nil {
+				return fmt.Errorf("cannot drain the jobs: %w", err)
+			}
+		}
+		if seconds >= 0 {
+			return nil
+		}
+		m.args = []any{"status"}
+	}
+}
+
+// RunScript runs the script bin/NAME of every job that has one, in parallel,
+// with env added to its environment.
+func (c *Client) RunScript(ctx context.Context, name string, env map[string]string) error {
+	options := map[string]any{}
+	if len(env) > 0 {
+		options["env"] = env
+	}
+	return c.do(ctx, message{method: "run_script", doing: "run the " + name + " scripts", args: []any{name, options}}, nil)
+}
+
+// ListDisk lists the CIDs of the persistent disks that are mounted.
+func (c *Client) ListDisk(ctx context.Context) ([]string, error) {
+	var cids []string
+	err := c.do(ctx, message{method: "list_disk", doing: "list the VM's disks", repeat: true}, &cids)
+	return cids, err
+}
+
+// MountDisk mounts the disk at store, or where a migration goes to when another
+// disk is there.
+func (c *Client) MountDisk(ctx context.Context, cid string) error {
+	return c.do(ctx, message{method: "mount_disk", doing: "mount the disk " + cid, args: []any{cid}}, nil)
+}
+
+// UnmountDisk unmounts the disk; one that is not mounted is no error.
+func (c *Client) UnmountDisk(ctx context.Context, cid string) error {
+	return c.do(ctx, message{method: "unmount_disk", doing: "unmount the disk " + cid, args: []any{cid}}, nil)
+}
+
+// MigrateDisk copies the data of the disk at store to the one mounted second,
+// and mounts that one in its place.
+func (c *Client) MigrateDisk(ctx context.Context) error {
+	return c.do(ctx, message{method: "migrate_disk", doing: "migrate the disk"}, nil)
+}
+
+// AddPersistentDisk tells where the VM finds a disk; hint is the CPI's answer
+// to attach_disk.
+func (c *Client) AddPersistentDisk(ctx context.Context, cid string, hint any) error {
+	return c.do(ctx, message{method: "add_persistent_disk", doing: "make the disk " + cid + " known", args: []any{cid, hint}}, nil)
+}
+
+// RemovePersistentDisk makes the agent forget the disk, before it is detached.
+func (c *Client) RemovePersistentDisk(ctx context.Context, cid string) error {
+	return c.do(ctx, message{method: "remove_persistent_disk", doing: "make the disk " + cid + " forgotten", args: []any{cid}}, nil)
+}
+
+// CompileRequest is a package to be compiled on the VM.
+type CompileRequest struct {
+	Source       Blob // the package's source archive
+	Name         string
+	Version      string                 // fingerprint
+	Dependencies map[string]SpecPackage // compiled, by name
+}
+
+// CompilePackage compiles on the VM and returns the compiled archive's blob.
+// It removes every installed package from the VM: not while jobs run.
+func (c *Client) CompilePackage(ctx context.Context, r CompileRequest) (Blob, error) {
+	if r.Dependencies == nil {
+		r.Dependencies = map[string]SpecPackage{}
+	}
+	doing := fmt.Sprintf("compile the package %s/%s", r.Name, r.Version)
+	m := message{method: "compile_package", doing: doing, args: []any{r.Source.BlobstoreID, r.Source.SHA1, r.Name, r.Version, r.Dependencies}}
+	var value struct {
+		Result Blob `json:"result"`
+	}
+	if err := c.do(ctx, m, &value); err != nil {
+		return Blob{}, err
+	}
+	if value.Result.BlobstoreID == "" {
+		return Blob{}, fmt.Errorf("cannot %s: the agent's answer names no blob", doing)
+	}
+	return value.Result, nil
+}
+
+// CancelTask asks the agent to end a task; only drain and run_errand can be.
+func (c *Client) CancelTask(ctx context.Context, id string) error {
+	return c.do(ctx, message{method: "cancel_task", doing: "cancel the task " + id, args: []any{id}}, nil)
+}
+
+// FetchLogs makes a blob of log files. kinds is a comma list of job, agent and
+// system; filters are globs below the logs' folder, none means all.
+func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) (Blob, error) {
+	if filters == nil {
+		filters = []string{}
+	}
+	var blob Blob
+	err := c.do(ctx, message{method: "fetch_logs", doing: "fetch the " + kinds + " logs", args: []any{kinds, filters}}, &blob)
+	if err == nil && blob.BlobstoreID == "" {
+		err = fmt.Errorf("cannot fetch the %s logs: the agent's answer names no blob", kinds)
+	}
+	return blob, err
+}
+
+// SyncDNS gives the VM a version of the DNS records, which are in the blob.
+func (c *Client) SyncDNS(ctx context.Context, records Blob, version uint64) error {
+	return c.do(ctx, message{method: "sync_dns", doing: "send the DNS records", args: []any{records.BlobstoreID, records.SHA1, version}}, nil)
+}
+
+// SSHLogin is where and to whom a user made by SetupSSH logs in.
+type SSHLogin struct {
+	Command       string `json:"command"`
+	Status        string `json:"status"`
+	IP            string `json:"ip"`
+	HostPublicKey string `json:"host_public_key"`
+}
+
+// SetupSSH makes a temporary user on the VM who may log in with the key.
+func (c *Client) SetupSSH(ctx context.Context, user, publicKey string) (SSHLogin, error) {
+	var login SSHLogin
+	args := []any{"setup", map[string]string{"user": user, "public_key": publicKey}}
+	err := c.do(ctx, message{method: "ssh", doing: "make an SSH user on the VM", args: args}, &login)
+	if err == nil && login.Status != "success" {
+		err = fmt.Errorf("cannot make an SSH user on the VM: the agent answers %q", excerpt(c.clean(login.Status), 80))
+	}
+	return login, err
+}
+
+// CleanupSSH removes the users of SetupSSH whose names match the regular
+// expression.
+func (c *Client) CleanupSSH(ctx context.Context, userRegex string) error {
+	args := []any{"cleanup", map[string]string{"user_regex": userRegex}}
+	return c.do(ctx, message{method: "ssh", doing: "remove the SSH user from the VM", args: args}, nil)
+}
+
+// UpdateSettings is the part of Settings that can change without a new VM.
+type UpdateSettings struct {
+	Blobstores       []Blobstore       `json:"blobstores,omitempty"`
+	DiskAssociations []DiskAssociation `json:"disk_associations,omitempty"`
+	MBus             *MBusSettings     `json:"mbus,omitempty"`
+	TrustedCerts     string            `json:"trusted_certs"` // PEM; empty removes those set before
+}
+
+// DiskAssociation gives a persistent disk a name on the VM.
+type DiskAssociation struct {
+	Name string `json:"name"`
+	CID  string `json:"cid"`
+}
+
+// MBusSettings is the agent's own address and certificate.
+type MBusSettings struct {
+	URLs []string `json:"urls,omitempty"`
+	Cert Cert     `json:"cert"`
+}
+
+// UpdateSettings changes settings. The agent restarts when MBus or Blobstores
+// change, and a client with the old password or CA may then lose it.
+func (c *Client) UpdateSettings(ctx context.Context, s UpdateSettings) error {
+	return c.do(ctx, message{method: "update_settings", doing: "update the agent's settings", args: []any{s}}, nil)
+}
+
+// RunErrand runs bin/run of a job, with what it printed.
+func (c *Client) RunErrand(ctx context.Context, job string) (stdout, stderr string, exitStatus int, err error) {
+	var value struct {
+		Stdout string `json:"stdout"`
+		Stderr string `json:"stderr"`
+		Status int    `json:"exit_code"`
+	}
+	err = c.do(ctx, message{method: "run_errand", doing: "run the errand " + job, args: []any{job}}, &value)
+	return value.Stdout, value.Stderr, value.Status, err
+}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	probeFirst = 50 * time.Millisecond
+	probeLast  = 500 * time.Millisecond
+	// probeDial is shorter than dialTimeout as the system asks a silent
+	// address ever more seldom: a VM that comes up is found sooner by asking
+	// anew.
+	probeDial  = 3 * time.Second
+	probeReply = 15 * time.Second
+	// grace is how long a hopeless cause is borne: an agent may start with
+	// the certificate of its image and restart with its own.
+	grace = 10 * time.Second
+	// metLimit bounds the findings kept for the error.
+	metLimit = 6
+)
+
+// WaitReady pings until the agent answers, and returns *UnreachableError when
+// timeout is over, or soon when waiting does not help (a certificate for
+// another address, of another authority or expired, a wrong password).
+// report, unless nil, is called for each finding that differs from the one
+// before.
+func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report func(Probe)) error {
+	start := time.Now()
+	var met []Probe
+	var since time.Time // when the current finding was first met
+	for pause := probeFirst; ; pause = min(pause*5/4, probeLast) {
+		left := timeout - time.Since(start)
+		probe, ok := c.probe(ctx, min(max(left, probeFirst), probeReply))
+		if ok {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("cannot wait for the agent: %w", context.Cause(ctx))
+		}
+		if n := len(met); n == 0 || met[n-1].Cause != probe.Cause || met[n-1].Hint != probe.Hint {
+			met = append(met, probe)
+			met = met[max(0, len(met)-metLimit):]
+			since = time.Now()
+			if report != nil {
+				report(probe)
+			}
+		} else {
+			met[n-1] = probe
+		}
+		waited := time.Since(start)
+		if waited+pause >= timeout || (time.Since(since) >= grace && lasting(probe, timeout-waited)) {
+			return &UnreachableError{Address: c.Address(), Waited: waited, Last: probe, Met: met}
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return fmt.Errorf("cannot wait for the agent: %w", err)
+		}
+	}
+}
+
+// lasting tells a cause that will be the same when the time is over.
+func lasting(p Probe, left time.Duration) bool {
+	if p.Cause == CertificateNotYet && p.Certificate != nil {
+		return time.Until(p.Certificate.NotBefore) > left
+	}
+	return p.hopeless()
+}
+
+// probe pings once.
+func (c *Client) probe(ctx context.Context, timeout time.Duration) (Probe, bool) {
+	ctx = context.WithValue(ctx, dialLimit{}, min(probeDial, timeout))
+	var pong string
+	m := message{method: "ping", doing: "ping", timeout: timeout, repeat: true}
+	err := c.do(ctx, m, &pong)
+	if err == nil && pong == "pong" {
+		return Probe{}, true
+	}
+	if e, ok := errors.AsType[*UnreachableError](err); ok {
+		return e.Last, false
+	}
+	if err == nil {
+		err = &garbageError{text: excerpt(c.clean(pong), 200)}
+	}
+	return Probe{Cause: NotAnAgent, Err: err, Hint: "check that the host and port of cloud_provider.mbus are the agent's"}, false
+}
