@@ -1,0 +1,91 @@
+package templates
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+)
+
+// Failure is one template that could not be rendered.
+type Failure struct {
+	Release, Job string
+	Template     string   // its path below templates/, or "monit"
+	Line         int      // of the template, 0: unknown
+	Message      string   // what is wrong
+	Properties   []string // that it asked for and did not get; one of them suffices
+	Advice       string   // where to set them, empty: nothing is known
+}
+
+// Failures has every template of one Render that failed.
+type Failures []*Failure
+
+func (f *Failures) Error() string {
+	if len(*f) == 1 {
+		return "cannot render " + (*f)[0].Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "cannot render %d templates:", len(*f))
+	for _, failure := range *f {
+		b.WriteString("\n  " + strings.ReplaceAll(failure.Error(), "\n", "\n  "))
+	}
+	return b.String()
+}
+
+// place is the template with its job and release.
+func (f *Failure) place() string {
+	return fmt.Sprintf("template '%s' of job '%s' of release '%s'", f.Template, f.Job, f.Release)
+}
+
+func (f *Failure) Error() string {
+	text := f.place()
+	if f.Line > 0 {
+		text += fmt.Sprintf(", line %d", f.Line)
+	}
+	text += ": " + f.Message
+	if f.Advice != "" {
+		text += ": " + f.Advice
+	}
+	return text
+}
+
+// fill takes over what the driver says.
+func (f *Failure) fill(job *Job, e *rubyError) {
+	f.Line, f.Message, f.Properties = e.Line, e.Message, e.Properties
+	switch {
+	case len(e.Properties) > 0:
+		f.Message = "property " + quoted(e.Properties) + " has no value"
+		f.Advice = advice(job, e.Properties)
+	case e.Link != "":
+		f.Message = "link '" + e.Link + "' has no value"
+	case e.Class != "" && e.Class != "RuntimeError" && e.Class != "SyntaxError":
+		f.Message += " (" + e.Class + ")"
+	}
+}
+
+func quoted(names []string) string {
+	return "'" + strings.Join(names, "' or '") + "'"
+}
+
+// advice says where the manifest sets the properties, or that it cannot.
+func advice(job *Job, names []string) string {
+	var paths, undeclared []string
+	for _, name := range names {
+		declared := slices.ContainsFunc(job.Properties, func(p artifact.Property) bool {
+			return p.Name == name || strings.HasPrefix(p.Name, name+".") || strings.HasPrefix(name, p.Name+".")
+		})
+		switch {
+		case !declared:
+			undeclared = append(undeclared, name)
+		case job.Context.PropertiesPath == "":
+			paths = append(paths, "properties."+name)
+		default:
+			paths = append(paths, job.Context.PropertiesPath+"."+name)
+		}
+	}
+	if len(paths) == 0 {
+		return "the job's spec does not declare " + quoted(undeclared) + ", so the manifest cannot set it"
+	}
+	return "set it at " + strings.Join(paths, " or ")
+}

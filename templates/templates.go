@@ -1,0 +1,335 @@
+// Package templates renders the templates of release jobs: ERB, run by a Ruby
+// that is started once for all templates of a run.
+package templates
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/artifact"
+
+	"github.com/google/uuid"
+)
+
+// Config says how templates are rendered; the zero value is usable.
+type Config struct {
+	// Ruby is the path of the Ruby to use; empty: the one on PATH.
+	Ruby string
+	// Env is the environment from which Ruby gets PATH, HOME and little else;
+	// nil: that of this process.
+	Env []string
+	// Timeout is the deadline of one template; 0: one minute.
+	Timeout time.Duration
+}
+
+// Engine renders templates. Its Ruby starts with the first template that needs
+// one. It may be used by several goroutines; they take turns.
+type Engine struct {
+	cfg Config
+	id  string // of the instance, where the context has none
+
+	mu     sync.Mutex
+	ruby   *ruby
+	closed bool
+}
+
+// Job is a release's job with the facts that its templates may ask for.
+type Job struct {
+	*artifact.Job
+	Context Context
+}
+
+// Context has the facts about one instance.
+type Context struct {
+	Name       string // of the instance group; empty: the job's name
+	Index      int
+	ID         string // empty: a random one, the same for all jobs of an engine
+	AZ         string // empty: "unknown"
+	Bootstrap  bool
+	Deployment string
+	Address    string         // empty: spec.address is nil
+	Networks   map[string]any // by name: ip, netmask, gateway …; nil: one "default" with empty values
+	// JobProperties hide the other ones; nil: the job has none, so that the
+	// ClusterProperties merged over the GlobalProperties count.
+	GlobalProperties, ClusterProperties, JobProperties map[string]any
+	// Links by name: each has "instances" (a list of name, id, index, az,
+	// address, bootstrap), "properties" and "address".
+	Links map[string]any
+	// ReleaseVersion is spec.release.version.
+	ReleaseVersion string
+	// PropertiesPath is where the manifest sets the properties, for example
+	// "cloud_provider.properties"; for the advice when one is missing.
+	PropertiesPath string
+}
+
+// Start returns an engine; nothing runs yet.
+func Start(cfg Config) *Engine {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = time.Minute
+	}
+	if cfg.Env == nil {
+		cfg.Env = os.Environ()
+	}
+	return &Engine{cfg: cfg, id: uuid.NewString()}
+}
+
+// Close ends Ruby.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	e.stop()
+	return nil
+}
+
+func (e *Engine) stop() {
+	if e.ruby != nil {
+		e.ruby.stop()
+		e.ruby = nil
+	}
+}
+
+// file is one file of a rendered job.
+type file struct {
+	job         *Job
+	source      string // in messages: the path below the job's folder
+	path        string // on disk
+	destination string // below the folder that is written
+	content     []byte
+}
+
+// Render writes the jobs' files to dir/<job>/monit and
+// dir/<job>/<destination>, folders 0700, files 0600 and those below bin/ 0700;
+// what dir/<job> held before is removed. When a template fails the others are
+// still tried, nothing is written, and the error is a *Failures.
+func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.New("cannot render templates: the engine is closed")
+	}
+	var files []*file
+	var failures Failures
+	seen := map[string]bool{}
+	for i := range jobs {
+		job := &jobs[i]
+		if seen[job.Name] {
+			return fmt.Errorf("cannot render templates: job '%s' is given twice", job.Name)
+		}
+		seen[job.Name] = true
+		own, err := jobFiles(job)
+		if err != nil {
+			return err
+		}
+		failed, err := e.renderJob(ctx, job, own)
+		if err != nil {
+			return err
+		}
+		failures = append(failures, failed...)
+		files = append(files, own...)
+	}
+	if len(failures) > 0 {
+		return &failures
+	}
+	return write(dir, jobs, files)
+}
+
+// jobFiles reads the job's templates.
+func jobFiles(job *Job) ([]*file, error) {
+	if !filepath.IsLocal(job.Name) || strings.ContainsAny(job.Name, `/\`) {
+		return nil, fmt.Errorf("cannot render job '%s' of release '%s': its name is no file name", job.Name, job.Release)
+	}
+	files := []*file{{job: job, source: "monit", path: "monit", destination: "monit"}}
+	for _, t := range job.Templates {
+		if !filepath.IsLocal(t.Source) || !filepath.IsLocal(t.Destination) {
+			return nil, fmt.Errorf("cannot render job '%s' of release '%s': template '%s' or its destination '%s' leaves the job's folder",
+				job.Name, job.Release, t.Source, t.Destination)
+		}
+		source := filepath.Join("templates", t.Source)
+		files = append(files, &file{job: job, source: t.Source, path: source, destination: t.Destination})
+	}
+	for _, f := range files {
+		f.path = filepath.Join(job.Dir, f.path)
+		f.destination = filepath.Join(job.Name, f.destination)
+		var err error
+		f.content, err = os.ReadFile(f.path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read template '%s' of job '%s' of release '%s': %w", f.source, job.Name, job.Release, err)
+		}
+	}
+	return files, nil
+}
+
+// renderJob replaces the content of the job's files. An error means that no
+// template can be rendered.
+func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failures, error) {
+	var failures Failures
+	var facts map[string]any
+	for _, f := range files {
+		if !bytes.Contains(f.content, []byte("<%")) {
+			continue
+		}
+		req := request{File: f.path, Template: f.content}
+		// Ruby remembers the context, unless it had to be started anew.
+		if facts == nil || e.ruby == nil {
+			facts = job.facts(e.id)
+			req.Context = facts
+		}
+		result, failed, err := e.render(ctx, f, req)
+		if err != nil {
+			return nil, err
+		}
+		if failed != nil {
+			failures = append(failures, failed)
+		}
+		f.content = result
+	}
+	return failures, nil
+}
+
+// render renders one template, starting Ruby first if it does not run.
+func (e *Engine) render(ctx context.Context, f *file, req request) ([]byte, *Failure, error) {
+	failed := &Failure{Release: f.job.Release, Job: f.job.Name, Template: f.source}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("cannot render %s: %w", failed.place(), context.Cause(ctx))
+	}
+	if e.ruby == nil {
+		r, err := startRuby(ctx, e.cfg)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot render %s: %w", failed.place(), err)
+		}
+		e.ruby = r
+	}
+	tctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
+	defer cancel()
+	answer, err := e.ruby.render(tctx, req)
+	switch {
+	case err == nil && answer.Error == nil:
+		return answer.Result, nil, nil
+	case err == nil:
+		failed.fill(f.job, answer.Error)
+		return nil, failed, nil
+	}
+	// Ruby is in an unknown state, or gone.
+	e.stop()
+	var format *formatError
+	switch {
+	case errors.As(err, &format):
+		failed.Message = format.Error()
+	case ctx.Err() != nil:
+		return nil, nil, fmt.Errorf("cannot render %s: %w", failed.place(), context.Cause(ctx))
+	case tctx.Err() != nil:
+		failed.Message = fmt.Sprintf("it took longer than %v and was stopped", e.cfg.Timeout)
+	default:
+		failed.Message = fmt.Sprintf("the template ended Ruby (%v)", err)
+	}
+	return nil, failed, nil
+}
+
+// facts is the context as the driver reads it.
+func (j *Job) facts(id string) map[string]any {
+	c := j.Context
+	name, networks := c.Name, c.Networks
+	if name == "" {
+		name = j.Name
+	}
+	if c.ID != "" {
+		id = c.ID
+	}
+	if c.AZ == "" {
+		c.AZ = "unknown"
+	}
+	if networks == nil {
+		networks = map[string]any{"default": map[string]any{"ip": "", "netmask": "", "gateway": ""}}
+	}
+	defaults := map[string]any{}
+	for _, p := range j.Properties {
+		defaults[p.Name] = p.Default
+	}
+	release := map[string]any{"name": j.Release}
+	if c.ReleaseVersion != "" {
+		release["version"] = c.ReleaseVersion
+	}
+	facts := map[string]any{
+		"name": name, "index": c.Index, "id": id, "az": c.AZ, "bootstrap": c.Bootstrap,
+		"job": map[string]any{"name": j.Name}, "deployment": c.Deployment, "networks": networks,
+		"release":            release,
+		"default_properties": defaults,
+		"global_properties":  c.GlobalProperties,
+		"cluster_properties": c.ClusterProperties,
+		"job_properties":     nil,
+	}
+	if c.JobProperties != nil {
+		facts["job_properties"] = c.JobProperties
+	}
+	if c.Address != "" {
+		facts["address"], facts["ip"] = c.Address, c.Address
+	}
+	if len(c.Links) > 0 {
+		facts["links"] = c.Links
+	}
+	return plain(facts).(map[string]any)
+}
+
+// plain gives maps of YAML with keys of any type the text keys that JSON has.
+func plain(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			out[key] = plain(item)
+		}
+		return out
+	case map[any]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			out[fmt.Sprint(key)] = plain(item)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = plain(item)
+		}
+		return out
+	}
+	return value
+}
+
+// write puts the files below dir, which cannot be left.
+func write(dir string, jobs []Job, files []*file) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot write rendered templates: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("cannot write rendered templates: %w", err)
+	}
+	defer root.Close()
+	for _, job := range jobs {
+		if err := root.RemoveAll(job.Name); err != nil {
+			return fmt.Errorf("cannot remove what was rendered before: %w", err)
+		}
+	}
+	for _, f := range files {
+		mode := fs.FileMode(0o600)
+		if below, _ := filepath.Rel(f.job.Name, f.destination); strings.HasPrefix(filepath.ToSlash(below), "bin/") {
+			mode = 0o700
+		}
+		if err := root.MkdirAll(filepath.Dir(f.destination), 0o700); err != nil {
+			return fmt.Errorf("cannot write rendered templates: %w", err)
+		}
+		if err := root.WriteFile(f.destination, f.content, mode); err != nil {
+			return fmt.Errorf("cannot write rendered templates: %w", err)
+		}
+	}
+	return nil
+}
