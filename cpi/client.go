@@ -1,0 +1,183 @@
+package cpi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// maxRetries is how often a call is repeated that the CPI says is ok to retry.
+const maxRetries = 5
+
+// Config says how a CPI is called.
+type Config struct {
+	Path       string              // bin/cpi of the installation
+	Env        []string            // the child's whole environment
+	DirectorID string              // director_uuid of the requests' context
+	Log        io.Writer           // standard error and log of the CPI, by line; nil drops them
+	Redact     func(string) string // applied to all that comes from the CPI as text; nil keeps it
+	// StemcellAPI is the API version of the stemcell in use; 0 means that
+	// none is in use yet.
+	StemcellAPI int
+	Timeout     time.Duration // of one process; 0 means 2 hours
+	Grace       time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
+}
+
+// Client calls one CPI. It may be used by several goroutines.
+type Client struct {
+	cfg    Config
+	shared *shared
+	record *record
+}
+
+// shared is what all copies of a Client have in common.
+type shared struct {
+	mu          sync.Mutex
+	stemcellAPI int
+	info        *Info
+
+	asking sync.Mutex // held while info is asked
+	log    sync.Mutex // held while lines are written
+}
+
+// New returns a client; nothing is started before the first call.
+func New(cfg Config) *Client {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 2 * time.Hour
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 5 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = io.Discard
+	}
+	if cfg.Redact == nil {
+		cfg.Redact = func(text string) string { return text }
+	}
+	return &Client{cfg: cfg, shared: &shared{stemcellAPI: cfg.StemcellAPI}}
+}
+
+// SetStemcellAPI says which API version the stemcell of the following calls
+// has; 0 means that no stemcell is in use.
+func (c *Client) SetStemcellAPI(version int) {
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	c.shared.stemcellAPI = version
+}
+
+// Info asks what the CPI can do, once; later calls return the same answer. A
+// CPI that does not implement info has API version 1.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	c.shared.asking.Lock()
+	defer c.shared.asking.Unlock()
+	if info := c.shared.known(); info != nil {
+		return *info, nil
+	}
+	asker := *c
+	asker.record = nil
+	result, err := asker.exchange(ctx, "info", 1, nil)
+	info := Info{APIVersion: 1}
+	switch {
+	case NotImplemented(err):
+	case err != nil:
+		return Info{}, err
+	default:
+		if info, err = c.decodeInfo(result); err != nil {
+			return Info{}, err
+		}
+	}
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	c.shared.info = &info
+	return info, nil
+}
+
+func (s *shared) known() *Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info
+}
+
+// call runs a method in the API version that the CPI speaks.
+func (c *Client) call(ctx context.Context, method string, args ...any) (json.RawMessage, error) {
+	info, err := c.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.exchange(ctx, method, info.APIVersion, args)
+}
+
+// exchange sends one request, again while the CPI says that this is ok.
+func (c *Client) exchange(ctx context.Context, method string, version int, args []any) (json.RawMessage, error) {
+	request, err := c.request(method, version, args)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the request of %s: %w", method, err)
+	}
+	for try := 1; ; try++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("cannot call %s: %w", method, context.Cause(ctx))
+		}
+		result, err := c.once(method, request)
+		var refused *Error
+		if !errors.As(err, &refused) {
+			return result, err
+		}
+		refused.Tries = try
+		if !refused.OKToRetry || try > maxRetries {
+			return nil, refused
+		}
+		pause := time.Second << (try - 1)
+		c.logLines(method, fmt.Sprintf("%s; trying again in %s", refused.Message, pause))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w; not tried again: %w", refused, context.Cause(ctx))
+		}
+	}
+}
+
+func (c *Client) request(method string, version int, args []any) ([]byte, error) {
+	if args == nil {
+		args = []any{}
+	}
+	request := Request{Method: method, Arguments: args, APIVersion: version}
+	request.Context.DirectorUUID = c.cfg.DirectorID
+	c.shared.mu.Lock()
+	api := c.shared.stemcellAPI
+	c.shared.mu.Unlock()
+	if api > 0 {
+		request.Context.VM = &ContextVM{}
+		request.Context.VM.Stemcell.APIVersion = api
+	}
+	return json.Marshal(request)
+}
+
+// once starts the CPI one time and reads its reply.
+func (c *Client) once(method string, request []byte) (json.RawMessage, error) {
+	out, err := c.run(method, request)
+	if err != nil {
+		return nil, err
+	}
+	c.logLines(method, out.stderr)
+	reply, err := decodeReply(method, out, c.cfg.Redact)
+	if err != nil {
+		return nil, err
+	}
+	c.logLines(method, reply.Log)
+	if reply.Error != nil {
+		return nil, &Error{
+			Method:    method,
+			Type:      printable(reply.Error.Type),
+			Message:   printable(c.cfg.Redact(reply.Error.Message)),
+			OKToRetry: reply.Error.OKToRetry,
+		}
+	}
+	if out.status != "" {
+		c.logLines(method, "the CPI gave a result, but ended with "+out.status)
+	}
+	return reply.Result, nil
+}

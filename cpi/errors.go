@@ -1,0 +1,172 @@
+package cpi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Error is an error that the CPI itself reports, by its protocol.
+type Error struct {
+	Method  string
+	Type    string // e.g. Bosh::Clouds::VMNotFound
+	Message string // redacted
+	// OKToRetry is the CPI's word that it cleaned up; the client has then
+	// already tried again, Tries times in all.
+	OKToRetry bool
+	Tries     int
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("the CPI refuses %s: %s (%s)", e.Method, shorten(e.Message, 4000), e.Type)
+	if e.Tries > 1 {
+		text += fmt.Sprintf(", after %d tries", e.Tries)
+	}
+	return text
+}
+
+// ExitError says that the CPI ended without a reply, with Status or by a
+// signal.
+type ExitError struct {
+	Method string
+	Status string // as of os.ProcessState: "exit status 3", "signal: killed"
+	Stderr string // last lines of standard error, redacted
+}
+
+func (e *ExitError) Error() string {
+	text := fmt.Sprintf("cannot get a reply to %s: the CPI ended with %s", e.Method, e.Status)
+	if e.Stderr != "" {
+		return text + "; its last lines:\n" + e.Stderr
+	}
+	return text + " and said nothing"
+}
+
+// GarbageError says that standard output was not one JSON reply.
+type GarbageError struct {
+	Method string
+	Reason string
+	Head   string // first lines of standard output, redacted
+}
+
+func (e *GarbageError) Error() string {
+	text := fmt.Sprintf("cannot read the CPI's reply to %s: %s", e.Method, e.Reason)
+	if e.Head != "" {
+		return text + "; it begins:\n" + e.Head
+	}
+	return text
+}
+
+// ResultError says that a reply's result has not the type of its method's.
+type ResultError struct {
+	Method string
+	Want   string
+	Got    string // shortened, redacted
+}
+
+func (e *ResultError) Error() string {
+	return fmt.Sprintf("cannot use the CPI's result of %s: want %s, got %s", e.Method, e.Want, e.Got)
+}
+
+// TimeoutError says that the CPI did not end before its deadline; its process
+// group has been killed by then, and what it was doing may or may not exist.
+type TimeoutError struct {
+	Method string
+	After  time.Duration
+	Stderr string // last lines of standard error, redacted
+}
+
+func (e *TimeoutError) Error() string {
+	text := fmt.Sprintf("cannot finish %s: the CPI gave no reply within %s and its processes were killed; whether it did its work is unknown", e.Method, e.After)
+	if e.Stderr != "" {
+		return text + "; its last lines:\n" + e.Stderr
+	}
+	return text
+}
+
+// Timeout tells that this is a timeout, as net.Error does.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// NotImplemented tells whether the CPI does not know the method, in any of the
+// ways in which CPIs say so.
+func NotImplemented(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Type {
+	case TypeNotImplemented:
+		return true
+	case TypeCloudError:
+		return strings.HasPrefix(e.Message, "Invalid Method:")
+	case "InvalidCall":
+		return strings.HasPrefix(e.Message, "Method is not known, got")
+	}
+	return false
+}
+
+// NotSupported tells whether the CPI knows the method, but not for these
+// arguments.
+func NotSupported(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Type == TypeNotSupported
+}
+
+// NotFound tells whether the VM, disk or stemcell that was named does not
+// exist.
+func NotFound(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.Type == TypeVMNotFound || e.Type == TypeDiskNotFound || e.Type == TypeStemcellNotFound
+}
+
+// shorten cuts text to at most n bytes, between two characters.
+func shorten(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}
+
+// printable makes text safe for a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// firstLines and lastLines keep a few lines of a text that is already
+// redacted.
+func firstLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(printable(text)), "\n")
+	if len(lines) > 5 {
+		lines = append(lines[:5], "…")
+	}
+	return shorten(strings.Join(lines, "\n"), 1000)
+}
+
+func lastLines(text string) string {
+	text = strings.TrimSpace(printable(text))
+	if len(text) > 2000 {
+		cut := len(text) - 2000
+		for cut < len(text) && !utf8.RuneStart(text[cut]) {
+			cut++
+		}
+		text = "…" + text[cut:]
+	}
+	lines := strings.Split(text, "\n")
+	if len(lines) > 10 {
+		lines = lines[len(lines)-10:]
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,306 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"bootstrap/cpi"
+)
+
+// disk is the record of a disk; its data stand in the folder data beside it.
+type disk struct {
+	CID             string            `json:"cid"`
+	Size            int               `json:"size"` // MiB, not enforced
+	CloudProperties map[string]any    `json:"cloud_properties"`
+	VM              string            `json:"vm,omitempty"` // to which it is attached, if that still exists
+	Metadata        map[string]string `json:"metadata,omitempty"`
+	CreatedAt       time.Time         `json:"created_at"`
+}
+
+// snapshot is the record of a snapshot; the copy stands in the folder data
+// beside it.
+type snapshot struct {
+	CID       string            `json:"cid"`
+	Disk      string            `json:"disk"`
+	Size      int               `json:"size"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+}
+
+func (c *call) createDisk(context.Context) (any, error) {
+	var size int
+	var props map[string]any
+	var near string // every place is equally near
+	if err := c.args(1, &size, &props, &near); err != nil {
+		return nil, err
+	}
+	if err := checkDisk(size, props); err != nil {
+		return nil, err
+	}
+	cid, dir, err := c.root.create(disks())
+	if err != nil {
+		return nil, err
+	}
+	err = os.Mkdir(filepath.Join(dir, "data"), 0o700)
+	if err == nil {
+		err = c.root.save(disks(), cid, disk{CID: cid, Size: size, CloudProperties: props, CreatedAt: time.Now().UTC()})
+	}
+	if err != nil {
+		_ = removeAll(dir) // if not now, then by the next call
+		return nil, err
+	}
+	return cid, nil
+}
+
+func checkDisk(size int, props map[string]any) error {
+	if size <= 0 {
+		return fail(cpi.TypeCloudError, "cannot make a disk of %d MiB: it must have at least 1", size)
+	}
+	return known("the disk's cloud_properties", props)
+}
+
+// loadDisk reads a disk's record; its VM is named only if it exists.
+func (c *call) loadDisk(cid string) (disk, error) {
+	var d disk
+	if err := c.root.load(disks(), cid, &d); err != nil {
+		return d, err
+	}
+	if d.VM != "" {
+		found, err := c.root.has(vms(), d.VM)
+		if err != nil {
+			return d, err
+		}
+		if !found {
+			d.VM = ""
+		}
+	}
+	return d, nil
+}
+
+func (c *call) dataDir(disk string) string {
+	return filepath.Join(c.root.path(disks(), disk), "data")
+}
+
+func (c *call) hasDisk(context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	return c.root.has(disks(), cid)
+}
+
+func (c *call) deleteDisk(ctx context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	if _, err := c.detached(cid, "delete"); err != nil {
+		return nil, err
+	}
+	return nil, c.root.remove(ctx, disks(), cid)
+}
+
+// detached loads a disk that must not be attached.
+func (c *call) detached(cid, verb string) (disk, error) {
+	d, err := c.loadDisk(cid)
+	if err == nil && d.VM != "" {
+		err = fail(cpi.TypeCloudError, "cannot %s disk '%s': it is attached to VM '%s'", verb, cid, d.VM)
+	}
+	return d, err
+}
+
+func (c *call) attachDisk(ctx context.Context) (any, error) {
+	var vmCID, diskCID string
+	if err := c.args(0, &vmCID, &diskCID); err != nil {
+		return nil, err
+	}
+	var machine vm
+	if err := c.root.load(vms(), vmCID, &machine); err != nil {
+		return nil, err
+	}
+	d, err := c.loadDisk(diskCID)
+	if err != nil {
+		return nil, err
+	}
+	if d.VM != "" && d.VM != vmCID {
+		return nil, fail(cpi.TypeCloudError, "cannot attach disk '%s': it is attached to VM '%s'", diskCID, d.VM)
+	}
+	// The record first: killed in between, the disk counts as attached and
+	// attaching it again completes the settings.
+	d.VM = vmCID
+	if err := c.root.save(disks(), diskCID, d); err != nil {
+		return nil, err
+	}
+	data := c.dataDir(diskCID)
+	err = c.changeSettings(ctx, machine, func(persistent map[string]any) { persistent[diskCID] = data })
+	if err != nil {
+		return nil, err
+	}
+	if c.req.APIVersion < 2 {
+		return nil, nil
+	}
+	return data, nil
+}
+
+func (c *call) detachDisk(ctx context.Context) (any, error) {
+	var vmCID, diskCID string
+	if err := c.args(0, &vmCID, &diskCID); err != nil {
+		return nil, err
+	}
+	var machine vm
+	if err := c.root.load(vms(), vmCID, &machine); err != nil {
+		return nil, err
+	}
+	d, err := c.loadDisk(diskCID)
+	if err != nil {
+		return nil, err
+	}
+	if d.VM != vmCID {
+		return nil, nil // is not attached, as asked
+	}
+	// The record last: killed in between, detaching again completes it.
+	err = c.changeSettings(ctx, machine, func(persistent map[string]any) { delete(persistent, diskCID) })
+	if err != nil {
+		return nil, err
+	}
+	d.VM = ""
+	return nil, c.root.save(disks(), diskCID, d)
+}
+
+func (c *call) getDisks(context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	if err := c.root.load(vms(), cid, &vm{}); err != nil {
+		return nil, err
+	}
+	all, err := c.root.list(disks())
+	if err != nil {
+		return nil, err
+	}
+	attached := []string{}
+	for _, one := range all {
+		d, err := c.loadDisk(one)
+		if err != nil {
+			return nil, err
+		}
+		if d.VM == cid {
+			attached = append(attached, one)
+		}
+	}
+	return attached, nil
+}
+
+func (c *call) resizeDisk(context.Context) (any, error) {
+	var cid string
+	var size int
+	if err := c.args(0, &cid, &size); err != nil {
+		return nil, err
+	}
+	return nil, c.update(cid, size, nil)
+}
+
+func (c *call) updateDisk(context.Context) (any, error) {
+	var cid string
+	var size int
+	props := map[string]any{}
+	if err := c.args(0, &cid, &size, &props); err != nil {
+		return nil, err
+	}
+	return nil, c.update(cid, size, props)
+}
+
+// update gives a detached disk its new size and, if not nil, properties.
+func (c *call) update(cid string, size int, props map[string]any) error {
+	d, err := c.detached(cid, "change")
+	if err != nil {
+		return err
+	}
+	if err := checkDisk(size, props); err != nil {
+		return err
+	}
+	if size < d.Size {
+		return fail(cpi.TypeNotSupported, "cannot shrink disk '%s' from %d to %d MiB", cid, d.Size, size)
+	}
+	d.Size = size
+	if props != nil {
+		d.CloudProperties = props
+	}
+	return c.root.save(disks(), cid, d)
+}
+
+func (c *call) setDiskMetadata(context.Context) (any, error) {
+	var cid string
+	var metadata map[string]string
+	if err := c.args(0, &cid, &metadata); err != nil {
+		return nil, err
+	}
+	d, err := c.loadDisk(cid)
+	if err != nil {
+		return nil, err
+	}
+	d.Metadata = merge(d.Metadata, metadata)
+	return nil, c.root.save(disks(), cid, d)
+}
+
+func (c *call) snapshotDisk(ctx context.Context) (any, error) {
+	var diskCID string
+	var metadata map[string]string
+	if err := c.args(1, &diskCID, &metadata); err != nil {
+		return nil, err
+	}
+	d, err := c.loadDisk(diskCID)
+	if err != nil {
+		return nil, err
+	}
+	cid, dir, err := c.root.create(snapshots())
+	if err != nil {
+		return nil, err
+	}
+	err = copyTree(ctx, c.dataDir(diskCID), filepath.Join(dir, "data"))
+	if err == nil {
+		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Metadata: metadata, CreatedAt: time.Now().UTC()})
+	}
+	if err != nil {
+		_ = removeAll(dir) // if not now, then by the next call
+		return nil, fmt.Errorf("cannot copy disk '%s': %w", diskCID, err)
+	}
+	return cid, nil
+}
+
+// copyTree copies a folder with modes, times, links and holes, as cp does.
+func copyTree(ctx context.Context, from, to string) error {
+	cmd := exec.CommandContext(ctx, "cp", "-a", from, to)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return nil
+}
+
+func (c *call) deleteSnapshot(ctx context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	if err := c.root.load(snapshots(), cid, &snapshot{}); err != nil {
+		return nil, err
+	}
+	return nil, c.root.remove(ctx, snapshots(), cid)
+}
+
+// merge returns old with the keys of more.
+func merge(old, more map[string]string) map[string]string {
+	all := map[string]string{}
+	for key, value := range old {
+		all[key] = value
+	}
+	for key, value := range more {
+		all[key] = value
+	}
+	return all
+}

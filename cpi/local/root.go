@@ -1,0 +1,283 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"bootstrap/cpi"
+)
+
+// kind is a sort of things that the CPI makes: a folder of the root, in which
+// each thing has a folder named by its CID. A thing exists when its folder
+// holds its record, which is written last and removed first; a folder without
+// one is what a call that died left behind.
+type kind struct {
+	folder string
+	prefix string // of CIDs
+	record string
+	name   string
+	absent string // error type
+}
+
+func stemcells() kind {
+	return kind{"stemcells", "sc-", "stemcell.json", "stemcell", cpi.TypeStemcellNotFound}
+}
+func vms() kind   { return kind{"vms", "vm-", "vm.json", "VM", cpi.TypeVMNotFound} }
+func disks() kind { return kind{"disks", "disk-", "disk.json", "disk", cpi.TypeDiskNotFound} }
+func snapshots() kind {
+	return kind{"snapshots", "snap-", "snapshot.json", "snapshot", cpi.TypeCloudError}
+}
+
+func kinds() []kind { return []kind{stemcells(), vms(), disks(), snapshots()} }
+
+// lockWait is how long a call waits for others; the slowest, delete_vm, may
+// have to kill processes that do not end.
+const lockWait = 5 * time.Minute
+
+// root is the folder of everything, locked.
+type root struct {
+	dir  string
+	lock *flock.Flock
+}
+
+// openRoot makes the folder if it is absent, and waits until no other call
+// uses it.
+func openRoot(ctx context.Context, dir string) (*root, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, fmt.Errorf("other calls held its lock for %s", lockWait))
+	defer cancel()
+	for {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot make the CPI's folder: %w", err)
+		}
+		lock := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
+		locked, err := lock.TryLockContext(ctx, 5*time.Millisecond)
+		switch {
+		case ctx.Err() != nil:
+			_ = lock.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", dir, context.Cause(ctx))
+		case errors.Is(err, fs.ErrNotExist): // removed by a call that left nothing
+			continue
+		case err != nil || !locked:
+			return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
+		}
+		if same(lock) {
+			// Agents know their folder by this path, so there must be
+			// one way only to spell it.
+			real, err := filepath.EvalSymlinks(dir)
+			if err != nil {
+				_ = lock.Close()
+				return nil, fmt.Errorf("cannot use the CPI's folder: %w", err)
+			}
+			return &root{dir: real, lock: lock}, nil
+		}
+		_ = lock.Close()
+	}
+}
+
+// same tells whether the file that is locked is still the one of that name.
+func same(lock *flock.Flock) bool {
+	mine, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(lock.Path())
+	return err == nil && os.SameFile(mine, named)
+}
+
+// close unlocks the folder, and removes it if nothing is in it.
+func (r *root) close() {
+	for _, k := range kinds() {
+		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if something is in it
+	}
+	entries, err := os.ReadDir(r.dir)
+	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
+		_ = os.Remove(r.lock.Path())
+		_ = os.Remove(r.dir)
+	}
+	_ = r.lock.Close()
+}
+
+// sweep removes what calls that died left behind. They are gone: they held the
+// lock while they lived.
+func (r *root) sweep(ctx context.Context) error {
+	for _, k := range kinds() {
+		entries, err := os.ReadDir(filepath.Join(r.dir, k.folder))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot list the %ss: %w", k.name, err)
+		}
+		for _, entry := range entries {
+			dir := r.path(k, entry.Name())
+			if _, err := os.Lstat(filepath.Join(dir, k.record)); !isCID(k, entry.Name()) || !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err := r.discard(ctx, k, dir); err != nil {
+				return fmt.Errorf("cannot remove what a call that died left behind: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func isCID(k kind, cid string) bool {
+	random, ok := strings.CutPrefix(cid, k.prefix)
+	return ok && len(random) == 16 && strings.Trim(random, "0123456789abcdef") == ""
+}
+
+func (r *root) path(k kind, cid string) string { return filepath.Join(r.dir, k.folder, cid) }
+
+// create makes the folder of a new thing.
+func (r *root) create(k kind) (cid, dir string, err error) {
+	random := make([]byte, 8)
+	_, _ = rand.Read(random) // never fails
+	cid = k.prefix + hex.EncodeToString(random)
+	dir = r.path(k, cid)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", fmt.Errorf("cannot make the %s: %w", k.name, err)
+	}
+	return cid, dir, nil
+}
+
+// save writes the record of a thing; with the first one it exists.
+func (r *root) save(k kind, cid string, record any) error {
+	if err := writeJSON(filepath.Join(r.path(k, cid), k.record), record); err != nil {
+		return fmt.Errorf("cannot save the %s: %w", k.name, err)
+	}
+	return nil
+}
+
+// has tells whether a thing exists.
+func (r *root) has(k kind, cid string) (bool, error) {
+	if !isCID(k, cid) {
+		return false, nil
+	}
+	_, err := os.Stat(filepath.Join(r.path(k, cid), k.record))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// load reads the record of a thing; one that does not exist is an error of the
+// kind's type.
+func (r *root) load(k kind, cid string, record any) error {
+	found, err := r.has(k, cid)
+	if err == nil && !found {
+		return fail(k.absent, "%s '%s' does not exist", k.name, cid)
+	}
+	if err == nil {
+		err = readJSON(filepath.Join(r.path(k, cid), k.record), record)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the %s %s: %w", k.name, cid, err)
+	}
+	return nil
+}
+
+// list returns the CIDs of all things of the kind.
+func (r *root) list(k kind) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(r.dir, k.folder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list the %ss: %w", k.name, err)
+	}
+	var cids []string
+	for _, entry := range entries {
+		if found, err := r.has(k, entry.Name()); err != nil {
+			return nil, fmt.Errorf("cannot list the %ss: %w", k.name, err)
+		} else if found {
+			cids = append(cids, entry.Name())
+		}
+	}
+	return cids, nil
+}
+
+// remove removes a thing: the record first, so that a half is never found.
+func (r *root) remove(ctx context.Context, k kind, cid string) error {
+	dir := r.path(k, cid)
+	err := os.Remove(filepath.Join(dir, k.record))
+	if err == nil {
+		err = r.discard(ctx, k, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot delete the %s %s: %w", k.name, cid, err)
+	}
+	return nil
+}
+
+// discard removes the folder of a thing that does not exist, or not any more.
+func (r *root) discard(ctx context.Context, k kind, dir string) error {
+	if k == vms() {
+		if err := endVM(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return removeAll(dir)
+}
+
+// removeAll removes a folder, also where a job took its own right to write.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700) // RemoveAll tells what is still closed
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// writeJSON replaces a file as a whole, mode 0600, and waits until it is on
+// the disk.
+func writeJSON(path string, value any) (err error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	draft := path + ".new"
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(draft)
+		}
+	}()
+	if _, err = f.Write(append(text, '\n')); err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if err = os.Rename(draft, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

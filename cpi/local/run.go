@@ -1,0 +1,192 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"bootstrap/cpi"
+)
+
+// failure is an error with its type in the CPI's protocol.
+type failure struct {
+	kind    string
+	message string
+}
+
+func (f *failure) Error() string { return f.message }
+
+func fail(kind, format string, args ...any) error {
+	return &failure{kind: kind, message: fmt.Sprintf(format, args...)}
+}
+
+// request is cpi.Request as the CPI reads it.
+type request struct {
+	cpi.Request
+	Arguments []json.RawMessage `json:"arguments"`
+}
+
+// call is one call of the CPI.
+type call struct {
+	cfg  config
+	self string // this program
+	req  request
+	root *root // nil for methods that need none
+}
+
+// Run answers the one call on stdin, with the configuration at configPath, and
+// returns the exit status: 0 if stdout holds a reply of any kind to a request
+// that was understood. New VMs run "self plugin agent DIR". stderr gets one
+// line, without secrets.
+func Run(ctx context.Context, configPath string, self string, stdin io.Reader, stdout, stderr io.Writer) int {
+	began := time.Now()
+	var req request
+	result, err, status := answer(ctx, configPath, self, stdin, &req)
+	reply := cpi.Response{Result: json.RawMessage("null")}
+	what := ""
+	if err == nil {
+		if reply.Result, err = json.Marshal(result); err == nil {
+			what = summary(result)
+		}
+	}
+	if err != nil {
+		reply.Error = &cpi.ResponseError{Type: cpi.TypeCloudError, Message: err.Error()}
+		reply.Result = json.RawMessage("null")
+		var known *failure
+		if errors.As(err, &known) {
+			reply.Error.Type = known.kind
+		}
+		what = reply.Error.Type + ": " + reply.Error.Message
+	}
+	fmt.Fprintf(stderr, "local CPI: %s%s (%s)\n", req.Method, ": "+strings.ReplaceAll(what, "\n", " "), time.Since(began).Round(time.Millisecond))
+	text, err := json.Marshal(reply)
+	if err == nil {
+		_, err = stdout.Write(append(text, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "local CPI: cannot write the reply: %v\n", err)
+		return 1
+	}
+	return status
+}
+
+// summary is what the log says of a result: the CID or the truth.
+func summary(result any) string {
+	switch value := result.(type) {
+	case string, bool, []string:
+		return fmt.Sprint(value)
+	case []any:
+		if len(value) > 0 {
+			return fmt.Sprint(value[0])
+		}
+	}
+	return "done"
+}
+
+func answer(ctx context.Context, configPath, self string, stdin io.Reader, req *request) (result any, err error, status int) {
+	cfg, err := readConfig(configPath)
+	if err != nil {
+		return nil, err, 1
+	}
+	if err := json.NewDecoder(stdin).Decode(req); err != nil {
+		return nil, fmt.Errorf("cannot read the request: %w", err), 1
+	}
+	c := &call{cfg: cfg, self: self, req: *req}
+	result, err = c.dispatch(ctx)
+	return result, err, 0
+}
+
+// dispatch runs the method, under the lock of the root folder if it needs one.
+func (c *call) dispatch(ctx context.Context) (any, error) {
+	if c.req.APIVersion > c.cfg.APIVersion {
+		return nil, fail(cpi.TypeNotImplemented, "cannot speak CPI API version %d: %d is the highest", c.req.APIVersion, c.cfg.APIVersion)
+	}
+	switch c.req.Method {
+	case "info":
+		return c.info()
+	case "calculate_vm_cloud_properties":
+		return c.calculate()
+	case "configure_networks":
+		return nil, fail(cpi.TypeNotSupported, "cannot change the networks of a VM: create a new one")
+	}
+	method := c.method()
+	if method == nil {
+		return nil, fail(cpi.TypeNotImplemented, "cannot call %s: this CPI has no such method", c.req.Method)
+	}
+	root, err := openRoot(ctx, c.cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.close()
+	if err := root.sweep(ctx); err != nil {
+		return nil, err
+	}
+	c.root = root
+	return method(ctx)
+}
+
+// method is the method that the request names, nil if there is none.
+func (c *call) method() func(context.Context) (any, error) {
+	switch c.req.Method {
+	case "create_stemcell":
+		return c.createStemcell
+	case "delete_stemcell":
+		return c.deleteStemcell
+	case "create_vm":
+		return c.createVM
+	case "delete_vm":
+		return c.deleteVM
+	case "has_vm":
+		return c.hasVM
+	case "reboot_vm":
+		return c.rebootVM
+	case "set_vm_metadata":
+		return c.setVMMetadata
+	case "get_disks":
+		return c.getDisks
+	case "create_disk":
+		return c.createDisk
+	case "delete_disk":
+		return c.deleteDisk
+	case "has_disk":
+		return c.hasDisk
+	case "attach_disk":
+		return c.attachDisk
+	case "detach_disk":
+		return c.detachDisk
+	case "resize_disk":
+		return c.resizeDisk
+	case "update_disk":
+		if c.req.APIVersion >= 2 {
+			return c.updateDisk
+		}
+	case "set_disk_metadata":
+		return c.setDiskMetadata
+	case "snapshot_disk":
+		return c.snapshotDisk
+	case "delete_snapshot":
+		return c.deleteSnapshot
+	}
+	return nil
+}
+
+// args reads the call's arguments; the last optional of them may be absent.
+func (c *call) args(optional int, into ...any) error {
+	if n := len(c.req.Arguments); n > len(into) || n < len(into)-optional {
+		return fail(cpi.TypeCloudError, "cannot call %s with %d arguments: it has %d", c.req.Method, n, len(into))
+	}
+	for i, text := range c.req.Arguments {
+		if err := json.Unmarshal(text, into[i]); err != nil {
+			return fail(cpi.TypeCloudError, "cannot call %s: argument %d: %v", c.req.Method, i+1, err)
+		}
+	}
+	return nil
+}
+
+func (c *call) info() (any, error) {
+	return cpi.Info{StemcellFormats: []string{"local"}, APIVersion: c.cfg.APIVersion}, nil
+}

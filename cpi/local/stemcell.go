@@ -1,0 +1,78 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/cpi"
+)
+
+// stemcell is the record of a stemcell. The image has no use here: a VM is
+// made of nothing but this program.
+type stemcell struct {
+	CID             string         `json:"cid"`
+	CloudProperties map[string]any `json:"cloud_properties"`
+	CreatedAt       time.Time      `json:"created_at"`
+}
+
+func (c *call) createStemcell(context.Context) (any, error) {
+	var image string
+	var props map[string]any
+	if err := c.args(0, &image, &props); err != nil {
+		return nil, err
+	}
+	if infrastructure, ok := props["infrastructure"]; ok && infrastructure != "local" {
+		return nil, fail(cpi.TypeCloudError, "cannot use a stemcell for the infrastructure '%v': this CPI takes those for 'local', such as embedded:local-stemcell", infrastructure)
+	}
+	if err := known("the stemcell's cloud_properties", props, "infrastructure", "name", "version", "os_type", "os_distro", "architecture"); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(image); err != nil {
+		return nil, fmt.Errorf("cannot read the stemcell's image: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("cannot read the stemcell's image: %s is no file", image)
+	}
+	cid, dir, err := c.root.create(stemcells())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.root.save(stemcells(), cid, stemcell{CID: cid, CloudProperties: props, CreatedAt: time.Now().UTC()}); err != nil {
+		_ = removeAll(dir) // if not now, then by the next call
+		return nil, err
+	}
+	return cid, nil
+}
+
+func (c *call) deleteStemcell(ctx context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	if err := c.root.load(stemcells(), cid, &stemcell{}); err != nil {
+		return nil, err
+	}
+	return nil, c.root.remove(ctx, stemcells(), cid)
+}
+
+// known refuses properties that this CPI would ignore in silence.
+func known(where string, props map[string]any, keys ...string) error {
+	var unknown []string
+	for key := range props {
+		if !slices.Contains(keys, key) {
+			unknown = append(unknown, "'"+key+"'")
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	allowed := "none"
+	if len(keys) > 0 {
+		allowed = strings.Join(keys, ", ")
+	}
+	return fail(cpi.TypeCloudError, "cannot use %s in %s: this CPI knows %s", strings.Join(unknown, ", "), where, allowed)
+}

@@ -1,0 +1,215 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+)
+
+// vm is the record of a VM. Beside it stand boot.json and settings.json, which
+// hold secrets, agent.lock, agent.log and the folder vcap.
+type vm struct {
+	CID             string            `json:"cid"`
+	AgentID         string            `json:"agent_id"`
+	Stemcell        string            `json:"stemcell"`
+	CloudProperties map[string]any    `json:"cloud_properties"`
+	Networks        networks          `json:"networks"`
+	Metadata        map[string]string `json:"metadata,omitempty"`
+	CreatedAt       time.Time         `json:"created_at"`
+}
+
+// Names in a VM's folder.
+const (
+	bootFile     = "boot.json"
+	settingsFile = "settings.json"
+	lockFile     = "agent.lock"
+	logFile      = "agent.log"
+	vcapDir      = "vcap"
+)
+
+// vmSizes are the cloud_properties of a VM. They are recorded; a process takes
+// what it needs.
+func vmSizes() []string { return []string{"cpu", "ram", "ephemeral_disk_size"} }
+
+func checkSizes(where string, props map[string]any) error {
+	if err := known(where, props, vmSizes()...); err != nil {
+		return err
+	}
+	for _, key := range vmSizes() {
+		value, ok := props[key]
+		if !ok {
+			continue
+		}
+		if n, isNumber := value.(float64); !isNumber || n < 1 || n != float64(int(n)) {
+			return fail(cpi.TypeCloudError, "cannot use '%s' in %s: it must be a positive whole number", key, where)
+		}
+	}
+	return nil
+}
+
+func (c *call) calculate() (any, error) {
+	desired := map[string]any{}
+	if err := c.args(0, &desired); err != nil {
+		return nil, err
+	}
+	if err := checkSizes("the size asked for", desired); err != nil {
+		return nil, err
+	}
+	return desired, nil
+}
+
+// createVM makes the VM's folder, starts its agent and then writes its record:
+// killed before that, the next call ends the agent and removes the folder.
+func (c *call) createVM(ctx context.Context) (any, error) {
+	var (
+		machine vm
+		asked   networks
+		near    []string
+		env     map[string]any
+	)
+	if err := c.args(2, &machine.AgentID, &machine.Stemcell, &machine.CloudProperties, &asked, &near, &env); err != nil {
+		return nil, err
+	}
+	if machine.AgentID == "" {
+		return nil, fail(cpi.TypeCloudError, "cannot make a VM: the agent id is empty")
+	}
+	if err := checkSizes("the VM's cloud_properties", machine.CloudProperties); err != nil {
+		return nil, err
+	}
+	var err error
+	if machine.Networks, err = resolve(asked); err != nil {
+		return nil, err
+	}
+	if err := c.root.load(stemcells(), machine.Stemcell, &stemcell{}); err != nil {
+		return nil, err
+	}
+	for _, cid := range near {
+		if err := c.root.load(disks(), cid, &disk{}); err != nil {
+			return nil, err
+		}
+	}
+	cid, dir, err := c.root.create(vms())
+	if err != nil {
+		return nil, err
+	}
+	machine.CID, machine.CreatedAt = cid, time.Now().UTC()
+	if err := c.boot(ctx, machine, env, dir); err != nil {
+		// If it cannot be removed now, then by the next call.
+		_ = c.root.discard(context.WithoutCancel(ctx), vms(), dir)
+		return nil, err
+	}
+	if c.req.APIVersion < 2 {
+		return cid, nil
+	}
+	return []any{cid, machine.Networks}, nil
+}
+
+func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir string) error {
+	settings, err := c.settings(machine, env)
+	if err != nil {
+		return err
+	}
+	start := agent.Boot{Name: machine.CID, SSH: c.cfg.SSH.server(machine.Networks.address())}
+	if c.usesRegistry() {
+		registry, err := c.registry()
+		if err != nil {
+			return err
+		}
+		if err := registry.put(ctx, machine.CID, settings); err != nil {
+			return err
+		}
+		start.Registry = registry.base.String()
+	} else {
+		start.SettingsFile = filepath.Join(dir, settingsFile)
+		if err := writeJSON(start.SettingsFile, settings); err != nil {
+			return fmt.Errorf("cannot write the agent's settings: %w", err)
+		}
+	}
+	if err := writeJSON(filepath.Join(dir, bootFile), start); err != nil {
+		return fmt.Errorf("cannot write the agent's settings: %w", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, vcapDir), 0o700); err != nil {
+		return fmt.Errorf("cannot make the VM: %w", err)
+	}
+	if err := startAgent(c.self, dir); err != nil {
+		return fmt.Errorf("cannot start the agent: %w", err)
+	}
+	return c.root.save(vms(), machine.CID, machine)
+}
+
+func (c *call) hasVM(context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	return c.root.has(vms(), cid)
+}
+
+// deleteVM ends the VM's processes first: if one does not end, the VM stays
+// listed. Disks that were attached to it are free from then on.
+func (c *call) deleteVM(ctx context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	var machine vm
+	if err := c.root.load(vms(), cid, &machine); err != nil {
+		return nil, err
+	}
+	if err := c.forget(ctx, machine); err != nil {
+		return nil, err
+	}
+	if err := endVM(ctx, c.root.path(vms(), cid)); err != nil {
+		return nil, fmt.Errorf("cannot delete VM '%s': %w", cid, err)
+	}
+	return nil, c.root.remove(ctx, vms(), cid)
+}
+
+func (c *call) rebootVM(ctx context.Context) (any, error) {
+	var cid string
+	if err := c.args(0, &cid); err != nil {
+		return nil, err
+	}
+	if err := c.root.load(vms(), cid, &vm{}); err != nil {
+		return nil, err
+	}
+	dir := c.root.path(vms(), cid)
+	if err := endVM(ctx, dir); err != nil {
+		return nil, fmt.Errorf("cannot stop VM '%s': %w", cid, err)
+	}
+	if err := startAgent(c.self, dir); err != nil {
+		return nil, fmt.Errorf("cannot start the agent of VM '%s': %w", cid, err)
+	}
+	return nil, nil
+}
+
+func (c *call) setVMMetadata(context.Context) (any, error) {
+	var cid string
+	var metadata map[string]string
+	if err := c.args(0, &cid, &metadata); err != nil {
+		return nil, err
+	}
+	var machine vm
+	if err := c.root.load(vms(), cid, &machine); err != nil {
+		return nil, err
+	}
+	machine.Metadata = merge(machine.Metadata, metadata)
+	return nil, c.root.save(vms(), cid, machine)
+}
+
+// bootOf reads how a VM's agent was started.
+func (c *call) bootOf(machine vm) (agent.Boot, error) {
+	var start agent.Boot
+	err := readJSON(filepath.Join(c.root.path(vms(), machine.CID), bootFile), &start)
+	if errors.Is(err, fs.ErrNotExist) {
+		return start, fmt.Errorf("cannot use VM '%s': somebody removed its %s", machine.CID, bootFile)
+	}
+	return start, err
+}

@@ -1,0 +1,246 @@
+package cpi
+
+import (
+	"context"
+	"fmt"
+)
+
+// VMRequest is what create_vm wants to know.
+type VMRequest struct {
+	AgentID         string
+	StemcellCID     string
+	CloudProperties map[string]any
+	Networks        map[string]map[string]any // by the network's name
+	DiskCIDs        []string                  // disks that the VM will most likely get
+	Env             map[string]any
+}
+
+// VMResult is what create_vm made.
+type VMResult struct {
+	CID      string
+	Networks map[string]any // API v2, if the CPI says them
+}
+
+// CreateStemcell makes a stemcell of an image and returns its CID.
+func (c *Client) CreateStemcell(ctx context.Context, image string, props map[string]any) (string, error) {
+	result, err := c.call(ctx, "create_stemcell", image, object(props))
+	if err != nil {
+		return "", err
+	}
+	return c.decodeCID("create_stemcell", result)
+}
+
+// DeleteStemcell deletes a stemcell.
+func (c *Client) DeleteStemcell(ctx context.Context, cid string) error {
+	return c.do(ctx, "delete_stemcell", []string{cid})
+}
+
+// CreateVM makes and starts a VM; its agent need not answer yet.
+func (c *Client) CreateVM(ctx context.Context, vm VMRequest) (VMResult, error) {
+	if err := given("create_vm", append([]string{vm.AgentID, vm.StemcellCID}, vm.DiskCIDs...)...); err != nil {
+		return VMResult{}, err
+	}
+	networks, disks := vm.Networks, vm.DiskCIDs
+	if networks == nil {
+		networks = map[string]map[string]any{}
+	}
+	if disks == nil {
+		disks = []string{}
+	}
+	result, err := c.call(ctx, "create_vm", vm.AgentID, vm.StemcellCID, object(vm.CloudProperties), networks, disks, object(vm.Env))
+	if err != nil {
+		return VMResult{}, err
+	}
+	return c.decodeVM("create_vm", result)
+}
+
+// HasVM tells whether a VM exists.
+func (c *Client) HasVM(ctx context.Context, cid string) (bool, error) {
+	return c.ask(ctx, "has_vm", cid)
+}
+
+// DeleteVM ends and deletes a VM; its persistent disks stay.
+func (c *Client) DeleteVM(ctx context.Context, cid string) error {
+	return c.do(ctx, "delete_vm", []string{cid})
+}
+
+// RebootVM restarts a VM, also one that is off.
+func (c *Client) RebootVM(ctx context.Context, cid string) error {
+	return c.do(ctx, "reboot_vm", []string{cid})
+}
+
+// SetVMMetadata names a VM's deployment and the like where the cloud shows it.
+func (c *Client) SetVMMetadata(ctx context.Context, cid string, metadata map[string]string) error {
+	return c.do(ctx, "set_vm_metadata", []string{cid}, texts(metadata))
+}
+
+// ConfigureNetworks changes the networks of a VM; most CPIs do not support it.
+func (c *Client) ConfigureNetworks(ctx context.Context, cid string, networks map[string]map[string]any) error {
+	if networks == nil {
+		networks = map[string]map[string]any{}
+	}
+	return c.do(ctx, "configure_networks", []string{cid}, networks)
+}
+
+// CalculateVMCloudProperties returns cloud_properties for a VM of at least
+// this size: the keys of desired are cpu, ram (MiB) and ephemeral_disk_size
+// (MB).
+func (c *Client) CalculateVMCloudProperties(ctx context.Context, desired map[string]any) (map[string]any, error) {
+	result, err := c.call(ctx, "calculate_vm_cloud_properties", object(desired))
+	if err != nil {
+		return nil, err
+	}
+	return c.decodeMap("calculate_vm_cloud_properties", result)
+}
+
+// CreateDisk makes a disk of size MiB and returns its CID; vmCID, if not
+// empty, names the VM that will most likely get it.
+func (c *Client) CreateDisk(ctx context.Context, size int, props map[string]any, vmCID string) (string, error) {
+	var near any
+	if vmCID != "" {
+		near = vmCID
+	}
+	result, err := c.call(ctx, "create_disk", size, object(props), near)
+	if err != nil {
+		return "", err
+	}
+	return c.decodeCID("create_disk", result)
+}
+
+// HasDisk tells whether a disk exists.
+func (c *Client) HasDisk(ctx context.Context, cid string) (bool, error) {
+	return c.ask(ctx, "has_disk", cid)
+}
+
+// DeleteDisk deletes a disk with all its data.
+func (c *Client) DeleteDisk(ctx context.Context, cid string) error {
+	return c.do(ctx, "delete_disk", []string{cid})
+}
+
+// AttachDisk attaches a disk to a VM. The hint, a string or a map, is for the
+// agent; it is nil with API v1.
+func (c *Client) AttachDisk(ctx context.Context, vmCID, diskCID string) (any, error) {
+	if err := given("attach_disk", vmCID, diskCID); err != nil {
+		return nil, err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.call(ctx, "attach_disk", vmCID, diskCID)
+	if err != nil || info.APIVersion < 2 {
+		return nil, err
+	}
+	return c.decodeHint("attach_disk", result)
+}
+
+// DetachDisk detaches a disk from a VM.
+func (c *Client) DetachDisk(ctx context.Context, vmCID, diskCID string) error {
+	return c.do(ctx, "detach_disk", []string{vmCID, diskCID})
+}
+
+// SetDiskMetadata names a disk's deployment and the like where the cloud shows
+// it.
+func (c *Client) SetDiskMetadata(ctx context.Context, cid string, metadata map[string]string) error {
+	return c.do(ctx, "set_disk_metadata", []string{cid}, texts(metadata))
+}
+
+// GetDisks returns the CIDs of the persistent disks attached to a VM.
+func (c *Client) GetDisks(ctx context.Context, vmCID string) ([]string, error) {
+	if err := given("get_disks", vmCID); err != nil {
+		return nil, err
+	}
+	result, err := c.call(ctx, "get_disks", vmCID)
+	if err != nil {
+		return nil, err
+	}
+	return c.decodeCIDs("get_disks", result)
+}
+
+// ResizeDisk gives a detached disk a new size in MiB.
+func (c *Client) ResizeDisk(ctx context.Context, cid string, size int) error {
+	return c.do(ctx, "resize_disk", []string{cid}, size)
+}
+
+// UpdateDisk gives a detached disk a new size in MiB and new cloud_properties
+// (API v2). It returns the disk's CID, which may be a new one.
+func (c *Client) UpdateDisk(ctx context.Context, cid string, size int, props map[string]any) (string, error) {
+	if err := given("update_disk", cid); err != nil {
+		return "", err
+	}
+	result, err := c.call(ctx, "update_disk", cid, size, object(props))
+	if err != nil {
+		return "", err
+	}
+	if isNull(result) || string(result) == `""` {
+		return cid, nil
+	}
+	return c.decodeCID("update_disk", result)
+}
+
+// SnapshotDisk copies a disk as it is now and returns the snapshot's CID.
+func (c *Client) SnapshotDisk(ctx context.Context, cid string, metadata map[string]string) (string, error) {
+	if err := given("snapshot_disk", cid); err != nil {
+		return "", err
+	}
+	result, err := c.call(ctx, "snapshot_disk", cid, texts(metadata))
+	if err != nil {
+		return "", err
+	}
+	return c.decodeCID("snapshot_disk", result)
+}
+
+// DeleteSnapshot deletes a snapshot.
+func (c *Client) DeleteSnapshot(ctx context.Context, cid string) error {
+	return c.do(ctx, "delete_snapshot", []string{cid})
+}
+
+// do calls a method that returns nothing, whose first arguments are CIDs.
+func (c *Client) do(ctx context.Context, method string, cids []string, args ...any) error {
+	if err := given(method, cids...); err != nil {
+		return err
+	}
+	var all []any
+	for _, cid := range cids {
+		all = append(all, cid)
+	}
+	_, err := c.call(ctx, method, append(all, args...)...)
+	return err
+}
+
+// ask calls a method that says yes or no.
+func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
+	if err := given(method, cid); err != nil {
+		return false, err
+	}
+	result, err := c.call(ctx, method, cid)
+	if err != nil {
+		return false, err
+	}
+	return c.decodeBool(method, result)
+}
+
+// given refuses empty CIDs: there are CPIs that take one for "all".
+func given(method string, cids ...string) error {
+	for i, cid := range cids {
+		if cid == "" {
+			return fmt.Errorf("cannot call %s: CID %d of %d in its arguments is empty", method, i+1, len(cids))
+		}
+	}
+	return nil
+}
+
+// object and texts make an absent map an empty JSON object.
+func object(props map[string]any) map[string]any {
+	if props == nil {
+		return map[string]any{}
+	}
+	return props
+}
+
+func texts(metadata map[string]string) map[string]string {
+	if metadata == nil {
+		return map[string]string{}
+	}
+	return metadata
+}

@@ -1,0 +1,183 @@
+package cpi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// What is read of a call's output at most; more on standard output is garbage,
+// of standard error the end counts.
+const (
+	maxStdout = 32 << 20
+	maxStderr = 4 << 20
+)
+
+// output is what one process left.
+type output struct {
+	stdout  []byte
+	stderr  string
+	status  string // empty: ended well
+	timeout time.Duration
+}
+
+// run starts the CPI in its own process group and waits for its end. All three
+// streams are files, so that the CPI lives on when this process dies.
+func (c *Client) run(method string, request []byte) (output, error) {
+	cannot := func(err error) (output, error) {
+		return output{}, fmt.Errorf("cannot start the CPI for %s: %w", method, err)
+	}
+	stdin, err := tempFile()
+	if err != nil {
+		return cannot(err)
+	}
+	defer discard(stdin)
+	if _, err := stdin.Write(request); err != nil {
+		return cannot(err)
+	}
+	stderr, err := tempFile()
+	if err != nil {
+		return cannot(err)
+	}
+	defer discard(stderr)
+	stdout, err := c.record.open()
+	if err != nil {
+		return cannot(err)
+	}
+	defer c.record.close(stdout)
+
+	cmd, err := c.start(stdin, stdout, stderr)
+	if err != nil {
+		return cannot(err)
+	}
+	c.record.tell(cmd.Process.Pid)
+	var out output
+	if c.wait(cmd) {
+		out.timeout = c.cfg.Timeout
+	}
+	if !cmd.ProcessState.Success() {
+		out.status = cmd.ProcessState.String()
+	}
+	if out.stdout, err = readHead(stdout, maxStdout+1); err != nil {
+		return output{}, fmt.Errorf("cannot read the CPI's reply to %s: %w", method, err)
+	}
+	if out.stderr, err = readTail(stderr, maxStderr); err != nil {
+		return output{}, fmt.Errorf("cannot read the CPI's messages of %s: %w", method, err)
+	}
+	return out, nil
+}
+
+// start starts the process; a bin/cpi that was written a moment ago may still
+// be held open for writing by a child that another goroutine is forking.
+func (c *Client) start(stdin, stdout, stderr *os.File) (*exec.Cmd, error) {
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		if _, err := stdin.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(c.cfg.Path)
+		cmd.Env = c.cfg.Env
+		if cmd.Env == nil {
+			cmd.Env = []string{} // nil would be our own environment
+		}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+		ownGroup(cmd)
+		err := cmd.Start()
+		if err == nil {
+			return cmd, nil
+		}
+		if !busy(err) || time.Now().After(deadline) {
+			return nil, err
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// wait returns when the process has ended, and whether that was because its
+// time was over: then its whole group is told to end, and killed after the
+// grace.
+func (c *Client) wait(cmd *exec.Cmd) (late bool) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		// What Wait returns stands in ProcessState too.
+		_ = cmd.Wait()
+	}()
+	deadline := time.NewTimer(c.cfg.Timeout)
+	defer deadline.Stop()
+	select {
+	case <-ended:
+		return false
+	case <-deadline.C:
+	}
+	endGroup(cmd)
+	grace := time.NewTimer(c.cfg.Grace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+	}
+	killGroup(cmd)
+	<-ended
+	return true
+}
+
+// logLines writes text to the log, each line after the method's name. It is
+// redacted as a whole, since a secret may have several lines.
+func (c *Client) logLines(method, text string) {
+	text = strings.TrimRight(c.cfg.Redact(text), "\n")
+	if text == "" {
+		return
+	}
+	var lines bytes.Buffer
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(&lines, "%s: %s\n", method, strings.TrimRight(line, "\r"))
+	}
+	c.shared.log.Lock()
+	defer c.shared.log.Unlock()
+	// A log that cannot be written must not fail a call that did its work.
+	_, _ = c.cfg.Log.Write(lines.Bytes())
+}
+
+// tempFile returns a file of mode 0600 that has no name where the system
+// allows that, so that a killed run leaves no secrets behind.
+func tempFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "bootstrap-cpi-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name()) // fails where open files keep their names
+	return f, nil
+}
+
+func discard(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name()) // mostly gone already
+}
+
+func readHead(f *os.File, n int64) ([]byte, error) {
+	return io.ReadAll(io.NewSectionReader(f, 0, n))
+}
+
+func readTail(f *os.File, n int64) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	from := max(0, info.Size()-n)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	if from > 0 {
+		// The first line is cut, and with it perhaps a secret that the
+		// redactor would not know.
+		_, text, _ = bytes.Cut(text, []byte("\n"))
+		return "…\n" + string(text), nil
+	}
+	return string(text), nil
+}

@@ -1,0 +1,97 @@
+package cpi
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// record says where the replies of a client's calls stand; nil means nowhere.
+type record struct {
+	file    string
+	started func(pid int)
+}
+
+// Recorded returns a client whose calls leave the CPI's reply in file, mode
+// 0600: if this process dies, the CPI ends its work and the reply can be had
+// with Recover. A file that stands there is overwritten by each call. started
+// may be nil; it is called with the CPI's process id.
+func (c *Client) Recorded(file string, started func(pid int)) *Client {
+	recorded := *c
+	recorded.record = &record{file: file, started: started}
+	return &recorded
+}
+
+// Recover waits for the end of the CPI process that writes file, if it still
+// runs, and returns the CID that the recorded create call gave. Its errors are
+// those of the call.
+func (c *Client) Recover(ctx context.Context, method, file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the reply to %s: %w", method, err)
+	}
+	defer f.Close()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		writing, err := beingWritten(f)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the reply to %s: %w", method, err)
+		}
+		if !writing {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", fmt.Errorf("cannot wait for the CPI to end %s: %w", method, context.Cause(ctx))
+		}
+	}
+	stdout, err := readHead(f, maxStdout+1)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the reply to %s: %w", method, err)
+	}
+	reply, err := decodeReply(method, output{stdout: stdout}, c.cfg.Redact)
+	if err != nil {
+		return "", err
+	}
+	if reply.Error != nil {
+		return "", &Error{Method: method, Type: printable(reply.Error.Type), Message: printable(c.cfg.Redact(reply.Error.Message)), OKToRetry: reply.Error.OKToRetry}
+	}
+	vm, err := c.decodeVM(method, reply.Result)
+	return vm.CID, err
+}
+
+func (r *record) open() (*os.File, error) {
+	if r == nil {
+		return tempFile()
+	}
+	f, err := os.OpenFile(r.file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockReply(f); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s is in use: %w", r.file, err)
+	}
+	if err := f.Truncate(0); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (r *record) close(f *os.File) {
+	if r == nil {
+		discard(f)
+		return
+	}
+	_ = f.Close()
+}
+
+func (r *record) tell(pid int) {
+	if r != nil && r.started != nil {
+		r.started(pid)
+	}
+}

@@ -1,0 +1,160 @@
+package cpi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// decodeReply reads the one JSON value that standard output must be. A CPI
+// that was cut at its deadline but had given a result did its work.
+func decodeReply(method string, out output, redact func(string) string) (Response, error) {
+	late := func() error {
+		return &TimeoutError{Method: method, After: out.timeout, Stderr: lastLines(redact(out.stderr))}
+	}
+	if len(bytes.TrimSpace(out.stdout)) == 0 {
+		switch {
+		case out.timeout > 0:
+			return Response{}, late()
+		case out.status != "":
+			return Response{}, &ExitError{Method: method, Status: out.status, Stderr: lastLines(redact(out.stderr))}
+		}
+		return Response{}, &GarbageError{Method: method, Reason: "its standard output is empty"}
+	}
+	reply, err := parseReply(out.stdout)
+	switch {
+	case err == nil && (out.timeout == 0 || reply.Error == nil):
+		return reply, nil
+	case out.timeout > 0:
+		return Response{}, late()
+	case out.status != "" && len(out.stdout) <= maxStdout:
+		both := redact(out.stderr + "\n" + string(out.stdout))
+		return Response{}, &ExitError{Method: method, Status: out.status, Stderr: lastLines(both)}
+	}
+	head := firstLines(redact(string(out.stdout[:min(len(out.stdout), 1<<20)])))
+	return Response{}, &GarbageError{Method: method, Reason: err.Error(), Head: head}
+}
+
+func parseReply(stdout []byte) (Response, error) {
+	var reply Response
+	if len(stdout) > maxStdout {
+		return reply, fmt.Errorf("it is longer than %d MiB", maxStdout>>20)
+	}
+	text := bytes.TrimSpace(bytes.TrimPrefix(stdout, []byte("\xEF\xBB\xBF")))
+	if len(text) == 0 || text[0] != '{' {
+		return reply, fmt.Errorf("it is no JSON object")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&reply); err != nil {
+		return reply, fmt.Errorf("it is no reply in JSON: %w", err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return reply, fmt.Errorf("something follows the JSON object")
+	}
+	return reply, nil
+}
+
+// wrong is the error for a result of another type than the method's.
+func (c *Client) wrong(method, want string, result json.RawMessage) error {
+	got := "nothing"
+	if len(result) > 0 {
+		got = shorten(printable(c.cfg.Redact(string(result))), 300)
+	}
+	return &ResultError{Method: method, Want: want, Got: got}
+}
+
+func isNull(result json.RawMessage) bool {
+	return len(result) == 0 || string(result) == "null"
+}
+
+func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
+	const want = `an object with "stemcell_formats", a list of strings, and perhaps "api_version", a number`
+	var wire struct {
+		StemcellFormats []string `json:"stemcell_formats"`
+		APIVersion      float64  `json:"api_version"`
+	}
+	if isNull(result) || json.Unmarshal(result, &wire) != nil || wire.APIVersion < 0 {
+		return Info{}, c.wrong("info", want, result)
+	}
+	version := int(min(max(wire.APIVersion, 1), 2))
+	return Info{StemcellFormats: wire.StemcellFormats, APIVersion: version}, nil
+}
+
+// decodeCID reads a CID, which is never empty.
+func (c *Client) decodeCID(method string, result json.RawMessage) (string, error) {
+	var cid string
+	if json.Unmarshal(result, &cid) != nil || cid == "" {
+		return "", c.wrong(method, "a CID that is not empty", result)
+	}
+	return cid, nil
+}
+
+// decodeVM reads what create_vm returns: the CID (v1), or the CID and the
+// networks (v2). Each is taken in both versions: an error here would lose the
+// CID of a VM that exists.
+func (c *Client) decodeVM(method string, result json.RawMessage) (VMResult, error) {
+	var list []json.RawMessage
+	if isNull(result) || json.Unmarshal(result, &list) != nil {
+		cid, err := c.decodeCID(method, result)
+		return VMResult{CID: cid}, err
+	}
+	const want = "a list of the VM's CID and its networks"
+	if len(list) == 0 {
+		return VMResult{}, c.wrong(method, want, result)
+	}
+	cid, err := c.decodeCID(method, list[0])
+	if err != nil {
+		return VMResult{}, c.wrong(method, want, result)
+	}
+	vm := VMResult{CID: cid}
+	if len(list) > 1 {
+		// Networks of another type say nothing; the VM exists all the same.
+		_ = json.Unmarshal(list[1], &vm.Networks)
+	}
+	return vm, nil
+}
+
+func (c *Client) decodeBool(method string, result json.RawMessage) (bool, error) {
+	var yes bool
+	if isNull(result) || json.Unmarshal(result, &yes) != nil {
+		return false, c.wrong(method, "true or false", result)
+	}
+	return yes, nil
+}
+
+// decodeHint reads a disk hint: a string or an object; null is none.
+func (c *Client) decodeHint(method string, result json.RawMessage) (any, error) {
+	if isNull(result) {
+		return nil, nil
+	}
+	var hint any
+	if err := json.Unmarshal(result, &hint); err == nil {
+		switch hint.(type) {
+		case string, map[string]any:
+			return hint, nil
+		}
+	}
+	return nil, c.wrong(method, "a disk hint, as string or object", result)
+}
+
+func (c *Client) decodeMap(method string, result json.RawMessage) (map[string]any, error) {
+	var object map[string]any
+	if isNull(result) || json.Unmarshal(result, &object) != nil {
+		return nil, c.wrong(method, "an object", result)
+	}
+	return object, nil
+}
+
+func (c *Client) decodeCIDs(method string, result json.RawMessage) ([]string, error) {
+	var cids []string
+	if json.Unmarshal(result, &cids) != nil {
+		return nil, c.wrong(method, "a list of CIDs", result)
+	}
+	for _, cid := range cids {
+		if cid == "" {
+			return nil, c.wrong(method, "a list of CIDs, none empty", result)
+		}
+	}
+	return cids, nil
+}
