@@ -1,0 +1,170 @@
+// Package state keeps what a deployment owns in a JSON file beside its
+// manifest: every CID, in the keys and shapes of create-env's state file, and
+// what only this program knows under one key of its own.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Format is the newest format of the program's own part that it reads, and
+// the one it writes.
+const Format = 1
+
+// State is the content of a state file. Lists hold records with an id of
+// their own; the Current fields point to those ids, the VM's to its CID.
+// The keys outside Own are create-env's (its package config).
+type State struct {
+	DirectorID         string     `json:"director_id"`
+	InstallationID     string     `json:"installation_id"`
+	CurrentVMCID       string     `json:"current_vm_cid"`
+	CurrentStemcellID  string     `json:"current_stemcell_id"`
+	CurrentDiskID      string     `json:"current_disk_id"`
+	CurrentReleaseIDs  []string   `json:"current_release_ids"`
+	CurrentManifestSHA string     `json:"current_manifest_sha"`
+	Disks              []Disk     `json:"disks"`
+	Stemcells          []Stemcell `json:"stemcells"`
+	Releases           []Release  `json:"releases"`
+	Own                Own        `json:"bootstrap"`
+}
+
+// Disk is a persistent disk; Size is in MiB.
+type Disk struct {
+	ID              string         `json:"id"`
+	CID             string         `json:"cid"`
+	Size            int            `json:"size"`
+	CloudProperties map[string]any `json:"cloud_properties"`
+}
+
+// Stemcell is a stemcell that was uploaded.
+type Stemcell struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	APIVersion int    `json:"api_version,omitempty"`
+	CID        string `json:"cid"`
+}
+
+// Release is a release of the last deploy that succeeded.
+type Release struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Own is the part create-env neither writes nor keeps.
+type Own struct {
+	Format int `json:"format"`
+	Serial int `json:"serial"` // grows with every write
+	// AgentID is the agent id the current VM was made with.
+	AgentID string `json:"agent_id,omitempty"`
+	// Address is the address of the instance on the current VM.
+	Address string `json:"address,omitempty"`
+	// Group is the name of the instance group on the current VM.
+	Group   string   `json:"group,omitempty"`
+	Intents []Intent `json:"intents,omitempty"`
+}
+
+// Intent announces a CPI call that creates something, before the call is
+// made; it goes when the call's result is recorded.
+type Intent struct {
+	ID      string    `json:"id"`
+	Method  string    `json:"method"`             // of the CPI
+	AgentID string    `json:"agent_id,omitempty"` // of create_vm
+	Size    int       `json:"size,omitempty"`     // of create_disk, MiB
+	Started time.Time `json:"started"`
+}
+
+// Stemcell returns the record of the current stemcell, or nil.
+func (s *State) Stemcell() *Stemcell {
+	return find(s.Stemcells, func(r *Stemcell) bool { return r.ID == s.CurrentStemcellID })
+}
+
+// Disk returns the record of the current disk, or nil.
+func (s *State) Disk() *Disk {
+	return find(s.Disks, func(r *Disk) bool { return r.ID == s.CurrentDiskID })
+}
+
+// FindStemcell returns the record with that name and version, or nil.
+func (s *State) FindStemcell(name, version string) *Stemcell {
+	return find(s.Stemcells, func(r *Stemcell) bool { return r.Name == name && r.Version == version })
+}
+
+// SettleIntent drops the intent with that id.
+func (s *State) SettleIntent(id string) {
+	kept := s.Own.Intents[:0]
+	for _, in := range s.Own.Intents {
+		if in.ID != id {
+			kept = append(kept, in)
+		}
+	}
+	s.Own.Intents = kept
+}
+
+func find[T any](list []T, match func(*T) bool) *T {
+	for i := range list {
+		if match(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// check refuses what must never be written or acted on: an empty CID handed
+// to a CPI has deleted whole clusters.
+func (s *State) check() error {
+	var errs []error
+	if s.DirectorID == "" || s.InstallationID == "" {
+		errs = append(errs, errors.New("director_id or installation_id is empty"))
+	}
+	for i, d := range s.Disks {
+		if d.ID == "" || d.CID == "" {
+			errs = append(errs, fmt.Errorf("disks[%d] has no id or no cid", i))
+		}
+	}
+	for i, r := range s.Stemcells {
+		if r.ID == "" || r.CID == "" {
+			errs = append(errs, fmt.Errorf("stemcells[%d] has no id or no cid", i))
+		}
+	}
+	for i, r := range s.Releases {
+		if r.ID == "" || r.Name == "" {
+			errs = append(errs, fmt.Errorf("releases[%d] has no id or no name", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dropDangling clears pointers to records that do not exist, as create-env
+// reads them.
+func (s *State) dropDangling() {
+	if s.Stemcell() == nil {
+		s.CurrentStemcellID = ""
+	}
+	if s.Disk() == nil {
+		s.CurrentDiskID = ""
+	}
+	ids := map[string]bool{}
+	for _, r := range s.Releases {
+		ids[r.ID] = true
+	}
+	for _, id := range s.CurrentReleaseIDs {
+		if !ids[id] {
+			s.CurrentReleaseIDs = nil
+			return
+		}
+	}
+}
+
+// clone copies the state deeply, through its own format.
+func (s *State) clone() (State, error) {
+	var c State
+	data, err := json.Marshal(s)
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(data, &c)
+}
