@@ -1,0 +1,150 @@
+package artifact
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// bufferSize is that of reads and copies: large enough to make system calls
+// rare, small enough for several files at once.
+const bufferSize = 256 << 10
+
+// Limits bound what an archive may unpack to; zero fields have defaults.
+type Limits struct {
+	Size    int64 // bytes of the unpacked archive; default 64 GiB
+	Entries int   // default 1,000,000
+	// Ratio is that of unpacked to packed bytes, looked at after the first
+	// 2 GiB, which even a disk full of zeros may need; default 200.
+	Ratio int
+	// AnyLinks makes symbolic links that lead out of the folder, as packages
+	// compiled on a VM have them. Nothing is ever written through a link.
+	AnyLinks bool
+}
+
+const ratioFrom = 2 << 30
+
+func (l Limits) orDefault() Limits {
+	if l.Size <= 0 {
+		l.Size = 64 << 30
+	}
+	if l.Entries <= 0 {
+		l.Entries = 1_000_000
+	}
+	if l.Ratio <= 0 {
+		l.Ratio = 200
+	}
+	return l
+}
+
+// source is the packed file as it is read: it counts, reports and ends with
+// ctx.
+type source struct {
+	ctx      context.Context
+	r        io.Reader
+	done     int64
+	total    int64
+	progress Progress
+	each     io.Writer // sees every byte; may be nil
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if err := context.Cause(s.ctx); err != nil {
+		return 0, err
+	}
+	n, err := s.r.Read(p)
+	if n > 0 {
+		s.done += int64(n)
+		if s.each != nil {
+			s.each.Write(p[:n])
+		}
+		if s.progress != nil {
+			s.progress(s.done, s.total)
+		}
+	}
+	return n, err
+}
+
+// unpacked is the tar stream in an archive, bounded by limits.
+type unpacked struct {
+	r      io.Reader
+	packed *source
+	lim    Limits
+	done   int64
+	close  func()
+}
+
+// unpack recognises the compression by the first bytes: gzip, zstd, bzip2 or
+// none.
+func unpack(src *source, lim Limits) (*unpacked, error) {
+	buf := bufio.NewReaderSize(src, bufferSize)
+	head, err := buf.Peek(6)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	u := &unpacked{r: buf, packed: src, lim: lim.orDefault(), close: func() {}}
+	switch {
+	case len(head) == 0:
+		return nil, errors.New("the file is empty")
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(buf)
+		if err != nil {
+			return nil, fmt.Errorf("cannot unpack gzip: %w", err)
+		}
+		u.r = z
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		// One decoder with its window in memory, and no window of gigabytes
+		// because a file asks for it.
+		z, err := zstd.NewReader(buf, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			return nil, fmt.Errorf("cannot unpack zstd: %w", err)
+		}
+		u.r, u.close = z, z.Close
+	case bytes.HasPrefix(head, []byte("BZh")):
+		u.r = bzip2.NewReader(buf)
+	case bytes.HasPrefix(head, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
+		return nil, errors.New("it is packed with xz; want gzip, zstd, bzip2 or a plain tar")
+	}
+	return u, nil
+}
+
+func (u *unpacked) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	u.done += int64(n)
+	if u.done > u.lim.Size {
+		return 0, &bombError{fmt.Sprintf("it unpacks to more than %d bytes", u.lim.Size)}
+	}
+	if u.done > ratioFrom && u.done/int64(u.lim.Ratio) > u.packed.done {
+		return 0, &bombError{fmt.Sprintf("it unpacks to more than %d times its size", u.lim.Ratio)}
+	}
+	return n, err
+}
+
+// finish reads what stands after the tar, so that checksums at the end of the
+// compressed stream are looked at and the digest covers the whole file.
+func (u *unpacked) finish() error {
+	// gzip itself ignores what follows its last stream, zeros of a tape for example.
+	if err := drain(u); err != nil && !errors.Is(err, gzip.ErrHeader) {
+		return err
+	}
+	return drain(u.packed)
+}
+
+// drain reads all of r in large pieces.
+func drain(r io.Reader) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, bufferSize))
+	return err
+}
+
+// bombError is a limit that was met; it becomes an *UnsafeError with the name
+// of the entry.
+type bombError struct{ reason string }
+
+func (e *bombError) Error() string { return e.reason }

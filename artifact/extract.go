@@ -1,0 +1,310 @@
+package artifact
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Extract unpacks an archive (tar, plain or packed with gzip, zstd or bzip2)
+// into dir, which it creates, and never writes outside of it. An entry that
+// would, a device, and an archive beyond lim is an *UnsafeError; what was
+// unpacked before stays. Modes are kept without setuid, setgid and sticky
+// bits, the owner may always write; times are kept, owners are not.
+func Extract(ctx context.Context, archive, dir string, lim Limits) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return fmt.Errorf("cannot extract %s: %w", archive, cause(err))
+	}
+	defer f.Close()
+	return extractFile(ctx, f, dir, lim, nil, nil)
+}
+
+// extractFile unpacks an open file. see, if given, returns a writer for the
+// contents of some entries, or nil.
+func extractFile(ctx context.Context, f *os.File, dir string, lim Limits, p Progress, see func(name string) io.Writer) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot extract %s: %w", f.Name(), cause(err))
+	}
+	u, err := unpack(&source{ctx: ctx, r: f, total: info.Size(), progress: p}, lim)
+	if err != nil {
+		return fmt.Errorf("cannot extract %s: %w", f.Name(), err)
+	}
+	defer u.close()
+	return extractTar(u, f.Name(), dir, see)
+}
+
+// extraction is one run of Extract.
+type extraction struct {
+	root  *os.Root
+	lim   Limits
+	see   func(name string) io.Writer
+	dirs  map[string]time.Time // folders known to be no links; when to date them
+	links []link
+	buf   []byte
+}
+
+type link struct{ name, entry string }
+
+func extractTar(u *unpacked, archive, dir string, see func(string) io.Writer) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot extract %s: %w", archive, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("cannot extract %s: %w", archive, err)
+	}
+	defer root.Close()
+	x := &extraction{root: root, lim: u.lim, see: see, dirs: map[string]time.Time{".": {}}, buf: make([]byte, bufferSize)}
+	err = entries(u, archive, func(name string, h *tar.Header, r io.Reader) error {
+		reason, err := x.entry(name, h, r)
+		if reason != "" {
+			return &UnsafeError{archive, h.Name, reason}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if l, reason := x.leavingLink(); reason != "" {
+		return &UnsafeError{archive, l.entry, reason}
+	}
+	return x.dateFolders()
+}
+
+// entry unpacks one entry, or says why it is refused.
+func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason string, err error) {
+	if h.Typeflag == tar.TypeDir {
+		return x.folder(name, h)
+	}
+	if name == "." {
+		return "it stands for the folder itself but is none", nil
+	}
+	if reason, err := x.parents(path.Dir(name)); reason != "" || err != nil {
+		return reason, err
+	}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		return x.file(name, h, r)
+	case tar.TypeSymlink:
+		return x.symlink(name, h)
+	case tar.TypeLink:
+		return x.hardlink(name, h)
+	case tar.TypeChar, tar.TypeBlock:
+		return "it is a device", nil
+	case tar.TypeFifo:
+		return "it is a named pipe", nil
+	}
+	return fmt.Sprintf("it is of an unknown kind (%q)", h.Typeflag), nil
+}
+
+// parents makes the folders above an entry; none of them may be a link.
+func (x *extraction) parents(dir string) (reason string, err error) {
+	if _, known := x.dirs[dir]; known {
+		return "", nil
+	}
+	if reason, err := x.parents(path.Dir(dir)); reason != "" || err != nil {
+		return reason, err
+	}
+	err = x.root.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		info, err := x.root.Lstat(dir)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			return fmt.Sprintf("it leads through the link %q", dir), nil
+		case !info.IsDir():
+			return fmt.Sprintf("it stands below %q, which is no folder", dir), nil
+		}
+	} else if err != nil {
+		return "", err
+	}
+	x.dirs[dir] = time.Time{}
+	return "", nil
+}
+
+func (x *extraction) folder(name string, h *tar.Header) (reason string, err error) {
+	if reason, err := x.parents(name); reason != "" || err != nil {
+		return reason, err
+	}
+	if name == "." {
+		return "", nil
+	}
+	x.dirs[name] = h.ModTime
+	return "", x.root.Chmod(name, fs.FileMode(h.Mode)&0o777|0o700)
+}
+
+func (x *extraction) file(name string, h *tar.Header, r io.Reader) (reason string, err error) {
+	flags := os.O_CREATE | os.O_EXCL | os.O_WRONLY
+	f, err := x.root.OpenFile(name, flags, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		if reason, err := x.remove(name); reason != "" || err != nil {
+			return reason, err
+		}
+		f, err = x.root.OpenFile(name, flags, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if x.see != nil {
+		if w := x.see(name); w != nil {
+			r = io.TeeReader(r, w)
+		}
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r}, x.buf); err != nil {
+		return "", err
+	}
+	if err := f.Chmod(fs.FileMode(h.Mode)&0o777 | 0o200); err != nil {
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	return "", x.date(name, h.ModTime)
+}
+
+// remove makes place for an entry that comes a second time; a folder stays, so
+// that what is known of folders stays true.
+func (x *extraction) remove(name string) (reason string, err error) {
+	info, err := x.root.Lstat(name)
+	if err != nil {
+		return "", err
+	}
+	if info.IsDir() {
+		return "there is a folder of that name", nil
+	}
+	return "", x.root.Remove(name)
+}
+
+func (x *extraction) symlink(name string, h *tar.Header) (reason string, err error) {
+	if !x.lim.AnyLinks {
+		if reason := leads(name, h.Linkname); reason != "" {
+			return reason, nil
+		}
+	}
+	err = x.root.Symlink(h.Linkname, name)
+	if errors.Is(err, fs.ErrExist) {
+		if reason, err := x.remove(name); reason != "" || err != nil {
+			return reason, err
+		}
+		err = x.root.Symlink(h.Linkname, name)
+	}
+	if err == nil && !x.lim.AnyLinks {
+		x.links = append(x.links, link{name, h.Name})
+	}
+	return "", err
+}
+
+// leads says why a link may not stand at name, judged by the text alone.
+func leads(name, target string) (reason string) {
+	if target == "" {
+		return "it is a link to nothing"
+	}
+	if path.IsAbs(target) || filepath.IsAbs(target) {
+		return fmt.Sprintf("it is a link to the absolute path %q", target)
+	}
+	if !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) {
+		return fmt.Sprintf("it is a link that leads out of the folder, to %q", target)
+	}
+	return ""
+}
+
+// leavingLink finds a link that leads out by way of other links, and removes
+// it. Only now is it known what all of them lead to.
+func (x *extraction) leavingLink() (link, string) {
+	for _, l := range x.links {
+		_, err := x.root.Stat(l.name)
+		switch {
+		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), notDirectory(err):
+			continue
+		}
+		x.root.Remove(l.name)
+		return l, "it is a link that leads out of the folder or round in circles"
+	}
+	return link{}, ""
+}
+
+func (x *extraction) hardlink(name string, h *tar.Header) (reason string, err error) {
+	target, reason := entryName(h.Linkname)
+	if reason != "" {
+		return fmt.Sprintf("it is a hard link to %q, which leads out of the folder", h.Linkname), nil
+	}
+	if reason, err := x.realPath(target); reason != "" || err != nil {
+		return reason, err
+	}
+	if target == name {
+		return "", nil
+	}
+	err = x.root.Link(target, name)
+	if errors.Is(err, fs.ErrExist) {
+		if reason, err := x.remove(name); reason != "" || err != nil {
+			return reason, err
+		}
+		err = x.root.Link(target, name)
+	}
+	return "", err
+}
+
+// realPath refuses the target of a hard link that is no plain file or is
+// reached through a link.
+func (x *extraction) realPath(target string) (reason string, err error) {
+	parts := strings.Split(target, "/")
+	for i := range parts {
+		info, err := x.root.Lstat(path.Join(parts[:i+1]...))
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Sprintf("it is a hard link to %q, which does not come before it", target), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if last := i == len(parts)-1; last && !info.Mode().IsRegular() || !last && !info.IsDir() {
+			return fmt.Sprintf("it is a hard link to %q, which is no plain file", target), nil
+		}
+	}
+	return "", nil
+}
+
+func (x *extraction) date(name string, t time.Time) error {
+	if t.IsZero() {
+		return nil
+	}
+	return x.root.Chtimes(name, t, t)
+}
+
+// dateFolders sets the folders' times last, because files made in them change
+// those.
+func (x *extraction) dateFolders() error {
+	names := make([]string, 0, len(x.dirs))
+	for name := range x.dirs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Backward(names) {
+		if err := x.date(name, x.dirs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cause drops operation and path from a file error: the sentence has them.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package artifact
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config says where a Store keeps things and what it may use.
+type Config struct {
+	// Dir is the folder of downloads/ and cache/, usually ~/.bosh.
+	Dir string
+	// Embedded has the folders that "embedded:NAME" means.
+	Embedded map[string]fs.FS
+	// Getenv reads HOME, the proxies and SSL_CERT_FILE-like settings of the
+	// run; nil: os.Getenv.
+	Getenv func(string) string
+}
+
+// Kind is what a Source is.
+type Kind int
+
+// The kinds of sources.
+const (
+	KindRelease Kind = iota
+	KindStemcell
+)
+
+func (k Kind) String() string {
+	if k == KindStemcell {
+		return "stemcell"
+	}
+	return "release"
+}
+
+// Source names a release or a stemcell as a manifest does.
+type Source struct {
+	Kind   Kind
+	Name   string // of the release; stemcells have none in a manifest
+	URL    string // file://, http://, https://, embedded:NAME or a path
+	Digest string // multi-digest; may be empty unless the URL is http or https
+}
+
+// String returns for example: release "nginx".
+func (s Source) String() string {
+	if s.Name == "" {
+		return s.Kind.String()
+	}
+	return fmt.Sprintf("%s %q", s.Kind, s.Name)
+}
+
+// File is a Source that is on this machine.
+type File struct {
+	Source
+	// Path is the file or folder; empty for what is embedded.
+	Path string
+	// Remote tells that the URL is http or https.
+	Remote bool
+	// Cached tells that a remote file was there already, so nothing was
+	// downloaded.
+	Cached bool
+	// Folder tells that it is no archive but a folder in release or stemcell
+	// layout.
+	Folder bool
+
+	fsys fs.FS // of a Folder
+}
+
+// Progress is told how many bytes are done; total is 0 as long as it is
+// unknown. It may be called from several goroutines, one after the other.
+type Progress func(done, total int64)
+
+// Store fetches, verifies and reads releases and stemcells. It may be used
+// concurrently, and by several processes on one folder.
+type Store struct {
+	dir      string
+	embedded map[string]fs.FS
+	getenv   func(string) string
+	retry    retry
+	roots    http.RoundTripper // in place of the network's, if set
+}
+
+// Open returns the store in cfg.Dir; folders are made when they are needed.
+func Open(cfg Config) *Store {
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	return &Store{
+		dir:      cfg.Dir,
+		embedded: cfg.Embedded,
+		getenv:   cfg.Getenv,
+		retry:    retry{tries: 5, pause: 500 * time.Millisecond, longest: 20 * time.Second, silence: time.Minute},
+	}
+}
+
+func (s *Store) downloads() string { return filepath.Join(s.dir, "downloads") }
+
+func (s *Store) cache(parts ...string) string {
+	return filepath.Join(append([]string{s.dir, "cache"}, parts...)...)
+}
+
+// localPath returns the path that a URL without a remote scheme means.
+func (s *Store) localPath(url string) (string, error) {
+	p, isURL := strings.CutPrefix(url, "file://")
+	if !isURL && strings.Contains(url, "://") {
+		scheme, _, _ := strings.Cut(url, "://")
+		return "", fmt.Errorf("its url has the scheme %q; want file, http, https or embedded:NAME", scheme)
+	}
+	if p == "" {
+		return "", fmt.Errorf("its url is empty")
+	}
+	if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || rest[0] == '/' || rest[0] == filepath.Separator) {
+		home := s.getenv("HOME")
+		if home == "" {
+			return "", fmt.Errorf("its url begins with ~, but HOME is not set")
+		}
+		p = home + rest
+	}
+	if filepath.Separator == '\\' && len(p) > 2 && p[0] == '/' && p[2] == ':' {
+		p = p[1:] // file:///C:/x
+	}
+	return filepath.Abs(filepath.FromSlash(p))
+}
