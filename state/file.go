@@ -131,6 +131,10 @@ func (f *File) Update(change func(*State) error) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
 		return fmt.Errorf("cannot write the deployment state: %w", err)
 	}
+	// A file that another tool made keeps its mode through the rename.
+	if err := os.Chmod(f.path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot write the deployment state: %w", err)
+	}
 	if err := maybe.WriteFile(f.path, data, 0o600); err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w", f.path, err)
 	}
