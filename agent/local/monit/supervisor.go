@@ -3,7 +3,11 @@ package monit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,9 +20,6 @@ type Config struct {
 	Command func(ctx context.Context, argv []string) *exec.Cmd
 	// Resolve maps the path of a pid file or socket to where it is.
 	Resolve func(path string) string
-	// Owns tells whether a process can be proven to be one of these jobs;
-	// asked when a pid file is older than the process it names.
-	Owns func(pid int) bool
 	// Report is told what happens; it must not block or call back.
 	Report func(Event)
 
@@ -60,43 +61,303 @@ type Status struct {
 	Restarts  int     // not asked for by Start
 }
 
-// Supervisor runs the processes of a set of checks.
+// Supervisor runs the processes of a set of checks. Its methods may be called
+// at the same time.
 type Supervisor struct {
-	cfg Config
+	cfg    Config
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wake   chan struct{}
+	done   sync.WaitGroup
+
+	mu       sync.Mutex
+	services []*service
+	children map[int]*program // not yet collected
+	changed  chan struct{}    // closed and replaced after each pass
+	stopped  bool             // the last wish was Stop
 }
 
 // New makes a Supervisor without services; Close it.
-func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg} }
+func New(cfg Config) *Supervisor {
+	if cfg.Command == nil {
+		cfg.Command = func(ctx context.Context, argv []string) *exec.Cmd {
+			return exec.CommandContext(ctx, argv[0], argv[1:]...)
+		}
+	}
+	if cfg.Resolve == nil {
+		cfg.Resolve = func(path string) string { return path }
+	}
+	if cfg.Report == nil {
+		cfg.Report = func(Event) {}
+	}
+	for _, d := range []struct {
+		of *time.Duration
+		is time.Duration
+	}{{&cfg.Cycle, time.Second}, {&cfg.RuleCycle, 10 * time.Second}, {&cfg.Settle, 250 * time.Millisecond}, {&cfg.BackOff, time.Second}} {
+		if *d.of <= 0 {
+			*d.of = d.is
+		}
+	}
+	s := &Supervisor{cfg: cfg, wake: make(chan struct{}, 1), children: map[int]*program{}, changed: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.done.Add(1)
+	go s.loop()
+	return s
+}
 
 // Load replaces the set of services. A service that stays keeps its state; a
 // new one is not monitored until Start; a process of one that goes is left
 // alone. Checks that are no processes are passed over. A name used twice, a
 // dependency that is not there and a circle are errors, and change nothing.
-func (s *Supervisor) Load(checks []Check) error { return errors.New("not built") }
+func (s *Supervisor) Load(checks []Check) error {
+	if err := validate(checks); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.services
+	s.services = nil
+	for _, c := range checks {
+		if c.Kind != KindProcess || c.PidFile == "" {
+			continue
+		}
+		v := &service{check: c, s: s}
+		if i := slices.IndexFunc(old, func(o *service) bool { return o.check.Name == c.Name && o.check.PidFile == c.PidFile }); i >= 0 {
+			v, old = old[i], slices.Delete(old, i, i+1)
+			v.check = c
+			v.resetRules()
+		}
+		s.services = append(s.services, v)
+	}
+	for _, v := range old {
+		v.forget()
+	}
+	for _, v := range s.services {
+		v.requires, v.dependents = nil, nil
+		for _, o := range s.services {
+			if slices.Contains(v.check.Depends, o.check.Name) {
+				v.requires = append(v.requires, o)
+			}
+			if slices.Contains(o.check.Depends, v.check.Name) {
+				v.dependents = append(v.dependents, o)
+			}
+		}
+	}
+	s.poke()
+	return nil
+}
+
+// validate finds what makes the checks impossible to run together.
+func validate(checks []Check) error {
+	var errs []error
+	names := map[string]*Check{}
+	for i := range checks {
+		c := &checks[i]
+		if c.Kind == KindOther {
+			continue
+		}
+		if first, ok := names[c.Name]; ok {
+			errs = append(errs, fmt.Errorf("%s:%d: cannot use the name %q again: %s:%d has it", c.File, c.Line, c.Name, first.File, first.Line))
+			continue
+		}
+		names[c.Name] = c
+	}
+	state := map[*Check]int{} // 1: being looked at, 2: done
+	var visit func(c *Check)
+	visit = func(c *Check) {
+		state[c] = 1
+		for _, d := range c.Depends {
+			dep, ok := names[d]
+			switch {
+			case !ok:
+				errs = append(errs, fmt.Errorf("%s:%d: cannot find %q, on which %q depends: no monit file of these jobs has it", c.File, c.Line, d, c.Name))
+			case state[dep] == 1:
+				errs = append(errs, fmt.Errorf("%s:%d: cannot order %q and %q: they depend on each other in a circle", c.File, c.Line, c.Name, d))
+			case state[dep] == 0:
+				visit(dep)
+			}
+		}
+		state[c] = 2
+	}
+	for i := range checks {
+		if c := &checks[i]; c.Kind != KindOther && state[c] == 0 && names[c.Name] == c {
+			visit(c)
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Start has every service monitored and running, dependencies first, and
 // returns at once. A service whose process already lives is taken over.
-func (s *Supervisor) Start() {}
+func (s *Supervisor) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = false
+	for _, v := range s.services {
+		v.start()
+	}
+	s.poke()
+}
+
+// StopAsync is Stop without waiting.
+func (s *Supervisor) StopAsync() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	for _, v := range s.services {
+		if v.gaveUp {
+			v.phase = idle // the stop program gets another chance
+		}
+		v.want, v.gaveUp, v.message = wantStopped, false, ""
+	}
+	s.poke()
+}
 
 // Stop stops every service, dependents first, and waits until no process is
-// left or ctx ends. The error is a *StopError naming what is left. With
-// ctx already done it only asks.
-func (s *Supervisor) Stop(ctx context.Context) error { return nil }
+// left, until the stop programs have given up on what is left, or until ctx
+// ends. The error is a *StopError naming what is left.
+func (s *Supervisor) Stop(ctx context.Context) error {
+	s.StopAsync()
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		var left []Status
+		waiting := false
+		for _, v := range s.services {
+			if v.want == wantStopped && !v.down {
+				left = append(left, v.status())
+				waiting = waiting || !v.gaveUp
+			}
+		}
+		s.mu.Unlock()
+		switch {
+		case len(left) == 0:
+			return nil
+		case !waiting:
+			return &StopError{Services: left}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return &StopError{Services: left, Cause: context.Cause(ctx)}
+		case <-s.ctx.Done():
+			return &StopError{Services: left, Cause: errors.New("supervision has ended")}
+		}
+	}
+}
 
-// Unmonitor has every service left alone, whatever happens to it. A restart
-// under way is finished first.
-func (s *Supervisor) Unmonitor() {}
+// Unmonitor has every service left alone, whatever happens to it.
+func (s *Supervisor) Unmonitor() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.services {
+		v.unmonitor()
+	}
+	s.poke()
+}
 
 // Status is what is known of each service, in the order of Load.
-func (s *Supervisor) Status() []Status { return nil }
+func (s *Supervisor) Status() []Status {
+	all := usages()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Status, len(s.services))
+	for i, v := range s.services {
+		v.look()
+		out[i] = v.status()
+		v.measure(&out[i], all)
+	}
+	return out
+}
 
 // State sums up as the agent's job_state: StateStopped after Stop, else
 // StateStarting if a service is, StateFailing if one does not run or is not
 // monitored, StateRunning otherwise, also without services.
-func (s *Supervisor) State() string { return StateRunning }
+func (s *Supervisor) State() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return StateStopped
+	}
+	sum := StateRunning
+	for _, v := range s.services {
+		switch v.status().State {
+		case StateStarting:
+			return StateStarting
+		case StateRunning:
+		default:
+			sum = StateFailing
+		}
+	}
+	return sum
+}
 
 // Close ends supervision and leaves all processes running.
-func (s *Supervisor) Close() {}
+func (s *Supervisor) Close() {
+	s.cancel()
+	s.done.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.services {
+		v.forget()
+	}
+	for _, p := range s.children {
+		p.unwatch()
+	}
+}
+
+// poke has the loop look at once.
+func (s *Supervisor) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Supervisor) loop() {
+	defer s.done.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		timer.Reset(time.Until(s.pass()))
+	}
+}
+
+// pass does what is due for each service until nothing moves any more, and
+// tells when to look again.
+func (s *Supervisor) pass() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.collect()
+	next := time.Now().Add(time.Minute)
+	moved := true
+	// A service that moves can free those that wait for it; a chain is at
+	// most as long as the list, and each moves a few times.
+	for round := 0; moved && round < 4*len(s.services)+1; round++ {
+		moved = false
+		next = time.Now().Add(time.Minute)
+		for _, v := range s.services {
+			before := v.snapshot()
+			at := v.step(time.Now())
+			if at.Before(next) {
+				next = at
+			}
+			moved = moved || v.snapshot() != before
+		}
+	}
+	if moved {
+		next = time.Now()
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return next
+}
 
 // StopError names the services that did not stop, with the reason of each.
 type StopError struct {
@@ -105,4 +366,23 @@ type StopError struct {
 }
 
 // Error lists names and reasons.
-func (e *StopError) Error() string { return "cannot stop" }
+func (e *StopError) Error() string {
+	parts := make([]string, len(e.Services))
+	for i, v := range e.Services {
+		parts[i] = v.Name
+		if v.PID != 0 {
+			parts[i] += fmt.Sprintf(" (process %d)", v.PID)
+		}
+		if v.Message != "" {
+			parts[i] += ": " + v.Message
+		}
+	}
+	msg := "cannot stop " + strings.Join(parts, ", ")
+	if e.Cause != nil {
+		msg += ": " + e.Cause.Error()
+	}
+	return msg
+}
+
+// Unwrap is the cause.
+func (e *StopError) Unwrap() error { return e.Cause }

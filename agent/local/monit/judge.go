@@ -1,0 +1,290 @@
+package monit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"time"
+)
+
+// A ruleState is what the last cycles showed of one rule.
+type ruleState struct {
+	bits uint64 // lowest: the last cycle
+	on   bool   // it held long enough in the last one
+}
+
+type cpuSample struct {
+	of         identity
+	at         time.Time
+	own, total time.Duration
+}
+
+func (v *service) resetRules() {
+	v.rules, v.ruleMsg, v.lastRule = make([]ruleState, len(v.check.Rules)), "", cpuSample{}
+	v.ruleAt = time.Now().Add(v.ruleCycle())
+}
+
+func (v *service) ruleCycle() time.Duration {
+	return v.s.cfg.RuleCycle * time.Duration(max(v.check.Every, 1))
+}
+
+// judge looks at the rules of a service that runs when their cycle is over.
+// The measuring waits for networks, so it has a goroutine of its own.
+func (v *service) judge(now time.Time) time.Time {
+	if v.fails > 0 && now.Sub(v.settled) >= v.s.cfg.RuleCycle {
+		v.fails = 0
+	}
+	next := now.Add(v.s.cfg.Cycle)
+	if v.ruling || len(v.rules) == 0 {
+		return next
+	}
+	if now.Before(v.ruleAt) {
+		return earlier(next, v.ruleAt)
+	}
+	v.ruling, v.ruleAt = true, now.Add(v.ruleCycle())
+	m := measuring{rules: v.check.Rules, of: v.proc, last: v.lastRule, resolve: v.s.cfg.Resolve}
+	v.s.done.Add(1)
+	go func() {
+		defer v.s.done.Done()
+		m.run(v.s.ctx)
+		v.s.mu.Lock()
+		defer v.s.mu.Unlock()
+		v.ruling = false
+		if v.proc == m.of && v.phase == running && v.want == wantRunning && len(m.rules) == len(v.rules) {
+			v.lastRule = m.now
+			v.verdict(time.Now(), m)
+		}
+		v.s.poke()
+	}()
+	return next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// verdict adds a cycle to each rule's history and acts on what holds.
+func (v *service) verdict(now time.Time, m measuring) {
+	v.ruleMsg = ""
+	for i, r := range m.rules {
+		if r.Kind == RuleRestarts || r.Kind == RuleMissing {
+			continue
+		}
+		bits := v.rules[i].bits << 1
+		if m.found[i] != "" {
+			bits |= 1
+		}
+		v.rules[i].bits = bits
+		n := 0
+		for c := range r.Cycles {
+			n += int(bits >> c & 1)
+		}
+		was := v.rules[i].on
+		v.rules[i].on = n >= r.Matches
+		if !v.rules[i].on {
+			continue
+		}
+		if m.found[i] != "" {
+			v.ruleMsg = m.found[i]
+		}
+		if r.Action != ActionAlert || !was {
+			v.report(true, "%s: %s", v.ruleMsg, r.Action)
+		}
+		if r.Action == ActionAlert {
+			continue
+		}
+		// The next action needs the rule to hold as long again.
+		v.rules[i].bits = 0
+		v.act(now, r)
+		if v.phase != running || v.want != wantRunning {
+			return
+		}
+	}
+}
+
+// act does what a rule says.
+func (v *service) act(now time.Time, r Rule) {
+	switch r.Action {
+	case ActionRestart, ActionStart:
+		if v.proc.pid != 0 {
+			v.message = v.ruleMsg
+			v.countRestart(now)
+			if v.want == wantRunning {
+				v.restart()
+			}
+		}
+	case ActionStop:
+		v.want, v.gaveUp, v.down = wantStopped, false, false
+		for _, d := range v.dependents {
+			if d.want == wantRunning {
+				d.act(now, r)
+			}
+		}
+	case ActionUnmonitor:
+		v.unmonitor()
+	case ActionExec:
+		if _, err := v.s.launch(r.Exec); err != nil {
+			v.report(true, "%v", err)
+		}
+	}
+}
+
+// measuring is one cycle's look at the rules of a process.
+type measuring struct {
+	rules   []Rule
+	of      identity
+	last    cpuSample
+	resolve func(string) string
+
+	now   cpuSample
+	found []string // of each rule: what is wrong, "" if nothing is
+}
+
+func (m *measuring) run(ctx context.Context) {
+	m.found = make([]string, len(m.rules))
+	var sum, own usage
+	children := 0
+	for _, r := range m.rules {
+		if r.Kind != RuleConnection && r.Kind != RuleRestarts && r.Kind != RuleMissing && m.now.at.IsZero() {
+			all := usages()
+			own = all[m.of.pid]
+			sum, children = family(all, m.of.pid)
+			m.now = cpuSample{of: m.of, at: time.Now(), own: own.cpu, total: sum.cpu}
+		}
+	}
+	for i, r := range m.rules {
+		value, known := 0.0, true
+		switch r.Kind {
+		case RuleConnection:
+			if err := m.connect(ctx, r.Connect); err != nil {
+				m.found[i] = "Connection failed: " + err.Error()
+			}
+			continue
+		case RuleMemory:
+			value, known = memory(own, r.Percent)
+		case RuleTotalMemory:
+			value, known = memory(sum, r.Percent)
+		case RuleCPU:
+			value, known = percentCPU(m.last.at, m.now.at, m.last.own, m.now.own)
+		case RuleTotalCPU:
+			value, known = percentCPU(m.last.at, m.now.at, m.last.total, m.now.total)
+		case RuleChildren:
+			value = float64(children)
+		default:
+			continue
+		}
+		if known && r.holds(value) {
+			m.found[i] = fmt.Sprintf("Resource limit matched: %s is %s", r.Kind, r.show(value))
+		}
+	}
+}
+
+func (r Rule) holds(value float64) bool {
+	switch r.Op {
+	case ">":
+		return value > r.Value
+	case "<":
+		return value < r.Value
+	case "!=":
+		return value != r.Value
+	}
+	return value == r.Value
+}
+
+func (r Rule) show(value float64) string {
+	switch {
+	case r.Kind == RuleChildren:
+		return fmt.Sprintf("%.0f", value)
+	case r.Percent || r.Kind == RuleCPU || r.Kind == RuleTotalCPU:
+		return fmt.Sprintf("%.1f%%", value)
+	}
+	return fmt.Sprintf("%.1f MB", value/(1<<20))
+}
+
+// memory is in bytes, or in percent of the machine's.
+func memory(u usage, percent bool) (float64, bool) {
+	if !percent {
+		return float64(u.memKB) * 1024, true
+	}
+	all := machineMemoryKB()
+	return float64(u.memKB) / float64(max(all, 1)) * 100, all > 0
+}
+
+// percentCPU is the share of all processors between two samples.
+func percentCPU(from, to time.Time, before, after time.Duration) (float64, bool) {
+	if from.IsZero() || !to.After(from) {
+		return 0, false
+	}
+	return max(0, float64(after-before)/float64(to.Sub(from))/float64(runtime.NumCPU())*100), true
+}
+
+func (m *measuring) connect(ctx context.Context, c Connection) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	address := c.Address
+	if c.Network == "unix" {
+		address = m.resolve(address)
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, c.Network, address)
+	}
+	if c.Protocol != "http" {
+		conn, err := dial(ctx, "", "")
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	path := c.Request
+	if path == "" {
+		path = "/"
+	}
+	host := address
+	if c.Network == "unix" {
+		host = "localhost"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
+	if resp.StatusCode >= 400 {
+		return fmt.Errorf("GET %s on %s answers %s", path, address, resp.Status)
+	}
+	return nil
+}
+
+// measure fills in what the process uses, and how much processor it used
+// since Status was asked last, or since it began.
+func (v *service) measure(st *Status, all map[int]usage) {
+	if v.proc.pid == 0 {
+		v.lastCPU = cpuSample{}
+		return
+	}
+	sum, _ := family(all, v.proc.pid)
+	now := cpuSample{of: v.proc, at: time.Now(), total: sum.cpu}
+	st.MemKB = int(sum.memKB)
+	st.MemPct, _ = memory(sum, true)
+	last := v.lastCPU
+	if last.of != v.proc {
+		last = cpuSample{at: v.since}
+	}
+	st.CPUPct, _ = percentCPU(last.at, now.at, last.total, now.total)
+	v.lastCPU = now
+}

@@ -1,0 +1,97 @@
+package monit
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An identity names one process for good: numbers are used again, number and
+// start together are not.
+type identity struct {
+	pid   int
+	start int64 // platform's unit and origin
+}
+
+func (id identity) alive() bool {
+	now, ok := identify(id.pid)
+	return ok && now == id
+}
+
+// usage is what one process uses.
+type usage struct {
+	parent int
+	memKB  int64
+	cpu    time.Duration // since it began
+}
+
+// family sums up a process and its descendants; children counts these.
+func family(all map[int]usage, pid int) (sum usage, children int) {
+	below := map[int][]int{}
+	for child, u := range all {
+		below[u.parent] = append(below[u.parent], child)
+	}
+	sum = all[pid]
+	todo, seen := below[pid], map[int]bool{pid: true}
+	for len(todo) > 0 {
+		child := todo[0]
+		todo = todo[1:]
+		if seen[child] {
+			continue
+		}
+		seen[child] = true
+		children++
+		sum.memKB += all[child].memKB
+		sum.cpu += all[child].cpu
+		todo = append(todo, below[child]...)
+	}
+	return sum, children
+}
+
+// staleSlack covers the rounding of file times and of process starts.
+const staleSlack = 2 * time.Second
+
+// readPidFile returns the process a pid file names. A process that began
+// after the file was written is another one that got the same number.
+func readPidFile(path string) (identity, bool) {
+	pid, written, err := readPid(path)
+	if err != nil {
+		return identity{}, false
+	}
+	id, ok := identify(pid)
+	if !ok {
+		return identity{}, false
+	}
+	if start := id.started(); !start.IsZero() && start.After(written.Add(staleSlack)) {
+		return identity{}, false
+	}
+	return id, true
+}
+
+func readPid(path string) (pid int, written time.Time, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, time.Time{}, errors.New("no regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, 64))
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	word, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	pid, err = strconv.Atoi(strings.TrimSpace(word))
+	if err != nil || pid <= 0 || pid > 1<<30 {
+		return 0, time.Time{}, errors.New("no process id")
+	}
+	return pid, info.ModTime(), nil
+}

@@ -1,0 +1,80 @@
+package monit
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"time"
+)
+
+// A program is a start, stop, restart or exec statement that was executed: a
+// child of this process, which may become the service itself.
+type program struct {
+	pid     int
+	began   time.Time
+	ended   bool
+	err     error     // of one that ended
+	killAt  time.Time // it was asked to end and is killed then
+	cancel  func()    // of the watch; nil: none
+	command string
+}
+
+// launch executes argv in a session of its own.
+func (s *Supervisor) launch(argv []string) (*program, error) {
+	cmd := s.cfg.Command(context.WithoutCancel(s.ctx), argv)
+	detach(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot run %s: %w", argv[0], startError(err))
+	}
+	p := &program{pid: cmd.Process.Pid, began: time.Now(), command: argv[0]}
+	// The loop collects it: a goroutine that waits would live as long as
+	// the service when the program becomes it.
+	_ = cmd.Process.Release()
+	p.cancel, _ = watchExit(p.pid, s.poke)
+	s.children[p.pid] = p
+	return p, nil
+}
+
+// startError takes the path out, which the caller says in the user's words.
+func startError(err error) error {
+	if e, ok := err.(*exec.Error); ok {
+		return e.Err
+	}
+	return err
+}
+
+// collect takes up children that ended, and kills those whose time is over.
+func (s *Supervisor) collect() {
+	for pid, p := range s.children {
+		ended, err := reap(pid)
+		if ended {
+			p.ended, p.err = true, err
+			p.unwatch()
+			delete(s.children, pid)
+			continue
+		}
+		if !p.killAt.IsZero() && !time.Now().Before(p.killAt) {
+			killGroup(pid)
+		}
+	}
+}
+
+func (p *program) unwatch() {
+	if p.cancel != nil {
+		p.cancel()
+		p.cancel = nil
+	}
+}
+
+// running tells whether the program is still under way; false for nil.
+func (p *program) running() bool { return p != nil && !p.ended }
+
+const killDelay = 2 * time.Second
+
+// end asks the program and what it started to end, and kills them later.
+func (p *program) end(now time.Time) {
+	if p.killAt.IsZero() {
+		p.killAt = now.Add(killDelay)
+		terminateGroup(p.pid)
+	}
+}

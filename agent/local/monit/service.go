@@ -1,0 +1,471 @@
+package monit
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+type want int
+
+const (
+	wantNothing want = iota // not monitored
+	wantRunning
+	wantStopped
+)
+
+type phase int
+
+const (
+	idle     phase = iota // nothing under way
+	starting              // the start program was run, no process yet
+	settling              // there is a process, not old enough to be trusted
+	running
+	stopping // the stop program was run, the process is still there
+)
+
+// A service is one process under supervision. Fields are guarded by the
+// Supervisor's mutex.
+type service struct {
+	s          *Supervisor
+	check      Check
+	requires   []*service
+	dependents []*service
+
+	want     want
+	phase    phase
+	proc     identity // last known, pid 0: none
+	since    time.Time
+	unwatch  func()
+	run      *program      // start, stop or restart program run last
+	deadline time.Time     // of starting, stopping
+	settled  time.Time     // when settling is over
+	poll     time.Duration // until the next look in starting and stopping
+	retry    time.Time     // no start before
+	fails    int           // starts in a row that brought no lasting process
+	message  string        // why it fails
+	down     bool          // of wantStopped: nothing is left
+	gaveUp   bool          // of wantStopped: the stop program had its time
+	restarts int
+	once     bool // started since the last Start
+	again    bool // a rule or a dependency wants a restart
+	cleared  bool // dependents were stopped for the start or restart that is due
+
+	history  []time.Time // restarts that a rule counts
+	rules    []ruleState
+	ruleAt   time.Time // next measuring
+	ruling   bool      // measuring is under way
+	ruleMsg  string    // what a rule finds now
+	lastCPU  cpuSample
+	lastRule cpuSample
+}
+
+// snapshot is what other services depend on; a change makes them look again.
+type snapshot struct {
+	want         want
+	phase        phase
+	proc         identity
+	again        bool
+	down, gaveUp bool
+	run          *program
+}
+
+func (v *service) snapshot() snapshot {
+	return snapshot{v.want, v.phase, v.proc, v.again, v.down, v.gaveUp, v.run}
+}
+
+func (v *service) report(failure bool, format string, args ...any) {
+	v.s.cfg.Report(Event{Time: time.Now(), Service: v.check.Name, Message: fmt.Sprintf(format, args...), Failure: failure})
+}
+
+func (v *service) start() {
+	if v.want != wantRunning {
+		v.message, v.fails, v.once, v.cleared = "", 0, false, false
+		v.history = nil
+		v.resetRules()
+		if v.phase != stopping {
+			v.phase = idle
+		}
+	}
+	v.retry = time.Time{}
+	v.want, v.down, v.gaveUp = wantRunning, false, false
+}
+
+func (v *service) unmonitor() {
+	v.want, v.message, v.ruleMsg, v.down, v.gaveUp = wantNothing, "", "", false, false
+	v.phase, v.again = idle, false
+}
+
+// look finds the process. One that was known stays found when its pid file
+// goes or is being written, so that it is never started twice.
+func (v *service) look() bool {
+	id, ok := identity{}, false
+	path := v.s.cfg.Resolve(v.check.PidFile)
+	if v.proc.pid != 0 {
+		// A known process needs no comparison of times.
+		if pid, _, err := readPid(path); err == nil && pid == v.proc.pid {
+			id, ok = v.proc, v.proc.alive()
+		}
+	}
+	if !ok {
+		id, ok = readPidFile(path)
+	}
+	if !ok && v.proc.pid != 0 && v.proc.alive() {
+		id, ok = v.proc, true
+	}
+	if !ok {
+		v.forget()
+		return false
+	}
+	if id != v.proc {
+		v.forget()
+		v.proc, v.since = id, time.Now()
+		if at := id.started(); !at.IsZero() && at.Before(v.since) {
+			v.since = at
+		}
+		v.unwatch, _ = watchExit(id.pid, v.s.poke)
+	}
+	return true
+}
+
+func (v *service) forget() {
+	if v.unwatch != nil {
+		v.unwatch()
+		v.unwatch = nil
+	}
+	v.proc, v.since = identity{}, time.Time{}
+}
+
+// step does what is due and tells when to come again.
+func (v *service) step(now time.Time) time.Time {
+	before := v.proc
+	alive := v.look()
+	switch v.want {
+	case wantRunning:
+		return v.keep(now, before, alive)
+	case wantStopped:
+		return v.bringDown(now, alive)
+	}
+	return now.Add(v.s.cfg.Cycle)
+}
+
+// soon is the next look while a program is under way: fast at first.
+func (v *service) soon(now time.Time) time.Time {
+	at := now.Add(v.poll)
+	v.poll = min(v.poll*3/2, v.s.cfg.Cycle)
+	if v.deadline.After(now) && v.deadline.Before(at) {
+		return v.deadline
+	}
+	return at
+}
+
+const firstPoll = 20 * time.Millisecond
+
+// keep sees to it that the service runs.
+func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
+	v.again = v.again && alive
+	switch {
+	case v.phase == stopping:
+		return v.finishStop(now, alive)
+	case v.again:
+		if !v.clearDependents() {
+			return now.Add(v.s.cfg.Cycle)
+		}
+		v.again = false
+		v.halt(now)
+		return now.Add(v.poll)
+	case !alive && (v.phase == running || v.phase == settling):
+		v.died(now, before)
+		return now
+	case alive && (v.phase == idle || v.phase == starting):
+		// A process that was there before is running; one just started
+		// must prove itself.
+		v.settled = now
+		if v.phase == starting {
+			v.settled = now.Add(v.s.cfg.Settle)
+		}
+		v.phase, v.once, v.cleared = settling, true, false
+		return now
+	case alive && v.phase == settling:
+		if now.Before(v.settled) {
+			return v.settled
+		}
+		v.phase, v.message = running, ""
+		v.resetRules()
+		v.report(false, "process %d is running", v.proc.pid)
+		return now
+	case alive:
+		if before.pid != 0 && before != v.proc {
+			v.report(false, "process is now %d, before %d", v.proc.pid, before.pid)
+		}
+		return v.judge(now)
+	case v.phase == starting:
+		return v.awaitStart(now)
+	}
+	return v.tryStart(now)
+}
+
+// died is called when the process of a service that ran has gone.
+func (v *service) died(now time.Time, was identity) {
+	v.phase, v.message, v.ruleMsg = idle, "Does not exist", ""
+	v.report(true, "process %d does not exist any more", was.pid)
+	for _, r := range v.check.Rules {
+		if r.Kind == RuleMissing && r.Action != ActionRestart && r.Action != ActionStart {
+			v.act(now, r)
+			if r.Action == ActionAlert || r.Action == ActionExec {
+				v.retry = now.Add(100 * 365 * 24 * time.Hour) // somebody else must start it
+			}
+			return
+		}
+	}
+	v.countRestart(now)
+	v.backOff(now)
+}
+
+const maxBackOff = 30 * time.Second
+
+// backOff sets when the next start is due: at once after a long life, later
+// and later after short ones.
+func (v *service) backOff(now time.Time) {
+	v.retry = now
+	if v.fails > 0 {
+		d := v.s.cfg.BackOff << min(v.fails-1, 10)
+		v.retry = now.Add(min(d, max(maxBackOff, v.s.cfg.BackOff)))
+	}
+	v.fails++
+}
+
+// countRestart notes a restart and asks the rules about their number.
+func (v *service) countRestart(now time.Time) {
+	v.restarts++
+	v.history = append(v.history, now)
+	if n := len(v.history); n > 1000 {
+		v.history = slices.Delete(v.history, 0, n-1000)
+	}
+	for _, r := range v.check.Rules {
+		if r.Kind != RuleRestarts {
+			continue
+		}
+		first := now.Add(-time.Duration(r.Cycles) * v.s.cfg.RuleCycle)
+		n := 0
+		for _, at := range v.history {
+			if at.After(first) {
+				n++
+			}
+		}
+		if n >= r.Matches {
+			v.history = nil
+			v.report(true, "%d restarts within %d cycles: %s", n, r.Cycles, r.Action)
+			v.act(now, r)
+		}
+	}
+}
+
+// awaitStart waits for the process that the start program is to bring.
+func (v *service) awaitStart(now time.Time) time.Time {
+	switch {
+	case v.run != nil && v.run.ended && v.run.err != nil:
+		v.failStart(now, v.run.err.Error())
+	case !now.Before(v.deadline):
+		why := fmt.Sprintf("%s names no running process after %v", v.check.PidFile, v.check.Start.Timeout)
+		if v.run.running() {
+			why += " and the start program has not ended"
+		}
+		v.failStart(now, why)
+	default:
+		return v.soon(now)
+	}
+	return now
+}
+
+func (v *service) failStart(now time.Time, why string) {
+	v.phase, v.message, v.cleared = idle, "Execution failed: "+why, false
+	v.report(true, "cannot start: %s", why)
+	v.countRestart(now)
+	v.fails = max(v.fails, 1)
+	v.backOff(now)
+}
+
+// tryStart runs the start program when nothing stands in the way.
+func (v *service) tryStart(now time.Time) time.Time {
+	later := now.Add(v.s.cfg.Cycle)
+	switch {
+	case v.want != wantRunning:
+		return later
+	case len(v.check.Start.Argv) == 0:
+		v.message = "Does not exist"
+		return later
+	case v.once && v.check.Mode == ModePassive:
+		return later
+	case now.Before(v.retry):
+		return v.retry
+	}
+	if v.run.running() {
+		// A start program that hangs gets its time twice, then makes
+		// room for the next. A slow one is not run twice at once.
+		if end := v.run.began.Add(2 * v.check.Start.Timeout); now.Before(end) {
+			return end
+		}
+		v.run.end(now)
+		return now.Add(firstPoll)
+	}
+	if !v.clearDependents() {
+		return later
+	}
+	for _, r := range v.requires {
+		if r.want == wantRunning && r.phase != running {
+			if r.message != "" {
+				v.message = fmt.Sprintf("Depends on %s: %s", r.check.Name, r.message)
+			}
+			return later
+		}
+	}
+	run, err := v.s.launch(v.check.Start.Argv)
+	v.once = true
+	if err != nil {
+		v.failStart(now, err.Error())
+		return now
+	}
+	v.run, v.phase, v.poll = run, starting, firstPoll
+	v.deadline = now.Add(v.check.Start.Timeout)
+	v.report(false, "starting")
+	return now.Add(v.poll)
+}
+
+// clearDependents stops what depends on this service before it starts anew;
+// they start again after it. False: some are still going down.
+func (v *service) clearDependents() bool {
+	clear := true
+	for _, d := range v.dependents {
+		if d.want != wantRunning {
+			continue
+		}
+		if !v.cleared && d.proc.pid != 0 && d.phase != stopping {
+			d.restart()
+		}
+		if d.again || d.phase == stopping {
+			clear = false
+		}
+	}
+	v.cleared = true
+	return clear
+}
+
+// restart has keep bring the process down and up again; what depends on it
+// goes down before.
+func (v *service) restart() {
+	v.again, v.cleared, v.retry = true, false, time.Time{}
+}
+
+// halt runs the stop program, or asks the process itself to end.
+func (v *service) halt(now time.Time) {
+	prog := v.check.Stop
+	v.phase, v.poll = stopping, firstPoll
+	v.deadline = now.Add(max(prog.Timeout, firstPoll))
+	if len(prog.Argv) == 0 {
+		v.run = nil
+		v.deadline = now.Add(defaultTimeout)
+		if v.proc.pid > 1 {
+			terminate(v.proc.pid)
+		}
+		return
+	}
+	run, err := v.s.launch(prog.Argv)
+	if err != nil {
+		v.run = &program{ended: true, err: err}
+		v.deadline = now
+		return
+	}
+	v.run = run
+	v.report(false, "stopping process %d", v.proc.pid)
+}
+
+// finishStop is keep while the process goes down for a restart.
+func (v *service) finishStop(now time.Time, alive bool) time.Time {
+	switch {
+	case !alive && !v.run.running():
+		v.phase, v.retry = idle, now
+		return now
+	case !alive && !now.Before(v.deadline):
+		v.run.end(now)
+		return now.Add(firstPoll)
+	case alive && !now.Before(v.deadline):
+		v.message = v.stopFailure()
+		v.report(true, "cannot restart: %s", v.message)
+		v.phase = running
+		v.resetRules()
+		return now
+	}
+	return v.soon(now)
+}
+
+func (v *service) stopFailure() string {
+	why := fmt.Sprintf("Execution failed: process %d still runs %v after its stop program was started", v.proc.pid, max(v.check.Stop.Timeout, firstPoll))
+	switch {
+	case len(v.check.Stop.Argv) == 0:
+		why = fmt.Sprintf("Execution failed: process %d still runs %v after it was asked to end", v.proc.pid, defaultTimeout)
+	case v.run != nil && v.run.ended && v.run.err != nil:
+		why += ": " + v.run.err.Error()
+	case v.run.running():
+		why += ", which has not ended"
+	}
+	return why
+}
+
+// bringDown sees to it that nothing of the service is left.
+func (v *service) bringDown(now time.Time, alive bool) time.Time {
+	if v.down {
+		return now.Add(v.s.cfg.Cycle)
+	}
+	for _, d := range v.dependents {
+		if d.want == wantStopped && !d.down && !d.gaveUp {
+			return now.Add(v.s.cfg.Cycle)
+		}
+	}
+	switch {
+	case alive && v.phase != stopping:
+		v.halt(now)
+		return now.Add(v.poll)
+	case alive && !now.Before(v.deadline):
+		if !v.gaveUp {
+			v.gaveUp, v.message = true, v.stopFailure()
+			v.report(true, "cannot stop: %s", v.message)
+		}
+		return now.Add(v.s.cfg.Cycle)
+	case alive:
+		return v.soon(now)
+	case v.run.running():
+		// A start program that has brought nothing yet, or a stop
+		// program that cleans up and has its time for it.
+		if v.phase != stopping || !now.Before(v.deadline) {
+			v.run.end(now)
+		}
+		return now.Add(firstPoll)
+	}
+	v.phase, v.again, v.down, v.gaveUp, v.message, v.ruleMsg = idle, false, true, false, "", ""
+	v.report(false, "stopped")
+	return now
+}
+
+// status is what Status says, without measures.
+func (v *service) status() Status {
+	st := Status{Name: v.check.Name, Monitored: v.want == wantRunning || v.want == wantStopped && !v.down,
+		Message: v.message, PID: v.proc.pid, Restarts: v.restarts}
+	if st.Message == "" {
+		st.Message = v.ruleMsg
+	}
+	if v.proc.pid != 0 {
+		st.Uptime = time.Since(v.since)
+	}
+	switch {
+	case !st.Monitored:
+		st.State, st.Message = StateUnknown, ""
+	case st.Message != "":
+		st.State = StateFailing
+	case v.phase == running || v.want == wantStopped:
+		st.State = StateRunning
+	default:
+		st.State = StateStarting
+	}
+	return st
+}
