@@ -1,0 +1,302 @@
+package manifest
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// cursor is a place in the document: a value, or where one could be. Its
+// methods read the value as what it should be, and report what it is not.
+type cursor struct {
+	*document
+	node         *node // nil: absent or null
+	at           *step
+	line, column int // of the value, or of what lacks it
+	keyLine      int // of the key; 0 if the value has none
+	keyColumn    int
+}
+
+// cursor returns the place of the whole document.
+func (d *document) cursor() cursor {
+	c := cursor{document: d, line: 1, column: 1}
+	if d.root != nil {
+		c.node, c.line, c.column = d.root.present(), max(d.root.line, 1), max(d.root.column, 1)
+	}
+	return c
+}
+
+// present returns n, or nil for null.
+func (n *node) present() *node {
+	if n.kind == scalarKind && n.value == nil {
+		return nil
+	}
+	return n
+}
+
+// get returns the place of the key's value.
+func (c cursor) get(key string) cursor {
+	child := cursor{document: c.document, at: c.at.child(key), line: c.line, column: c.column}
+	if c.node == nil {
+		return child
+	}
+	for _, e := range c.node.entries {
+		if scalarText(e.key) == key {
+			child.node, child.line, child.column = e.value.present(), e.value.line, e.value.column
+			child.keyLine, child.keyColumn = e.line, e.column
+		}
+	}
+	return child
+}
+
+// given tells whether the key is there, be its value null.
+func (c cursor) given() bool { return c.keyLine > 0 }
+
+// position returns where a problem of the value is reported.
+func (c cursor) position() Position {
+	return Position{File: c.file, Line: c.line, Column: c.column}
+}
+
+// fail reports an error.
+func (c cursor) fail(format string, args ...any) {
+	c.report(false, c.line, c.column, c.at, format, args...)
+}
+
+// warn reports a warning.
+func (c cursor) warn(format string, args ...any) {
+	c.report(true, c.line, c.column, c.at, format, args...)
+}
+
+// unsettled tells whether the value still contains a variable, so that nothing
+// can be said about it.
+func (c cursor) unsettled() bool {
+	if c.node == nil || c.node.kind != scalarKind {
+		return false
+	}
+	text, ok := c.node.value.(string)
+	return ok && placeholder.MatchString(text)
+}
+
+// section tells whether the value is a map, and warns of keys that nobody
+// reads there. An absent one is none, without a report.
+func (c cursor) section(name string) bool {
+	if c.node == nil || c.unsettled() {
+		return false
+	}
+	if c.node.kind != mapKind {
+		c.fail(`must be a map (lines "key: value"), not %s`, c.node.describe())
+		return false
+	}
+	c.warnUnknownKeys(name)
+	return true
+}
+
+// items returns the places of a list's values.
+func (c cursor) items() []cursor {
+	if c.node == nil || c.unsettled() {
+		return nil
+	}
+	if c.node.kind != listKind {
+		c.fail(`must be a list (lines that begin with "- "), not %s`, c.node.describe())
+		return nil
+	}
+	items := make([]cursor, len(c.node.items))
+	for i, item := range c.node.items {
+		items[i] = cursor{document: c.document, node: item.present(), at: c.at.item(i), line: item.line, column: item.column}
+	}
+	return items
+}
+
+// length returns the number of a list's values; 0 for anything else.
+func (c cursor) length() int {
+	if c.node == nil || c.node.kind != listKind {
+		return 0
+	}
+	return len(c.node.items)
+}
+
+// text returns a scalar as text; ok is false if there is none, or none yet.
+func (c cursor) text() (s string, ok bool) {
+	switch {
+	case c.node == nil || c.unsettled():
+		return "", false
+	case c.node.kind != scalarKind:
+		c.fail("must be text, not %s", c.node.describe())
+		return "", false
+	}
+	return scalarText(c.node.value), true
+}
+
+// need is text for a value that must be there; what says what it is.
+func (c cursor) need(what string) (s string, ok bool) {
+	s, ok = c.text()
+	switch {
+	case c.node == nil:
+		c.fail("must be provided: %s", what)
+		return "", false
+	case ok && strings.TrimSpace(s) == "":
+		c.fail("must not be blank: %s", what)
+		return "", false
+	}
+	return s, ok
+}
+
+// texts returns a list of texts; nil if there is none.
+func (c cursor) texts() []string {
+	var result []string
+	for _, item := range c.items() {
+		s, ok := item.text()
+		if ok || item.node == nil {
+			result = append(result, s)
+		}
+	}
+	return result
+}
+
+// whole returns a whole number; ok is false if there is none.
+func (c cursor) whole() (n int, ok bool) {
+	if c.node == nil || c.unsettled() {
+		return 0, false
+	}
+	switch v := c.node.value.(type) {
+	case int:
+		return v, true
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) <= math.MaxInt32 {
+			return int(v), true
+		}
+	case string:
+		if _, isNumber := numberValue(v).(int); isNumber {
+			c.fail("must be a whole number without quotes")
+			return 0, false
+		}
+	}
+	c.fail("must be a whole number, not %s", c.node.describe())
+	return 0, false
+}
+
+// flag returns a boolean, or what it is without one.
+func (c cursor) flag(without bool) bool {
+	if c.node == nil || c.unsettled() {
+		return without
+	}
+	if b, ok := c.node.value.(bool); ok {
+		return b
+	}
+	c.fail("must be true or false, not %s", c.node.describe())
+	return without
+}
+
+// seconds returns a duration given as seconds or as text such as 2m30s.
+func (c cursor) seconds() time.Duration {
+	if c.node == nil || c.unsettled() {
+		return 0
+	}
+	const longest = 365 * 24 * 60 * 60
+	const allowed = "must be a time in seconds, or one such as 90s or 2m30s"
+	var d time.Duration
+	switch v := c.node.value.(type) {
+	case int:
+		d = time.Duration(min(max(v, -1), longest)) * time.Second
+	case float64:
+		if math.IsNaN(v) {
+			c.fail(allowed)
+			return 0
+		}
+		d = time.Duration(min(max(v, -1), longest) * float64(time.Second))
+	case string:
+		parsed, err := time.ParseDuration(strings.TrimSpace(v))
+		if err != nil {
+			c.fail(allowed)
+			return 0
+		}
+		d = parsed
+	default:
+		c.fail("%s, not %s", allowed, c.node.describe())
+		return 0
+	}
+	if d < 0 {
+		c.fail("%s; it cannot be negative", allowed)
+		return 0
+	}
+	return d
+}
+
+// properties returns a map as JSON can take it; nil if there is none. Its keys
+// must be text at every depth.
+func (c cursor) properties() map[string]any {
+	if c.node == nil || c.unsettled() {
+		return nil
+	}
+	if c.node.kind != mapKind {
+		c.fail(`must be a map (lines "key: value"), not %s`, c.node.describe())
+		return nil
+	}
+	m, _ := c.property(c.node, c.at).(map[string]any)
+	return m
+}
+
+// propertiesOrEmpty is properties, but never nil.
+func (c cursor) propertiesOrEmpty() map[string]any {
+	if m := c.properties(); m != nil {
+		return m
+	}
+	return map[string]any{}
+}
+
+// property converts one value of properties.
+func (d *document) property(n *node, at *step) any {
+	switch n.kind {
+	case listKind:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = d.property(item, at.item(i))
+		}
+		return list
+	case mapKind:
+		m := make(map[string]any, len(n.entries))
+		for _, e := range n.entries {
+			key, ok := e.key.(string)
+			if !ok {
+				d.report(false, e.line, e.column, at, "the key %s is not text to YAML but %s; put it in quotes",
+					cmpEmpty(scalarText(e.key), "null"), (&node{value: e.key}).describe())
+				continue
+			}
+			m[key] = d.property(e.value, at.child(key))
+		}
+		return m
+	}
+	value := settledScalar(n.value)
+	if f, ok := value.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		d.report(false, n.line, n.column, at, "must be a finite number; put it in quotes if it is meant as text")
+	}
+	return value
+}
+
+// cmpEmpty returns s, or other if s is empty.
+func cmpEmpty(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// describe names the kind of a value, without the value.
+func (n *node) describe() string {
+	switch n.kind {
+	case listKind:
+		return "a list"
+	case mapKind:
+		return "a map"
+	}
+	switch v := n.value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return fmt.Sprintf("the boolean %t", v)
+	case string:
+		return "text"
+	}
+	return "a number"
+}

@@ -1,0 +1,141 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// The types of a network.
+const (
+	typeManual  = "manual"
+	typeDynamic = "dynamic"
+	typeVIP     = "vip"
+)
+
+// addressRange is a span of addresses, both ends included.
+type addressRange struct {
+	first, last netip.Addr
+}
+
+// parseAddress reads an IP address; one with a zone is none.
+func parseAddress(s string) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(s)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	return addr.Unmap(), true
+}
+
+// parsePrefix reads a range in CIDR form; bits of the host are cleared.
+func parsePrefix(s string) (netip.Prefix, bool) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil || prefix.Addr().Is4In6() {
+		return netip.Prefix{}, false
+	}
+	return prefix.Masked(), true
+}
+
+// parseRange reads "10.0.0.2", "10.0.0.2-10.0.0.9" or "10.0.0.0/30".
+func parseRange(s string) (addressRange, bool) {
+	if prefix, ok := parsePrefix(strings.TrimSpace(s)); ok {
+		return addressRange{prefix.Addr(), lastAddress(prefix)}, true
+	}
+	from, to, found := strings.Cut(s, "-")
+	first, ok := parseAddress(strings.TrimSpace(from))
+	if !ok {
+		return addressRange{}, false
+	}
+	if !found {
+		return addressRange{first, first}, true
+	}
+	last, ok := parseAddress(strings.TrimSpace(to))
+	if !ok || last.Less(first) {
+		return addressRange{}, false
+	}
+	return addressRange{first, last}, true
+}
+
+// contains tells whether the address lies in the range.
+func (r addressRange) contains(addr netip.Addr) bool {
+	return r.first.Compare(addr) <= 0 && addr.Compare(r.last) <= 0
+}
+
+// lastAddress returns the highest address of the prefix, which in IPv4 is the
+// broadcast address.
+func lastAddress(prefix netip.Prefix) netip.Addr {
+	bytes := prefix.Masked().Addr().AsSlice()
+	for i := range bytes {
+		host := 8*(i+1) - prefix.Bits()
+		bytes[i] |= byte(1<<min(max(host, 0), 8) - 1)
+	}
+	addr, _ := netip.AddrFromSlice(bytes)
+	return addr
+}
+
+// netmask returns the mask of the prefix: dotted for IPv4, eight groups of
+// four hex digits for IPv6.
+func netmask(prefix netip.Prefix) string {
+	ones := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	if prefix.Addr().Is4() {
+		ones = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	all, _ := lastAddress(ones).Prefix(prefix.Bits())
+	if prefix.Addr().Is4() {
+		return all.Addr().String()
+	}
+	groups := make([]string, 8)
+	mask := all.Addr().As16()
+	for i := range groups {
+		groups[i] = fmt.Sprintf("%04x", binary.BigEndian.Uint16(mask[2*i:]))
+	}
+	return strings.Join(groups, ":")
+}
+
+// refuse says why the VM cannot have the address in this subnet, or "".
+func (s *Subnet) refuse(addr netip.Addr) string {
+	gateway, _ := parseAddress(s.Gateway)
+	switch {
+	case !s.Range.IsValid():
+		return ""
+	case !s.Range.Contains(addr):
+		return fmt.Sprintf("%s is not in the range %s of the network", addr, s.Range)
+	case addr == gateway:
+		return fmt.Sprintf("%s is the gateway of the network", addr)
+	case s.Range.IsSingleIP():
+		return ""
+	case addr == s.Range.Addr():
+		return fmt.Sprintf("%s is the network address of %s", addr, s.Range)
+	case addr.Is4() && addr == lastAddress(s.Range):
+		return fmt.Sprintf("%s is the broadcast address of %s", addr, s.Range)
+	}
+	return ""
+}
+
+// doubt says why the address is against the subnet's static and reserved
+// lists, or "".
+func (s *Subnet) doubt(addr netip.Addr) string {
+	within := func(r addressRange) bool { return r.contains(addr) }
+	switch {
+	case slices.ContainsFunc(s.reserved, within):
+		return fmt.Sprintf("%s is in the reserved addresses of the network", addr)
+	case len(s.static) > 0 && !slices.ContainsFunc(s.static, within):
+		return fmt.Sprintf("%s is not in the static addresses of the network", addr)
+	}
+	return ""
+}
+
+// refuseGateway says why the address cannot be the gateway of the range, or "".
+func refuseGateway(addr netip.Addr, prefix netip.Prefix) string {
+	switch {
+	case !prefix.Contains(addr):
+		return fmt.Sprintf("the gateway %s is not in the range %s", addr, prefix)
+	case addr == prefix.Addr():
+		return fmt.Sprintf("the gateway cannot be the network address %s", addr)
+	case addr == lastAddress(prefix):
+		return fmt.Sprintf("the gateway cannot be the broadcast address %s", addr)
+	}
+	return ""
+}

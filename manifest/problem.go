@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Position is a place in the manifest; Line and Column count from 1, Column in
+// characters. Line 0 means the file as a whole.
+type Position struct {
+	File         string // as it was named to Load
+	Line, Column int
+}
+
+// String returns file:line:column, as editors and terminals make it a link.
+func (p Position) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Problem is one thing that is wrong with the manifest, or that its author
+// should know.
+type Problem struct {
+	// Pos is the place of the offending value, or of the map that lacks
+	// the key.
+	Pos Position
+	// Path is written as the author spelled the keys, for example
+	// instance_groups[0].networks[0].static_ips[0]; empty for the whole
+	// document.
+	Path string
+	// Message says what is wrong and what is allowed, without secrets.
+	Message string
+	// Warning marks what does not keep the manifest from being used.
+	Warning bool
+}
+
+// String returns one line: "file:line:column: path: message".
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.Pos.String())
+	b.WriteString(": ")
+	if p.Warning {
+		b.WriteString("warning: ")
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path)
+		b.WriteString(": ")
+	}
+	b.WriteString(p.Message)
+	return b.String()
+}
+
+// Problems are all violations of one manifest, in the order of their position.
+// As an error they may hold warnings too, which often name the cause, but
+// never warnings alone.
+type Problems []Problem
+
+// Error returns one line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, problem := range p {
+		lines[i] = problem.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// failed tells whether a problem is more than a warning.
+func (p Problems) failed() bool {
+	return slices.ContainsFunc(p, func(p Problem) bool { return !p.Warning })
+}
+
+// sorted returns the problems by position, each only once.
+func (p Problems) sorted() Problems {
+	p = slices.Clone(p)
+	slices.SortStableFunc(p, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+	})
+	return slices.Compact(p)
+}

@@ -1,0 +1,147 @@
+package manifest
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+)
+
+// sourceURL reads where a release or stemcell comes from. what names it.
+func (r *reader) sourceURL(c cursor, what string) string {
+	const allowed = "must begin with https://, http:// or file://, or be embedded:NAME"
+	s, ok := c.need("the URL of the " + what)
+	if !ok {
+		return ""
+	}
+	scheme, rest, found := strings.Cut(s, ":")
+	switch {
+	case scheme == "embedded" && found:
+		if rest == "" || strings.ContainsAny(rest, `/\`) {
+			c.fail("must name what is embedded, as in embedded:local-cpi")
+		}
+		return s
+	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):
+		if u, err := url.Parse(s); err != nil || u.Hostname() == "" {
+			c.fail("is not a valid URL: expected https://HOST/PATH")
+		}
+		return s
+	case strings.HasPrefix(s, "file://"):
+		path := strings.TrimPrefix(s, "file://")
+		if path == "" {
+			c.fail("names no file: expected file:///absolute/path, file://~/path or file://path-from-the-manifest")
+			return ""
+		}
+		return "file://" + r.localPath(c, path)
+	case found && !strings.ContainsAny(scheme, "/.~") && strings.HasPrefix(rest, "//"):
+		c.fail("%s; %q is not supported", allowed, scheme+"://")
+	default:
+		c.fail("%s; a file next to the manifest is written file://NAME", allowed)
+	}
+	return ""
+}
+
+// localPath returns the path of a file, absolute: ~ is the home directory, and
+// a relative path begins at the manifest.
+func (r *reader) localPath(c cursor, path string) string {
+	if strings.HasPrefix(path, "~") {
+		expanded, err := expandHome(path)
+		if err != nil {
+			c.fail("cannot tell which directory ~ is: %v", err)
+		}
+		return expanded
+	}
+	if filepath.IsAbs(path) || strings.HasPrefix(path, "/") {
+		return path
+	}
+	return filepath.Join(r.dir, path)
+}
+
+// expandHome replaces ~ and ~name at the beginning of a path.
+func expandHome(path string) (string, error) {
+	name, rest, _ := strings.Cut(path, "/")
+	if !strings.HasPrefix(name, "~") {
+		return path, nil
+	}
+	var home string
+	if name == "~" {
+		dir, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		home = dir
+	} else {
+		u, err := user.Lookup(name[1:])
+		if err != nil {
+			return "", err
+		}
+		home = u.HomeDir
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// digestField reads a multi-digest; needed tells that it must be there.
+func (c cursor) digestField(needed bool) string {
+	s, ok := c.text()
+	switch {
+	case c.unsettled():
+		return ""
+	case ok && strings.TrimSpace(s) != "":
+	case needed:
+		c.fail("must be provided for an http(s) URL: the digest of the file, as HEX (SHA-1), sha256:HEX or sha512:HEX")
+		return ""
+	default:
+		return ""
+	}
+	if _, isText := c.node.value.(string); !isText {
+		c.fail("is %s to YAML; put the digest in quotes", c.node.describe())
+	} else if wrong := checkDigest(s); wrong != "" {
+		c.fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong)
+	}
+	return s
+}
+
+// checkDigest says what is wrong with a multi-digest, or "".
+func checkDigest(s string) string {
+	lengths := map[string]int{"sha1": 40, "sha256": 64, "sha512": 128}
+	seen := map[string]bool{}
+	known := false
+	for piece := range strings.SplitSeq(strings.Trim(s, `"`), ";") {
+		if piece == "" {
+			continue
+		}
+		algorithm, hex, found := strings.Cut(piece, ":")
+		if !found {
+			algorithm, hex = "sha1", piece
+		}
+		length, supported := lengths[algorithm]
+		switch {
+		case seen[algorithm]:
+			return fmt.Sprintf("holds two digests of the kind %s", algorithm)
+		case !alphanumeric(algorithm) || !alphanumeric(hex):
+			return "holds characters that no digest has"
+		case supported && strings.Trim(hex, "0123456789abcdefABCDEF") != "":
+			return fmt.Sprintf("has characters in its %s digest that are not hex digits", algorithm)
+		case supported && len(hex) != length:
+			return fmt.Sprintf("has %d characters in its %s digest, which needs %d", len(hex), algorithm, length)
+		}
+		seen[algorithm] = true
+		known = known || supported
+	}
+	if !known {
+		return "holds no digest of a supported kind"
+	}
+	return ""
+}
+
+// alphanumeric tells whether s is one or more letters and digits of ASCII.
+func alphanumeric(s string) bool {
+	for _, r := range s {
+		if !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
+			return false
+		}
+	}
+	return s != ""
+}
