@@ -65,6 +65,7 @@ type Client struct {
 	base     *url.URL // without userinfo
 	user     string
 	password string
+	secrets  *strings.Replacer // every spelling of the password
 	http     *http.Client
 	trans    *http.Transport
 }
@@ -81,6 +82,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, user: base.User.Username()}
 	c.password, _ = base.User.Password()
+	c.secrets = passwordSpellings(cfg.URL, c.user, c.password)
 	base.User = nil
 	base.Path = strings.TrimRight(base.Path, "/")
 	base.RawPath, base.RawQuery, base.Fragment = "", "", ""
@@ -148,13 +150,30 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 // clean takes the password out of a text that came from the agent or the
 // network.
 func (c *Client) clean(text string) string {
-	if c.password != "" {
-		auth := base64.StdEncoding.EncodeToString([]byte(c.user + ":" + c.password))
-		escaped := strings.TrimPrefix(url.UserPassword("", c.password).String(), ":")
-		text = strings.NewReplacer(auth, "***", escaped, "***", c.password, "***").Replace(text)
-	}
+	text = c.secrets.Replace(text)
 	if c.cfg.Redact != nil {
 		text = c.cfg.Redact(text)
 	}
 	return text
+}
+
+// passwordSpellings masks the password as it is, as the URL spells it, as Go
+// would, and as it goes over the wire.
+func passwordSpellings(mbus, user, password string) *strings.Replacer {
+	if password == "" {
+		return strings.NewReplacer()
+	}
+	_, written, _ := strings.Cut(mbus, "://")
+	written = written[:max(0, strings.LastIndex(written, "@"))]
+	_, written, _ = strings.Cut(written, ":")
+	var pairs []string
+	for _, spelling := range []string{
+		base64.StdEncoding.EncodeToString([]byte(user + ":" + password)), written,
+		strings.TrimPrefix(url.UserPassword("", password).String(), ":"), url.QueryEscape(password), password,
+	} {
+		if spelling != "" {
+			pairs = append(pairs, spelling, "***")
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
