@@ -353,22 +353,23 @@ module BootstrapTemplates
       text.lines.first.to_s.sub(/\A#{Regexp.escape(file)}:\d+: /, "").strip
     end
 
-    # redact takes the values of properties out of an error's text.
+    # redact puts the names of properties where their values stand in a text.
     def redact(text, data)
       keys = %w[job_properties cluster_properties global_properties links]
-      values = data.is_a?(Hash) ? strings(data.values_at(*keys)) : []
-      values.uniq.sort_by { |value| -value.length }.inject(text) do |rest, value|
-        rest.gsub(value, "<redacted>").gsub(value.inspect[1..-2], "<redacted>")
+      values = data.is_a?(Hash) ? keys.flat_map { |key| strings(data[key], []) } : []
+      values.sort_by { |value, _| -value.length }.inject(text) do |rest, (value, path)|
+        name = "<value of #{path.join(".")}>"
+        rest.gsub(value) { name }.gsub(value.inspect[1..-2]) { name }
       end
     rescue StandardError
       "the message cannot be shown"
     end
 
-    def strings(value)
+    def strings(value, path)
       case value
-      when Hash then value.values.flat_map { |item| strings(item) }
-      when Array then value.flat_map { |item| strings(item) }
-      when String then value.length >= 6 ? [value, value.strip] : []
+      when Hash then value.flat_map { |key, item| strings(item, path + [key]) }
+      when Array then value.each_with_index.flat_map { |item, i| strings(item, path + [i]) }
+      when String then value.strip.length >= 6 ? [[value, path], [value.strip, path]] : []
       else []
       end
     end

@@ -58,7 +58,7 @@ func (f *Failure) fill(job *Job, e *rubyError) {
 		f.Message = "property " + quoted(e.Properties) + " has no value"
 		f.Advice = advice(job, e.Properties)
 	case e.Link != "":
-		f.Message = "link '" + e.Link + "' has no value"
+		f.Message = "there is no link '" + e.Link + "'"
 	case e.Class != "" && e.Class != "RuntimeError" && e.Class != "SyntaxError":
 		f.Message += " (" + e.Class + ")"
 	}
