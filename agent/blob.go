@@ -32,6 +32,9 @@ func (e *DigestError) Error() string {
 // PutBlob uploads the file as the blob id, trying three times. progress, unless
 // nil, is told the bytes sent so far.
 func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(done, total int64)) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	err := c.tryBlob(ctx, func() (bool, error) { return c.putOnce(ctx, id, path, progress) })
 	if err != nil {
 		return fmt.Errorf("cannot upload the blob %s: %w", id, err)
@@ -43,6 +46,9 @@ func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(don
 // as in Blob.SHA1; an empty one is not checked. A download that was cut is
 // resumed, three times at most. On an error w may hold a part.
 func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest string, progress func(done, total int64)) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	sum, err := parseDigest(digest)
 	if err != nil {
 		return fmt.Errorf("cannot download the blob %s: %w", id, err)
@@ -59,6 +65,15 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest str
 		if got := hex.EncodeToString(sum.hash.Sum(nil)); got != sum.want {
 			return &DigestError{ID: id, Want: sum.name + sum.want, Got: sum.name + got}
 		}
+	}
+	return nil
+}
+
+// checkID refuses what would name a folder or another blob: agents take the
+// last element of the path, whatever it is.
+func checkID(id string) error {
+	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\\\x00") {
+		return fmt.Errorf("cannot use %q as a blob id: it must be one path element", id)
 	}
 	return nil
 }
@@ -86,7 +101,10 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	if err != nil {
 		return false, err
 	}
-	ctx, alive, end := silence(ctx)
+	if !info.Mode().IsRegular() {
+		return false, fmt.Errorf("%s is not a regular file", path)
+	}
+	ctx, alive, patient, end := silence(ctx)
 	defer end()
 	total := info.Size()
 	var (
@@ -101,8 +119,11 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 		if n == 0 || ended {
 			return
 		}
-		alive()
 		done += int64(n)
+		alive()
+		if done == total {
+			patient()
+		}
 		if progress != nil {
 			progress(done, total)
 		}
@@ -120,7 +141,7 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 }
 
 func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int64, progress func(done, total int64)) (again bool, err error) {
-	ctx, alive, end := silence(ctx)
+	ctx, alive, _, end := silence(ctx)
 	defer end()
 	resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0)
 	if err != nil {
@@ -198,13 +219,15 @@ func (c *Client) blobError(ctx context.Context, err error, met *stage) error {
 	return &quoted{text: fmt.Sprintf("the agent at %s: %s", c.Address(), probe.text()), err: probe.Err}
 }
 
-var errSilent = fmt.Errorf("not one byte moved for %s", silenceTimeout)
+var errSilent = errors.New("not one byte moved for too long")
 
-// silence ends the context when alive is not called for silenceTimeout.
-func silence(ctx context.Context) (_ context.Context, alive, end func()) {
+// silence ends the context when alive is not called for silenceTimeout, or
+// nothing for storeTimeout after patient.
+func silence(ctx context.Context) (_ context.Context, alive, patient, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(silenceTimeout, func() { cancel(errSilent) })
-	return ctx, func() { timer.Reset(silenceTimeout) }, func() { timer.Stop(); cancel(nil) }
+	return ctx, func() { timer.Reset(silenceTimeout) }, func() { timer.Reset(storeTimeout) },
+		func() { timer.Stop(); cancel(nil) }
 }
 
 // counted tells of every read.

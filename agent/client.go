@@ -29,6 +29,9 @@ const (
 	idleTimeout = 5 * time.Second
 	// silenceTimeout ends a blob transfer in which no byte moves.
 	silenceTimeout = time.Minute
+	// storeTimeout is the same after the last byte of an upload was handed to
+	// the system, which may have much of it still to send.
+	storeTimeout = 5 * time.Minute
 	// waitingEvery is how often Config.Waiting is called.
 	waitingEvery = 30 * time.Second
 )

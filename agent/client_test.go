@@ -244,12 +244,15 @@ func TestGarbage(t *testing.T) {
 	}
 	body.Store(`{"value":5}`)
 	for name, call := range map[string]func(*agent.Client) error{
-		"start":   func(c *agent.Client) error { return c.Start(t.Context()) },
-		"state":   func(c *agent.Client) error { _, err := c.GetState(t.Context(), false); return err },
-		"disks":   func(c *agent.Client) error { _, err := c.ListDisk(t.Context()); return err },
-		"compile": func(c *agent.Client) error { _, err := c.CompilePackage(t.Context(), agent.CompileRequest{}); return err },
-		"logs":    func(c *agent.Client) error { _, err := c.FetchLogs(t.Context(), "job", nil); return err },
-		"ssh":     func(c *agent.Client) error { _, err := c.SetupSSH(t.Context(), "u", "k"); return err },
+		"start": func(c *agent.Client) error { return c.Start(t.Context()) },
+		"state": func(c *agent.Client) error { _, err := c.GetState(t.Context(), false); return err },
+		"disks": func(c *agent.Client) error { _, err := c.ListDisk(t.Context()); return err },
+		"compile": func(c *agent.Client) error {
+			_, err := c.CompilePackage(t.Context(), agent.CompileRequest{})
+			return err
+		},
+		"logs": func(c *agent.Client) error { _, err := c.FetchLogs(t.Context(), "job", nil); return err },
+		"ssh":  func(c *agent.Client) error { _, err := c.SetupSSH(t.Context(), "u", "k"); return err },
 	} {
 		if err := call(c); err == nil {
 			t.Errorf("%s takes 5 for an answer", name)

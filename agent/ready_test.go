@@ -221,7 +221,9 @@ func TestWaitReadyThroughChanges(t *testing.T) {
 		}
 		c := newClient(t, cfg)
 		var causes []string
-		err := c.WaitReady(t.Context(), time.Minute, func(p agent.Probe) { causes = append(causes, fmt.Sprintf("%s at %s", p.Cause, age().Truncate(time.Second))) })
+		err := c.WaitReady(t.Context(), time.Minute, func(p agent.Probe) {
+			causes = append(causes, fmt.Sprintf("%s at %s", p.Cause, age().Truncate(time.Second)))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -213,7 +213,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // relay carries bytes as a network does: a writer need not wait for the reader.
 func relay(to, from net.Conn) {
-	chunks := make(chan []byte, 256)
+	chunks := make(chan []byte, 4)
 	go func() {
 		defer to.Close()
 		for chunk := range chunks {
