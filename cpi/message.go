@@ -46,8 +46,10 @@ type Info struct {
 	APIVersion      int      `json:"api_version"` // 1 if the CPI names none; capped at 2
 }
 
-// The error types every CPI may report.
+// The error types every CPI may report; a CPIError is about the request, not
+// about the cloud.
 const (
+	TypeCPIError         = "Bosh::Clouds::CpiError"
 	TypeCloudError       = "Bosh::Clouds::CloudError"
 	TypeVMNotFound       = "Bosh::Clouds::VMNotFound"
 	TypeDiskNotFound     = "Bosh::Clouds::DiskNotFound"

@@ -13,29 +13,29 @@ import (
 
 // disk is the record of a disk; its data stand in the folder data beside it.
 type disk struct {
-	CID             string            `json:"cid"`
-	Size            int               `json:"size"` // MiB, not enforced
-	CloudProperties map[string]any    `json:"cloud_properties"`
-	VM              string            `json:"vm,omitempty"` // to which it is attached, if that still exists
-	Metadata        map[string]string `json:"metadata,omitempty"`
-	CreatedAt       time.Time         `json:"created_at"`
+	CID             string         `json:"cid"`
+	Size            int            `json:"size"` // MiB, not enforced
+	CloudProperties map[string]any `json:"cloud_properties"`
+	VM              string         `json:"vm,omitempty"` // to which it is attached, if that still exists
+	Metadata        map[string]any `json:"metadata,omitempty"`
+	CreatedAt       time.Time      `json:"created_at"`
 }
 
 // snapshot is the record of a snapshot; the copy stands in the folder data
 // beside it.
 type snapshot struct {
-	CID       string            `json:"cid"`
-	Disk      string            `json:"disk"`
-	Size      int               `json:"size"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	CreatedAt time.Time         `json:"created_at"`
+	CID       string         `json:"cid"`
+	Disk      string         `json:"disk"`
+	Size      int            `json:"size"`
+	Metadata  map[string]any `json:"metadata,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
 }
 
 func (c *call) createDisk(context.Context) (any, error) {
 	var size int
 	var props map[string]any
-	var near string // every place is equally near
-	if err := c.args(1, &size, &props, &near); err != nil {
+	var near any // every place is equally near
+	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
 	if err := checkDisk(size, props); err != nil {
@@ -87,7 +87,7 @@ func (c *call) dataDir(disk string) string {
 
 func (c *call) hasDisk(context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	return c.root.has(disks(), cid)
@@ -95,7 +95,7 @@ func (c *call) hasDisk(context.Context) (any, error) {
 
 func (c *call) deleteDisk(ctx context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	if _, err := c.detached(cid, "delete"); err != nil {
@@ -115,7 +115,7 @@ func (c *call) detached(cid, verb string) (disk, error) {
 
 func (c *call) attachDisk(ctx context.Context) (any, error) {
 	var vmCID, diskCID string
-	if err := c.args(0, &vmCID, &diskCID); err != nil {
+	if err := c.args((*cidArg)(&vmCID), (*cidArg)(&diskCID)); err != nil {
 		return nil, err
 	}
 	var machine vm
@@ -148,7 +148,7 @@ func (c *call) attachDisk(ctx context.Context) (any, error) {
 
 func (c *call) detachDisk(ctx context.Context) (any, error) {
 	var vmCID, diskCID string
-	if err := c.args(0, &vmCID, &diskCID); err != nil {
+	if err := c.args((*cidArg)(&vmCID), (*cidArg)(&diskCID)); err != nil {
 		return nil, err
 	}
 	var machine vm
@@ -173,7 +173,7 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 
 func (c *call) getDisks(context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	if err := c.root.load(vms(), cid, &vm{}); err != nil {
@@ -199,7 +199,7 @@ func (c *call) getDisks(context.Context) (any, error) {
 func (c *call) resizeDisk(context.Context) (any, error) {
 	var cid string
 	var size int
-	if err := c.args(0, &cid, &size); err != nil {
+	if err := c.args((*cidArg)(&cid), &size); err != nil {
 		return nil, err
 	}
 	return nil, c.update(cid, size, nil)
@@ -209,7 +209,7 @@ func (c *call) updateDisk(context.Context) (any, error) {
 	var cid string
 	var size int
 	props := map[string]any{}
-	if err := c.args(0, &cid, &size, &props); err != nil {
+	if err := c.args((*cidArg)(&cid), &size, &props); err != nil {
 		return nil, err
 	}
 	return nil, c.update(cid, size, props)
@@ -236,8 +236,8 @@ func (c *call) update(cid string, size int, props map[string]any) error {
 
 func (c *call) setDiskMetadata(context.Context) (any, error) {
 	var cid string
-	var metadata map[string]string
-	if err := c.args(0, &cid, &metadata); err != nil {
+	var metadata map[string]any
+	if err := c.args((*cidArg)(&cid), &metadata); err != nil {
 		return nil, err
 	}
 	d, err := c.loadDisk(cid)
@@ -250,8 +250,8 @@ func (c *call) setDiskMetadata(context.Context) (any, error) {
 
 func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 	var diskCID string
-	var metadata map[string]string
-	if err := c.args(1, &diskCID, &metadata); err != nil {
+	var metadata map[string]any
+	if err := c.args((*cidArg)(&diskCID), &metadata); err != nil {
 		return nil, err
 	}
 	d, err := c.loadDisk(diskCID)
@@ -284,7 +284,7 @@ func copyTree(ctx context.Context, from, to string) error {
 
 func (c *call) deleteSnapshot(ctx context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	if err := c.root.load(snapshots(), cid, &snapshot{}); err != nil {
@@ -294,8 +294,8 @@ func (c *call) deleteSnapshot(ctx context.Context) (any, error) {
 }
 
 // merge returns old with the keys of more.
-func merge(old, more map[string]string) map[string]string {
-	all := map[string]string{}
+func merge(old, more map[string]any) map[string]any {
+	all := map[string]any{}
 	for key, value := range old {
 		all[key] = value
 	}

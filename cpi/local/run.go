@@ -30,6 +30,25 @@ type request struct {
 	Arguments []json.RawMessage `json:"arguments"`
 }
 
+// readRequest reads all of stdin. What is no request has an error type of its
+// own in all CPIs.
+func readRequest(stdin io.Reader) (request, error) {
+	var req request
+	text, err := io.ReadAll(stdin)
+	if err == nil {
+		err = json.Unmarshal(text, &req)
+	}
+	switch {
+	case err != nil:
+		return request{}, fail(cpi.TypeCPIError, "cannot read the request: %v", err)
+	case req.Method == "":
+		return request{}, fail(cpi.TypeCPIError, "cannot read the request: it has no method")
+	case req.Arguments == nil:
+		return request{}, fail(cpi.TypeCPIError, "cannot read the request: it has no arguments")
+	}
+	return req, nil
+}
+
 // call is one call of the CPI.
 type call struct {
 	cfg  config
@@ -39,30 +58,20 @@ type call struct {
 }
 
 // Run answers the one call on stdin, with the configuration at configPath, and
-// returns the exit status: 0 if stdout holds a reply of any kind to a request
-// that was understood. New VMs run "self plugin agent DIR". stderr gets one
-// line, without secrets.
+// returns the exit status: 0 if stdout got a reply, which may say an error. New
+// VMs run "self plugin agent DIR". stderr gets one line, without secrets.
 func Run(ctx context.Context, configPath string, self string, stdin io.Reader, stdout, stderr io.Writer) int {
 	began := time.Now()
-	var req request
-	result, err, status := answer(ctx, configPath, self, stdin, &req)
-	reply := cpi.Response{Result: json.RawMessage("null")}
-	what := ""
+	var result any
+	req, err := readRequest(stdin)
 	if err == nil {
-		if reply.Result, err = json.Marshal(result); err == nil {
-			what = summary(result)
+		c := &call{self: self, req: req}
+		if c.cfg, err = readConfig(configPath); err == nil {
+			result, err = c.dispatch(ctx)
 		}
 	}
-	if err != nil {
-		reply.Error = &cpi.ResponseError{Type: cpi.TypeCloudError, Message: err.Error()}
-		reply.Result = json.RawMessage("null")
-		var known *failure
-		if errors.As(err, &known) {
-			reply.Error.Type = known.kind
-		}
-		what = reply.Error.Type + ": " + reply.Error.Message
-	}
-	fmt.Fprintf(stderr, "local CPI: %s%s (%s)\n", req.Method, ": "+strings.ReplaceAll(what, "\n", " "), time.Since(began).Round(time.Millisecond))
+	reply, said := respond(result, err)
+	fmt.Fprintf(stderr, "local CPI: %s: %s (%s)\n", req.Method, strings.ReplaceAll(said, "\n", " "), time.Since(began).Round(time.Millisecond))
 	text, err := json.Marshal(reply)
 	if err == nil {
 		_, err = stdout.Write(append(text, '\n'))
@@ -71,7 +80,24 @@ func Run(ctx context.Context, configPath string, self string, stdin io.Reader, s
 		fmt.Fprintf(stderr, "local CPI: cannot write the reply: %v\n", err)
 		return 1
 	}
-	return status
+	return 0
+}
+
+// respond makes the reply, and what the log says of it.
+func respond(result any, err error) (cpi.Response, string) {
+	var text json.RawMessage
+	if err == nil {
+		text, err = json.Marshal(result)
+	}
+	if err == nil {
+		return cpi.Response{Result: text}, summary(result)
+	}
+	refused := &cpi.ResponseError{Type: cpi.TypeCloudError, Message: err.Error()}
+	var known *failure
+	if errors.As(err, &known) {
+		refused.Type = known.kind
+	}
+	return cpi.Response{Result: json.RawMessage("null"), Error: refused}, refused.Type + ": " + refused.Message
 }
 
 // summary is what the log says of a result: the CID or the truth.
@@ -87,19 +113,6 @@ func summary(result any) string {
 	return "done"
 }
 
-func answer(ctx context.Context, configPath, self string, stdin io.Reader, req *request) (result any, err error, status int) {
-	cfg, err := readConfig(configPath)
-	if err != nil {
-		return nil, err, 1
-	}
-	if err := json.NewDecoder(stdin).Decode(req); err != nil {
-		return nil, fmt.Errorf("cannot read the request: %w", err), 1
-	}
-	c := &call{cfg: cfg, self: self, req: *req}
-	result, err = c.dispatch(ctx)
-	return result, err, 0
-}
-
 // dispatch runs the method, under the lock of the root folder if it needs one.
 func (c *call) dispatch(ctx context.Context) (any, error) {
 	if c.req.APIVersion > c.cfg.APIVersion {
@@ -110,8 +123,6 @@ func (c *call) dispatch(ctx context.Context) (any, error) {
 		return c.info()
 	case "calculate_vm_cloud_properties":
 		return c.calculate()
-	case "configure_networks":
-		return nil, fail(cpi.TypeNotSupported, "cannot change the networks of a VM: create a new one")
 	}
 	method := c.method()
 	if method == nil {
@@ -174,13 +185,28 @@ func (c *call) method() func(context.Context) (any, error) {
 	return nil
 }
 
-// args reads the call's arguments; the last optional of them may be absent.
-func (c *call) args(optional int, into ...any) error {
-	if n := len(c.req.Arguments); n > len(into) || n < len(into)-optional {
-		return fail(cpi.TypeCloudError, "cannot call %s with %d arguments: it has %d", c.req.Method, n, len(into))
+// cidArg is an argument that names something; it is never empty.
+type cidArg string
+
+func (c *cidArg) UnmarshalJSON(text []byte) error {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return err
 	}
-	for i, text := range c.req.Arguments {
-		if err := json.Unmarshal(text, into[i]); err != nil {
+	if name == "" {
+		return errors.New("it must not be empty")
+	}
+	*c = cidArg(name)
+	return nil
+}
+
+// args reads the call's arguments; surplus ones are ignored, as by other CPIs.
+func (c *call) args(into ...any) error {
+	if n := len(c.req.Arguments); n < len(into) {
+		return fail(cpi.TypeCloudError, "cannot call %s with %d arguments: it needs %d", c.req.Method, n, len(into))
+	}
+	for i := range into {
+		if err := json.Unmarshal(c.req.Arguments[i], into[i]); err != nil {
 			return fail(cpi.TypeCloudError, "cannot call %s: argument %d: %v", c.req.Method, i+1, err)
 		}
 	}

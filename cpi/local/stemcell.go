@@ -22,7 +22,7 @@ type stemcell struct {
 func (c *call) createStemcell(context.Context) (any, error) {
 	var image string
 	var props map[string]any
-	if err := c.args(0, &image, &props); err != nil {
+	if err := c.args(&image, &props); err != nil {
 		return nil, err
 	}
 	if infrastructure, ok := props["infrastructure"]; ok && infrastructure != "local" {
@@ -49,7 +49,7 @@ func (c *call) createStemcell(context.Context) (any, error) {
 
 func (c *call) deleteStemcell(ctx context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	if err := c.root.load(stemcells(), cid, &stemcell{}); err != nil {

@@ -16,13 +16,13 @@ import (
 // vm is the record of a VM. Beside it stand boot.json and settings.json, which
 // hold secrets, agent.lock, agent.log and the folder vcap.
 type vm struct {
-	CID             string            `json:"cid"`
-	AgentID         string            `json:"agent_id"`
-	Stemcell        string            `json:"stemcell"`
-	CloudProperties map[string]any    `json:"cloud_properties"`
-	Networks        networks          `json:"networks"`
-	Metadata        map[string]string `json:"metadata,omitempty"`
-	CreatedAt       time.Time         `json:"created_at"`
+	CID             string         `json:"cid"`
+	AgentID         string         `json:"agent_id"`
+	Stemcell        string         `json:"stemcell"`
+	CloudProperties map[string]any `json:"cloud_properties"`
+	Networks        networks       `json:"networks"`
+	Metadata        map[string]any `json:"metadata,omitempty"`
+	CreatedAt       time.Time      `json:"created_at"`
 }
 
 // Names in a VM's folder.
@@ -56,7 +56,7 @@ func checkSizes(where string, props map[string]any) error {
 
 func (c *call) calculate() (any, error) {
 	desired := map[string]any{}
-	if err := c.args(0, &desired); err != nil {
+	if err := c.args(&desired); err != nil {
 		return nil, err
 	}
 	if err := checkSizes("the size asked for", desired); err != nil {
@@ -74,11 +74,8 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 		near    []string
 		env     map[string]any
 	)
-	if err := c.args(2, &machine.AgentID, &machine.Stemcell, &machine.CloudProperties, &asked, &near, &env); err != nil {
+	if err := c.args((*cidArg)(&machine.AgentID), (*cidArg)(&machine.Stemcell), &machine.CloudProperties, &asked, &near, &env); err != nil {
 		return nil, err
-	}
-	if machine.AgentID == "" {
-		return nil, fail(cpi.TypeCloudError, "cannot make a VM: the agent id is empty")
 	}
 	if err := checkSizes("the VM's cloud_properties", machine.CloudProperties); err != nil {
 		return nil, err
@@ -146,7 +143,7 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 
 func (c *call) hasVM(context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	return c.root.has(vms(), cid)
@@ -156,7 +153,7 @@ func (c *call) hasVM(context.Context) (any, error) {
 // listed. Disks that were attached to it are free from then on.
 func (c *call) deleteVM(ctx context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	var machine vm
@@ -174,7 +171,7 @@ func (c *call) deleteVM(ctx context.Context) (any, error) {
 
 func (c *call) rebootVM(ctx context.Context) (any, error) {
 	var cid string
-	if err := c.args(0, &cid); err != nil {
+	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
 	if err := c.root.load(vms(), cid, &vm{}); err != nil {
@@ -192,8 +189,8 @@ func (c *call) rebootVM(ctx context.Context) (any, error) {
 
 func (c *call) setVMMetadata(context.Context) (any, error) {
 	var cid string
-	var metadata map[string]string
-	if err := c.args(0, &cid, &metadata); err != nil {
+	var metadata map[string]any
+	if err := c.args((*cidArg)(&cid), &metadata); err != nil {
 		return nil, err
 	}
 	var machine vm

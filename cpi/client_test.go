@@ -1,0 +1,511 @@
+package cpi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain also plays the program that dies during a call: see
+// TestReplyOutlivesCaller.
+func TestMain(m *testing.M) {
+	if file := os.Getenv("TEST_CPI_CALLER"); file != "" {
+		c := New(Config{Path: os.Getenv("TEST_CPI"), Env: os.Environ()})
+		_, _ = c.Recorded(file, nil).CreateDisk(context.Background(), 1, nil, "")
+		return
+	}
+	dir, err := os.MkdirTemp("", "cpi-test-")
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("TMPDIR", dir)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		if left, _ := filepath.Glob(filepath.Join(dir, "bootstrap-cpi-*")); len(left) > 0 {
+			fmt.Fprintln(os.Stderr, "left behind:", left)
+			status = 1
+		}
+		_ = os.RemoveAll(dir)
+		os.Exit(status)
+	}))
+}
+
+const infoV2 = `{"result":{"stemcell_formats":["x"],"api_version":2},"error":null,"log":""}`
+
+// program writes a CPI as a bash script. $request is what came on standard
+// input; info is answered unless the body is all of it.
+func program(t *testing.T, info, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cpi")
+	text := "#!/bin/bash\nrequest=$(cat)\ncd \"${0%/*}\"\n" +
+		"if [[ $request == *'\"method\":\"info\"'* ]]; then echo x >>infos; cat <<'END'\n" + info + "\nEND\nexit; fi\n" +
+		"printf '%s\\n' \"$request\" >>requests\n" + body + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// reply is the body of a program that gives one reply.
+func reply(text string) string { return "cat <<'END'\n" + text + "\nEND" }
+
+func client(path string) *Client {
+	return New(Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH")}, DirectorID: "d"})
+}
+
+func lines(t *testing.T, path, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+type result struct {
+	value any
+	err   error
+}
+
+func one(err error) result              { return result{nil, err} }
+func two(value any, err error) result   { return result{value, err} }
+func list(v []string, err error) result { return result{v, err} }
+
+// every calls each method, with the arguments that it should send.
+func every() map[string]struct {
+	call func(context.Context, *Client) result
+	args string
+	give string // result
+	want any
+} {
+	type ctx = context.Context
+	networks := map[string]map[string]any{"default": {"type": "dynamic"}}
+	meta := map[string]string{"a": "b"}
+	return map[string]struct {
+		call func(context.Context, *Client) result
+		args string
+		give string
+		want any
+	}{
+		"create_stemcell": {func(x ctx, c *Client) result { return two(c.CreateStemcell(x, "/i", map[string]any{"k": 1})) }, `["/i",{"k":1}]`, `"sc"`, "sc"},
+		"delete_stemcell": {func(x ctx, c *Client) result { return one(c.DeleteStemcell(x, "sc")) }, `["sc"]`, `null`, nil},
+		"create_vm": {func(x ctx, c *Client) result {
+			return two(c.CreateVM(x, VMRequest{AgentID: "a", StemcellCID: "sc", Networks: networks, Env: map[string]any{"bosh": nil}}))
+		}, `["a","sc",{},{"default":{"type":"dynamic"}},[],{"bosh":null}]`, `["vm",{"default":{"ip":"1.2.3.4"}}]`,
+			VMResult{CID: "vm", Networks: map[string]any{"default": map[string]any{"ip": "1.2.3.4"}}}},
+		"has_vm":             {func(x ctx, c *Client) result { return two(c.HasVM(x, "vm")) }, `["vm"]`, `true`, true},
+		"delete_vm":          {func(x ctx, c *Client) result { return one(c.DeleteVM(x, "vm")) }, `["vm"]`, `null`, nil},
+		"reboot_vm":          {func(x ctx, c *Client) result { return one(c.RebootVM(x, "vm")) }, `["vm"]`, `""`, nil},
+		"set_vm_metadata":    {func(x ctx, c *Client) result { return one(c.SetVMMetadata(x, "vm", meta)) }, `["vm",{"a":"b"}]`, `null`, nil},
+		"configure_networks": {func(x ctx, c *Client) result { return one(c.ConfigureNetworks(x, "vm", networks)) }, `["vm",{"default":{"type":"dynamic"}}]`, `null`, nil},
+		"calculate_vm_cloud_properties": {func(x ctx, c *Client) result {
+			return two(c.CalculateVMCloudProperties(x, map[string]any{"cpu": 1}))
+		}, `[{"cpu":1}]`, `{"size":"big"}`, map[string]any{"size": "big"}},
+		"create_disk":       {func(x ctx, c *Client) result { return two(c.CreateDisk(x, 512, nil, "vm")) }, `[512,{},"vm"]`, `"disk"`, "disk"},
+		"has_disk":          {func(x ctx, c *Client) result { return two(c.HasDisk(x, "disk")) }, `["disk"]`, `false`, false},
+		"delete_disk":       {func(x ctx, c *Client) result { return one(c.DeleteDisk(x, "disk")) }, `["disk"]`, `null`, nil},
+		"attach_disk":       {func(x ctx, c *Client) result { return two(c.AttachDisk(x, "vm", "disk")) }, `["vm","disk"]`, `{"path":"/dev/sdb"}`, map[string]any{"path": "/dev/sdb"}},
+		"detach_disk":       {func(x ctx, c *Client) result { return one(c.DetachDisk(x, "vm", "disk")) }, `["vm","disk"]`, `true`, nil},
+		"set_disk_metadata": {func(x ctx, c *Client) result { return one(c.SetDiskMetadata(x, "disk", nil)) }, `["disk",{}]`, `null`, nil},
+		"get_disks":         {func(x ctx, c *Client) result { return list(c.GetDisks(x, "vm")) }, `["vm"]`, `["d1","d2"]`, []string{"d1", "d2"}},
+		"resize_disk":       {func(x ctx, c *Client) result { return one(c.ResizeDisk(x, "disk", 9)) }, `["disk",9]`, `null`, nil},
+		"update_disk":       {func(x ctx, c *Client) result { return two(c.UpdateDisk(x, "disk", 9, nil)) }, `["disk",9,{}]`, `"other"`, "other"},
+		"snapshot_disk":     {func(x ctx, c *Client) result { return two(c.SnapshotDisk(x, "disk", meta)) }, `["disk",{"a":"b"}]`, `"snap"`, "snap"},
+		"delete_snapshot":   {func(x ctx, c *Client) result { return one(c.DeleteSnapshot(x, "snap")) }, `["snap"]`, `null`, nil},
+	}
+}
+
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	for method, tt := range every() {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			path := program(t, infoV2, reply(`{"result":`+tt.give+`,"error":null,"log":""}`))
+			c := client(path)
+			c.SetStemcellAPI(3)
+			got := tt.call(t.Context(), c)
+			if got.err != nil || !reflect.DeepEqual(got.value, tt.want) {
+				t.Errorf("got %#v, %v; want %#v", got.value, got.err, tt.want)
+			}
+			want := `{"method":"` + method + `","arguments":` + tt.args + `,"context":{"director_uuid":"d","vm":{"stemcell":{"api_version":3}}},"api_version":2}`
+			if sent := lines(t, path, "requests"); len(sent) != 1 || sent[0] != want {
+				t.Errorf("sent %s\nwant %s", sent, want)
+			}
+		})
+	}
+}
+
+func TestVersionOne(t *testing.T) {
+	t.Parallel()
+	for name, info := range map[string]string{
+		"no version":      `{"result":{"stemcell_formats":["x"]},"error":null,"log":""}`,
+		"not implemented": `{"result":null,"error":{"type":"Bosh::Clouds::NotImplemented","message":"no","ok_to_retry":false},"log":""}`,
+		"old ruby":        `{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"Invalid Method: info","ok_to_retry":false},"log":""}`,
+		"old go":          `{"result":null,"error":{"type":"InvalidCall","message":"Method is not known, got info","ok_to_retry":false},"log":""}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := program(t, info, `case $request in *create_vm*) echo '{"result":"vm"}';; *) echo '{"result":null}';; esac`)
+			c := client(path)
+			vm, err := c.CreateVM(t.Context(), VMRequest{AgentID: "a", StemcellCID: "s"})
+			if err != nil || vm.CID != "vm" {
+				t.Errorf("create_vm: %v, %v", vm, err)
+			}
+			if hint, err := c.AttachDisk(t.Context(), "vm", "d"); hint != nil || err != nil {
+				t.Errorf("attach_disk: %v, %v", hint, err)
+			}
+			want := `{"method":"attach_disk","arguments":["vm","d"],"context":{"director_uuid":"d"},"api_version":1}`
+			if sent := lines(t, path, "requests"); len(sent) != 2 || sent[1] != want {
+				t.Errorf("sent %s", sent)
+			}
+			if asked := lines(t, path, "infos"); len(asked) != 1 {
+				t.Errorf("info was asked %d times", len(asked))
+			}
+		})
+	}
+}
+
+func TestInfo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		result string
+		want   int // 0: an error
+	}{
+		{`{"stemcell_formats":["a"],"api_version":1}`, 1},
+		{`{"stemcell_formats":["a"],"api_version":2}`, 2},
+		{`{"stemcell_formats":["a"],"api_version":3}`, 2},
+		{`{"stemcell_formats":["a"],"api_version":1e300}`, 2},
+		{`{"stemcell_formats":["a"],"api_version":null}`, 1},
+		{`{"stemcell_formats":[],"api_version":0}`, 1},
+		{`{}`, 1},
+		{`{"stemcell_formats":["a"],"api_version":"2"}`, 0},
+		{`{"stemcell_formats":["a"],"api_version":-1}`, 0},
+		{`{"stemcell_formats":[1]}`, 0},
+		{`{"stemcell_formats":"a"}`, 0},
+		{`null`, 0},
+		{`[]`, 0},
+	} {
+		t.Run(tt.result, func(t *testing.T) {
+			t.Parallel()
+			c := client(program(t, `{"result":`+tt.result+`}`, ""))
+			info, err := c.Info(t.Context())
+			if tt.want == 0 {
+				var wrong *ResultError
+				if !errors.As(err, &wrong) || wrong.Method != "info" {
+					t.Errorf("got %v, %v", info, err)
+				}
+			} else if err != nil || info.APIVersion != tt.want {
+				t.Errorf("got %v, %v; want version %d", info, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestInfoIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, reply(`{"result":true}`))
+	c := client(path)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if yes, err := c.HasVM(t.Context(), "vm"); !yes || err != nil {
+				t.Error(yes, err)
+			}
+		})
+	}
+	all.Wait()
+	if asked := lines(t, path, "infos"); len(asked) != 1 {
+		t.Errorf("info was asked %d times", len(asked))
+	}
+}
+
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	for name, tt := range map[string]struct {
+		body string
+		want error // its type counts, and for an *Error the fields given
+		text string
+	}{
+		"CPI error":               {reply(`{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"no hunter2 left","ok_to_retry":false}}`), &Error{Type: TypeCloudError}, "no <redacted> left"},
+		"error wins over result":  {reply(`{"result":"vm","error":{"type":"T","message":"m"}}`), &Error{Type: "T"}, "m"},
+		"error wins over status":  {reply(`{"result":null,"error":{"type":"Bosh::Clouds::VMNotFound","message":"m"}}`) + "\nexit 7", &Error{Type: TypeVMNotFound}, "m"},
+		"empty error":             {reply(`{"error":{}}`), &Error{}, "the CPI refuses create_vm"},
+		"nothing":                 {"", &GarbageError{}, "standard output is empty"},
+		"nothing, status":         {"echo hunter2 is wrong >&2; exit 3", &ExitError{}, "exit status 3; its last lines:\n<redacted> is wrong"},
+		"killed":                  {"kill -9 $$", &ExitError{}, "signal: killed and said nothing"},
+		"text, status":            {"echo bash: no ruby; exit 127", &ExitError{}, "bash: no ruby"},
+		"text":                    {"echo hello hunter2; echo more", &GarbageError{}, "hello <redacted>\nmore"},
+		"text before":             {"echo starting; " + reply(`{"result":"vm"}`), &GarbageError{}, "starting"},
+		"text after":              {reply(`{"result":"vm"}`) + "\necho done", &GarbageError{}, "something follows"},
+		"two replies":             {reply(`{"result":"vm"} {"result":"vm"}`), &GarbageError{}, "something follows"},
+		"half a reply":            {`printf '{"result":"v'`, &GarbageError{}, "unexpected EOF"},
+		"a list":                  {reply(`["vm"]`), &GarbageError{}, "no JSON object"},
+		"null":                    {reply(`null`), &GarbageError{}, "no JSON object"},
+		"error is a string":       {reply(`{"error":"boom"}`), &GarbageError{}, "boom"},
+		"binary":                  {`printf '\x00\x01\x1b[31m\xff'`, &GarbageError{}, "\uFFFD\uFFFD\uFFFD[31m\uFFFD"},
+		"too long":                {"yes | head -c 34000000", &GarbageError{}, "longer than 32 MiB"},
+		"no result":               {reply(`{}`), &ResultError{}, "got nothing"},
+		"null result":             {reply(`{"result":null}`), &ResultError{}, "got null"},
+		"empty CID":               {reply(`{"result":""}`), &ResultError{}, `got ""`},
+		"empty list":              {reply(`{"result":[]}`), &ResultError{}, "got []"},
+		"list of number":          {reply(`{"result":[5,{}]}`), &ResultError{}, "got [5,{}]"},
+		"list of empty CID":       {reply(`{"result":["",{}]}`), &ResultError{}, `got ["",{}]`},
+		"number":                  {reply(`{"result":7}`), &ResultError{}, "got 7"},
+		"object with a secret":    {reply(`{"result":{"cid":"hunter2"}}`), &ResultError{}, "<redacted>"},
+		"CID alone":               {reply(`{"result":"vm"}`), nil, ""},
+		"CID in a list":           {reply(`{"result":["vm"]}`), nil, ""},
+		"networks null":           {reply(`{"result":["vm",null]}`), nil, ""},
+		"networks of no use":      {reply(`{"result":["vm",7]}`), nil, ""},
+		"result wins over status": {reply(`{"result":["vm",{}],"error":null}`) + "\nexit 7", nil, ""},
+		"byte order mark":         {`printf '\xef\xbb\xbf{"result":"vm"}\r\n'`, nil, ""},
+		"much on standard error":  {"yes noise | head -c 6000000 >&2; " + reply(`{"result":"vm"}`), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := client(program(t, infoV2, tt.body))
+			c.cfg.Redact = func(text string) string { return strings.ReplaceAll(text, secret, "<redacted>") }
+			vm, err := c.CreateVM(t.Context(), VMRequest{AgentID: "a", StemcellCID: "s"})
+			if tt.want == nil {
+				if err != nil || vm.CID != "vm" {
+					t.Fatalf("got %v, %v", vm, err)
+				}
+				return
+			}
+			if reflect.TypeOf(err) != reflect.TypeOf(tt.want) {
+				t.Fatalf("got %T %v, want %T", err, err, tt.want)
+			}
+			if want, ok := tt.want.(*Error); ok && err.(*Error).Type != want.Type {
+				t.Errorf("type %q, want %q", err.(*Error).Type, want.Type)
+			}
+			if text := err.Error(); !strings.Contains(text, tt.text) || !strings.Contains(text, "create_vm") || strings.Contains(text, secret) {
+				t.Errorf("message: %s\nwants: %s", text, tt.text)
+			}
+		})
+	}
+}
+
+func TestWrongResults(t *testing.T) {
+	t.Parallel()
+	wrong := map[string][]string{
+		"create_stemcell":               {`null`, `""`, `[]`, `{}`, `1`},
+		"create_disk":                   {`null`, `""`, `["d"]`, `true`},
+		"snapshot_disk":                 {`null`, `""`, `{}`},
+		"has_vm":                        {`null`, `"true"`, `1`, `[]`},
+		"has_disk":                      {`null`, `"x"`},
+		"attach_disk":                   {`true`, `1`, `[]`},
+		"get_disks":                     {`"d"`, `{}`, `[1]`, `[""]`, `true`},
+		"update_disk":                   {`1`, `[]`, `{}`},
+		"calculate_vm_cloud_properties": {`null`, `[]`, `"x"`},
+	}
+	calls := every()
+	for method, results := range wrong {
+		for _, give := range results {
+			t.Run(method+give, func(t *testing.T) {
+				t.Parallel()
+				c := client(program(t, infoV2, reply(`{"result":`+give+`}`)))
+				got := calls[method].call(t.Context(), c)
+				var wrong *ResultError
+				if !errors.As(got.err, &wrong) || wrong.Method != method {
+					t.Errorf("got %v, %v", got.value, got.err)
+				}
+			})
+		}
+	}
+	for method, give := range map[string]string{"update_disk": "null", "get_disks": "null", "attach_disk": "null"} {
+		c := client(program(t, infoV2, reply(`{"result":`+give+`}`)))
+		if got := calls[method].call(t.Context(), c); got.err != nil {
+			t.Errorf("%s: %v", method, got.err)
+		}
+	}
+}
+
+func TestEmptyCIDsReachNoCPI(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, reply(`{"result":null}`))
+	c, ctx := client(path), t.Context()
+	for name, got := range map[string]result{
+		"delete_stemcell": one(c.DeleteStemcell(ctx, "")),
+		"create_vm agent": two(c.CreateVM(ctx, VMRequest{StemcellCID: "s"})),
+		"create_vm":       two(c.CreateVM(ctx, VMRequest{AgentID: "a"})),
+		"create_vm disk":  two(c.CreateVM(ctx, VMRequest{AgentID: "a", StemcellCID: "s", DiskCIDs: []string{"d", ""}})),
+		"has_vm":          two(c.HasVM(ctx, "")),
+		"delete_vm":       one(c.DeleteVM(ctx, "")),
+		"reboot_vm":       one(c.RebootVM(ctx, "")),
+		"metadata":        one(c.SetVMMetadata(ctx, "", nil)),
+		"networks":        one(c.ConfigureNetworks(ctx, "", nil)),
+		"has_disk":        two(c.HasDisk(ctx, "")),
+		"delete_disk":     one(c.DeleteDisk(ctx, "")),
+		"attach vm":       two(c.AttachDisk(ctx, "", "d")),
+		"attach disk":     two(c.AttachDisk(ctx, "v", "")),
+		"detach vm":       one(c.DetachDisk(ctx, "", "d")),
+		"detach disk":     one(c.DetachDisk(ctx, "v", "")),
+		"disk metadata":   one(c.SetDiskMetadata(ctx, "", nil)),
+		"get_disks":       list(c.GetDisks(ctx, "")),
+		"resize":          one(c.ResizeDisk(ctx, "", 1)),
+		"update":          two(c.UpdateDisk(ctx, "", 1, nil)),
+		"snapshot":        two(c.SnapshotDisk(ctx, "", nil)),
+		"delete_snapshot": one(c.DeleteSnapshot(ctx, "")),
+	} {
+		if got.err == nil || !strings.Contains(got.err.Error(), "empty") {
+			t.Errorf("%s: %v", name, got.err)
+		}
+	}
+	if sent := lines(t, path, "requests"); len(sent) != 0 {
+		t.Errorf("the CPI got %s", sent)
+	}
+}
+
+// The clock of the bubble moves only while nothing but timers is waited for,
+// so the pauses take no time and the real processes as long as they need.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	refused := `{"error":{"type":"T","message":"busy","ok_to_retry":true}}`
+	for _, tt := range []struct {
+		succeedAt, calls int
+		pause            time.Duration
+	}{
+		{1, 1, 0},
+		{3, 3, 3 * time.Second},
+		{6, 6, 31 * time.Second},
+		{99, 6, 31 * time.Second},
+	} {
+		t.Run(fmt.Sprint(tt.succeedAt), func(t *testing.T) {
+			t.Parallel()
+			path := program(t, infoV2, fmt.Sprintf("if (( $(wc -l <requests) < %d )); then\n%s\nelse\n%s\nfi", tt.succeedAt, reply(refused), reply(`{"result":"disk"}`)))
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				_, err := client(path).CreateDisk(t.Context(), 1, nil, "")
+				var e *Error
+				if failed := errors.As(err, &e); failed != (tt.succeedAt > 6) || failed && e.Tries != 6 {
+					t.Errorf("got %v", err)
+				}
+				if pause := time.Since(began); pause != tt.pause {
+					t.Errorf("paused %s, want %s", pause, tt.pause)
+				}
+			})
+			if sent := lines(t, path, "requests"); len(sent) != tt.calls {
+				t.Errorf("%d calls, want %d", len(sent), tt.calls)
+			}
+		})
+	}
+}
+
+func TestRetryEndsWithContext(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, reply(`{"error":{"type":"T","message":"busy","ok_to_retry":true}}`))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := client(path).CreateDisk(ctx, 1, nil, "")
+		var e *Error
+		if !errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+	if sent := lines(t, path, "requests"); len(sent) != 2 {
+		t.Errorf("%d calls, want 2", len(sent))
+	}
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, "printf 'one\\r\\nBEGIN\\nhunter2\\nEND\\n' >&2\n"+reply(`{"result":true,"log":"three\nfour hunter2"}`))
+	c := client(path)
+	var log bytes.Buffer
+	c.cfg.Log = &log
+	c.cfg.Redact = strings.NewReplacer("BEGIN\nhunter2\nEND", "<key>", "hunter2", "<redacted>").Replace
+	if _, err := c.HasVM(t.Context(), "vm"); err != nil {
+		t.Fatal(err)
+	}
+	const want = "has_vm: one\nhas_vm: <key>\nhas_vm: three\nhas_vm: four <redacted>\n"
+	if log.String() != want {
+		t.Errorf("log:\n%s\nwant:\n%s", log.String(), want)
+	}
+}
+
+func TestErrorKinds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err                                    error
+		notImplemented, notSupported, notFound bool
+	}{
+		{&Error{Type: TypeNotImplemented}, true, false, false},
+		{&Error{Type: TypeCloudError, Message: "Invalid Method: x"}, true, false, false},
+		{&Error{Type: TypeCloudError, Message: "x Invalid Method:"}, false, false, false},
+		{&Error{Type: "InvalidCall", Message: "Method is not known, got x"}, true, false, false},
+		{&Error{Type: "InvalidCall", Message: "Arguments are wrong"}, false, false, false},
+		{&Error{Type: TypeNotSupported}, false, true, false},
+		{fmt.Errorf("wrapped: %w", &Error{Type: TypeVMNotFound}), false, false, true},
+		{&Error{Type: TypeDiskNotFound}, false, false, true},
+		{&Error{Type: TypeStemcellNotFound}, false, false, true},
+		{&ExitError{}, false, false, false},
+		{nil, false, false, false},
+	} {
+		if NotImplemented(tt.err) != tt.notImplemented || NotSupported(tt.err) != tt.notSupported || NotFound(tt.err) != tt.notFound {
+			t.Errorf("%v", tt.err)
+		}
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	for _, seed := range []string{
+		`{"result":"vm","error":null,"log":""}`,
+		`{"result":["vm",{"default":{"ip":"1.2.3.4"}}],"error":null,"log":"x"}`,
+		`{"result":[],"error":null}`, `{"result":[[[]]]}`, `{"result":{"stemcell_formats":["a"],"api_version":2}}`,
+		`{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"m","ok_to_retry":true},"log":""}`,
+		"", "null", "{}", "[]", "\xEF\xBB\xBF{}", "{}{}", `{"result":1e999}`,
+	} {
+		f.Add([]byte(seed), "", false)
+		f.Add([]byte(seed), "exit status 1", true)
+	}
+	c := New(Config{})
+	f.Fuzz(func(t *testing.T, stdout []byte, status string, late bool) {
+		out := output{stdout: stdout, status: status}
+		if late {
+			out.timeout = time.Second
+		}
+		reply, err := decodeReply("m", out, c.cfg.Redact)
+		if err != nil {
+			switch err.(type) {
+			case *ExitError, *GarbageError, *TimeoutError:
+			default:
+				t.Fatalf("error of type %T", err)
+			}
+			if len(err.Error()) > 8000 {
+				t.Fatalf("an error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		if !json.Valid(bytes.TrimPrefix(bytes.TrimSpace(stdout), []byte("\xEF\xBB\xBF"))) {
+			t.Fatalf("took %q for JSON", stdout)
+		}
+		if late && reply.Error != nil {
+			t.Fatal("an error after the deadline counts as the CPI's")
+		}
+		if vm, err := c.decodeVM("m", reply.Result); (err == nil) == (vm.CID == "") {
+			t.Fatalf("CID %q, error %v", vm.CID, err)
+		}
+		if info, err := c.decodeInfo(reply.Result); err == nil && info.APIVersion != 1 && info.APIVersion != 2 {
+			t.Fatalf("version %d", info.APIVersion)
+		}
+		_, _ = c.decodeBool("m", reply.Result)
+		_, _ = c.decodeHint("m", reply.Result)
+		_, _ = c.decodeMap("m", reply.Result)
+		_, _ = c.decodeCIDs("m", reply.Result)
+	})
+}

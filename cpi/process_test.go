@@ -1,0 +1,207 @@
+//go:build !windows
+
+package cpi
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// until waits for a condition that other processes bring about.
+func until(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !met(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func pidIn(t *testing.T, file string) int {
+	t.Helper()
+	var pid int
+	until(t, "a process id in "+file, func() bool {
+		text, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid > 0
+	})
+	return pid
+}
+
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, `
+env >env
+ps -o pgid= -p $$ >group
+echo $$ >pid
+`+reply(`{"result":true}`))
+	c := New(Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH"), "X=y"}})
+	if _, err := c.HasVM(t.Context(), "vm"); err != nil {
+		t.Fatal(err)
+	}
+	env := lines(t, path, "env")
+	// What bash adds on its own.
+	env = slices.DeleteFunc(env, func(one string) bool {
+		return strings.HasPrefix(one, "PWD=") || strings.HasPrefix(one, "OLDPWD=") || strings.HasPrefix(one, "SHLVL=") || strings.HasPrefix(one, "_=") || strings.HasPrefix(one, "PATH=")
+	})
+	if len(env) != 1 || env[0] != "X=y" {
+		t.Errorf("environment %v", env)
+	}
+	if group, pid := lines(t, path, "group"), lines(t, path, "pid"); strings.TrimSpace(group[0]) != pid[0] {
+		t.Errorf("process %s is in group %s", pid[0], group[0])
+	}
+}
+
+func TestCannotStart(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{
+		"absent":         filepath.Join(t.TempDir(), "cpi"),
+		"a folder":       t.TempDir(),
+		"no interpreter": program(t, "", "")[:1],
+	} {
+		_, err := client(path).Info(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "cannot start the CPI for info") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		body string
+		want string // CID; empty: a timeout
+	}{
+		"hangs":                 {"sleep 1000 & echo $! >child; echo started >&2; wait", ""},
+		"ignores TERM":          {"trap '' TERM; sleep 1000 & echo $! >child; echo started >&2; while true; do wait; done", ""},
+		"error at TERM":         {`trap 'echo "{\"error\":{\"type\":\"T\",\"message\":\"ended\"}}"; exit 1' TERM; sleep 1000 & echo $! >child; echo started >&2; wait`, ""},
+		"had given its reply":   {`echo '{"result":"disk"}'; sleep 1000 & echo $! >child; wait`, "disk"},
+		"gives reply at TERM":   {`trap 'echo "{\"result\":\"disk\"}"; exit' TERM; sleep 1000 & echo $! >child; wait`, "disk"},
+		"had given half of one": {`printf '{"result":'; echo started >&2; sleep 1000 & echo $! >child; wait`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := program(t, infoV2, tt.body)
+			// The script must have come to its end of the body by then.
+			c := New(Config{Path: path, Env: os.Environ(), Timeout: 2 * time.Second, Grace: 500 * time.Millisecond})
+			cid, err := c.CreateDisk(t.Context(), 1, nil, "")
+			if tt.want == "" {
+				var late *TimeoutError
+				if !errors.As(err, &late) || late.Method != "create_disk" || !strings.Contains(err.Error(), "started") {
+					t.Errorf("got %q, %v", cid, err)
+				}
+			} else if cid != tt.want || err != nil {
+				t.Errorf("got %q, %v", cid, err)
+			}
+			pid := pidIn(t, filepath.Join(filepath.Dir(path), "child"))
+			until(t, "the end of the CPI's own child", func() bool { return !alive(pid) })
+		})
+	}
+}
+
+func TestCancelLetsTheCallFinish(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, "touch running; until [[ -e go ]]; do sleep 0.01; done\n"+reply(`{"result":"disk"}`))
+	dir := filepath.Dir(path)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := client(path)
+	go func() {
+		for _, err := os.Stat(filepath.Join(dir, "running")); err != nil; _, err = os.Stat(filepath.Join(dir, "running")) {
+			<-time.After(time.Millisecond)
+		}
+		cancel()
+		_ = os.WriteFile(filepath.Join(dir, "go"), nil, 0o600)
+	}()
+	if cid, err := c.CreateDisk(ctx, 1, nil, ""); cid != "disk" || err != nil {
+		t.Errorf("got %q, %v", cid, err)
+	}
+	if _, err := c.CreateDisk(ctx, 1, nil, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if sent := lines(t, path, "requests"); len(sent) != 1 {
+		t.Errorf("%d calls, want 1", len(sent))
+	}
+}
+
+// A process that the CPI leaves running must not keep the call open.
+func TestDaemonOfTheCPI(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, "sleep 1000 & echo $! >child\n"+reply(`{"result":"disk"}`))
+	if cid, err := client(path).CreateDisk(t.Context(), 1, nil, ""); cid != "disk" || err != nil {
+		t.Errorf("got %q, %v", cid, err)
+	}
+	pid := pidIn(t, filepath.Join(filepath.Dir(path), "child"))
+	if !alive(pid) {
+		t.Error("the daemon was killed")
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+func TestRecorded(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, "echo $$ >pid\n"+reply(`{"result":"disk"}`))
+	file := filepath.Join(t.TempDir(), "reply.json")
+	c, told := client(path), 0
+	for range 2 { // the second call overwrites the first one's reply
+		cid, err := c.Recorded(file, func(pid int) { told = pid }).CreateDisk(t.Context(), 1, nil, "")
+		if cid != "disk" || err != nil {
+			t.Fatalf("got %q, %v", cid, err)
+		}
+		if pid := lines(t, path, "pid"); pid[len(pid)-1] != strconv.Itoa(told) {
+			t.Errorf("told of process %d, was %v", told, pid)
+		}
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
+		t.Errorf("got %q, %v", cid, err)
+	}
+}
+
+// The caller is killed in the middle of a call: the CPI goes on, and the next
+// run reads its reply.
+func TestReplyOutlivesCaller(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, "touch running; until [[ -e go ]]; do echo noise >&2; sleep 0.01; done\n"+reply(`{"result":"disk"}`))
+	dir := filepath.Dir(path)
+	file := filepath.Join(dir, "reply.json")
+	caller := exec.Command(os.Args[0])
+	caller.Env = append(os.Environ(), "TEST_CPI_CALLER="+file, "TEST_CPI="+path)
+	if err := caller.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the call", func() bool { _, err := os.Stat(filepath.Join(dir, "running")); return err == nil })
+	_ = caller.Process.Kill()
+	_ = caller.Wait()
+
+	c := client(path)
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	if cid, err := c.Recover(ctx, "create_disk", file); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the CPI runs: %q, %v", cid, err)
+	}
+	if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); err == nil || !strings.Contains(err.Error(), "is in use") {
+		t.Errorf("a second call into the same file: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
+		t.Errorf("got %q, %v", cid, err)
+	}
+}
