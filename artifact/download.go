@@ -16,7 +16,8 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 	return "", false, errors.ErrUnsupported
 }
 
-// Release verifies.
-func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
+func publicURL(raw string) string { return raw }
+
+func (s *Store) folderRelease(ctx context.Context, f File) (*index, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -1,8 +1,13 @@
 package artifact
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 )
 
 // Stemcell is a stemcell whose stemcell.MF was read; its image still stands in
@@ -23,16 +28,180 @@ type Stemcell struct {
 	ImageDigest string
 
 	file File
+	id   identity // of an archive
 }
 
-// Stemcell verifies a stemcell's digest, if it has one, and reads its
-// stemcell.MF.
+// Stemcell reads stemcell.MF, after it verified the digest of a stemcell that
+// has one; another digest is a *DigestError. A file that was verified before
+// is not read again, and one without a digest only as far as stemcell.MF.
 func (s *Store) Stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
-	return nil, errors.ErrUnsupported
+	st, err := s.stemcell(ctx, f, p)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
+	}
+	return st, nil
+}
+
+func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
+	if f.Folder {
+		text, err := readFolderMetadata(f.fsys, "stemcell.MF")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", place(f), err)
+		}
+		st, err := parseStemcellMF(text)
+		if err == nil {
+			st.file = f
+		}
+		return st, err
+	}
+	want, err := wanted(f.Digest)
+	if err != nil {
+		return nil, err
+	}
+	file, rec, err := s.open(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	known := rec.satisfies(want) == nil
+	if !known || rec.Stemcell == "" {
+		text, digests, err := readStemcell(ctx, file, rec, place(f), want, p)
+		if err != nil {
+			return nil, err
+		}
+		rec.Stemcell = text
+		rec.know(digests)
+		if err := s.learn(file, rec, func(*record) {}); err != nil {
+			return nil, err
+		}
+	}
+	st, err := parseStemcellMF([]byte(rec.Stemcell))
+	if err != nil {
+		return nil, err
+	}
+	st.file, st.id = f, rec.Identity
+	if want.algorithm != "" && rec.Digests["sha256"] != "" {
+		st.Digest = "sha256:" + rec.Digests["sha256"]
+	}
+	return st, nil
+}
+
+// readStemcell returns the text of stemcell.MF. It reads the file to its end
+// only for a digest that is not known yet.
+func readStemcell(ctx context.Context, f *os.File, rec record, name string, want piece, p Progress) (string, map[string]string, error) {
+	src := &source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p}
+	var sum *sums
+	if rec.satisfies(want) != nil {
+		sum = newSums("sha256", want.algorithm)
+		src.each = sum
+	}
+	text, err := stemcellText(src, name)
+	if sum == nil {
+		return text, nil, err
+	}
+	// A file with another digest is the better explanation of what is broken in it.
+	if drained := drain(src); drained != nil {
+		return "", nil, fmt.Errorf("cannot read %s: %w", name, cause(drained))
+	}
+	digests := sum.hex()
+	if wrong := want.check(digests[want.algorithm]); wrong != nil {
+		return "", nil, fmt.Errorf("cannot verify %s: %w", name, wrong)
+	}
+	return text, digests, err
+}
+
+func stemcellText(src *source, name string) (string, error) {
+	u, err := unpack(src, Limits{})
+	if err != nil {
+		return "", fmt.Errorf("cannot extract %s: %w", name, err)
+	}
+	defer u.close()
+	var text []byte
+	err = entries(u, name, func(entry string, h *tar.Header, r io.Reader) error {
+		if entry != "stemcell.MF" || h.Typeflag != tar.TypeReg {
+			return nil
+		}
+		if text, err = metadata(r); err != nil {
+			return err
+		}
+		return errStop
+	})
+	switch {
+	case errors.Is(err, errStop):
+		return string(text), nil
+	case err != nil:
+		return "", err
+	}
+	return "", fmt.Errorf("cannot extract %s: it holds no stemcell.MF", name)
 }
 
 // Extract unpacks the whole stemcell into dir and returns the path of its
-// image, which is compared with its digest in stemcell.MF.
+// image, whose digest is compared with the one in stemcell.MF; an empty image,
+// that of a light stemcell, is not.
 func (st *Stemcell) Extract(ctx context.Context, dir string, p Progress) (image string, err error) {
-	return "", errors.ErrUnsupported
+	image, err = st.extract(ctx, dir, p)
+	if err != nil {
+		return "", fmt.Errorf("cannot extract stemcell %s/%s: %w", st.Name, st.Version, err)
+	}
+	return image, nil
+}
+
+func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image string, err error) {
+	var want piece
+	if st.ImageDigest != "" {
+		if want, err = wanted(st.ImageDigest); err != nil {
+			return "", fmt.Errorf("sha1 in stemcell.MF: %w", err)
+		}
+	}
+	sum := newSums(want.algorithm)
+	see := func(name string) io.Writer {
+		if name != "image" {
+			return nil
+		}
+		sum = newSums(want.algorithm)
+		return sum
+	}
+	if st.file.Folder {
+		err = copyFolder(ctx, st.file.fsys, dir, see)
+	} else {
+		err = st.unpackFile(ctx, dir, p, see)
+	}
+	if err != nil {
+		return "", err
+	}
+	image = filepath.Join(dir, "image")
+	info, err := os.Lstat(image)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", errors.New("it holds no file \"image\"")
+	}
+	if want.algorithm != "" && info.Size() > 0 {
+		if err := want.check(sum.hex()[want.algorithm]); err != nil {
+			return "", fmt.Errorf("image: %w", err)
+		}
+	}
+	return image, nil
+}
+
+// unpackFile unpacks the archive, if it is still the one that was verified.
+func (st *Stemcell) unpackFile(ctx context.Context, dir string, p Progress, see func(string) io.Writer) error {
+	f, err := os.Open(st.file.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := st.unchanged(f); err != nil {
+		return err
+	}
+	if err := extractFile(ctx, f, dir, Limits{}, p, see); err != nil {
+		return err
+	}
+	return st.unchanged(f)
+}
+
+func (st *Stemcell) unchanged(f *os.File) error {
+	info, err := f.Stat()
+	if err == nil && identify(info) != st.id {
+		err = fmt.Errorf("%s changed since it was verified", st.file.Path)
+	}
+	return err
 }

@@ -1,0 +1,194 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// work makes a temporary folder in the cache, from which finished things are
+// renamed to their place. done removes it; what a killed run left there is
+// removed by the next one that finds nobody else at work.
+func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
+	if err := os.MkdirAll(s.cache("tmp"), 0o700); err != nil {
+		return "", nil, err
+	}
+	lock := flock.New(s.cache("tmp.lock"), flock.SetPermissions(0o600))
+	if alone, err := lock.TryLock(); err == nil && alone {
+		removeAll(s.cache("tmp"))
+		lock.Unlock()
+	}
+	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
+		return "", nil, fmt.Errorf("cannot lock %s: %w", lock.Path(), err)
+	}
+	// Only now: while it is locked, nobody takes the folder for a leftover.
+	if err := os.MkdirAll(s.cache("tmp"), 0o700); err != nil {
+		lock.Unlock()
+		return "", nil, err
+	}
+	dir, err = os.MkdirTemp(s.cache("tmp"), "")
+	if err != nil {
+		lock.Unlock()
+		return "", nil, err
+	}
+	return dir, func() { removeAll(dir); lock.Unlock() }, nil
+}
+
+// removeAll is os.RemoveAll also for folders that forbid it.
+func removeAll(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	os.RemoveAll(dir)
+}
+
+// stored is a file of the cache, named by its contents.
+type stored struct {
+	SHA256   string   `json:"sha256"`
+	Identity identity `json:"identity"`
+}
+
+func (s *Store) archivePath(sha256 string) string { return s.cache("archives", sha256+".tgz") }
+
+func (s *Store) jobPath(sha256 string) string { return s.cache("jobs", sha256) }
+
+// place moves a finished archive to its place; a damaged one of that name is
+// replaced.
+func (s *Store) place(file, sha256 string) (stored, error) {
+	path := s.archivePath(sha256)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return stored{}, err
+	}
+	if err := os.Rename(file, path); err != nil {
+		return stored{}, err
+	}
+	return stored{sha256, identifyPath(path)}, nil
+}
+
+// intact tells whether an archive of the cache is what its name says. Its
+// contents are read only if its identity is another one than a.Identity,
+// which is then set.
+func (s *Store) intact(ctx context.Context, a *stored) bool {
+	path := s.archivePath(a.SHA256)
+	id := identifyPath(path)
+	if id == a.Identity && id.Regular {
+		return true
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, &source{ctx: ctx, r: f}, make([]byte, bufferSize)); err != nil {
+		return false
+	}
+	a.Identity = id
+	return hex.EncodeToString(h.Sum(nil)) == a.SHA256
+}
+
+// placeFolder moves a finished folder to path. One that stands there with the
+// same contents stays, for somebody may be reading it.
+func placeFolder(dir, path, tree string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
+		err := os.Rename(dir, path)
+		if err == nil {
+			return nil
+		}
+		there, _, statErr := treeDigest(path)
+		if statErr == nil && there == tree {
+			return nil
+		}
+		if try == 3 {
+			return err
+		}
+		// Damaged: out of the way, into the temporary folder beside dir.
+		if away := os.Rename(path, fmt.Sprintf("%s.damaged%d", dir, try)); away != nil && !errors.Is(away, fs.ErrNotExist) {
+			return away
+		}
+	}
+}
+
+// treeDigest hashes names, modes and contents of a folder, and separately
+// their identities: the first tells what it is, the second, quickly, that it
+// is still that.
+func treeDigest(dir string) (tree, stamp string, err error) {
+	h := sha256.New()
+	buf := make([]byte, 32<<10)
+	stamp, err = treeStamp(dir, func(name string, info fs.FileInfo) error {
+		fmt.Fprintf(h, "%q %v\n", name, info.Mode())
+		path := filepath.Join(dir, name)
+		switch {
+		case info.Mode().IsRegular():
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			sum := sha256.New()
+			if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{f}, buf); err != nil {
+				return err
+			}
+			fmt.Fprintf(h, "%x\n", sum.Sum(nil))
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(h, "%q\n", target)
+		}
+		return nil
+	})
+	return hex.EncodeToString(h.Sum(nil)), stamp, err
+}
+
+// treeStamp hashes names, modes and identities of all files below dir. each,
+// if given, sees them too.
+func treeStamp(dir string, each func(name string, info fs.FileInfo) error) (string, error) {
+	h := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path == dir {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h, "%q %v", name, info.Mode())
+		if !info.IsDir() {
+			id := identify(info)
+			fmt.Fprintf(h, " %d %d %d %d %d", id.Device, id.Inode, id.Size, id.MTime, id.CTime)
+		}
+		fmt.Fprintln(h)
+		if each != nil {
+			return each(name, info)
+		}
+		return nil
+	})
+	return hex.EncodeToString(h.Sum(nil)), err
+}

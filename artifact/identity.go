@@ -1,0 +1,116 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// identity tells whether a file is still the one that was read: a change of
+// its contents changes at least one of these.
+type identity struct {
+	Device  uint64 `json:"device"`
+	Inode   uint64 `json:"inode"`
+	Size    int64  `json:"size"`
+	MTime   int64  `json:"mtime"` // nanoseconds
+	CTime   int64  `json:"ctime"` // nanoseconds
+	Regular bool   `json:"regular"`
+}
+
+func identify(info fs.FileInfo) identity {
+	id := identity{Size: info.Size(), MTime: info.ModTime().UnixNano(), Regular: info.Mode().IsRegular()}
+	id.system(info)
+	return id
+}
+
+// identifyPath is the identity of what path names; none if it cannot be read.
+func identifyPath(path string) identity {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return identity{}
+	}
+	return identify(info)
+}
+
+// settled tells that a change from now on would change the identity. File
+// systems date in ticks, the coarse ones in whole or two seconds: what was
+// written in this tick may be written again in it, unseen.
+func (id identity) settled(now time.Time) bool {
+	latest := max(id.MTime, id.CTime)
+	tick := 20 * time.Millisecond
+	if latest%int64(time.Second) == 0 {
+		tick = 2 * time.Second
+	}
+	return now.Sub(time.Unix(0, latest)) > tick
+}
+
+// record is what is known of a file on this machine, as long as its identity
+// stays.
+type record struct {
+	Path     string            `json:"path"`
+	Identity identity          `json:"identity"`
+	Digests  map[string]string `json:"digests,omitempty"`  // algorithm -> hex of the whole
+	Stemcell string            `json:"stemcell,omitempty"` // text of stemcell.MF
+	Release  string            `json:"release,omitempty"`  // key of the index of a release folder
+	Stamp    string            `json:"stamp,omitempty"`    // identity of a folder
+}
+
+// recordPath is the small file that holds the record of path. One file each,
+// so that runs side by side never write over what the other learned.
+func (s *Store) recordPath(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return s.cache("files", hex.EncodeToString(sum[:16])+".json")
+}
+
+// recall returns what is known of path, nothing if it is another file by now.
+func (s *Store) recall(path string, id identity) record {
+	var rec record
+	if readJSON(s.recordPath(path), &rec) != nil || rec.Path != path || rec.Identity != id {
+		return record{Path: path, Identity: id}
+	}
+	return rec
+}
+
+func (s *Store) remember(rec record) error {
+	return writeJSON(s.recordPath(rec.Path), rec)
+}
+
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// writeJSON replaces path as a whole (0600); readers see the old or the new.
+func writeJSON(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("cannot write %s: %w", path, cause(err))
+	}
+	return nil
+}

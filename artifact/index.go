@@ -1,0 +1,144 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// indexFormat is part of an index's name: a later program that keeps other
+// things reads the release anew.
+const indexFormat = "1"
+
+// index is a release as the cache knows it, so that its archives need not be
+// read again.
+type index struct {
+	Name       string         `json:"name"`
+	Version    string         `json:"version"`
+	CommitHash string         `json:"commit_hash,omitempty"`
+	Jobs       []jobIndex     `json:"jobs"`
+	Packages   []packageIndex `json:"packages"`
+}
+
+type jobIndex struct {
+	Job     Job    `json:"job"`     // without Dir
+	Archive string `json:"archive"` // sha256
+	Tree    string `json:"tree"`    // of the extracted folder
+	Stamp   string `json:"stamp"`
+}
+
+type packageIndex struct {
+	Package Package `json:"package"` // without Archive
+	Archive stored  `json:"archive"`
+}
+
+func (s *Store) indexPath(key string) string {
+	return s.cache("releases", key+"-"+indexFormat+".json")
+}
+
+// loadIndex returns the index of that key if everything it names is in the
+// cache, undamaged.
+func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
+	var ix index
+	data, err := os.ReadFile(s.indexPath(key))
+	if err != nil {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if d.Decode(&ix) != nil {
+		return nil, false
+	}
+	changed := false
+	for i := range ix.Packages {
+		a := &ix.Packages[i].Archive
+		before := a.Identity
+		if !s.intact(ctx, a) {
+			return nil, false
+		}
+		changed = changed || a.Identity != before
+	}
+	for i := range ix.Jobs {
+		j := &ix.Jobs[i]
+		stamp, err := treeStamp(s.jobPath(j.Archive), nil)
+		if err != nil {
+			return nil, false
+		}
+		if stamp == j.Stamp {
+			continue
+		}
+		tree, stamp, err := treeDigest(s.jobPath(j.Archive))
+		if err != nil || tree != j.Tree {
+			return nil, false
+		}
+		j.Stamp, changed = stamp, true
+	}
+	if changed {
+		// Only costs time the next time when it fails.
+		_ = s.saveIndex(key, &ix)
+	}
+	return &ix, true
+}
+
+func (s *Store) saveIndex(key string, ix *index) error {
+	return writeJSON(s.indexPath(key), ix)
+}
+
+// release makes the index into what callers see.
+func (s *Store) release(ix *index) *Release {
+	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash}
+	for i := range ix.Jobs {
+		job := ix.Jobs[i].Job
+		job.Dir = s.jobPath(ix.Jobs[i].Archive)
+		for k := range job.Properties {
+			job.Properties[k].Default = numbers(job.Properties[k].Default)
+		}
+		r.Jobs = append(r.Jobs, &job)
+	}
+	for i := range ix.Packages {
+		p := ix.Packages[i].Package
+		p.Archive = s.archivePath(ix.Packages[i].Archive.SHA256)
+		r.Packages = append(r.Packages, &p)
+	}
+	return r
+}
+
+// numbers makes whole numbers int (or uint64) again, which JSON does not tell
+// from others; 1.0 becomes 1, as templates have always seen it.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		text := v.String()
+		if !strings.ContainsAny(text, ".eE") {
+			if n, err := strconv.Atoi(text); err == nil {
+				return n
+			}
+			if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+				return n
+			}
+		}
+		n, err := v.Float64()
+		if err != nil {
+			return text
+		}
+		return n
+	case map[string]any:
+		for k := range v {
+			v[k] = numbers(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case int64:
+		return int(v)
+	case float64:
+		if n := int(v); float64(n) == v {
+			return n
+		}
+	}
+	return v
+}

@@ -1,0 +1,196 @@
+package artifact
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v2"
+)
+
+// The YAML of releases and stemcells is that of version 1.1 (yes, off, 0755),
+// as their authors' tools read it: hence yaml.v2.
+
+type releaseMF struct {
+	Name             string      `yaml:"name"`
+	Version          string      `yaml:"version"`
+	CommitHash       string      `yaml:"commit_hash"`
+	Jobs             []archiveMF `yaml:"jobs"`
+	Packages         []archiveMF `yaml:"packages"`
+	CompiledPackages []archiveMF `yaml:"compiled_packages"`
+}
+
+type archiveMF struct {
+	Name         string   `yaml:"name"`
+	Version      string   `yaml:"version"`
+	Fingerprint  string   `yaml:"fingerprint"`
+	SHA1         string   `yaml:"sha1"` // multi-digest
+	Dependencies []string `yaml:"dependencies"`
+	Stemcell     string   `yaml:"stemcell"`
+}
+
+// rubyBinary is how old tools wrote texts that Ruby took for bytes.
+var rubyBinary = regexp.MustCompile(`(?m)(^|[\s:])!binary(\s)`)
+
+func parseReleaseMF(text []byte) (releaseMF, error) {
+	var mf releaseMF
+	if err := decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &mf); err != nil {
+		return mf, fmt.Errorf("cannot read release.MF: %w", err)
+	}
+	if mf.Name == "" {
+		return mf, fmt.Errorf("cannot read release.MF: it has no name")
+	}
+	for kind, list := range map[string][]archiveMF{"job": mf.Jobs, "package": mf.Packages, "compiled package": mf.CompiledPackages} {
+		for i, a := range list {
+			if !plainName(a.Name) {
+				return mf, fmt.Errorf("cannot read release.MF: %q is no name of a %s", a.Name, kind)
+			}
+			if a.Fingerprint == "" {
+				// An agent fails on an empty version; old releases have only one of the two.
+				list[i].Fingerprint = a.Version
+			}
+			if f := list[i].Fingerprint; f != "" && !plainName(f) {
+				return mf, fmt.Errorf("cannot read release.MF: %q is no fingerprint (%s %q)", f, kind, a.Name)
+			}
+		}
+	}
+	for _, p := range mf.CompiledPackages {
+		if p.Stemcell == "" {
+			return mf, fmt.Errorf("cannot read release.MF: compiled package %q names no stemcell", p.Name)
+		}
+	}
+	return mf, nil
+}
+
+// plainName tells that a name can be that of a single file.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00") && filepath.IsLocal(name)
+}
+
+type jobMF struct {
+	Name       string              `yaml:"name"`
+	Templates  map[string]string   `yaml:"templates"`
+	Packages   []string            `yaml:"packages"`
+	Properties map[string]property `yaml:"properties"`
+}
+
+type property struct {
+	Description any `yaml:"description"`
+	Default     any `yaml:"default"`
+}
+
+// parseJobMF reads job.MF, or a job's spec, which is the same.
+func parseJobMF(text []byte, job *Job) error {
+	var mf jobMF
+	if err := decodeYAML(text, &mf); err != nil {
+		return err
+	}
+	job.Packages = mf.Packages
+	for source, destination := range mf.Templates {
+		for _, p := range []string{source, destination} {
+			if !filepath.IsLocal(filepath.FromSlash(p)) {
+				return fmt.Errorf("template %q leads out of the job's folder", p)
+			}
+		}
+		job.Templates = append(job.Templates, Template{source, destination})
+	}
+	slices.SortFunc(job.Templates, func(a, b Template) int { return strings.Compare(a.Source, b.Source) })
+	for name, p := range mf.Properties {
+		value, err := plain(p.Default)
+		if err != nil {
+			return fmt.Errorf("default of property %q: %w", name, err)
+		}
+		description, _ := p.Description.(string)
+		job.Properties = append(job.Properties, Property{name, description, value})
+	}
+	slices.SortFunc(job.Properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+type stemcellMF struct {
+	Name            string         `yaml:"name"`
+	Version         string         `yaml:"version"`
+	OS              string         `yaml:"operating_system"`
+	SHA1            string         `yaml:"sha1"` // multi-digest of the image
+	Protocol        string         `yaml:"bosh_protocol"`
+	APIVersion      int            `yaml:"api_version"`
+	Formats         []string       `yaml:"stemcell_formats"`
+	CloudProperties map[string]any `yaml:"cloud_properties"`
+}
+
+func parseStemcellMF(text []byte) (*Stemcell, error) {
+	var mf stemcellMF
+	if err := decodeYAML(text, &mf); err != nil {
+		return nil, fmt.Errorf("cannot read stemcell.MF: %w", err)
+	}
+	if mf.Name == "" || mf.Version == "" {
+		return nil, fmt.Errorf("cannot read stemcell.MF: it has no name or no version")
+	}
+	properties, err := plain(mf.CloudProperties)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read stemcell.MF: cloud_properties: %w", err)
+	}
+	st := &Stemcell{
+		Name: mf.Name, Version: mf.Version, OS: mf.OS, APIVersion: max(mf.APIVersion, 1),
+		Formats: mf.Formats, Protocol: mf.Protocol, ImageDigest: mf.SHA1,
+		CloudProperties: properties.(map[string]any),
+	}
+	return st, nil
+}
+
+// decodeYAML is yaml.Unmarshal without the mark of the library in the error.
+func decodeYAML(text []byte, v any) error {
+	if err := yaml.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	return nil
+}
+
+// plain turns a decoded YAML value into one that JSON can say: maps have
+// string keys, numbers are finite.
+func plain(v any) (any, error) {
+	switch v := v.(type) {
+	case map[any]any:
+		m := make(map[string]any, len(v))
+		for k, value := range v {
+			name, ok := k.(string)
+			if !ok {
+				return nil, fmt.Errorf("a map has the key %v, which is no text: quote it", k)
+			}
+			var err error
+			if m[name], err = plain(value); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for name, value := range v {
+			var err error
+			if m[name], err = plain(value); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	case []any:
+		list := make([]any, len(v))
+		for i, value := range v {
+			var err error
+			if list[i], err = plain(value); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("%v is no finite number", v)
+		}
+	case time.Time:
+		return v.Format(time.RFC3339Nano), nil
+	}
+	return v, nil
+}

@@ -1,0 +1,428 @@
+package artifact
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// maxMetadata bounds release.MF, stemcell.MF and job.MF.
+const maxMetadata = 32 << 20
+
+// Release verifies a release and reads what is in it. The archives of its
+// packages and the extracted folders of its jobs are then in the cache; a
+// release that is there already, undamaged, is not read again. A release that
+// has not the digest of its source is a *DigestError.
+func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
+	var ix *index
+	var err error
+	if f.Folder {
+		ix, err = s.folderRelease(ctx, f)
+	} else {
+		ix, err = s.archiveRelease(ctx, f, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
+	}
+	if f.Name != "" && ix.Name != f.Name {
+		return nil, fmt.Errorf("cannot read %s: %s is the release %q", f.Source, place(f), ix.Name)
+	}
+	return s.release(ix), nil
+}
+
+// place names where a file comes from, without credentials.
+func place(f File) string {
+	if f.Remote || f.Path == "" {
+		return publicURL(f.URL)
+	}
+	return f.Path
+}
+
+func (s *Store) archiveRelease(ctx context.Context, f File, p Progress) (*index, error) {
+	want, err := wanted(f.Digest)
+	if err != nil {
+		return nil, err
+	}
+	file, rec, err := s.open(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	key := rec.Digests["sha256"]
+	if key != "" && rec.satisfies(want) == nil {
+		if ix, ok := s.loadIndex(ctx, key); ok {
+			return ix, nil
+		}
+	}
+	ix, digests, err := s.ingest(ctx, file, place(f), want, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.saveIndex(digests["sha256"], ix); err != nil {
+		return nil, err
+	}
+	return ix, s.learn(file, rec, func(rec *record) { rec.know(digests) })
+}
+
+// wanted is the strongest piece of a multi-digest, empty if there is none.
+func wanted(digest string) (piece, error) {
+	if digest == "" {
+		return piece{}, nil
+	}
+	d, err := ParseDigest(digest)
+	return d.strongest(), err
+}
+
+// open opens a file and recalls what is known of it.
+func (s *Store) open(path string) (*os.File, record, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, record{}, fmt.Errorf("cannot open %s: %w", path, cause(err))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, record{}, err
+	}
+	return f, s.recall(path, identify(info)), nil
+}
+
+// learn remembers what reading a file taught, unless it changed meanwhile.
+func (s *Store) learn(f *os.File, rec record, add func(*record)) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	id := identify(info)
+	if id != rec.Identity {
+		return fmt.Errorf("%s changed while it was read", f.Name())
+	}
+	if !id.settled(time.Now()) && !strings.HasPrefix(rec.Path, s.dir) {
+		return nil
+	}
+	add(&rec)
+	return s.remember(rec)
+}
+
+// satisfies returns errUnread if the digest is not known, a *DigestError if
+// it is another one.
+func (rec *record) satisfies(want piece) error {
+	if want.algorithm == "" {
+		return nil
+	}
+	got, known := rec.Digests[want.algorithm]
+	if !known {
+		return errUnread
+	}
+	return want.check(got)
+}
+
+var errUnread = errors.New("the file was not read yet")
+
+func (rec *record) know(digests map[string]string) {
+	all := map[string]string{}
+	for _, m := range []map[string]string{rec.Digests, digests} {
+		for a, d := range m {
+			all[a] = d
+		}
+	}
+	rec.Digests = all
+}
+
+// member is one archive within a release, in the temporary folder.
+type member struct {
+	file    string
+	digests map[string]string
+}
+
+// ingest reads a release once: it hashes the whole, writes the archives in it
+// to the cache, verifies both and extracts the jobs.
+func (s *Store) ingest(ctx context.Context, f *os.File, name string, want piece, p Progress) (*index, map[string]string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, done, err := s.work(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	sum := newSums("sha256", want.algorithm)
+	src := &source{ctx: ctx, r: f, total: info.Size(), progress: p, each: sum}
+	mf, members, err := split(src, name, dir)
+	if err != nil {
+		// A file with another digest is the better explanation of what is broken in it.
+		if want.algorithm != "" && drain(src) == nil {
+			if e := want.check(sum.hex()[want.algorithm]); e != nil {
+				return nil, nil, fmt.Errorf("cannot verify %s: %w", name, e)
+			}
+		}
+		return nil, nil, err
+	}
+	digests := sum.hex()
+	if want.algorithm != "" {
+		if err := want.check(digests[want.algorithm]); err != nil {
+			return nil, nil, fmt.Errorf("cannot verify %s: %w", name, err)
+		}
+	}
+	ix, err := s.assemble(ctx, dir, mf, members)
+	return ix, digests, err
+}
+
+// split reads the tar of a release to its end and writes each archive in it to
+// a file of its own.
+func split(src *source, name, dir string) (releaseMF, map[string]member, error) {
+	var mf releaseMF
+	found := false
+	members := map[string]member{}
+	u, err := unpack(src, Limits{})
+	if err != nil {
+		return mf, nil, fmt.Errorf("cannot extract %s: %w", name, err)
+	}
+	defer u.close()
+	buf := make([]byte, bufferSize)
+	err = entries(u, name, func(entry string, h *tar.Header, r io.Reader) error {
+		if h.Typeflag != tar.TypeReg {
+			return nil
+		}
+		if entry == "release.MF" {
+			text, err := metadata(r)
+			if err == nil {
+				mf, err = parseReleaseMF(text)
+			}
+			found = err == nil
+			return err
+		}
+		switch parent, base := path.Split(entry); parent {
+		case "jobs/", "packages/", "compiled_packages/":
+			if !strings.HasSuffix(base, ".tgz") {
+				return nil
+			}
+			file := filepath.Join(dir, strconv.Itoa(len(members))+".tgz")
+			digests, err := spill(file, r, buf)
+			members[entry] = member{file, digests}
+			return err
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("cannot extract %s: it holds no release.MF", name)
+	}
+	return mf, members, err
+}
+
+func metadata(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxMetadata+1))
+	if err == nil && len(text) > maxMetadata {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxMetadata)
+	}
+	return text, err
+}
+
+// spill writes r to a new file and returns its digests.
+func spill(file string, r io.Reader, buf []byte) (map[string]string, error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := newSums("sha1", "sha256")
+	if _, err := io.CopyBuffer(io.MultiWriter(f, sum), struct{ io.Reader }{r}, buf); err != nil {
+		return nil, err
+	}
+	return sum.hex(), f.Close()
+}
+
+// assemble verifies the archives that release.MF lists, moves them to the
+// cache and extracts the jobs.
+func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members map[string]member) (*index, error) {
+	ix := &index{Name: mf.Name, Version: mf.Version, CommitHash: mf.CommitHash}
+	for _, kind := range []struct {
+		folder string
+		list   []archiveMF
+	}{{"packages/", mf.Packages}, {"compiled_packages/", mf.CompiledPackages}} {
+		for _, a := range kind.list {
+			m, err := verified(ctx, members, kind.folder, a)
+			if err != nil {
+				return nil, err
+			}
+			p := Package{Name: a.Name, Fingerprint: a.Fingerprint, Digest: a.SHA1, Dependencies: a.Dependencies}
+			if kind.folder == "compiled_packages/" {
+				p.Stemcell = a.Stemcell
+			}
+			if p.Fingerprint == "" {
+				p.Fingerprint = m.digests["sha1"]
+			}
+			if p.Digest == "" {
+				p.Digest = m.digests["sha1"]
+			}
+			at, err := s.place(m.file, m.digests["sha256"])
+			if err != nil {
+				return nil, err
+			}
+			ix.Packages = append(ix.Packages, packageIndex{p, at})
+		}
+	}
+	ix.Jobs = make([]jobIndex, len(mf.Jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, a := range mf.Jobs {
+		m, err := verified(ctx, members, "jobs/", a)
+		if err != nil {
+			group.Go(func() error { return err })
+			break
+		}
+		group.Go(func() error {
+			job, err := s.extractJob(ctx, filepath.Join(dir, "job"+strconv.Itoa(i)), a, m)
+			if err != nil {
+				return fmt.Errorf("job %q: %w", a.Name, err)
+			}
+			job.Job.Release = mf.Name
+			ix.Jobs[i] = job
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return ix, ix.complete()
+}
+
+// verified returns the archive of an entry of release.MF after comparing it
+// with its digest, if it has one.
+func verified(ctx context.Context, members map[string]member, folder string, a archiveMF) (member, error) {
+	name := folder + a.Name + ".tgz"
+	m, ok := members[name]
+	if !ok {
+		return m, fmt.Errorf("release.MF lists %s, but the release does not hold it", name)
+	}
+	if a.SHA1 == "" {
+		return m, nil
+	}
+	d, err := ParseDigest(a.SHA1)
+	if err != nil {
+		return m, fmt.Errorf("%s in release.MF: %w", name, err)
+	}
+	want := d.strongest()
+	got, known := m.digests[want.algorithm]
+	if !known {
+		if got, err = sumFile(ctx, m.file, want.algorithm); err != nil {
+			return m, err
+		}
+	}
+	if err := want.check(got); err != nil {
+		return m, fmt.Errorf("cannot verify %s: %w", name, err)
+	}
+	return m, nil
+}
+
+func sumFile(ctx context.Context, file, algorithm string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := newHash(algorithm)
+	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, &source{ctx: ctx, r: f}, make([]byte, bufferSize)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// extractJob unpacks a job's archive by way of dir and reads its job.MF.
+func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m member) (jobIndex, error) {
+	j := jobIndex{Job: Job{Name: a.Name, Fingerprint: a.Fingerprint}, Archive: m.digests["sha256"]}
+	if j.Job.Fingerprint == "" {
+		j.Job.Fingerprint = m.digests["sha1"]
+	}
+	f, err := os.Open(m.file)
+	if err != nil {
+		return j, err
+	}
+	defer f.Close()
+	u, err := unpack(&source{ctx: ctx, r: f}, Limits{})
+	if err != nil {
+		return j, err
+	}
+	defer u.close()
+	if err := extractTar(u, "jobs/"+a.Name+".tgz", dir, nil); err != nil {
+		return j, err
+	}
+	if err := readJob(dir, &j.Job); err != nil {
+		return j, err
+	}
+	if j.Tree, _, err = treeDigest(dir); err != nil {
+		return j, err
+	}
+	if err := placeFolder(dir, s.jobPath(j.Archive), j.Tree); err != nil {
+		return j, err
+	}
+	j.Stamp, err = treeStamp(s.jobPath(j.Archive), nil)
+	return j, err
+}
+
+// readJob reads job.MF of an extracted job and looks whether all files it
+// names are there. Nothing of it is reached through a link that leads out.
+func readJob(dir string, job *Job) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.Open("job.MF")
+	if err != nil {
+		return errors.New("it has no job.MF")
+	}
+	defer f.Close()
+	text, err := metadata(f)
+	if err == nil {
+		err = parseJobMF(text, job)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read job.MF: %w", err)
+	}
+	if info, err := root.Stat("monit"); err != nil || !info.Mode().IsRegular() {
+		return errors.New("it has no monit file")
+	}
+	for _, t := range job.Templates {
+		if info, err := root.Stat(filepath.Join("templates", filepath.FromSlash(t.Source))); err != nil || !info.Mode().IsRegular() {
+			return fmt.Errorf("it has no template %q", t.Source)
+		}
+	}
+	return nil
+}
+
+// complete looks whether every package that something needs is there.
+func (ix *index) complete() error {
+	names := map[string]bool{}
+	for _, p := range ix.Packages {
+		names[p.Package.Name] = true
+	}
+	for _, j := range ix.Jobs {
+		for _, name := range j.Job.Packages {
+			if !names[name] {
+				return fmt.Errorf("job %q needs the package %q, which the release does not hold", j.Job.Name, name)
+			}
+		}
+	}
+	for _, p := range ix.Packages {
+		for _, name := range p.Package.Dependencies {
+			if !names[name] {
+				return fmt.Errorf("package %q needs the package %q, which the release does not hold", p.Package.Name, name)
+			}
+		}
+	}
+	return nil
+}
