@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Format is the newest format of the program's own part that it reads, and
@@ -61,6 +63,8 @@ type Own struct {
 	Serial int `json:"serial"` // grows with every write
 	// AgentID is the agent id the current VM was made with.
 	AgentID string `json:"agent_id,omitempty"`
+	// Reached tells that the agent of the current VM has answered once.
+	Reached bool `json:"reached,omitempty"`
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
 	// Group is the name of the instance group on the current VM.
@@ -69,13 +73,60 @@ type Own struct {
 }
 
 // Intent announces a CPI call that creates something, before the call is
-// made; it goes when the call's result is recorded.
+// made; it goes when the call's result is recorded. It holds what the record
+// of the result will need.
 type Intent struct {
 	ID      string    `json:"id"`
-	Method  string    `json:"method"`             // of the CPI
-	AgentID string    `json:"agent_id,omitempty"` // of create_vm
-	Size    int       `json:"size,omitempty"`     // of create_disk, MiB
+	Method  string    `json:"method"` // of the CPI
 	Started time.Time `json:"started"`
+	Reply   string    `json:"reply,omitempty"` // file in which the CPI's reply will stand
+	PID     int       `json:"pid,omitempty"`   // of the CPI
+
+	AgentID    string `json:"agent_id,omitempty"`    // create_vm
+	StemcellID string `json:"stemcell_id,omitempty"` // create_vm
+	Group      string `json:"group,omitempty"`       // create_vm: instance group
+
+	Size            int            `json:"size,omitempty"` // create_disk, MiB
+	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
+
+	Stemcell *Stemcell `json:"stemcell,omitempty"` // create_stemcell; without id and CID
+}
+
+// Settle drops the intent with that id and, where its call created something,
+// records it under cid. A VM becomes the current one; it is an error if there
+// is one already.
+func (s *State) Settle(in Intent, cid string) error {
+	kept := s.Own.Intents[:0]
+	for _, other := range s.Own.Intents {
+		if other.ID != in.ID {
+			kept = append(kept, other)
+		}
+	}
+	s.Own.Intents = kept
+	if cid == "" {
+		return nil
+	}
+	switch in.Method {
+	case "create_stemcell":
+		made := *in.Stemcell
+		made.ID, made.CID = uuid.NewString(), cid
+		s.Stemcells = append(s.Stemcells, made)
+	case "create_disk":
+		props := in.CloudProperties
+		if props == nil {
+			props = map[string]any{}
+		}
+		s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: in.Size, CloudProperties: props})
+	case "create_vm":
+		if s.CurrentVMCID != "" {
+			return fmt.Errorf("VM %s was created while VM %s is recorded as the current one", cid, s.CurrentVMCID)
+		}
+		s.CurrentVMCID, s.CurrentStemcellID = cid, in.StemcellID
+		s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
+	default:
+		return fmt.Errorf("what %s created cannot be recorded", in.Method)
+	}
+	return nil
 }
 
 // Stemcell returns the record of the current stemcell, or nil.
@@ -91,17 +142,6 @@ func (s *State) Disk() *Disk {
 // FindStemcell returns the record with that name and version, or nil.
 func (s *State) FindStemcell(name, version string) *Stemcell {
 	return find(s.Stemcells, func(r *Stemcell) bool { return r.Name == name && r.Version == version })
-}
-
-// SettleIntent drops the intent with that id.
-func (s *State) SettleIntent(id string) {
-	kept := s.Own.Intents[:0]
-	for _, in := range s.Own.Intents {
-		if in.ID != id {
-			kept = append(kept, in)
-		}
-	}
-	s.Own.Intents = kept
 }
 
 func find[T any](list []T, match func(*T) bool) *T {
