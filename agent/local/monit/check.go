@@ -117,6 +117,7 @@ type Connection struct {
 	Protocol string // "http": a GET must answer below 400; else the connection itself is the proof
 	Request  string // path of the GET
 	Timeout  time.Duration
+	Retry    int // tries within one cycle; 0 and 1 are one
 }
 
 // Action is what a Rule does.

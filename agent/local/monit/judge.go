@@ -162,7 +162,11 @@ func (m *measuring) run(ctx context.Context) {
 		value, known := 0.0, true
 		switch r.Kind {
 		case RuleConnection:
-			if err := m.connect(ctx, r.Connect); err != nil {
+			err := m.connect(ctx, r.Connect)
+			for try := 1; err != nil && try < r.Connect.Retry; try++ {
+				err = m.connect(ctx, r.Connect)
+			}
+			if err != nil {
 				m.found[i] = "Connection failed: " + err.Error()
 			}
 			continue

@@ -31,6 +31,11 @@ func (p *parser) rule(from int) {
 		return
 	}
 	c.rate(&r)
+	if len(c.toks) > 0 {
+		// Half a condition would hold more often than the whole.
+		p.unsupported(from, "condition not honoured because of "+strconv.Quote(join(c.toks)))
+		return
+	}
 	if r.Cycles < 1 || r.Matches < 1 || r.Kind != RuleRestarts && (r.Cycles > maxCycles || r.Matches > r.Cycles) {
 		p.fail(from, "the number of cycles must be between 1 and %d, and not below the number of times", maxCycles)
 		return
@@ -40,8 +45,6 @@ func (p *parser) rule(from int) {
 		p.check().Rules = append(p.check().Rules, r)
 	}
 	switch {
-	case len(c.toks) > 0:
-		p.unsupported(from, "honoured without "+strconv.Quote(join(c.toks)))
 	case r.Kind == RuleConnection && r.Connect.Protocol != "" && r.Connect.Protocol != "http":
 		p.unsupported(from, "only the connection is tried, not the protocol "+r.Connect.Protocol)
 	case recovery:
@@ -273,6 +276,12 @@ func (w *words) connection(r *Rule) bool {
 			}
 			c.Timeout = time.Duration(n * float64(time.Second))
 			w.accept("second", "seconds")
+		case w.accept("retry"):
+			n, ok := w.count()
+			if !ok || n > 100 {
+				return false
+			}
+			c.Retry = n
 		default:
 			return w.connected(r, c, host, port)
 		}

@@ -335,7 +335,7 @@ func (v *service) tryStart(now time.Time) time.Time {
 // clearDependents stops what depends on this service before it starts anew;
 // they start again after it. False: some are still going down.
 func (v *service) clearDependents() bool {
-	clear := true
+	clean := true
 	for _, d := range v.dependents {
 		if d.want != wantRunning {
 			continue
@@ -344,11 +344,11 @@ func (v *service) clearDependents() bool {
 			d.restart()
 		}
 		if d.again || d.phase == stopping {
-			clear = false
+			clean = false
 		}
 	}
 	v.cleared = true
-	return clear
+	return clean
 }
 
 // restart has keep bring the process down and up again; what depends on it

@@ -116,14 +116,15 @@ func (s *Supervisor) Load(checks []Check) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.services
-	s.services = nil
+	s.services = nil // what is left in old in the end goes
 	for _, c := range checks {
 		if c.Kind != KindProcess || c.PidFile == "" {
 			continue
 		}
 		v := &service{check: c, s: s}
 		if i := slices.IndexFunc(old, func(o *service) bool { return o.check.Name == c.Name && o.check.PidFile == c.PidFile }); i >= 0 {
-			v, old = old[i], slices.Delete(old, i, i+1)
+			v = old[i]
+			old = slices.Delete(old, i, i+1)
 			v.check = c
 			v.resetRules()
 		}
