@@ -1,0 +1,86 @@
+package build
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// recordFormat begins a record; another one makes the record worthless.
+const recordFormat = "bootstrap compiled package 1"
+
+// record writes the list of all files of a compiled package, whole or not at
+// all, to file.
+func record(file, dir string) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s\n%q\n", recordFormat, dir)
+	count := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if strings.ContainsAny(rel, "\n\r") {
+			return fmt.Errorf("the name %q has a line break", rel)
+		}
+		count++
+		fmt.Fprintf(&b, "%s %s\n", facts(info), rel)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "end %d\n", count)
+	temp := file + "~"
+	if err := os.WriteFile(temp, b.Bytes(), 0o600); err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return os.Rename(temp, file)
+}
+
+// facts are what must not change about a file. New files in a folder do not
+// matter: programs leave caches beside their files.
+func facts(info fs.FileInfo) string {
+	if info.IsDir() {
+		return info.Mode().Type().String()
+	}
+	return fmt.Sprintf("%s/%d/%d", info.Mode(), info.Size(), info.ModTime().UnixNano())
+}
+
+// intact tells whether dir still has all the files that file lists.
+func intact(file, dir string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for _, want := range []string{recordFormat, fmt.Sprintf("%q", dir)} {
+		if !lines.Scan() || lines.Text() != want {
+			return false
+		}
+	}
+	for count := 0; lines.Scan(); count++ {
+		want, rel, _ := strings.Cut(lines.Text(), " ")
+		if want == "end" {
+			return rel == fmt.Sprint(count)
+		}
+		info, err := os.Lstat(filepath.Join(dir, rel))
+		if err != nil || facts(info) != want {
+			return false
+		}
+	}
+	return false
+}
