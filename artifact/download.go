@@ -2,22 +2,221 @@ package artifact
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/gofrs/flock"
 )
 
+// retry says how hard a download is tried.
 type retry struct {
-	tries          int
-	pause, longest time.Duration
-	silence        time.Duration
+	tries          int           // in a row that bring nothing
+	pause, longest time.Duration // between them: the first and the longest
+	silence        time.Duration // after which a server counts as gone
 }
 
+// progressMade is how much a try must bring for the count to begin anew.
+const progressMade = 1 << 20
+
+// download returns the verified file of a remote source. It is named by its
+// digest, so the same file from another URL is the same file.
 func (s *Store) download(ctx context.Context, src Source, p Progress) (path string, cached bool, err error) {
-	return "", false, errors.ErrUnsupported
+	u, err := url.Parse(src.URL)
+	if err != nil || u.Host == "" {
+		return "", false, fmt.Errorf("its url is none: %s", publicURL(src.URL))
+	}
+	if src.Digest == "" {
+		return "", false, fmt.Errorf("its url %s is remote, so it needs a digest (sha1): nothing else tells what was downloaded", publicURL(src.URL))
+	}
+	want, err := wanted(src.Digest)
+	if err != nil {
+		return "", false, err
+	}
+	name := want.algorithm + "-" + strings.ToLower(want.hex)
+	path = filepath.Join(s.downloads(), name)
+	if s.known(path, want) {
+		return path, true, nil
+	}
+	unlock, err := s.lock(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	defer unlock()
+	if ok, err := s.verified(ctx, path, want, p); ok || err != nil {
+		return path, ok, err
+	}
+	// Today's client names its downloads by the texts of URL and digest.
+	sum := sha1.Sum([]byte(src.URL))
+	if theirs := filepath.Join(s.downloads(), hex.EncodeToString(sum[:])+"-"+src.Digest); plainName(filepath.Base(theirs)) {
+		if ok, err := s.verified(ctx, theirs, want, p); ok || err != nil {
+			return theirs, ok, err
+		}
+	}
+	if err := s.transfer(ctx, u, path, want, p); err != nil {
+		return "", false, fmt.Errorf("cannot download %s: %w", publicURL(src.URL), err)
+	}
+	return path, false, nil
 }
 
-func publicURL(raw string) string { return raw }
+// lock keeps other goroutines and processes from loading the same file.
+func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
+	for _, dir := range []string{s.cache("locks"), s.downloads()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	l := flock.New(s.cache("locks", name+".lock"), flock.SetPermissions(0o600))
+	if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return nil, fmt.Errorf("cannot lock %s: %w", l.Path(), err)
+	}
+	return func() { l.Unlock() }, nil
+}
 
-func (s *Store) folderRelease(ctx context.Context, f File) (*index, error) {
-	return nil, errors.ErrUnsupported
+// known tells whether a file was verified before and did not change since.
+func (s *Store) known(path string, want piece) bool {
+	id := identifyPath(path)
+	rec := s.recall(path, id)
+	return id.Regular && rec.satisfies(want) == nil
+}
+
+// verified tells whether path is the file wanted, reading it unless that is
+// known.
+func (s *Store) verified(ctx context.Context, path string, want piece, p Progress) (bool, error) {
+	if s.known(path, want) {
+		return true, nil
+	}
+	f, rec, err := s.open(path)
+	if err != nil || !rec.Identity.Regular {
+		return false, nil
+	}
+	defer f.Close()
+	sum := newSums("sha256", want.algorithm)
+	if err := drain(&source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p, each: sum}); err != nil {
+		return false, context.Cause(ctx)
+	}
+	digests := sum.hex()
+	if want.check(digests[want.algorithm]) != nil {
+		return false, nil
+	}
+	return true, s.learn(f, rec, func(rec *record) { rec.know(digests) })
+}
+
+// transfer loads u to path, resuming what an earlier try or run left.
+func (s *Store) transfer(ctx context.Context, u *url.URL, path string, want piece, p Progress) error {
+	client, done, err := s.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	part, err := openPart(path+".part", want)
+	if err != nil {
+		return err
+	}
+	defer part.close()
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = s.retry.pause, s.retry.longest
+	mismatches := 0
+	for failed := 0; ; {
+		before := part.size
+		err := part.get(ctx, client, u, s.retry.silence, p)
+		if err == nil {
+			if err = part.verify(); err == nil {
+				return s.keep(part, path)
+			}
+			if mismatches++; mismatches == 2 {
+				return errors.Join(err, part.reset())
+			}
+			if reset := part.reset(); reset != nil {
+				return reset
+			}
+			continue
+		}
+		if ended := context.Cause(ctx); ended != nil {
+			return ended
+		}
+		var permanent *permanentError
+		if errors.As(err, &permanent) {
+			return permanent.error
+		}
+		if part.size-before >= progressMade {
+			failed = 0
+			pause.Reset()
+		}
+		if failed++; failed >= s.retry.tries {
+			return fmt.Errorf("%w (tried %d times)", err, failed)
+		}
+		if err := wait(ctx, retryAfter(err, pause.NextBackOff(), s.retry.longest)); err != nil {
+			return err
+		}
+	}
+}
+
+// permanentError is one that trying again does not mend.
+type permanentError struct{ error }
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// keep moves a verified download to its place and remembers it.
+func (s *Store) keep(part *part, path string) error {
+	digests := part.sum.hex()
+	// Synced, because what is recorded as verified is not read again.
+	if err := part.file.Sync(); err != nil {
+		return err
+	}
+	if err := part.close(); err != nil {
+		return err
+	}
+	if err := os.Rename(part.path, path); err != nil {
+		return err
+	}
+	os.Remove(part.metaPath())
+	rec := record{Path: path, Identity: identifyPath(path)}
+	rec.know(digests)
+	return s.remember(rec)
+}
+
+// publicURL is a URL as it may be shown: user, password and query, which may
+// be a signature, are left out.
+func publicURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		scheme, _, _ := strings.Cut(raw, ":")
+		return scheme + ":…"
+	}
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	if u.RawQuery != "" {
+		u.RawQuery = ""
+		return u.String() + "?…"
+	}
+	return u.String()
+}
+
+// fileSize is 0 for what is not there.
+func fileSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, &fs.PathError{Op: "open", Path: f.Name(), Err: errors.New("it is no plain file")}
+	}
+	return info.Size(), nil
 }

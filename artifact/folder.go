@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 )
 
+func (s *Store) folderRelease(ctx context.Context, f File) (*index, error) {
+	return nil, errors.ErrUnsupported
+}
+
 // readFolderMetadata reads a small file of a folder.
 func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)

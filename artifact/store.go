@@ -1,9 +1,11 @@
 package artifact
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
 	"io/fs"
-	"net/http"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,9 +18,11 @@ type Config struct {
 	Dir string
 	// Embedded has the folders that "embedded:NAME" means.
 	Embedded map[string]fs.FS
-	// Getenv reads HOME, the proxies and SSL_CERT_FILE-like settings of the
-	// run; nil: os.Getenv.
+	// Getenv reads HOME and the proxies; nil: os.Getenv.
 	Getenv func(string) string
+	// Dial connects to servers and HTTP proxies in place of the network and of
+	// BOSH_ALL_PROXY; may be nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Kind is what a Source is.
@@ -81,7 +85,8 @@ type Store struct {
 	embedded map[string]fs.FS
 	getenv   func(string) string
 	retry    retry
-	roots    http.RoundTripper // in place of the network's, if set
+	dial     dialFunc
+	tls      *tls.Config // nil: the system's roots
 }
 
 // Open returns the store in cfg.Dir; folders are made when they are needed.
@@ -93,6 +98,7 @@ func Open(cfg Config) *Store {
 		dir:      cfg.Dir,
 		embedded: cfg.Embedded,
 		getenv:   cfg.Getenv,
+		dial:     cfg.Dial,
 		retry:    retry{tries: 5, pause: 500 * time.Millisecond, longest: 20 * time.Second, silence: time.Minute},
 	}
 }

@@ -1,0 +1,258 @@
+package artifact
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// part is a download under way: the file as far as it came, and what the
+// server said of it.
+type part struct {
+	path string
+	file *os.File
+	size int64
+	want piece
+	sum  *sums // of the size bytes
+	meta partMeta
+}
+
+// partMeta stands beside the part, so that a later run can ask for the rest of
+// the same file.
+type partMeta struct {
+	URL       string `json:"url"` // digest of it, for it may hold secrets
+	Validator string `json:"validator"`
+}
+
+func (p *part) metaPath() string { return p.path + ".json" }
+
+// openPart opens what an earlier run left, or a new file.
+func openPart(path string, want piece) (*part, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{path: path, file: f, want: want}
+	if p.size, err = fileSize(f); err == nil {
+		p.sum = newSums("sha256", want.algorithm)
+		_, err = io.CopyBuffer(struct{ io.Writer }{p.sum}, struct{ io.Reader }{f}, make([]byte, bufferSize))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	// Without it, the digest finds out whether the pieces fit.
+	_ = readJSON(p.metaPath(), &p.meta)
+	return p, nil
+}
+
+func (p *part) close() error {
+	if p.file == nil {
+		return nil
+	}
+	err := p.file.Close()
+	p.file = nil
+	return err
+}
+
+// reset begins anew.
+func (p *part) reset() error {
+	p.size, p.sum, p.meta = 0, newSums("sha256", p.want.algorithm), partMeta{}
+	os.Remove(p.metaPath())
+	if err := p.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := p.file.Seek(0, io.SeekStart)
+	return err
+}
+
+func (p *part) verify() error {
+	return p.want.check(p.sum.hex()[p.want.algorithm])
+}
+
+// get is one try to load the rest of u.
+func (p *part) get(ctx context.Context, client *http.Client, u *url.URL, silence time.Duration, progress Progress) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the server sent nothing for %v", silence)) })
+	defer watch.Stop()
+	resp, err := p.ask(ctx, client, u)
+	if err != nil {
+		return p.explain(ctx, err)
+	}
+	defer resp.Body.Close()
+	total, err := p.accept(resp, u)
+	if err != nil || total == p.size {
+		return err
+	}
+	buf := make([]byte, bufferSize)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			watch.Reset(silence)
+			if err := p.write(buf[:n]); err != nil {
+				return &permanentError{err}
+			}
+			if progress != nil {
+				progress(p.size, max(total, 0))
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && (total < 0 || p.size == total):
+			return nil
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("it ended after %d of %d bytes", p.size, total)
+		case err != nil:
+			return p.explain(ctx, err)
+		}
+	}
+}
+
+func (p *part) write(b []byte) error {
+	n, err := p.file.Write(b)
+	p.sum.Write(b[:n])
+	p.size += int64(n)
+	return err
+}
+
+func (p *part) ask(ctx context.Context, client *http.Client, u *url.URL) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, &permanentError{err}
+	}
+	if p.size > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", p.size))
+		if p.meta.Validator != "" && p.meta.URL == urlKey(u) {
+			req.Header.Set("If-Range", p.meta.Validator)
+		}
+	}
+	return client.Do(req)
+}
+
+func urlKey(u *url.URL) string {
+	sum := newSums("sha256")
+	io.WriteString(sum, u.String())
+	return sum.hex()["sha256"]
+}
+
+// accept judges the head of a reply and makes p fit to its body. total is -1
+// if the server does not say it.
+func (p *part) accept(resp *http.Response, u *url.URL) (total int64, err error) {
+	switch resp.StatusCode {
+	case http.StatusOK:
+		if err := p.reset(); err != nil {
+			return 0, &permanentError{err}
+		}
+		p.meta = partMeta{URL: urlKey(u), Validator: validator(resp.Header)}
+		if err := writeJSON(p.metaPath(), p.meta); err != nil {
+			return 0, &permanentError{err}
+		}
+		return resp.ContentLength, nil
+	case http.StatusPartialContent:
+		start, total, ok := contentRange(resp.Header.Get("Content-Range"))
+		if !ok || start != p.size {
+			return 0, errors.Join(fmt.Errorf("the server sent another part than was asked for"), p.reset())
+		}
+		return total, nil
+	case http.StatusRequestedRangeNotSatisfiable:
+		if _, total, ok := contentRange(resp.Header.Get("Content-Range")); ok && total == p.size {
+			return total, nil
+		}
+		return 0, errors.Join(statusError(resp), p.reset())
+	}
+	return 0, statusError(resp)
+}
+
+// validator is what If-Range may name: a strong ETag or a date.
+func validator(h http.Header) string {
+	if etag := h.Get("ETag"); strings.HasPrefix(etag, `"`) {
+		return etag
+	}
+	return h.Get("Last-Modified")
+}
+
+// contentRange reads "bytes 5-9/10", "bytes 5-9/*" and "bytes */10".
+func contentRange(text string) (start, total int64, ok bool) {
+	text, ok = strings.CutPrefix(text, "bytes ")
+	span, size, cut := strings.Cut(text, "/")
+	if !ok || !cut {
+		return 0, 0, false
+	}
+	total = -1
+	var err error
+	if size != "*" {
+		if total, err = strconv.ParseInt(size, 10, 64); err != nil {
+			return 0, 0, false
+		}
+	}
+	if span == "*" {
+		return -1, total, true
+	}
+	first, _, _ := strings.Cut(span, "-")
+	start, err = strconv.ParseInt(first, 10, 64)
+	return start, total, err == nil
+}
+
+// busyError is a reply that may be another one later.
+type busyError struct {
+	status string
+	after  time.Duration
+}
+
+func (e *busyError) Error() string { return "the server answered " + e.status }
+
+func statusError(resp *http.Response) error {
+	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	switch code := resp.StatusCode; {
+	case code >= 500 && code != http.StatusNotImplemented,
+		code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
+		code == http.StatusRequestedRangeNotSatisfiable:
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return &busyError{status, time.Duration(seconds) * time.Second}
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return &permanentError{fmt.Errorf("the server answered %s: look at user and password in the url", status)}
+	}
+	return &permanentError{fmt.Errorf("the server answered %s", status)}
+}
+
+// retryAfter is the server's wish, but never longer than the longest pause.
+func retryAfter(err error, pause, longest time.Duration) time.Duration {
+	var busy *busyError
+	if errors.As(err, &busy) && busy.after > pause {
+		return min(busy.after, longest)
+	}
+	return pause
+}
+
+// explain finds the reason of a failed exchange and leaves out the URL, which
+// may hold a password; what no further try mends becomes permanent.
+func (p *part) explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verification *tls.CertificateVerificationError
+	var config *configError
+	if errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &verification) || errors.As(err, &config) {
+		return &permanentError{err}
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the connection ended after %d bytes", p.size)
+	}
+	return err
+}
