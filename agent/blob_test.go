@@ -236,10 +236,7 @@ func TestBlobRetries(t *testing.T) {
 		}, false, 3},
 		{"404", func(n int, w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(404); return true }, false, 1},
 		{"200 for PUT", func(n int, w http.ResponseWriter, r *http.Request) bool {
-			if r.Method == http.MethodPut {
-				return true
-			}
-			return false
+			return r.Method == http.MethodPut
 		}, false, 1},
 	} {
 		for _, method := range []string{"PUT", "GET"} {

@@ -44,12 +44,33 @@ func (c *Client) GetState(ctx context.Context, full bool) (State, error) {
 // Apply makes the VM's jobs and packages those of the spec; the jobs must be
 // stopped.
 func (c *Client) Apply(ctx context.Context, spec Spec) error {
+	if err := checkSpec("apply", spec); err != nil {
+		return err
+	}
 	return c.do(ctx, message{method: "apply", doing: "apply the spec", args: []any{spec}}, nil)
 }
 
 // Prepare downloads what the spec needs while the old jobs run.
 func (c *Client) Prepare(ctx context.Context, spec Spec) error {
+	if err := checkSpec("prepare", spec); err != nil {
+		return err
+	}
 	return c.do(ctx, message{method: "prepare", doing: "prepare the spec", args: []any{spec}}, nil)
+}
+
+// checkSpec refuses what makes an agent crash instead of answering.
+func checkSpec(verb string, spec Spec) error {
+	for _, job := range spec.Job.Templates {
+		if job.Name == "" || job.Version == "" {
+			return fmt.Errorf("cannot %s the spec: the job %q has the version %q; both are needed", verb, job.Name, job.Version)
+		}
+	}
+	for key, p := range spec.Packages {
+		if p.Name == "" || p.Version == "" {
+			return fmt.Errorf("cannot %s the spec: the package %q has the name %q and the version %q; both are needed", verb, key, p.Name, p.Version)
+		}
+	}
+	return nil
 }
 
 // Start starts the jobs of the current spec. They need not run yet when it
@@ -79,6 +100,10 @@ func (c *Client) StopAsync(ctx context.Context) error {
 // Drain runs the jobs' drain scripts to their end. kind is "shutdown" or
 // "update"; next is the spec to come, which only update needs.
 func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
+	// An agent crashes on a kind that it does not know.
+	if kind != "shutdown" && kind != "update" {
+		return fmt.Errorf("cannot drain the jobs: the kind is %q, want shutdown or update", kind)
+	}
 	var spec any = struct{}{}
 	if next != nil {
 		spec = next
@@ -235,7 +260,7 @@ type UpdateSettings struct {
 	Blobstores       []Blobstore       `json:"blobstores,omitempty"`
 	DiskAssociations []DiskAssociation `json:"disk_associations,omitempty"`
 	MBus             *MBusSettings     `json:"mbus,omitempty"`
-	TrustedCerts     string            `json:"trusted_certs"` // PEM; empty removes those set before
+	TrustedCerts     string            `json:"trusted_certs,omitempty"` // PEM; empty removes those set before
 }
 
 // DiskAssociation gives a persistent disk a name on the VM.

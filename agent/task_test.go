@@ -394,3 +394,22 @@ func TestGetTask(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// What would crash an agent is not sent.
+func TestRefusedHere(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, agent.Config{URL: mbus("127.0.0.1:1")})
+	template := agent.Spec{Job: agent.SpecJob{Templates: []agent.SpecTemplate{{Name: "web"}}}}
+	pack := agent.Spec{Packages: map[string]agent.SpecPackage{"ruby": {Name: "ruby"}}}
+	for want, err := range map[string]error{
+		`the job "web"`:      c.Apply(t.Context(), template),
+		`the job "web" has`:  c.Prepare(t.Context(), template),
+		`package "ruby"`:     c.Apply(t.Context(), pack),
+		`package "ruby" has`: c.Prepare(t.Context(), pack),
+		`kind is "nonsense"`: c.Drain(t.Context(), "nonsense", nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

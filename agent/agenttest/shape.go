@@ -1,0 +1,160 @@
+package agenttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Shape is what is known of a JSON value from samples: kinds, keys, and which
+// keys are always there.
+type Shape struct {
+	kinds map[string]bool
+	keys  map[string]*Shape
+	seen  int            // objects
+	count map[string]int // objects that have the key
+	items *Shape         // of an array, or of an object whose keys are names
+	free  bool           // anything goes
+}
+
+// Shapes learns the values of each method from the transcripts. Exceptions are
+// left out.
+func Shapes(transcripts []Transcript) (map[string]*Shape, error) {
+	shapes := map[string]*Shape{}
+	for _, transcript := range transcripts {
+		for _, e := range transcript.Exchanges {
+			if e.Request == nil || e.Final() == nil {
+				continue
+			}
+			var reply struct {
+				Value     any `json:"value"`
+				Exception any `json:"exception"`
+			}
+			if err := json.Unmarshal(e.Final(), &reply); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", transcript.Name, e.Name, err)
+			}
+			if reply.Exception != nil {
+				continue
+			}
+			// A result of get_task is another method's.
+			if e.Request.Method == "get_task" {
+				continue
+			}
+			shape := shapes[e.Request.Method]
+			if shape == nil {
+				shape = new(Shape)
+				shapes[e.Request.Method] = shape
+			}
+			shape.learn(e.Request.Method, reply.Value)
+		}
+	}
+	return shapes, nil
+}
+
+func (s *Shape) learn(path string, value any) {
+	if s.kinds == nil {
+		s.kinds, s.keys, s.count = map[string]bool{}, map[string]*Shape{}, map[string]int{}
+	}
+	s.kinds[kind(value)] = true
+	switch value := value.(type) {
+	case []any:
+		if s.items == nil {
+			s.items = new(Shape)
+		}
+		for _, item := range value {
+			s.items.learn(path+"[]", item)
+		}
+	case map[string]any:
+		if named(path) {
+			if s.items == nil {
+				s.items = &Shape{free: strings.HasSuffix(path, ".networks")}
+			}
+			for _, item := range value {
+				s.items.learn(path+".*", item)
+			}
+			return
+		}
+		s.free = s.free || strings.HasSuffix(path, ".vitals")
+		s.seen++
+		for key, item := range value {
+			if s.keys[key] == nil {
+				s.keys[key] = new(Shape)
+			}
+			s.count[key]++
+			s.keys[key].learn(path+"."+key, item)
+		}
+	}
+}
+
+// named tells an object whose keys are the user's.
+func named(path string) bool {
+	return slices.Contains([]string{"get_state.packages", "get_state.networks"}, path)
+}
+
+// Check lists what in the value was never seen from the real agent, and what
+// the real agent always gives and is missing.
+func (s *Shape) Check(path string, value any) []string {
+	if s.free {
+		return nil
+	}
+	if s.kinds == nil {
+		return nil // no sample had an item here
+	}
+	if k := kind(value); !s.kinds[k] {
+		return []string{fmt.Sprintf("%s is a %s, want %s", path, k, strings.Join(sorted(s.kinds), " or "))}
+	}
+	var problems []string
+	switch value := value.(type) {
+	case []any:
+		for i, item := range value {
+			problems = append(problems, s.items.Check(fmt.Sprintf("%s[%d]", path, i), item)...)
+		}
+	case map[string]any:
+		if named(path) {
+			for key, item := range value {
+				problems = append(problems, s.items.Check(path+"."+key, item)...)
+			}
+			return problems
+		}
+		for key, item := range value {
+			if s.keys[key] == nil {
+				problems = append(problems, fmt.Sprintf("%s has the unknown key %s", path, key))
+				continue
+			}
+			problems = append(problems, s.keys[key].Check(path+"."+key, item)...)
+		}
+		for _, key := range sorted(s.keys) {
+			if _, ok := value[key]; !ok && s.count[key] == s.seen {
+				problems = append(problems, fmt.Sprintf("%s lacks the key %s", path, key))
+			}
+		}
+	}
+	return problems
+}
+
+func kind(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case float64, json.Number:
+		return "number"
+	case string:
+		return "string"
+	case []any:
+		return "list"
+	}
+	return "map"
+}
+
+func sorted[V any](set map[string]V) []string {
+	keys := make([]string, 0, len(set))
+	for key := range set {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
+}
