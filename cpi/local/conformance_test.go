@@ -1,0 +1,34 @@
+//go:build !windows
+
+package local
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"bootstrap/cpi"
+	"bootstrap/cpi/cpitest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+			t.Parallel()
+			server := newRegistry(t)
+			w := newWorld(t, version, server.configure)
+			image := filepath.Join(t.TempDir(), "image")
+			write(t, image, nil, 0o600)
+			cpitest.Suite{
+				Client: func(*testing.T) *cpi.Client { return w.client() },
+				Image:  image, StemcellProperties: map[string]any{"infrastructure": "local"},
+				VMProperties: map[string]any{"cpu": 1, "ram": 256}, Networks: dynamic(),
+				DiskSize:        64,
+				MissingStemcell: "sc-0123456789abcdef", MissingVM: "vm-0123456789abcdef", MissingDisk: "disk-0123456789abcdef",
+				Strict: true,
+			}.Run(t)
+			w.nothingLeft(t)
+		})
+	}
+}

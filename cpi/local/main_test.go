@@ -1,0 +1,261 @@
+//go:build !windows
+
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"bootstrap/cpi"
+)
+
+// TestMain also plays the program whose parts the CPI and the agent are. The
+// agent here is a process with a child, which does nothing but live: these
+// tests are about processes, not about messages.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == "plugin" && os.Args[2] == "cpi" {
+		os.Exit(Run(context.Background(), os.Args[4], os.Args[0], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) == 4 && os.Args[1] == "plugin" && os.Args[2] == "agent" {
+		if err := standIn(os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// standIn holds agent.lock, as the agent does, and starts a job in a session of
+// its own that ignores TERM if the folder of the VM says so.
+func standIn(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, bootFile)); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	job := exec.Command("sleep", "1000")
+	job.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := job.Start(); err != nil {
+		return err
+	}
+	fmt.Fprintf(lock, `{"pid":%d,"started":%q,"job":%d}`, os.Getpid(), time.Now().Format(time.RFC3339), job.Process.Pid)
+	return job.Wait()
+}
+
+// world is a CPI with a root of its own.
+type world struct {
+	root, jobs string
+	cfg        map[string]any
+	log        *bytes.Buffer
+}
+
+// newWorld lays a CPI out as cpi/build does, bin/cpi from the release's own
+// template. Nothing may be left of it in the end: no process, no folder.
+func newWorld(t *testing.T, apiVersion int, change func(cfg map[string]any)) *world {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{root: filepath.Join(dir, "home", ".bosh", "local"), jobs: filepath.Join(dir, "jobs"), log: &bytes.Buffer{}}
+	w.cfg = map[string]any{
+		"root": "", "api_version": apiVersion,
+		"agent": map[string]any{"mbus": "https://mbus:hunter2@0.0.0.0:6868", "ntp": []string{}, "blobstore": map[string]any{"provider": "local"}},
+	}
+	if change != nil {
+		change(w.cfg)
+	}
+	text, err := json.Marshal(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(w.jobs, "local_cpi", "config", "cpi.json"), text, 0o600)
+	write(t, w.path(), binCPI(t), 0o700)
+	t.Cleanup(func() { killMarked(t, w.root) })
+	return w
+}
+
+func (w *world) path() string { return filepath.Join(w.jobs, "local_cpi", "bin", "cpi") }
+
+// binCPI is the template bin/cpi without the lines that need ERB.
+func binCPI(t *testing.T) []byte {
+	t.Helper()
+	f, err := Release().Open("jobs/local_cpi/templates/cpi.erb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var text bytes.Buffer
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if !strings.Contains(lines.Text(), "<%") {
+			fmt.Fprintln(&text, lines.Text())
+		}
+	}
+	return text.Bytes()
+}
+
+func write(t *testing.T, path string, text []byte, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) env() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(filepath.Dir(w.root)),
+		"BOSH_JOBS_DIR=" + w.jobs, "BOOTSTRAP_EXECUTABLE=" + os.Args[0],
+	}
+}
+
+// client returns a client with stemcell API version 3 for a CPI of API v2.
+func (w *world) client() *cpi.Client {
+	api := 0
+	if w.cfg["api_version"] == 2 {
+		api = 3
+	}
+	return cpi.New(cpi.Config{Path: w.path(), Env: w.env(), DirectorID: "d", StemcellAPI: api, Log: w.log, Timeout: time.Minute})
+}
+
+func (w *world) stemcell(t *testing.T) string {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	write(t, image, nil, 0o600)
+	cid, err := w.client().CreateStemcell(t.Context(), image, map[string]any{"infrastructure": "local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cid
+}
+
+func dynamic() map[string]map[string]any {
+	return map[string]map[string]any{"default": {"type": "dynamic", "cloud_properties": map[string]any{}, "default": []string{"dns", "gateway"}}}
+}
+
+func (w *world) vm(t *testing.T, stemcell string) string {
+	t.Helper()
+	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, Networks: dynamic(), Env: map[string]any{"bosh": map[string]any{"password": "*"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vm.CID
+}
+
+func (w *world) disk(t *testing.T) string {
+	t.Helper()
+	disk, err := w.client().CreateDisk(t.Context(), 512, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+func (w *world) file(elem ...string) string {
+	return filepath.Join(append([]string{w.root}, elem...)...)
+}
+
+// holder is what the stand-in agent wrote into its lock.
+type holder struct{ PID, Job int }
+
+func (w *world) agent(t *testing.T, vm string) holder {
+	t.Helper()
+	var h holder
+	until(t, "the agent of "+vm, func() bool {
+		return readJSON(w.file("vms", vm, lockFile), &h) == nil && h.Job > 0 && alive(h.PID)
+	})
+	return h
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func until(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !met(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func get(t *testing.T, path string) map[string]any {
+	t.Helper()
+	var value map[string]any
+	if err := readJSON(path, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// processesBelow lists the processes of all VMs of a root.
+func processesBelow(root string) []int {
+	var pids []int
+	out, _ := exec.Command("ps", "-axEww", "-o", "pid=,command=").Output()
+	if _, err := os.Stat("/proc/self/environ"); err == nil {
+		entries, _ := os.ReadDir("/proc")
+		out = nil
+		for _, entry := range entries {
+			environ, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+			if err == nil {
+				out = append(out, entry.Name()+" "+strings.ReplaceAll(string(environ), "\x00", " ")+"\n"...)
+			}
+		}
+	}
+	for line := range strings.Lines(string(out)) {
+		var pid int
+		if strings.Contains(line, "VCAP_ROOT="+root+"/") {
+			if _, err := fmt.Sscan(line, &pid); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+func killMarked(t *testing.T, root string) {
+	for _, pid := range processesBelow(root) {
+		t.Logf("killing process %d, which was left", pid)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// nothingLeft checks that the root is gone and no process of it runs.
+func (w *world) nothingLeft(t *testing.T) {
+	t.Helper()
+	if _, err := os.Lstat(w.root); !os.IsNotExist(err) {
+		left := []string{}
+		_ = filepath.Walk(w.root, func(path string, _ os.FileInfo, _ error) error { left = append(left, path); return nil })
+		t.Errorf("left: %v", left)
+	}
+	if pids := processesBelow(w.root); len(pids) > 0 {
+		t.Errorf("processes left: %v", pids)
+	}
+	if strings.Contains(w.log.String(), "hunter2") {
+		t.Errorf("the log tells a secret:\n%s", w.log)
+	}
+}
