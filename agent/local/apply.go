@@ -1,0 +1,367 @@
+package local
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/artifact/packaging"
+)
+
+// prepare is the message: everything is installed, nothing is linked.
+func (v *vm) prepare(ctx context.Context, c *call) (any, error) {
+	var s spec
+	if err := c.bind(1, &s); err != nil {
+		return nil, err
+	}
+	a, err := v.newApplier(ctx, &s)
+	if err != nil {
+		return nil, failf("Preparing apply spec: %w", err)
+	}
+	defer a.close()
+	for _, t := range s.templates() {
+		if _, err := a.installJob(t); err != nil {
+			return nil, failf("Preparing apply spec: Preparing job %s: %w", t.Name, err)
+		}
+	}
+	for _, p := range a.packages {
+		if _, err := v.installPackage(ctx, p); err != nil {
+			return nil, failf("Preparing apply spec: Preparing package %s: %w", p.Name, err)
+		}
+	}
+	if err := a.removeArchive(); err != nil {
+		return nil, failf("Preparing apply spec: %w", err)
+	}
+	return "prepared", nil
+}
+
+// apply is the message: the VM gets what the spec says and nothing else,
+// unless the spec has no configuration hash; then it is only remembered.
+func (v *vm) apply(ctx context.Context, c *call) (any, error) {
+	var s spec
+	if err := c.bind(1, &s); err != nil {
+		return nil, err
+	}
+	if err := v.address(&s); err != nil {
+		return nil, failf("Resolving dynamic networks: %w", err)
+	}
+	if s.ConfigurationHash != "" {
+		if err := v.install(ctx, &s); err != nil {
+			return nil, failf("Applying: %w", err)
+		}
+	}
+	if err := v.writeSpec(&s); err != nil {
+		return nil, err
+	}
+	return "applied", nil
+}
+
+func (v *vm) install(ctx context.Context, s *spec) error {
+	v.jobsLock.Lock()
+	defer v.jobsLock.Unlock()
+	a, err := v.newApplier(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if err := v.forgetJobs(); err != nil {
+		return failf("Removing all jobs: %w", err)
+	}
+	for _, t := range s.templates() {
+		if err := a.enableJob(t); err != nil {
+			return failf("Applying job %s: %w", t.Name, err)
+		}
+	}
+	if err := a.removeArchive(); err != nil {
+		return err
+	}
+	if err := v.keepOnly("jobs", a.installed["jobs"]); err != nil {
+		return failf("Keeping only needed jobs: %w", err)
+	}
+	for _, p := range a.packages {
+		dir, err := v.installPackage(ctx, p)
+		if err == nil {
+			err = v.enable(dir, v.path("packages", p.Name), 0o755)
+		}
+		if err != nil {
+			return failf("Applying package %s: %w", p.Name, err)
+		}
+		a.keep("packages", dir)
+	}
+	if err := v.keepOnly("packages", a.installed["packages"]); err != nil {
+		return failf("Keeping only needed packages: %w", err)
+	}
+	if err := v.reloadJobs(); err != nil {
+		return failf("Reloading jobSupervisor: %w", err)
+	}
+	return nil
+}
+
+// applier installs one spec; the archive of its jobs is unpacked once.
+type applier struct {
+	v         *vm
+	ctx       context.Context
+	spec      *spec
+	packages  []specPackage // by name
+	unpacked  string        // folder, empty until it is needed
+	installed map[string][]string
+}
+
+func (v *vm) newApplier(ctx context.Context, s *spec) (*applier, error) {
+	a := &applier{v: v, ctx: ctx, spec: s, installed: map[string][]string{}}
+	for _, key := range slices.Sorted(maps.Keys(s.Packages)) {
+		p := s.Packages[key]
+		if err := checkName("package", p.Name, p.Version); err != nil {
+			return nil, err
+		}
+		a.packages = append(a.packages, p)
+	}
+	for _, t := range s.templates() {
+		if err := checkName("job", t.Name, t.Version); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// checkName keeps names from being paths. The real agent dies of an empty
+// version.
+func checkName(kind, name, version string) error {
+	switch {
+	case name == "":
+		return failf("Missing bundle name")
+	case name != filepath.Base(name) || name == "." || name == ".." || strings.ContainsAny(name, `/\`):
+		return fmt.Errorf("cannot use %q as the name of a %s", name, kind)
+	case version == "":
+		return fmt.Errorf("cannot install %s '%s': the spec gives it no version", kind, name)
+	}
+	return nil
+}
+
+func (a *applier) close() {
+	if a.unpacked != "" {
+		_ = removeAll(a.unpacked)
+	}
+}
+
+func (a *applier) keep(kind, dir string) { a.installed[kind] = append(a.installed[kind], dir) }
+
+func (a *applier) removeArchive() error {
+	if len(a.spec.templates()) == 0 {
+		return nil
+	}
+	if err := a.v.blobs.remove(a.spec.Archive.BlobstoreID); err != nil {
+		return failf("Failed removing job source blobs: %w", err)
+	}
+	return nil
+}
+
+// jobInstall is the folder of a job. The archive's digest is part of its name,
+// as the same job is rendered with different properties.
+func (v *vm) jobInstall(s *spec, t specTemplate) (string, error) {
+	if s.Archive.SHA1 == nil {
+		return "", fmt.Errorf("cannot install job '%s': the spec names no archive of rendered templates", t.Name)
+	}
+	return v.path("data", "jobs", t.Name, versionSum(t.Version, *s.Archive.SHA1)), nil
+}
+
+func versionSum(version string, d digest) string {
+	sum := sha1.Sum([]byte(version + "-" + d.String()))
+	return hex.EncodeToString(sum[:])
+}
+
+// installJob unpacks the job unless it was unpacked before.
+func (a *applier) installJob(t specTemplate) (string, error) {
+	v := a.v
+	dir, err := v.jobInstall(a.spec, t)
+	if err != nil || exists(dir) {
+		return dir, err
+	}
+	if a.unpacked == "" {
+		archive, err := v.blobs.path(a.spec.Archive.BlobstoreID, *a.spec.Archive.SHA1)
+		if err != nil {
+			return "", failf("Getting job source from blobstore: %w", err)
+		}
+		if a.unpacked, err = v.unpack(a.ctx, archive); err != nil {
+			return "", failf("Installing job bundle: %w", err)
+		}
+	}
+	source := filepath.Join(a.unpacked, t.Name)
+	if !exists(source) {
+		return "", failf("Installing job bundle: Detecting prefix of package files: no file with prefix '%s' found", t.Name)
+	}
+	if err := fixModes(source); err != nil {
+		return "", failf("Fixing job bundle permissions: Correcting file permissions: %w", err)
+	}
+	return dir, v.moveTo(source, dir, 0o750)
+}
+
+// unpack extracts an archive into a new temporary folder.
+func (v *vm) unpack(ctx context.Context, archive string) (string, error) {
+	dir, err := os.MkdirTemp(v.path("data", "tmp"), "unpack-")
+	if err != nil {
+		return "", err
+	}
+	if err := artifact.Extract(ctx, archive, dir, artifact.Limits{AnyLinks: true}); err != nil {
+		_ = removeAll(dir)
+		return "", failf("Decompressing package files: %w", err)
+	}
+	return dir, nil
+}
+
+// moveTo puts a complete folder in its place: one that exists is complete,
+// even if the agent is killed here.
+func (v *vm) moveTo(source, target string, mode fs.FileMode) error {
+	if err := makeFolder(filepath.Dir(target), mode); err != nil {
+		return err
+	}
+	if err := os.Chmod(source, mode); err != nil {
+		return err
+	}
+	return os.Rename(source, target)
+}
+
+// fixModes lets the owner execute what lies under bin and nothing else.
+func fixModes(dir string) error {
+	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(path, 0o750)
+		case !d.Type().IsRegular():
+			return nil
+		case strings.HasPrefix(path, bin):
+			return os.Chmod(path, 0o750)
+		}
+		return os.Chmod(path, 0o640)
+	})
+}
+
+// enableJob installs the job, links it, and links all packages into it.
+func (a *applier) enableJob(t specTemplate) error {
+	v := a.v
+	dir, err := a.installJob(t)
+	if err != nil {
+		return failf("Preparing job: %w", err)
+	}
+	a.keep("jobs", dir)
+	for _, folder := range []string{v.path("data", "sys", "log", t.Name), v.path("data", "sys", "run", t.Name), v.path("data", t.Name)} {
+		if exists(folder) {
+			continue
+		}
+		if err := makeFolder(folder, 0o770); err != nil {
+			return failf("Creating directories for job %s: Failed to create dir: %w", t.Name, err)
+		}
+	}
+	if err := v.enable(dir, v.path("jobs", t.Name), 0o750); err != nil {
+		return failf("Enabling job: %w", err)
+	}
+	links := filepath.Join(dir, "packages")
+	wanted := map[string]bool{}
+	for _, p := range a.packages {
+		install, err := v.installPackage(a.ctx, p)
+		if err == nil {
+			err = v.enable(install, filepath.Join(links, p.Name), 0o755)
+		}
+		if err != nil {
+			return failf("Applying package %s for job %s: %w", p.Name, t.Name, err)
+		}
+		wanted[p.Name] = true
+	}
+	return removeLinks(links, func(name string) bool { return !wanted[name] })
+}
+
+// installPackage unpacks the package unless it was unpacked before.
+func (v *vm) installPackage(ctx context.Context, p specPackage) (string, error) {
+	dir := v.path("data", "packages", p.Name, versionSum(p.Version, p.SHA1))
+	if exists(dir) {
+		return dir, nil
+	}
+	archive, err := v.blobs.path(p.BlobstoreID, p.SHA1)
+	if err != nil {
+		return "", failf("Fetching package blob: %w", err)
+	}
+	unpacked, err := v.unpack(ctx, archive)
+	if err != nil {
+		return "", failf("Installing package directory: %w", err)
+	}
+	if err := v.moveTo(unpacked, dir, 0o755); err != nil {
+		_ = removeAll(unpacked)
+		return "", failf("Installing package directory: %w", err)
+	}
+	return dir, nil
+}
+
+// enable links what is installed to where it is looked for.
+func (v *vm) enable(install, link string, mode fs.FileMode) error {
+	if err := makeFolder(filepath.Dir(link), mode); err != nil {
+		return failf("failed to create enable dir: %w", err)
+	}
+	if err := replaceLink(install, link); err != nil {
+		return failf("failed to enable: %w", err)
+	}
+	return nil
+}
+
+// keepOnly removes everything of a kind ("jobs", "packages") that is not
+// listed, its link first.
+func (v *vm) keepOnly(kind string, keep []string) error {
+	wanted := map[string]bool{}
+	for _, dir := range keep {
+		wanted[dir] = true
+	}
+	err := removeLinks(v.path(kind), func(name string) bool {
+		target, err := os.Readlink(v.path(kind, name))
+		return err != nil || !wanted[target]
+	})
+	if err != nil {
+		return err
+	}
+	installed, err := filepath.Glob(v.path("data", kind, "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range installed {
+		if !wanted[dir] {
+			if err := removeAll(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeLinks removes those links in a folder that are unwanted; the folder
+// may be missing.
+func removeLinks(dir string, unwanted func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 || !unwanted(e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll removes a tree, also one with folders that may not be written.
+func removeAll(dir string) error { return packaging.RemoveAll(dir) }

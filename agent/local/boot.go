@@ -1,0 +1,182 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"bootstrap/agent"
+
+	"github.com/gofrs/flock"
+)
+
+// readBoot reads what stands in for an IaaS's metadata service.
+func readBoot(dir string) (agent.Boot, error) {
+	var boot agent.Boot
+	name := filepath.Join(dir, "boot.json")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return boot, fmt.Errorf("cannot read the VM's boot file: %w", err)
+	}
+	if err := json.Unmarshal(data, &boot); err != nil {
+		return boot, fmt.Errorf("cannot read the VM's boot file %s: %w", name, err)
+	}
+	switch {
+	case boot.Name == "":
+		return boot, fmt.Errorf("cannot use the VM's boot file %s: it has no name", name)
+	case (boot.SettingsFile == "") == (boot.Registry == ""):
+		return boot, fmt.Errorf("cannot use the VM's boot file %s: it must have either settings_file or registry", name)
+	}
+	return boot, nil
+}
+
+// folderLock makes this process the one agent of its VM.
+type folderLock struct{ flock *flock.Flock }
+
+// owner is what stands in agent.lock while an agent lives.
+type owner struct {
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+}
+
+func lockFolder(dir string) (*folderLock, error) {
+	name := filepath.Join(dir, "agent.lock")
+	l := flock.New(name, flock.SetPermissions(0o600))
+	// Whoever looks whether an agent lives takes the lock for a moment.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	held, err := l.TryLockContext(ctx, 20*time.Millisecond)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("cannot lock the VM's folder: %w", err)
+	}
+	if !held {
+		var other owner
+		if data, err := os.ReadFile(name); err == nil && json.Unmarshal(data, &other) == nil && other.PID != 0 {
+			return nil, fmt.Errorf("cannot start an agent in %s: the agent with pid %d runs there since %s",
+				dir, other.PID, other.Started.Format(time.RFC3339))
+		}
+		return nil, fmt.Errorf("cannot start an agent in %s: another one runs there", dir)
+	}
+	data, err := json.Marshal(owner{PID: os.Getpid(), Started: time.Now().UTC()})
+	if err == nil {
+		// Written in place: the lock is on this very file.
+		err = os.WriteFile(name, data, 0o600)
+	}
+	if err != nil {
+		_ = l.Unlock()
+		return nil, fmt.Errorf("cannot lock the VM's folder: %w", err)
+	}
+	return &folderLock{l}, nil
+}
+
+func (l *folderLock) release() { _ = l.flock.Unlock() }
+
+// makeFolders lays out what the real agent's boot leaves below /var/vcap, and
+// takes away what a killed agent left unfinished. Only the owner may enter:
+// there is no group that jobs share.
+func (v *vm) makeFolders() error {
+	for _, f := range []struct {
+		mode fs.FileMode
+		path string
+	}{
+		{0o755, "."}, {0o755, "bosh"}, {0o755, "bosh/log"},
+		{0o750, "data"}, {0o700, "data/blobs"}, {0o700, "data/sensitive_blobs"}, {0o700, "data/dynamic_disks"},
+		{0o750, "data/jobs"}, {0o755, "data/packages"}, {0o700, "data/home"},
+		{0o750, "data/sys"}, {0o750, "data/sys/log"}, {0o755, "data/sys/run"},
+		{0o755, "instance"}, {0o755, "monit"},
+	} {
+		if err := makeFolder(v.path(f.path), f.mode); err != nil {
+			return err
+		}
+	}
+	if err := removeAll(v.path("data", "tmp")); err != nil {
+		return err
+	}
+	if err := makeFolder(v.path("data", "tmp"), 0o755); err != nil {
+		return err
+	}
+	if err := replaceLink(v.path("data", "sys"), v.path("sys")); err != nil {
+		return err
+	}
+	return replaceLink(filepath.Join(v.dir, "agent.log"), v.path("bosh", "log", "current"))
+}
+
+// makeFolder makes a folder with exactly this mode, whatever the umask is.
+func makeFolder(name string, mode fs.FileMode) error {
+	if err := os.MkdirAll(name, mode); err != nil {
+		return err
+	}
+	return os.Chmod(name, mode)
+}
+
+// replaceLink makes link a symbolic link to target in one step.
+func replaceLink(target, link string) error {
+	if now, err := os.Readlink(link); err == nil && now == target {
+		return nil
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(link), ".link-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	fresh := filepath.Join(temp, "link")
+	if err := os.Symlink(target, fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, link); err == nil {
+		return nil
+	}
+	// A folder is no place a link can be renamed to.
+	if err := removeAll(link); err != nil {
+		return err
+	}
+	return os.Rename(fresh, link)
+}
+
+// writeFile replaces a file in one step.
+func writeFile(name string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".write-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// readJSON reads a file into value; a missing one leaves it as it is.
+func readJSON(name string, value any) error {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, value); err != nil {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return nil
+}
+
+func writeJSON(name string, value any, mode fs.FileMode) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return writeFile(name, data, mode)
+}

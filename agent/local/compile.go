@@ -1,0 +1,193 @@
+package local
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"bootstrap/artifact"
+	"bootstrap/artifact/packaging"
+)
+
+// outputKept is how much of a failed script's output the exception quotes.
+const outputKept = 10 << 10
+
+// compilePackage is the message. As on a real VM every installed package is
+// removed before and after: it is not for a VM whose jobs run.
+func (v *vm) compilePackage(ctx context.Context, c *call) (any, error) {
+	var id, name, version string
+	var sum digest
+	var deps map[string]specPackage
+	if err := c.bind(5, &id, &sum, &name, &version, &deps); err != nil {
+		return nil, err
+	}
+	result, err := v.compile(ctx, specPackage{Name: name, Version: version, SHA1: sum, BlobstoreID: id}, deps)
+	if err != nil {
+		return nil, failf("Compiling package %s: %w", name, err)
+	}
+	return map[string]any{"result": result}, nil
+}
+
+// blobRef is where a message left a blob.
+type blobRef struct {
+	BlobstoreID string `json:"blobstore_id"`
+	SHA1        string `json:"sha1"`
+}
+
+func (v *vm) compile(ctx context.Context, p specPackage, deps map[string]specPackage) (blobRef, error) {
+	if err := v.keepOnly("packages", nil); err != nil {
+		return blobRef{}, failf("Removing packages: %w", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(deps)) {
+		if err := v.installDependency(ctx, deps[key]); err != nil {
+			return blobRef{}, failf("Installing dependent package: '%s': %w", deps[key].Name, err)
+		}
+	}
+	if p.BlobstoreID == "" {
+		return blobRef{}, failf("Fetching package %s: No blobstore reference for package '%s'", p.Name, p.Name)
+	}
+	archive, err := v.blobs.path(p.BlobstoreID, p.SHA1)
+	if err != nil {
+		return blobRef{}, failf("Fetching package %s: Fetching package blob %s: %w", p.Name, p.BlobstoreID, err)
+	}
+	if err := checkName("package", p.Name, p.Version); err != nil {
+		return blobRef{}, failf("Getting bundle for new package: %w", err)
+	}
+	source := v.path("data", "compile", p.Name)
+	defer removeAll(source)
+	if err := v.unpackSource(ctx, archive, source); err != nil {
+		return blobRef{}, failf("Uncompressing package %s: %w", p.Name, err)
+	}
+	sum := sha1.Sum([]byte(p.Version))
+	install := v.path("data", "packages", p.Name, hex.EncodeToString(sum[:]))
+	link := v.path("packages", p.Name)
+	if err := makeFolder(install, 0o755); err != nil {
+		return blobRef{}, failf("Setting up new package bundle: %w", err)
+	}
+	if err := v.enable(install, link, 0o755); err != nil {
+		return blobRef{}, failf("Enabling new package bundle: %w", err)
+	}
+	if err := v.runPackaging(ctx, p, source, link); err != nil {
+		return blobRef{}, failf("Running packaging script: %w", err)
+	}
+	result, err := v.packBlob(ctx, install, isGzip(archive))
+	if err != nil {
+		return blobRef{}, failf("Uploading compiled package: %w", err)
+	}
+	if err := v.keepOnly("packages", nil); err != nil {
+		return blobRef{}, failf("Removing packages: %w", err)
+	}
+	return result, nil
+}
+
+func (v *vm) installDependency(ctx context.Context, p specPackage) error {
+	if err := checkName("package", p.Name, p.Version); err != nil {
+		return err
+	}
+	dir, err := v.installPackage(ctx, p)
+	if err != nil {
+		return err
+	}
+	return v.enable(dir, v.path("packages", p.Name), 0o755)
+}
+
+// unpackSource replaces the folder in which a package is compiled.
+func (v *vm) unpackSource(ctx context.Context, archive, source string) error {
+	if err := removeAll(source); err != nil {
+		return err
+	}
+	unpacked, err := v.unpack(ctx, archive)
+	if err != nil {
+		return err
+	}
+	if err := v.moveTo(unpacked, source, 0o755); err != nil {
+		_ = removeAll(unpacked)
+		return err
+	}
+	return nil
+}
+
+func (v *vm) runPackaging(ctx context.Context, p specPackage, source, target string) error {
+	logs := v.path("data", "sys", "log", "compilation")
+	if err := removeAll(logs); err != nil {
+		return err
+	}
+	if err := makeFolder(logs, 0o750); err != nil {
+		return err
+	}
+	script := packaging.Script{
+		Name: p.Name, Version: p.Version,
+		Source: source, Target: target, Packages: v.path("packages"),
+		Env:      []string{"VCAP_ROOT=" + v.root},
+		Log:      v.path("data", "sys", "log", "compilation", "packaging.stdout.log"),
+		Temp:     v.path("data", "tmp"),
+		Optional: true,
+	}
+	err := packaging.Run(ctx, script)
+	var failed *packaging.Error
+	if !errors.As(err, &failed) || failed.Err != nil {
+		return err
+	}
+	title, text := "Stdout", ""
+	if data, err := os.ReadFile(script.Log); err == nil {
+		if len(data) > outputKept {
+			title, data = "Truncated stdout", afterLine(data[len(data)-outputKept:])
+		}
+		text = string(data)
+	}
+	return failf("Running packaging script: Command exited with %d; %s: %s, Stderr: ", failed.ExitStatus, title, text)
+}
+
+// afterLine drops a broken first line.
+func afterLine(data []byte) []byte {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 && i <= len(data)/4 {
+		return data[i+1:]
+	}
+	return data
+}
+
+// packBlob makes a blob of a folder's contents.
+func (v *vm) packBlob(ctx context.Context, dir string, zipped bool) (blobRef, error) {
+	f, err := os.CreateTemp(v.path("data", "tmp"), "pack-")
+	if err != nil {
+		return blobRef{}, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := artifact.Pack(ctx, dir, f); err != nil {
+		return blobRef{}, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return blobRef{}, err
+	}
+	var r io.Reader = f
+	if !zipped {
+		if r, err = gzip.NewReader(f); err != nil {
+			return blobRef{}, err
+		}
+	}
+	id, sum := newID(), sha1.New()
+	if err := v.blobs.write(id, io.TeeReader(r, sum)); err != nil {
+		return blobRef{}, err
+	}
+	return blobRef{BlobstoreID: id, SHA1: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// isGzip tells whether a source came compressed: its result then is, too.
+func isGzip(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	var magic [2]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err != nil || magic == [2]byte{0x1f, 0x8b}
+}

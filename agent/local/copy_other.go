@@ -1,0 +1,24 @@
+//go:build !linux && !darwin
+
+package local
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+type fileID struct{}
+
+func idOf(fs.FileInfo) (fileID, bool) { return fileID{}, false }
+
+func makePipe(string, fs.FileMode) error {
+	return errors.New("this operating system has no named pipes")
+}
+
+func eachExtent(_ *os.File, size int64, do func(start, length int64) error) error {
+	if size == 0 {
+		return nil
+	}
+	return do(0, size)
+}

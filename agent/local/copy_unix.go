@@ -1,0 +1,59 @@
+//go:build linux || darwin
+
+package local
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileID tells whether two names are of one file.
+type fileID struct{ dev, ino uint64 }
+
+// idOf returns the identity of a file and whether it has several names.
+func idOf(info fs.FileInfo) (fileID, bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.IsDir() {
+		return fileID{}, false
+	}
+	return fileID{uint64(stat.Dev), stat.Ino}, stat.Nlink > 1
+}
+
+func makePipe(name string, mode fs.FileMode) error {
+	return unix.Mkfifo(name, uint32(mode.Perm()))
+}
+
+// eachExtent calls back for every part of the file that holds data.
+func eachExtent(f *os.File, size int64, do func(start, length int64) error) error {
+	for at := int64(0); at < size; {
+		start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO):
+			return nil // only a hole is left
+		case err != nil:
+			start = at // a file system that knows no holes
+		}
+		end := size
+		if err == nil {
+			if hole, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE); err == nil {
+				end = min(hole, size)
+			}
+		}
+		if start >= size {
+			return nil
+		}
+		if end <= start {
+			return io.ErrUnexpectedEOF
+		}
+		if err := do(start, end-start); err != nil {
+			return err
+		}
+		at = end
+	}
+	return nil
+}

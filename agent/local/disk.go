@@ -1,0 +1,412 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// diskSettings are what is known of a persistent disk. Names and order of the
+// fields are the real agent's, which shows them in replies and files.
+type diskSettings struct {
+	ID            string
+	DeviceID      string
+	VolumeID      string
+	Lun           string
+	HostDeviceID  string
+	Path          string
+	ISCSISettings struct {
+		InitiatorName string
+		Username      string
+		Target        string
+		Password      string
+	}
+	FileSystemType string
+	MountOptions   []string
+	Partitioner    string
+}
+
+// diskFrom reads a disk from the settings or a hint: a path, or a map that has
+// one.
+func (s *settings) diskFrom(cid string, info any) diskSettings {
+	d := diskSettings{ID: cid}
+	switch info := info.(type) {
+	case string:
+		d.Path, d.VolumeID = info, info
+	case map[string]any:
+		text := func(key string) string { t, _ := info[key].(string); return t }
+		d.Path, d.VolumeID, d.DeviceID = text("path"), text("volume_id"), text("id")
+		d.Lun, d.HostDeviceID = text("lun"), text("host_device_id")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.FileSystemType, d.MountOptions, d.Partitioner = s.env.Env.FS, s.env.Env.Options, s.env.Env.Partitioner
+	return d
+}
+
+// disks are all persistent disks; what add_persistent_disk said comes first.
+func (s *settings) disks() (map[string]diskSettings, error) {
+	all := map[string]diskSettings{}
+	for cid, info := range s.get().Disks.Persistent {
+		all[cid] = s.diskFrom(cid, info)
+	}
+	if err := readJSON(s.hints, &all); err != nil {
+		return nil, failf("Reading persistent disk settings: %w", err)
+	}
+	return all, nil
+}
+
+func (s *settings) disk(cid string) (diskSettings, error) {
+	all, err := s.disks()
+	if err != nil {
+		return diskSettings{}, failf("Getting all persistent disk settings: %w", err)
+	}
+	d, found := all[cid]
+	if !found {
+		return d, failf("Persistent disk with volume id '%s' could not be found", cid)
+	}
+	return d, nil
+}
+
+// changeHints changes what add_persistent_disk keeps.
+func (v *vm) changeHints(change func(map[string]diskSettings)) error {
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	hints := map[string]diskSettings{}
+	if err := readJSON(v.settings.hints, &hints); err != nil {
+		return err
+	}
+	change(hints)
+	return writeJSON(v.settings.hints, hints, 0o600)
+}
+
+func (v *vm) addPersistentDisk(ctx context.Context, c *call) (any, error) {
+	var cid string
+	var hint any
+	if err := c.bind(2, &cid, &hint); err != nil {
+		return nil, err
+	}
+	if err := v.settings.load(ctx); err != nil {
+		return nil, failf("Refreshing the settings: %w", err)
+	}
+	disk := v.settings.diskFrom(cid, hint)
+	if err := v.changeHints(func(all map[string]diskSettings) { all[cid] = disk }); err != nil {
+		return nil, failf("Saving persistent disk hints: %w", err)
+	}
+	return struct{}{}, nil
+}
+
+func (v *vm) removePersistentDisk(ctx context.Context, c *call) (any, error) {
+	var cid string
+	if err := c.bind(1, &cid); err != nil {
+		return nil, err
+	}
+	if err := v.settings.load(ctx); err != nil {
+		return nil, failf("Refreshing the settings: %w", err)
+	}
+	if err := v.changeHints(func(all map[string]diskSettings) { delete(all, cid) }); err != nil {
+		return nil, failf("Removing persistent disk settings: %w", err)
+	}
+	return struct{}{}, nil
+}
+
+// The two places a disk can be mounted at. Mounting makes the place a link to
+// the disk's folder; what was there before waits under hiddenStore.
+const (
+	storeName       = "store"
+	migrationTarget = "store_migration_target"
+	hiddenStore     = ".store-unmounted"
+)
+
+// mountedAt returns the folder of the disk that is mounted there, or "".
+func (v *vm) mountedAt(place string) string {
+	target, err := os.Readlink(v.path(place))
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+// repairStore makes a valid store of what a killed agent may have left. Links
+// outlive the agent and the VM's power-off, so nothing has to be mounted anew.
+func (v *vm) repairStore() error {
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	store := v.path(storeName)
+	if target := v.mountedAt(storeName); target != "" {
+		if target == v.mountedAt(migrationTarget) {
+			return os.Remove(v.path(migrationTarget)) // the migration was done
+		}
+		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+			v.log.Warn("the persistent disk that was mounted is gone", "folder", target)
+			return v.unmountPlace(storeName)
+		}
+		return nil
+	}
+	_, err := os.Lstat(store)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.Rename(v.path(hiddenStore), store)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = makeFolder(store, 0o700)
+	}
+	return err
+}
+
+// mountPlace mounts a disk's folder.
+func (v *vm) mountPlace(place, folder string) error {
+	at := v.path(place)
+	info, err := os.Lstat(at)
+	switch {
+	case err == nil && info.IsDir() && place == storeName:
+		if err := removeAll(v.path(hiddenStore)); err != nil {
+			return err
+		}
+		if err := os.Rename(at, v.path(hiddenStore)); err != nil {
+			return err
+		}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return replaceLink(folder, at)
+}
+
+func (v *vm) unmountPlace(place string) error {
+	if err := os.Remove(v.path(place)); err != nil {
+		return err
+	}
+	if place != storeName {
+		return nil
+	}
+	err := os.Rename(v.path(hiddenStore), v.path(storeName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = makeFolder(v.path(storeName), 0o700)
+	}
+	return err
+}
+
+func (v *vm) mountDisk(ctx context.Context, c *call) (any, error) {
+	var cid string
+	if err := c.bind(1, &cid); err != nil {
+		return nil, err
+	}
+	if err := v.settings.load(ctx); err != nil {
+		return nil, failf("Refreshing the settings: %w", err)
+	}
+	disk, err := v.settings.disk(cid)
+	if err != nil {
+		return nil, failf("Reading persistent disk settings: %w", err)
+	}
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	if err := v.mount(disk); err != nil {
+		return nil, failf("Mounting persistent disk: %w", err)
+	}
+	return struct{}{}, nil
+}
+
+func (v *vm) mount(disk diskSettings) error {
+	folder, err := diskFolder(disk)
+	if err != nil {
+		return err
+	}
+	place := storeName
+	switch v.mountedAt(storeName) {
+	case "":
+	case folder:
+		return nil
+	default:
+		place = migrationTarget
+		if other := v.mountedAt(place); other != "" && other != folder {
+			return failf("Mounting partition: Device %s is already mounted to %s, can't mount %s", other, v.path(place), folder)
+		}
+	}
+	if err := v.mountPlace(place, folder); err != nil {
+		return failf("Mounting partition: %w", err)
+	}
+	if err := writeFile(v.path("bosh", "managed_disk_settings.json"), []byte(disk.ID), 0o600); err != nil {
+		return failf("Writing managed_disk_settings.json: %w", err)
+	}
+	return nil
+}
+
+// diskFolder is the folder that stands for the disk's device.
+func diskFolder(disk diskSettings) (string, error) {
+	folder := disk.Path
+	if folder == "" {
+		folder = disk.VolumeID
+	}
+	if folder == "" {
+		return "", failf("Getting real device path: path is missing")
+	}
+	if !filepath.IsAbs(folder) {
+		return "", fmt.Errorf("cannot mount disk '%s': %q is no absolute path", disk.ID, folder)
+	}
+	folder = filepath.Clean(folder)
+	info, err := os.Stat(folder)
+	if err != nil {
+		return "", failf("Getting real device path: %w", err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("cannot mount disk '%s': %s is no folder", disk.ID, folder)
+	}
+	return folder, nil
+}
+
+// placeOf returns where the disk is mounted, or "".
+func (v *vm) placeOf(disk diskSettings) string {
+	for _, place := range []string{storeName, migrationTarget} {
+		at := v.mountedAt(place)
+		if at != "" && (at == filepath.Clean(disk.Path) || at == filepath.Clean(disk.VolumeID)) {
+			return place
+		}
+	}
+	return ""
+}
+
+func (v *vm) unmountDisk(_ context.Context, c *call) (any, error) {
+	var cid string
+	if err := c.bind(1, &cid); err != nil {
+		return nil, err
+	}
+	disk, err := v.settings.disk(cid)
+	if err != nil {
+		return nil, failf("Getting persistent disk settings: %w", err)
+	}
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	message := fmt.Sprintf("Partition of %+v is not mounted", disk)
+	if place := v.placeOf(disk); place != "" {
+		if err := v.unmountPlace(place); err != nil {
+			return nil, failf("Unmounting persistent disk: %w", err)
+		}
+		message = fmt.Sprintf("Unmounted partition of %+v", disk)
+	}
+	return map[string]string{"message": message}, nil
+}
+
+// listDisk names the disks that are mounted.
+func (v *vm) listDisk(ctx context.Context, _ *call) (any, error) {
+	if err := v.settings.load(ctx); err != nil {
+		return nil, failf("Refreshing the settings: %w", err)
+	}
+	all, err := v.settings.disks()
+	if err != nil {
+		return nil, failf("Getting persistent disk settings: %w", err)
+	}
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	mounted := []string{}
+	for _, cid := range slices.Sorted(maps.Keys(all)) {
+		if v.placeOf(all[cid]) != "" {
+			mounted = append(mounted, cid)
+		}
+	}
+	return mounted, nil
+}
+
+// migration remembers that a disk was empty when a migration to it began: what
+// is on it after the agent was killed is the migration's and can go.
+type migration struct{ From, To string }
+
+func (v *vm) migrateDisk(ctx context.Context, _ *call) (any, error) {
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	if err := v.migrate(ctx); err != nil {
+		return nil, failf("Migrating persistent disk: %w", err)
+	}
+	return struct{}{}, nil
+}
+
+func (v *vm) migrate(ctx context.Context) error {
+	m := migration{From: v.mountedAt(storeName), To: v.mountedAt(migrationTarget)}
+	for place, folder := range map[string]string{storeName: m.From, migrationTarget: m.To} {
+		if folder == "" {
+			return failf("Remounting persistent disk as readonly: Error finding device for mount point %s: <nil cause>", v.path(place))
+		}
+	}
+	marker := v.path("bosh", "migration.json")
+	if err := emptyForMigration(marker, m); err != nil {
+		return failf("Copying files from old disk to new disk: %w", err)
+	}
+	if err := copyTree(ctx, m.From, m.To); err != nil {
+		return failf("Copying files from old disk to new disk: %w", err)
+	}
+	if err := compareTrees(ctx, m.From, m.To); err != nil {
+		return failf("Copying files from old disk to new disk: the copy differs: %w", err)
+	}
+	if err := syncFolder(m.To); err != nil {
+		return failf("Copying files from old disk to new disk: %w", err)
+	}
+	if err := replaceLink(m.To, v.path(storeName)); err != nil {
+		return failf("Remounting new disk on original mountpoint: %w", err)
+	}
+	return removeFiles(v.path(migrationTarget), marker)
+}
+
+// emptyForMigration takes away the rest of the same migration that was cut.
+func emptyForMigration(marker string, m migration) error {
+	var cut migration
+	if err := readJSON(marker, &cut); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(m.To)
+	if err != nil {
+		return err
+	}
+	if cut == m {
+		for _, e := range entries {
+			if err := removeAll(filepath.Join(m.To, e.Name())); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(entries) > 0 {
+		return removeFiles(marker)
+	}
+	return writeJSON(marker, m, 0o600)
+}
+
+// associate gives a disk a name below instance/disks, as update_settings asks.
+func (v *vm) associate(name string, disk diskSettings) error {
+	if err := checkName("disk association", name, "0"); err != nil {
+		return err
+	}
+	return v.enable(disk.Path, v.path("instance", "disks", name), 0o755)
+}
+
+func (v *vm) addDynamicDisk(ctx context.Context, c *call) (any, error) {
+	var cid string
+	var hint any
+	if err := c.bind(2, &cid, &hint); err != nil {
+		return nil, err
+	}
+	if err := v.settings.load(ctx); err != nil {
+		return nil, failf("Refreshing the settings: %w", err)
+	}
+	if err := checkName("disk", cid, "0"); err != nil {
+		return nil, err
+	}
+	disk := v.settings.diskFrom(cid, hint)
+	if err := replaceLink(disk.Path, v.path("data", "dynamic_disks", cid)); err != nil {
+		return nil, failf("Setting up dynamic disk: Symlinking dynamic disk real device path: %w", err)
+	}
+	return struct{}{}, nil
+}
+
+func (v *vm) removeDynamicDisk(_ context.Context, c *call) (any, error) {
+	var cid string
+	if err := c.bind(1, &cid); err != nil {
+		return nil, err
+	}
+	if err := checkName("disk", cid, "0"); err != nil {
+		return nil, err
+	}
+	return struct{}{}, removeFiles(v.path("data", "dynamic_disks", cid))
+}

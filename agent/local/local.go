@@ -1,0 +1,222 @@
+// Package local is the embedded agent: what stands on an embedded VM where
+// bosh-agent stands on a real one. The VM is a folder and this process; the
+// messages, their effects on the folder and their error texts are those of the
+// real agent, so that whoever drives one drives the other.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/agent/local/monit"
+)
+
+// settingsDeadline ends an agent to which no settings ever came; whoever made
+// the VM has given up long before.
+const settingsDeadline = time.Hour
+
+var (
+	errRestart  = errors.New("the settings changed")
+	errPowerOff = errors.New("the VM was shut down")
+)
+
+// Run is the agent of the VM in the folder dir, which holds boot.json; it
+// writes what it does to log and returns when ctx ends or the VM was shut
+// down by a message. It starts the jobs that are to run, or finds them again,
+// and leaves them running when it ends, as monit does.
+func Run(ctx context.Context, dir string, log io.Writer) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	boot, err := readBoot(dir)
+	if err != nil {
+		return err
+	}
+	v := &vm{
+		dir:  dir,
+		root: filepath.Join(dir, "vcap"),
+		boot: boot,
+		log:  slog.New(slog.NewTextHandler(log, nil)),
+	}
+	if err := v.makeFolders(); err != nil {
+		return fmt.Errorf("cannot lay out the VM's folder: %w", err)
+	}
+	v.log.Info("the agent starts", "vm", boot.Name, "pid", os.Getpid())
+	err = v.run(ctx)
+	v.log.Info("the agent ends", "cause", errText(err))
+	return err
+}
+
+// vm is one embedded VM, as its agent sees it.
+type vm struct {
+	dir  string // the VM's folder
+	root string // $VCAP_ROOT, which a real VM has at /var/vcap
+	boot agent.Boot
+	log  *slog.Logger
+
+	settings   *settings
+	blobs      blobs
+	tasks      *tasks
+	jobs       *monit.Supervisor
+	jobsLock   sync.Mutex           // one start, apply, unmonitor at a time
+	disks      sync.Mutex           // guards what is mounted
+	remembered sync.Mutex           // guards the file of tasks
+	end        func(because error)  // ends this life of the agent
+	messages   map[string]operation // by method
+}
+
+func (v *vm) path(elem ...string) string {
+	return filepath.Join(append([]string{v.root}, elem...)...)
+}
+
+// run holds what lives as long as the process: SSH server and processes. The
+// rest begins anew when the settings of the message bus change, where the real
+// agent kills itself and is started again.
+func (v *vm) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	forwards := newForwards()
+	if v.boot.SSH != nil {
+		stop, err := v.serveSSH(ctx, forwards)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	v.settings = &settings{
+		cache: v.path("bosh", "settings.json"), updates: v.path("bosh", "update_settings.json"),
+		hints: v.path("bosh", "persistent_disk_hints.json"),
+		fetch: v.settingsSource(forwards), log: v.log,
+	}
+	if err := v.awaitSettings(ctx, forwards); err != nil {
+		return err
+	}
+	v.blobs = blobs{dir: v.path("data", "blobs"), sensitive: v.path("data", "sensitive_blobs"), temp: v.path("data", "tmp")}
+	if err := v.repairStore(); err != nil {
+		return fmt.Errorf("cannot mount the persistent disk: %w", err)
+	}
+	if err := v.bootJobs(); err != nil {
+		return err
+	}
+	defer v.jobs.Close()
+	for {
+		err := v.live(ctx)
+		switch {
+		case errors.Is(err, errRestart):
+			v.log.Info("the agent begins anew", "cause", errText(err))
+		case errors.Is(err, errPowerOff):
+			v.jobs.Close()
+			return v.powerOff()
+		case ctx.Err() != nil:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// live serves messages until ctx ends or the life is over.
+func (v *vm) live(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	v.end = end
+	v.tasks = newTasks(v.log)
+	if err := v.resumeTasks(); err != nil {
+		return err
+	}
+	v.messages = v.operations()
+	listener, err := v.listen(ctx)
+	if err != nil {
+		return err
+	}
+	worker := make(chan struct{})
+	go func() {
+		defer close(worker)
+		v.tasks.work(ctx)
+	}()
+	err = v.serveHTTP(ctx, listener)
+	end(err)
+	<-worker
+	if cause := context.Cause(ctx); errors.Is(cause, errRestart) || errors.Is(cause, errPowerOff) {
+		return cause
+	}
+	return err
+}
+
+// awaitSettings returns when there are settings, be it those of an earlier
+// boot.
+func (v *vm) awaitSettings(ctx context.Context, forwards *forwards) error {
+	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
+	defer cancel()
+	last := ""
+	for {
+		changed := forwards.changed()
+		err := v.settings.load(ctx)
+		if err == nil {
+			return nil
+		}
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			last = text
+			v.log.Warn("no settings yet", "cause", text)
+		}
+		if !waitOr(ctx, 500*time.Millisecond, changed) {
+			return fmt.Errorf("cannot start the agent: no settings came: %w", err)
+		}
+	}
+}
+
+// waitOr waits for the time or the event; it is false when ctx ended first.
+func waitOr(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-event:
+	}
+	return ctx.Err() == nil
+}
+
+// listen opens the message bus; a port that the agent before has not given
+// back yet is waited for.
+func (v *vm) listen(ctx context.Context) (net.Listener, error) {
+	bus, err := v.settings.bus()
+	if err != nil {
+		return nil, err
+	}
+	const tries = 40
+	for try := 1; ; try++ {
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", bus.Host)
+		if err == nil {
+			v.log.Info("the agent listens", "address", listener.Addr())
+			return listener, nil
+		}
+		if try == tries || !waitOr(ctx, 250*time.Millisecond, nil) {
+			return nil, fmt.Errorf("cannot listen for messages at %s, the address in the VM's settings (mbus): %w", bus.Host, err)
+		}
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return "asked to"
+	}
+	return err.Error()
+}

@@ -1,0 +1,282 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scriptOptions is the second argument of run_script.
+type scriptOptions struct {
+	Env map[string]string `json:"env"`
+}
+
+// runScript is run_script: the script of that name of every job that has one,
+// all at once.
+func (v *vm) runScript(ctx context.Context, c *call) (any, error) {
+	var name string
+	var options scriptOptions
+	if err := c.bind(2, &name, &options); err != nil {
+		return nil, err
+	}
+	s, err := v.readSpec()
+	if err != nil {
+		return nil, failf("Getting current spec: %w", err)
+	}
+	var env []string
+	for _, key := range slices.Sorted(maps.Keys(options.Env)) {
+		env = append(env, key+"="+options.Env[key])
+	}
+	err = v.eachJob(s, name, func(job, script string) error {
+		return v.logged(ctx, job, name, script, env)
+	})
+	return struct{}{}, err
+}
+
+// eachJob runs what the jobs have under bin/name in parallel and waits for
+// all; the error names the jobs that failed.
+func (v *vm) eachJob(s *spec, name string, run func(job, script string) error) error {
+	type result struct {
+		job string
+		err error
+	}
+	results := make(chan result)
+	started := 0
+	for _, t := range s.templates() {
+		script := v.path("jobs", t.Name, "bin", name)
+		if _, err := os.Stat(script); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		started++
+		go func() { results <- result{t.Name, run(t.Name, script)} }()
+	}
+	var failed, passed []string
+	for range started {
+		r := <-results
+		if r.err == nil {
+			passed = append(passed, r.job)
+			continue
+		}
+		failed = append(failed, r.job)
+		v.log.Error("a script failed", "script", name, "job", r.job, "cause", r.err)
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	text := "Failed Jobs: " + strings.Join(failed, ", ")
+	if len(passed) > 0 {
+		text += ". Successful Jobs: " + strings.Join(passed, ", ")
+	}
+	return failf("%d of %d %s scripts failed. %s.", len(failed), started, name, text)
+}
+
+// logged runs a script with its output appended to the job's log files.
+func (v *vm) logged(ctx context.Context, job, name, script string, env []string) error {
+	cmd := v.command([]string{script}, env...)
+	for _, out := range []struct {
+		suffix string
+		to     func(*os.File)
+	}{
+		{".stdout.log", func(f *os.File) { cmd.Stdout = f }},
+		{".stderr.log", func(f *os.File) { cmd.Stderr = f }},
+	} {
+		file := v.path("sys", "log", job, name+out.suffix)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		out.to(f)
+	}
+	return run(ctx, cmd)
+}
+
+// drainParams are what a drain script is told.
+type drainParams struct {
+	args        []string
+	state, next string // JSON; next may be empty
+}
+
+func jobState(s *spec) string {
+	data, _ := json.Marshal(struct {
+		PersistentDisk int `json:"persistent_disk"`
+	}{s.PersistentDisk})
+	return string(data)
+}
+
+// drain runs the drain scripts after it has taken the jobs' processes out of
+// supervision, so that they may end.
+func (v *vm) drain(ctx context.Context, c *call) (any, error) {
+	var kind string
+	var next *spec
+	if err := c.bind(1, &kind, &next); err != nil {
+		return nil, err
+	}
+	s, err := v.readSpec()
+	if err != nil {
+		return nil, failf("Getting current spec: %w", err)
+	}
+	params, err := drainParamsOf(kind, s, next)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.unmonitor(); err != nil {
+		return nil, failf("Unmonitoring services: %w", err)
+	}
+	err = v.eachJob(s, "drain", func(_, script string) error { return v.drainJob(ctx, script, params) })
+	if errors.Is(context.Cause(ctx), errCanceled) {
+		return 0, nil // as the real one has it
+	}
+	return 0, err
+}
+
+func drainParamsOf(kind string, s, next *spec) (drainParams, error) {
+	p := drainParams{state: jobState(s)}
+	if next != nil {
+		p.next = jobState(next)
+	}
+	switch kind {
+	case "status":
+		return p, failf("Unexpected call with drain type 'status'")
+	case "update":
+		if next == nil {
+			return p, failf("Drain update requires new spec")
+		}
+		p.args = append(p.args, "job_changed", "hash_changed")
+		if len(s.templates()) == 0 {
+			p.args[0] = "job_new"
+		}
+		switch s.ConfigurationHash {
+		case "":
+			p.args[1] = "hash_new"
+		case next.ConfigurationHash:
+			p.args[1] = "hash_unchanged"
+		}
+		var updated []string
+		for _, pkg := range next.Packages {
+			if old, found := s.Packages[pkg.Name]; !found || old.SHA1.String() != pkg.SHA1.String() {
+				updated = append(updated, pkg.Name)
+			}
+		}
+		slices.Sort(updated)
+		p.args = append(p.args, updated...)
+	case "shutdown":
+		p.args = []string{"job_shutdown", "hash_unchanged"}
+	default:
+		return p, failf("cannot drain: the type must be shutdown or update, not '%s'", kind)
+	}
+	return p, nil
+}
+
+// drainJob runs one script: a number from 0 up is the time to wait before all
+// is done (static), one below 0 the time to wait before it is asked again
+// (dynamic).
+func (v *vm) drainJob(ctx context.Context, script string, p drainParams) error {
+	for {
+		seconds, err := v.drainOnce(ctx, script, p)
+		if err != nil {
+			return err
+		}
+		wait := time.Duration(max(seconds, -seconds)) * time.Second
+		if !waitOr(ctx, wait, nil) {
+			return context.Cause(ctx)
+		}
+		if seconds >= 0 {
+			return nil
+		}
+		p.args, p.next = []string{"job_check_status", "hash_unchanged"}, ""
+	}
+}
+
+func (v *vm) drainOnce(ctx context.Context, script string, p drainParams) (int, error) {
+	env := []string{"BOSH_JOB_STATE=" + p.state}
+	if p.next != "" {
+		env = append(env, "BOSH_JOB_NEXT_STATE="+p.next)
+	}
+	out, err := v.capture()
+	if err != nil {
+		return 0, err
+	}
+	defer out.close()
+	cmd := v.command(append([]string{script}, p.args...), env...)
+	cmd.Stdout = out.File
+	// Only the number counts, not the status.
+	if err := run(ctx, cmd); !exited(err) {
+		return 0, failf("Running drain script: %w", err)
+	}
+	text, err := out.text()
+	if err != nil {
+		return 0, err
+	}
+	seconds, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0, failf("Script did not return a signed integer: %w", err)
+	}
+	return seconds, nil
+}
+
+// errandResult is the value of run_errand.
+type errandResult struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exit_code"`
+}
+
+// runErrand runs bin/run of the job that is named.
+func (v *vm) runErrand(ctx context.Context, c *call) (any, error) {
+	var name string
+	if err := c.bind(0, &name); err != nil {
+		return nil, err
+	}
+	s, err := v.readSpec()
+	if err != nil {
+		return nil, failf("Getting current spec: %w", err)
+	}
+	switch {
+	case len(c.args) == 0 && s.Job.Template == "":
+		return nil, failf("At least one job template is required to run an errand")
+	case len(c.args) == 0:
+		name = s.Job.Template
+	case !slices.ContainsFunc(s.Job.Templates, func(t specTemplate) bool { return t.Name == name }):
+		return nil, failf("Could not find errand %s", name)
+	}
+	stdout, err := v.capture()
+	if err != nil {
+		return nil, err
+	}
+	defer stdout.close()
+	stderr, err := v.capture()
+	if err != nil {
+		return nil, err
+	}
+	defer stderr.close()
+	cmd := v.command([]string{v.path("jobs", name, "bin", "run")})
+	cmd.Stdout, cmd.Stderr = stdout.File, stderr.File
+	err = run(ctx, cmd)
+	canceled := errors.Is(err, errCanceled)
+	if !exited(err) && !canceled {
+		return nil, failf("Running errand script: %w", err)
+	}
+	var r errandResult
+	if r.Stdout, err = stdout.text(); err != nil {
+		return nil, err
+	}
+	if r.Stderr, err = stderr.text(); err != nil {
+		return nil, err
+	}
+	if cmd.ProcessState != nil {
+		r.ExitCode = exitCode(cmd.ProcessState)
+	}
+	return r, nil
+}

@@ -1,0 +1,260 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/agent"
+)
+
+const (
+	fetchTimeout = 10 * time.Second
+	maxSettings  = 16 << 20
+)
+
+// settings are what the CPI told the agent, and what messages changed of it.
+type settings struct {
+	fetch                 func(context.Context) ([]byte, error)
+	cache, updates, hints string // files
+	log                   *slog.Logger
+
+	mu      sync.Mutex
+	current agent.Settings
+	env     diskEnv
+	update  updateSettings
+}
+
+// diskEnv is the part of the env that says how disks are to be mounted.
+type diskEnv struct {
+	Env struct {
+		FS          string   `json:"persistent_disk_fs"`
+		Options     []string `json:"persistent_disk_mount_options"`
+		Partitioner string   `json:"persistent_disk_partitioner"`
+	} `json:"env"`
+}
+
+// updateSettings is the argument of update_settings.
+type updateSettings struct {
+	Blobstores       []agent.Blobstore `json:"blobstores"`
+	DiskAssociations []struct {
+		Name string `json:"name"`
+		CID  string `json:"cid"`
+	} `json:"disk_associations"`
+	MBus struct {
+		Cert agent.Cert `json:"cert"`
+		URLs []string   `json:"urls"`
+	} `json:"mbus"`
+	TrustedCerts string `json:"trusted_certs"`
+}
+
+// merge takes over what another update says; it tells whether the agent has
+// to begin anew.
+func (u *updateSettings) merge(other updateSettings) bool {
+	u.TrustedCerts, u.DiskAssociations = other.TrustedCerts, other.DiskAssociations
+	anew := false
+	empty := updateSettings{}.MBus
+	if !reflect.DeepEqual(other.MBus, u.MBus) && !reflect.DeepEqual(other.MBus, empty) {
+		u.MBus, anew = other.MBus, true
+	}
+	if other.Blobstores != nil && !reflect.DeepEqual(other.Blobstores, u.Blobstores) {
+		u.Blobstores, anew = other.Blobstores, true
+	}
+	return anew
+}
+
+// load fetches the settings, or takes those of the last time when that fails.
+func (s *settings) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	data, err := s.fetch(ctx)
+	var fresh agent.Settings
+	if err == nil {
+		err = json.Unmarshal(data, &fresh)
+	}
+	if err == nil {
+		err = checkSettings(fresh)
+	}
+	if err != nil {
+		cached, cerr := os.ReadFile(s.cache)
+		if cerr != nil || json.Unmarshal(cached, &fresh) != nil {
+			return failf("Invoking settings fetcher: %w", err)
+		}
+		s.log.Warn("the settings of the last time are used", "cause", err)
+		data = cached
+	} else if err := writeFile(s.cache, data, 0o600); err != nil {
+		return failf("Writing setting json: %w", err)
+	}
+	var env diskEnv
+	if err := json.Unmarshal(data, &env); err != nil {
+		return failf("Reading the settings: %w", err)
+	}
+	var update updateSettings
+	if err := readJSON(s.updates, &update); err != nil {
+		return failf("Reading Update Settings json: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.env, s.update = fresh, env, update
+	return nil
+}
+
+// checkSettings keeps out what only looks like settings, such as an empty
+// object of a half made VM.
+func checkSettings(s agent.Settings) error {
+	if s.AgentID == "" {
+		return errors.New("the settings have no agent_id")
+	}
+	return nil
+}
+
+func (s *settings) get() agent.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// apply saves what update_settings says; it tells whether the agent has to
+// begin anew.
+func (s *settings) apply(other updateSettings) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.update
+	anew := next.merge(other)
+	if err := writeJSON(s.updates, next, 0o600); err != nil {
+		return false, failf("Writing Update Settings json: %w", err)
+	}
+	s.update = next
+	return anew, nil
+}
+
+// bus is the URL at which the agent listens: the newest of the three places
+// that may name it.
+func (s *settings) bus() (*url.URL, error) {
+	s.mu.Lock()
+	text := s.current.MBus
+	if urls := s.current.Env.Bosh.MBus.URLs; len(urls) > 0 {
+		text = urls[0]
+	}
+	if len(s.update.MBus.URLs) > 0 {
+		text = s.update.MBus.URLs[0]
+	}
+	s.mu.Unlock()
+	bus, err := url.Parse(text)
+	switch {
+	case err != nil:
+		// The parser's error would show the password.
+		return nil, errors.New("cannot listen for messages: the mbus in the VM's settings is no URL")
+	case bus.Scheme != "https":
+		return nil, fmt.Errorf("cannot listen for messages: the mbus in the VM's settings must be an https URL, not %q", bus.Scheme)
+	case bus.Port() == "":
+		return nil, fmt.Errorf("cannot listen for messages: the mbus in the VM's settings names no port (%s)", bus.Host)
+	}
+	return bus, nil
+}
+
+func (s *settings) cert() agent.Cert {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.update.MBus.Cert.CA != "" {
+		return s.update.MBus.Cert
+	}
+	return s.current.Env.Bosh.MBus.Cert
+}
+
+// settingsSource says how the settings are fetched: from a file, or from the
+// registry through a port that somebody forwarded to this VM.
+func (v *vm) settingsSource(forwards *forwards) func(context.Context) ([]byte, error) {
+	if v.boot.SettingsFile != "" {
+		return func(context.Context) ([]byte, error) { return os.ReadFile(v.boot.SettingsFile) }
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{DialContext: forwards.dial, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return func(ctx context.Context) ([]byte, error) {
+		data, err := fetchRegistry(ctx, client, v.boot.Registry, v.boot.Name)
+		var inner *url.Error
+		if errors.As(err, &inner) {
+			err = inner.Err // without the URL, which has credentials
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot get the settings from the registry: %w", err)
+		}
+		return data, nil
+	}
+}
+
+func fetchRegistry(ctx context.Context, client *http.Client, base, name string) ([]byte, error) {
+	address := strings.TrimSuffix(base, "/") + "/instances/" + url.PathEscape(name) + "/settings"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	var body struct {
+		Settings string `json:"settings"`
+		Status   string `json:"status"`
+	}
+	err = json.NewDecoder(io.LimitReader(reply.Body, maxSettings)).Decode(&body)
+	switch {
+	case reply.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("it answered with status %d", reply.StatusCode)
+	case err != nil:
+		return nil, fmt.Errorf("its answer is no JSON: %w", err)
+	case body.Status != "ok":
+		return nil, fmt.Errorf("its status is %q", body.Status)
+	}
+	return []byte(body.Settings), nil
+}
+
+// network is the part of a network in the settings that decides what a spec's
+// network becomes.
+type network struct {
+	Type, IP, Netmask, Gateway string
+	UseDHCP, Resolved          bool
+}
+
+func networkOf(fields map[string]any) network {
+	text := func(key string) string { s, _ := fields[key].(string); return s }
+	flag := func(key string) bool { b, _ := fields[key].(bool); return b }
+	return network{text("type"), text("ip"), text("netmask"), text("gateway"), flag("use_dhcp"), flag("resolved")}
+}
+
+func (n network) dhcp() bool {
+	switch {
+	case n.Type == "vip":
+		return false
+	case n.Type == "dynamic" || n.UseDHCP || n.Resolved:
+		return true
+	}
+	return n.IP == "" || n.Netmask == ""
+}
+
+// resolve gives a network without an address the one at which the agent
+// listens: the embedded VM has no interface of its own.
+func (n network) resolve(bus *url.URL) network {
+	if n.IP != "" {
+		return n
+	}
+	n.IP, n.Netmask, n.Gateway = "127.0.0.1", "255.0.0.0", "127.0.0.1"
+	if ip := net.ParseIP(bus.Hostname()); ip != nil && !ip.IsUnspecified() {
+		n.IP = ip.String()
+	}
+	return n
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package local
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// syncFolder has every file below dir on the medium.
+func syncFolder(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil // a file without read permission
+		}
+		defer f.Close()
+		return f.Sync()
+	})
+}

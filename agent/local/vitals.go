@@ -1,0 +1,57 @@
+package local
+
+import "fmt"
+
+// vitals are those of the machine: the VM has none of its own. Numbers are
+// texts, as in the real agent's replies.
+type vitals struct {
+	CPU struct {
+		Sys  string `json:"sys,omitempty"`
+		User string `json:"user,omitempty"`
+		Wait string `json:"wait,omitempty"`
+	} `json:"cpu"`
+	Disk   map[string]diskVitals `json:"disk,omitempty"`
+	Load   []string              `json:"load,omitempty"`
+	Mem    memVitals             `json:"mem"`
+	Swap   memVitals             `json:"swap"`
+	Uptime struct {
+		Secs uint64 `json:"secs,omitempty"`
+	} `json:"uptime"`
+}
+
+type diskVitals struct {
+	InodePercent string `json:"inode_percent,omitempty"`
+	Percent      string `json:"percent,omitempty"`
+}
+
+type memVitals struct {
+	KB      string `json:"kb,omitempty"`
+	Percent string `json:"percent,omitempty"`
+}
+
+func (v *vm) vitals() *vitals {
+	all := &vitals{Disk: map[string]diskVitals{}}
+	machineVitals(all)
+	places := map[string]string{"system": v.dir, "ephemeral": v.path("data")}
+	if at := v.mountedAt(storeName); at != "" {
+		places["persistent"] = at
+	}
+	for name, place := range places {
+		if d, ok := diskUse(place); ok {
+			all.Disk[name] = d
+		}
+	}
+	return all
+}
+
+// percent is the part of a whole, rounded up as df does.
+func percent(used, whole uint64) string {
+	if whole == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d", (used*100+whole-1)/whole)
+}
+
+func memoryOf(usedKB, totalKB uint64) memVitals {
+	return memVitals{KB: fmt.Sprint(usedKB), Percent: percent(usedKB, totalKB)}
+}
