@@ -5,8 +5,13 @@ package tunnel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strconv"
+	"sync"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // Config says where the VM is, who may enter and what is listened on.
@@ -19,28 +24,249 @@ type Config struct {
 	Passphrase  string // of PrivateKey
 	AgentSocket string // of an ssh-agent, SSH_AUTH_SOCK; empty: none
 
-	KnownHosts string // file that remembers the key of each HostName
+	KnownHosts string // file that remembers the key of each HostName; empty: remembered until Close
 	HostName   string // VM CID: addresses are used again, VMs are not
 	Remote     string // host:port that the VM's SSH server listens on
 
 	ConnectTimeout time.Duration // until the SSH server answers; 5 min
 	AuthTimeout    time.Duration // until it admits us, from its first answer on; 2 min
+	ListenTimeout  time.Duration // until it listens on Remote; 15 s, enough for a lost tunnel's port to come free
+	KeepAlive      time.Duration // between signs of life, and what a reply may take; 10 s
 	Report         func(string)  // told of waiting, loss and return; may be nil
 }
 
 // Tunnel is open until Close.
-type Tunnel struct{}
+type Tunnel struct {
+	cfg    Config
+	auth   *auth
+	serve  func(net.Listener) error
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu  sync.Mutex
+	err error
+}
 
 // Open connects, listens on the VM, and calls serve with the listener in a
 // goroutine of its own. When the connection is lost it is made anew, and
 // serve called again with another listener. Serve must return when its
-// listener is closed.
+// listener is closed. The context bounds Open alone. A *HostKeyError says
+// that another machine answers than before.
 func Open(ctx context.Context, cfg Config, serve func(net.Listener) error) (*Tunnel, error) {
-	return nil, errors.New("not built")
+	cfg.setDefaults()
+	auth, err := newAuth(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the SSH tunnel to %s: %w", cfg.address(), err)
+	}
+	t := &Tunnel{cfg: cfg, auth: auth, serve: serve, done: make(chan struct{})}
+	conn, err := t.firstConnect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the SSH tunnel to %s: %w", cfg.address(), err)
+	}
+	life, cancel := context.WithCancel(context.Background())
+	t.cancel = cancel
+	go t.keepOpen(life, conn)
+	return t, nil
 }
 
-// Close ends the connection and waits for serve; the error is that of Err.
-func (t *Tunnel) Close() error { return nil }
+func (c *Config) setDefaults() {
+	if c.Port == 0 {
+		c.Port = 22
+	}
+	for _, d := range []struct {
+		of *time.Duration
+		is time.Duration
+	}{{&c.ConnectTimeout, 5 * time.Minute}, {&c.AuthTimeout, 2 * time.Minute}, {&c.ListenTimeout, 15 * time.Second}, {&c.KeepAlive, 10 * time.Second}} {
+		if *d.of <= 0 {
+			*d.of = d.is
+		}
+	}
+	report, last := c.Report, ""
+	var mu sync.Mutex
+	c.Report = func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if text != last && report != nil {
+			report(text)
+		}
+		last = text
+	}
+}
+
+func (c *Config) address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
+
+// Close ends the connection and waits for serve. It may be called twice.
+func (t *Tunnel) Close() error {
+	t.cancel()
+	<-t.done
+	return nil
+}
 
 // Err is why the tunnel is not open now, nil while it is.
-func (t *Tunnel) Err() error { return nil }
+func (t *Tunnel) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+func (t *Tunnel) setErr(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+}
+
+// errClosed is what Err says after Close.
+var errClosed = errors.New("the SSH tunnel is closed")
+
+const (
+	retryEvery   = 500 * time.Millisecond
+	retrySlowest = 15 * time.Second
+)
+
+// keepOpen serves the connection, and the next one when it is lost.
+func (t *Tunnel) keepOpen(ctx context.Context, conn *connection) {
+	defer close(t.done)
+	defer func() {
+		if ctx.Err() != nil {
+			t.setErr(errClosed)
+		}
+	}()
+	for wait := retryEvery; ; {
+		began := time.Now()
+		err := t.run(ctx, conn)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > retrySlowest {
+			wait = retryEvery
+		}
+		t.lost(err)
+		for {
+			if !pause(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, retrySlowest)
+			conn, err = t.connectOnce(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			t.setErr(fmt.Errorf("cannot open the SSH tunnel to %s again: %w", t.cfg.address(), err))
+			if hopeless(err) {
+				t.cfg.Report(t.Err().Error())
+				return
+			}
+		}
+		t.setErr(nil)
+		t.cfg.Report("the SSH tunnel to " + t.cfg.address() + " is open again")
+	}
+}
+
+func (t *Tunnel) lost(err error) {
+	err = fmt.Errorf("lost the SSH tunnel to %s: %w", t.cfg.address(), err)
+	t.setErr(err)
+	t.cfg.Report(err.Error() + "; it is being opened again")
+}
+
+// run serves one connection until it is lost or ctx ends; then nothing of it
+// is left.
+func (t *Tunnel) run(ctx context.Context, conn *connection) error {
+	served := make(chan error, 1)
+	go func() { served <- t.serve(conn.listener) }()
+	dead := make(chan error, 1)
+	stop := make(chan struct{})
+	go func() { dead <- t.keepAlive(conn.client, stop) }()
+
+	var err error
+	pending := 2
+	select {
+	case <-ctx.Done():
+		err = ctx.Err()
+	case err = <-served:
+		pending--
+		served = nil
+		// The listener ends when the connection does: ask that first.
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			err = errors.New("the server behind it has ended")
+		}
+	case err = <-dead:
+		pending--
+		dead = nil
+	}
+	close(stop)
+	conn.close()
+	for ; pending > 0; pending-- {
+		select {
+		case <-served:
+			served = nil
+		case <-dead:
+			dead = nil
+		}
+	}
+	return err
+}
+
+// keepAlive returns when the other side does not answer any more, the
+// connection ends or stop is closed.
+func (t *Tunnel) keepAlive(client *ssh.Client, stop <-chan struct{}) error {
+	tick := time.NewTicker(t.cfg.KeepAlive)
+	defer tick.Stop()
+	ended := make(chan error, 1)
+	go func() { ended <- client.Wait() }()
+	reply := make(chan error, 1)
+	var overdue <-chan time.Time
+	asking := false
+	defer func() {
+		_ = client.Close()
+		if asking {
+			<-reply
+		}
+		if ended != nil {
+			<-ended
+		}
+	}()
+	for {
+		select {
+		case <-stop:
+			return nil
+		case err := <-ended:
+			ended = nil
+			if err == nil {
+				err = errors.New("the other side closed the connection")
+			}
+			return err
+		case <-overdue:
+			return fmt.Errorf("no sign of life for %v", t.cfg.KeepAlive)
+		case err := <-reply:
+			asking, overdue = false, nil
+			if err != nil {
+				return err
+			}
+		case <-tick.C:
+			if asking {
+				break
+			}
+			asking = true
+			overdue = time.After(t.cfg.KeepAlive)
+			go func() {
+				// OpenSSH answers a request it does not know with a failure: a sign of life too.
+				_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
+				reply <- err
+			}()
+		}
+	}
+}
+
+// pause waits; false when ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

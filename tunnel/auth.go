@@ -1,0 +1,112 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// auth is how this side proves who it is.
+type auth struct {
+	cfg    Config
+	signer ssh.Signer // of PrivateKey, nil: none
+	known  knownKey   // what was seen while the tunnel is open
+}
+
+func newAuth(cfg Config) (*auth, error) {
+	a := &auth{cfg: cfg}
+	switch {
+	case cfg.Host == "":
+		return nil, errors.New("no host is given")
+	case cfg.User == "":
+		return nil, errors.New("no user is given")
+	case cfg.PrivateKey == "" && cfg.Password == "" && cfg.AgentSocket == "":
+		return nil, errors.New("there is no way to log in: give a private key or a password, or run an ssh-agent")
+	case cfg.PrivateKey == "" && cfg.Password == "":
+		conn, err := net.DialTimeout("unix", cfg.AgentSocket, dialTimeout)
+		if err != nil {
+			return nil, fmt.Errorf("there is no private key and no password, and the ssh-agent does not answer: %w", err)
+		}
+		return a, conn.Close()
+	case cfg.PrivateKey == "":
+		return a, nil
+	}
+	var err error
+	a.signer, err = readKey(cfg.PrivateKey, cfg.Passphrase)
+	return a, err
+}
+
+// readKey reads a private key; its errors never show the key.
+func readKey(text, passphrase string) (ssh.Signer, error) {
+	signer, err := ssh.ParsePrivateKey([]byte(text))
+	var missing *ssh.PassphraseMissingError
+	switch {
+	case err == nil:
+		return signer, nil
+	case !errors.As(err, &missing):
+		return nil, fmt.Errorf("cannot read the private key: %w; it must be one in OpenSSH or PEM format", err)
+	case passphrase == "":
+		return nil, errors.New("the private key is protected by a passphrase: set the environment variable BOOTSTRAP_SSH_PASSPHRASE")
+	}
+	signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(text), []byte(passphrase))
+	switch {
+	case errors.Is(err, x509.IncorrectPasswordError):
+		return nil, errors.New("the passphrase in the environment variable BOOTSTRAP_SSH_PASSPHRASE is not that of the private key")
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the private key with its passphrase: %w", err)
+	}
+	return signer, nil
+}
+
+// methods lists what is tried in turn: the key, those of the agent, the
+// password as an answer, the password. Done ends the talk with the agent.
+func (a *auth) methods(ctx context.Context) (methods []ssh.AuthMethod, done func()) {
+	done = func() {}
+	var fromAgent agent.ExtendedAgent
+	if a.cfg.AgentSocket != "" {
+		dialer := net.Dialer{Timeout: dialTimeout}
+		conn, err := dialer.DialContext(ctx, "unix", a.cfg.AgentSocket)
+		if err != nil {
+			a.cfg.Report(fmt.Sprintf("going on without the ssh-agent: %v", err))
+		} else {
+			release := closeAfter(ctx, conn, handshakeTimeout)
+			fromAgent = agent.NewClient(conn)
+			done = func() { release(); _ = conn.Close() }
+		}
+	}
+	if a.signer != nil || fromAgent != nil {
+		methods = append(methods, ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
+			var signers []ssh.Signer
+			if a.signer != nil {
+				signers = append(signers, a.signer)
+			}
+			if fromAgent != nil {
+				more, err := fromAgent.Signers()
+				if err != nil {
+					a.cfg.Report(fmt.Sprintf("going on without the ssh-agent: %v", err))
+				}
+				signers = append(signers, more...)
+			}
+			return signers, nil
+		}))
+	}
+	if a.cfg.Password != "" {
+		methods = append(methods,
+			ssh.KeyboardInteractive(func(_, _ string, questions []string, echos []bool) ([]string, error) {
+				answers := make([]string, len(questions))
+				for i := range questions {
+					if !echos[i] || len(questions) == 1 {
+						answers[i] = a.cfg.Password
+					}
+				}
+				return answers, nil
+			}),
+			ssh.Password(a.cfg.Password))
+	}
+	return methods, done
+}

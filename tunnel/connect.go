@@ -1,0 +1,172 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A connection is one epoch of the tunnel.
+type connection struct {
+	client   *ssh.Client
+	listener net.Listener
+}
+
+// close ends the connection first: the listener's own close would wait for an
+// answer that a dead connection never gives.
+func (c *connection) close() {
+	_ = c.client.Close()
+	_ = c.listener.Close()
+}
+
+// How long one try may take; a busy new VM can be slow with its banner.
+const (
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 30 * time.Second
+)
+
+// An authError is a refusal after the keys were exchanged: the server is
+// there, but does not admit us, or not yet.
+type authError struct{ err error }
+
+func (e *authError) Error() string { return e.err.Error() }
+func (e *authError) Unwrap() error { return e.err }
+
+// A listenError is a server's refusal to listen.
+type listenError struct{ err error }
+
+func (e *listenError) Error() string { return e.err.Error() }
+func (e *listenError) Unwrap() error { return e.err }
+
+// hopeless tells an error that no waiting mends.
+func hopeless(err error) bool {
+	var negotiation *ssh.AlgorithmNegotiationError
+	var hostKey *HostKeyError
+	var file *knownHostsError
+	return errors.As(err, &negotiation) || errors.As(err, &hostKey) || errors.As(err, &file)
+}
+
+// firstConnect tries until one of the deadlines is over. A new VM first has
+// no SSH server, then one that does not know the key yet.
+func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
+	var (
+		began   = time.Now()
+		refused time.Time // first refusal to admit us since the server last did not answer
+		unheard time.Time // first refusal to listen, likewise
+	)
+	for {
+		conn, err := t.connectOnce(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w; last: %v", context.Cause(ctx), err)
+		}
+		var authErr *authError
+		var listenErr *listenError
+		now := time.Now()
+		switch {
+		case hopeless(err):
+			return nil, err
+		case errors.As(err, &authErr):
+			if refused.IsZero() {
+				refused = now
+			}
+			if now.Sub(refused) >= t.cfg.AuthTimeout {
+				return nil, fmt.Errorf("%w; so for %v: check user %q and its private key or password", err, t.cfg.AuthTimeout, t.cfg.User)
+			}
+		case errors.As(err, &listenErr):
+			if unheard.IsZero() {
+				unheard = now
+			}
+			if now.Sub(unheard) >= t.cfg.ListenTimeout {
+				return nil, err
+			}
+		default:
+			refused, unheard = time.Time{}, time.Time{}
+			if now.Sub(began) >= t.cfg.ConnectTimeout {
+				return nil, fmt.Errorf("%w; so for %v: check address, port and firewall", err, t.cfg.ConnectTimeout)
+			}
+		}
+		t.cfg.Report("waiting for the SSH server at " + t.cfg.address() + ": " + err.Error())
+		if !pause(ctx, retryEvery) {
+			return nil, fmt.Errorf("%w; last: %v", context.Cause(ctx), err)
+		}
+	}
+}
+
+// connectOnce makes one try.
+func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
+	client, err := t.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Listening asks the server, which can fall silent here too.
+	release := closeAfter(ctx, client, handshakeTimeout)
+	listener, err := client.Listen("tcp", t.cfg.Remote)
+	if !release() && err == nil {
+		err = errors.New("no answer in time")
+	}
+	if err != nil {
+		_ = client.Close()
+		return nil, &listenError{fmt.Errorf("the SSH server does not listen on %s: %w; check that it allows TCP forwarding and that the port is free on the VM", t.cfg.Remote, err)}
+	}
+	return &connection{client, listener}, nil
+}
+
+// dial connects, checks the host key and authenticates.
+func (t *Tunnel) dial(ctx context.Context) (*ssh.Client, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", t.cfg.address())
+	if err != nil {
+		return nil, err
+	}
+	release := closeAfter(ctx, conn, handshakeTimeout)
+	host, err := t.auth.host()
+	if err != nil {
+		_ = conn.Close()
+		release()
+		return nil, err
+	}
+	methods, done := t.auth.methods(ctx)
+	defer done()
+	config := &ssh.ClientConfig{
+		User:              t.cfg.User,
+		Auth:              methods,
+		HostKeyCallback:   host.check,
+		HostKeyAlgorithms: host.algorithms(),
+		ClientVersion:     "SSH-2.0-bootstrap",
+	}
+	sshConn, chans, reqs, err := ssh.NewClientConn(conn, t.cfg.address(), config)
+	if !release() && err == nil {
+		_ = sshConn.Close()
+		err = errors.New("the SSH server took too long")
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, host.explain(err)
+	}
+	client := ssh.NewClient(sshConn, chans, reqs)
+	// Only a server that knows our key is known to be the VM.
+	if err := host.remember(); err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// closeAfter closes c when ctx ends or the time is over; release stops that
+// and tells whether it came in time.
+func closeAfter(ctx context.Context, c interface{ Close() error }, d time.Duration) (release func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	return func() bool {
+		inTime := stop()
+		cancel()
+		return inTime
+	}
+}

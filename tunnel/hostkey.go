@@ -1,0 +1,212 @@
+package tunnel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// HostKeyError says that a VM shows another host key than it did before: it
+// is another machine, or somebody stands between.
+type HostKeyError struct {
+	HostName string // VM CID
+	Address  string
+	Known    string // fingerprint, SHA256:…
+	Got      string // fingerprint; empty if it shows no key of the known type
+	File     string // that remembers, empty if the tunnel itself does
+	Line     int
+}
+
+// Error says what to do.
+func (e *HostKeyError) Error() string {
+	got := "its host key is " + e.Got
+	if e.Got == "" {
+		got = "it has no host key of the known type"
+	}
+	msg := fmt.Sprintf("cannot trust the SSH server at %s as that of VM %s: %s, but %s was remembered: find out what answers there", e.Address, e.HostName, got, e.Known)
+	if e.File != "" {
+		msg += fmt.Sprintf("; if the VM has got a new key for a good reason, remove line %d of %s", e.Line, e.File)
+	}
+	return msg
+}
+
+// A knownHostsError is one of the file, which waiting does not mend.
+type knownHostsError struct{ err error }
+
+func (e *knownHostsError) Error() string { return e.err.Error() }
+func (e *knownHostsError) Unwrap() error { return e.err }
+
+// knownKey is the key of one VM, nil if none was seen yet.
+type knownKey struct {
+	key  ssh.PublicKey
+	file string
+	line int
+}
+
+// A host checks the key in one handshake.
+type host struct {
+	auth *auth
+	know knownKey
+	got  ssh.PublicKey // accepted in this handshake
+}
+
+// host looks up what is remembered of the VM.
+func (a *auth) host() (*host, error) {
+	h := &host{auth: a, know: a.known}
+	if h.know.key != nil || a.cfg.KnownHosts == "" {
+		return h, nil
+	}
+	data, err := os.ReadFile(a.cfg.KnownHosts)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &knownHostsError{fmt.Errorf("cannot read the known host keys: %w", err)}
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != a.hostField() {
+			continue
+		}
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(strings.Join(f[1:], " ")))
+		if err != nil {
+			return nil, &knownHostsError{fmt.Errorf("cannot read line %d of %s, the host key of VM %s: %w; remove the line to accept the key the VM shows next", n, a.cfg.KnownHosts, a.cfg.HostName, err)}
+		}
+		h.know = knownKey{key, a.cfg.KnownHosts, n}
+		break
+	}
+	return h, nil
+}
+
+// hostField is the first word of the VM's line.
+func (a *auth) hostField() string {
+	if a.cfg.HostName == "" {
+		return url.QueryEscape(a.cfg.address())
+	}
+	return url.QueryEscape(a.cfg.HostName)
+}
+
+// check is the callback of the handshake.
+func (h *host) check(_ string, _ net.Addr, key ssh.PublicKey) error {
+	if h.know.key != nil && !bytes.Equal(h.know.key.Marshal(), key.Marshal()) {
+		return h.mismatch(ssh.FingerprintSHA256(key))
+	}
+	h.got = key
+	return nil
+}
+
+func (h *host) mismatch(got string) error {
+	cfg := h.auth.cfg
+	return &HostKeyError{HostName: cfg.HostName, Address: cfg.address(), Known: ssh.FingerprintSHA256(h.know.key), Got: got, File: h.know.file, Line: h.know.line}
+}
+
+// algorithms asks for the type of key that is known, nil for any: a server
+// has several and would show another one.
+func (h *host) algorithms() []string {
+	if h.know.key == nil {
+		return nil
+	}
+	if h.know.key.Type() == ssh.KeyAlgoRSA {
+		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA}
+	}
+	return []string{h.know.key.Type()}
+}
+
+// explain classifies a failed handshake.
+func (h *host) explain(err error) error {
+	var negotiation *ssh.AlgorithmNegotiationError
+	var hostKey *HostKeyError
+	switch {
+	case errors.As(err, &hostKey):
+		return hostKey
+	case errors.As(err, &negotiation):
+		if h.know.key != nil && strings.Contains(err.Error(), "host key") {
+			return h.mismatch("")
+		}
+		return fmt.Errorf("no algorithm in common with the SSH server: %w", err)
+	case h.got != nil:
+		return &authError{err}
+	}
+	return err
+}
+
+// remember keeps the key of this handshake for the next ones.
+func (h *host) remember() error {
+	if h.know.key != nil || h.got == nil {
+		return nil
+	}
+	a := h.auth
+	a.known = knownKey{key: h.got}
+	if a.cfg.KnownHosts == "" {
+		return nil
+	}
+	line := a.hostField() + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(h.got))) + "\n"
+	err := rewrite(a.cfg.KnownHosts, func(data string) string {
+		if data != "" && !strings.HasSuffix(data, "\n") {
+			data += "\n"
+		}
+		return data + line
+	})
+	if err != nil {
+		return &knownHostsError{fmt.Errorf("cannot remember the host key: %w", err)}
+	}
+	return nil
+}
+
+// Forget removes what the file knownHosts remembers of a VM that is no more.
+func Forget(knownHosts, hostName string) error {
+	field := url.QueryEscape(hostName)
+	if _, err := os.Stat(knownHosts); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err := rewrite(knownHosts, func(data string) string {
+		var keep strings.Builder
+		for line := range strings.Lines(data) {
+			if f := strings.Fields(line); len(f) == 0 || f[0] != field {
+				keep.WriteString(line)
+			}
+		}
+		return keep.String()
+	})
+	if err != nil {
+		return fmt.Errorf("cannot forget the host key of VM %s: %w", hostName, err)
+	}
+	return nil
+}
+
+// rewrite replaces the file as a whole, so that it is never half written.
+func rewrite(path string, change func(string) string) error {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".*~") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.WriteString(change(string(data)))
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err2 := tmp.Close(); err == nil {
+		err = err2
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
