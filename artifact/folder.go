@@ -2,17 +2,82 @@ package artifact
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
+// folderRelease builds a release from a folder in release layout, unless the
+// cache has what the folder holds.
 func (s *Store) folderRelease(ctx context.Context, f File) (*index, error) {
-	return nil, errors.ErrUnsupported
+	var rec record
+	stamp, settled := "", false
+	if f.Path != "" {
+		var err error
+		if stamp, settled, err = releaseStamp(f.Path, f.Name); err != nil {
+			return nil, err
+		}
+		if readJSON(s.recordPath(f.Path), &rec) == nil && rec.Path == f.Path && rec.Stamp == stamp {
+			if ix, ok := s.loadIndex(ctx, rec.Release); ok {
+				return ix, nil
+			}
+		}
+	}
+	b, err := readReleaseFolder(ctx, f.fsys, f.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", place(f), err)
+	}
+	key := "folder-" + b.fingerprint
+	ix, ok := s.loadIndex(ctx, key)
+	if !ok {
+		if ix, err = s.build(ctx, b); err != nil {
+			return nil, fmt.Errorf("%s: %w", place(f), err)
+		}
+		if err := s.saveIndex(key, ix); err != nil {
+			return nil, err
+		}
+	}
+	if !settled {
+		return ix, nil
+	}
+	return ix, s.remember(record{Path: f.Path, Release: key, Stamp: stamp})
 }
+
+// releaseStamp is the identity of everything that a release is built from;
+// settled tells whether a change from now on would change it.
+func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
+	now := time.Now()
+	settled = true
+	each := func(_ string, info fs.FileInfo) error {
+		settled = settled && identify(info).settled(now)
+		return nil
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q\n", name)
+	for _, part := range releaseParts() {
+		p, err := filepath.EvalSymlinks(filepath.Join(dir, part))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", false, err
+		}
+		stamp, err := treeStamp(p, each)
+		if err != nil {
+			return "", false, err
+		}
+		fmt.Fprintf(h, "%s %s\n", part, stamp)
+	}
+	return hex.EncodeToString(h.Sum(nil)), settled, nil
+}
+
+func releaseParts() []string { return []string{"config", "jobs", "packages", "src", "blobs"} }
 
 // readFolderMetadata reads a small file of a folder.
 func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
