@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func standIn(dir string) error {
 type world struct {
 	root, jobs string
 	cfg        map[string]any
-	log        *bytes.Buffer
+	log        *journal
 }
 
 // newWorld lays a CPI out as cpi/build does, bin/cpi from the release's own
@@ -79,7 +80,7 @@ func newWorld(t *testing.T, apiVersion int, change func(cfg map[string]any)) *wo
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{root: filepath.Join(dir, "home", ".bosh", "local"), jobs: filepath.Join(dir, "jobs"), log: &bytes.Buffer{}}
+	w := &world{root: filepath.Join(dir, "home", ".bosh", "local"), jobs: filepath.Join(dir, "jobs"), log: &journal{}}
 	w.cfg = map[string]any{
 		"root": "", "api_version": apiVersion,
 		"agent": map[string]any{"mbus": "https://mbus:hunter2@0.0.0.0:6868", "ntp": []string{}, "blobstore": map[string]any{"provider": "local"}},
@@ -258,4 +259,22 @@ func (w *world) nothingLeft(t *testing.T) {
 	if strings.Contains(w.log.String(), "hunter2") {
 		t.Errorf("the log tells a secret:\n%s", w.log)
 	}
+}
+
+// journal collects what CPIs say; calls may write to it at the same time.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(text []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(text)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
