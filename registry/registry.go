@@ -93,9 +93,9 @@ func (r *Registry) route(w http.ResponseWriter, req *http.Request, methods ...st
 // authorized compares digests, so that the time it takes tells nothing of
 // the credentials, their lengths included.
 func (r *Registry) authorized(w http.ResponseWriter, req *http.Request) bool {
-	user, password, _ := req.BasicAuth()
+	user, password, given := req.BasicAuth()
 	u, p := sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))
-	if subtle.ConstantTimeCompare(u[:], r.user[:])&subtle.ConstantTimeCompare(p[:], r.password[:]) == 1 {
+	if given && subtle.ConstantTimeCompare(u[:], r.user[:])&subtle.ConstantTimeCompare(p[:], r.password[:]) == 1 {
 		return true
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="Bosh Registry"`)
