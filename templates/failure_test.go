@@ -199,8 +199,9 @@ func TestUnfitRuby(t *testing.T) {
 				needRuby(t)
 			}
 			path := filepath.Join(t.TempDir(), "ruby")
-			put(t, path, "#!/bin/sh\n"+test.script+"\n")
-			if err := os.Chmod(path, 0o700); err != nil {
+			put(t, path+".sh", "#!/bin/sh\n"+test.script+"\n")
+			// A file that this process wrote may be busy in the child of another test.
+			if err := exec.Command("/bin/sh", "-c", `cp "$1" "$2" && chmod 700 "$2"`, "sh", path+".sh", path).Run(); err != nil {
 				t.Fatal(err)
 			}
 			e := start(t, Config{Ruby: path})
@@ -214,6 +215,29 @@ func TestUnfitRuby(t *testing.T) {
 	err := e.Render(t.Context(), []Job{newJob(t, "job", map[string]string{"f": "<%= 1 %>"})}, t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "cannot start Ruby") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestKilledBetween kills Ruby while it has nothing to do, which is no
+// template's fault.
+func TestKilledBetween(t *testing.T) {
+	t.Parallel()
+	needRuby(t)
+	e := start(t, Config{})
+	job := newJob(t, "job", map[string]string{"f": "<%= name %>"})
+	for range 2 {
+		dir := t.TempDir()
+		if err := e.Render(t.Context(), []Job{job}, dir); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, dir, "job", "f"); got != "job" {
+			t.Errorf("got %q", got)
+		}
+		if err := e.ruby.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		// Only when it is dead are its ends of the pipes closed for certain.
+		_, _ = e.ruby.cmd.Process.Wait()
 	}
 }
 

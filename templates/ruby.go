@@ -52,6 +52,9 @@ func (e *formatError) Error() string {
 	return "its properties cannot be given to Ruby: " + e.err.Error()
 }
 
+// errGone is a Ruby that had ended before it was asked.
+var errGone = errors.New("it was not running any more")
+
 // ruby is a running driver.
 type ruby struct {
 	cmd    *exec.Cmd
@@ -104,11 +107,11 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	}
 	if hello.Missing != "" {
 		r.stop()
-		return nil, fmt.Errorf("Ruby %s (%s) lacks its library '%s': install it (%s)", hello.Ruby, path, hello.Missing, libraryHint(hello.Missing))
+		return nil, fmt.Errorf("the Ruby %s (%s) lacks its library '%s': install it (%s)", hello.Ruby, path, hello.Missing, libraryHint(hello.Missing))
 	}
 	if !atLeast(hello.Ruby, 2, 6) {
 		r.stop()
-		return nil, fmt.Errorf("Ruby %s (%s) is too old, 2.6 is the oldest that works: %s", hello.Ruby, path, howToInstall)
+		return nil, fmt.Errorf("the Ruby %s (%s) is too old, 2.6 is the oldest that works: %s", hello.Ruby, path, howToInstall)
 	}
 	return r, nil
 }
@@ -131,7 +134,7 @@ func (r *ruby) render(ctx context.Context, req request) (answer, error) {
 	stop := context.AfterFunc(ctx, r.kill)
 	defer stop()
 	if _, err := r.in.Write(append(line, '\n')); err != nil {
-		return a, r.ended(err)
+		return a, fmt.Errorf("%w: %w", errGone, r.ended(err))
 	}
 	return a, r.read(ctx, &a)
 }

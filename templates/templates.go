@@ -38,6 +38,7 @@ type Engine struct {
 
 	mu     sync.Mutex
 	ruby   *ruby
+	knows  *Job // whose context the Ruby has
 	closed bool
 }
 
@@ -93,7 +94,7 @@ func (e *Engine) Close() error {
 func (e *Engine) stop() {
 	if e.ruby != nil {
 		e.ruby.stop()
-		e.ruby = nil
+		e.ruby, e.knows = nil, nil
 	}
 }
 
@@ -116,6 +117,7 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 	if e.closed {
 		return errors.New("cannot render templates: the engine is closed")
 	}
+	e.knows = nil // the same jobs may come with other facts
 	var files []*file
 	var failures Failures
 	seen := map[string]bool{}
@@ -172,66 +174,75 @@ func jobFiles(job *Job) ([]*file, error) {
 // template can be rendered.
 func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failures, error) {
 	var failures Failures
-	var facts map[string]any
+	facts := sync.OnceValue(func() map[string]any { return job.facts(e.id) })
 	for _, f := range files {
 		if !bytes.Contains(f.content, []byte("<%")) {
 			continue
 		}
-		req := request{File: f.path, Template: f.content}
-		// Ruby remembers the context, unless it had to be started anew.
-		if facts == nil || e.ruby == nil {
-			facts = job.facts(e.id)
-			req.Context = facts
-		}
-		result, failed, err := e.render(ctx, f, req)
-		if err != nil {
-			return nil, err
-		}
-		if failed != nil {
+		failed := &Failure{Release: job.Release, Job: job.Name, Template: f.source}
+		answer, err := e.ask(ctx, job, facts, request{File: f.path, Template: f.content})
+		var broken *templateError
+		switch {
+		case errors.As(err, &broken):
+			failed.Message = broken.Error()
+			failures = append(failures, failed)
+		case err != nil:
+			return nil, fmt.Errorf("cannot render %s: %w", failed.place(), err)
+		case answer.Error != nil:
+			failed.fill(job, answer.Error)
 			failures = append(failures, failed)
 		}
-		f.content = result
+		f.content = answer.Result
 	}
 	return failures, nil
 }
 
-// render renders one template, starting Ruby first if it does not run.
-func (e *Engine) render(ctx context.Context, f *file, req request) ([]byte, *Failure, error) {
-	failed := &Failure{Release: f.job.Release, Job: f.job.Name, Template: f.source}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, fmt.Errorf("cannot render %s: %w", failed.place(), context.Cause(ctx))
-	}
-	if e.ruby == nil {
-		r, err := startRuby(ctx, e.cfg)
-		if err != nil {
-			return nil, nil, fmt.Errorf("cannot render %s: %w", failed.place(), err)
+// templateError is what one template did, in place of an answer.
+type templateError struct{ reason string }
+
+func (e *templateError) Error() string { return e.reason }
+
+// ask has one template rendered, by a new Ruby if none runs. An error that is
+// no *templateError is true for all templates.
+func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any, req request) (answer, error) {
+	for again := false; ; again = true {
+		if ctx.Err() != nil {
+			return answer{}, context.Cause(ctx)
 		}
-		e.ruby = r
+		if e.ruby == nil {
+			var err error
+			if e.ruby, err = startRuby(ctx, e.cfg); err != nil {
+				return answer{}, err
+			}
+		}
+		req.Context = nil
+		if e.knows != job {
+			req.Context = facts()
+		}
+		tctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
+		a, err := e.ruby.render(tctx, req)
+		late := tctx.Err() != nil
+		cancel()
+		if err == nil {
+			e.knows = job
+			return a, nil
+		}
+		// Ruby is in an unknown state, or gone.
+		e.stop()
+		var format *formatError
+		switch {
+		case errors.As(err, &format):
+			return answer{}, &templateError{format.Error()}
+		case ctx.Err() != nil:
+			return answer{}, context.Cause(ctx)
+		case late:
+			return answer{}, &templateError{fmt.Sprintf("it took longer than %v and was stopped", e.cfg.Timeout)}
+		case errors.Is(err, errGone) && !again:
+			// Somebody killed it between two templates.
+			continue
+		}
+		return answer{}, &templateError{fmt.Sprintf("the template ended Ruby (%v)", err)}
 	}
-	tctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
-	defer cancel()
-	answer, err := e.ruby.render(tctx, req)
-	switch {
-	case err == nil && answer.Error == nil:
-		return answer.Result, nil, nil
-	case err == nil:
-		failed.fill(f.job, answer.Error)
-		return nil, failed, nil
-	}
-	// Ruby is in an unknown state, or gone.
-	e.stop()
-	var format *formatError
-	switch {
-	case errors.As(err, &format):
-		failed.Message = format.Error()
-	case ctx.Err() != nil:
-		return nil, nil, fmt.Errorf("cannot render %s: %w", failed.place(), context.Cause(ctx))
-	case tctx.Err() != nil:
-		failed.Message = fmt.Sprintf("it took longer than %v and was stopped", e.cfg.Timeout)
-	default:
-		failed.Message = fmt.Sprintf("the template ended Ruby (%v)", err)
-	}
-	return nil, failed, nil
 }
 
 // facts is the context as the driver reads it.

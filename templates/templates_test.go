@@ -189,6 +189,24 @@ func TestDefaultsOfContext(t *testing.T) {
 	}
 }
 
+// TestOtherFacts renders the same jobs again after their facts have changed.
+func TestOtherFacts(t *testing.T) {
+	t.Parallel()
+	needRuby(t)
+	e := start(t, Config{})
+	jobs := []Job{newJob(t, "job", map[string]string{"f": "<%= spec.address %>", "monit": "<%= spec.address %>"})}
+	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
+		jobs[0].Context.Address = address
+		dir := t.TempDir()
+		if err := e.Render(t.Context(), jobs, dir); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, dir, "job", "f") + read(t, dir, "job", "monit"); got != address+address {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
 func TestLayersOfProperties(t *testing.T) {
 	t.Parallel()
 	needRuby(t)

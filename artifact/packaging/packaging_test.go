@@ -25,7 +25,7 @@ const childEnv = "PACKAGING_TEST_SOURCE"
 
 func TestMain(m *testing.M) {
 	if source := os.Getenv(childEnv); source != "" {
-		err := Run(context.Background(), Script{Name: "p", Source: source, Target: filepath.Join(source, "..", "target")})
+		err := Run(context.Background(), Script{Name: "p", Source: source, Target: filepath.Join(source, "..", "target"), Temp: filepath.Join(source, "..")})
 		fmt.Println(err)
 		os.Exit(3)
 	}

@@ -65,7 +65,7 @@ properties:
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(inst.Path)
+		cmd := exec.Command("/bin/bash", inst.Path) // itself, it may be busy in the child of another test
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "BOSH_PACKAGES_DIR=" + inst.PackagesDir}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
