@@ -74,7 +74,12 @@ func (s *Store) place(file, sha256 string) (stored, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return stored{}, err
 	}
-	if err := os.Rename(file, path); err != nil {
+	err := os.Rename(file, path)
+	if err != nil {
+		removeAll(path) // somebody made a folder of it
+		err = os.Rename(file, path)
+	}
+	if err != nil {
 		return stored{}, err
 	}
 	return stored{sha256, identifyPath(path)}, nil

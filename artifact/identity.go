@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -80,12 +81,25 @@ func (s *Store) remember(rec record) error {
 	return writeJSON(s.recordPath(rec.Path), rec)
 }
 
+// readJSON reads what writeJSON wrote; whatever does not fit its checksum is
+// an error. Numbers of unknown type become json.Number.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(data, v)
+	sum, text, _ := bytes.Cut(data, []byte("\n"))
+	if string(sum) != checksum(text) {
+		return fmt.Errorf("%s is damaged", path)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(v)
+}
+
+func checksum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // writeJSON replaces path as a whole (0600); readers see the old or the new.
@@ -101,7 +115,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	_, err = fmt.Fprintf(f, "%s\n%s", checksum(data), data)
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -1,10 +1,9 @@
 package artifact
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"os"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -43,13 +42,7 @@ func (s *Store) indexPath(key string) string {
 // cache, undamaged.
 func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 	var ix index
-	data, err := os.ReadFile(s.indexPath(key))
-	if err != nil {
-		return nil, false
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if d.Decode(&ix) != nil {
+	if readJSON(s.indexPath(key), &ix) != nil {
 		return nil, false
 	}
 	changed := false
@@ -136,8 +129,8 @@ func numbers(v any) any {
 	case int64:
 		return int(v)
 	case float64:
-		if n := int(v); float64(n) == v {
-			return n
+		if whole := math.Trunc(v); whole == v && math.Abs(v) < 1<<53 {
+			return int(v)
 		}
 	}
 	return v
