@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -179,19 +180,14 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 	stop := make(chan struct{})
 	go func() { dead <- t.keepAlive(conn.client, stop) }()
 
-	var err error
+	var serveErr, deadErr error
 	pending := 2
 	select {
 	case <-ctx.Done():
-		err = ctx.Err()
-	case err = <-served:
+	case serveErr = <-served:
 		pending--
 		served = nil
-		// The listener ends when the connection does: ask that first.
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			err = errors.New("the server behind it has ended")
-		}
-	case err = <-dead:
+	case deadErr = <-dead:
 		pending--
 		dead = nil
 	}
@@ -199,13 +195,20 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 	conn.close()
 	for ; pending > 0; pending-- {
 		select {
-		case <-served:
+		case err := <-served:
 			served = nil
-		case <-dead:
+			if deadErr == nil {
+				serveErr = err
+			}
+		case deadErr = <-dead:
 			dead = nil
 		}
 	}
-	return err
+	// A listener that ends says EOF; why the connection ended says more.
+	if deadErr != nil && (serveErr == nil || errors.Is(serveErr, io.EOF) || errors.Is(serveErr, net.ErrClosed)) {
+		return deadErr
+	}
+	return fmt.Errorf("the server behind it has ended: %v", serveErr)
 }
 
 // keepAlive returns when the other side does not answer any more, the
