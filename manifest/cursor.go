@@ -166,6 +166,8 @@ func (c cursor) whole() (n int, ok bool) {
 		if v == math.Trunc(v) && math.Abs(v) <= math.MaxInt32 {
 			return int(v), true
 		}
+		c.fail("must be a whole number")
+		return 0, false
 	case string:
 		if _, isNumber := numberValue(v).(int); isNumber {
 			c.fail("must be a whole number without quotes")
@@ -259,8 +261,8 @@ func (d *document) property(n *node, at *step) any {
 		for _, e := range n.entries {
 			key, ok := e.key.(string)
 			if !ok {
-				d.report(false, e.line, e.column, at, "the key %s is not text to YAML but %s; put it in quotes",
-					cmpEmpty(scalarText(e.key), "null"), (&node{value: e.key}).describe())
+				d.report(false, e.line, e.column, at, "a key is %s to YAML, which must be text; put it in quotes%s",
+					(&node{value: e.key}).describe(), booleans(e.key))
 				continue
 			}
 			m[key] = d.property(e.value, at.child(key))
@@ -274,12 +276,12 @@ func (d *document) property(n *node, at *step) any {
 	return value
 }
 
-// cmpEmpty returns s, or other if s is empty.
-func cmpEmpty(s, other string) string {
-	if s == "" {
-		return other
+// booleans explains a key that surprises its author.
+func booleans(key any) string {
+	if _, ok := key.(bool); ok {
+		return " (y, n, yes, no, on and off are booleans)"
 	}
-	return s
+	return ""
 }
 
 // describe names the kind of a value, without the value.

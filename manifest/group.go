@@ -1,46 +1,46 @@
 package manifest
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // readGroups reads jobs or instance_groups, of which exactly one must hold
 // exactly one instance group.
 func (r *reader) readGroups(top cursor) {
-	list := r.spelling(top, "instance_groups", "jobs")
-	items := list.items()
-	if list.node == nil || list.node.kind == listKind {
-		if len(items) != 1 {
+	lists := spellings(top, "instance_groups", "jobs")
+	first := true
+	for _, list := range lists {
+		items := list.items()
+		if len(items) != 1 && len(lists) == 1 && (list.node == nil || list.node.kind == listKind) {
 			list.fail("must hold exactly one instance group, since a manifest describes one VM, but holds %d", len(items))
 		}
-	}
-	for i, item := range items {
-		if item.node != nil && !item.section("instance_groups[]") {
-			continue
-		}
-		group := r.readGroup(item)
-		if i == 0 {
-			r.Group = group
+		for _, item := range items {
+			if item.node != nil && !item.section("instance_groups[]") {
+				continue
+			}
+			group := r.readGroup(item)
+			if first {
+				r.Group = group
+			}
+			first = false
 		}
 	}
 }
 
-// spelling returns the place of the one of two keys that is used; they mean
-// the same, and only one may be given.
-func (r *reader) spelling(c cursor, first, second string) cursor {
+// spellings returns the place of the one of two keys that is used; they mean
+// the same. If both are, which is reported, it returns both.
+func spellings(c cursor, first, second string) []cursor {
 	one, other := c.get(first), c.get(second)
 	if one.length() > 0 && other.length() > 0 {
 		later := other
-		if one.line > other.line {
+		if one.keyLine > other.keyLine {
 			later = one
 		}
 		later.fail("%s and %s mean the same, and only one of them may be given", first, second)
+		return []cursor{one, other}
 	}
-	if one.length() == 0 && !one.unsettled() && (other.given() && (other.length() > 0 || !one.given())) {
-		return other
+	if one.length() == 0 && !one.unsettled() && other.given() && (other.length() > 0 || !one.given()) {
+		return []cursor{other}
 	}
-	return one
+	return []cursor{one}
 }
 
 // readGroup reads an instance group.
@@ -75,18 +75,20 @@ func (r *reader) checkInstances(c cursor) {
 // readJobs reads jobs or templates of an instance group.
 func (r *reader) readJobs(c cursor) []JobRef {
 	var jobs []JobRef
-	seen := map[string]bool{}
-	for _, item := range r.spelling(c, "jobs", "templates").items() {
-		if item.node != nil && !item.section("instance_groups[].jobs[]") {
-			continue
+	for _, list := range spellings(c, "jobs", "templates") {
+		seen := map[string]bool{}
+		for _, item := range list.items() {
+			if item.node != nil && !item.section("instance_groups[].jobs[]") {
+				continue
+			}
+			job := r.readJobRef(item)
+			if seen[job.Name] && job.Name != "" {
+				item.get("name").fail("must be unique, but another job is called %q, too", job.Name)
+			}
+			seen[job.Name] = true
+			job.Properties = item.get("properties").properties()
+			jobs = append(jobs, job)
 		}
-		job := r.readJobRef(item)
-		if seen[job.Name] && job.Name != "" {
-			item.get("name").fail("must be unique, but another job is called %q, too", job.Name)
-		}
-		seen[job.Name] = true
-		job.Properties = item.get("properties").properties()
-		jobs = append(jobs, job)
 	}
 	return jobs
 }
@@ -279,5 +281,5 @@ func example(network *Network) string {
 	if !prefix.IsValid() {
 		return ""
 	}
-	return strings.Join([]string{": an address of ", prefix.String()}, "")
+	return ": an address of " + prefix.String()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -192,7 +193,7 @@ func (r *reader) readPrivateKey(c cursor) string {
 	path := r.localPath(c, strings.TrimPrefix(text, "file://"))
 	data, err := readKeyFile(path)
 	if err != nil {
-		c.fail("cannot read the private key: %v", err)
+		c.fail("cannot read the private key %s: %v", path, err)
 		return ""
 	}
 	if wrong := checkPrivateKey(data); wrong != "" {
@@ -201,26 +202,34 @@ func (r *reader) readPrivateKey(c cursor) string {
 	return string(data)
 }
 
-// readKeyFile reads a small regular file.
+// readKeyFile reads a small regular file. Its errors do not name the file.
 func readKeyFile(path string) ([]byte, error) {
 	const limit = 64 << 10
 	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
+	switch {
+	case err != nil:
+		return nil, cause(err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > limit:
+		return nil, errors.New("it is too large to be a key")
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, cause(err)
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err == nil && len(data) > limit {
-		err = errors.New(path + " is too large to be a key")
+	data, err := io.ReadAll(io.LimitReader(file, limit))
+	return data, cause(err)
+}
+
+// cause drops the call and the path from an error of package os.
+func cause(err error) error {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		return pathError.Err
 	}
-	return data, err
+	return err
 }
 
 // checkPrivateKey says what is wrong with a private key in PEM, or "".

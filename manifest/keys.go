@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // section lists the keys of one map of the manifest: those that mean something
@@ -71,6 +72,9 @@ func (c cursor) warnUnknownKeys(name string) {
 
 // advice says what the author of an unknown key may have meant.
 func advice(key string, known section) string {
+	if (key == "sha256" || key == "sha512") && slices.Contains(known.read, "sha1") {
+		return fmt.Sprintf("; write sha1: %s:HEX", key)
+	}
 	if near := nearest(key, known.read); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
@@ -117,7 +121,13 @@ func nearest(word string, options []string) string {
 
 // normal drops differences of case and of separators.
 func normal(key string) string {
-	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(key))
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '-', '_', '.', ' ':
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, key)
 }
 
 // distance counts the insertions, deletions, replacements and swaps of

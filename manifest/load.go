@@ -79,7 +79,10 @@ func load(path, absolute string, data []byte, _ Options) (*Manifest, error) {
 func (r *reader) allSecrets() []string {
 	set := secretSet{}
 	set.collect(r.root, false)
-	if t := r.CPI.SSHTunnel; t != nil {
+	if t := r.CPI.SSHTunnel; t != nil && t.PrivateKey != "" {
+		if written, _ := r.cursor().get("cloud_provider").get("ssh_tunnel").get("private_key").text(); written != t.PrivateKey {
+			delete(set, written) // a path
+		}
 		set.add(t.PrivateKey)
 	}
 	return set.sorted()

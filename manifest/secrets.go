@@ -8,10 +8,19 @@ import (
 	"strings"
 )
 
-// secretKey matches the names of keys whose values are secret.
-var secretKey = regexp.MustCompile(
-	`(?i)(^|[-_.])(password|passwd|passphrase|secret|private[-_]?key|api[-_]?key|secret[-_]?key|access[-_]?key|token|credentials|json[-_]?key)s?$|` +
-		`(?i)(password|secret|privatekey|apikey|token)$`)
+// secretKey tells whether the name of a key says that its value is secret.
+func secretKey(key string) bool {
+	key = strings.TrimSuffix(normal(key), "s")
+	for _, end := range []string{
+		"password", "passwd", "passphrase", "secret", "token", "credential",
+		"privatekey", "secretkey", "accesskey", "apikey", "jsonkey",
+	} {
+		if strings.HasSuffix(key, end) {
+			return true
+		}
+	}
+	return false
+}
 
 var userInfo = regexp.MustCompile(`[A-Za-z][-+.A-Za-z0-9]*://([^/?#\s]*)@`)
 
@@ -42,7 +51,7 @@ func (set secretSet) collect(n *node, secret bool) {
 	}
 	for _, e := range n.entries {
 		key := scalarText(e.key)
-		set.collect(e.value, secretKey.MatchString(key) || secret && strings.HasSuffix(key, "s"))
+		set.collect(e.value, secretKey(key) || secret && strings.HasSuffix(key, "s"))
 	}
 	if n.kind != scalarKind {
 		return
@@ -50,6 +59,9 @@ func (set secretSet) collect(n *node, secret bool) {
 	text := scalarText(n.value)
 	if _, isBool := n.value.(bool); secret && !isBool && !looksLikePath(text) || strings.Contains(text, "PRIVATE KEY-----") {
 		set.add(text)
+	}
+	if !strings.Contains(text, "://") {
+		return
 	}
 	for _, match := range userInfo.FindAllStringSubmatch(text, -1) {
 		if _, password, found := strings.Cut(match[1], ":"); found {

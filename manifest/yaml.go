@@ -337,9 +337,10 @@ func (n *node) generic() any {
 // digest returns the SHA-512, as hex, of the tree as yaml.v2 writes it: what
 // create-env records as current_manifest_sha.
 func (n *node) digest() (string, error) {
-	text, err := yaml2.Marshal(n.generic())
-	if err != nil {
+	sum := sha512.New()
+	encoder := yaml2.NewEncoder(sum)
+	if err := errors.Join(encoder.Encode(n.generic()), encoder.Close()); err != nil {
 		return "", fmt.Errorf("cannot write the evaluated manifest as YAML: %v", err)
 	}
-	return fmt.Sprintf("%x", sha512.Sum512(text)), nil
+	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }

@@ -1,0 +1,112 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	yaml2 "gopkg.in/yaml.v2"
+)
+
+// seeds adds every manifest of testdata and some YAML that is hard to read.
+func seeds(f *testing.F) {
+	for _, pattern := range []string{"testdata/*.yml", "testdata/*/*.yml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatalf("no seeds in %s: %v", pattern, err)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	for _, s := range hardDocuments() {
+		f.Add([]byte(s))
+	}
+}
+
+// FuzzLoad looks for manifests that make Load panic, hang, or accept without
+// an answer.
+func FuzzLoad(f *testing.F) {
+	seeds(f)
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := load("m.yml", filepath.Join(dir, "m.yml"), data, Options{})
+		if err == nil {
+			m.Interfaces()
+			m.Address()
+			if m.Name == "" || m.CPI.MBusURL == nil || len(m.Digest) != 128 || m.Group.Name == "" {
+				t.Fatalf("accepted: %+v", m)
+			}
+			return
+		}
+		problems, ok := err.(*Problems)
+		if !ok {
+			t.Fatalf("unexpected kind of error: %v", err)
+		}
+		lines := strings.Count(string(data), "\n") + 1
+		for _, p := range *problems {
+			if p.Pos.Line > lines+1 || p.Message == "" || strings.Contains(p.Message, "%!") {
+				t.Fatalf("bad problem: %v", p)
+			}
+		}
+	})
+}
+
+// FuzzYAML compares with yaml.v2, which is what create-env reads YAML with.
+func FuzzYAML(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		compareWithYAML2(t, data)
+	})
+}
+
+var semanticError = regexp.MustCompile(`anchor|map key|cannot decode|map merge|base64`)
+
+var loneTag = regexp.MustCompile(`!([\pZ\pC,\[\]{}]|$)`)
+
+// compareWithYAML2 checks that the document means what it means to yaml.v2.
+func compareWithYAML2(t *testing.T, data []byte) {
+	t.Helper()
+	if loneTag.Match(data) {
+		t.Skip("yaml.v3 does not tell the tag ! from none")
+	}
+	var want any
+	errWant := yaml2.Unmarshal(data, &want)
+	d := parse("m.yml", data)
+	if !d.problems.failed() {
+		switch {
+		case errWant != nil && semanticError.MatchString(errWant.Error()):
+			t.Fatalf("accepted, but yaml.v2 says: %v", errWant)
+		case errWant != nil:
+			return // yaml.v3 admits tabs in more places
+		}
+		a, errA := yaml2.Marshal(d.root.generic())
+		b, errB := yaml2.Marshal(want)
+		if string(a) != string(b) || (errA == nil) != (errB == nil) {
+			t.Fatalf("differs from yaml.v2:\n%s\n---\n%s", a, b)
+		}
+		return
+	}
+	// yaml.v3 looks ahead, into what follows the first document.
+	decoder := yaml2.NewDecoder(bytes.NewReader(data))
+	for errWant == nil {
+		var document any
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return
+		}
+	}
+	if errWant == nil && !strings.Contains(d.problems.Error(), "nested") && !strings.Contains(d.problems.Error(), "too often") {
+		t.Fatalf("refused, but yaml.v2 accepts it: %v", d.problems)
+	}
+}

@@ -1,0 +1,61 @@
+package manifest
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Each manifest in testdata/problems has a file with the messages that a user
+// sees: errors, or the warnings of an accepted manifest.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/problems/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no manifests", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			m, err := Load(file, Options{})
+			var problems *Problems
+			switch {
+			case err == nil:
+				list := Problems(m.Warnings)
+				problems = &list
+			case !errors.As(err, &problems):
+				t.Fatalf("not a list of problems: %v", err)
+			}
+			dir, err := filepath.Abs(filepath.Dir(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := problems.Error() + "\n"
+			got = strings.ReplaceAll(got, dir+"/", "")
+			got = strings.ReplaceAll(got, "testdata/problems/", "")
+			golden := strings.TrimSuffix(file, ".yml") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			for _, secret := range []string{"sesame", "hidden", "p/a#ss"} {
+				if strings.Contains(got, secret) {
+					t.Errorf("the messages contain the secret %q", secret)
+				}
+			}
+		})
+	}
+}
