@@ -327,9 +327,9 @@ module BootstrapTemplates
         "#{$1} '#{error.name}'"
       else
         text = error.respond_to?(:original_message) ? error.original_message : error.message
-        # Parsers show the place, that is the rest of the value.
-        text = text.sub(/ at '.*/m, "") if error.class.name =~ /\AJSON::/
-        text.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?")
+        # The parser shows the place, that is the rest of the value.
+        text = text.sub(/\A\d+: /, "").sub(/(?: at|:) '.*/m, "") if error.class.name =~ /\AJSON::/
+        text.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub(/#<Class:0x\h+>::/, "")
       end
     rescue StandardError
       error.class.name.to_s

@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"bootstrap/templates"
@@ -87,31 +87,28 @@ func TestKilledAndRerun(t *testing.T) {
 	// would spoil the second one if it lived on.
 	script := fmt.Sprintf(`echo half > $BOSH_INSTALL_TARGET/half
 if [ ! -e %s/began ]; then
-  mkfifo %[1]s/fifo; touch %[1]s/began
+  touch %[1]s/began
   sleep 600 | cat > %[1]s/fifo
   echo spoilt > $BOSH_INSTALL_TARGET/text
   exit 0
 fi
 mv $BOSH_INSTALL_TARGET/half $BOSH_INSTALL_TARGET/text`, dir)
 	p := newPlan(t, pack{name: "main", script: script})
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	run := child(t, p)
-	for fifo := filepath.Join(dir, "fifo"); ; {
-		// Opening waits until the script holds the other end.
-		f, err := os.Open(fifo)
-		if errors.Is(err, fs.ErrNotExist) && t.Context().Err() == nil {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = run.Process.Kill()
-		_ = run.Wait()
-		// It ends when nobody of the first run is left.
-		if _, err := f.Read(make([]byte, 1)); err == nil {
-			t.Error("the script goes on")
-		}
-		f.Close()
-		break
+	f, err := os.Open(fifo) // waits until the script holds the other end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_ = run.Process.Kill()
+	_ = run.Wait()
+	// The pipe ends when nobody of the first run is left.
+	if _, err := f.Read(make([]byte, 1)); err == nil {
+		t.Error("the script goes on")
 	}
 	inst, s := mustInstall(t, p)
 	if s.list[0] != "Compiling package 'main/fp-main'" {
@@ -152,19 +149,16 @@ func TestTwoProcesses(t *testing.T) {
 
 func TestCancelled(t *testing.T) {
 	t.Parallel()
-	mark := filepath.Join(t.TempDir(), "mark")
-	p := newPlan(t, pack{name: "main", script: "mkfifo " + mark + "; echo up > " + mark + "; sleep 600"})
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlan(t, pack{name: "main", script: "echo up > " + fifo + "; sleep 600"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("stopped by the test")
 	go func() {
-		for {
-			if f, err := os.Open(mark); err == nil {
-				_, _ = f.Read(make([]byte, 3))
-				f.Close()
-				cancel(cause)
-				return
-			}
-		}
+		_, _ = os.ReadFile(fifo) // waits until the script runs
+		cancel(cause)
 	}()
 	engine := templates.Start(templates.Config{})
 	defer engine.Close()
