@@ -1,0 +1,154 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bootstrap/cpi"
+	"bootstrap/cpi/build"
+	"bootstrap/state"
+	"bootstrap/templates"
+)
+
+// buildCPI compiles and installs the CPI into the installation's folder.
+func (r *run) buildCPI(ctx context.Context) error {
+	if !r.state.Found() {
+		// From here on there is something to be found again by its id.
+		if err := r.state.Update(func(*state.State) error { return nil }); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the installation: %w", err)
+	}
+	r.engine = templates.Start(templates.Config{Ruby: r.opts.Ruby, Env: []string{"PATH=" + r.opts.Getenv("PATH")}})
+	var jobs []build.Job
+	for _, t := range r.manifest.CPI.Templates {
+		rel := r.releases[t.Release]
+		jobs = append(jobs, build.Job{Job: rel.Job(t.Name), Release: rel})
+	}
+	var err error
+	r.cpiBuild, err = build.Install(ctx, build.Config{
+		Dir:        r.dir,
+		Cache:      filepath.Join(r.opts.Home, "cache", "compiled"),
+		Deployment: r.manifest.Name,
+		Jobs:       jobs,
+		Properties: r.cpiProperties(),
+		Engine:     r.engine,
+		Env:        r.environment(),
+		Stage: func(name string) func(string, error) {
+			s := r.stage.begin(name, false)
+			return func(skipped string, err error) {
+				if skipped != "" {
+					err = skip(skipped)
+				}
+				_ = s.end(err)
+			}
+		},
+	})
+	return err
+}
+
+// cpiProperties are the manifest's, with where the registry listens.
+func (r *run) cpiProperties() map[string]any {
+	props := maps.Clone(r.manifest.CPI.Properties)
+	if props == nil {
+		props = map[string]any{}
+	}
+	if g := r.registry; g != nil {
+		props["registry"] = map[string]any{
+			"host":     g.host,
+			"port":     g.port,
+			"username": g.username,
+			"password": g.password,
+			"endpoint": "http://" + net.JoinHostPort(g.host, fmt.Sprint(g.port)),
+		}
+	}
+	return props
+}
+
+// environment is what packaging scripts, templates and the CPI get of the
+// caller's environment beside what their protocols name: how to reach the
+// network, and where this program is.
+func (r *run) environment() []string {
+	env := []string{"BOOTSTRAP_EXECUTABLE=" + r.opts.Self}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY"} {
+		for _, n := range []string{name, strings.ToLower(name)} {
+			if v := r.opts.Getenv(n); v != "" {
+				env = append(env, n+"="+v)
+			}
+		}
+	}
+	return env
+}
+
+// connectCPI asks the CPI what it is, once.
+func (r *run) connectCPI(ctx context.Context) error {
+	log, err := r.opts.OpenLog(filepath.Join(r.dir, "cpi.log"))
+	if err != nil {
+		return err
+	}
+	r.cpiLog = log
+	api := 1
+	if r.stemcell != nil {
+		api = r.stemcell.APIVersion
+	} else if sc := r.currentStemcell(); sc != nil && sc.APIVersion > 0 {
+		api = sc.APIVersion
+	}
+	env := append(r.environment(),
+		"PATH="+r.opts.Getenv("PATH"),
+		"HOME="+r.opts.Getenv("HOME"),
+		"BOSH_PACKAGES_DIR="+r.cpiBuild.PackagesDir,
+		"BOSH_JOBS_DIR="+r.cpiBuild.JobsDir,
+	)
+	for _, n := range []string{"LANG", "TMPDIR", "USER"} {
+		if v := r.opts.Getenv(n); v != "" {
+			env = append(env, n+"="+v)
+		}
+	}
+	r.cpi = cpi.New(cpi.Config{
+		Path:        r.cpiBuild.Path,
+		Env:         env,
+		DirectorID:  r.state.Get().DirectorID,
+		StemcellAPI: api,
+		Log:         log,
+		Redact:      r.opts.Redact,
+		Timeout:     r.opts.CPITimeout,
+	})
+	info, err := r.cpi.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if r.registry != nil && min(info.APIVersion, api) >= 2 {
+		// Nobody will ask: from version 2 on the CPI tells the agent itself.
+		r.stopRegistry()
+	}
+	return nil
+}
+
+// cleanUpCPI removes the rendered CPI configuration, which holds secrets.
+func (r *run) cleanUpCPI() {
+	if r.engine != nil {
+		_ = r.engine.Close()
+	}
+	r.closeLog()
+	if r.cpiBuild == nil {
+		return
+	}
+	err := r.root.do("Cleaning up rendered CPI jobs", func(*stage) error { return r.cpiBuild.Cleanup() })
+	if err != nil {
+		r.root.warning(fmt.Sprintf("the CPI's rendered configuration could not be removed and may hold secrets: %v", err))
+	}
+}
+
+func (r *run) closeLog() {
+	if r.cpiLog != nil {
+		_ = r.cpiLog.Close()
+		r.cpiLog = nil
+	}
+}

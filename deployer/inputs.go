@@ -1,0 +1,236 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// readManifest reads, evaluates and checks the manifest.
+func (r *run) readManifest(context.Context) error {
+	return r.do("Validating deployment manifest", func(s *stage) error {
+		m, err := manifest.Load(r.opts.Manifest, manifest.Options{})
+		if err != nil {
+			return err
+		}
+		r.manifest = m
+		r.opts.Secret(m.Secrets...)
+		for _, w := range m.Warnings {
+			s.warning(w.String())
+		}
+		if m.CPI.CA == "" {
+			s.warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
+		}
+		return nil
+	})
+}
+
+// findState refuses a delete that would find nothing to delete.
+func (r *run) findState(context.Context) error {
+	_, err := os.Stat(r.statePath)
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if r.opts.SkipIfMissing {
+		r.root.info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.statePath))
+		return errDone
+	}
+	return &state.MissingError{Path: r.statePath}
+}
+
+// lockState locks and reads the state file, and makes the folder of the
+// installation it names.
+func (r *run) lockState(context.Context) error {
+	var err error
+	r.state, err = state.Open(r.statePath, r.opts.Holder)
+	if err != nil {
+		return err
+	}
+	r.dir = filepath.Join(r.opts.Home, r.state.Get().InstallationID)
+	return nil
+}
+
+func (r *run) unlockState() {
+	if r.state != nil {
+		r.state.Close()
+	}
+}
+
+// fetchArtifacts fetches and verifies every release and the stemcell, side by
+// side, and checks that the manifest's jobs are in them.
+func (r *run) fetchArtifacts(ctx context.Context) error {
+	if err := r.fetch(ctx, r.manifest.Releases, true); err != nil {
+		return err
+	}
+	if err := r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() }); err != nil {
+		return err
+	}
+	return r.do("Validating jobs and packages", func(*stage) error { return r.checkJobs() })
+}
+
+// fetchCPIReleases fetches only what the CPI is made of.
+func (r *run) fetchCPIReleases(ctx context.Context) error {
+	var wanted []manifest.Release
+	for _, rel := range r.manifest.Releases {
+		for _, t := range r.manifest.CPI.Templates {
+			if t.Release == rel.Name {
+				wanted = append(wanted, rel)
+				break
+			}
+		}
+	}
+	if err := r.fetch(ctx, wanted, false); err != nil {
+		return err
+	}
+	return r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() })
+}
+
+func (r *run) fetch(ctx context.Context, releases []manifest.Release, stemcell bool) error {
+	r.releases = map[string]*artifact.Release{}
+	var (
+		mu   sync.Mutex
+		errs []error
+		g    errgroup.Group
+	)
+	g.SetLimit(4)
+	// Every failure is told, not only the first: a wrong digest beside a
+	// wrong URL costs one run, not two.
+	start := func(fn func() error) {
+		g.Go(func() error {
+			if err := fn(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	for _, rel := range releases {
+		start(func() error {
+			got, err := r.fetchRelease(ctx, rel)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			r.releases[rel.Name] = got
+			return nil
+		})
+	}
+	if stemcell {
+		start(func() (err error) {
+			r.stemcell, err = r.fetchStemcell(ctx)
+			return err
+		})
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
+}
+
+func (r *run) fetchRelease(ctx context.Context, rel manifest.Release) (*artifact.Release, error) {
+	src := artifact.Source{Kind: artifact.KindRelease, Name: rel.Name, URL: rel.URL, Digest: rel.SHA1}
+	file, err := r.download(ctx, src, fmt.Sprintf("Downloading release '%s'", rel.Name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rel.Pos, err)
+	}
+	var got *artifact.Release
+	err = r.do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *stage) error {
+		if got, err = r.store.Release(ctx, file, s.progress); err != nil {
+			return fmt.Errorf("%s: %w", rel.Pos, err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+func (r *run) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
+	ref := r.manifest.ResourcePool.Stemcell
+	src := artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: ref.URL, Digest: ref.SHA1}
+	file, err := r.download(ctx, src, "Downloading stemcell")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref.Pos, err)
+	}
+	var got *artifact.Stemcell
+	err = r.do("Validating stemcell", func(s *stage) error {
+		if got, err = r.store.Stemcell(ctx, file, s.progress); err != nil {
+			return fmt.Errorf("%s: %w", ref.Pos, err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// download fetches src; only what comes over the network gets a stage.
+func (r *run) download(ctx context.Context, src artifact.Source, name string) (file artifact.File, err error) {
+	if !strings.HasPrefix(src.URL, "http") {
+		return r.store.Fetch(ctx, src, nil)
+	}
+	err = r.do(name, func(s *stage) error {
+		file, err = r.store.Fetch(ctx, src, s.progress)
+		if err == nil && file.Cached {
+			return skip("Found in local cache")
+		}
+		return err
+	})
+	return file, err
+}
+
+// checkCPIJobs checks that the CPI's jobs are in their releases.
+func (r *run) checkCPIJobs() error {
+	var errs []error
+	for _, t := range r.manifest.CPI.Templates {
+		rel := r.releases[t.Release]
+		if rel == nil || rel.Job(t.Name) == nil {
+			errs = append(errs, fmt.Errorf("release %s has no job %s, which cloud_provider names; it has: %s", t.Release, t.Name, jobNames(rel)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkJobs checks the instance group's jobs and that compiled packages were
+// compiled for this stemcell.
+func (r *run) checkJobs() error {
+	var errs []error
+	for _, ref := range r.manifest.Group.Jobs {
+		rel := r.releases[ref.Release]
+		job := rel.Job(ref.Name)
+		if job == nil {
+			errs = append(errs, fmt.Errorf("release %s has no job %s, which instance group %s names; it has: %s", ref.Release, ref.Name, r.manifest.Group.Name, jobNames(rel)))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	order, err := r.packageOrder()
+	if err != nil {
+		return err
+	}
+	want := r.stemcell.OS + "/" + r.stemcell.Version
+	for _, p := range order {
+		if p.pkg.Compiled() && !strings.EqualFold(p.pkg.Stemcell, want) {
+			errs = append(errs, fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s: use the release compiled for it, or its source", p.pkg.Name, p.release, p.pkg.Stemcell, want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func jobNames(rel *artifact.Release) string {
+	if rel == nil {
+		return "nothing"
+	}
+	names := make([]string, len(rel.Jobs))
+	for i, j := range rel.Jobs {
+		names[i] = j.Name
+	}
+	return strings.Join(names, ", ")
+}

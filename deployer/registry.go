@@ -1,0 +1,107 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"bootstrap/registry"
+	"bootstrap/tunnel"
+)
+
+// registryServer is a registry that is served on the loopback, for the CPI.
+type registryServer struct {
+	*registry.Registry
+	host               string
+	port               int
+	username, password string
+	server             *http.Server
+}
+
+// bindRegistry binds the registry's port where the manifest asks for a
+// registry or a tunnel, before the CPI is rendered with it.
+func (r *run) bindRegistry(context.Context) error {
+	want := r.manifest.CPI.Registry
+	if want == nil {
+		return nil
+	}
+	return r.do("Starting registry", func(*stage) error {
+		g := &registryServer{host: want.Host, port: want.Port, username: want.Username, password: want.Password}
+		if g.password == "" {
+			g.password = uuid.NewString()
+		}
+		r.opts.Secret(g.password)
+		// Only this machine: what is served holds secrets.
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)))
+		if err != nil {
+			return fmt.Errorf("cannot bind the registry's port: %w; set cloud_provider.registry.port to 0 to have a free one picked", err)
+		}
+		g.port = l.Addr().(*net.TCPAddr).Port
+		g.Registry = registry.New(g.username, g.password, want.OpenGet)
+		g.server = httpServer(g.Local())
+		go func() { _ = g.server.Serve(l) }()
+		r.registry = g
+		return nil
+	})
+}
+
+func httpServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
+}
+
+func (r *run) stopRegistry() {
+	if r.registry == nil {
+		return
+	}
+	// Its connections are on this machine; none is worth waiting for.
+	_ = r.root.do("Stopping registry", func(*stage) error { return r.registry.server.Close() })
+	r.registry = nil
+}
+
+// openTunnel lets the new VM's agent reach the registry, through SSH.
+func (r *run) openTunnel(ctx context.Context) error {
+	want := r.manifest.CPI.SSHTunnel
+	if want == nil || r.registry == nil {
+		return nil
+	}
+	cid := r.state.Get().CurrentVMCID
+	return r.do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *stage) (err error) {
+		handler := r.registry.Tunnel()
+		r.tunnel, err = tunnel.Open(ctx, tunnel.Config{
+			Host:           want.Host,
+			Port:           want.Port,
+			User:           want.User,
+			Password:       want.Password,
+			PrivateKey:     want.PrivateKey,
+			Passphrase:     r.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE"),
+			AgentSocket:    r.opts.Getenv("SSH_AUTH_SOCK"),
+			KnownHosts:     filepath.Join(r.dir, "known_hosts"),
+			HostName:       cid,
+			Remote:         net.JoinHostPort("127.0.0.1", fmt.Sprint(r.registry.port)),
+			ConnectTimeout: want.ConnectTimeout,
+			AuthTimeout:    want.AuthTimeout,
+			Report:         s.info,
+		}, func(l net.Listener) error {
+			// One server per connection: closing it ends what it serves.
+			err := httpServer(handler).Serve(l)
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			return err
+		})
+		return err
+	})
+}
+
+func (r *run) closeTunnel() {
+	if r.tunnel != nil {
+		_ = r.tunnel.Close()
+		r.tunnel = nil
+	}
+}

@@ -1,0 +1,190 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/artifact"
+	"bootstrap/cpi"
+	"bootstrap/cpi/build"
+	"bootstrap/manifest"
+	"bootstrap/state"
+	"bootstrap/templates"
+	"bootstrap/tunnel"
+)
+
+// Options is what a run needs from outside. Everything the environment and
+// the terminal give comes in here.
+type Options struct {
+	Manifest  string // path
+	StateFile string // path; empty: beside the manifest
+	Home      string // folder of caches and installations, ~/.bosh
+
+	Recreate      bool // replace the VM though nothing changed
+	Fix           bool // replace a VM whose agent does not answer
+	SkipDrain     bool // stop without pre-stop and drain
+	SkipIfMissing bool // delete: no state file is no error
+
+	AgentTimeout time.Duration // how long a new VM's agent may take
+	CPITimeout   time.Duration // how long one CPI call may take
+	TaskTimeout  time.Duration // how long one agent task may take; 0: for ever
+
+	Ruby     string                 // path of the Ruby that renders; empty: look it up
+	Embedded map[string]fs.FS       // releases and stemcells of `embedded:` URLs
+	Getenv   func(string) string    // proxies, SSH_AUTH_SOCK, PATH
+	Self     string                 // this program, for the embedded CPI
+	Holder   state.Holder           // whom the lock names
+	Redact   func(string) string    // takes secrets out of a text
+	Secret   func(values ...string) // tells the redactor of more secrets
+	Report   func(Event)
+
+	// OpenLog opens a log file for appending, 0600, with secrets taken out
+	// of what is written.
+	OpenLog func(path string) (io.WriteCloser, error)
+}
+
+// Deploy makes the VM what the manifest says.
+func Deploy(ctx context.Context, opts Options) error {
+	return execute(ctx, opts, deployRows())
+}
+
+// Delete takes down everything the state file records.
+func Delete(ctx context.Context, opts Options) error {
+	return execute(ctx, opts, deleteRows())
+}
+
+// run is what the rows of one list share. Each field says which row sets it.
+type run struct {
+	opts  Options
+	root  *stage
+	stage *stage // the open group, or root
+
+	statePath string // execute
+
+	manifest *manifest.Manifest           // read manifest
+	state    *state.File                  // lock state
+	dir      string                       // lock state: ~/.bosh/<installation_id>
+	store    *artifact.Store              // execute
+	releases map[string]*artifact.Release // fetch artifacts, by name
+	stemcell *artifact.Stemcell           // fetch artifacts
+	running  *agent.Client                // look at the agent: of the VM that exists; nil if it has none
+	facts    facts                        // look
+	registry *registryServer              // bind registry; nil if not asked for
+	engine   *templates.Engine            // build cpi
+	cpiBuild *build.Installation          // build cpi
+	cpiLog   io.WriteCloser               // build cpi
+	cpi      *cpi.Client                  // connect cpi
+	plan     plan                         // plan
+	rendered rendered                     // render jobs
+	agent    *agent.Client                // wait for agent: of the new VM
+	tunnel   *tunnel.Tunnel               // open tunnel
+	address  string                       // initial apply: the instance's address
+	packages map[string]agent.SpecPackage // compile
+}
+
+// row is one step of a list.
+type row struct {
+	name  string
+	group string          // the group of stages it belongs to, if any
+	when  func(plan) bool // nil: always
+	do    func(*run, context.Context) error
+	end   func(*run) // in every case, once do was called, in reverse order
+}
+
+// errDone ends a list well before its last row.
+var errDone = errors.New("nothing more to do")
+
+// InterruptedError says that the run was asked to stop and did, between two
+// rows or while it waited.
+type InterruptedError struct {
+	Row string // where
+}
+
+func (e *InterruptedError) Error() string {
+	return fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
+}
+
+func execute(ctx context.Context, opts Options, rows []row) (err error) {
+	rep := &reporter{report: opts.Report}
+	root := &stage{rep: rep}
+	r := &run{
+		opts:  opts,
+		root:  root,
+		stage: root,
+		store: artifact.Open(artifact.Config{Dir: opts.Home, Embedded: opts.Embedded, Getenv: opts.Getenv}),
+	}
+	if err := r.sayPaths(); err != nil {
+		return err
+	}
+	var ends []func(*run)
+	defer func() {
+		for _, end := range slices.Backward(ends) {
+			end(r)
+		}
+	}()
+	group := ""
+	for _, w := range rows {
+		if w.when != nil && !w.when(r.plan) {
+			continue
+		}
+		if w.group != group {
+			r.leave(group, nil)
+			group = w.group
+			if group != "" {
+				r.stage = r.root.begin(group, true)
+			}
+		}
+		if ctx.Err() != nil {
+			err = &InterruptedError{Row: w.name}
+		} else {
+			if w.end != nil {
+				ends = append(ends, w.end)
+			}
+			err = w.do(r, ctx)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if errors.Is(err, errDone) {
+		err = nil
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = &InterruptedError{Row: group}
+	}
+	r.leave(group, err)
+	return err
+}
+
+// sayPaths tells which files this run is about.
+func (r *run) sayPaths() error {
+	path, err := state.Path(r.opts.Manifest, r.opts.StateFile)
+	if err != nil {
+		return err
+	}
+	manifest, err := filepath.Abs(r.opts.Manifest)
+	if err != nil {
+		return fmt.Errorf("cannot find the folder of the manifest: %w", err)
+	}
+	r.root.info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
+	r.root.info(fmt.Sprintf("Deployment state: '%s'", path))
+	r.statePath = path
+	return nil
+}
+
+func (r *run) leave(group string, err error) {
+	if group != "" {
+		_ = r.stage.end(err)
+	}
+	r.stage = r.root
+}
+
+// do runs fn as a stage of the open group.
+func (r *run) do(name string, fn func(*stage) error) error { return r.stage.do(name, fn) }

@@ -1,0 +1,119 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"bootstrap/cpi"
+	"bootstrap/state"
+)
+
+func (r *run) currentStemcell() *state.Stemcell {
+	st := r.state.Get()
+	return st.Stemcell()
+}
+
+// uploadStemcell makes the stemcell known to the cloud, once per name and
+// version.
+func (r *run) uploadStemcell(ctx context.Context) error {
+	sc := r.stemcell
+	return r.do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *stage) error {
+		st := r.state.Get()
+		if st.FindStemcell(sc.Name, sc.Version) != nil {
+			return skip("Stemcell already uploaded")
+		}
+		dir, err := os.MkdirTemp(r.dir, "stemcell-")
+		if err != nil {
+			return fmt.Errorf("cannot make a folder for the stemcell: %w", err)
+		}
+		defer os.RemoveAll(dir)
+		image, err := sc.Extract(ctx, filepath.Join(dir, "content"), s.progress)
+		if err != nil {
+			return err
+		}
+		in := state.Intent{Method: "create_stemcell", Stemcell: &state.Stemcell{Name: sc.Name, Version: sc.Version, APIVersion: sc.APIVersion}}
+		_, err = r.create(in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
+		return err
+	})
+}
+
+// deleteUnused deletes the disks and stemcells that the state owns and that
+// are not current. The deploy has succeeded: what fails here is a warning,
+// and the next run tries again.
+func (r *run) deleteUnused(ctx context.Context) error {
+	st := r.state.Get()
+	for _, d := range st.Disks {
+		if d.ID != st.CurrentDiskID {
+			r.warn(r.deleteDisk(ctx, r.root, "Deleting unused disk '%s'", d))
+		}
+	}
+	for _, sc := range st.Stemcells {
+		if sc.ID != st.CurrentStemcellID {
+			r.warn(r.deleteStemcell(ctx, r.root, "Deleting unused stemcell '%s'", sc))
+		}
+	}
+	r.sayAddress(r.address)
+	return nil
+}
+
+func (r *run) warn(err error) {
+	if err != nil {
+		r.root.warning(err.Error() + "; it stays recorded and the next run tries again")
+	}
+}
+
+func (r *run) deleteStemcell(ctx context.Context, in *stage, title string, sc state.Stemcell) error {
+	return in.do(fmt.Sprintf(title, sc.CID), func(*stage) error {
+		return r.gone(r.cpi.DeleteStemcell(ctx, sc.CID), "Stemcell not found", func(st *state.State) {
+			st.Stemcells = without(st.Stemcells, func(x state.Stemcell) bool { return x.ID == sc.ID })
+			if st.CurrentStemcellID == sc.ID {
+				st.CurrentStemcellID = ""
+			}
+		})
+	})
+}
+
+// deleteStemcells deletes every stemcell the state owns, the current one
+// first.
+func (r *run) deleteStemcells(ctx context.Context) error {
+	st := r.state.Get()
+	if sc := st.Stemcell(); sc != nil {
+		if err := r.deleteStemcell(ctx, r.stage, "Deleting stemcell '%s'", *sc); err != nil {
+			return err
+		}
+	}
+	for _, sc := range r.state.Get().Stemcells {
+		if err := r.deleteStemcell(ctx, r.stage, "Deleting unused stemcell '%s'", sc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone records that something was deleted; what the CPI does not know any
+// more counts as deleted, and is told by notFound.
+func (r *run) gone(err error, notFound string, forget func(*state.State)) error {
+	missing := cpi.NotFound(err)
+	if err != nil && !missing {
+		return err
+	}
+	if err := r.state.Update(func(st *state.State) error { forget(st); return nil }); err != nil {
+		return err
+	}
+	if missing {
+		return skip(notFound)
+	}
+	return nil
+}
+
+func without[T any](list []T, drop func(T) bool) []T {
+	kept := make([]T, 0, len(list))
+	for _, x := range list {
+		if !drop(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
