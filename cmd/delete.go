@@ -1,0 +1,30 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"bootstrap/deployer"
+)
+
+func newDelete(c *console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "delete MANIFEST",
+		Short: "Take down the VM, its disk and its stemcell",
+		Long: `Delete stops the jobs, deletes the VM, THE PERSISTENT DISK WITH ITS DATA, the
+stemcell, the installed CPI and the state file. A delete that was interrupted
+goes on when it is run again.`,
+		Example: "  bootstrap delete manifest.yml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest = args[0]
+			return c.deployment(cmd.Context(), opts, deployer.Delete)
+		},
+	}
+	commonFlags(cmd.Flags(), &opts)
+	f := cmd.Flags()
+	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent does not answer, without stopping its jobs")
+	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "a missing state file is no error: there is nothing to delete")
+	return cmd
+}

@@ -1,0 +1,45 @@
+package cmd
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/deployer"
+)
+
+func newDeploy(c *console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "deploy MANIFEST",
+		Short: "Make the VM what the manifest says",
+		Long: `Deploy makes the VM what the manifest says: it creates what is missing, and
+replaces the VM where the manifest, a release or the stemcell changed. The
+persistent disk and its data stay. Every CID is kept in the state file, beside
+the manifest unless --state names another. A deploy that was interrupted goes
+on when it is run again.`,
+		Example: "  bootstrap deploy manifest.yml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest = args[0]
+			return c.deployment(cmd.Context(), opts, deployer.Deploy)
+		},
+	}
+	commonFlags(cmd.Flags(), &opts)
+	f := cmd.Flags()
+	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
+	f.BoolVar(&opts.Fix, "fix", false, "replace a VM whose agent does not answer, without stopping its jobs")
+	return cmd
+}
+
+// commonFlags are those of every command that works on a deployment.
+func commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.StringVar(&opts.StateFile, "state", "", "state file (default: MANIFEST without extension + -state.json)")
+	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
+	f.StringVar(&opts.Ruby, "ruby", "", "Ruby that renders templates (default: ruby on the PATH)")
+	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
+	f.DurationVar(&opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
+	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
+}

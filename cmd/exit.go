@@ -1,0 +1,109 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+
+	"bootstrap/agent"
+	"bootstrap/cmd/ui"
+	"bootstrap/cpi"
+	"bootstrap/deployer"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// The exit codes, which scripts may rely on; exitHelp tells them to people.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 64
+	exitManifest    = 65
+	exitNoState     = 66
+	exitAgent       = 69
+	exitCPI         = 70
+	exitLocked      = 75
+	exitInterrupted = 130
+)
+
+const exitHelp = `
+Exit codes:
+  0    done
+  1    failed
+  64   wrong usage
+  65   the manifest is wrong
+  66   no state file where one was looked for
+  69   an agent does not answer
+  70   the CPI reported an error
+  75   another process has the state locked
+  130  interrupted
+`
+
+// exitCode is the error of a child role that has told all it has to tell.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// usageError is a command line that was not understood.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// judge is the one table from an error to its exit code and, where there is
+// more to say than the error does, a hint.
+func judge(err error) (code int, hint string) {
+	var (
+		plain       exitCode
+		usage       *usageError
+		problems    *manifest.Problems
+		missing     *state.MissingError
+		locked      *state.LockedError
+		silent      *deployer.AgentSilentError
+		unreachable *agent.UnreachableError
+		refused     *cpi.Error
+		interrupted *deployer.InterruptedError
+	)
+	switch {
+	case err == nil:
+		return exitDone, ""
+	case errors.As(err, &plain):
+		return int(plain), ""
+	case errors.As(err, &usage):
+		return exitUsage, "see bootstrap --help"
+	case errors.As(err, &interrupted):
+		return exitInterrupted, ""
+	case errors.As(err, &problems):
+		return exitManifest, ""
+	case errors.As(err, &missing):
+		return exitNoState, "name the state file with --state; --skip-if-missing makes this no error"
+	case errors.As(err, &locked):
+		return exitLocked, "wait until the other run has ended; the lock goes with its process"
+	case errors.As(err, &silent):
+		return exitAgent, "look why it does not answer, or give up the VM with --fix: its jobs are not stopped then, its disk is kept"
+	case errors.As(err, &unreachable):
+		return exitAgent, ""
+	case errors.As(err, &refused):
+		return exitCPI, ""
+	}
+	return exitFailed, ""
+}
+
+// finish tells how the command ended, once and in one place, and returns its
+// exit code.
+func (c *console) finish(err error) int {
+	code, hint := judge(err)
+	out := c.redactor.Writer(c.stdout)
+	defer out.Flush()
+	errs := c.redactor.Writer(c.stderr)
+	defer errs.Flush()
+	var told exitCode
+	switch {
+	case errors.As(err, &told):
+	case c.json && c.started && !c.quiet:
+		ui.JSONResult(out, code, err, hint)
+	case err == nil && !c.quiet && c.report != nil:
+		ui.Succeeded(out)
+	case err != nil:
+		ui.Failed(errs, code, err, hint)
+	}
+	return code
+}

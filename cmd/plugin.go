@@ -1,0 +1,45 @@
+package cmd
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	agentlocal "bootstrap/agent/local"
+	cpilocal "bootstrap/cpi/local"
+)
+
+// newPlugin is the program in its other roles, as child processes of itself:
+// the embedded CPI and the embedded agent.
+func newPlugin(c *console) *cobra.Command {
+	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI and agent", Hidden: true, Args: cobra.NoArgs}
+	var config string
+	cpi := &cobra.Command{
+		Use:   "cpi --config FILE",
+		Short: "One call of the embedded CPI: a request on stdin, a response on stdout",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.started, c.quiet = true, true
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			if code := cpilocal.Run(cmd.Context(), config, self, c.stdin, c.stdout, c.stderr); code != 0 {
+				return exitCode(code)
+			}
+			return nil
+		},
+	}
+	cpi.Flags().StringVar(&config, "config", "", "the CPI's configuration")
+	agent := &cobra.Command{
+		Use:   "agent FOLDER",
+		Short: "The agent of the embedded VM in that folder",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started, c.quiet = true, true
+			return agentlocal.Run(cmd.Context(), args[0], c.stderr)
+		},
+	}
+	plugin.AddCommand(cpi, agent)
+	return plugin
+}

@@ -1,0 +1,173 @@
+// Package cmd is the command line: one file per command, each of which turns
+// flags into options and makes one call.
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"bootstrap/cmd/ui"
+	cpilocal "bootstrap/cpi/local"
+	"bootstrap/deployer"
+	"bootstrap/state"
+)
+
+// Main runs one command and returns its exit code. All that the process gets
+// from outside comes in here.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
+	c := &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, env: env, redactor: &ui.Redactor{}}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot(c)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !c.started {
+		err = &usageError{err}
+	}
+	return c.finish(err)
+}
+
+// console is what all commands share: the streams, the environment and the
+// flags every command has.
+type console struct {
+	args           []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	env            []string
+	redactor       *ui.Redactor
+	json           bool
+	report         func(deployer.Event) // nil until a command reports
+	started        bool                 // the command line was understood
+	quiet          bool                 // the command speaks for itself: plugins, version
+}
+
+func newRoot(c *console) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "bootstrap",
+		Short:         "Turn one BOSH manifest into one running VM",
+		Long:          "Bootstrap turns one BOSH manifest into one running VM, and keeps it what the manifest says.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		Version:       version(),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("bootstrap {{.Version}}\n")
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
+	root.AddCommand(newDeploy(c), newDelete(c), newPlugin(c))
+	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
+	// --help and --version end without a RunE.
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		c.quiet = true
+		help(cmd, args)
+	})
+	return root
+}
+
+// deployment runs a command that works on a deployment, with the options
+// that come from the environment and the terminal filled in.
+func (c *console) deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
+	home := c.getenv("HOME")
+	if home == "" {
+		return fmt.Errorf("cannot find the home folder: HOME is not set, and caches and installations are kept in ~/.bosh")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own path: %w", err)
+	}
+	opts.Home = filepath.Join(home, ".bosh")
+	opts.Self = self
+	opts.Getenv = c.getenv
+	opts.Holder = c.holder()
+	opts.Embedded = map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()}
+	opts.Redact = c.redactor.String
+	opts.Secret = c.redactor.Add
+	opts.OpenLog = c.openLog
+	c.report = c.renderer()
+	opts.Report = c.report
+	stop := context.AfterFunc(ctx, func() {
+		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: "Interrupted: finishing the running step; a second Ctrl-C stops at once"})
+	})
+	defer stop()
+	return run(ctx, opts)
+}
+
+func (c *console) renderer() func(deployer.Event) {
+	out := c.redactor.Writer(c.stdout)
+	if c.json {
+		return ui.JSON(out)
+	}
+	if f, ok := c.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return ui.Terminal(out, func() int {
+			width, _, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 80
+			}
+			return width
+		})
+	}
+	return ui.Plain(out)
+}
+
+func (c *console) getenv(name string) string {
+	value := ""
+	for _, kv := range c.env { // the last one counts, as for a child process
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			value = v
+		}
+	}
+	return value
+}
+
+func (c *console) holder() state.Holder {
+	h := state.Holder{PID: os.Getpid(), Command: strings.Join(c.args, " "), Since: time.Now().Truncate(time.Second)}
+	h.Host, _ = os.Hostname() // for the message only
+	if u, err := user.Current(); err == nil {
+		h.User = u.Username
+	}
+	return h
+}
+
+// openLog opens a log file for appending; what grew past 10 MiB starts anew.
+func (c *console) openLog(path string) (io.WriteCloser, error) {
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if info, err := os.Stat(path); err == nil && info.Size() > 10<<20 {
+		flags |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the log file: %w", err)
+	}
+	return &logFile{Writer: c.redactor.Writer(f), file: f}, nil
+}
+
+// logFile is a file that is written through the redactor.
+type logFile struct {
+	*ui.Writer
+	file *os.File
+}
+
+func (l *logFile) Close() error {
+	err := l.Flush()
+	if e := l.file.Close(); err == nil {
+		err = e
+	}
+	return err
+}

@@ -1,0 +1,199 @@
+package ui
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cheggaaa/pb/v3"
+
+	"bootstrap/deployer"
+)
+
+// Plain returns a renderer of events as lines of text, for a pipe or a file.
+// The lines are the ones users know from create-env; while something long
+// runs, a line now and then tells how far it is.
+func Plain(out *Writer) func(deployer.Event) {
+	t := &text{out: out, open: map[int]bool{}}
+	return t.handle
+}
+
+// Terminal returns a renderer like Plain's that draws bars, at most width()
+// columns wide.
+func Terminal(out *Writer, width func() int) func(deployer.Event) {
+	t := &text{out: out, open: map[int]bool{}, width: width}
+	return t.handle
+}
+
+// text keeps what stands on the screen. Stages that run side by side share
+// it: a line that another one interrupts is written again, whole, at its end.
+type text struct {
+	out        *Writer
+	width      func() int   // nil where there is no terminal
+	open       map[int]bool // groups that are open
+	line       int          // the stage whose line is unfinished, 0 for none
+	barred     bool         // a bar stands on the line
+	afterGroup bool         // a group has just ended
+	told       time.Time    // when a line was last written
+}
+
+// quietFor is how long a plain output stays silent while bytes flow.
+const quietFor = 10 * time.Second
+
+func (t *text) handle(e deployer.Event) {
+	defer t.out.Flush()
+	if e.Kind == deployer.Progress {
+		t.progress(e)
+		return
+	}
+	t.told = e.Time
+	switch e.Kind {
+	case deployer.Begin:
+		t.begin(e)
+	case deployer.End:
+		t.end(e)
+	case deployer.Info:
+		t.leaveLine()
+		fmt.Fprintln(t.out, e.Message)
+	case deployer.Warning:
+		t.leaveLine()
+		fmt.Fprintln(t.out, "Warning: "+e.Message)
+	}
+}
+
+func (t *text) begin(e deployer.Event) {
+	t.leaveLine()
+	if e.Group {
+		t.open[e.Stage] = true
+		t.afterGroup = false
+		fmt.Fprintf(t.out, "\nStarted %s\n", e.Name)
+		return
+	}
+	if t.afterGroup {
+		fmt.Fprintln(t.out)
+		t.afterGroup = false
+	}
+	fmt.Fprint(t.out, t.label(e))
+	t.line = e.Stage
+}
+
+func (t *text) end(e deployer.Event) {
+	result := map[deployer.Status]string{deployer.Finished: "Finished", deployer.Failed: "Failed"}[e.Status]
+	if e.Status == deployer.Skipped {
+		result = "Skipped [" + e.Reason + "]"
+	}
+	took := duration(e.Seconds)
+	if e.Group {
+		t.leaveLine()
+		delete(t.open, e.Stage)
+		t.afterGroup = true
+		fmt.Fprintf(t.out, "%s %s (%s)\n", result, e.Name, took)
+		return
+	}
+	switch {
+	case t.line == e.Stage && t.barred:
+		fmt.Fprintf(t.out, "\r\x1b[K%s", t.label(e))
+	case t.line != e.Stage:
+		t.leaveLine()
+		fmt.Fprint(t.out, t.label(e))
+	}
+	fmt.Fprintf(t.out, " %s (%s)\n", result, took)
+	t.line, t.barred = 0, false
+}
+
+// label is how the line of a stage begins.
+func (t *text) label(e deployer.Event) string {
+	indent := ""
+	if t.open[e.Parent] {
+		indent = "  "
+	}
+	return indent + e.Name + "..."
+}
+
+// leaveLine ends an unfinished line, so that something else can be written.
+func (t *text) leaveLine() {
+	if t.line == 0 {
+		return
+	}
+	if t.barred {
+		fmt.Fprint(t.out, "\r\x1b[K")
+	} else {
+		fmt.Fprintln(t.out)
+	}
+	t.line, t.barred = 0, false
+}
+
+func (t *text) progress(e deployer.Event) {
+	if t.width == nil {
+		if e.Time.Sub(t.told) < quietFor {
+			return
+		}
+		t.told = e.Time
+		t.leaveLine()
+		fmt.Fprintln(t.out, t.label(e)+" "+amount(e))
+		return
+	}
+	if e.Time.Sub(t.told) < 100*time.Millisecond && e.Done != e.Total {
+		return
+	}
+	t.told = e.Time
+	if t.line != e.Stage {
+		t.leaveLine()
+		t.line = e.Stage
+	}
+	t.barred = true
+	fmt.Fprintf(t.out, "\r\x1b[K%s %s", t.label(e), t.draw(e))
+}
+
+// draw renders a bar that fits behind the label.
+func (t *text) draw(e deployer.Event) string {
+	room := t.width() - len(t.label(e)) - 2
+	if room < 20 || e.Total <= 0 {
+		return amount(e)
+	}
+	bar := pb.ProgressBarTemplate(`{{ bar . "[" "#" "#" " " "]" }} {{ percent . }} {{ counters . }}`).New(0)
+	bar.Set(pb.Static, true).Set(pb.Bytes, true).Set(pb.Terminal, true)
+	bar.SetWriter(io.Discard).SetWidth(room).SetTotal(e.Total).SetCurrent(e.Done)
+	return strings.TrimRight(bar.String(), " ")
+}
+
+func amount(e deployer.Event) string {
+	if e.Total <= 0 {
+		return size(e.Done)
+	}
+	return fmt.Sprintf("%d%% (%s of %s)", e.Done*100/e.Total, size(e.Done), size(e.Total))
+}
+
+func size(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, suffix := float64(n)/unit, "KiB"
+	for _, s := range []string{"MiB", "GiB", "TiB"} {
+		if value < unit {
+			break
+		}
+		value, suffix = value/unit, s
+	}
+	return fmt.Sprintf("%.1f %s", value, suffix)
+}
+
+// duration is HH:MM:SS, full seconds only.
+func duration(seconds float64) string {
+	s := int(seconds)
+	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
+}
+
+// Succeeded tells that all went well.
+func Succeeded(out io.Writer) { fmt.Fprint(out, "\nSucceeded\n") }
+
+// Failed tells what went wrong and what can be done about it.
+func Failed(out io.Writer, code int, err error, hint string) {
+	fmt.Fprintf(out, "\nError: %v\n", err)
+	if hint != "" {
+		fmt.Fprintf(out, "Hint: %s\n", hint)
+	}
+	fmt.Fprintf(out, "\nExit code %d\n", code)
+}

@@ -1,0 +1,162 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"bootstrap/deployer"
+)
+
+// replay plays a recorded JSON stream into a renderer: the text is derived
+// from what machines get, and from nothing else.
+func replay(t *testing.T, file string, render func(deployer.Event)) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
+		var e deployer.Event
+		if err := dec.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		render(e)
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("output differs from %s:\n%s", file, got)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	var out bytes.Buffer
+	r := &Redactor{}
+	replay(t, "testdata/deploy.jsonl", Plain(r.Writer(&out)))
+	golden(t, "testdata/deploy.txt", out.String())
+	if strings.ContainsAny(out.String(), "\r\x1b") {
+		t.Error("control characters without a terminal")
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	var out bytes.Buffer
+	r := &Redactor{}
+	replay(t, "testdata/deploy.jsonl", Terminal(r.Writer(&out), func() int { return 80 }))
+	golden(t, "testdata/deploy.tty.txt", out.String())
+	// What stands on the screen in the end is what Plain prints, but for the
+	// lines that tell how far a stage is.
+	screen := strings.Builder{}
+	for line := range strings.Lines(out.String()) {
+		if i := strings.LastIndex(line, "\r\x1b[K"); i >= 0 {
+			line = line[i+len("\r\x1b[K"):]
+		}
+		if len(line) > 81 {
+			t.Errorf("line wider than the terminal: %q", line)
+		}
+		screen.WriteString(line)
+	}
+	for _, want := range []string{"  Downloading release 'web'... Finished (00:00:12)\n", "Finished validating (00:00:12)\n"} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("screen lacks %q:\n%s", want, screen.String())
+		}
+	}
+}
+
+// What JSON prints is what was reported.
+func TestJSONRoundTrip(t *testing.T) {
+	var out bytes.Buffer
+	r := &Redactor{}
+	replay(t, "testdata/deploy.jsonl", JSON(r.Writer(&out)))
+	want, err := os.ReadFile("testdata/deploy.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != string(want) {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+func TestResults(t *testing.T) {
+	var out bytes.Buffer
+	Failed(&out, 69, fmt.Errorf("VM vm-1 does not answer 100%%"), "use --fix")
+	if got := out.String(); got != "\nError: VM vm-1 does not answer 100%\nHint: use --fix\n\nExit code 69\n" {
+		t.Errorf("got %q", got)
+	}
+	out.Reset()
+	JSONResult(&out, 0, nil, "")
+	if got := out.String(); got != `{"kind":"result","status":"finished","exit_code":0}`+"\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+const testKey = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1234567890abcdefghij\nqrstuvwxyz0123456789ABCDEFGHIJKLMNOP\n-----END RSA PRIVATE KEY-----\n"
+
+func TestRedactor(t *testing.T) {
+	r := &Redactor{}
+	r.Add("s3cret-pass", `with"quote&amp`, testKey, "abc", "https://mbus:other-pw@10.0.0.1:6868")
+	for _, c := range []struct{ in, want string }{
+		{"password is s3cret-pass.", "password is <redacted>."},
+		{`json "with\"quote\u0026amp"`, `json "<redacted>"`},
+		{"url with%22quote%26amp", "url <redacted>"},
+		{"https://user:unknown@host/x", "https://<redacted>@host/x"},
+		{"user mbus, other-pw", "user mbus, <redacted>"},
+		{"too short abc", "too short abc"},
+		{"a key: " + testKey + "end", "a key: <redacted>\nend"},
+		{"one line MIIEpAIBAAKCAQEA1234567890abcdefghij of it", "one line <redacted> of it"},
+		{"another -----BEGIN PRIVATE KEY-----\nxyz\n-----END PRIVATE KEY----- key", "another <redacted> key"},
+		{"cut -----BEGIN PRIVATE KEY-----\nxyz", "cut <redacted>"},
+		{"harmless", "harmless"},
+	} {
+		if got := r.String(c.in); got != c.want {
+			t.Errorf("String(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+// A secret that arrives in pieces is still seen.
+func TestWriterSeesSecretsAcrossWrites(t *testing.T) {
+	r := &Redactor{}
+	r.Add("s3cret-pass")
+	var out bytes.Buffer
+	w := r.Writer(&out)
+	text := "one s3cret-pass two\n" + testKey + "three s3cret-pass"
+	for i := range len(text) {
+		if _, err := w.Write([]byte{text[i]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Contains(got, "s3cret") || strings.Contains(got, "MIIE") || !strings.Contains(got, "three <redacted>") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func BenchmarkRedactor(b *testing.B) {
+	r := &Redactor{}
+	for i := range 200 {
+		r.Add(fmt.Sprintf("secret-value-%d-%d", i, i*i))
+	}
+	line := strings.Repeat("a line of a log that is long and harmless ", 3) + "secret-value-7-49\n"
+	b.SetBytes(int64(len(line)))
+	for b.Loop() {
+		r.String(line)
+	}
+}
