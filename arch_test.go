@@ -1,0 +1,284 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imports is the table of who may import whom among our own packages. A
+// package imports nothing of ours that does not stand here.
+func imports() map[string][]string {
+	return map[string][]string{
+		"":                   {"cmd"},
+		"cmd":                {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "registry", "state", "templates", "tunnel"},
+		"cmd/ui":             {"deployer"},
+		"deployer":           {"agent", "artifact", "cpi", "cpi/build", "manifest", "registry", "state", "templates", "tunnel"},
+		"cpi/build":          {"cpi", "artifact", "artifact/packaging", "templates"},
+		"cpi/local":          {"cpi", "agent", "artifact"},
+		"cpi/cpitest":        {"cpi"},
+		"agent/local":        {"agent", "agent/local/monit", "artifact", "artifact/packaging"},
+		"agent/agenttest":    {"agent"},
+		"templates":          {"artifact"},
+		"artifact/packaging": {"artifact"},
+		"agent":              {},
+		"agent/local/monit":  {},
+		"artifact":           {},
+		"cpi":                {},
+		"manifest":           {},
+		"registry":           {},
+		"state":              {},
+		"tunnel":             {},
+	}
+}
+
+// libraries says which packages may import a library; those of no entry may
+// be imported anywhere.
+func libraries() map[string][]string {
+	return map[string][]string{
+		"github.com/spf13/cobra":        {"cmd"},
+		"github.com/spf13/pflag":        {"cmd"},
+		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
+		"gopkg.in/yaml.v2":              {"manifest", "artifact"},
+		"gopkg.in/yaml.v3":              {"manifest", "artifact"},
+		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local"},
+	}
+}
+
+type listed struct {
+	ImportPath   string
+	Dir          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	GoFiles      []string
+}
+
+// packages lists the packages of the module as the go command sees them.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+const module = "bootstrap"
+
+func TestImports(t *testing.T) {
+	table, libs := imports(), libraries()
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		allowed, known := table[name]
+		if !known {
+			t.Errorf("package %q is not in the import table", name)
+		}
+		for _, imp := range p.Imports {
+			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%q imports %q, which the import table does not allow", name, ours)
+			}
+			for lib, users := range libs {
+				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !slices.Contains(users, name) {
+					t.Errorf("%q imports %s, which only %v may", name, lib, users)
+				}
+			}
+		}
+	}
+}
+
+// sources parses every Go file of the module outside of tests and testdata.
+func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		visit(fset, path, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoInitAndNoMutableGlobals(t *testing.T) {
+	// Variables of one package are known before its files are looked through.
+	globals := map[string]map[string]bool{}
+	sources(t, func(_ *token.FileSet, path string, f *ast.File) {
+		dir := filepath.Dir(path)
+		if globals[dir] == nil {
+			globals[dir] = map[string]bool{}
+		}
+		for _, d := range f.Decls {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
+				for _, s := range g.Specs {
+					for _, n := range s.(*ast.ValueSpec).Names {
+						globals[dir][n.Name] = n.Name != "_"
+					}
+				}
+			}
+		}
+	})
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		vars := globals[filepath.Dir(path)]
+		assigned := func(e ast.Expr) {
+			for {
+				switch x := e.(type) {
+				case *ast.IndexExpr:
+					e = x.X
+					continue
+				case *ast.SelectorExpr:
+					e = x.X
+					continue
+				case *ast.StarExpr:
+					e = x.X
+					continue
+				case *ast.Ident:
+					// A name that the file itself resolves to something local shadows the variable.
+					local := x.Obj != nil && f.Scope.Lookup(x.Name) != x.Obj
+					if vars[x.Name] && !local {
+						t.Errorf("%s: package variable %s is changed", fset.Position(x.Pos()), x.Name)
+					}
+				}
+				return
+			}
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if fn.Name.Name == "init" && fn.Recv == nil {
+				t.Errorf("%s: init function", fset.Position(fn.Pos()))
+			}
+			ast.Inspect(fn, func(n ast.Node) bool {
+				switch s := n.(type) {
+				case *ast.AssignStmt:
+					if s.Tok != token.DEFINE {
+						for _, l := range s.Lhs {
+							assigned(l)
+						}
+					}
+				case *ast.IncDecStmt:
+					assigned(s.X)
+				}
+				return true
+			})
+		}
+	})
+}
+
+func TestExportedNamesAreDocumented(t *testing.T) {
+	packageDocs := map[string]bool{}
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		dir := filepath.Dir(path)
+		packageDocs[dir] = packageDocs[dir] || f.Doc != nil
+		missing := func(n *ast.Ident, docs ...*ast.CommentGroup) {
+			if !n.IsExported() {
+				return
+			}
+			for _, d := range docs {
+				if d.Text() != "" {
+					return
+				}
+			}
+			t.Errorf("%s: %s has no doc comment", fset.Position(n.Pos()), n.Name)
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil || exportedReceiver(d.Recv) && !conventional(d.Name.Name) {
+					missing(d.Name, d.Doc)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						missing(s.Name, d.Doc, s.Doc)
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							missing(n, d.Doc, s.Doc, s.Comment)
+						}
+					}
+				}
+			}
+		}
+	})
+	for dir, documented := range packageDocs {
+		if !documented {
+			t.Errorf("package %s has no package comment", dir)
+		}
+	}
+}
+
+// conventional names are methods whose meaning the standard library fixes.
+func conventional(name string) bool {
+	return slices.Contains([]string{"ServeHTTP", "Error", "Unwrap", "String", "Is", "As", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap"}, name)
+}
+
+func exportedReceiver(recv *ast.FieldList) bool {
+	e := recv.List[0].Type
+	if star, ok := e.(*ast.StarExpr); ok {
+		e = star.X
+	}
+	if index, ok := e.(*ast.IndexExpr); ok {
+		e = index.X
+	}
+	id, ok := e.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// Only cmd/ui and main may write to the standard streams.
+func TestOnlyUIPrints(t *testing.T) {
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		if dir == "cmd/ui" || path == "main.go" || strings.HasSuffix(dir, "test") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			if !ok || pkg.Obj != nil {
+				return true
+			}
+			name := pkg.Name + "." + sel.Sel.Name
+			if slices.Contains([]string{"fmt.Print", "fmt.Printf", "fmt.Println", "os.Stdout", "os.Stderr", "log.Print", "log.Printf", "log.Println", "log.Fatal", "log.Fatalf", "os.Exit"}, name) {
+				t.Errorf("%s: %s", fset.Position(n.Pos()), name)
+			}
+			return true
+		})
+	})
+}

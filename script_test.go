@@ -1,0 +1,265 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/crypto/ssh"
+
+	"bootstrap/cmd"
+)
+
+// TestMain makes the test binary the program itself where it is started as
+// `bootstrap`: by the scripts, and by the program as its own CPI and agent.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"bootstrap": func() {
+			os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+		},
+	})
+}
+
+// TestScript runs every script of testdata/script: deploys for real, with the
+// embedded CPI and agent.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		RequireExplicitExec: true,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"expand":    expand,
+			"page":      page,
+			"processes": processes,
+			"killall":   killAll,
+			"serve":     serve,
+		},
+	})
+}
+
+// setup gives a script ports, keys and the quickstart's releases of its own.
+func setup(env *testscript.Env) error {
+	home := filepath.Join(env.WorkDir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return err
+	}
+	source, err := filepath.Abs("testdata")
+	if err != nil {
+		return err
+	}
+	env.Setenv("HOME", home)
+	env.Setenv("TESTDATA", source)
+	env.Setenv("PASSWORD", "mbus-password-of-this-script")
+	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, strconv.Itoa(port))
+	}
+	if err := keys(env); err != nil {
+		return err
+	}
+	env.Defer(func() { endAll(env.WorkDir) })
+	return nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// keys makes a CA, a certificate of the agent and an SSH key, as they would
+// stand in a manifest: in one line, between double quotes.
+func keys(env *testscript.Env) error {
+	ca, caKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	if err != nil {
+		return err
+	}
+	leaf, leafKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ca, caKey)
+	if err != nil {
+		return err
+	}
+	keyDER, err := x509.MarshalECPrivateKey(leafKey)
+	if err != nil {
+		return err
+	}
+	quote := func(kind string, der []byte) string {
+		return strings.ReplaceAll(string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})), "\n", `\n`)
+	}
+	env.Setenv("CA", quote("CERTIFICATE", ca.Raw))
+	env.Setenv("CERTIFICATE", quote("CERTIFICATE", leaf.Raw))
+	env.Setenv("PRIVATE_KEY", quote("EC PRIVATE KEY", keyDER))
+	_, sshKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	block, err := ssh.MarshalPrivateKey(sshKey, "")
+	if err != nil {
+		return err
+	}
+	public, err := ssh.NewPublicKey(sshKey.Public())
+	if err != nil {
+		return err
+	}
+	env.Setenv("SSH_PUBLIC", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))))
+	return os.WriteFile(filepath.Join(env.WorkDir, "ssh.key"), pem.EncodeToMemory(block), 0o600)
+}
+
+func certificate(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return cert, key, err
+}
+
+// expand SOURCE TARGET [NAME=VALUE...] copies a file and fills in $NAME and
+// ${NAME} from the script's environment and the arguments.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: expand SOURCE TARGET [NAME=VALUE...]")
+	}
+	given := map[string]string{}
+	for _, kv := range args[2:] {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			ts.Fatalf("expand: %q is not NAME=VALUE", kv)
+		}
+		given[name] = value
+	}
+	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
+		if v, ok := given[name]; ok {
+			return v
+		}
+		return ts.Getenv(name)
+	})
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+// page URL prints what is served there, so that the script can look at it
+// with stdout; with ! nothing may be served.
+func page(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: page URL")
+	}
+	client := http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(args[0])
+	if neg {
+		if err == nil {
+			resp.Body.Close()
+			ts.Fatalf("something is served at %s", args[0])
+		}
+		return
+	}
+	ts.Check(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	_, err = ts.Stdout().Write(body)
+	ts.Check(err)
+}
+
+// processes PATTERN prints the command lines of the VMs' processes; with !
+// there may be none.
+func processes(ts *testscript.TestScript, neg bool, _ []string) {
+	list := ofVMs(ts.MkAbs("."))
+	if neg && len(list) > 0 {
+		ts.Fatalf("%d processes are left: %v", len(list), list)
+	}
+	for _, p := range list {
+		fmt.Fprintln(ts.Stdout(), p.command)
+	}
+}
+
+// killall kills every process of the VMs at once, as a power cut would.
+func killAll(ts *testscript.TestScript, _ bool, args []string) {
+	endAll(ts.MkAbs("."))
+}
+
+// serve FOLDER serves files over HTTP at $HTTP_PORT until the script ends.
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve FOLDER")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+ts.Getenv("HTTP_PORT"))
+	ts.Check(err)
+	server := &http.Server{Handler: http.FileServer(http.Dir(ts.MkAbs(args[0]))), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }()
+	ts.Defer(func() { server.Close() })
+}
+
+type process struct {
+	pid     int
+	command string
+}
+
+// ofVMs lists the processes that belong to a VM below dir, which they carry
+// in their environment.
+func ofVMs(dir string) []process {
+	// ps shows the environment of one's own processes on Linux and macOS.
+	out, err := exec.Command("ps", "axeww", "-o", "pid=,command=").Output()
+	if err != nil {
+		return nil
+	}
+	var list []process
+	for line := range strings.Lines(string(out)) {
+		if !strings.Contains(line, "VCAP_ROOT="+dir) {
+			continue
+		}
+		pid, command, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(pid)
+		if err == nil {
+			list = append(list, process{n, strings.TrimSpace(command)})
+		}
+	}
+	return list
+}
+
+func endAll(dir string) {
+	for range 20 {
+		list := ofVMs(dir)
+		if len(list) == 0 {
+			return
+		}
+		for _, p := range list {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+}
