@@ -1,0 +1,40 @@
+# Every target works on a fresh clone with Go and make; deploys want a ruby
+# and bash beside them.
+GO ?= go
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build quickstart test full lint fuzz bench clean
+
+build: ## the program, as ./bootstrap
+	$(GO) build -trimpath -ldflags '-s -w' -o bootstrap .
+
+quickstart: build ## one VM on this machine, serving a page
+	./bootstrap deploy testdata/quickstart/manifest.yml
+	@echo
+	@echo "The page: http://127.0.0.1:8787/"
+
+test: ## all tests, with the race detector
+	$(GO) test -race ./...
+
+full: ## all tests again and again, and the fuzzers for minutes each
+	$(GO) test -race -count=3 -timeout 60m ./...
+	$(MAKE) fuzz FUZZTIME=2m
+
+lint: ## go vet, gofmt, staticcheck
+	$(GO) vet ./...
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt-ed: $$unformatted"; exit 1; }
+	$(GO) run $(STATICCHECK) ./...
+
+FUZZTIME ?= 10s
+fuzz: ## every fuzz target for FUZZTIME
+	@$(GO) list ./... | while read -r p; do \
+	  $(GO) test -list '^Fuzz' "$$p" | grep '^Fuzz' | while read -r f; do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) "$$p" || exit 1; \
+	  done || exit 1; \
+	done
+
+bench: ## the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean: ## what build made
+	rm -f bootstrap
