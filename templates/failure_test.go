@@ -120,9 +120,9 @@ func TestAllFailures(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	needRuby(t)
-	e := start(t, Config{Timeout: 300 * time.Millisecond})
+	e := start(t, Config{Timeout: time.Second})
 	for _, text := range []string{"<% loop {} %>", "<% sleep %>", "<% system('sleep 600') %>", "<% Process.detach(spawn('sleep 600')).join %>"} {
-		if got := fails(t, e, text); !strings.HasSuffix(got.Message, "it took longer than 300ms and was stopped") {
+		if got := fails(t, e, text); !strings.HasSuffix(got.Message, "it took longer than 1s and was stopped") {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
