@@ -198,6 +198,4 @@ func mustGunzip(t testing.TB, data []byte) io.Reader {
 	return r
 }
 
-func child() int { return 0 }
-
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

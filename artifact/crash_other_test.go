@@ -1,0 +1,5 @@
+//go:build !unix
+
+package artifact
+
+func child() int { return 3 }

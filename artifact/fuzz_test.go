@@ -1,0 +1,113 @@
+package artifact
+
+import (
+	"archive/tar"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzExtract looks whether anything gets out of the folder or stays in it
+// that leads out.
+func FuzzExtract(f *testing.F) {
+	for _, entries := range [][]entry{
+		{dir("./"), file("./a/b", "x"), symlink("l", "a"), hardlink("h", "a/b")},
+		{symlink("l", ".."), file("l/x", "x")},
+		{dir("x/"), symlink("x/d", ".."), symlink("e", "x/d/.."), file("e/x", "x")},
+		{file("../x", "x"), special("n", tar.TypeChar)},
+		{file("f", "x"), hardlink("g", "f"), file("g/x", "")},
+		{dir("d/"), symlink("d/l", "../.."), hardlink("h", "d/l")},
+	} {
+		f.Add(tarOf(f, entries...))
+		f.Add(tgz(f, entries...))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		base := t.TempDir()
+		archive := write(t, data, base, "a")
+		write(t, []byte("untouched"), base, "x")
+		to := filepath.Join(base, "in", "to")
+		err := Extract(context.Background(), archive, to, Limits{Size: 1 << 20, Entries: 200})
+		for _, d := range []string{base, filepath.Join(base, "in")} {
+			found, _ := os.ReadDir(d)
+			for _, e := range found {
+				if n := e.Name(); n != "a" && n != "x" && n != "in" && n != "to" {
+					t.Fatalf("%s was made in %s", n, d)
+				}
+			}
+		}
+		if x, _ := os.ReadFile(filepath.Join(base, "x")); string(x) != "untouched" {
+			t.Fatalf("x was changed to %q", x)
+		}
+		if err != nil {
+			return
+		}
+		filepath.WalkDir(to, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case d.Type()&fs.ModeSymlink != 0:
+				if real, err := filepath.EvalSymlinks(p); err == nil && real != to && !strings.HasPrefix(real, to+"/") {
+					t.Fatalf("%s leads to %s", p, real)
+				}
+			case !d.IsDir() && !d.Type().IsRegular():
+				t.Fatalf("%s is %v", p, d.Type())
+			}
+			return nil
+		})
+	})
+}
+
+// FuzzRelease looks for texts in a release that break the reader.
+func FuzzRelease(f *testing.F) {
+	job, source, compiled := jobArchive(f), packageArchive(f, "s"), packageArchive(f, "c")
+	f.Add(releaseMFText(job, source, compiled), jobSpec)
+	f.Add("name: web\nversion: !binary |-\n  MC4x\njobs: [{name: web, version: 1}]", "--- {}")
+	f.Add("name: web\njobs: [{name: web}]", "templates: {a: b}\nproperties: {a: {default: !!timestamp 2001-01-01}}")
+	f.Add("name: &a web\njobs: [{name: *a}]", "properties: {<<: {a: {default: .inf}}}")
+	f.Fuzz(func(t *testing.T, mf, spec string) {
+		s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh")})
+		job := tgz(t, file("job.MF", spec), file("monit", ""), file("templates/ctl.erb", ""), file("templates/web.yml.erb", ""))
+		path := write(t, tarOf(t, file("release.MF", mf), file("jobs/web.tgz", string(job)),
+			file("packages/web.tgz", string(source)), file("compiled_packages/base.tgz", string(compiled))), t.TempDir(), "r.tgz")
+		src := Source{URL: path}
+		first, err := s.Release(context.Background(), fetch(t, s, src), nil)
+		if err != nil {
+			return
+		}
+		second, err := s.Release(context.Background(), fetch(t, s, src), nil)
+		if err != nil || len(first.Jobs) != len(second.Jobs) || len(first.Packages) != len(second.Packages) {
+			t.Fatalf("read once, but not twice: %v", err)
+		}
+		for _, j := range second.Jobs {
+			for _, tpl := range j.Templates {
+				if !filepath.IsLocal(tpl.Destination) || !filepath.IsLocal(tpl.Source) {
+					t.Fatalf("template %q leads out", tpl)
+				}
+			}
+			if filepath.Base(j.Name) != j.Name {
+				t.Fatalf("job %q", j.Name)
+			}
+		}
+	})
+}
+
+// FuzzDigest looks whether what is accepted stays what it is.
+func FuzzDigest(f *testing.F) {
+	for _, s := range []string{strings.Repeat("0", 40), "sha256:" + strings.Repeat("a", 64) + ";md5:1", ";;", `"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := ParseDigest(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseDigest(d.String())
+		if err != nil || again.String() != d.String() || again.strongest() != d.strongest() {
+			t.Fatalf("%q is %q: %v", text, d, err)
+		}
+	})
+}
