@@ -104,6 +104,9 @@ func (v *vm) run(ctx context.Context) error {
 		fetch: v.settingsSource(forwards), log: v.log,
 	}
 	if err := v.awaitSettings(ctx, forwards); err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to end
+		}
 		return err
 	}
 	v.blobs = blobs{dir: v.path("data", "blobs"), sensitive: v.path("data", "sensitive_blobs"), temp: v.path("data", "tmp")}
