@@ -1,8 +1,8 @@
 package manifest
 
 import (
-	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -125,7 +125,11 @@ func (c cursor) text() (s string, ok bool) {
 		c.fail("must be text, not %s", c.node.describe())
 		return "", false
 	}
-	return scalarText(c.node.value), true
+	s = scalarText(c.node.value)
+	if _, isText := c.node.value.(string); !isText && s != c.node.written {
+		c.warn("is %s to YAML, which changes its text; put it in quotes", c.node.describe())
+	}
+	return s, true
 }
 
 // need is text for a value that must be there; what says what it is.
@@ -296,7 +300,7 @@ func (n *node) describe() string {
 	case nil:
 		return "null"
 	case bool:
-		return fmt.Sprintf("the boolean %t", v)
+		return "the boolean " + strconv.FormatBool(v)
 	case string:
 		return "text"
 	}

@@ -41,7 +41,14 @@ func (n *names) check(c cursor, name, what, where string) {
 	}
 	known := "; there is none"
 	if len(n.list) > 0 {
-		known = ": " + strings.Join(n.list, ", ")
+		shown := make([]string, len(n.list))
+		for i, option := range n.list {
+			shown[i] = option
+			if !simpleKey(option) {
+				shown[i] = strconv.Quote(option)
+			}
+		}
+		known = ": " + strings.Join(shown, ", ")
 	}
 	c.fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, didYouMean(name, n.list))
 }

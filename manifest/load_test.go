@@ -96,7 +96,7 @@ func TestLoad(t *testing.T) {
 		"db": map[string]any{"user": "postgres", "password": "postgres-password"}, "workers": 4, "ratio": 1, "enabled": true, "umask": 23,
 	}})
 	check("properties", m.Properties, map[string]any{})
-	check("tags", m.Tags, map[string]string{"owner": "team", "cost": "493"})
+	check("tags", m.Tags, map[string]string{"owner": "team", "cost": "755"})
 	check("update", m.Update, Update{WatchTime: WatchTime{time.Second, 30 * time.Second}})
 	check("templates", m.CPI.Templates, []JobRef{
 		{Name: "docker_cpi", Release: "docker-cpi", Pos: at(78, 5), Path: "cloud_provider.template"},
@@ -135,8 +135,8 @@ func TestDigestIsThatOfCreateEnv(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		string(good):   "94c7841540c5e829f591cdbeb8915bc3e413f89ed71a7d7cd57c477844883ab6299142b68a0c9e92089881b342e5ad567b47a4886efe6d37c3b7e17201a5290f",
-		string(merged): "5351351d622873222ce32ec876d7bac6165558daeb9fb66510eabefd04c00e3be90cc817ffa40323e5109ce0b0635239c09371087cf5818183c9e0e1b00f9d69",
+		string(good):   "2b822ca574a0465d547a8f78872b034e37c9dc14e6ce7b55441361e741ec42ada84d8fc9ffeb180fc11bffe2cfe98571b3273fd6fc56b08067e9ed4e1fc23189",
+		string(merged): "73ae05f78f634b8fa40b763362a6e2e452e3bcbb8f19513fca67287970f403a81b2d6d25bcb9b1f7195fb9b1357ae5a250e758412282241cbec35452534b3b98",
 		"variables: []\na10: {b: 2001-01-01}\na9: [yes, 0755, ~, 1.0]\n": "8bac22bee1ae8270a75e48c6e26e6b1548b1a888e41107f3b24dd5aeeb557332a3e8a4e141b27ed3f0a4eee96df5b5b29650d5257fb3f8f3bb533aa3eac815ca",
 	} {
 		if got := digest(text); got != want {

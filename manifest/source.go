@@ -84,20 +84,23 @@ func expandHome(path string) (string, error) {
 
 // digestField reads a multi-digest; needed tells that it must be there.
 func (c cursor) digestField(needed bool) string {
-	s, ok := c.text()
+	if c.node != nil && c.node.kind == scalarKind {
+		if _, isText := c.node.value.(string); !isText {
+			c.fail("is %s to YAML; put the digest in quotes", c.node.describe())
+			return ""
+		}
+	}
+	s, _ := c.text()
 	switch {
 	case c.unsettled():
 		return ""
-	case ok && strings.TrimSpace(s) != "":
-	case needed:
+	case strings.TrimSpace(s) == "" && needed:
 		c.fail("must be provided for an http(s) URL: the digest of the file, as HEX (SHA-1), sha256:HEX or sha512:HEX")
 		return ""
-	default:
+	case strings.TrimSpace(s) == "":
 		return ""
 	}
-	if _, isText := c.node.value.(string); !isText {
-		c.fail("is %s to YAML; put the digest in quotes", c.node.describe())
-	} else if wrong := checkDigest(s); wrong != "" {
+	if wrong := checkDigest(s); wrong != "" {
 		c.fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong)
 	}
 	return s

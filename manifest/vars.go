@@ -19,7 +19,7 @@ func (d *document) variables() {
 		seen[name] = true
 		hint := ""
 		if len(seen) == 1 {
-			hint = "; this version does not fill in variables: let \"bosh interpolate\" write a manifest without them, and use that"
+			hint = "; this version does not fill in variables: run \"bosh interpolate MANIFEST --vars-store CREDENTIALS -v NAME=VALUE > FILLED\", and use FILLED"
 		}
 		d.report(false, line, column, at, "the variable ((%s)) has no value%s", name, hint)
 	}

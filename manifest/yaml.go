@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	yaml2 "gopkg.in/yaml.v2"
 	"gopkg.in/yaml.v3"
@@ -41,7 +42,8 @@ const (
 // are resolved, scalars mean what they mean to create-env.
 type node struct {
 	kind         kind
-	value        any // of a scalar: nil, bool, int, uint64, float64 or string
+	value        any    // of a scalar: nil, bool, int, uint64, float64 or string
+	written      string // of a scalar that is not a string: as it stands in the file
 	items        []*node
 	entries      []entry
 	line, column int
@@ -94,8 +96,14 @@ func (s *step) child(key string) *step { return &step{up: s, key: key, index: -1
 // item returns the step to an item of a list.
 func (s *step) item(index int) *step { return &step{up: s, index: index} }
 
-// report notes a problem.
+// report notes a problem. Long texts among args are shortened.
 func (d *document) report(warning bool, line, column int, at *step, format string, args ...any) {
+	const longest = 300
+	for i, arg := range args {
+		if text, ok := arg.(string); ok && len(text) > longest {
+			args[i] = strings.ToValidUTF8(text[:longest], "") + "..."
+		}
+	}
 	d.problems = append(d.problems, Problem{
 		Pos:     Position{File: d.file, Line: line, Column: column},
 		Path:    at.String(),
@@ -177,6 +185,9 @@ func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
 		c.report(false, n.Line, n.Column, at, "%v", err)
 	}
 	null.value = value
+	if _, ok := value.(string); !ok {
+		null.written = n.Value
+	}
 	return null
 }
 
