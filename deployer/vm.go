@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -217,10 +218,9 @@ func (r *run) waitForAgent(ctx context.Context) error {
 		return err
 	}
 	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *stage) error {
-		err := client.WaitReady(ctx, r.opts.AgentTimeout, func(p agent.Probe) {
-			s.info(fmt.Sprintf("  the agent does not answer yet: %s (%v)", p.Cause, p.Err))
-		})
-		if err != nil {
+		told := &patience{tell: s.info}
+		defer time.AfterFunc(patientFor, told.end).Stop()
+		if err := client.WaitReady(ctx, r.opts.AgentTimeout, told.met); err != nil {
 			return err
 		}
 		r.agent = client
@@ -229,4 +229,37 @@ func (r *run) waitForAgent(ctx context.Context) error {
 			return nil
 		})
 	})
+}
+
+// patientFor is how long a new VM may be silent without a word: most are, for
+// a moment.
+const patientFor = 3 * time.Second
+
+// patience tells what probes meet, once a VM has had its moment.
+type patience struct {
+	mu   sync.Mutex
+	last string // what was met and not told
+	over bool
+	tell func(string)
+}
+
+func (p *patience) met(probe agent.Probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = fmt.Sprintf("  the agent does not answer yet: %s (%v)", probe.Cause, probe.Err)
+	p.say()
+}
+
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.say()
+}
+
+func (p *patience) say() {
+	if p.over && p.last != "" {
+		p.tell(p.last)
+		p.last = ""
+	}
 }

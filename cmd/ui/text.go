@@ -63,8 +63,8 @@ func (t *text) handle(e deployer.Event) {
 }
 
 func (t *text) begin(e deployer.Event) {
-	t.leaveLine()
 	if e.Group {
+		t.leaveLine()
 		t.open[e.Stage] = true
 		t.afterGroup = false
 		fmt.Fprintf(t.out, "\nStarted %s\n", e.Name)
@@ -73,6 +73,9 @@ func (t *text) begin(e deployer.Event) {
 	if t.afterGroup {
 		fmt.Fprintln(t.out)
 		t.afterGroup = false
+	}
+	if t.line != 0 {
+		return // it runs beside the one on the line, and is written when it ends
 	}
 	fmt.Fprint(t.out, t.label(e))
 	t.line = e.Stage
