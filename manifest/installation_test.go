@@ -36,7 +36,7 @@ func TestTunnelAndRegistry(t *testing.T) {
 		}
 	}
 
-	path := write(t, tunnel+"    private_key: ./keys/id\n    port: 2222\n    password: sesame2\n    connection_refused_timeout: 90\n    auth_failure_timeout: 2m30s\n")
+	path := write(t, tunnel+"    private_key: keys/id\n    port: 2222\n    password: sesame2\n    connection_refused_timeout: 90\n    auth_failure_timeout: 2m30s\n")
 	keyPath := filepath.Join(filepath.Dir(path), "keys", "id")
 	if err := os.MkdirAll(filepath.Dir(keyPath), 0o700); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestTunnelAndRegistry(t *testing.T) {
 	if *m.CPI.SSHTunnel != want {
 		t.Errorf("got %+v, want %+v", *m.CPI.SSHTunnel, want)
 	}
-	if slices.Contains(m.Secrets, "./keys/id") || !slices.Contains(m.Secrets, "sesame2") {
+	if slices.Contains(m.Secrets, "keys/id") || !slices.Contains(m.Secrets, "sesame2") {
 		t.Errorf("secrets: %q", m.Secrets)
 	}
 
