@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package local
 
 import (
@@ -218,6 +220,7 @@ func TestMigrateDisk(t *testing.T) {
 	if got := m.must("migrate_disk"); got != "{}" {
 		t.Errorf("migrate_disk: %s", got)
 	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(fresh, "readonly"), 0o700) })
 	checkCopy(t, old, fresh)
 	if got := m.must("list_disk"); got != `["new"]` {
 		t.Errorf("list_disk after migrate_disk: %s", got)

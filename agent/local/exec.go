@@ -91,7 +91,7 @@ func (v *vm) resolveAll(text string) string {
 // and, after a grace period, made to. The error is then the cause of the context's
 // end. Output must go to files: a daemon that a script leaves behind would
 // keep a pipe open.
-func run(ctx context.Context, cmd *exec.Cmd) error {
+func run(ctx context.Context, cmd *exec.Cmd, started func(pid int)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -99,7 +99,9 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	lowerPriority(cmd.Process.Pid)
+	if started != nil {
+		started(cmd.Process.Pid)
+	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {

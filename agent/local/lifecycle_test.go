@@ -1,10 +1,11 @@
+//go:build linux || darwin
+
 package local
 
 import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -12,8 +13,6 @@ func pidOf(m *machine, job string) int {
 	pid, _ := strconv.Atoi(strings.TrimSpace(m.read("sys", "run", job, job+".pid")))
 	return pid
 }
-
-func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil && !zombie(pid) }
 
 // TestLifecycle is one whole life of two jobs.
 func TestLifecycle(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package local
 
 import (
@@ -20,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,7 +94,7 @@ func newMachine(t *testing.T, change ...func(*agent.Settings, *agent.Boot)) *mac
 		c(&settings, &boot)
 	}
 	m := &machine{t: t, dir: dir, url: "https://" + address, log: &lockedBuffer{}, client: &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout:   patience,
 	}}
 	if boot.SettingsFile != "" {
@@ -152,6 +155,7 @@ func (m *machine) exec() {
 
 // halt ends the agent as its owner would.
 func (m *machine) halt() {
+	m.client.CloseIdleConnections()
 	if m.stop != nil {
 		if err := m.stop(); err != nil {
 			m.t.Errorf("the agent ended with: %v", err)
@@ -163,6 +167,7 @@ func (m *machine) halt() {
 
 // endAgent sends a signal to the agent's process and waits for its end.
 func (m *machine) endAgent(sig syscall.Signal) {
+	m.client.CloseIdleConnections()
 	if m.cmd == nil {
 		return
 	}
@@ -174,7 +179,16 @@ func (m *machine) endAgent(sig syscall.Signal) {
 // kill ends what is left of the VM.
 func (m *machine) kill() {
 	v := &vm{dir: m.dir, root: m.vcap()}
-	for _, pid := range v.members() {
+	pids := v.members()
+	// macOS hides the environments of its own programs.
+	named, _ := filepath.Glob(m.vcap("sys", "run", "*", "*.pid"))
+	for _, name := range named {
+		data, _ := os.ReadFile(name)
+		if pid, _ := strconv.Atoi(strings.TrimSpace(string(data))); pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }

@@ -21,7 +21,8 @@ type operation struct {
 // never is the protocol of a message that is answered at once.
 const never = 1 << 30
 
-// operations is the table of all messages.
+// operations is the table of all messages. There is no ssh: the processes of
+// an embedded VM are its owner's, who needs no user made.
 func (v *vm) operations() map[string]operation {
 	return map[string]operation{
 		"ping":        {run: v.ping, background: never},
@@ -54,7 +55,6 @@ func (v *vm) operations() map[string]operation {
 		"bundle_logs":        {run: v.bundleLogs, background: never},
 		"remove_file":        {run: v.removeFile, background: never},
 		"sync_dns":           {run: v.syncDNS, background: never},
-		"ssh":                {run: v.ssh, background: never},
 		"update_settings":    {run: v.updateSettings, resumed: "ok"},
 		"delete_arp_entries": {run: v.deleteARPEntries, background: never},
 		"shutdown":           {run: v.shutdown, background: never},
@@ -260,21 +260,4 @@ func (v *vm) deleteARPEntries(_ context.Context, c *call) (any, error) {
 		IPs []string `json:"ips"`
 	}
 	return struct{}{}, c.bind(1, &arg)
-}
-
-// ssh has nothing to set up: the processes of an embedded VM are the user's
-// own.
-func (v *vm) ssh(_ context.Context, c *call) (any, error) {
-	var command string
-	var params struct{}
-	if err := c.bind(2, &command, &params); err != nil {
-		return nil, err
-	}
-	switch command {
-	case "setup":
-		return nil, failf("cannot set up a user for ssh: an embedded VM has no users of its own; its files are in %s", v.root)
-	case "cleanup":
-		return map[string]string{"command": "cleanup", "status": "success"}, nil
-	}
-	return nil, failf("Unknown command for SSH method")
 }

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package local
 
 import (
@@ -109,6 +111,7 @@ func TestShutdown(t *testing.T) {
 	if got := m.must("shutdown"); got != `""` {
 		t.Errorf("shutdown: %s", got)
 	}
+	m.client.CloseIdleConnections()
 	if err := m.cmd.Wait(); err != nil {
 		t.Errorf("the agent ended with: %v", err)
 	}

@@ -99,7 +99,7 @@ func (v *vm) logged(ctx context.Context, job, name, script string, env []string)
 		defer f.Close()
 		out.to(f)
 	}
-	return run(ctx, cmd)
+	return run(ctx, cmd, lowerPriority)
 }
 
 // drainParams are what a drain script is told.
@@ -212,7 +212,7 @@ func (v *vm) drainOnce(ctx context.Context, script string, p drainParams) (int, 
 	cmd := v.command(append([]string{script}, p.args...), env...)
 	cmd.Stdout = out.File
 	// Only the number counts, not the status.
-	if err := run(ctx, cmd); !exited(err) {
+	if err := run(ctx, cmd, nil); !exited(err) {
 		return 0, failf("Running drain script: %w", err)
 	}
 	text, err := out.text()
@@ -263,7 +263,7 @@ func (v *vm) runErrand(ctx context.Context, c *call) (any, error) {
 	defer stderr.close()
 	cmd := v.command([]string{v.path("jobs", name, "bin", "run")})
 	cmd.Stdout, cmd.Stderr = stdout.File, stderr.File
-	err = run(ctx, cmd)
+	err = run(ctx, cmd, nil)
 	canceled := errors.Is(err, errCanceled)
 	if !exited(err) && !canceled {
 		return nil, failf("Running errand script: %w", err)

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package local
 
 import (
@@ -38,9 +40,10 @@ func selfSigned(t *testing.T) agent.Cert {
 
 // trust makes the client accept only this authority.
 func (m *machine) trust(ca string) {
+	m.client.CloseIdleConnections()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(ca))
-	m.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}
+	m.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 }
 
 func TestCertificateOfTheSettings(t *testing.T) {
@@ -73,6 +76,7 @@ func TestOwnCertificateStays(t *testing.T) {
 func TestOldTLSIsRefused(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
+	m.client.CloseIdleConnections()
 	m.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}
 	if status, text := m.post("ping"); status != 0 || !strings.Contains(text, "protocol version") {
 		t.Errorf("TLS 1.1: status %d %s", status, text)
