@@ -27,7 +27,7 @@ import (
 // Main runs one command and returns its exit code. All that the process gets
 // from outside comes in here.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	c := &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, env: env, redactor: &ui.Redactor{}}
+	c := newConsole(args, stdin, stdout, stderr, env)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot(c)
@@ -54,6 +54,10 @@ type console struct {
 	report         func(deployer.Event) // nil until a command reports
 	started        bool                 // the command line was understood
 	quiet          bool                 // the command speaks for itself: plugins, version
+}
+
+func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
+	return &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, env: env, redactor: &ui.Redactor{}}
 }
 
 func newRoot(c *console) *cobra.Command {

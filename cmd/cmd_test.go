@@ -1,0 +1,143 @@
+package cmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+	"bootstrap/deployer"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// run runs one command line in an empty HOME.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Main(args, strings.NewReader(""), &out, &errs, []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")})
+	return code, out.String(), errs.String()
+}
+
+// Help is part of the interface: a change of it shows in its golden file.
+func TestHelp(t *testing.T) {
+	for name, args := range map[string][]string{
+		"root":   {"--help"},
+		"deploy": {"deploy", "--help"},
+		"delete": {"delete", "--help"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := run(t, args...)
+			if code != 0 || errs != "" {
+				t.Fatalf("exit code %d, %s", code, errs)
+			}
+			file := filepath.Join("testdata", "help", name+".txt")
+			if os.Getenv("UPDATE_GOLDEN") != "" {
+				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out != string(want) {
+				t.Errorf("help differs from %s:\n%s", file, out)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	problems := &manifest.Problems{{Message: "wrong"}}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitDone},
+		{errors.New("anything"), exitFailed},
+		{&usageError{errors.New("unknown flag")}, exitUsage},
+		{problems, exitManifest},
+		{&state.MissingError{Path: "/x"}, exitNoState},
+		{&deployer.AgentSilentError{VM: "vm"}, exitAgent},
+		{&agent.UnreachableError{}, exitAgent},
+		{&cpi.Error{Method: "create_vm"}, exitCPI},
+		{&state.LockedError{Path: "/x"}, exitLocked},
+		{&deployer.InterruptedError{}, exitInterrupted},
+		{exitCode(7), 7},
+	} {
+		for _, err := range []error{c.err, wrap(c.err)} {
+			if got, _ := judge(err); got != c.want {
+				t.Errorf("judge(%T) = %d, want %d", c.err, got, c.want)
+			}
+		}
+	}
+	for _, code := range []int{exitDone, exitFailed, exitUsage, exitManifest, exitNoState, exitAgent, exitCPI, exitLocked, exitInterrupted} {
+		if !strings.Contains(exitHelp, fmt.Sprintf("\n  %-4d ", code)) {
+			t.Errorf("the help does not tell exit code %d", code)
+		}
+	}
+}
+
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(errors.New("beside it"), fmt.Errorf("around it: %w", err))
+}
+
+func TestWrongUsage(t *testing.T) {
+	for _, args := range [][]string{{"deploy"}, {"deploy", "a", "b"}, {"deploy", "--nothing", "a"}, {"no-such"}, {"delete"}} {
+		code, out, errs := run(t, args...)
+		if code != exitUsage || !strings.Contains(errs, "Hint: see bootstrap --help") || out != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, out, errs)
+		}
+	}
+}
+
+func TestNoHome(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := Main([]string{"deploy", "x.yml"}, strings.NewReader(""), &out, &errs, nil)
+	if code != exitFailed || !strings.Contains(errs.String(), "HOME is not set") {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := run(t, "--version")
+	if code != 0 || !strings.HasPrefix(out, "bootstrap ") {
+		t.Errorf("exit code %d, %q", code, out)
+	}
+}
+
+// A log file is the owner's alone and holds no secret.
+func TestLogIsRedacted(t *testing.T) {
+	c := newConsole(nil, nil, nil, nil, nil)
+	c.redactor.Add("s3cret-pass")
+	path := filepath.Join(t.TempDir(), "cpi.log")
+	log, err := c.openLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, piece := range []string{"stderr: s3c", "ret-pass\nand an end without newline s3cret", "-pass"} {
+		if _, err := log.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || string(data) != "stderr: <redacted>\nand an end without newline <redacted>" {
+		t.Errorf("log %q, %v", data, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
