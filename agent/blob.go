@@ -36,10 +36,7 @@ func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(don
 		return err
 	}
 	err := c.tryBlob(ctx, func() (bool, error) { return c.putOnce(ctx, id, path, progress) })
-	if err != nil {
-		return fmt.Errorf("cannot upload the blob %s: %w", id, err)
-	}
-	return nil
+	return blobError("upload", id, err)
 }
 
 // GetBlob downloads the blob id and checks it against digest, a multi-digest
@@ -51,7 +48,7 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest str
 	}
 	sum, err := parseDigest(digest)
 	if err != nil {
-		return fmt.Errorf("cannot download the blob %s: %w", id, err)
+		return blobError("download", id, err)
 	}
 	var done int64
 	if sum.hash != nil {
@@ -59,7 +56,7 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest str
 	}
 	err = c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, id, w, &done, progress) })
 	if err != nil {
-		return fmt.Errorf("cannot download the blob %s: %w", id, err)
+		return blobError("download", id, err)
 	}
 	if sum.hash != nil {
 		if got := hex.EncodeToString(sum.hash.Sum(nil)); got != sum.want {
@@ -92,6 +89,7 @@ func (c *Client) tryBlob(ctx context.Context, once func() (again bool, err error
 }
 
 func (c *Client) putOnce(ctx context.Context, id, path string, progress func(done, total int64)) (again bool, err error) {
+	const verb = "upload"
 	file, err := os.Open(path)
 	if err != nil {
 		return false, err
@@ -130,22 +128,23 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	}}
 	resp, met, err := c.blobExchange(ctx, http.MethodPut, id, body, total)
 	if err != nil {
-		return true, c.blobError(ctx, err, met)
+		return c.blobBroke(ctx, verb, id, err, met)
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if resp.StatusCode == http.StatusCreated || resp.StatusCode == http.StatusNoContent {
 		return false, nil
 	}
-	return resp.StatusCode >= 500, c.blobError(ctx, c.blobStatus(resp.StatusCode, text), met)
+	return c.blobStatus(ctx, verb, id, resp.StatusCode, text, met)
 }
 
 func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int64, progress func(done, total int64)) (again bool, err error) {
+	const verb = "download"
 	ctx, alive, _, end := silence(ctx)
 	defer end()
 	resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0)
 	if err != nil {
-		return true, c.blobError(ctx, err, met)
+		return c.blobBroke(ctx, verb, id, err, met)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusNotFound {
@@ -153,14 +152,14 @@ func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int6
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return resp.StatusCode >= 500, c.blobError(ctx, c.blobStatus(resp.StatusCode, text), met)
+		return c.blobStatus(ctx, verb, id, resp.StatusCode, text, met)
 	}
 	total := max(resp.ContentLength, 0)
 	body := &counted{r: resp.Body, moved: func(int) { alive() }}
 	// The agent knows no ranges: what came in an earlier try is read again
 	// and dropped.
 	if _, err := io.CopyN(io.Discard, body, *done); err != nil {
-		return true, c.blobError(ctx, err, met)
+		return c.blobBroke(ctx, verb, id, err, met)
 	}
 	buffer := make([]byte, 64<<10)
 	for {
@@ -178,7 +177,7 @@ func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int6
 			return false, nil
 		}
 		if err != nil {
-			return true, c.blobError(ctx, err, met)
+			return c.blobBroke(ctx, verb, id, err, met)
 		}
 	}
 }
@@ -202,21 +201,29 @@ func (c *Client) blobExchange(ctx context.Context, method, id string, body io.Re
 	return resp, met, err
 }
 
-func (c *Client) blobStatus(status int, text []byte) error {
-	return &statusError{status: status, text: excerpt(c.clean(string(text)), 200)}
+func (c *Client) blobStatus(ctx context.Context, verb, id string, status int, text []byte, met *stage) (again bool, err error) {
+	_, err = c.blobBroke(ctx, verb, id, &statusError{status: status, text: excerpt(c.clean(string(text)), 200)}, met)
+	return status >= 500, err
 }
 
-func (c *Client) blobError(ctx context.Context, err error, met *stage) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errSilent) {
-		return cause
-	} else if cause != nil {
+// blobBroke tells what a transfer met, and whether another try may do better.
+func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met *stage) (again bool, _ error) {
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		err = cause
+	} else if cause != nil {
+		return false, cause
 	}
 	probe := c.classify(err, met)
-	if probe.Hint != "" {
-		return &quoted{text: fmt.Sprintf("the agent at %s: %s; %s", c.Address(), probe.text(), probe.Hint), err: probe.Err}
+	return !probe.hopeless(), &UnreachableError{Address: c.Address(), Method: verb, Last: probe, doing: verb + " the blob " + id}
+}
+
+// blobError says what was to be done, unless the error says it already.
+func blobError(verb, id string, err error) error {
+	var silent *UnreachableError
+	if err == nil || errors.As(err, &silent) {
+		return err
 	}
-	return &quoted{text: fmt.Sprintf("the agent at %s: %s", c.Address(), probe.text()), err: probe.Err}
+	return fmt.Errorf("cannot %s the blob %s: %w", verb, id, err)
 }
 
 var errSilent = errors.New("not one byte moved for too long")

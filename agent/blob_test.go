@@ -179,7 +179,8 @@ func TestBlobRefusals(t *testing.T) {
 	}
 	stranger := newClient(t, agent.Config{URL: strings.Replace(url, "mbus:", "mbus:x", 1), CA: ca.pem})
 	for _, err := range []error{stranger.PutBlob(ctx, blobID, path, nil), stranger.GetBlob(ctx, blobID, io.Discard, "", nil)} {
-		if err == nil || !strings.Contains(err.Error(), string(agent.Unauthorized)) {
+		var silent *agent.UnreachableError
+		if !errors.As(err, &silent) || silent.Last.Cause != agent.Unauthorized || !strings.Contains(err.Error(), "load the blob "+blobID+": the agent at 127.0.0.1:") {
 			t.Errorf("got %v, want that the password is wrong", err)
 		}
 	}

@@ -50,7 +50,11 @@ func (e *TaskLostError) Error() string {
 	if e.Restarted {
 		return fmt.Sprintf("cannot %s: the agent restarted in the middle of it", e.doing)
 	}
-	return fmt.Sprintf("cannot %s: the agent stopped answering in the middle of it: %v", e.doing, e.Err)
+	var silent *UnreachableError
+	if errors.As(e.Err, &silent) {
+		return fmt.Sprintf("cannot %s: in the middle of it, %s", e.doing, silent.story())
+	}
+	return fmt.Sprintf("cannot %s: in the middle of it, the agent stopped answering: %v", e.doing, e.Err)
 }
 
 func (e *TaskLostError) Unwrap() error { return e.Err }
@@ -71,7 +75,7 @@ func (e *TaskTimeoutError) Error() string {
 // did not come back from one.
 type UnreachableError struct {
 	Address string        // host:port
-	Method  string        // empty from WaitReady
+	Method  string        // the message, or upload, download; empty from WaitReady
 	Waited  time.Duration // WaitReady: how long was tried
 	Last    Probe         // what the last attempt met
 	Met     []Probe       // WaitReady: distinct findings in order, Last included
@@ -83,13 +87,16 @@ type UnreachableError struct {
 
 // Error ends with the hint of the last probe.
 func (e *UnreachableError) Error() string {
-	var b strings.Builder
 	if e.Method == "" {
-		fmt.Fprintf(&b, "cannot reach the agent at %s, tried for %s: ", e.Address, e.Waited.Round(time.Second))
-	} else {
-		fmt.Fprintf(&b, "cannot %s: the agent at %s: ", e.doing, e.Address)
+		return fmt.Sprintf("cannot reach the agent, tried for %s: %s", e.Waited.Round(time.Second), e.story())
 	}
-	b.WriteString(e.Last.text())
+	return fmt.Sprintf("cannot %s: %s", e.doing, e.story())
+}
+
+// story is the error without what was to be done.
+func (e *UnreachableError) story() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the agent at %s: %s", e.Address, e.Last.text())
 	if len(e.Met) > 1 {
 		causes := make([]string, 0, len(e.Met)-1)
 		for _, p := range e.Met[:len(e.Met)-1] {
@@ -97,8 +104,8 @@ func (e *UnreachableError) Error() string {
 		}
 		fmt.Fprintf(&b, "; before that: %s", strings.Join(causes, ", "))
 	}
-	if e.Sent && e.Method != "ping" {
-		b.WriteString("; the agent may have got the message and be at work on it")
+	if e.Sent {
+		b.WriteString("; it may have got the message and be at work on it")
 	}
 	if e.Last.Hint != "" {
 		fmt.Fprintf(&b, "; %s", e.Last.Hint)

@@ -185,7 +185,7 @@ func TestTaskSilence(t *testing.T) {
 				if !test.lost {
 					return
 				}
-				if lost.Restarted || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "stopped answering") {
+				if lost.Restarted || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "cannot update the agent's settings: in the middle of it, the agent at agent.test:6868: connection refused") {
 					t.Errorf("got %v", err)
 				}
 				if waited := time.Since(now); waited < 31*time.Second || waited > 34*time.Second {

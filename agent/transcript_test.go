@@ -272,6 +272,10 @@ func checkOutcome(t *testing.T, name string, e agenttest.Exchange, value any, er
 		if !errors.As(err, &refused) || refused.Message != want || refused.Method != e.Request.Method {
 			t.Errorf("%s: got %v, want an error of the agent: %s", name, err, want)
 		}
+		var stop *agent.StopError
+		if e.Request.Method == "stop" && (!errors.As(err, &stop) || !slices.Equal(stop.Services, []string{"alpha"})) {
+			t.Errorf("%s: got %#v, want that alpha does not stop", name, err)
+		}
 		if agent.UnknownMessage(err) != strings.HasPrefix(want, "unknown message ") {
 			t.Errorf("%s: UnknownMessage(%v) is wrong", name, err)
 		}

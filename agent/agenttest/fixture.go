@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/rand"
-	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -93,11 +92,6 @@ func uuid(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%x-%x-4%x-8%x-%x", b[:4], b[4:6], b[7:8], b[9:10], b[10:])
-}
-
-func sha1Of(content []byte) string {
-	sum := sha1.Sum(content)
-	return hex.EncodeToString(sum[:])
 }
 
 func sha256Of(content []byte) string {

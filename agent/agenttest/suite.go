@@ -321,10 +321,10 @@ func (s *suite) start(t *testing.T) {
 func (s *suite) everyMessage(t *testing.T) {
 	want := []string{
 		"ping", "info", "get_state", "get_task", "cancel_task", "prepare", "apply", "start", "stop", "drain", "run_script",
-		"compile_package", "fetch_logs", "list_disk", "run_errand",
+		"compile_package", "fetch_logs", "run_errand",
 	}
 	if s.target.Disk != nil {
-		want = append(want, "mount_disk", "unmount_disk", "migrate_disk", "add_persistent_disk", "remove_persistent_disk")
+		want = append(want, "list_disk", "mount_disk", "unmount_disk", "migrate_disk", "add_persistent_disk", "remove_persistent_disk")
 	}
 	for _, method := range []string{"ssh", "sync_dns", "update_settings"} {
 		if s.target.supports(method) {
