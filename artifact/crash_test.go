@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,7 +20,8 @@ import (
 )
 
 // child is what this test binary does as another process: it fetches and reads
-// ARTIFACT_URL into ARTIFACT_DIR. ARTIFACT_CHILD says how.
+// ARTIFACT_URL into ARTIFACT_DIR. ARTIFACT_CHILD says how. By hand, it is also
+// for measuring: ARTIFACT_CHILD=run /usr/bin/time -v ./artifact.test.
 func child() int {
 	mode := os.Getenv("ARTIFACT_CHILD")
 	if mode == "full disk" {
@@ -41,6 +41,14 @@ func child() int {
 	s := Open(Config{Dir: os.Getenv("ARTIFACT_DIR")})
 	src := Source{Name: "web", URL: os.Getenv("ARTIFACT_URL"), Digest: os.Getenv("ARTIFACT_DIGEST")}
 	f, err := s.Fetch(context.Background(), src, progress)
+	if mode == "stemcell" && err == nil {
+		st, err := s.Stemcell(context.Background(), f, progress)
+		if to := os.Getenv("ARTIFACT_TO"); err == nil && to != "" {
+			_, err = st.Extract(context.Background(), to, progress)
+		}
+		fmt.Println(st, err)
+		return 0
+	}
 	var r *Release
 	if err == nil {
 		r, err = s.Release(context.Background(), f, progress)
@@ -78,16 +86,6 @@ func killHalfway(t *testing.T, dir string, src Source) {
 	if line != "half\n" {
 		t.Fatalf("the child said %q", line)
 	}
-}
-
-// largeRelease does not shrink when it is packed.
-func largeRelease(t testing.TB, size int) []byte {
-	t.Helper()
-	noise := make([]byte, size)
-	rand.NewChaCha8([32]byte{1}).Read(noise)
-	job, source, compiled := jobArchive(t), packageArchive(t, string(noise)), packageArchive(t, "c")
-	return tarOf(t, file("jobs/web.tgz", string(job)), file("packages/web.tgz", string(source)),
-		file("compiled_packages/base.tgz", string(compiled)), file("release.MF", releaseMFText(job, source, compiled)))
 }
 
 func TestKilledWhileReading(t *testing.T) {

@@ -158,7 +158,7 @@ func TestDownload(t *testing.T) {
 		}, 2, nil},
 		"always wrong":  {func(n int, w http.ResponseWriter, r *http.Request) { content(w, r, "", other) }, 2, []string{"its digest is " + sha1Of(other), "not " + sha1Of(data)}},
 		"404":           {func(n int, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, 1, []string{"404 Not Found"}},
-		"403":           {func(n int, w http.ResponseWriter, r *http.Request) { http.Error(w, "", 403) }, 1, []string{"403 Forbidden", "password"}},
+		"403":           {func(n int, w http.ResponseWriter, r *http.Request) { http.Error(w, "", http.StatusForbidden) }, 1, []string{"403 Forbidden", "password"}},
 		"500 for ever":  {func(n int, w http.ResponseWriter, r *http.Request) { http.Error(w, "", 500) }, 5, []string{"500", "tried 5 times"}},
 		"always cut":    {func(n int, w http.ResponseWriter, r *http.Request) { cut(w, r, "", data, 10) }, 5, []string{"tried 5 times", "ended after"}},
 		"404 page, 200": {func(n int, w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>not found</html>") }, 2, []string{"its digest is"}},

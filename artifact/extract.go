@@ -52,6 +52,9 @@ type extraction struct {
 	dirs  map[string]time.Time // folders known to be no links; when to date them
 	links []link
 	buf   []byte
+
+	last    string   // folder of the entry before
+	lastDir *os.Root // opened: most entries stand beside the one before
 }
 
 type link struct{ name, entry string }
@@ -65,7 +68,8 @@ func extractTar(u *unpacked, archive, dir string, see func(string) io.Writer) er
 		return fmt.Errorf("cannot extract %s: %w", archive, err)
 	}
 	defer root.Close()
-	x := &extraction{root: root, lim: u.lim, see: see, dirs: map[string]time.Time{".": {}}, buf: make([]byte, bufferSize)}
+	x := &extraction{root: root, last: ".", lastDir: root, lim: u.lim, see: see, dirs: map[string]time.Time{".": {}}, buf: make([]byte, bufferSize)}
+	defer func() { x.lastDir.Close() }()
 	err = entries(u, archive, func(name string, h *tar.Header, r io.Reader) error {
 		reason, err := x.entry(name, h, r)
 		if reason != "" {
@@ -93,11 +97,15 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 	if reason, err := x.parents(path.Dir(name)); reason != "" || err != nil {
 		return reason, err
 	}
+	in, base, err := x.beside(name)
+	if err != nil {
+		return "", err
+	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		return x.file(name, h, r)
+		return x.file(in, base, name, h, r)
 	case tar.TypeSymlink:
-		return x.symlink(name, h)
+		return x.symlink(in, base, name, h)
 	case tar.TypeLink:
 		return x.hardlink(name, h)
 	case tar.TypeChar, tar.TypeBlock:
@@ -106,6 +114,22 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 		return "it is a named pipe", nil
 	}
 	return fmt.Sprintf("it is of an unknown kind (%q)", h.Typeflag), nil
+}
+
+// beside opens the folder of an entry, which is known to be no link. Working
+// with the name in it saves walking the whole path for every system call.
+func (x *extraction) beside(name string) (in *os.Root, base string, err error) {
+	dir, base := path.Dir(name), path.Base(name)
+	if dir != x.last {
+		if in, err = x.root.OpenRoot(dir); err != nil {
+			return nil, "", err
+		}
+		if x.lastDir != x.root {
+			x.lastDir.Close()
+		}
+		x.last, x.lastDir = dir, in
+	}
+	return x.lastDir, base, nil
 }
 
 // parents makes the folders above an entry; none of them may be a link.
@@ -146,14 +170,14 @@ func (x *extraction) folder(name string, h *tar.Header) (reason string, err erro
 	return "", x.root.Chmod(name, fs.FileMode(h.Mode)&0o777|0o700)
 }
 
-func (x *extraction) file(name string, h *tar.Header, r io.Reader) (reason string, err error) {
+func (x *extraction) file(in *os.Root, base, name string, h *tar.Header, r io.Reader) (reason string, err error) {
 	flags := os.O_CREATE | os.O_EXCL | os.O_WRONLY
-	f, err := x.root.OpenFile(name, flags, 0o600)
+	f, err := in.OpenFile(base, flags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		if reason, err := x.remove(name); reason != "" || err != nil {
+		if reason, err := remove(in, base); reason != "" || err != nil {
 			return reason, err
 		}
-		f, err = x.root.OpenFile(name, flags, 0o600)
+		f, err = in.OpenFile(base, flags, 0o600)
 	}
 	if err != nil {
 		return "", err
@@ -173,34 +197,34 @@ func (x *extraction) file(name string, h *tar.Header, r io.Reader) (reason strin
 	if err := f.Close(); err != nil {
 		return "", err
 	}
-	return "", x.date(name, h.ModTime)
+	return "", date(in, base, h.ModTime)
 }
 
 // remove makes place for an entry that comes a second time; a folder stays, so
 // that what is known of folders stays true.
-func (x *extraction) remove(name string) (reason string, err error) {
-	info, err := x.root.Lstat(name)
+func remove(in *os.Root, base string) (reason string, err error) {
+	info, err := in.Lstat(base)
 	if err != nil {
 		return "", err
 	}
 	if info.IsDir() {
 		return "there is a folder of that name", nil
 	}
-	return "", x.root.Remove(name)
+	return "", in.Remove(base)
 }
 
-func (x *extraction) symlink(name string, h *tar.Header) (reason string, err error) {
+func (x *extraction) symlink(in *os.Root, base, name string, h *tar.Header) (reason string, err error) {
 	if !x.lim.AnyLinks {
 		if reason := leads(name, h.Linkname); reason != "" {
 			return reason, nil
 		}
 	}
-	err = x.root.Symlink(h.Linkname, name)
+	err = in.Symlink(h.Linkname, base)
 	if errors.Is(err, fs.ErrExist) {
-		if reason, err := x.remove(name); reason != "" || err != nil {
+		if reason, err := remove(in, base); reason != "" || err != nil {
 			return reason, err
 		}
-		err = x.root.Symlink(h.Linkname, name)
+		err = in.Symlink(h.Linkname, base)
 	}
 	if err == nil && !x.lim.AnyLinks {
 		x.links = append(x.links, link{name, h.Name})
@@ -250,7 +274,7 @@ func (x *extraction) hardlink(name string, h *tar.Header) (reason string, err er
 	}
 	err = x.root.Link(target, name)
 	if errors.Is(err, fs.ErrExist) {
-		if reason, err := x.remove(name); reason != "" || err != nil {
+		if reason, err := remove(x.root, name); reason != "" || err != nil {
 			return reason, err
 		}
 		err = x.root.Link(target, name)
@@ -277,11 +301,11 @@ func (x *extraction) realPath(target string) (reason string, err error) {
 	return "", nil
 }
 
-func (x *extraction) date(name string, t time.Time) error {
+func date(in *os.Root, name string, t time.Time) error {
 	if t.IsZero() {
 		return nil
 	}
-	return x.root.Chtimes(name, t, t)
+	return in.Chtimes(name, t, t)
 }
 
 // dateFolders sets the folders' times last, because files made in them change
@@ -293,7 +317,7 @@ func (x *extraction) dateFolders() error {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Backward(names) {
-		if err := x.date(name, x.dirs[name]); err != nil {
+		if err := date(x.root, name, x.dirs[name]); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,3 +200,13 @@ func mustGunzip(t testing.TB, data []byte) io.Reader {
 }
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// largeRelease does not shrink when it is packed.
+func largeRelease(t testing.TB, size int) []byte {
+	t.Helper()
+	noise := make([]byte, size)
+	rand.NewChaCha8([32]byte{1}).Read(noise)
+	job, source, compiled := jobArchive(t), packageArchive(t, string(noise)), packageArchive(t, "c")
+	return tarOf(t, file("jobs/web.tgz", string(job)), file("packages/web.tgz", string(source)),
+		file("compiled_packages/base.tgz", string(compiled)), file("release.MF", releaseMFText(job, source, compiled)))
+}

@@ -82,8 +82,6 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// unreadable replaces a file's contents without changing its identity's parts
-// that a user can set, so that reading it would be seen.
 func TestSecondRunReadsNothing(t *testing.T) {
 	t.Parallel()
 	s := testStore(t)

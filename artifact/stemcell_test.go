@@ -73,7 +73,7 @@ func TestStemcell(t *testing.T) {
 			if st.Digest != "" {
 				t.Errorf("digest is %q", st.Digest)
 			}
-			if st, n = read(sha1Of(data)); n != int64(len(data)) {
+			if _, n = read(sha1Of(data)); n != int64(len(data)) {
 				t.Errorf("read %d bytes for the digest", n)
 			}
 			if st, n = read(sha1Of(data)); n != 0 {

@@ -1,0 +1,121 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkReleaseKnown is what an unchanged release costs in each run.
+func BenchmarkReleaseKnown(b *testing.B) {
+	data := largeRelease(b, 16<<20)
+	s := testStore(b)
+	path := write(b, data, b.TempDir(), "web.tgz")
+	age(b, path)
+	src := local("web", path, sha1Of(data))
+	readRelease(b, s, src)
+	for b.Loop() {
+		readRelease(b, s, src)
+	}
+}
+
+// BenchmarkReleaseNew reads, verifies and splits a release.
+func BenchmarkReleaseNew(b *testing.B) {
+	data := largeRelease(b, 64<<20)
+	path := write(b, data, b.TempDir(), "web.tgz")
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		b.StopTimer()
+		s := testStore(b)
+		b.StartTimer()
+		readRelease(b, s, local("web", path, sha1Of(data)))
+	}
+}
+
+// BenchmarkFolderKnown is what an unchanged release folder costs.
+func BenchmarkFolderKnown(b *testing.B) {
+	dir := b.TempDir()
+	files := releaseFiles()
+	for i := range 1000 {
+		files[fmt.Sprintf("src/web/%d/%d", i%30, i)] = "x"
+	}
+	writeFolder(b, dir, files)
+	for name := range files {
+		age(b, filepath.Join(dir, name))
+	}
+	s := testStore(b)
+	src := local("web", dir, "")
+	readRelease(b, s, src)
+	for b.Loop() {
+		readRelease(b, s, src)
+	}
+}
+
+// BenchmarkFolderNew builds a small release folder.
+func BenchmarkFolderNew(b *testing.B) {
+	dir := b.TempDir()
+	writeFolder(b, dir, releaseFiles())
+	for b.Loop() {
+		b.StopTimer()
+		s := testStore(b)
+		b.StartTimer()
+		readRelease(b, s, local("web", dir, ""))
+	}
+}
+
+func BenchmarkStemcellKnown(b *testing.B) {
+	data := tgz(b, file("image", string(body(16<<20))), file("stemcell.MF", stemcellMFText(body(16<<20))))
+	s := testStore(b)
+	path := write(b, data, b.TempDir(), "s.tgz")
+	age(b, path)
+	for b.Loop() {
+		if _, err := s.Stemcell(context.Background(), fetch(b, s, stemcellSource(path, sha1Of(data))), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkExtract(b *testing.B) {
+	var small []entry
+	for i := range 2000 {
+		small = append(small, file(fmt.Sprintf("a/b%d/c/file%d", i%20, i), "some text of a source file"))
+	}
+	for name, entries := range map[string][]entry{"files": small, "large": {file("image", string(body(64<<20)))}} {
+		b.Run(name, func(b *testing.B) {
+			dir := b.TempDir()
+			data := tgz(b, entries...)
+			archive := write(b, data, dir, "a.tgz")
+			b.SetBytes(int64(len(data)))
+			for i := 0; b.Loop(); i++ {
+				to := filepath.Join(dir, fmt.Sprint(i))
+				if err := Extract(context.Background(), archive, to, Limits{}); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				os.RemoveAll(to)
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func BenchmarkDigest(b *testing.B) {
+	data := body(64 << 20)
+	for name, text := range map[string]string{"sha1": sha1Of(data), "sha256": sha256Of(data)} {
+		d, err := ParseDigest(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				if err := d.Verify(bytes.NewReader(data)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
