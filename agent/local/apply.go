@@ -58,6 +58,8 @@ func (v *vm) apply(ctx context.Context, c *call) (any, error) {
 		if err := v.install(ctx, &s); err != nil {
 			return nil, failf("Applying: %w", err)
 		}
+	} else if err := checkNames(&s, func(string) string { return "any" }); err != nil {
+		return nil, err
 	}
 	if err := v.writeSpec(&s); err != nil {
 		return nil, err
@@ -119,18 +121,26 @@ type applier struct {
 func (v *vm) newApplier(ctx context.Context, s *spec) (*applier, error) {
 	a := &applier{v: v, ctx: ctx, spec: s, installed: map[string][]string{}}
 	for _, key := range slices.Sorted(maps.Keys(s.Packages)) {
+		a.packages = append(a.packages, s.Packages[key])
+	}
+	return a, checkNames(s, func(version string) string { return version })
+}
+
+// checkNames checks all names in a spec, which become paths, with versions as
+// seen through version.
+func checkNames(s *spec, version func(string) string) error {
+	for _, key := range slices.Sorted(maps.Keys(s.Packages)) {
 		p := s.Packages[key]
-		if err := checkName("package", p.Name, p.Version); err != nil {
-			return nil, err
-		}
-		a.packages = append(a.packages, p)
-	}
-	for _, t := range s.templates() {
-		if err := checkName("job", t.Name, t.Version); err != nil {
-			return nil, err
+		if err := checkName("package", p.Name, version(p.Version)); err != nil {
+			return err
 		}
 	}
-	return a, nil
+	for _, t := range s.Job.Templates {
+		if err := checkName("job", t.Name, version(t.Version)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkName keeps names from being paths. The real agent dies of an empty
@@ -207,7 +217,7 @@ func (a *applier) installJob(t specTemplate) (string, error) {
 
 // unpack extracts an archive into a new temporary folder.
 func (v *vm) unpack(ctx context.Context, archive string) (string, error) {
-	dir, err := os.MkdirTemp(v.path("data", "tmp"), "unpack-")
+	dir, err := os.MkdirTemp(v.temp(), "unpack-")
 	if err != nil {
 		return "", err
 	}

@@ -234,8 +234,8 @@ func TestKilledInApply(t *testing.T) {
 			t.Errorf("%d versions of %s are installed", got, name)
 		}
 	}
-	if got := listing(m, "data/tmp"); got != "" {
-		t.Errorf("left in data/tmp: %s", got)
+	if got := listing(m, "bosh/tmp"); got != "" {
+		t.Errorf("left in bosh/tmp: %s", got)
 	}
 }
 

@@ -86,7 +86,7 @@ func (v *vm) makeFolders() error {
 	}{
 		{0o755, "."}, {0o755, "bosh"}, {0o755, "bosh/log"},
 		{0o750, "data"}, {0o700, "data/blobs"}, {0o700, "data/sensitive_blobs"}, {0o700, "data/dynamic_disks"},
-		{0o750, "data/jobs"}, {0o755, "data/packages"}, {0o700, "data/home"},
+		{0o750, "data/jobs"}, {0o755, "data/packages"}, {0o700, "data/home"}, {0o755, "data/tmp"},
 		{0o750, "data/sys"}, {0o750, "data/sys/log"}, {0o755, "data/sys/run"},
 		{0o755, "instance"}, {0o755, "monit"},
 	} {
@@ -94,10 +94,10 @@ func (v *vm) makeFolders() error {
 			return err
 		}
 	}
-	if err := removeAll(v.path("data", "tmp")); err != nil {
+	if err := removeAll(v.temp()); err != nil {
 		return err
 	}
-	if err := makeFolder(v.path("data", "tmp"), 0o755); err != nil {
+	if err := makeFolder(v.temp(), 0o700); err != nil {
 		return err
 	}
 	if err := replaceLink(v.path("data", "sys"), v.path("sys")); err != nil {

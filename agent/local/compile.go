@@ -127,7 +127,7 @@ func (v *vm) runPackaging(ctx context.Context, p specPackage, source, target str
 		Source: source, Target: target, Packages: v.path("packages"),
 		Env:      []string{"VCAP_ROOT=" + v.root},
 		Log:      v.path("data", "sys", "log", "compilation", "packaging.stdout.log"),
-		Temp:     v.path("data", "tmp"),
+		Temp:     v.temp(),
 		Optional: true,
 	}
 	err := packaging.Run(ctx, script)
@@ -155,7 +155,7 @@ func afterLine(data []byte) []byte {
 
 // packBlob makes a blob of a folder's contents.
 func (v *vm) packBlob(ctx context.Context, dir string, zipped bool) (blobRef, error) {
-	f, err := os.CreateTemp(v.path("data", "tmp"), "pack-")
+	f, err := os.CreateTemp(v.temp(), "pack-")
 	if err != nil {
 		return blobRef{}, err
 	}

@@ -39,6 +39,12 @@ func copyTree(ctx context.Context, from, to string) error {
 		target := filepath.Join(to, rel)
 		if info.IsDir() {
 			folders = append(folders, stamp{target, info})
+			if there, err := os.Lstat(target); err == nil && !there.IsDir() {
+				// Also a link: what is behind it is not on this disk.
+				if err := os.Remove(target); err != nil {
+					return err
+				}
+			}
 			if err := os.MkdirAll(target, 0o700); err != nil {
 				return err
 			}

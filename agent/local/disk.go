@@ -142,11 +142,17 @@ func (v *vm) repairStore() error {
 		if target == v.mountedAt(migrationTarget) {
 			return os.Remove(v.path(migrationTarget)) // the migration was done
 		}
-		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-			v.log.Warn("the persistent disk that was mounted is gone", "folder", target)
-			return v.unmountPlace(storeName)
+		all, err := v.settings.disks()
+		if err != nil {
+			return err
 		}
-		return nil
+		for _, disk := range all {
+			if folder, err := diskFolder(disk); err == nil && folder == target {
+				return nil
+			}
+		}
+		v.log.Warn("the persistent disk that was mounted is gone", "folder", target)
+		return v.unmountPlace(storeName)
 	}
 	_, err := os.Lstat(store)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -299,8 +305,6 @@ func (v *vm) listDisk(ctx context.Context, _ *call) (any, error) {
 	if err != nil {
 		return nil, failf("Getting persistent disk settings: %w", err)
 	}
-	v.disks.Lock()
-	defer v.disks.Unlock()
 	mounted := []string{}
 	for _, cid := range slices.Sorted(maps.Keys(all)) {
 		if v.placeOf(all[cid]) != "" {
@@ -325,8 +329,8 @@ func (v *vm) migrateDisk(ctx context.Context, _ *call) (any, error) {
 
 func (v *vm) migrate(ctx context.Context) error {
 	m := migration{From: v.mountedAt(storeName), To: v.mountedAt(migrationTarget)}
-	for place, folder := range map[string]string{storeName: m.From, migrationTarget: m.To} {
-		if folder == "" {
+	for _, place := range []string{storeName, migrationTarget} {
+		if v.mountedAt(place) == "" {
 			return failf("Remounting persistent disk as readonly: Error finding device for mount point %s: <nil cause>", v.path(place))
 		}
 	}

@@ -306,6 +306,11 @@ func TestRepairStore(t *testing.T) {
 			m.must("mount_disk", "d")
 			return os.Rename(disk, disk+"-gone")
 		}, `[]`},
+		"disk detached": {func(m *machine, _ string) error {
+			m.must("mount_disk", "d")
+			m.attach("d", "/nowhere")
+			return nil
+		}, `[]`},
 		"migration not finished": {func(m *machine, disk string) error {
 			m.must("mount_disk", "d")
 			return os.Symlink(disk, m.vcap(migrationTarget))
@@ -333,8 +338,38 @@ func TestRepairStore(t *testing.T) {
 			if err := os.MkdirAll(disk, 0o700); err != nil {
 				t.Fatal(err)
 			}
+			m.attach("d", disk)
 			m.must("mount_disk", "d")
 		})
+	}
+}
+
+// TestCopyStaysOnTheDisk: what is in the way on a used disk is replaced, not
+// followed.
+func TestCopyStaysOnTheDisk(t *testing.T) {
+	t.Parallel()
+	from, to, outside := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(from, "dir"), 0o700), os.WriteFile(filepath.Join(from, "dir", "f"), nil, 0o600),
+		os.WriteFile(filepath.Join(from, "file"), []byte("new"), 0o600), os.Mkdir(filepath.Join(from, "other"), 0o700),
+		os.Symlink(outside, filepath.Join(to, "dir")), os.WriteFile(filepath.Join(outside, "file"), []byte("old"), 0o600),
+		os.Symlink(filepath.Join(outside, "file"), filepath.Join(to, "file")), os.WriteFile(filepath.Join(to, "other"), nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyTree(t.Context(), from, to); err != nil {
+		t.Fatal(err)
+	}
+	if err := compareTrees(t.Context(), from, to); err != nil {
+		t.Error(err)
+	}
+	if got := tree(t, outside); strings.Count(got, "\n") != 2 {
+		t.Errorf("outside the disk there is now\n%s", got)
+	}
+	if got, _ := os.ReadFile(filepath.Join(outside, "file")); string(got) != "old" {
+		t.Errorf("a file outside the disk is %q", got)
 	}
 }
 

@@ -135,7 +135,7 @@ func exited(err error) bool {
 type captured struct{ *os.File }
 
 func (v *vm) capture() (*captured, error) {
-	f, err := os.CreateTemp(v.path("data", "tmp"), "output-")
+	f, err := os.CreateTemp(v.temp(), "output-")
 	if err != nil {
 		return nil, err
 	}

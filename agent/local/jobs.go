@@ -53,7 +53,10 @@ func (v *vm) bootJobs() error {
 		v.log.Error("the jobs cannot be supervised", "cause", err)
 		return nil
 	}
-	if !exists(v.stoppedFile()) && !exists(v.unmonitoredFile()) {
+	switch {
+	case exists(v.stoppedFile()):
+		v.jobs.StopAsync() // the agent may have been killed before all had stopped
+	case !exists(v.unmonitoredFile()):
 		v.jobs.Start()
 	}
 	return nil
@@ -158,18 +161,18 @@ func (v *vm) stop(ctx context.Context, c *call) (any, error) {
 	if err := writeFile(v.stoppedFile(), nil, 0o644); err != nil {
 		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
 	}
-	wait := c.protocol > 2
-	timeout := stopTimeout
-	if !wait {
-		timeout = 0
+	if c.protocol < 3 {
+		v.jobs.StopAsync()
+		v.recordHealth()
+		return "stopped", nil
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	err := v.jobs.Stop(limited)
 	v.recordHealth()
 	var left *monit.StopError
 	switch {
-	case err == nil || !wait && ctx.Err() == nil:
+	case err == nil:
 		return "stopped", nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

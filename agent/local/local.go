@@ -71,22 +71,29 @@ type vm struct {
 
 	settings   *settings
 	blobs      blobs
-	tasks      *tasks
 	jobs       *monit.Supervisor
-	jobsLock   sync.Mutex           // one start, apply, unmonitor at a time
-	disks      sync.Mutex           // guards what is mounted
-	remembered sync.Mutex           // guards the file of tasks
-	end        func(because error)  // ends this life of the agent
-	messages   map[string]operation // by method
+	jobsLock   sync.Mutex // one start, apply, unmonitor at a time
+	disks      sync.Mutex // guards what is mounted
+	remembered sync.Mutex // guards the file of tasks
+}
+
+// life is the part of the agent that begins anew with other settings of the
+// message bus, where the real agent kills itself and is started again.
+type life struct {
+	vm       *vm
+	tasks    *tasks
+	end      func(because error)
+	messages map[string]operation // by method
 }
 
 func (v *vm) path(elem ...string) string {
 	return filepath.Join(append([]string{v.root}, elem...)...)
 }
 
-// run holds what lives as long as the process: SSH server and processes. The
-// rest begins anew when the settings of the message bus change, where the real
-// agent kills itself and is started again.
+// temp is the folder of the agent's own temporary files; jobs have data/tmp.
+func (v *vm) temp() string { return v.path("bosh", "tmp") }
+
+// run holds what lives as long as the process: SSH server and processes.
 func (v *vm) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,7 +116,7 @@ func (v *vm) run(ctx context.Context) error {
 		}
 		return err
 	}
-	v.blobs = blobs{dir: v.path("data", "blobs"), sensitive: v.path("data", "sensitive_blobs"), temp: v.path("data", "tmp")}
+	v.blobs = blobs{dir: v.path("data", "blobs"), sensitive: v.path("data", "sensitive_blobs"), temp: v.temp()}
 	if err := v.repairStore(); err != nil {
 		return fmt.Errorf("cannot mount the persistent disk: %w", err)
 	}
@@ -123,8 +130,12 @@ func (v *vm) run(ctx context.Context) error {
 		case errors.Is(err, errRestart):
 			v.log.Info("the agent begins anew", "cause", errText(err))
 		case errors.Is(err, errPowerOff):
+			var pids []int
+			for _, s := range v.jobs.Status() {
+				pids = append(pids, s.PID)
+			}
 			v.jobs.Close()
-			return v.powerOff()
+			return v.powerOff(pids)
 		case ctx.Err() != nil:
 			return nil
 		default:
@@ -137,12 +148,11 @@ func (v *vm) run(ctx context.Context) error {
 func (v *vm) live(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	v.end = end
-	v.tasks = newTasks(v.log)
-	if err := v.resumeTasks(); err != nil {
+	l := &life{vm: v, tasks: newTasks(v.log), end: end}
+	l.messages = l.operations()
+	if err := l.resumeTasks(); err != nil {
 		return err
 	}
-	v.messages = v.operations()
 	listener, err := v.listen(ctx)
 	if err != nil {
 		return err
@@ -150,9 +160,9 @@ func (v *vm) live(ctx context.Context) error {
 	worker := make(chan struct{})
 	go func() {
 		defer close(worker)
-		v.tasks.work(ctx)
+		l.tasks.work(ctx)
 	}()
-	err = v.serveHTTP(ctx, listener)
+	err = l.serveHTTP(ctx, listener)
 	end(err)
 	<-worker
 	if cause := context.Cause(ctx); errors.Is(cause, errRestart) || errors.Is(cause, errPowerOff) {

@@ -85,7 +85,7 @@ func (v *vm) collectLogs(ctx context.Context, kinds string, filters []string) (s
 			return "", failf("Invalid log type")
 		}
 	}
-	target, err := os.MkdirTemp(v.path("data", "tmp"), "logs-")
+	target, err := os.MkdirTemp(v.temp(), "logs-")
 	if err != nil {
 		return "", err
 	}

@@ -212,17 +212,16 @@ func FuzzAnswer(f *testing.F) {
 	}
 	v := &vm{dir: f.TempDir(), log: slog.New(slog.DiscardHandler)}
 	v.root = filepath.Join(v.dir, "vcap")
-	v.tasks = newTasks(v.log)
-	v.end = func(error) {}
+	l := &life{vm: v, tasks: newTasks(v.log), end: func(error) {}}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		v.messages = map[string]operation{}
-		for name, op := range v.operations() {
+		l.messages = map[string]operation{}
+		for name, op := range l.operations() {
 			// What goes on in the background only shows later.
 			if op.background == never && name != "start" && name != "get_state" && name != "bundle_logs" {
-				v.messages[name] = op
+				l.messages[name] = op
 			}
 		}
-		reply, err := v.answer(t.Context(), body)
+		reply, err := l.answer(t.Context(), body)
 		if err != nil {
 			return
 		}

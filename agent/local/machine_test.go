@@ -37,7 +37,7 @@ const patience = 30 * time.Second // until a test gives up
 // machine is an embedded VM under test: its folder and its agent, which runs
 // in this process or, when it is to be killed, in its own.
 type machine struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	url    string
 	client *http.Client
@@ -63,7 +63,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +74,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // newMachine lays out a VM without starting its agent.
-func newMachine(t *testing.T, change ...func(*agent.Settings, *agent.Boot)) *machine {
+func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *machine {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -112,7 +112,7 @@ func newMachine(t *testing.T, change ...func(*agent.Settings, *agent.Boot)) *mac
 }
 
 // startMachine lays out a VM and starts its agent in this process.
-func startMachine(t *testing.T, change ...func(*agent.Settings, *agent.Boot)) *machine {
+func startMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *machine {
 	t.Helper()
 	m := newMachine(t, change...)
 	m.run()
@@ -140,10 +140,10 @@ func (m *machine) run() {
 }
 
 // exec starts the agent as a process of its own.
-func (m *machine) exec() {
+func (m *machine) exec(env ...string) {
 	m.t.Helper()
 	m.cmd = exec.Command(os.Args[0])
-	m.cmd.Env = []string{"AGENT_DIR=" + m.dir, "VCAP_ROOT=" + m.vcap()}
+	m.cmd.Env = append(env, "AGENT_DIR="+m.dir, "VCAP_ROOT="+m.vcap())
 	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// What the agent leaves behind holds its output open.
@@ -372,7 +372,7 @@ func sha256Of(data []byte) string {
 // file executable.
 type files map[string]string
 
-func archive(t *testing.T, f files) []byte {
+func archive(t testing.TB, f files) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -459,7 +459,7 @@ esac
 }
 
 // tree lists what is below a folder with modes, for comparisons.
-func tree(t *testing.T, dir string) string {
+func tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

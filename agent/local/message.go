@@ -23,12 +23,13 @@ const never = 1 << 30
 
 // operations is the table of all messages. There is no ssh: the processes of
 // an embedded VM are its owner's, who needs no user made.
-func (v *vm) operations() map[string]operation {
+func (l *life) operations() map[string]operation {
+	v := l.vm
 	return map[string]operation{
 		"ping":        {run: v.ping, background: never},
 		"info":        {run: v.info, background: never},
-		"get_task":    {run: v.getTask, background: never},
-		"cancel_task": {run: v.cancelTask, background: never},
+		"get_task":    {run: l.getTask, background: never},
+		"cancel_task": {run: l.cancelTask, background: never},
 
 		"prepare":    {run: v.prepare},
 		"apply":      {run: v.apply},
@@ -55,9 +56,9 @@ func (v *vm) operations() map[string]operation {
 		"bundle_logs":        {run: v.bundleLogs, background: never},
 		"remove_file":        {run: v.removeFile, background: never},
 		"sync_dns":           {run: v.syncDNS, background: never},
-		"update_settings":    {run: v.updateSettings, resumed: "ok"},
+		"update_settings":    {run: l.updateSettings, resumed: "ok"},
 		"delete_arp_entries": {run: v.deleteARPEntries, background: never},
-		"shutdown":           {run: v.shutdown, background: never},
+		"shutdown":           {run: l.shutdown, background: never},
 	}
 }
 
@@ -111,12 +112,13 @@ type request struct {
 
 // answer does what a message asks and returns the reply; the error means that
 // the body was no message.
-func (v *vm) answer(ctx context.Context, body []byte) (any, error) {
+func (l *life) answer(ctx context.Context, body []byte) (any, error) {
+	v := l.vm
 	var r request
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, err
 	}
-	op, known := v.messages[r.Method]
+	op, known := l.messages[r.Method]
 	if !known {
 		v.log.Warn("an unknown message came", "method", r.Method)
 		return exception(failf("unknown message %s", r.Method)), nil
@@ -148,7 +150,7 @@ func (v *vm) answer(ctx context.Context, body []byte) (any, error) {
 		}
 		task.ended = func() { v.forgetTask(task.id) }
 	}
-	if err := v.tasks.start(ctx, task); err != nil {
+	if err := l.tasks.start(ctx, task); err != nil {
 		return exception(failf("Create Task Failed %s: %w", r.Method, err)), nil
 	}
 	return valueReply{stateValue{task.id, "running"}}, nil
@@ -187,40 +189,41 @@ func (v *vm) forgetTask(id string) {
 }
 
 // resumeTasks answers for the tasks that a life of the agent ended with.
-func (v *vm) resumeTasks() error {
+func (l *life) resumeTasks() error {
 	var list []rememberedTask
-	if err := readJSON(v.tasksFile(), &list); err != nil {
+	if err := readJSON(l.vm.tasksFile(), &list); err != nil {
 		return err
 	}
 	for _, t := range list {
-		v.tasks.add(t.ID, v.operations()[t.Method].resumed)
+		l.tasks.add(t.ID, l.messages[t.Method].resumed)
 	}
-	return removeFiles(v.tasksFile())
+	return removeFiles(l.vm.tasksFile())
 }
 
 func (v *vm) ping(context.Context, *call) (any, error) { return "pong", nil }
 
 func (v *vm) info(context.Context, *call) (any, error) { return map[string]int{"api_version": 1}, nil }
 
-func (v *vm) getTask(_ context.Context, c *call) (any, error) {
+func (l *life) getTask(_ context.Context, c *call) (any, error) {
 	var id string
 	if err := c.bind(1, &id); err != nil {
 		return nil, err
 	}
-	return v.tasks.result(id)
+	return l.tasks.result(id)
 }
 
-func (v *vm) cancelTask(_ context.Context, c *call) (any, error) {
+func (l *life) cancelTask(_ context.Context, c *call) (any, error) {
 	var id string
 	if err := c.bind(1, &id); err != nil {
 		return nil, err
 	}
-	return "canceled", v.tasks.stop(id)
+	return "canceled", l.tasks.stop(id)
 }
 
 // updateSettings saves what it says; the agent begins anew where it says
 // something else about the bus, and only then the task is done.
-func (v *vm) updateSettings(ctx context.Context, c *call) (any, error) {
+func (l *life) updateSettings(ctx context.Context, c *call) (any, error) {
+	v := l.vm
 	var u updateSettings
 	if err := c.bind(1, &u); err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ func (v *vm) updateSettings(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if anew {
-		v.end(errRestart)
+		l.end(errRestart)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
@@ -250,8 +253,8 @@ func (v *vm) updateSettings(ctx context.Context, c *call) (any, error) {
 }
 
 // shutdown powers the VM off: its processes end and so does the agent.
-func (v *vm) shutdown(context.Context, *call) (any, error) {
-	v.end(errPowerOff)
+func (l *life) shutdown(context.Context, *call) (any, error) {
+	l.end(errPowerOff)
 	return "", nil
 }
 

@@ -202,7 +202,7 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("a PUT that was cut has status %d", reply.StatusCode)
 	}
 	m.eventually("the rest of a cut PUT is removed", func() bool {
-		return strings.Count(tree(t, m.vcap("data", "tmp")), "\n") == 1
+		return strings.Count(tree(t, m.vcap("bosh", "tmp")), "\n") == 1
 	})
 	if _, text := m.do("GET", "/blobs/00/"+id, nil); text != "short" {
 		t.Errorf("a PUT that was cut changed the blob to %d bytes", len(text))

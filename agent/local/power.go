@@ -12,14 +12,20 @@ const powerOffGrace = 5 * time.Second
 // owns tells whether a process carries this VM's mark.
 func (v *vm) owns(pid int) bool { return slices.Contains(environ(pid), "VCAP_ROOT="+v.root) }
 
-// powerOff ends every process of the VM but this one, which ends by itself.
-func (v *vm) powerOff() error {
+// powerOff ends every process of the VM but this one, which ends by itself:
+// those that carry its mark, and those that were supervised.
+func (v *vm) powerOff(supervised []int) error {
 	told := map[int]bool{}
 	begun := time.Now()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		pids := v.members()
+		for _, pid := range supervised {
+			if lives(pid) && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
 		if len(pids) == 0 {
 			return nil
 		}

@@ -47,6 +47,9 @@ func machineBoot() string {
 	return strings.TrimSpace(string(id)) + "/" + started
 }
 
+func lives(pid int) bool { return pid > 0 && !zombie(pid) }
+
+// zombie tells that a process has ended, collected or not.
 func zombie(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

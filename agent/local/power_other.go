@@ -38,3 +38,7 @@ func (v *vm) members() []int {
 	}
 	return pids
 }
+
+func lives(pid int) bool {
+	return pid > 0 && strings.TrimSpace(ps("-p", strconv.Itoa(pid), "-o", "pid=")) != ""
+}

@@ -173,3 +173,84 @@ func TestBadMonitFile(t *testing.T) {
 	m.must("start")
 	m.awaitState("running")
 }
+
+// TestFullDisk: what cannot be written fails with a reason, leaves what was
+// there, and works once there is room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.exec("AGENT_FULL_DISK=1")
+	m.await()
+	m.must("apply", m.specOf(map[string]files{"web": {"monit": "", "config/v": "1"}}))
+	status, text := m.do("PUT", "/blobs/00/big", strings.NewReader(strings.Repeat("x", 2<<20)))
+	if status != 500 || !strings.Contains(text, "file too large") {
+		t.Errorf("PUT of a blob: status %d %s", status, text)
+	}
+	if status, _ := m.do("GET", "/blobs/00/big", nil); status != 404 {
+		t.Errorf("half a blob is served: status %d", status)
+	}
+	wide := m.specOf(map[string]files{"web": {"monit": "", "config/v": "2", "config/zeros": strings.Repeat("0", 2<<20)}})
+	if got := m.try("apply", wide); !strings.HasPrefix(got, "Applying: Applying job web: Preparing job: ") || !strings.Contains(got, "file too large") {
+		t.Errorf("apply: %q", got)
+	}
+	if got := m.read("jobs", "web", "config", "v"); got != "1" {
+		t.Errorf("the job was replaced by half a one: %q", got)
+	}
+	source := archive(t, files{"packaging": "head -c 3000000 /dev/zero > $BOSH_INSTALL_TARGET/zeros"})
+	compile := []any{m.put(source), sha1Of(source), "p", "v1", nil}
+	if got := m.try("compile_package", compile...); !strings.Contains(got, "Command exited with ") {
+		t.Errorf("compile_package: %q", got)
+	}
+	if got := listing(m, "bosh/tmp"); got != "" {
+		t.Errorf("left in bosh/tmp: %s", got)
+	}
+	m.endAgent(syscall.SIGTERM)
+	m.exec()
+	m.await()
+	m.must("apply", wide)
+	m.must("compile_package", compile...)
+}
+
+// TestStopThatFails: a process that does not stop is named.
+func TestStopThatFails(t *testing.T) {
+	t.Parallel()
+	m := startMachine(t)
+	stubborn := daemon("web")
+	stubborn["monit"] = strings.Replace(stubborn["monit"], `ctl stop"`, `ctl ignore" with timeout 1 seconds`, 1)
+	m.must("apply", m.specOf(map[string]files{"db": daemon("db"), "web": stubborn}))
+	m.must("start")
+	m.awaitState("running")
+	_, exception := m.finish(m.begin("stop", 3))
+	if exception != "Stopping Monitored Services: Stopping services '[web]' errored" {
+		t.Errorf("stop: %q", exception)
+	}
+	if alive(pidOf(m, "db")) || !alive(pidOf(m, "web")) {
+		t.Error("the wrong process stopped")
+	}
+	if got := m.state().JobState; got != "stopped" {
+		t.Errorf("the job state is %s", got)
+	}
+}
+
+// TestKilledInStop: what was to stop is stopped by the next agent.
+func TestKilledInStop(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.exec()
+	m.await()
+	slow := daemon("web")
+	slow["x:bin/ctl"] = strings.Replace(slow["x:bin/ctl"], "stop)", "stop)\n  [ -e $VCAP_ROOT/data/web/quick ] || { touch $VCAP_ROOT/data/web/quick; sleep 1000; }", 1)
+	m.must("apply", m.specOf(map[string]files{"web": slow}))
+	m.must("start")
+	m.awaitState("running")
+	pid := pidOf(m, "web")
+	m.begin("stop", 3)
+	m.eventually("the stop program runs", func() bool { return exists(m.vcap("data", "web", "quick")) })
+	m.endAgent(syscall.SIGKILL)
+	m.exec()
+	m.await()
+	m.eventually("the process ends", func() bool { return !alive(pid) })
+	if got := m.state().JobState; got != "stopped" {
+		t.Errorf("the job state is %s", got)
+	}
+}

@@ -36,7 +36,8 @@ const (
 )
 
 // serveHTTP serves the message bus until ctx ends.
-func (v *vm) serveHTTP(ctx context.Context, listener net.Listener) error {
+func (l *life) serveHTTP(ctx context.Context, listener net.Listener) error {
+	v := l.vm
 	bus, err := v.settings.bus()
 	if err != nil {
 		listener.Close()
@@ -48,7 +49,7 @@ func (v *vm) serveHTTP(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/agent", authorized(bus, v.handleMessage))
+	mux.HandleFunc("/agent", authorized(bus, l.handleMessage))
 	mux.HandleFunc("/blobs/", authorized(bus, v.handleBlob))
 	server := &http.Server{
 		Handler:           mux,
@@ -177,7 +178,7 @@ func body(w http.ResponseWriter, r *http.Request) io.Reader {
 	return &moving{r.Body, http.NewResponseController(w)}
 }
 
-func (v *vm) handleMessage(w http.ResponseWriter, r *http.Request) {
+func (l *life) handleMessage(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusNotFound)
 		return
@@ -189,12 +190,12 @@ func (v *vm) handleMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	// A long message is a reason to wait, not a slow client.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	reply, err := v.answer(r.Context(), data)
+	reply, err := l.answer(r.Context(), data)
 	if err == nil {
 		data, err = json.Marshal(reply)
 	}
 	if err != nil {
-		v.log.Warn("a message cannot be read or answered", "cause", err)
+		l.vm.log.Warn("a message cannot be read or answered", "cause", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,6 +133,19 @@ func (s *settings) apply(other updateSettings) (bool, error) {
 	defer s.mu.Unlock()
 	next := s.update
 	anew := next.merge(other)
+	if anew {
+		// An agent that cannot come back with them could not be told others.
+		if len(next.MBus.URLs) > 0 {
+			if _, err := parseBus(next.MBus.URLs[0]); err != nil {
+				return false, err
+			}
+		}
+		if c := next.MBus.Cert; c.CA != "" {
+			if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
+				return false, fmt.Errorf("cannot use the certificate for the message bus: %w", err)
+			}
+		}
+	}
 	if err := writeJSON(s.updates, next, 0o600); err != nil {
 		return false, failf("Writing Update Settings json: %w", err)
 	}
@@ -151,6 +165,10 @@ func (s *settings) bus() (*url.URL, error) {
 		text = s.update.MBus.URLs[0]
 	}
 	s.mu.Unlock()
+	return parseBus(text)
+}
+
+func parseBus(text string) (*url.URL, error) {
 	bus, err := url.Parse(text)
 	switch {
 	case err != nil:

@@ -171,6 +171,15 @@ func TestUpdateSettings(t *testing.T) {
 		t.Errorf("update_settings with an unknown disk: %q", got)
 	}
 
+	for want, mbus := range map[string]map[string]any{
+		"must be an https URL":       {"urls": []string{"nats://127.0.0.1:1"}},
+		"cannot use the certificate": {"cert": map[string]any{"ca": "x", "certificate": "x", "private_key": "x"}},
+	} {
+		if got := m.try("update_settings", map[string]any{"mbus": mbus}); !strings.Contains(got, want) {
+			t.Errorf("update_settings with %v: %q", mbus, got)
+		}
+	}
+
 	// Another address and certificate: the task is done once they are used.
 	cert, address := selfSigned(t), freeAddress(t)
 	id := m.begin("update_settings", 0, map[string]any{"mbus": map[string]any{

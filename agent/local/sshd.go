@@ -50,7 +50,10 @@ func (v *vm) serveSSH(ctx context.Context, forwards *forwards) (stop func(), err
 			conn, err := listener.Accept()
 			if err != nil {
 				if ctx.Err() == nil {
-					v.log.Error("the SSH server ends", "cause", err)
+					v.log.Error("the SSH server cannot accept a connection", "cause", err)
+				}
+				if waitOr(ctx, 100*time.Millisecond, nil) {
+					continue // too many open files pass
 				}
 				return
 			}
