@@ -13,138 +13,180 @@ import (
 	"bootstrap/agent/agenttest"
 )
 
-// typed calls the client's method for the message, when the arguments are ones
-// that the method can send. value is what it returned, as JSON.
-func typed(t *testing.T, c *agent.Client, r agent.Request) (value any, err error, ok bool) {
-	ctx := t.Context()
-	// arg decodes the nth argument, and reports whether nothing was lost.
-	args := 0
-	arg := func(n int, into any) bool {
-		args = max(args, n+1)
-		if n >= len(r.Arguments) {
-			return false
-		}
-		raw, err := json.Marshal(r.Arguments[n])
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.DisallowUnknownFields()
-		if decoder.Decode(into) != nil {
-			return false
-		}
-		back, err := json.Marshal(into)
-		return err == nil && agenttest.SameJSON(raw, back)
+// recorded is a request with arguments to be decoded.
+type recorded struct {
+	t *testing.T
+	agent.Request
+}
+
+func (r recorded) exactly(n int) bool { return len(r.Arguments) == n }
+
+// arg decodes the nth argument, and reports whether nothing was lost.
+func (r recorded) arg(n int, into any) bool {
+	if n >= len(r.Arguments) {
+		return false
 	}
-	var (
-		text, second, third, fourth string
-		spec                        agent.Spec
-		hint                        any
-	)
-	exactly := func(n int) bool { return len(r.Arguments) == n }
-	plain := r.Protocol == 0
+	raw, err := json.Marshal(r.Arguments[n])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(into) != nil {
+		return false
+	}
+	back, err := json.Marshal(into)
+	return err == nil && agenttest.SameJSON(raw, back)
+}
+
+// typed calls the client's method for the message, when the arguments are ones
+// that the method can send. value is what it returned, or what the agent's
+// value must be.
+func typed(t *testing.T, c *agent.Client, request agent.Request) (value any, err error, ok bool) {
+	r := recorded{t: t, Request: request}
+	for _, try := range []func(*agent.Client, recorded) (any, error, bool){typedState, typedLife, typedDisk, typedTask, typedOther} {
+		if value, err, ok = try(c, r); ok {
+			break
+		}
+	}
+	return value, err, ok
+}
+
+func typedState(c *agent.Client, r recorded) (value any, err error, ok bool) {
+	ctx := r.t.Context()
+	var filter string
 	switch r.Method {
 	case "ping":
-		if exactly(0) && plain {
+		if r.exactly(0) && r.Protocol == 0 {
 			return "pong", c.Ping(ctx), true
 		}
 	case "info":
-		if exactly(0) {
+		if r.exactly(0) {
 			value, err = c.Info(ctx)
 			return value, err, true
 		}
 	case "get_state":
-		if exactly(0) || (exactly(1) && arg(0, &text) && text == "full") {
-			value, err = c.GetState(ctx, text == "full")
+		if r.exactly(0) || (r.exactly(1) && r.arg(0, &filter) && filter == "full") {
+			value, err = c.GetState(ctx, filter == "full")
 			return value, err, true
 		}
+	}
+	return nil, nil, false
+}
+
+func typedLife(c *agent.Client, r recorded) (value any, err error, ok bool) {
+	ctx := r.t.Context()
+	var kind string
+	var spec agent.Spec
+	switch r.Method {
 	case "apply", "prepare":
-		if exactly(1) && arg(0, &spec) && !crashing(spec) {
+		if r.exactly(1) && r.arg(0, &spec) && !crashing(spec) {
 			if r.Method == "apply" {
 				return "applied", c.Apply(ctx, spec), true
 			}
 			return "prepared", c.Prepare(ctx, spec), true
 		}
 	case "start":
-		if exactly(0) {
+		if r.exactly(0) {
 			return "started", c.Start(ctx), true
 		}
 	case "stop":
-		if exactly(0) && r.Protocol == 3 {
+		if r.exactly(0) && r.Protocol == 3 {
 			return "stopped", c.Stop(ctx), true
 		}
-		if exactly(0) && plain {
+		if r.exactly(0) && r.Protocol == 0 {
 			return "stopped", c.StopAsync(ctx), true
 		}
 	case "drain":
-		if exactly(2) && arg(0, &text) && (text == "shutdown" || text == "update") {
-			if empty := (map[string]any{}); arg(1, &empty) && len(empty) == 0 {
-				return 0, c.Drain(ctx, text, nil), true
-			}
-			if arg(1, &spec) && spec.Deployment != "" {
-				return 0, c.Drain(ctx, text, &spec), true
-			}
+		if !r.exactly(2) || !r.arg(0, &kind) || (kind != "shutdown" && kind != "update") {
+			break
 		}
+		if empty := (map[string]any{}); r.arg(1, &empty) && len(empty) == 0 {
+			return 0, c.Drain(ctx, kind, nil), true
+		}
+		if r.arg(1, &spec) && spec.Deployment != "" {
+			return 0, c.Drain(ctx, kind, &spec), true
+		}
+	}
+	return nil, nil, false
+}
+
+func typedDisk(c *agent.Client, r recorded) (value any, err error, ok bool) {
+	ctx := r.t.Context()
+	var cid string
+	var hint any
+	switch one := r.exactly(1) && r.arg(0, &cid); {
+	case r.Method == "list_disk" && r.exactly(0) && r.Protocol == 0:
+		value, err = c.ListDisk(ctx)
+	case r.Method == "mount_disk" && one:
+		err = c.MountDisk(ctx, cid)
+	case r.Method == "unmount_disk" && one:
+		err = c.UnmountDisk(ctx, cid)
+	case r.Method == "migrate_disk" && r.exactly(0):
+		err = c.MigrateDisk(ctx)
+	case r.Method == "add_persistent_disk" && r.exactly(2) && r.arg(0, &cid) && r.arg(1, &hint):
+		err = c.AddPersistentDisk(ctx, cid, hint)
+	case r.Method == "remove_persistent_disk" && one:
+		err = c.RemovePersistentDisk(ctx, cid)
+	default:
+		return nil, nil, false
+	}
+	return value, err, true
+}
+
+func typedTask(c *agent.Client, r recorded) (value any, err error, ok bool) {
+	ctx := r.t.Context()
+	var name string
+	switch r.Method {
 	case "run_script":
 		var options struct {
 			Env map[string]string `json:"env,omitempty"`
 		}
-		if exactly(2) && arg(0, &text) && arg(1, &options) {
-			return map[string]any{}, c.RunScript(ctx, text, options.Env), true
+		if r.exactly(2) && r.arg(0, &name) && r.arg(1, &options) {
+			return map[string]any{}, c.RunScript(ctx, name, options.Env), true
 		}
-	case "list_disk":
-		if exactly(0) && plain {
-			value, err = c.ListDisk(ctx)
-			return value, err, true
-		}
-	case "mount_disk":
-		if exactly(1) && arg(0, &text) {
-			return nil, c.MountDisk(ctx, text), true
-		}
-	case "unmount_disk":
-		if exactly(1) && arg(0, &text) {
-			return nil, c.UnmountDisk(ctx, text), true
-		}
-	case "migrate_disk":
-		if exactly(0) {
-			return nil, c.MigrateDisk(ctx), true
-		}
-	case "add_persistent_disk":
-		if exactly(2) && arg(0, &text) && arg(1, &hint) {
-			return nil, c.AddPersistentDisk(ctx, text, hint), true
-		}
-	case "remove_persistent_disk":
-		if exactly(1) && arg(0, &text) {
-			return nil, c.RemovePersistentDisk(ctx, text), true
-		}
-	case "compile_package":
-		var deps map[string]agent.SpecPackage
-		if exactly(5) && arg(0, &text) && arg(1, &second) && arg(2, &third) && arg(3, &fourth) && arg(4, &deps) && deps != nil {
-			blob, err := c.CompilePackage(ctx, agent.CompileRequest{Source: agent.Blob{BlobstoreID: text, SHA1: second}, Name: third, Version: fourth, Dependencies: deps})
-			return map[string]any{"result": blob}, err, true
+	case "run_errand":
+		if r.exactly(1) && r.arg(0, &name) {
+			out, errors, status, err := c.RunErrand(ctx, name)
+			return map[string]any{"stdout": out, "stderr": errors, "exit_code": status}, err, true
 		}
 	case "cancel_task":
-		if exactly(1) && arg(0, &text) {
-			return "canceled", c.CancelTask(ctx, text), true
+		if r.exactly(1) && r.arg(0, &name) {
+			return "canceled", c.CancelTask(ctx, name), true
 		}
 	case "get_task":
-		if exactly(1) && arg(0, &text) {
-			raw, running, err := c.GetTask(ctx, text)
+		if r.exactly(1) && r.arg(0, &name) {
+			raw, running, err := c.GetTask(ctx, name)
 			if running {
-				return agent.Task{ID: text, State: "running"}, err, true
+				return agent.Task{ID: name, State: "running"}, err, true
 			}
 			return raw, err, true
 		}
+	}
+	return nil, nil, false
+}
+
+func typedOther(c *agent.Client, r recorded) (value any, err error, ok bool) {
+	ctx := r.t.Context()
+	var text, name, fingerprint string
+	var blob agent.Blob
+	switch r.Method {
+	case "compile_package":
+		var deps map[string]agent.SpecPackage
+		if r.exactly(5) && r.arg(0, &blob.BlobstoreID) && r.arg(1, &blob.SHA1) && r.arg(2, &name) && r.arg(3, &fingerprint) && r.arg(4, &deps) && deps != nil {
+			blob, err = c.CompilePackage(ctx, agent.CompileRequest{Source: blob, Name: name, Version: fingerprint, Dependencies: deps})
+			return map[string]any{"result": blob}, err, true
+		}
 	case "fetch_logs":
 		var filters []string
-		if exactly(2) && arg(0, &text) && arg(1, &filters) && filters != nil {
+		if r.exactly(2) && r.arg(0, &text) && r.arg(1, &filters) && filters != nil {
 			value, err = c.FetchLogs(ctx, text, filters)
 			return value, err, true
 		}
 	case "sync_dns":
 		var version uint64
-		if exactly(3) && arg(0, &text) && arg(1, &second) && arg(2, &version) {
-			return "synced", c.SyncDNS(ctx, agent.Blob{BlobstoreID: text, SHA1: second}, version), true
+		if r.exactly(3) && r.arg(0, &blob.BlobstoreID) && r.arg(1, &blob.SHA1) && r.arg(2, &version) {
+			return "synced", c.SyncDNS(ctx, blob, version), true
 		}
 	case "ssh":
 		var setup struct {
@@ -154,22 +196,17 @@ func typed(t *testing.T, c *agent.Client, r agent.Request) (value any, err error
 		var cleanup struct {
 			Regex string `json:"user_regex"`
 		}
-		if exactly(2) && arg(0, &text) && text == "setup" && arg(1, &setup) {
+		if r.exactly(2) && r.arg(0, &text) && text == "setup" && r.arg(1, &setup) {
 			value, err = c.SetupSSH(ctx, setup.User, setup.Key)
 			return value, err, true
 		}
-		if exactly(2) && text == "cleanup" && arg(1, &cleanup) {
+		if r.exactly(2) && text == "cleanup" && r.arg(1, &cleanup) {
 			return map[string]any{"command": "cleanup", "status": "success"}, c.CleanupSSH(ctx, cleanup.Regex), true
 		}
 	case "update_settings":
 		var settings agent.UpdateSettings
-		if exactly(1) && arg(0, &settings) {
+		if r.exactly(1) && r.arg(0, &settings) {
 			return "ok", c.UpdateSettings(ctx, settings), true
-		}
-	case "run_errand":
-		if exactly(1) && arg(0, &text) {
-			out, errors, status, err := c.RunErrand(ctx, text)
-			return map[string]any{"stdout": out, "stderr": errors, "exit_code": status}, err, true
 		}
 	}
 	return nil, nil, false
