@@ -20,8 +20,9 @@ func TestConformance(t *testing.T) {
 			w := newWorld(t, version, server.configure)
 			image := filepath.Join(t.TempDir(), "image")
 			write(t, image, nil, 0o600)
+			c := w.client() // one for all: each new one would ask info again
 			cpitest.Suite{
-				Client: func(*testing.T) *cpi.Client { return w.client() },
+				Client: func(*testing.T) *cpi.Client { return c },
 				Image:  image, StemcellProperties: map[string]any{"infrastructure": "local"},
 				VMProperties: map[string]any{"cpu": 1, "ram": 256}, Networks: dynamic(),
 				DiskSize:        64,

@@ -150,7 +150,12 @@ func (r *root) create(k kind) (cid, dir string, err error) {
 
 // save writes the record of a thing; with the first one it exists.
 func (r *root) save(k kind, cid string, record any) error {
-	if err := writeJSON(filepath.Join(r.path(k, cid), k.record), record); err != nil {
+	dir := r.path(k, cid)
+	err := writeJSON(filepath.Join(dir, k.record), record)
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot save the %s: %w", k.name, err)
 	}
 	return nil
@@ -250,8 +255,8 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// writeJSON replaces a file as a whole, mode 0600, and waits until it is on
-// the disk.
+// writeJSON replaces a file as a whole, mode 0600. Its contents are on the disk
+// then; its name is with the next syncDir.
 func writeJSON(path string, value any) (err error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -273,11 +278,8 @@ func writeJSON(path string, value any) (err error) {
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.Rename(draft, path)
 	}
-	if err = os.Rename(draft, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return err
 }

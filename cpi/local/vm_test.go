@@ -215,6 +215,7 @@ func TestCreateVMRefuses(t *testing.T) {
 	net := func(fields map[string]any) map[string]map[string]any {
 		return map[string]map[string]any{"default": fields}
 	}
+	c := w.client()
 	good := func(change func(*cpi.VMRequest)) cpi.VMRequest {
 		vm := cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()}
 		change(&vm)
@@ -240,7 +241,7 @@ func TestCreateVMRefuses(t *testing.T) {
 		"missing disk":     {good(func(vm *cpi.VMRequest) { vm.DiskCIDs = []string{"disk-0123456789abcdef"} }), cpi.TypeDiskNotFound, "disk-0123456789abcdef"},
 		"env":              {good(func(vm *cpi.VMRequest) { vm.Env = map[string]any{"bosh": "hunter2"} }), cpi.TypeCloudError, "env.bosh"},
 	} {
-		_, err := w.client().CreateVM(t.Context(), tt.vm)
+		_, err := c.CreateVM(t.Context(), tt.vm)
 		var refused *cpi.Error
 		if !errors.As(err, &refused) || refused.Type != tt.kind || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
