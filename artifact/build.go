@@ -23,6 +23,7 @@ import (
 // release is to be made of.
 type releaseFolder struct {
 	fsys        fs.FS
+	blobs       string // folder where archives of vendored packages may lie
 	name        string
 	fingerprint string
 	jobs        []folderJob
@@ -36,7 +37,8 @@ type folderJob struct {
 
 type folderPackage struct {
 	Package
-	files []folderFile // in the order of their names
+	files   []folderFile // in the order of their names
+	archive string       // of a vendored package, which has no files
 }
 
 // folderFile is a file of a folder and its place in the archive.
@@ -50,8 +52,8 @@ func (f folderFile) link() bool { return f.mode&fs.ModeSymlink != 0 }
 
 // readReleaseFolder reads specs and contents and makes fingerprints of them.
 // name is used if the folder's configuration has none.
-func readReleaseFolder(ctx context.Context, fsys fs.FS, name string) (*releaseFolder, error) {
-	b := &releaseFolder{fsys: fsys, name: name}
+func readReleaseFolder(ctx context.Context, fsys fs.FS, name, blobs string) (*releaseFolder, error) {
+	b := &releaseFolder{fsys: fsys, name: name, blobs: blobs}
 	if err := b.readName(); err != nil {
 		return nil, err
 	}
@@ -170,7 +172,7 @@ type packageSpec struct {
 func (b *releaseFolder) readPackage(ctx context.Context, dir string, trees map[string][]string) (folderPackage, error) {
 	var p folderPackage
 	if _, err := fs.Stat(b.fsys, dir+"/spec.lock"); err == nil {
-		return p, errors.New("it has a spec.lock: such a package lies in a blobstore; make a tarball of the release (bosh create-release --tarball) and name that in the url")
+		return b.vendoredPackage(dir)
 	}
 	if _, err := fs.Stat(b.fsys, dir+"/pre_packaging"); err == nil {
 		return p, errors.New("it has a pre_packaging script, which is not run here; make a tarball of the release (bosh create-release --tarball) and name that in the url")
@@ -339,7 +341,9 @@ func (s *Store) build(ctx context.Context, b *releaseFolder) (*index, error) {
 		if err != nil {
 			return nil, fmt.Errorf("package %q: %w", p.Name, err)
 		}
-		p.Digest = "sha256:" + at.SHA256
+		if p.archive == "" {
+			p.Digest = "sha256:" + at.SHA256
+		}
 		ix.Packages = append(ix.Packages, packageIndex{p.Package, at})
 	}
 	for i, j := range b.jobs {
@@ -353,6 +357,9 @@ func (s *Store) build(ctx context.Context, b *releaseFolder) (*index, error) {
 }
 
 func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPackage, file string) (stored, error) {
+	if p.archive != "" {
+		return s.copyVendored(ctx, p, file)
+	}
 	known := s.cache("built", p.Fingerprint+".json")
 	var at stored
 	if readJSON(known, &at) == nil && s.intact(ctx, &at) {

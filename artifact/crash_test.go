@@ -90,7 +90,7 @@ func killHalfway(t *testing.T, dir string, src Source) {
 
 func TestKilledWhileReading(t *testing.T) {
 	t.Parallel()
-	data := largeRelease(t, 4<<20)
+	data := largeRelease(t, 2<<20)
 	path := write(t, data, t.TempDir(), "web.tgz")
 	s := testStore(t)
 	src := local("web", path, sha1Of(data))
@@ -108,7 +108,7 @@ func TestKilledWhileReading(t *testing.T) {
 
 func TestKilledWhileDownloading(t *testing.T) {
 	t.Parallel()
-	data := largeRelease(t, 4<<20)
+	data := largeRelease(t, 2<<20)
 	var asked atomic.Value
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Store(r.Header.Get("Range"))
@@ -151,7 +151,7 @@ func TestProcessesSideBySide(t *testing.T) {
 // No file can grow beyond 1 MiB in the child, as on a disk that is full.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	data := largeRelease(t, 4<<20)
+	data := largeRelease(t, 2<<20)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) })
 	path := write(t, data, t.TempDir(), "web.tgz")
 	for _, url := range []string{srv.URL + "/web.tgz", "file://" + path} {

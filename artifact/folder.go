@@ -29,7 +29,7 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, error) {
 			}
 		}
 	}
-	b, err := readReleaseFolder(ctx, f.fsys, f.Name)
+	b, err := readReleaseFolder(ctx, f.fsys, f.Name, s.cache())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", place(f), err)
 	}

@@ -224,7 +224,8 @@ func TestFolderReleaseRefuses(t *testing.T) {
 		"takes the script":  {func(m map[string]string) { m["src/packaging"] = ""; m["packages/web/spec"] = "files: ['*']" }, []string{"src/packaging"}},
 		"evil package name": {func(m map[string]string) { m["packages/web/spec"] = "name: ../x" }, []string{`"../x"`}},
 		"evil job name":     {func(m map[string]string) { m["jobs/web/spec"] = "name: ../x" }, []string{`"../x"`}},
-		"spec.lock":         {func(m map[string]string) { m["packages/web/spec.lock"] = "name: web" }, []string{"spec.lock", "tarball"}},
+		"spec.lock":         {func(m map[string]string) { m["packages/web/spec.lock"] = "name: web\nfingerprint: f" }, []string{"spec.lock", "web/f", "tarball"}},
+		"empty lock":        {func(m map[string]string) { m["packages/web/spec.lock"] = "" }, []string{"spec.lock", "fingerprint"}},
 		"pre_packaging":     {func(m map[string]string) { m["packages/web/pre_packaging"] = "x" }, []string{"pre_packaging", "tarball"}},
 		"dependency":        {func(m map[string]string) { delete(m, "packages/base/spec"); delete(m, "packages/base/packaging") }, []string{`"base"`, "does not hold"}},
 	} {
@@ -239,4 +240,30 @@ func TestFolderReleaseRefuses(t *testing.T) {
 			mustFail(t, err, append(c.words, folder)...)
 		})
 	}
+}
+
+// A vendored package comes from where the release author's tools keep it.
+func TestFolderReleaseWithVendoredPackage(t *testing.T) {
+	t.Parallel()
+	archive := packageArchive(t, "vendored")
+	folder := t.TempDir()
+	files := releaseFiles()
+	delete(files, "packages/base/spec")
+	delete(files, "packages/base/packaging")
+	files["packages/base/spec.lock"] = "name: base\nfingerprint: abc\n"
+	files[".final_builds/packages/base/index.yml"] = "builds:\n  abc: {version: abc, blobstore_id: x, sha1: '" + sha256Of(archive) + "'}\nformat-version: '2'\n"
+	writeFolder(t, folder, files)
+	s := testStore(t)
+	blob := write(t, archive, s.cache(sha256Of(archive)))
+	r := readRelease(t, s, local("web", folder, ""))
+	p := r.Package("base")
+	if got, err := os.ReadFile(p.Archive); err != nil || string(got) != string(archive) || p.Fingerprint != "abc" || p.Digest != sha256Of(archive) {
+		t.Errorf("package is %+v, %v", p, err)
+	}
+	if err := flip(blob); err != nil {
+		t.Fatal(err)
+	}
+	os.RemoveAll(s.cache("archives"))
+	_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
+	mustFail(t, err, "cannot verify", blob)
 }
