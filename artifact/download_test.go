@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -71,11 +70,24 @@ func TestDownload(t *testing.T) {
 	t.Parallel()
 	data := body(3 << 20)
 	other := bytes.Repeat([]byte("x"), len(data))
-	for name, c := range map[string]struct {
-		handler  func(n int, w http.ResponseWriter, r *http.Request)
-		requests int
-		fails    []string
-	}{
+	for name, c := range interrupted(data, other) {
+		t.Run(name, func(t *testing.T) { t.Parallel(); c.run(t, data) })
+	}
+	for name, c := range answered(data, other) {
+		t.Run(name, func(t *testing.T) { t.Parallel(); c.run(t, data) })
+	}
+}
+
+// downloadCase is a server's way to answer the nth request.
+type downloadCase struct {
+	handler  func(n int, w http.ResponseWriter, r *http.Request)
+	requests int
+	fails    []string
+}
+
+// interrupted are downloads that go on after they were cut.
+func interrupted(data, other []byte) map[string]downloadCase {
+	return map[string]downloadCase{
 		"plain": {func(n int, w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) }, 1, nil},
 		"cut thrice, resumed": {func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 4 {
@@ -118,6 +130,12 @@ func TestDownload(t *testing.T) {
 				content(w, r, `"1"`, data)
 			}
 		}, 3, nil},
+	}
+}
+
+// answered are replies of other kinds.
+func answered(data, other []byte) map[string]downloadCase {
+	return map[string]downloadCase{
 		"weak etag": {func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				cut(w, r, `W/"1"`, data, 1_000_000)
@@ -165,47 +183,46 @@ func TestDownload(t *testing.T) {
 		"round": {func(n int, w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusFound)
 		}, 10, []string{"more than 10 times"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var requests atomic.Int32
-			srv := serve(t, func(w http.ResponseWriter, r *http.Request) { c.handler(int(requests.Add(1)), w, r) })
-			s := testStore(t)
-			src := remote(strings.Replace(srv.URL, "http://", "http://me:secret@", 1)+"/x.tgz?signature=hidden", data)
-			var last, total int64
-			f, err := s.Fetch(context.Background(), src, func(d, t int64) { last, total = d, t })
-			if got := int(requests.Load()); got != c.requests {
-				t.Errorf("%d requests, want %d", got, c.requests)
+	}
+}
+
+func (c downloadCase) run(t *testing.T, data []byte) {
+	var requests atomic.Int32
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { c.handler(int(requests.Add(1)), w, r) })
+	s := testStore(t)
+	src := remote(strings.Replace(srv.URL, "http://", "http://me:secret@", 1)+"/x.tgz?signature=hidden", data)
+	var last, total int64
+	f, err := s.Fetch(context.Background(), src, func(d, t int64) { last, total = d, t })
+	if got := int(requests.Load()); got != c.requests {
+		t.Errorf("%d requests, want %d", got, c.requests)
+	}
+	if c.fails != nil {
+		mustFail(t, err, append(c.fails, "cannot download "+srv.URL+"/x.tgz?…")...)
+		for _, secret := range []string{"secret", "hidden", "me:"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error says %q: %v", secret, err)
 			}
-			if c.fails != nil {
-				mustFail(t, err, append(c.fails, "cannot download "+srv.URL+"/x.tgz?…")...)
-				for _, secret := range []string{"secret", "hidden", "me:"} {
-					if strings.Contains(err.Error(), secret) {
-						t.Errorf("the error says %q: %v", secret, err)
-					}
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := os.ReadFile(f.Path)
-			if err != nil || !bytes.Equal(got, data) || !f.Remote || f.Cached {
-				t.Errorf("%+v: %d bytes, %v", f, len(got), err)
-			}
-			if info, _ := os.Stat(f.Path); info.Mode().Perm() != 0o600 {
-				t.Errorf("mode is %v", info.Mode())
-			}
-			if last != int64(len(data)) || total != last && !strings.HasPrefix(name, "chunked") {
-				t.Errorf("progress ended with %d of %d", last, total)
-			}
-			if f = fetch(t, s, src); !f.Cached || int(requests.Load()) != c.requests {
-				t.Error("downloaded again")
-			}
-			if left, _ := filepath.Glob(filepath.Join(s.downloads(), "*.part*")); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
-		})
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(f.Path)
+	if err != nil || !bytes.Equal(got, data) || !f.Remote || f.Cached {
+		t.Errorf("%+v: %d bytes, %v", f, len(got), err)
+	}
+	if info, _ := os.Stat(f.Path); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode is %v", info.Mode())
+	}
+	if last != int64(len(data)) || total != last && total != 0 {
+		t.Errorf("progress ended with %d of %d", last, total)
+	}
+	if f = fetch(t, s, src); !f.Cached || int(requests.Load()) != c.requests {
+		t.Error("downloaded again")
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.downloads(), "*.part*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
@@ -439,102 +456,6 @@ func TestDownloadOnceForMany(t *testing.T) {
 	if n.Load() != 1 {
 		t.Errorf("downloaded %d times", n.Load())
 	}
-}
-
-func TestProxies(t *testing.T) {
-	t.Parallel()
-	data := body(1000)
-	var target atomic.Value
-	httpProxy := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		target.Store(r.URL.Host)
-		content(w, r, "", data)
-	})
-	direct := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.Host, "127.") {
-			target.Store("direct")
-		}
-		content(w, r, "", data)
-	})
-	socks := socksServer(t, direct.Listener.Addr().String(), &target)
-	local := strings.TrimPrefix(direct.URL, "http://")
-	for name, c := range map[string]struct {
-		env   map[string]string
-		url   string
-		via   string
-		fails string
-	}{
-		"http":                {map[string]string{"HTTP_PROXY": httpProxy.URL}, "http://far.example/x", "far.example", ""},
-		"small letters":       {map[string]string{"http_proxy": httpProxy.URL}, "http://far.example/x", "far.example", ""},
-		"host and port":       {map[string]string{"HTTP_PROXY": strings.TrimPrefix(httpProxy.URL, "http://")}, "http://far.example/x", "far.example", ""},
-		"excepted":            {map[string]string{"HTTP_PROXY": httpProxy.URL, "no_proxy": "127.0.0.1"}, "http://" + local + "/x", "direct", ""},
-		"socks":               {map[string]string{"BOSH_ALL_PROXY": "socks5://" + socks}, "http://far.example:80/x", "socks far.example:80", ""},
-		"socks excepted":      {map[string]string{"BOSH_ALL_PROXY": "socks5://" + socks, "NO_PROXY": "127.0.0.1"}, "http://" + local + "/x", "direct", ""},
-		"ssh":                 {map[string]string{"BOSH_ALL_PROXY": "ssh+socks5://me@host:22?private-key=/secret"}, "http://far.example/x", "", "ssh -N -D"},
-		"bad socks":           {map[string]string{"BOSH_ALL_PROXY": "gopher://me:secret@host"}, "http://far.example/x", "", "BOSH_ALL_PROXY"},
-		"bad http":            {map[string]string{"HTTP_PROXY": "me:secret@/"}, "http://far.example/x", "", "HTTP_PROXY"},
-		"the agent's is none": {nil, direct.URL, "direct", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := Open(Config{Dir: t.TempDir(), Getenv: func(k string) string { return c.env[k] }})
-			s.retry.pause = time.Millisecond
-			_, err := s.Fetch(context.Background(), remote(c.url, data), nil)
-			if c.fails != "" {
-				mustFail(t, err, c.fails)
-				if strings.Contains(err.Error(), "secret") {
-					t.Errorf("the error holds a secret: %v", err)
-				}
-				return
-			}
-			if err != nil || target.Load() != c.via {
-				t.Errorf("went by %v, %v", target.Load(), err)
-			}
-		})
-	}
-}
-
-// socksServer is a SOCKS5 server that connects everybody to one address.
-func socksServer(t *testing.T, to string, target *atomic.Value) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { socksServe(c, to, target) })
-		}
-	})
-	return l.Addr().String()
-}
-
-func socksServe(c net.Conn, to string, target *atomic.Value) {
-	defer c.Close()
-	buf := make([]byte, 300)
-	c.Read(buf) // version, methods
-	c.Write([]byte{5, 0})
-	n, _ := c.Read(buf) // 5 1 0 3 len name port
-	if n < 7 || buf[3] != 3 {
-		return
-	}
-	l := int(buf[4])
-	target.Store(fmt.Sprintf("socks %s:%d", buf[5:5+l], int(buf[5+l])<<8|int(buf[6+l])))
-	up, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer up.Close()
-	c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
-	done := make(chan struct{})
-	go func() { defer close(done); up.(*net.TCPConn).ReadFrom(c); up.(*net.TCPConn).CloseWrite() }()
-	c.(*net.TCPConn).ReadFrom(up)
-	c.Close()
-	<-done
 }
 
 func TestLocalPaths(t *testing.T) {
