@@ -106,7 +106,7 @@ func (s *shared) known() *Info {
 func (c *Client) call(ctx context.Context, method string, args ...any) (json.RawMessage, error) {
 	info, err := c.Info(ctx)
 	if err != nil {
-		return nil, err
+		return nil, &StartError{Method: method, Err: err}
 	}
 	return c.exchange(ctx, method, info.APIVersion, args)
 }
@@ -115,11 +115,11 @@ func (c *Client) call(ctx context.Context, method string, args ...any) (json.Raw
 func (c *Client) exchange(ctx context.Context, method string, version int, args []any) (json.RawMessage, error) {
 	request, err := c.request(method, version, args)
 	if err != nil {
-		return nil, fmt.Errorf("cannot write the request of %s: %w", method, err)
+		return nil, &StartError{Method: method, Err: fmt.Errorf("its arguments are no JSON: %w", err)}
 	}
 	for try := 1; ; try++ {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("cannot call %s: %w", method, context.Cause(ctx))
+		if ctx.Err() != nil {
+			return nil, &StartError{Method: method, Err: context.Cause(ctx)}
 		}
 		result, err := c.once(method, request)
 		var refused *Error
@@ -169,15 +169,19 @@ func (c *Client) once(method string, request []byte) (json.RawMessage, error) {
 	}
 	c.logLines(method, reply.Log)
 	if reply.Error != nil {
-		return nil, &Error{
-			Method:    method,
-			Type:      printable(reply.Error.Type),
-			Message:   printable(c.cfg.Redact(reply.Error.Message)),
-			OKToRetry: reply.Error.OKToRetry,
-		}
+		return nil, c.refused(method, reply.Error)
 	}
 	if out.status != "" {
 		c.logLines(method, "the CPI gave a result, but ended with "+out.status)
 	}
 	return reply.Result, nil
+}
+
+func (c *Client) refused(method string, e *ResponseError) *Error {
+	return &Error{
+		Method:    method,
+		Type:      printable(e.Type),
+		Message:   printable(c.cfg.Redact(e.Message)),
+		OKToRetry: e.OKToRetry,
+	}
 }

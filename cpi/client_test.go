@@ -360,7 +360,8 @@ func TestEmptyCIDsReachNoCPI(t *testing.T) {
 		"snapshot":        two(c.SnapshotDisk(ctx, "", nil)),
 		"delete_snapshot": one(c.DeleteSnapshot(ctx, "")),
 	} {
-		if got.err == nil || !strings.Contains(got.err.Error(), "empty") {
+		var notStarted *StartError
+		if !errors.As(got.err, &notStarted) || !strings.Contains(got.err.Error(), "empty") {
 			t.Errorf("%s: %v", name, got.err)
 		}
 	}

@@ -28,6 +28,16 @@ func (e *Error) Error() string {
 	return text
 }
 
+// StartError says that the CPI was not started, so that nothing was done.
+type StartError struct {
+	Method string
+	Err    error
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("cannot call %s: %v", e.Method, e.Err) }
+
+func (e *StartError) Unwrap() error { return e.Err }
+
 // ExitError says that the CPI ended without a reply, with Status or by a
 // signal.
 type ExitError struct {

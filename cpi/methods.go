@@ -123,12 +123,11 @@ func (c *Client) AttachDisk(ctx context.Context, vmCID, diskCID string) (any, er
 	if err := given("attach_disk", vmCID, diskCID); err != nil {
 		return nil, err
 	}
-	info, err := c.Info(ctx)
+	result, err := c.call(ctx, "attach_disk", vmCID, diskCID)
 	if err != nil {
 		return nil, err
 	}
-	result, err := c.call(ctx, "attach_disk", vmCID, diskCID)
-	if err != nil || info.APIVersion < 2 {
+	if info, err := c.Info(ctx); err != nil || info.APIVersion < 2 {
 		return nil, err
 	}
 	return c.decodeHint("attach_disk", result)
@@ -224,7 +223,7 @@ func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
 func given(method string, cids ...string) error {
 	for i, cid := range cids {
 		if cid == "" {
-			return fmt.Errorf("cannot call %s: CID %d of %d in its arguments is empty", method, i+1, len(cids))
+			return &StartError{Method: method, Err: fmt.Errorf("CID %d of %d in its arguments is empty", i+1, len(cids))}
 		}
 	}
 	return nil

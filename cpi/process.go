@@ -30,7 +30,7 @@ type output struct {
 // streams are files, so that the CPI lives on when this process dies.
 func (c *Client) run(method string, request []byte) (output, error) {
 	cannot := func(err error) (output, error) {
-		return output{}, fmt.Errorf("cannot start the CPI for %s: %w", method, err)
+		return output{}, &StartError{Method: method, Err: fmt.Errorf("cannot start the CPI: %w", err)}
 	}
 	stdin, err := tempFile()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +73,8 @@ func TestCannotStart(t *testing.T) {
 		"no interpreter": program(t, "", "")[:1],
 	} {
 		_, err := client(path).Info(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "cannot start the CPI for info") {
+		var notStarted *StartError
+		if !errors.As(err, &notStarted) || !strings.Contains(err.Error(), "cannot call info: cannot start the CPI") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -128,7 +130,9 @@ func TestCancelLetsTheCallFinish(t *testing.T) {
 	if cid, err := c.CreateDisk(ctx, 1, nil, ""); cid != "disk" || err != nil {
 		t.Errorf("got %q, %v", cid, err)
 	}
-	if _, err := c.CreateDisk(ctx, 1, nil, ""); !errors.Is(err, context.Canceled) {
+	_, err := c.CreateDisk(ctx, 1, nil, "")
+	var notStarted *StartError
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &notStarted) {
 		t.Errorf("got %v", err)
 	}
 	if sent := lines(t, path, "requests"); len(sent) != 1 {
@@ -203,5 +207,43 @@ func TestReplyOutlivesCaller(t *testing.T) {
 	}
 	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
 		t.Errorf("got %q, %v", cid, err)
+	}
+}
+
+// A process that the CPI leaves running holds the reply's file open.
+func TestRecoverWithDaemon(t *testing.T) {
+	t.Parallel()
+	path := program(t, infoV2, "sleep 1000 & echo $! >child\n"+reply(`{"result":"disk"}`))
+	file := filepath.Join(t.TempDir(), "reply.json")
+	c := client(path)
+	if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(pidIn(t, filepath.Join(filepath.Dir(path), "child")), syscall.SIGKILL)
+	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
+		t.Errorf("got %q, %v", cid, err)
+	}
+}
+
+func TestRecoverFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := client("cpi")
+	if _, err := c.Recover(t.Context(), "create_disk", filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent: %v", err)
+	}
+	for text, want := range map[string]error{
+		"":                &GarbageError{},
+		`{"result":`:      &GarbageError{},
+		`{"result":null}`: &ResultError{},
+		`{"error":{"type":"T","message":"m","ok_to_retry":true}}`: &Error{},
+	} {
+		file := filepath.Join(dir, "reply.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if cid, err := c.Recover(t.Context(), "create_disk", file); reflect.TypeOf(err) != reflect.TypeOf(want) {
+			t.Errorf("%s: %q, %v", text, cid, err)
+		}
 	}
 }

@@ -24,12 +24,32 @@ func (c *Client) Recorded(file string, started func(pid int)) *Client {
 }
 
 // Recover waits for the end of the CPI process that writes file, if it still
-// runs, and returns the CID that the recorded create call gave. Its errors are
-// those of the call.
+// runs, and returns the CID that the recorded create call gave. A file that
+// does not exist is an fs.ErrNotExist: the call was not begun. The other
+// errors are those of the call.
 func (c *Client) Recover(ctx context.Context, method, file string) (string, error) {
+	stdout, err := finished(ctx, file)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the CPI's reply to %s: %w", method, err)
+	}
+	reply, err := decodeReply(method, output{stdout: stdout}, c.cfg.Redact)
+	if err != nil {
+		return "", err
+	}
+	if reply.Error != nil {
+		return "", c.refused(method, reply.Error)
+	}
+	vm, err := c.decodeVM(method, reply.Result)
+	return vm.CID, err
+}
+
+// finished returns what stands in the file when its writer has ended. A whole
+// result is taken at once: processes that the CPI left running may hold the
+// file open for ever.
+func finished(ctx context.Context, file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the reply to %s: %w", method, err)
+		return nil, err
 	}
 	defer f.Close()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -37,30 +57,21 @@ func (c *Client) Recover(ctx context.Context, method, file string) (string, erro
 	for {
 		writing, err := beingWritten(f)
 		if err != nil {
-			return "", fmt.Errorf("cannot read the reply to %s: %w", method, err)
+			return nil, err
 		}
-		if !writing {
-			break
+		stdout, err := readHead(f, maxStdout+1)
+		if err != nil || !writing {
+			return stdout, err
+		}
+		if reply, err := parseReply(stdout); err == nil && reply.Error == nil {
+			return stdout, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return "", fmt.Errorf("cannot wait for the CPI to end %s: %w", method, context.Cause(ctx))
+			return nil, fmt.Errorf("the CPI still runs: %w", context.Cause(ctx))
 		}
 	}
-	stdout, err := readHead(f, maxStdout+1)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the reply to %s: %w", method, err)
-	}
-	reply, err := decodeReply(method, output{stdout: stdout}, c.cfg.Redact)
-	if err != nil {
-		return "", err
-	}
-	if reply.Error != nil {
-		return "", &Error{Method: method, Type: printable(reply.Error.Type), Message: printable(c.cfg.Redact(reply.Error.Message)), OKToRetry: reply.Error.OKToRetry}
-	}
-	vm, err := c.decodeVM(method, reply.Result)
-	return vm.CID, err
 }
 
 func (r *record) open() (*os.File, error) {

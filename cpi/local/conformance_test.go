@@ -33,3 +33,14 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkCall is one whole call: bin/cpi, this program, the root's lock.
+func BenchmarkCall(b *testing.B) {
+	w := newWorld(b, 2, nil)
+	c := w.client()
+	for b.Loop() {
+		if _, err := c.HasVM(b.Context(), "vm-0123456789abcdef"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

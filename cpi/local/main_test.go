@@ -75,7 +75,7 @@ type world struct {
 
 // newWorld lays a CPI out as cpi/build does, bin/cpi from the release's own
 // template. Nothing may be left of it in the end: no process, no folder.
-func newWorld(t *testing.T, apiVersion int, change func(cfg map[string]any)) *world {
+func newWorld(t testing.TB, apiVersion int, change func(cfg map[string]any)) *world {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -102,7 +102,7 @@ func newWorld(t *testing.T, apiVersion int, change func(cfg map[string]any)) *wo
 func (w *world) path() string { return filepath.Join(w.jobs, "local_cpi", "bin", "cpi") }
 
 // binCPI is the template bin/cpi without the lines that need ERB.
-func binCPI(t *testing.T) []byte {
+func binCPI(t testing.TB) []byte {
 	t.Helper()
 	f, err := Release().Open("jobs/local_cpi/templates/cpi.erb")
 	if err != nil {
@@ -118,7 +118,7 @@ func binCPI(t *testing.T) []byte {
 	return text.Bytes()
 }
 
-func write(t *testing.T, path string, text []byte, mode os.FileMode) {
+func write(t testing.TB, path string, text []byte, mode os.FileMode) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func processesBelow(root string) []int {
 	return pids
 }
 
-func killMarked(t *testing.T, root string) {
+func killMarked(t testing.TB, root string) {
 	for _, pid := range processesBelow(root) {
 		t.Logf("killing process %d, which was left", pid)
 		_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -8,21 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync"
 	"testing"
+
+	"bootstrap/registry"
 )
 
-// registryServer keeps settings as the registry does, behind credentials.
-type registryServer struct {
-	mu       sync.Mutex
-	settings map[string]string
-	server   *httptest.Server
-}
+// registryServer is the registry of a run.
+type registryServer struct{ server *httptest.Server }
 
 func newRegistry(t *testing.T) *registryServer {
-	r := &registryServer{settings: map[string]string{}}
-	r.server = httptest.NewServer(r)
+	r := &registryServer{server: httptest.NewServer(registry.New("registry", "hunter2", true).Local())}
 	t.Cleanup(r.server.Close)
 	return r
 }
@@ -32,33 +27,31 @@ func (r *registryServer) configure(cfg map[string]any) {
 	cfg["registry"] = map[string]any{"host": host, "port": port, "username": "registry", "password": "hunter2"}
 }
 
-func (r *registryServer) of(cid string) (value map[string]any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = json.Unmarshal([]byte(r.settings[cid]), &value)
-	return value
-}
-
-func (r *registryServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	cid, ok := strings.CutSuffix(strings.TrimPrefix(req.URL.Path, "/instances/"), "/settings")
-	if user, password, _ := req.BasicAuth(); user != "registry" || password != "hunter2" || !ok {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
+// of returns the settings of a VM, nil if there are none.
+func (r *registryServer) of(t *testing.T, cid string) (settings map[string]any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.server.URL+"/instances/"+cid+"/settings", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	switch req.Method {
-	case http.MethodPut:
-		text, _ := io.ReadAll(req.Body)
-		r.settings[cid] = string(text)
-		w.WriteHeader(http.StatusCreated)
-	case http.MethodDelete:
-		delete(r.settings, cid)
-	default:
-		text, found := r.settings[cid]
-		if !found {
-			w.WriteHeader(http.StatusNotFound)
+	req.SetBasicAuth("registry", "hunter2")
+	resp, err := r.server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var reply struct{ Settings string }
+	text, err := io.ReadAll(resp.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &reply)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply.Settings != "" {
+		if err := json.Unmarshal([]byte(reply.Settings), &settings); err != nil {
+			t.Fatal(err)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]string{"settings": text, "status": "ok"})
 	}
+	return settings
 }

@@ -178,7 +178,7 @@ func (c *call) changeSettings(ctx context.Context, machine vm, change func(persi
 	if err != nil {
 		return err
 	}
-	var registry *registry
+	var registry *registryClient
 	all := map[string]any{}
 	if start.Registry == "" {
 		err = readJSON(start.SettingsFile, &all)
@@ -221,10 +221,10 @@ func (c *call) forget(ctx context.Context, machine vm) error {
 	return nil
 }
 
-// registry is the client of the registry that the CPI is configured with.
-type registry struct{ base *url.URL }
+// registryClient is the client of the registry that the CPI is configured with.
+type registryClient struct{ base *url.URL }
 
-func (c *call) registry() (*registry, error) {
+func (c *call) registry() (*registryClient, error) {
 	base, err := c.cfg.Registry.url()
 	if err != nil {
 		return nil, err
@@ -232,10 +232,10 @@ func (c *call) registry() (*registry, error) {
 	if base == nil {
 		return nil, fail(cpi.TypeCloudError, "cannot hand the agent its settings: CPI and stemcell do not both have API version 2, so a registry is needed, and registry.host is not set")
 	}
-	return &registry{base: base}, nil
+	return &registryClient{base: base}, nil
 }
 
-func (r *registry) put(ctx context.Context, cid string, settings any) error {
+func (r *registryClient) put(ctx context.Context, cid string, settings any) error {
 	text, err := json.Marshal(settings)
 	if err == nil {
 		_, err = r.do(ctx, http.MethodPut, cid, text)
@@ -246,7 +246,7 @@ func (r *registry) put(ctx context.Context, cid string, settings any) error {
 	return nil
 }
 
-func (r *registry) get(ctx context.Context, cid string, into any) error {
+func (r *registryClient) get(ctx context.Context, cid string, into any) error {
 	text, err := r.do(ctx, http.MethodGet, cid, nil)
 	if err != nil {
 		return err
@@ -263,13 +263,13 @@ func (r *registry) get(ctx context.Context, cid string, into any) error {
 	return nil
 }
 
-func (r *registry) delete(ctx context.Context, cid string) error {
+func (r *registryClient) delete(ctx context.Context, cid string) error {
 	_, err := r.do(ctx, http.MethodDelete, cid, nil)
 	return err
 }
 
 // do sends one request, never through a proxy: the registry is on this machine.
-func (r *registry) do(ctx context.Context, method, cid string, body []byte) ([]byte, error) {
+func (r *registryClient) do(ctx context.Context, method, cid string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	target := r.base.JoinPath("instances", cid, "settings")

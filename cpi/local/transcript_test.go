@@ -281,7 +281,7 @@ func first(result json.RawMessage) string {
 // keys, and the env as it came.
 func (r *rehearsal) settings(t *testing.T, exchange cpitest.Exchange, vm string, server *registryServer) {
 	t.Helper()
-	own := server.of(vm)
+	own := server.of(t, vm)
 	if own == nil {
 		own = get(t, r.file("vms", vm, settingsFile))
 	}

@@ -324,10 +324,10 @@ func TestRegistry(t *testing.T) {
 			if _, err := os.Lstat(w.file("vms", vm.CID, settingsFile)); !os.IsNotExist(err) {
 				t.Errorf("settings.json: %v", err)
 			}
-			if got := server.of(vm.CID); got["agent_id"] != "a" {
+			if got := server.of(t, vm.CID); got["agent_id"] != "a" {
 				t.Errorf("settings %v", got)
 			}
-			disks := func() any { return server.of(vm.CID)["disks"].(map[string]any)["persistent"] }
+			disks := func() any { return server.of(t, vm.CID)["disks"].(map[string]any)["persistent"] }
 			if _, err := c.AttachDisk(t.Context(), vm.CID, disk); err != nil {
 				t.Fatal(err)
 			}
@@ -344,7 +344,7 @@ func TestRegistry(t *testing.T) {
 				t.Error(err)
 			}
 			w.deleteAll(t, vm.CID, stemcell)
-			if got := server.of(vm.CID); got != nil {
+			if got := server.of(t, vm.CID); got != nil {
 				t.Errorf("the registry still has %v", got)
 			}
 		})
