@@ -277,17 +277,17 @@ func (m *measuring) connect(ctx context.Context, c Connection) error {
 // measure fills in what the process uses, and how much processor it used
 // since Status was asked last, or since it began.
 func (v *service) measure(st *Status, all map[int]usage) {
-	if v.proc.pid == 0 {
+	if st.PID == 0 {
 		v.lastCPU = cpuSample{}
 		return
 	}
-	sum, _ := family(all, v.proc.pid)
-	now := cpuSample{of: v.proc, at: time.Now(), total: sum.cpu}
+	sum, _ := family(all, st.PID)
+	now := cpuSample{of: identity{pid: st.PID}, at: time.Now(), total: sum.cpu}
 	st.MemKB = int(sum.memKB)
 	st.MemPct, _ = memory(sum, true)
 	last := v.lastCPU
-	if last.of != v.proc {
-		last = cpuSample{at: v.since}
+	if last.of != now.of || last.total > now.total {
+		last = cpuSample{at: now.at.Add(-st.Uptime)}
 	}
 	st.CPUPct, _ = percentCPU(last.at, now.at, last.total, now.total)
 	v.lastCPU = now

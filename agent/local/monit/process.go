@@ -21,6 +21,15 @@ func (id identity) alive() bool {
 	return ok && now == id
 }
 
+// since is when the process began, now if that cannot be told.
+func (id identity) since() time.Time {
+	now := time.Now()
+	if at := id.started(); !at.IsZero() && at.Before(now) {
+		return at
+	}
+	return now
+}
+
 // usage is what one process uses.
 type usage struct {
 	parent int

@@ -34,8 +34,8 @@ type service struct {
 
 	want     want
 	phase    phase
-	proc     identity // last known, pid 0: none
-	since    time.Time
+	proc     identity  // last known, pid 0: none
+	since    time.Time // proc began
 	unwatch  func()
 	run      *program      // start, stop or restart program run last
 	deadline time.Time     // of starting, stopping
@@ -86,6 +86,8 @@ func (v *service) start() {
 		if v.phase != stopping {
 			v.phase = idle
 		}
+	} else if _, ok := v.find(); !ok && v.phase == running {
+		v.phase = idle // it died unseen: this start is for it
 	}
 	v.retry = time.Time{}
 	v.want, v.down, v.gaveUp = wantRunning, false, false
@@ -96,33 +98,33 @@ func (v *service) unmonitor() {
 	v.phase, v.again = idle, false
 }
 
-// look finds the process. One that was known stays found when its pid file
-// goes or is being written, so that it is never started twice.
-func (v *service) look() bool {
-	id, ok := identity{}, false
+// find looks for the process. One that was known stays found when its pid
+// file goes or is being written, so that it is never started twice.
+func (v *service) find() (identity, bool) {
 	path := v.s.cfg.Resolve(v.check.PidFile)
-	if v.proc.pid != 0 {
+	known := v.proc.pid != 0 && v.proc.alive()
+	if known {
 		// A known process needs no comparison of times.
 		if pid, _, err := readPid(path); err == nil && pid == v.proc.pid {
-			id, ok = v.proc, v.proc.alive()
+			return v.proc, true
 		}
 	}
-	if !ok {
-		id, ok = readPidFile(path)
+	if id, ok := readPidFile(path); ok {
+		return id, true
 	}
-	if !ok && v.proc.pid != 0 && v.proc.alive() {
-		id, ok = v.proc, true
-	}
+	return v.proc, known
+}
+
+// look notes what find finds.
+func (v *service) look() bool {
+	id, ok := v.find()
 	if !ok {
 		v.forget()
 		return false
 	}
 	if id != v.proc {
 		v.forget()
-		v.proc, v.since = id, time.Now()
-		if at := id.started(); !at.IsZero() && at.Before(v.since) {
-			v.since = at
-		}
+		v.proc, v.since = id, id.since()
 		v.unwatch, _ = watchExit(id.pid, v.s.poke)
 	}
 	return true
@@ -447,21 +449,28 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	return now
 }
 
-// status is what Status says, without measures.
+// status is what Status says, without measures, of the process that is there
+// now; the loop may not have come to it yet.
 func (v *service) status() Status {
 	st := Status{Name: v.check.Name, Monitored: v.want == wantRunning || v.want == wantStopped && !v.down,
-		Message: v.message, PID: v.proc.pid, Restarts: v.restarts}
+		Message: v.message, Restarts: v.restarts}
 	if st.Message == "" {
 		st.Message = v.ruleMsg
 	}
-	if v.proc.pid != 0 {
-		st.Uptime = time.Since(v.since)
+	if id, ok := v.find(); ok {
+		since := v.since
+		if id != v.proc {
+			since = id.since()
+		}
+		st.PID, st.Uptime = id.pid, max(0, time.Since(since))
 	}
 	switch {
 	case !st.Monitored:
 		st.State, st.Message = StateUnknown, ""
 	case st.Message != "":
 		st.State = StateFailing
+	case v.want == wantRunning && v.phase == running && st.PID == 0:
+		st.State, st.Message = StateFailing, "Does not exist"
 	case v.phase == running || v.want == wantStopped:
 		st.State = StateRunning
 	default:

@@ -264,7 +264,6 @@ func (s *Supervisor) Status() []Status {
 	defer s.mu.Unlock()
 	out := make([]Status, len(s.services))
 	for i, v := range s.services {
-		v.look()
 		out[i] = v.status()
 		v.measure(&out[i], all)
 	}

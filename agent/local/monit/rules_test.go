@@ -1,0 +1,227 @@
+//go:build unix
+
+package monit
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A rule on something that fails restarts the service once it has failed for
+// as many cycles.
+func TestRuleConnection(t *testing.T) {
+	t.Parallel()
+	var healthy atomic.Bool
+	healthy.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" || !healthy.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot(t)
+	j := newJob(t, root, "web", daemon)
+	s := newSupervisor(t, j.check("if failed host 127.0.0.1 port "+port+" protocol http request \"/health\" with timeout 5 seconds for 3 cycles then restart"))
+	s.Start()
+	eventually(t, "it runs", isRunning(s))
+	healthy.Store(false)
+	eventually(t, "it is restarted", func() bool { return count(root, "web start") == 2 })
+	healthy.Store(true)
+	eventually(t, "it runs again", isRunning(s))
+	if got := strings.Join(lines(root), ","); got != "web start,web stop,web start" {
+		t.Errorf("log %s", got)
+	}
+	if st := one(s); st.Restarts != 1 {
+		t.Errorf("%+v", st)
+	}
+	stop(t, s)
+}
+
+func TestRuleSocketAlert(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t)
+	j := newJob(t, root, "web", daemon)
+	dir, err := os.MkdirTemp("", "sock") // t.TempDir can be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	s := newSupervisor(t, j.check("if failed unixsocket "+path+" with timeout 2 seconds for 2 cycles then alert"))
+	s.Start()
+	eventually(t, "the missing socket is noted", func() bool {
+		return s.State() == StateFailing && strings.HasPrefix(one(s).Message, "Connection failed: ")
+	})
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	eventually(t, "it is well again", isRunning(s))
+	if count(root, "web start") != 1 {
+		t.Errorf("log %v", lines(root))
+	}
+	stop(t, s)
+}
+
+func TestRuleResources(t *testing.T) {
+	t.Parallel()
+	if len(usages()) == 0 {
+		t.Skip("what processes use cannot be told here")
+	}
+	// Two busy children that the pid file does not name.
+	const busy = `
+start) echo "$NAME start" >>../log
+  sh -c 'sleep 1000 & echo $! >>../pids; sh -c "echo \$\$ >>../pids; while :; do :; done" & wait' & echo $! >pid; echo $! >>../pids ;;
+stop) echo "$NAME stop" >>../log; kill $(cat pid) ;;
+`
+	for name, tc := range map[string]struct {
+		rule, message string
+	}{
+		"total memory":  {"if totalmem > 64 Kb for 2 cycles then alert", "Resource limit matched: totalmemory is "},
+		"memory":        {"if mem > 1 b then alert", "Resource limit matched: memory is "},
+		"percent":       {"if totalmem < 100% then alert", "Resource limit matched: totalmemory is "},
+		"children":      {"if children = 2 then alert", "Resource limit matched: children is 2"},
+		"processor":     {"if totalcpu > 1% for 2 cycles then alert", "Resource limit matched: totalcpu is "},
+		"own processor": {"if cpu < 50% then alert", "Resource limit matched: cpu is "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := newRoot(t)
+			s := newSupervisor(t, newJob(t, root, "web", busy).check(tc.rule+"\nif totalmem > 100 Gb then restart\nif children > 50 then restart"))
+			s.Start()
+			eventually(t, "the rule holds", func() bool { return strings.HasPrefix(one(s).Message, tc.message) })
+			stop(t, s)
+			if count(root, "web start") != 1 {
+				t.Error("a rule that does not hold was obeyed")
+			}
+		})
+	}
+}
+
+func TestRuleActions(t *testing.T) {
+	t.Parallel()
+	t.Run("exec", func(t *testing.T) {
+		t.Parallel()
+		root := newRoot(t)
+		s := newSupervisor(t, newJob(t, root, "web", daemon).check(`if mem > 1 b for 2 cycles then exec "/bin/sh -c 'echo called >>`+root+`/log'"`))
+		s.Start()
+		eventually(t, "the program was called", func() bool { return count(root, "called") > 0 })
+		stop(t, s)
+	})
+	t.Run("unmonitor", func(t *testing.T) {
+		t.Parallel()
+		root := newRoot(t)
+		j := newJob(t, root, "web", daemon)
+		s := newSupervisor(t, j.check("if mem > 1 b then unmonitor"))
+		s.Start()
+		eventually(t, "it is left alone", func() bool { return !one(s).Monitored })
+		if !alive(j.pid()) {
+			t.Error("the process is gone")
+		}
+		stop(t, s)
+	})
+	t.Run("stop", func(t *testing.T) {
+		t.Parallel()
+		root := newRoot(t)
+		j := newJob(t, root, "db", daemon)
+		k := newJob(t, root, "web", daemon)
+		s := newSupervisor(t, append(j.check("if mem > 1 b for 3 cycles then stop"), k.check("depends on db")...))
+		s.Start()
+		eventually(t, "both were started", func() bool { return count(root, "web start") == 1 })
+		eventually(t, "both are down", func() bool { return count(root, "db stop") == 1 && one(s).PID == 0 })
+		if got := strings.Join(lines(root), ","); got != "db start,web start,web stop,db stop" {
+			t.Errorf("log %s", got)
+		}
+		stop(t, s)
+	})
+	t.Run("missing", func(t *testing.T) {
+		t.Parallel()
+		root := newRoot(t)
+		j := newJob(t, root, "web", daemon)
+		s := newSupervisor(t, j.check("if does not exist then alert"))
+		s.Start()
+		eventually(t, "it runs", isRunning(s))
+		j.kill()
+		eventually(t, "it fails", func() bool { return one(s).Message == "Does not exist" })
+		if err := os.Remove(filepath.Join(j.dir, "pid")); err != nil {
+			t.Fatal(err)
+		}
+		s.Start() // asked for, it is started
+		eventually(t, "it runs again", isRunning(s))
+		stop(t, s)
+		if count(root, "web start") != 2 {
+			t.Errorf("log %v", lines(root))
+		}
+	})
+}
+
+// Too many restarts in a short time end the attempts.
+func TestRuleRestarts(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t)
+	j := newJob(t, root, "web", "\nstart) echo \"$NAME start\" >>../log; exit 1 ;;\n")
+	s := newSupervisor(t, j.check("if 3 restarts within 60 cycles then timeout"))
+	s.Start()
+	eventually(t, "it is given up", func() bool { return !one(s).Monitored })
+	if n := count(root, "web start"); n != 3 || s.State() != StateFailing {
+		t.Errorf("%d starts, %s", n, s.State())
+	}
+}
+
+func TestFamily(t *testing.T) {
+	t.Parallel()
+	all := map[int]usage{
+		1: {parent: 0, memKB: 1, cpu: 1}, 2: {parent: 1, memKB: 10, cpu: 10}, 3: {parent: 2, memKB: 100, cpu: 100},
+		4: {parent: 5, memKB: 1000}, 5: {parent: 4, memKB: 1000}, // a circle cannot be, and must not hang
+	}
+	if sum, n := family(all, 1); sum.memKB != 111 || sum.cpu != 111 || n != 2 {
+		t.Errorf("%+v %d", sum, n)
+	}
+	if sum, n := family(all, 4); sum.memKB != 2000 || n != 1 {
+		t.Errorf("%+v %d", sum, n)
+	}
+	if sum, n := family(all, 99); sum.memKB != 0 || n != 0 {
+		t.Errorf("%+v %d", sum, n)
+	}
+}
+
+// A real process with a name made to confuse is read right.
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	id, ok := identify(os.Getpid())
+	if !ok || !id.alive() {
+		t.Fatal("this process is not found")
+	}
+	if at := id.started(); !at.IsZero() && (time.Since(at) < -staleSlack || time.Since(at) > time.Hour) {
+		t.Errorf("started %v", at)
+	}
+	if u, ok := usages()[os.Getpid()]; ok && (u.memKB < 1000 || u.parent != os.Getppid()) {
+		t.Errorf("%+v", u)
+	}
+	if _, ok := identify(1 << 30); ok {
+		t.Error("found a process that cannot be")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pid")
+	for text, want := range map[string]bool{strconv.Itoa(os.Getpid()): true, " " + strconv.Itoa(os.Getpid()) + " \n\n": true, strconv.Itoa(os.Getpid()) + "\nmore\n": true, "12x": false, "+": false} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := readPidFile(path); ok != want {
+			t.Errorf("%q: %v", text, ok)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package tunnel
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func TestHostKey(t *testing.T) {
+	t.Parallel()
+	key, public := newKey(t, "")
+	first := newServer(t, admit(public))
+	cfg := configFor(t, first)
+	cfg.PrivateKey = key
+	_ = open(t, cfg).Close()
+	_ = open(t, cfg).Close()
+	if text, err := os.ReadFile(cfg.KnownHosts); err != nil || strings.Count(string(text), "\n") != 1 {
+		t.Errorf("%q %v", text, err)
+	}
+
+	// Another machine under the same name, and one with no key of that type.
+	rsaText, _ := newRSAKey(t)
+	rsaSigner, err := ssh.ParsePrivateKey([]byte(rsaText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, signer := range map[string]ssh.Signer{"other key": newSigner(t), "other type": rsaSigner} {
+		second := newServer(t, admit(public), signer)
+		cfg.Port, cfg.ConnectTimeout = second.port(), time.Hour
+		_, err := Open(t.Context(), cfg, answering)
+		var hostKey *HostKeyError
+		if !errors.As(err, &hostKey) || hostKey.HostName != "vm-1" || hostKey.Line != 1 || (hostKey.Got == "") != (name == "other type") {
+			t.Errorf("%s: got %v", name, err)
+			continue
+		}
+		if !strings.Contains(err.Error(), "remove line 1 of "+cfg.KnownHosts) {
+			t.Errorf("%s: the error does not say what to do: %v", name, err)
+		}
+	}
+
+	// A new VM at the same address is another name.
+	third := newServer(t, admit(public))
+	cfg.Port, cfg.HostName = third.port(), "vm-2 * with, odd name"
+	_ = open(t, cfg).Close()
+	_ = open(t, cfg).Close()
+
+	// A server that offers several keys is asked for the known one.
+	both := newServer(t, admit(public), rsaSigner)
+	cfg.Port, cfg.HostName = both.port(), "vm-3"
+	_ = open(t, cfg).Close()
+	more := newServer(t, admit(public), newSigner(t), rsaSigner)
+	cfg.Port = more.port()
+	_ = open(t, cfg).Close()
+
+	if err := Forget(cfg.KnownHosts, "vm-2 * with, odd name"); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(cfg.KnownHosts); err != nil || strings.Contains(string(text), "odd") || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("%q %v", text, err)
+	}
+	if err := Forget(filepath.Join(t.TempDir(), "none"), "vm-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKnownHostsUnreadable(t *testing.T) {
+	t.Parallel()
+	key, public := newKey(t, "")
+	s := newServer(t, admit(public))
+	cfg := configFor(t, s)
+	cfg.PrivateKey, cfg.ConnectTimeout = key, time.Hour
+	cfg.KnownHosts = filepath.Join(t.TempDir(), "known")
+	if err := os.WriteFile(cfg.KnownHosts, []byte("# note\nvm-1 ssh-ed25519 AAAA\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), cfg, answering); err == nil || !strings.Contains(err.Error(), "cannot read line 2 of "+cfg.KnownHosts) {
+		t.Errorf("got %v", err)
+	}
+	cfg.KnownHosts = t.TempDir() // a folder
+	if _, err := Open(t.Context(), cfg, answering); err == nil || !strings.Contains(err.Error(), "cannot read the known host keys") {
+		t.Errorf("got %v", err)
+	}
+	cfg.KnownHosts = filepath.Join(os.DevNull, "known")
+	if _, err := Open(t.Context(), cfg, answering); err == nil {
+		t.Error("a host key that cannot be remembered was accepted")
+	}
+}
