@@ -39,7 +39,7 @@ CHECK PROCESS web
      then restart
   if failed unixsocket /var/vcap/data/web.sock with timeout 5 seconds then restart
   if 3 restarts within 5 cycles then exec "/bin/sh -c 'echo much > /tmp/x'"
-  if cpu usage > 90% for 8 cycles then unmonitor
+  if total cpu usage > 90% for 8 cycles then unmonitor
   if children > 255 for 5 cycles then stop
   if does not exist for 2 cycles then restart
 
@@ -73,7 +73,7 @@ check process db with pidfile /var/vcap/sys/run/db/db.pid start program "/bin/db
 		`15 connection 0false {Network:tcp Address:127.0.0.1:80 Protocol:http Request:/health Timeout:10s Retry:2} 6/6 restart []`,
 		`19 connection 0false {Network:unix Address:/var/vcap/data/web.sock Protocol: Request: Timeout:5s Retry:0} 1/1 restart []`,
 		`20 restarts 0false {Network: Address: Protocol: Request: Timeout:0s Retry:0} 3/5 exec ["/bin/sh" "-c" "echo much > /tmp/x"]`,
-		`21 cpu >90true {Network: Address: Protocol: Request: Timeout:0s Retry:0} 8/8 unmonitor []`,
+		`21 totalcpu >90true {Network: Address: Protocol: Request: Timeout:0s Retry:0} 8/8 unmonitor []`,
 		`22 children >255false {Network: Address: Protocol: Request: Timeout:0s Retry:0} 5/5 stop []`,
 		`23 missing 0false {Network: Address: Protocol: Request: Timeout:0s Retry:0} 2/2 restart []`,
 	}

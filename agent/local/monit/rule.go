@@ -183,8 +183,12 @@ func (w *words) read(r *Rule) bool {
 	}
 	kinds := map[string]RuleKind{"mem": RuleMemory, "memory": RuleMemory, "totalmem": RuleTotalMemory, "totalmemory": RuleTotalMemory,
 		"cpu": RuleCPU, "totalcpu": RuleTotalCPU, "child": RuleChildren, "children": RuleChildren}
+	total := "" // later versions write "total memory"
+	if len(w.toks) > 1 && w.toks[1].is("cpu", "mem", "memory") && w.accept("total") {
+		total = "total"
+	}
 	if len(w.toks) > 0 && w.toks[0].quote == 0 {
-		if kind, ok := kinds[strings.ToLower(w.toks[0].text)]; ok {
+		if kind, ok := kinds[total+strings.ToLower(w.toks[0].text)]; ok {
 			w.next()
 			r.Kind = kind
 			return w.comparison(r)
