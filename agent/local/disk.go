@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // diskSettings are what is known of a persistent disk. Names and order of the
@@ -275,7 +276,7 @@ func (v *vm) placeOf(disk diskSettings) string {
 	return ""
 }
 
-func (v *vm) unmountDisk(_ context.Context, c *call) (any, error) {
+func (v *vm) unmountDisk(ctx context.Context, c *call) (any, error) {
 	var cid string
 	if err := c.bind(1, &cid); err != nil {
 		return nil, err
@@ -283,6 +284,11 @@ func (v *vm) unmountDisk(_ context.Context, c *call) (any, error) {
 	disk, err := v.settings.disk(cid)
 	if err != nil {
 		return nil, failf("Getting persistent disk settings: %w", err)
+	}
+	if place := v.placeOf(disk); place != "" {
+		if err := v.awaitUnused(ctx, v.mountedAt(place)); err != nil {
+			return nil, failf("Unmounting persistent disk: %w", err)
+		}
 	}
 	v.disks.Lock()
 	defer v.disks.Unlock()
@@ -294,6 +300,32 @@ func (v *vm) unmountDisk(_ context.Context, c *call) (any, error) {
 		message = fmt.Sprintf("Unmounted partition of %+v", disk)
 	}
 	return map[string]string{"message": message}, nil
+}
+
+// busyTimeout is how long a disk may be in use when it is to be unmounted.
+const busyTimeout = 10 * time.Minute
+
+// awaitUnused waits until no process of the VM uses the disk: as on a real VM,
+// unmounting must not take the disk from a job that is still writing.
+func (v *vm) awaitUnused(ctx context.Context, folder string) error {
+	limited, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	for told := false; ; told = true {
+		pids := v.usersOf(folder)
+		if len(pids) == 0 {
+			return nil
+		}
+		if !told {
+			v.log.Warn("the disk is in use", "folder", folder, "processes", pids)
+		}
+		if waitOr(limited, 100*time.Millisecond, nil) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("the disk is busy: processes %v use files in %s", pids, folder)
+	}
 }
 
 // listDisk names the disks that are mounted.
@@ -333,6 +365,9 @@ func (v *vm) migrate(ctx context.Context) error {
 		if v.mountedAt(place) == "" {
 			return failf("Remounting persistent disk as readonly: Error finding device for mount point %s: <nil cause>", v.path(place))
 		}
+	}
+	if err := v.awaitUnused(ctx, m.From); err != nil {
+		return failf("Remounting persistent disk as readonly: %w", err)
 	}
 	marker := v.path("bosh", "migration.json")
 	if err := emptyForMigration(marker, m); err != nil {

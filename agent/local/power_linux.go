@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,6 +34,27 @@ func (v *vm) members() []int {
 		}
 	}
 	return pids
+}
+
+// usersOf are the processes of the VM that have files below a folder open, or
+// are in it.
+func (v *vm) usersOf(folder string) []int {
+	var users []int
+	for _, pid := range v.members() {
+		links := []string{fmt.Sprintf("/proc/%d/cwd", pid)}
+		fds := fmt.Sprintf("/proc/%d/fd", pid)
+		entries, _ := os.ReadDir(fds)
+		for _, e := range entries {
+			links = append(links, filepath.Join(fds, e.Name()))
+		}
+		if slices.ContainsFunc(links, func(link string) bool {
+			target, err := os.Readlink(link)
+			return err == nil && (target == folder || strings.HasPrefix(target, folder+"/"))
+		}) {
+			users = append(users, pid)
+		}
+	}
+	return users
 }
 
 // machineBoot names the time since the machine, or the container, started.

@@ -1,0 +1,36 @@
+package local
+
+import (
+	"os"
+	"testing"
+)
+
+// TestUnmountWaits: a disk is not taken from a job that still writes to it.
+func TestUnmountWaits(t *testing.T) {
+	t.Parallel()
+	m := startMachine(t)
+	disk := m.disk("d")
+	m.must("mount_disk", "d")
+	m.must("apply", m.specOf(map[string]files{"web": {
+		"x:bin/pre-start": "#!/bin/bash\nexec 3> $VCAP_ROOT/store/open\n(while [ -e $VCAP_ROOT/data/web/hold ]; do sleep 0.05; done; echo last >&3) &\n",
+	}}))
+	hold := m.vcap("data", "web", "hold")
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.must("run_script", "pre-start", map[string]any{})
+	id := m.begin("unmount_disk", 0, "d")
+	m.eventually("the agent sees that the disk is in use", func() bool { return len((&vm{root: m.vcap()}).usersOf(disk)) > 0 })
+	if got := m.must("list_disk"); got != `["d"]` {
+		t.Errorf("the disk was unmounted under a process: %s", got)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	if _, exception := m.finish(id); exception != "" {
+		t.Errorf("unmount_disk: %s", exception)
+	}
+	if got, _ := os.ReadFile(disk + "/open"); string(got) != "last\n" {
+		t.Errorf("the disk has %q", got)
+	}
+}
