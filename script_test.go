@@ -69,6 +69,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("HOME", home)
+	env.Setenv("GORACE", "atexit_sleep_ms=0") // else each of the many processes ends a second late
 	env.Setenv("TESTDATA", source)
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {

@@ -44,11 +44,12 @@ func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err er
 	return cid, nil
 }
 
-// answered tells whether a failed CPI call was answered, so that nothing it
-// made is left behind.
+// answered tells whether a failed CPI call was answered, or never begun, so
+// that nothing it made is left behind.
 func answered(err error) bool {
-	var e *cpi.Error
-	return errors.As(err, &e)
+	var refused *cpi.Error
+	var unstarted *cpi.StartError
+	return errors.As(err, &refused) || errors.As(err, &unstarted)
 }
 
 func (r *run) settle(in state.Intent, cid string) error {

@@ -214,7 +214,7 @@ func (r *run) updateInstance(ctx context.Context) error {
 		if err := r.agent.PutBlob(ctx, blob, r.rendered.archive, s.progress); err != nil {
 			return fmt.Errorf("cannot upload the rendered templates: %w", err)
 		}
-		if err := r.agent.Stop(ctx); err != nil {
+		if err := stopJobs(ctx, r.agent, s); err != nil {
 			return err
 		}
 		return r.agent.Apply(ctx, r.spec(false, blob))
@@ -261,7 +261,8 @@ func (r *run) waitForRunning(ctx context.Context) error {
 		now, err := r.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
-			if now.JobState == "running" {
+			// An agent reads the processes first: the two may disagree.
+			if now.JobState == "running" && len(notRunning(now)) == 0 {
 				return nil
 			}
 		}

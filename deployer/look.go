@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,12 +55,11 @@ func (r *run) recallAgent(vm string) agentOfRunning {
 }
 
 func (r *run) newAgent(mbus, ca string) (*agent.Client, error) {
-	var dialer net.Dialer
 	return agent.New(agent.Config{
 		URL:         mbus,
 		CA:          ca,
 		ReplyTo:     r.state.Get().DirectorID,
-		Dial:        dialer.DialContext,
+		TunnelErr:   r.tunnelErr,
 		TaskTimeout: r.opts.TaskTimeout,
 		Redact:      r.opts.Redact,
 		Waiting: func(method string, since time.Duration) {

@@ -99,6 +99,15 @@ func (r *run) openTunnel(ctx context.Context) error {
 	})
 }
 
+// tunnelErr tells why the tunnel is down, if it is: without it the agent does
+// not get its settings.
+func (r *run) tunnelErr() error {
+	if r.tunnel == nil {
+		return nil
+	}
+	return r.tunnel.Err()
+}
+
 func (r *run) closeTunnel() {
 	if r.tunnel != nil {
 		_ = r.tunnel.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/state"
+	"bootstrap/tunnel"
 )
 
 // clearRecord takes back that the deployment is current, so that no tool
@@ -80,11 +82,11 @@ func (r *run) stopOldVM(ctx context.Context) error {
 // keep the VM from being replaced.
 func stopJobs(ctx context.Context, a *agent.Client, s *stage) error {
 	err := a.Stop(ctx)
-	var refused *agent.Error
-	if !errors.As(err, &refused) {
+	var notStopped *agent.StopError
+	if !errors.As(err, &notStopped) {
 		return err
 	}
-	s.warning(fmt.Sprintf("not everything stopped in time: %v; going on without waiting", err))
+	s.warning(fmt.Sprintf("not everything stopped: %v; going on without waiting", err))
 	return a.StopAsync(ctx)
 }
 
@@ -128,6 +130,8 @@ func (r *run) deleteOldVM(ctx context.Context) error {
 		return nil
 	}
 	return r.do(fmt.Sprintf("Deleting VM '%s'", cid), func(*stage) error {
+		// What stays of it there does no harm: no other VM has this CID.
+		_ = tunnel.Forget(filepath.Join(r.dir, "known_hosts"), cid)
 		return r.gone(r.cpi.DeleteVM(ctx, cid), "VM not found", func(st *state.State) {
 			st.CurrentVMCID = ""
 			st.Own.AgentID, st.Own.Address, st.Own.Reached = "", "", false
