@@ -3,20 +3,36 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build quickstart test full lint fuzz bench clean
+.PHONY: build image check-image quickstart test full lint fuzz bench clean
 
-build: ## the program, as ./bootstrap
+build: image ## the program, as ./bootstrap
 	$(GO) build -trimpath -ldflags '-s -w' -o bootstrap .
+
+CRUBY = templates/cruby
+NPM ?= npm
+image: $(CRUBY)/image/about.json ## the Ruby that is embedded; needs npm
+
+$(CRUBY)/image/about.json: templates/driver.rb $(CRUBY)/module.go $(CRUBY)/package-lock.json $(wildcard $(CRUBY)/build/*)
+	@if ! command -v $(NPM) >/dev/null; then \
+	  echo "no npm: the program is built without its Ruby, templates will need --ruby PATH" >&2; \
+	elif ! (cd $(CRUBY) && $(NPM) ci --loglevel=error >/dev/null); then \
+	  echo "npm cannot fetch Ruby: the program is built without it, templates will need --ruby PATH" >&2; \
+	else \
+	  $(GO) run ./$(CRUBY)/build; \
+	fi
+
+check-image: image ## that the image is the same when it is built again
+	$(GO) run ./$(CRUBY)/build -check
 
 quickstart: build ## one VM on this machine, serving a page
 	./bootstrap deploy testdata/quickstart/manifest.yml
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
 
-test: ## all tests, with the race detector
+test: image ## all tests, with the race detector
 	$(GO) test -race ./...
 
-full: ## all tests again and again, and the fuzzers for minutes each
+full: image ## all tests again and again, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 60m ./...
 	$(MAKE) fuzz FUZZTIME=2m
 
@@ -33,7 +49,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	  done || exit 1; \
 	done
 
-bench: ## the benchmarks
+bench: image ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 clean: ## what build made

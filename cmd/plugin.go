@@ -7,12 +7,13 @@ import (
 
 	agentlocal "bootstrap/agent/local"
 	cpilocal "bootstrap/cpi/local"
+	"bootstrap/templates"
 )
 
 // newPlugin is the program in its other roles, as child processes of itself:
-// the embedded CPI and the embedded agent.
+// the embedded CPI, the embedded agent and the embedded Ruby.
 func newPlugin(c *console) *cobra.Command {
-	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI and agent", Hidden: true, Args: cobra.NoArgs}
+	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: cobra.NoArgs}
 	var config string
 	cpi := &cobra.Command{
 		Use:   "cpi --config FILE",
@@ -40,6 +41,21 @@ func newPlugin(c *console) *cobra.Command {
 			return agentlocal.Run(cmd.Context(), args[0], c.stderr)
 		},
 	}
-	plugin.AddCommand(cpi, agent)
+	var cache string
+	ruby := &cobra.Command{
+		Use:   "templates --cache FOLDER",
+		Short: "The embedded Ruby: requests on stdin, answers on stdout",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.started, c.quiet = true, true
+			status, err := templates.Serve(cmd.Context(), c.stdin, c.stdout, c.stderr, cache)
+			if status != 0 {
+				return exitCode(status)
+			}
+			return err
+		},
+	}
+	ruby.Flags().StringVar(&cache, "cache", "", "where machine code is kept")
+	plugin.AddCommand(cpi, agent, ruby)
 	return plugin
 }

@@ -3,7 +3,9 @@ package templates
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	_ "embed" // for the driver
 	"encoding/json"
 	"errors"
@@ -16,13 +18,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"bootstrap/templates/cruby"
 )
 
 //go:embed driver.rb
 var driver string
 
-// startTimeout is the deadline for a Ruby to come up; a cold disk takes seconds.
-const startTimeout = 30 * time.Second
+// startTimeout is the deadline for a Ruby to come up. A cold disk takes seconds,
+// and so does making the machine code of the embedded one; an emulated machine
+// needs a minute for that.
+const startTimeout = 5 * time.Minute
 
 // request asks the driver for one template.
 type request struct {
@@ -66,23 +72,41 @@ type ruby struct {
 	stopped bool // nothing may be sent to the process group any more
 }
 
+// command is what is started for a Ruby.
+func command(cfg Config) (*exec.Cmd, error) {
+	if cfg.Ruby != "" || cfg.Self == "" {
+		path := cmp.Or(cfg.Ruby, "ruby")
+		if filepath.Base(path) == path {
+			if path = lookUp(path, variable(cfg.Env, "PATH")); path == "" {
+				return nil, fmt.Errorf("there is no %s on PATH: %s", cmp.Or(cfg.Ruby, "ruby"), howToInstall)
+			}
+		}
+		return exec.Command(path, "-W0", "-EUTF-8", "-e", driver, "-e", "BootstrapTemplates.serve"), nil
+	}
+	about, err := cruby.Embedded()
+	if err != nil {
+		return nil, fmt.Errorf("it needs Ruby: %w: build it on a machine with npm (make image build), or name a Ruby with --ruby PATH", err)
+	}
+	if about.Driver != fmt.Sprintf("%x", sha256.Sum256([]byte(driver))) {
+		return nil, errors.New("the embedded Ruby was built with another driver: build it again (make image build)")
+	}
+	return exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache), nil
+}
+
 // startRuby starts the driver and waits until it can render.
 func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
-	path := cfg.Ruby
-	if path == "" {
-		path = lookUp("ruby", variable(cfg.Env, "PATH"))
+	cmd, err := command(cfg)
+	if err != nil {
+		return nil, err
 	}
-	if path == "" {
-		return nil, errors.New("it needs Ruby, and no ruby is on PATH: " + howToInstall)
-	}
-	r := &ruby{cmd: exec.Command(path, "-W0", "-EUTF-8", "-e", driver, "-e", "BootstrapTemplates.serve")}
+	r := &ruby{cmd: cmd}
+	path := cmd.Path
 	r.cmd.Env = environment(cfg.Env)
 	ownGroup(r.cmd)
 	var stderr firstBytes
 	r.cmd.Stderr = &stderr
 	// What a template left running may hold standard error open.
 	r.cmd.WaitDelay = time.Second
-	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -96,27 +120,35 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	}
 	sctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var hello struct{ Ruby, Missing string }
-	err = r.read(sctx, &hello)
-	if err != nil {
+	var hello greeting
+	if err := r.read(sctx, &hello); err != nil {
 		r.stop()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, fmt.Errorf("%s does not work as a Ruby (%v)%s: %s", path, err, stderr.text(), howToInstall)
 	}
-	if hello.Missing != "" {
+	if err := hello.problem(path); err != nil {
 		r.stop()
-		return nil, fmt.Errorf("the Ruby %s (%s) lacks its library '%s': install it (%s)", hello.Ruby, path, hello.Missing, libraryHint(hello.Missing))
-	}
-	if !atLeast(hello.Ruby, 2, 6) {
-		r.stop()
-		return nil, fmt.Errorf("the Ruby %s (%s) is too old, 2.6 is the oldest that works: %s", hello.Ruby, path, howToInstall)
+		return nil, err
 	}
 	return r, nil
 }
 
-const howToInstall = "install Ruby 2.6 or newer (Debian, Ubuntu: apt install ruby; Fedora: dnf install ruby; macOS: brew install ruby)"
+// problem says why a Ruby is none that can be used.
+func (g greeting) problem(path string) error {
+	switch {
+	case g.Error != "":
+		return errors.New(g.Error)
+	case g.Missing != "":
+		return fmt.Errorf("the Ruby %s (%s) lacks its library '%s': install it (%s)", g.Ruby, path, g.Missing, libraryHint(g.Missing))
+	case !atLeast(g.Ruby, 2, 6):
+		return fmt.Errorf("the Ruby %s (%s) is too old, 2.6 is the oldest that works: %s", g.Ruby, path, howToInstall)
+	}
+	return nil
+}
+
+const howToInstall = "use the embedded Ruby, or install one, 2.6 or newer (Debian, Ubuntu: apt install ruby; Fedora: dnf install ruby; macOS: brew install ruby)"
 
 func libraryHint(library string) string {
 	return fmt.Sprintf("Debian, Ubuntu: apt install ruby; Fedora: dnf install rubygem-%s; Arch: pacman -S ruby-%[1]s; others: gem install %[1]s", library)

@@ -1,5 +1,6 @@
-// Package templates renders the templates of release jobs: ERB, run by a Ruby
-// that is started once for all templates of a run.
+// Package templates renders the templates of release jobs: ERB, run by the Ruby
+// that is in this program, in a child process, or by one of the machine. Either
+// is started once for all templates of a run.
 package templates
 
 import (
@@ -21,8 +22,15 @@ import (
 
 // Config says how templates are rendered; the zero value is usable.
 type Config struct {
-	// Ruby is the path of the Ruby to use; empty: the one on PATH.
+	// Ruby is the path of the Ruby to use, or its name on PATH; empty: the
+	// embedded one.
 	Ruby string
+	// Self is the path of this program, which is started again for the embedded
+	// Ruby; empty: the Ruby on PATH is used.
+	Self string
+	// Cache is the folder in which the embedded Ruby keeps its machine code,
+	// 70 MB; empty: it is made each time, which takes seconds.
+	Cache string
 	// Env is the environment from which Ruby gets PATH, HOME and little else;
 	// nil: that of this process.
 	Env []string
@@ -33,8 +41,11 @@ type Config struct {
 // Engine renders templates. Its Ruby starts with the first template that needs
 // one. It may be used by several goroutines; they take turns.
 type Engine struct {
-	cfg Config
-	id  string // of the instance, where the context has none
+	cfg    Config
+	id     string          // of the instance, where the context has none
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	warm   sync.WaitGroup
 
 	mu     sync.Mutex
 	ruby   *ruby
@@ -79,11 +90,31 @@ func Start(cfg Config) *Engine {
 	if cfg.Env == nil {
 		cfg.Env = os.Environ()
 	}
-	return &Engine{cfg: cfg, id: uuid.NewString()}
+	e := &Engine{cfg: cfg, id: uuid.NewString()}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
+}
+
+// Warm starts Ruby in the background, so that it is there when the first
+// template comes: for a first run on a machine, when the embedded one takes
+// seconds. What goes wrong is said then.
+func (e *Engine) Warm() {
+	e.warm.Go(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.closed || e.ruby != nil {
+			return
+		}
+		if r, err := startRuby(e.ctx, e.cfg); err == nil {
+			e.ruby = r
+		}
+	})
 }
 
 // Close ends Ruby.
 func (e *Engine) Close() error {
+	e.cancel()
+	e.warm.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -112,7 +143,7 @@ type file struct {
 // what dir/<job> held before is removed. When a template fails the others are
 // still tried, nothing is written, and the error is a *Failures.
 func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
-	e.mu.Lock()
+	e.mu.Lock() // waits for Warm, too
 	defer e.mu.Unlock()
 	if e.closed {
 		return errors.New("cannot render templates: the engine is closed")

@@ -1,0 +1,276 @@
+// The program build makes the image of Ruby that is embedded into bootstrap:
+// the official CRuby for WebAssembly, booted, with its libraries and the driver
+// loaded, as a module that starts in this state. The same input gives the same
+// bytes.
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed" // for what is loaded before the driver
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"bootstrap/templates/cruby"
+)
+
+//go:embed prelude.rb
+var prelude string
+
+//go:embed socket.rb
+var socket []byte
+
+// findLibrary returns the Ruby files of the module that has the standard
+// library: a line for each with its name there and its content. What the other
+// module has too, which is what belongs to the platform, is left out.
+const findLibrary = `
+base = "/usr/local/lib/ruby/"
+folders = [base + "3.3.0/"] + %w[matrix prime rexml].flat_map { |gem| Dir.glob(base + "gems/3.3.0/gems/#{gem}-*/lib/").sort }
+folders.flat_map do |folder|
+  Dir.glob(folder + "**/*.rb").sort.reject { |file| file.include?("/wasm32-wasi/") }.map do |file|
+    [file[folder.length..-1]].pack("m0") + " " + [File.binread(file)].pack("m0")
+  end
+end.join("\n")`
+
+func main() {
+	var b builder
+	flag.StringVar(&b.source, "package", "templates/cruby/node_modules/@ruby/3.3-wasm-wasi", "the folder of the npm package")
+	flag.StringVar(&b.driver, "driver", "templates/driver.rb", "the Ruby file that the image has loaded")
+	flag.StringVar(&b.out, "out", "templates/cruby/image", "the folder that the image is written to")
+	check := flag.Bool("check", false, "write nothing, but compare with what is in the folder")
+	flag.Parse()
+	err := b.run(context.Background())
+	if err == nil && *check {
+		err = b.compare()
+	} else if err == nil {
+		err = b.write()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot build the image of Ruby:", err)
+		os.Exit(1)
+	}
+}
+
+type builder struct {
+	source, driver, out string
+	files               map[string][]byte // of the image, by name
+}
+
+func (b *builder) run(ctx context.Context) error {
+	files := map[string][]byte{}
+	for _, name := range []string{"ruby.wasm", "ruby+stdlib.wasm", "NOTICE", "LICENSE", "../package.json"} {
+		data, err := os.ReadFile(filepath.Join(b.source, "dist", name))
+		if err != nil {
+			return fmt.Errorf("%w (npm ci fetches the package)", err)
+		}
+		files[name] = data
+	}
+	driver, err := os.ReadFile(b.driver)
+	if err != nil {
+		return err
+	}
+	lib, err := standardLibrary(ctx, files["ruby+stdlib.wasm"])
+	if err != nil {
+		return fmt.Errorf("cannot read the standard library: %w", err)
+	}
+	module, ruby, err := image(ctx, files["ruby.wasm"], lib, string(driver))
+	if err != nil {
+		return err
+	}
+	small, err := compress(module)
+	if err != nil {
+		return err
+	}
+	var from struct{ Name, Version string }
+	if err := json.Unmarshal(files["../package.json"], &from); err != nil {
+		return err
+	}
+	about, err := json.MarshalIndent(cruby.About{
+		Package: from.Name + "@" + from.Version, Ruby: ruby, Module: sum(module), Driver: sum(driver),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	b.files = map[string][]byte{
+		"ruby.wasm.zst": small, "library.zip": lib, "about.json": append(about, '\n'),
+		"NOTICE": files["NOTICE"], "LICENSE": files["LICENSE"],
+	}
+	return nil
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+func (b *builder) write() error {
+	if err := os.MkdirAll(b.out, 0o755); err != nil {
+		return err
+	}
+	for name, data := range b.files {
+		if err := os.WriteFile(filepath.Join(b.out, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) compare() error {
+	for name, data := range b.files {
+		there, err := os.ReadFile(filepath.Join(b.out, name))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(there, data) {
+			return fmt.Errorf("%s is another one when it is built again: %s was %s", name, sum(data), sum(there))
+		}
+	}
+	return nil
+}
+
+// standardLibrary returns an archive of the Ruby files that are inside the
+// module which has them.
+func standardLibrary(ctx context.Context, wasm []byte) ([]byte, error) {
+	r, end, err := boot(ctx, wasm, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	text, err := evaluate(ctx, r, findLibrary)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for line := range strings.Lines(text) {
+		name64, data64, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, err := base64.StdEncoding.DecodeString(name64)
+		if err != nil {
+			return nil, err
+		}
+		data, err := base64.StdEncoding.DecodeString(data64)
+		if err != nil {
+			return nil, err
+		}
+		if unused(string(name)) {
+			continue
+		}
+		if err := add(w, string(name), data); err != nil {
+			return nil, err
+		}
+	}
+	if err := add(w, "socket.rb", socket); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return out.Bytes(), err
+}
+
+// unused tells of tools for developers, which are most of the library.
+func unused(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	switch strings.TrimSuffix(top, ".rb") {
+	case "bundler", "bundled_gems", "rubygems", "rdoc", "irb", "reline", "readline", "prism", "ruby_vm", "debug", "syntax_suggest", "did_you_mean", "error_highlight", "mkmf", "un", "racc", "js":
+		return true
+	}
+	return false
+}
+
+func add(w *zip.Writer, name string, data []byte) error {
+	f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return err
+}
+
+// boot starts a plain Ruby, the same one each time.
+func boot(ctx context.Context, wasm []byte, lib fs.FS) (*cruby.Ruby, func(), error) {
+	m, err := cruby.Compile(ctx, wasm, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := m.Start(ctx, cruby.Machine{Library: lib, Output: os.Stderr, Frozen: true})
+	if err == nil {
+		err = r.Boot(ctx, "ruby", "-EUTF-8", "-W0", "--disable-gems", "-e_=0")
+	}
+	if err != nil {
+		_ = m.Close(ctx)
+		return nil, nil, err
+	}
+	return r, func() { _ = m.Close(ctx) }, nil
+}
+
+// image returns the module with everything loaded, and the version of Ruby.
+func image(ctx context.Context, wasm, lib []byte, driver string) (module []byte, version string, err error) {
+	opened, err := open(wasm)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot read the module of Ruby: %w", err)
+	}
+	folder, err := cruby.OpenLibrary(lib)
+	if err != nil {
+		return nil, "", err
+	}
+	r, end, err := boot(ctx, opened, folder)
+	if err != nil {
+		return nil, "", err
+	}
+	defer end()
+	for _, code := range []string{prelude, driver, "BootstrapTemplates.answer(%(" + rehearsal + "))", "3.times { GC.start }"} {
+		if _, err := evaluate(ctx, r, code); err != nil {
+			return nil, "", err
+		}
+	}
+	if version, err = r.Eval(ctx, "RUBY_VERSION"); err != nil {
+		return nil, "", err
+	}
+	memory, ok := r.Memory()
+	if !ok {
+		return nil, "", errors.New("its memory cannot be read")
+	}
+	module, err = snapshot(wasm, memory, r.Global)
+	return module, version, err
+}
+
+// evaluate returns the value of the code as a text; exceptions are errors.
+func evaluate(ctx context.Context, r *cruby.Ruby, code string) (string, error) {
+	text, err := r.Eval(ctx, `begin; "=" + eval(`+literal(code)+`, TOPLEVEL_BINDING).to_s; rescue Exception => e; e.full_message(:highlight => false); end`)
+	if err != nil {
+		return "", err
+	}
+	value, ok := strings.CutPrefix(text, "=")
+	if !ok {
+		return "", errors.New(text)
+	}
+	return value, nil
+}
+
+// rehearsal is a request that has Ruby fill its caches.
+const rehearsal = `{"file":"x","template":"PCU9IHAoJ2EnKS50b19qc29uICU+","context":{"job":{"name":"x"},"default_properties":{"a":1}}}`
+
+// literal is Ruby code whose value is the text.
+func literal(text string) string {
+	return `"` + base64.StdEncoding.EncodeToString([]byte(text)) + `".unpack1("m").force_encoding("UTF-8")`
+}
+
+func compress(data []byte) ([]byte, error) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	return w.EncodeAll(data, nil), nil
+}

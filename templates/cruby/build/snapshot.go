@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// The sections of a module that are looked at or written.
+const (
+	sectionCustom    = 0
+	sectionImport    = 2
+	sectionMemory    = 5
+	sectionGlobal    = 6
+	sectionExport    = 7
+	sectionDataCount = 12
+	sectionData      = 11
+)
+
+const pageSize = 64 << 10
+
+type section struct {
+	id   byte
+	body []byte
+}
+
+var header = []byte("\x00asm\x01\x00\x00\x00")
+
+// sections splits a module, without its custom sections.
+func sections(wasm []byte) ([]section, error) {
+	rest, ok := bytes.CutPrefix(wasm, header)
+	if !ok {
+		return nil, errors.New("it is no WebAssembly module")
+	}
+	var list []section
+	for r := bytes.NewReader(rest); ; {
+		id, err := r.ReadByte()
+		if err == io.EOF {
+			return list, nil
+		}
+		size, err := binary.ReadUvarint(r)
+		if err != nil || size > uint64(r.Len()) {
+			return nil, fmt.Errorf("section %d is cut off", id)
+		}
+		body := make([]byte, size)
+		_, _ = io.ReadFull(r, body)
+		if id != sectionCustom {
+			list = append(list, section{id, body})
+		}
+	}
+}
+
+func join(list []section) []byte {
+	out := slices.Clone(header)
+	for _, s := range list {
+		out = append(out, s.id)
+		out = binary.AppendUvarint(out, uint64(len(s.body)))
+		out = append(out, s.body...)
+	}
+	return out
+}
+
+func find(list []section, id byte) (*section, error) {
+	for i := range list {
+		if list[i].id == id {
+			return &list[i], nil
+		}
+	}
+	return nil, fmt.Errorf("it has no section %d", id)
+}
+
+const typeI32 = 0x7f
+
+// globals reads the section of globals, which must all be 32 bit numbers with a
+// constant value. It returns which of them can change.
+func globals(list []section) (mutable []bool, err error) {
+	s, err := find(list, sectionGlobal)
+	if err != nil {
+		return nil, err
+	}
+	r := bytes.NewReader(s.body)
+	count, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
+	}
+	for range count {
+		kind, _ := r.ReadByte()
+		change, _ := r.ReadByte()
+		op, _ := r.ReadByte()
+		for {
+			b, err := r.ReadByte()
+			if err != nil {
+				return nil, err
+			}
+			if b < 0x80 {
+				break
+			}
+		}
+		end, err := r.ReadByte()
+		if err != nil || kind != typeI32 || op != 0x41 || end != 0x0b {
+			return nil, errors.New("it has a global of a kind that this program does not know")
+		}
+		mutable = append(mutable, change == 1)
+	}
+	return mutable, nil
+}
+
+// globalName is the name under which open exports a global.
+func globalName(i int) string { return fmt.Sprintf("snapshot-global-%d", i) }
+
+// open exports the globals, so that their values can be read.
+func open(wasm []byte) ([]byte, error) {
+	list, err := sections(wasm)
+	if err != nil {
+		return nil, err
+	}
+	mutable, err := globals(list)
+	if err != nil {
+		return nil, err
+	}
+	s, err := find(list, sectionExport)
+	if err != nil {
+		return nil, err
+	}
+	count, n := binary.Uvarint(s.body)
+	if n <= 0 {
+		return nil, errors.New("its exports cannot be read")
+	}
+	body := binary.AppendUvarint(nil, count+uint64(len(mutable)))
+	body = append(body, s.body[n:]...)
+	for i := range mutable {
+		name := globalName(i)
+		body = binary.AppendUvarint(body, uint64(len(name)))
+		body = append(body, name...)
+		body = append(body, 3) // a global
+		body = binary.AppendUvarint(body, uint64(i))
+	}
+	s.body = body
+	return join(list), nil
+}
+
+// snapshot returns the module with the memory and the globals that it has now
+// as the ones that it starts with. Nothing in it may read data segments later.
+func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]byte, error) {
+	list, err := sections(wasm)
+	if err != nil {
+		return nil, err
+	}
+	mutable, err := globals(list)
+	if err != nil {
+		return nil, err
+	}
+	body := binary.AppendUvarint(nil, uint64(len(mutable)))
+	for i, change := range mutable {
+		v, ok := value(globalName(i))
+		if !ok {
+			return nil, fmt.Errorf("global %d is not exported", i)
+		}
+		body = append(body, typeI32, bit(change), 0x41)
+		body = appendSigned(body, int32(v))
+		body = append(body, 0x0b)
+	}
+	data, count := segments(memory)
+	for id, body := range map[byte][]byte{
+		sectionGlobal: body,
+		// With no upper limit, which is the host's affair.
+		sectionMemory:    binary.AppendUvarint([]byte{1, 0}, uint64(len(memory)/pageSize)),
+		sectionDataCount: binary.AppendUvarint(nil, count),
+		sectionData:      data,
+	} {
+		s, err := find(list, id)
+		if err != nil {
+			return nil, err
+		}
+		s.body = body
+	}
+	return join(list), nil
+}
+
+func bit(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// block is how finely zeros are left out of the data: one page of a machine, so
+// that what is not written stays free.
+const block = 4 << 10
+
+// segments is a data section with all blocks of memory that are not zero.
+func segments(memory []byte) (body []byte, count uint64) {
+	zero := make([]byte, block)
+	for at := 0; at < len(memory); {
+		end := at
+		for end < len(memory) && !bytes.Equal(memory[end:end+block], zero) {
+			end += block
+		}
+		if end == at {
+			at += block
+			continue
+		}
+		body = append(body, 0, 0x41) // active, at a constant address
+		body = appendSigned(body, int32(at))
+		body = append(body, 0x0b)
+		body = binary.AppendUvarint(body, uint64(end-at))
+		body = append(body, memory[at:end]...)
+		count++
+		at = end
+	}
+	return append(binary.AppendUvarint(nil, count), body...), count
+}
+
+// appendSigned appends a number in signed LEB128.
+func appendSigned(out []byte, v int32) []byte {
+	for {
+		b := byte(v & 0x7f)
+		v >>= 7
+		if v == 0 && b&0x40 == 0 || v == -1 && b&0x40 != 0 {
+			return append(out, b)
+		}
+		out = append(out, b|0x80)
+	}
+}

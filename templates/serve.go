@@ -1,0 +1,139 @@
+package templates
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"bootstrap/templates/cruby"
+)
+
+// greeting is the first line of a Ruby.
+type greeting struct {
+	Ruby    string `json:"ruby,omitempty"`    // its version
+	Missing string `json:"missing,omitempty"` // a library that it lacks
+	Error   string `json:"error,omitempty"`   // why it cannot serve
+}
+
+// Serve is the child process of an Engine: the embedded Ruby. It answers the
+// requests on in, one per line, until in ends, and then returns even if a
+// template has not come to its end; the process must end then. What templates
+// print goes to log. Machine code is kept in the folder cache. The status is the
+// one with which a template ended Ruby, else 0.
+func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) (status int, err error) {
+	// Code of a template holds its processor until it returns; one must be left
+	// for whoever notices that the parent is gone.
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	answers := json.NewEncoder(out)
+	module, library, err := cruby.Open(ctx, cache)
+	if err != nil {
+		return 0, errors.Join(err, answers.Encode(greeting{Error: err.Error()}))
+	}
+	about, err := cruby.Embedded()
+	if err != nil {
+		return 0, err
+	}
+	if err := answers.Encode(greeting{Ruby: about.Ruby}); err != nil {
+		return 0, err
+	}
+	debug.FreeOSMemory()
+	s := &server{module: module, machine: cruby.Machine{Library: library, Output: log}, out: out}
+	lines := make(chan []byte)
+	go s.read(ctx, in, lines)
+	// A collection would wait for the template that runs.
+	debug.SetGCPercent(-1)
+	err = s.serve(ctx, lines)
+	if exit, ok := errors.AsType[*cruby.ExitError](err); ok {
+		return exit.Status, nil
+	}
+	return 0, err
+}
+
+// server renders with a new Ruby for each job.
+type server struct {
+	module  *cruby.Module
+	machine cruby.Machine
+	out     io.Writer
+	ruby    *cruby.Ruby
+}
+
+// read sends the lines of in and closes the channel at its end.
+func (s *server) read(ctx context.Context, in io.Reader, lines chan<- []byte) {
+	defer close(lines)
+	for r := bufio.NewReaderSize(in, 64<<10); ; {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		select {
+		case lines <- line:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+type result struct {
+	text string
+	err  error
+}
+
+func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
+	for line := range lines {
+		done := make(chan result, 1)
+		go func() {
+			text, err := s.answer(ctx, line)
+			done <- result{text, err}
+		}()
+		select {
+		case r := <-done:
+			if r.err != nil {
+				return r.err
+			}
+			if _, err := io.WriteString(s.out, r.text+"\n"); err != nil {
+				return err
+			}
+		case <-lines:
+			// The parent waits for an answer before it asks again: it is gone.
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *server) answer(ctx context.Context, line []byte) (string, error) {
+	var req struct {
+		Context json.RawMessage `json:"context"`
+	}
+	if err := json.Unmarshal(line, &req); err != nil {
+		return "", fmt.Errorf("cannot read the request: %w", err)
+	}
+	if req.Context != nil {
+		// The next job sees nothing of what this one's templates did.
+		if err := s.renew(ctx); err != nil {
+			return "", err
+		}
+	}
+	if s.ruby == nil {
+		return "", errors.New("the first request has no context")
+	}
+	return s.ruby.Eval(ctx, `BootstrapTemplates.answer("`+base64.StdEncoding.EncodeToString(line)+`".unpack1("m"))`)
+}
+
+func (s *server) renew(ctx context.Context) (err error) {
+	if s.ruby != nil {
+		if err := s.ruby.Close(ctx); err != nil {
+			return err
+		}
+		s.ruby = nil
+		runtime.GC()
+	}
+	s.ruby, err = s.module.Start(ctx, s.machine)
+	return err
+}
