@@ -101,7 +101,7 @@ func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 
 // connectOnce makes one try.
 func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
-	client, err := t.dial(ctx)
+	client, err := t.auth.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,29 +119,29 @@ func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 }
 
 // dial connects, checks the host key and authenticates.
-func (t *Tunnel) dial(ctx context.Context) (*ssh.Client, error) {
+func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", t.cfg.address())
+	conn, err := dialer.DialContext(ctx, "tcp", a.cfg.address())
 	if err != nil {
 		return nil, err
 	}
 	release := closeAfter(ctx, conn, handshakeTimeout)
-	host, err := t.auth.host()
+	host, err := a.host()
 	if err != nil {
 		_ = conn.Close()
 		release()
 		return nil, err
 	}
-	methods, done := t.auth.methods(ctx)
+	methods, done := a.methods(ctx)
 	defer done()
 	config := &ssh.ClientConfig{
-		User:              t.cfg.User,
+		User:              a.cfg.User,
 		Auth:              methods,
 		HostKeyCallback:   host.check,
 		HostKeyAlgorithms: host.algorithms(),
 		ClientVersion:     "SSH-2.0-bootstrap",
 	}
-	sshConn, chans, reqs, err := ssh.NewClientConn(conn, t.cfg.address(), config)
+	sshConn, chans, reqs, err := ssh.NewClientConn(conn, a.cfg.address(), config)
 	if !release() && err == nil {
 		_ = sshConn.Close()
 		err = errors.New("the SSH server took too long")

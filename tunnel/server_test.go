@@ -116,7 +116,7 @@ func (s *sshServer) serve(conn net.Conn) {
 	}()
 	s.done.Go(func() {
 		for ch := range chans {
-			_ = ch.Reject(ssh.Prohibited, "no")
+			s.direct(ch)
 		}
 	})
 	for req := range reqs {
@@ -150,6 +150,40 @@ func (s *sshServer) serve(conn net.Conn) {
 	}
 }
 
+// direct connects to where a jump wants to go.
+func (s *sshServer) direct(asked ssh.NewChannel) {
+	var want struct {
+		Host     string
+		Port     uint32
+		FromHost string
+		FromPort uint32
+	}
+	if asked.ChannelType() != "direct-tcpip" || ssh.Unmarshal(asked.ExtraData(), &want) != nil {
+		_ = asked.Reject(ssh.Prohibited, "no")
+		return
+	}
+	conn, err := net.Dial("tcp", net.JoinHostPort(want.Host, strconv.Itoa(int(want.Port))))
+	if err != nil {
+		_ = asked.Reject(ssh.ConnectionFailed, err.Error())
+		return
+	}
+	ch, reqs, err := asked.Accept()
+	if err != nil {
+		conn.Close()
+		return
+	}
+	go ssh.DiscardRequests(reqs)
+	s.done.Go(func() { join(ch, conn) })
+}
+
+func join(ch ssh.Channel, conn net.Conn) {
+	var both sync.WaitGroup
+	both.Go(func() { _, _ = io.Copy(ch, conn); _ = ch.CloseWrite() })
+	both.Go(func() { _, _ = io.Copy(conn, ch); conn.Close() })
+	both.Wait()
+	ch.Close()
+}
+
 // forward hands each connection to the other side.
 func (s *sshServer) forward(sshConn *ssh.ServerConn, l net.Listener, host string, port uint32) {
 	for {
@@ -170,11 +204,7 @@ func (s *sshServer) forward(sshConn *ssh.ServerConn, l net.Listener, host string
 				return
 			}
 			go ssh.DiscardRequests(reqs)
-			var both sync.WaitGroup
-			both.Go(func() { _, _ = io.Copy(ch, conn); _ = ch.CloseWrite() })
-			both.Go(func() { _, _ = io.Copy(conn, ch); conn.Close() })
-			both.Wait()
-			ch.Close()
+			join(ch, conn)
 		})
 	}
 }

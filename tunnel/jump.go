@@ -1,0 +1,128 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Jump makes connections from another machine, which it enters by SSH when
+// the first one is wanted.
+type Jump struct {
+	cfg Config
+
+	mu     sync.Mutex
+	auth   *auth
+	client *ssh.Client
+	closed bool
+}
+
+// NewJump returns a Jump by way of cfg's machine; Remote and the timeouts are
+// not used.
+func NewJump(cfg Config) *Jump {
+	cfg.setDefaults()
+	return &Jump{cfg: cfg}
+}
+
+// ParseJump reads the value of BOSH_ALL_PROXY that today's client takes:
+// ssh+socks5://user@host:port?private-key=path.
+func ParseJump(text string) (Config, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "ssh+socks5" || u.Hostname() == "" || u.User.Username() == "" {
+		// Without the value, for it may hold a password.
+		return Config{}, fmt.Errorf("want a URL such as ssh+socks5://user@host:22?private-key=/path/of/key")
+	}
+	cfg := Config{Host: u.Hostname(), User: u.User.Username()}
+	cfg.Password, _ = u.User.Password()
+	if port := u.Port(); port != "" {
+		if cfg.Port, err = strconv.Atoi(port); err != nil {
+			return Config{}, fmt.Errorf("%q is no port", port)
+		}
+	}
+	if path := u.Query().Get("private-key"); path != "" {
+		key, err := os.ReadFile(path)
+		if err != nil {
+			return Config{}, fmt.Errorf("cannot read the private key: %w", err)
+		}
+		cfg.PrivateKey = string(key)
+	}
+	return cfg, nil
+}
+
+// DialContext connects to address from the other machine. A lost connection to
+// that machine is made anew once.
+func (j *Jump) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	client, fresh, err := j.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := client.DialContext(ctx, network, address)
+	if err == nil || fresh || ctx.Err() != nil {
+		return j.explain(conn, address, err)
+	}
+	if _, _, alive := client.SendRequest("keepalive@openssh.com", true, nil); alive == nil {
+		return j.explain(conn, address, err)
+	}
+	j.forget(client)
+	if client, _, err = j.enter(ctx); err != nil {
+		return nil, err
+	}
+	conn, err = client.DialContext(ctx, network, address)
+	return j.explain(conn, address, err)
+}
+
+func (j *Jump) explain(conn net.Conn, address string, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach %s from %s: %w", address, j.cfg.address(), err)
+	}
+	return conn, nil
+}
+
+// enter returns the connection to the machine, made now if there is none.
+func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil, false, net.ErrClosed
+	}
+	if j.client != nil {
+		return j.client, false, nil
+	}
+	if j.auth == nil {
+		if j.auth, err = newAuth(j.cfg); err != nil {
+			return nil, false, fmt.Errorf("cannot enter %s by SSH: %w", j.cfg.address(), err)
+		}
+	}
+	if j.client, err = j.auth.dial(ctx); err != nil {
+		return nil, false, fmt.Errorf("cannot enter %s by SSH: %w", j.cfg.address(), err)
+	}
+	return j.client, true, nil
+}
+
+func (j *Jump) forget(client *ssh.Client) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.client == client {
+		_ = client.Close()
+		j.client = nil
+	}
+}
+
+// Close ends all connections.
+func (j *Jump) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	if j.client == nil {
+		return nil
+	}
+	err := j.client.Close()
+	j.client = nil
+	return err
+}
