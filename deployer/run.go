@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"bootstrap/agent"
@@ -72,6 +74,7 @@ type run struct {
 	state    *state.File                  // lock state
 	dir      string                       // lock state: ~/.bosh/<installation_id>
 	store    *artifact.Store              // execute
+	jump     *tunnel.Jump                 // execute; nil unless downloads go through SSH
 	releases map[string]*artifact.Release // fetch artifacts, by name
 	stemcell *artifact.Stemcell           // fetch artifacts
 	running  *agent.Client                // look at the agent: of the VM that exists; nil if it has none
@@ -118,7 +121,12 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 		opts:  opts,
 		root:  root,
 		stage: root,
-		store: artifact.Open(artifact.Config{Dir: opts.Home, Embedded: opts.Embedded, Getenv: opts.Getenv}),
+	}
+	if err := r.openStore(); err != nil {
+		return err
+	}
+	if r.jump != nil {
+		defer r.jump.Close()
 	}
 	if err := r.sayPaths(); err != nil {
 		return err
@@ -161,6 +169,28 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 	}
 	r.leave(group, err)
 	return err
+}
+
+// openStore opens the cache, whose downloads go the way the environment says.
+func (r *run) openStore() error {
+	cfg := artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv}
+	if all := r.opts.Getenv("BOSH_ALL_PROXY"); strings.HasPrefix(all, "ssh+") {
+		jump, err := tunnel.ParseJump(all)
+		if err != nil {
+			return fmt.Errorf("cannot use BOSH_ALL_PROXY: %w", err)
+		}
+		if err := os.MkdirAll(r.opts.Home, 0o700); err != nil {
+			return fmt.Errorf("cannot make the folder of known host keys: %w", err)
+		}
+		jump.Passphrase = r.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE")
+		jump.AgentSocket = r.opts.Getenv("SSH_AUTH_SOCK")
+		jump.KnownHosts = filepath.Join(r.opts.Home, "known_hosts")
+		jump.HostName = "the jumpbox " + jump.Host
+		r.jump = tunnel.NewJump(jump)
+		cfg.Dial = r.jump.DialContext
+	}
+	r.store = artifact.Open(cfg)
+	return nil
 }
 
 // sayPaths tells which files this run is about.
