@@ -10,7 +10,7 @@ import (
 
 // indexFormat is part of an index's name: a later program that keeps other
 // things reads the release anew.
-const indexFormat = "1"
+const indexFormat = "2"
 
 // index is a release as the cache knows it, so that its archives need not be
 // read again.

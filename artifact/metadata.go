@@ -76,6 +76,8 @@ type jobMF struct {
 	Templates  map[string]string   `yaml:"templates"`
 	Packages   []string            `yaml:"packages"`
 	Properties map[string]property `yaml:"properties"`
+	Consumes   any                 `yaml:"consumes"`
+	Provides   any                 `yaml:"provides"`
 }
 
 type property struct {
@@ -108,7 +110,32 @@ func parseJobMF(text []byte, job *Job) error {
 		job.Properties = append(job.Properties, Property{name, description, value})
 	}
 	slices.SortFunc(job.Properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
+	job.Consumes, job.Provides = links(mf.Consumes), links(mf.Provides)
 	return nil
+}
+
+// links reads a list of links. What is none is passed over: releases that were
+// never deployed with links may hold anything there.
+func links(list any) []Link {
+	items, _ := list.([]any)
+	var out []Link
+	for _, item := range items {
+		m, _ := item.(map[any]any)
+		var l Link
+		l.Name, _ = m["name"].(string)
+		l.Type, _ = m["type"].(string)
+		l.Optional, _ = m["optional"].(bool)
+		names, _ := m["properties"].([]any)
+		for _, n := range names {
+			if name, ok := n.(string); ok {
+				l.Properties = append(l.Properties, name)
+			}
+		}
+		if l.Name != "" && l.Type != "" {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 type stemcellMF struct {

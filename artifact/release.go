@@ -17,6 +17,8 @@ type Job struct {
 	Templates   []Template // in the order of their Source
 	Packages    []string   // names
 	Properties  []Property // in the order of their Name
+	Consumes    []Link     // what its templates ask other jobs for
+	Provides    []Link     // what the templates of other jobs may ask it for
 	Dir         string     // extracted: job.MF, monit, templates/<Source>
 }
 
@@ -31,6 +33,13 @@ type Property struct {
 	Name        string
 	Description string
 	Default     any // nil: none
+}
+
+// Link is one link that a job's spec declares.
+type Link struct {
+	Name, Type string
+	Optional   bool     // of a consumed one
+	Properties []string // of a provided one: the dotted names that consumers see
 }
 
 // Package is one package of a release, as source or compiled.
