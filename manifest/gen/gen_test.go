@@ -1,0 +1,334 @@
+package gen
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha1"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// values is a store of generated values.
+type values map[string]any
+
+func (v values) find(name string) (any, bool) {
+	value, ok := v[name]
+	return value, ok
+}
+
+func (v values) add(t testing.TB, kind, name string, options map[string]any) any {
+	t.Helper()
+	value, err := Generate(Definition{Name: name, Type: kind, Options: options}, v.find)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v[name] = value
+	return value
+}
+
+func (v values) certificate(t testing.TB, name string) *x509.Certificate {
+	t.Helper()
+	cert, err := parseCertificate(v[name].(map[string]any)["certificate"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// quick makes keys fast where their type does not matter.
+func quick(options map[string]any) map[string]any {
+	options["key_type"] = "ecdsa"
+	return options
+}
+
+func TestPassword(t *testing.T) {
+	t.Parallel()
+	v := values{}
+	if p := v.add(t, "password", "p", nil).(string); !regexp.MustCompile(`^[a-z0-9]{20}$`).MatchString(p) {
+		t.Errorf("default password is %q", p)
+	}
+	if p := v.add(t, "password", "p", map[string]any{"length": 0}).(string); len(p) != 20 {
+		t.Errorf("length 0 gives %d characters", len(p))
+	}
+	long := v.add(t, "password", "p", map[string]any{"length": 20000}).(string)
+	counts := map[rune]int{}
+	for _, c := range long {
+		counts[c]++
+	}
+	if len(counts) != 36 {
+		t.Errorf("%d different characters, want all 36", len(counts))
+	}
+	for c, n := range counts { // 556 each; 8 standard deviations
+		if n < 370 || n > 740 {
+			t.Errorf("%q occurs %d times in 20000", c, n)
+		}
+	}
+}
+
+func TestUser(t *testing.T) {
+	t.Parallel()
+	v := values{}
+	u := v.add(t, "user", "u", map[string]any{"username": "admin", "length": 31}).(map[string]any)
+	if keys := sortedKeys(u); !slices.Equal(keys, []string{"password", "password_hash", "username"}) {
+		t.Errorf("keys are %v", keys)
+	}
+	if u["username"] != "admin" || !regexp.MustCompile(`^[a-z0-9]{31}$`).MatchString(u["password"].(string)) {
+		t.Errorf("user is %v", u)
+	}
+	hash := strings.Split(u["password_hash"].(string), "$")
+	if len(hash) != 4 || hash[1] != "6" || sha512Crypt(u["password"].(string), hash[2]) != u["password_hash"] {
+		t.Errorf("the hash %v is not that of the password", hash)
+	}
+	u = v.add(t, "user", "u", nil).(map[string]any)
+	if !regexp.MustCompile(`^[a-zA-Z]{20}$`).MatchString(u["username"].(string)) || len(u["password"].(string)) != 20 {
+		t.Errorf("default user is %v", u)
+	}
+}
+
+// The hashes were made by `openssl passwd -6`, which implements it too.
+func TestSHA512Crypt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ password, salt, want string }{
+		{"hello", "abcdefgh", "$6$abcdefgh$bp46WUxDu2cphMRE0PvVJlqas2imuSq186YS793XKfmqn9XUEL17HECskUTZInaNigNndLLYc7A6yWBmFEFn3/"},
+	} {
+		if got := sha512Crypt(c.password, c.salt); got != c.want {
+			t.Errorf("%q: %s, want %s", c.password, got, c.want)
+		}
+	}
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("no openssl to compare with")
+	}
+	for n := range 24 {
+		password, salt := random(lowerAndDigits, 1+n*n/3), random(cryptAlphabet, 1+n%16)
+		out, err := exec.Command("openssl", "passwd", "-6", "-salt", salt, password).Output()
+		if err != nil {
+			t.Skip("this openssl does not make such hashes")
+		}
+		if got := sha512Crypt(password, salt); got != strings.TrimSpace(string(out)) {
+			t.Errorf("%q: %s, want %s", password, got, out)
+		}
+	}
+}
+
+func TestSSH(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		options   map[string]any
+		pem, kind string
+	}{
+		{nil, "RSA PRIVATE KEY", "ssh-rsa"},
+		{map[string]any{"key_type": "ecdsa", "key_length": 384}, "EC PRIVATE KEY", "ecdsa-sha2-nistp384"},
+		{map[string]any{"key_type": "ed25519", "ssh_comment": "op@home"}, "OPENSSH PRIVATE KEY", "ssh-ed25519"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			k := values{}.add(t, "ssh", "k", c.options).(map[string]any)
+			if keys := sortedKeys(k); !slices.Equal(keys, []string{"private_key", "public_key", "public_key_fingerprint"}) {
+				t.Errorf("keys are %v", keys)
+			}
+			private := k["private_key"].(string)
+			if b, _ := pem.Decode([]byte(private)); b.Type != c.pem || !strings.HasSuffix(private, "-----\n") {
+				t.Errorf("private key is %s", b.Type)
+			}
+			signer, err := ssh.ParsePrivateKey([]byte(private))
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := k["public_key"].(string)
+			public, comment, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
+			if err != nil || public.Type() != c.kind || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+				t.Errorf("public key is %q, %v", line, err)
+			}
+			if want, _ := c.options["ssh_comment"].(string); comment != want {
+				t.Errorf("comment is %q, want %q", comment, want)
+			}
+			if string(public.Marshal()) != string(signer.PublicKey().Marshal()) {
+				t.Error("the keys are no pair")
+			}
+			if !regexp.MustCompile(`^([0-9a-f]{2}:){15}[0-9a-f]{2}$`).MatchString(k["public_key_fingerprint"].(string)) {
+				t.Errorf("fingerprint is %q", k["public_key_fingerprint"])
+			}
+		})
+	}
+}
+
+func TestRSA(t *testing.T) {
+	t.Parallel()
+	k := values{}.add(t, "rsa", "k", nil).(map[string]any)
+	if keys := sortedKeys(k); !slices.Equal(keys, []string{"private_key", "public_key"}) {
+		t.Errorf("keys are %v", keys)
+	}
+	private, _ := pem.Decode([]byte(k["private_key"].(string)))
+	public, _ := pem.Decode([]byte(k["public_key"].(string)))
+	if private.Type != "RSA PRIVATE KEY" || public.Type != "PUBLIC KEY" {
+		t.Errorf("the blocks are %s and %s", private.Type, public.Type)
+	}
+	key, err := x509.ParsePKCS1PrivateKey(private.Bytes)
+	if err != nil || key.N.BitLen() != 2048 {
+		t.Fatalf("%v", err)
+	}
+	other, err := x509.ParsePKIXPublicKey(public.Bytes)
+	if err != nil || !key.PublicKey.Equal(other) {
+		t.Errorf("the keys are no pair: %v", err)
+	}
+}
+
+func TestCertificateDefaults(t *testing.T) {
+	t.Parallel()
+	v := values{}
+	v.add(t, "certificate", "ca", map[string]any{"is_ca": true, "common_name": "root", "alternative_names": []any{"ignored"}})
+	leaf := v.add(t, "certificate", "leaf", map[string]any{"ca": "ca", "common_name": "10.0.0.6", "alternative_names": []any{"10.0.0.6", "host.example", "::1"}}).(map[string]any)
+	ca, cert := v.certificate(t, "ca"), v.certificate(t, "leaf")
+
+	if k := leaf["private_key"].(string); !strings.HasPrefix(k, "-----BEGIN RSA PRIVATE KEY-----\n") || !strings.HasSuffix(k, "-----END RSA PRIVATE KEY-----\n") {
+		t.Error("the key is not in PKCS#1 form")
+	}
+	key, err := parseKey(leaf["private_key"].(string))
+	if err != nil || !samePublicKey(cert.PublicKey, key.Public()) {
+		t.Errorf("key and certificate are no pair: %v", err)
+	}
+	if leaf["ca"] != v["ca"].(map[string]any)["certificate"] || v["ca"].(map[string]any)["ca"] != leaf["ca"] {
+		t.Error("the field ca is not the certificate that signed")
+	}
+	for _, c := range []struct {
+		cert           *x509.Certificate
+		subject, usage string
+		isCA           bool
+	}{
+		{ca, "CN=root,O=Cloud Foundry,C=US", "01100000", true},
+		{cert, "CN=10.0.0.6,O=Cloud Foundry,C=US", "00000101", false},
+	} {
+		if c.cert.Subject.String() != c.subject || !c.cert.BasicConstraintsValid || c.cert.IsCA != c.isCA {
+			t.Errorf("%s: %v %v", c.cert.Subject, c.cert.BasicConstraintsValid, c.cert.IsCA)
+		}
+		public := c.cert.PublicKey.(*rsa.PublicKey)
+		if sum := sha1.Sum(public.N.Bytes()); public.N.BitLen() != 3072 || string(sum[:]) != string(c.cert.SubjectKeyId) || string(c.cert.AuthorityKeyId) != string(ca.SubjectKeyId) {
+			t.Errorf("%s: %d bits, key ids %x %x", c.cert.Subject, public.N.BitLen(), c.cert.SubjectKeyId, c.cert.AuthorityKeyId)
+		}
+		if d := c.cert.NotAfter.Sub(c.cert.NotBefore); d != 365*24*time.Hour {
+			t.Errorf("%s: valid for %s", c.cert.Subject, d)
+		}
+		if c.cert.SerialNumber.BitLen() > 128 || c.cert.SerialNumber.BitLen() < 90 {
+			t.Errorf("%s: serial %s", c.cert.Subject, c.cert.SerialNumber)
+		}
+	}
+	if ca.KeyUsage != x509.KeyUsageCertSign|x509.KeyUsageCRLSign || ca.ExtKeyUsage != nil || ca.DNSNames != nil {
+		t.Errorf("CA: %v %v %v", ca.KeyUsage, ca.ExtKeyUsage, ca.DNSNames)
+	}
+	if cert.KeyUsage != x509.KeyUsageKeyEncipherment|x509.KeyUsageDigitalSignature || !slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
+		t.Errorf("leaf: %v %v", cert.KeyUsage, cert.ExtKeyUsage)
+	}
+	if len(cert.IPAddresses) != 2 || !slices.Equal(cert.DNSNames, []string{"host.example"}) {
+		t.Errorf("leaf: %v %v", cert.IPAddresses, cert.DNSNames)
+	}
+}
+
+func TestCertificateOptions(t *testing.T) {
+	t.Parallel()
+	v := values{}
+	v.add(t, "certificate", "root", quick(map[string]any{"is_ca": true, "common_name": "root", "duration": 3650, "organizations": []any{"A", "B"}}))
+	v.add(t, "certificate", "middle", map[string]any{"is_ca": true, "ca": "root", "common_name": "middle", "key_type": "ed25519", "organization": "C"})
+	v.add(t, "certificate", "leaf", map[string]any{
+		"ca": "middle", "common_name": 42, "key_type": "ecdsa", "key_length": 521,
+		"key_usage": []any{"digital_signature", "key_agreement"}, "extended_key_usage": []any{"client_auth", "server_auth", "client_auth"},
+		"duration": 30.0, "alternative_names": []any{"*.example"}, "is_ca": nil,
+	})
+	root, middle, leaf := v.certificate(t, "root"), v.certificate(t, "middle"), v.certificate(t, "leaf")
+	roots, others := x509.NewCertPool(), x509.NewCertPool()
+	roots.AddCert(root)
+	others.AddCert(middle)
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, DNSName: "a.example", KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(leaf.ExtKeyUsage) != 2 || leaf.KeyUsage != x509.KeyUsageDigitalSignature|x509.KeyUsageKeyAgreement || leaf.Subject.CommonName != "42" {
+		t.Errorf("leaf: %v %v %q", leaf.ExtKeyUsage, leaf.KeyUsage, leaf.Subject.CommonName)
+	}
+	if k := leaf.PublicKey.(*ecdsa.PublicKey); k.Curve.Params().BitSize != 521 {
+		t.Errorf("curve %s", k.Curve.Params().Name)
+	}
+	if _, ok := middle.PublicKey.(ed25519.PublicKey); !ok || middle.Subject.Organization[0] != "C" {
+		t.Errorf("middle: %T %v", middle.PublicKey, middle.Subject)
+	}
+	if got := root.Subject.Organization; !slices.Equal(got, []string{"A", "B"}) && !slices.Equal(got, []string{"B", "A"}) {
+		t.Errorf("organizations are %v", got)
+	}
+	if d := leaf.NotAfter.Sub(leaf.NotBefore); d != 30*24*time.Hour {
+		t.Errorf("valid for %s", d)
+	}
+	if got := v["middle"].(map[string]any)["ca"]; got != v["root"].(map[string]any)["certificate"] {
+		t.Error("the intermediate's ca is not the root")
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind    string
+		options map[string]any
+		option  string
+		want    string
+	}{
+		"type":          {"passwort", nil, "", `type "passwort" is not known; known are certificate, password, rsa, ssh, user`},
+		"unknown":       {"password", map[string]any{"lenght": 1}, "lenght", "type password has no such option; it has length"},
+		"negative":      {"password", map[string]any{"length": -1}, "length", "-1 is not allowed; allowed are 1 to 65536, and 0 for the default of 20"},
+		"huge":          {"password", map[string]any{"length": uint64(1 << 63)}, "length", "9223372036854775808 is not a whole number that can be used"},
+		"fraction":      {"password", map[string]any{"length": 1.5}, "length", "1.5 is not a whole number that can be used"},
+		"text length":   {"password", map[string]any{"length": "20"}, "length", "is text where a whole number is allowed"},
+		"rsa key type":  {"rsa", map[string]any{"key_type": "ecdsa"}, "key_type", "type rsa has no such option; it has key_length"},
+		"ssh key type":  {"ssh", map[string]any{"key_type": "dsa"}, "key_type", `"dsa" is not allowed; allowed are rsa, ecdsa, ed25519`},
+		"comment":       {"ssh", map[string]any{"ssh_comment": "a\nb"}, "ssh_comment", "must be one line"},
+		"key length":    {"certificate", map[string]any{"is_ca": true, "key_length": 1024}, "key_length", "1024 is not allowed; allowed for rsa are 2048, 3072, 4096"},
+		"curve":         {"certificate", map[string]any{"is_ca": true, "key_type": "ecdsa", "key_length": 2048}, "key_length", "2048 is not allowed; allowed for ecdsa are 256, 384, 521"},
+		"no ca":         {"certificate", map[string]any{"common_name": "x"}, "ca", "is missing: a certificate that is not a CA itself (is_ca) needs the name of the variable with the CA that signs it"},
+		"own ca":        {"certificate", map[string]any{"ca": "v"}, "ca", "a certificate cannot be signed by itself; leave ca out for a root CA"},
+		"ext usage":     {"certificate", map[string]any{"ca": "x", "extended_key_usage": []any{"serverAuth"}}, "extended_key_usage", `"serverAuth" is not allowed; allowed are client_auth, code_signing, email_protection, server_auth, timestamping`},
+		"usage":         {"certificate", map[string]any{"ca": "x", "key_usage": []any{"sign"}}, "key_usage", `"sign" is not allowed; allowed are digital_signature, non_repudiation, key_encipherment, data_encipherment, key_agreement, key_cert_sign, crl_sign, encipher_only, decipher_only`},
+		"signing leaf":  {"certificate", map[string]any{"ca": "x", "key_usage": []any{"key_cert_sign"}}, "key_usage", "key_cert_sign and crl_sign are only allowed where is_ca is true"},
+		"mute ca":       {"certificate", map[string]any{"is_ca": true, "key_usage": []any{"crl_sign"}}, "key_usage", "must hold key_cert_sign, because is_ca is true"},
+		"is_ca":         {"certificate", map[string]any{"ca": "x", "is_ca": "yes"}, "is_ca", "is text where true or false is allowed"},
+		"names":         {"certificate", map[string]any{"ca": "x", "alternative_names": "a.example"}, "alternative_names", "is text where a list is allowed"},
+		"name":          {"certificate", map[string]any{"ca": "x", "alternative_names": []any{map[string]any{}}}, "alternative_names", "item 0 is a map where text is allowed"},
+		"empty name":    {"certificate", map[string]any{"ca": "x", "alternative_names": []any{""}}, "alternative_names", `"" is neither an IP address nor a host name`},
+		"organizations": {"certificate", map[string]any{"ca": "x", "organization": "a", "organizations": []any{"b"}}, "organizations", "only one of organization and organizations may be given"},
+		"duration":      {"certificate", map[string]any{"ca": "x", "duration": 1 << 40}, "duration", "1099511627776 days are not allowed; allowed are 1 to 100000, and 0 for the default of 365"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Generate(Definition{Name: "v", Type: c.kind, Options: c.options}, values{}.find)
+			var problem *OptionError
+			if !errors.As(err, &problem) {
+				t.Fatalf("error is %v", err)
+			}
+			if *problem != (OptionError{"v", c.option, c.want}) {
+				t.Errorf("%s: %s", problem.Option, problem.Message)
+			}
+			if list := Validate(Definition{Name: "v", Type: c.kind, Options: c.options}); len(list) != 1 {
+				t.Errorf("%d problems: %v", len(list), list)
+			}
+		})
+	}
+}
+
+func TestAllOptionErrorsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Generate(Definition{Name: "x", Type: "certificate", Options: map[string]any{"duration": "1y", "is_ca": 1, "foo": nil}}, nil)
+	want := `cannot generate variable "x": option foo: type certificate has no such option; it has common_name, organization, organizations, alternative_names, is_ca, ca, key_usage, extended_key_usage, duration, key_type, key_length
+cannot generate variable "x": option is_ca: is a number where true or false is allowed
+cannot generate variable "x": option ca: is missing: a certificate that is not a CA itself (is_ca) needs the name of the variable with the CA that signs it
+cannot generate variable "x": option duration: is text where a whole number is allowed`
+	if err == nil || err.Error() != want {
+		t.Errorf("error is:\n%v", err)
+	}
+}
