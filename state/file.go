@@ -102,6 +102,14 @@ func (f *File) read() error {
 	return nil
 }
 
+// Read returns the state at path without locking it, for those who only look:
+// a new state where there is none.
+func Read(path string) (State, error) {
+	f := &File{path: path}
+	err := f.read()
+	return f.current, err
+}
+
 // Found tells whether the file existed when it was opened.
 func (f *File) Found() bool { return f.found }
 

@@ -129,6 +129,15 @@ func (s *State) Settle(in Intent, cid string) error {
 	return nil
 }
 
+// Installation is the installation's id as what it is, a UUID.
+func (s *State) Installation() uuid.UUID {
+	id, err := uuid.Parse(s.InstallationID)
+	if err != nil {
+		return uuid.Nil // no state that was opened is so
+	}
+	return id
+}
+
 // Stemcell returns the record of the current stemcell, or nil.
 func (s *State) Stemcell() *Stemcell {
 	return find(s.Stemcells, func(r *Stemcell) bool { return r.ID == s.CurrentStemcellID })
