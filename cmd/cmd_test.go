@@ -30,6 +30,7 @@ func TestHelp(t *testing.T) {
 		"root":   {"--help"},
 		"deploy": {"deploy", "--help"},
 		"delete": {"delete", "--help"},
+		"render": {"render", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, args...)
@@ -140,4 +141,3 @@ func TestLogIsRedacted(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }
-

@@ -36,10 +36,18 @@ on when it is run again.`,
 
 // commonFlags are those of every command that works on a deployment.
 func commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
-	f.StringVar(&opts.StateFile, "state", "", "state file (default: MANIFEST without extension + -state.json)")
+	stateFlag(f, opts)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
-	f.StringVar(&opts.Ruby, "ruby", "", "Ruby that renders templates (default: ruby on the PATH)")
+	rubyFlag(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
 	f.DurationVar(&opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
 	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
+}
+
+func stateFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.StringVar(&opts.StateFile, "state", "", "state file (default: MANIFEST without extension + -state.json)")
+}
+
+func rubyFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.StringVar(&opts.Ruby, "ruby", "", "render templates with this Ruby (default: $BOOTSTRAP_RUBY, else the embedded one)")
 }

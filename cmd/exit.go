@@ -91,10 +91,13 @@ func judge(err error) (code int, hint string) {
 // exit code.
 func (c *console) finish(err error) int {
 	code, hint := judge(err)
-	out := c.redactor.Writer(c.stdout)
-	defer out.Flush()
 	errs := c.redactor.Writer(c.stderr)
 	defer errs.Flush()
+	out := errs
+	if !c.plain {
+		out = c.redactor.Writer(c.stdout)
+		defer out.Flush()
+	}
 	var told exitCode
 	switch {
 	case errors.As(err, &told):

@@ -54,6 +54,7 @@ type console struct {
 	report         func(deployer.Event) // nil until a command reports
 	started        bool                 // the command line was understood
 	quiet          bool                 // the command speaks for itself: plugins, version
+	plain          bool                 // the standard output is for the result alone
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -74,7 +75,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()
@@ -104,7 +105,12 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add
 	opts.OpenLog = c.openLog
-	c.report = c.renderer()
+	if opts.Ruby == "" {
+		opts.Ruby = c.getenv("BOOTSTRAP_RUBY")
+	}
+	if c.report == nil {
+		c.report = c.renderer(c.stdout)
+	}
 	opts.Report = c.report
 	stop := context.AfterFunc(ctx, func() {
 		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: "Interrupted: finishing the running step; a second Ctrl-C stops at once"})
@@ -113,12 +119,13 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	return run(ctx, opts)
 }
 
-func (c *console) renderer() func(deployer.Event) {
-	out := c.redactor.Writer(c.stdout)
+// renderer shows events on a stream: as JSON, as text, or with bars.
+func (c *console) renderer(stream io.Writer) func(deployer.Event) {
+	out := c.redactor.Writer(stream)
 	if c.json {
 		return ui.JSON(out)
 	}
-	if f, ok := c.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return ui.Terminal(out, func() int {
 			width, _, err := term.GetSize(int(f.Fd()))
 			if err != nil {

@@ -15,6 +15,32 @@ import (
 	"bootstrap/templates"
 )
 
+// startRuby gets the Ruby ready that renders templates. Where there is no VM
+// yet it starts at once, beside the downloads; else not before it is known
+// that anything is to be rendered.
+func (r *run) startRuby(context.Context) error {
+	r.engine = r.newEngine()
+	if r.state.Get().CurrentVMCID == "" {
+		r.engine.Warm()
+	}
+	return nil
+}
+
+func (r *run) newEngine() *templates.Engine {
+	return templates.Start(templates.Config{
+		Ruby:  r.opts.Ruby,
+		Self:  r.opts.Self,
+		Cache: filepath.Join(r.opts.Home, "cache", "ruby"),
+		Env:   []string{"PATH=" + r.opts.Getenv("PATH"), "HOME=" + r.opts.Getenv("HOME")},
+	})
+}
+
+func (r *run) stopRuby() {
+	if r.engine != nil {
+		_ = r.engine.Close() // a child that is gone already is as good
+	}
+}
+
 // buildCPI compiles and installs the CPI into the installation's folder.
 func (r *run) buildCPI(ctx context.Context) error {
 	if !r.state.Found() {
@@ -26,7 +52,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
-	r.engine = templates.Start(templates.Config{Ruby: r.opts.Ruby, Env: []string{"PATH=" + r.opts.Getenv("PATH")}})
+	r.engine.Warm() // no harm where it is
 	var jobs []build.Job
 	for _, t := range r.manifest.CPI.Templates {
 		rel := r.releases[t.Release]
@@ -133,9 +159,6 @@ func (r *run) connectCPI(ctx context.Context) error {
 
 // cleanUpCPI removes the rendered CPI configuration, which holds secrets.
 func (r *run) cleanUpCPI() {
-	if r.engine != nil {
-		_ = r.engine.Close()
-	}
 	r.closeLog()
 	if r.cpiBuild == nil {
 		return

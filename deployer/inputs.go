@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -56,7 +57,9 @@ func (r *run) lockState(context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.dir = filepath.Join(r.opts.Home, r.state.Get().InstallationID)
+	st := r.state.Get()
+	r.dir = filepath.Join(r.opts.Home, st.InstallationID)
+	r.installation = st.Installation()
 	return nil
 }
 
@@ -80,19 +83,21 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 
 // fetchCPIReleases fetches only what the CPI is made of.
 func (r *run) fetchCPIReleases(ctx context.Context) error {
-	var wanted []manifest.Release
-	for _, rel := range r.manifest.Releases {
-		for _, t := range r.manifest.CPI.Templates {
-			if t.Release == rel.Name {
-				wanted = append(wanted, rel)
-				break
-			}
-		}
-	}
-	if err := r.fetch(ctx, wanted, false); err != nil {
+	if err := r.fetch(ctx, r.releasesOf(r.manifest.CPI.Templates), false); err != nil {
 		return err
 	}
 	return r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() })
+}
+
+// releasesOf lists the releases of these jobs.
+func (r *run) releasesOf(jobs []manifest.JobRef) []manifest.Release {
+	var list []manifest.Release
+	for _, rel := range r.manifest.Releases {
+		if slices.ContainsFunc(jobs, func(j manifest.JobRef) bool { return j.Release == rel.Name }) {
+			list = append(list, rel)
+		}
+	}
+	return list
 }
 
 func (r *run) fetch(ctx context.Context, releases []manifest.Release, stemcell bool) error {
@@ -197,9 +202,8 @@ func (r *run) checkCPIJobs() error {
 	return errors.Join(errs...)
 }
 
-// checkJobs checks the instance group's jobs and that compiled packages were
-// compiled for this stemcell.
-func (r *run) checkJobs() error {
+// checkGroupJobs checks that the instance group's jobs are in their releases.
+func (r *run) checkGroupJobs() error {
 	var errs []error
 	for _, ref := range r.manifest.Group.Jobs {
 		rel := r.releases[ref.Release]
@@ -208,9 +212,16 @@ func (r *run) checkJobs() error {
 			errs = append(errs, fmt.Errorf("release %s has no job %s, which instance group %s names; it has: %s", ref.Release, ref.Name, r.manifest.Group.Name, jobNames(rel)))
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// checkJobs checks the instance group's jobs and that compiled packages were
+// compiled for this stemcell.
+func (r *run) checkJobs() error {
+	if err := r.checkGroupJobs(); err != nil {
+		return err
 	}
+	var errs []error
 	order, err := r.packageOrder()
 	if err != nil {
 		return err

@@ -53,30 +53,8 @@ func (r *run) render(ctx context.Context) error {
 			return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 		}
 		r.rendered.dir = dir
-		m := r.manifest
-		var jobs []templates.Job
-		for _, ref := range m.Group.Jobs {
-			rel := r.releases[ref.Release]
-			jobs = append(jobs, templates.Job{
-				Job: rel.Job(ref.Name),
-				Context: templates.Context{
-					Name:              m.Group.Name,
-					ID:                r.instanceID(),
-					ReleaseVersion:    rel.Version,
-					PropertiesPath:    propertiesPath(ref),
-					AZ:                "unknown",
-					Bootstrap:         true,
-					Deployment:        m.Name,
-					Address:           r.address,
-					Networks:          r.templateNetworks(),
-					GlobalProperties:  m.Properties,
-					ClusterProperties: m.Group.Properties,
-					JobProperties:     ref.Properties,
-				},
-			})
-		}
 		content := filepath.Join(dir, "content")
-		if err := r.engine.Render(ctx, jobs, content); err != nil {
+		if err := r.engine.Render(ctx, r.templateJobs(), content); err != nil {
 			return err
 		}
 		if r.rendered.hash, err = templates.Fingerprint(content); err != nil {
@@ -86,6 +64,34 @@ func (r *run) render(ctx context.Context) error {
 		r.rendered.digest, err = pack(ctx, content, r.rendered.archive)
 		return err
 	})
+}
+
+// templateJobs are the jobs of the instance group with what their templates
+// may ask for.
+func (r *run) templateJobs() []templates.Job {
+	m := r.manifest
+	var jobs []templates.Job
+	for _, ref := range m.Group.Jobs {
+		rel := r.releases[ref.Release]
+		jobs = append(jobs, templates.Job{
+			Job: rel.Job(ref.Name),
+			Context: templates.Context{
+				Name:              m.Group.Name,
+				ID:                r.instanceID(),
+				ReleaseVersion:    rel.Version,
+				PropertiesPath:    propertiesPath(ref),
+				AZ:                "unknown",
+				Bootstrap:         true,
+				Deployment:        m.Name,
+				Address:           r.address,
+				Networks:          r.templateNetworks(),
+				GlobalProperties:  m.Properties,
+				ClusterProperties: m.Group.Properties,
+				JobProperties:     ref.Properties,
+			},
+		})
+	}
+	return jobs
 }
 
 // propertiesPath is where the manifest sets what the job's templates see: a
@@ -126,11 +132,7 @@ func (r *run) removeRendered() {
 
 // instanceID is the instance's id, the same for every template and deploy.
 func (r *run) instanceID() string {
-	space, err := uuid.Parse(r.state.Get().InstallationID)
-	if err != nil {
-		return "0" // state.Open checked it
-	}
-	return uuid.NewSHA1(space, []byte(r.manifest.Group.Name+"/0")).String()
+	return uuid.NewSHA1(r.installation, []byte(r.manifest.Group.Name+"/0")).String()
 }
 
 // templateNetworks is spec.networks: the networks with the addresses known.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cpi"
@@ -70,26 +72,27 @@ type run struct {
 
 	statePath string // execute
 
-	manifest *manifest.Manifest           // read manifest
-	state    *state.File                  // lock state
-	dir      string                       // lock state: ~/.bosh/<installation_id>
-	store    *artifact.Store              // execute
-	jump     *tunnel.Jump                 // execute; nil unless downloads go through SSH
-	releases map[string]*artifact.Release // fetch artifacts, by name
-	stemcell *artifact.Stemcell           // fetch artifacts
-	running  *agent.Client                // look at the agent: of the VM that exists; nil if it has none
-	facts    facts                        // look
-	registry *registryServer              // bind registry; nil if not asked for
-	engine   *templates.Engine            // build cpi
-	cpiBuild *build.Installation          // build cpi
-	cpiLog   io.WriteCloser               // build cpi
-	cpi      *cpi.Client                  // connect cpi
-	plan     plan                         // plan
-	rendered rendered                     // render jobs
-	agent    *agent.Client                // wait for agent: of the new VM
-	tunnel   *tunnel.Tunnel               // open tunnel
-	address  string                       // initial apply: the instance's address
-	packages map[string]agent.SpecPackage // compile
+	manifest     *manifest.Manifest           // read manifest
+	state        *state.File                  // lock state
+	dir          string                       // lock state: ~/.bosh/<installation_id>
+	installation uuid.UUID                    // lock state
+	store        *artifact.Store              // execute
+	jump         *tunnel.Jump                 // execute; nil unless downloads go through SSH
+	releases     map[string]*artifact.Release // fetch artifacts, by name
+	stemcell     *artifact.Stemcell           // fetch artifacts
+	running      *agent.Client                // look at the agent: of the VM that exists; nil if it has none
+	facts        facts                        // look
+	registry     *registryServer              // bind registry; nil if not asked for
+	engine       *templates.Engine            // start ruby
+	cpiBuild     *build.Installation          // build cpi
+	cpiLog       io.WriteCloser               // build cpi
+	cpi          *cpi.Client                  // connect cpi
+	plan         plan                         // plan
+	rendered     rendered                     // render jobs
+	agent        *agent.Client                // wait for agent: of the new VM
+	tunnel       *tunnel.Tunnel               // open tunnel
+	address      string                       // initial apply: the instance's address
+	packages     map[string]agent.SpecPackage // compile
 }
 
 // row is one step of a list.

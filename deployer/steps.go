@@ -13,6 +13,7 @@ func deployRows() []row {
 	return []row{
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
+		{name: "start ruby", group: validating, do: (*run).startRuby, end: (*run).stopRuby},
 		{name: "fetch artifacts", group: validating, do: (*run).fetchArtifacts},
 		{name: "look at the agent", do: (*run).lookAtAgent},
 		{name: "skip", do: (*run).skipIfCurrent}, // needs no CPI, so that looking costs nothing
@@ -47,6 +48,7 @@ func deleteRows() []row {
 		{name: "find state", do: (*run).findState},
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
+		{name: "start ruby", group: validating, do: (*run).startRuby, end: (*run).stopRuby},
 		{name: "fetch cpi releases", group: validating, do: (*run).fetchCPIReleases},
 		{name: "look at the agent", do: (*run).lookAtAgent},
 		{name: "bind registry", do: (*run).bindRegistry, end: (*run).stopRegistry},

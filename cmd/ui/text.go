@@ -200,3 +200,11 @@ func Failed(out io.Writer, code int, err error, hint string) {
 	}
 	fmt.Fprintf(out, "\nExit code %d\n", code)
 }
+
+// File prints a file below a line with its name.
+func File(out io.Writer, path, content string) {
+	fmt.Fprintf(out, "==> %s <==\n%s", path, content)
+	if !strings.HasSuffix(content, "\n") {
+		fmt.Fprintln(out)
+	}
+}

@@ -1,0 +1,42 @@
+package cmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+)
+
+func newRender(c *console) *cobra.Command {
+	var opts deployer.Options
+	var what deployer.RenderOptions
+	cmd := &cobra.Command{
+		Use:   "render MANIFEST",
+		Short: "Render the jobs' templates without deploying",
+		Long: `Render renders the templates of the instance group's jobs as a deploy would,
+and touches nothing else. The files are printed, or written to a folder with
+--out; two of them can be compared with diff. Secrets are shown as <redacted>
+unless --show-secrets is given. What goes on is told on the standard error.`,
+		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest = args[0]
+			c.report = c.renderer(c.stderr)
+			c.plain = true
+			what.Each = func(path, content string) { ui.File(c.stdout, path, content) }
+			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				return deployer.Render(ctx, opts, what)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&what.Job, "job", "", "only this job")
+	f.StringVar(&what.Out, "out", "", "write the files to this folder")
+	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not take secrets out")
+	stateFlag(f, &opts)
+	rubyFlag(f, &opts)
+	return cmd
+}

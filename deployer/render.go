@@ -1,0 +1,136 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/state"
+	"bootstrap/templates"
+)
+
+// RenderOptions says what Render renders and where to.
+type RenderOptions struct {
+	Job         string // only this job of the instance group; empty: all
+	Out         string // folder the files go to; empty: they are handed to Each
+	ShowSecrets bool
+	// Each is called with each file, in the order of their paths: job/path.
+	Each func(path, content string)
+}
+
+// Render renders the jobs of the instance group as a deploy would, and
+// touches nothing else. Secrets are taken out unless they are asked for.
+func Render(ctx context.Context, opts Options, what RenderOptions) error {
+	return execute(ctx, opts, []row{
+		{name: "read manifest", group: validating, do: (*run).readManifest},
+		{name: "look at state", group: validating, do: (*run).peekAtState},
+		{name: "start ruby", group: validating, do: (*run).startRubyAtOnce, end: (*run).stopRuby},
+		{name: "fetch releases", group: validating, do: (*run).fetchJobReleases},
+		{name: "render jobs", do: func(r *run, ctx context.Context) error { return r.renderFiles(ctx, what) }},
+	})
+}
+
+// peekAtState takes from the state what templates may ask for; there need not
+// be one.
+func (r *run) peekAtState(context.Context) error {
+	st, err := state.Read(r.statePath)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(r.statePath); err == nil {
+		r.installation = st.Installation()
+	} else {
+		// Made anew each time, it would make a difference of every file.
+		r.installation = uuid.Nil
+	}
+	if ip, dynamic := r.manifest.Address(); dynamic {
+		r.address = st.Own.Address
+	} else {
+		r.address = ip
+	}
+	return nil
+}
+
+func (r *run) startRubyAtOnce(context.Context) error {
+	r.engine = r.newEngine()
+	r.engine.Warm()
+	return nil
+}
+
+// fetchJobReleases fetches the releases of the instance group's jobs.
+func (r *run) fetchJobReleases(ctx context.Context) error {
+	wanted := r.releasesOf(r.manifest.Group.Jobs)
+	if err := r.fetch(ctx, wanted, false); err != nil {
+		return err
+	}
+	return r.do("Validating jobs", func(*stage) error { return r.checkGroupJobs() })
+}
+
+func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
+	var jobs []templates.Job
+	var names []string
+	for _, j := range r.templateJobs() {
+		names = append(names, j.Name)
+		if what.Job == "" || j.Name == what.Job {
+			jobs = append(jobs, j)
+		}
+	}
+	if len(jobs) == 0 && what.Job != "" {
+		return fmt.Errorf("instance group %s has no job %s; it has: %s", r.manifest.Group.Name, what.Job, strings.Join(names, ", "))
+	}
+	dir, err := os.MkdirTemp("", "bootstrap-render-")
+	if err != nil {
+		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	err = r.do("Rendering job templates", func(*stage) error { return r.engine.Render(ctx, jobs, dir) })
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		content := string(data)
+		if !what.ShowSecrets {
+			content = r.opts.Redact(content)
+		}
+		if what.Out == "" {
+			what.Each(filepath.ToSlash(rel), content)
+			return nil
+		}
+		return writeRendered(filepath.Join(what.Out, rel), content, d)
+	})
+}
+
+// writeRendered writes one file for its owner only, whatever was there.
+func writeRendered(path, content string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot write the rendered files: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot write the rendered files: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(content), info.Mode().Perm()); err != nil {
+		return fmt.Errorf("cannot write the rendered files: %w", err)
+	}
+	return nil
+}
