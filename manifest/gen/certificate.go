@@ -170,6 +170,17 @@ func parseCertificate(text string) (*x509.Certificate, error) {
 	}
 }
 
+// parseCertificates reads those certificates of a PEM text that can be read.
+func parseCertificates(text string) []*x509.Certificate {
+	var certs []*x509.Certificate
+	for b, rest := pem.Decode([]byte(text)); b != nil; b, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(b.Bytes); err == nil {
+			certs = append(certs, cert)
+		}
+	}
+	return certs
+}
+
 func samePublicKey(a, b crypto.PublicKey) bool {
 	k, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && k.Equal(b)

@@ -155,3 +155,12 @@ func keyKind(public crypto.PublicKey) (kind string, length int) {
 	}
 	return "of an unknown type", 0
 }
+
+// parsePublicKey reads a public key in PKIX form.
+func parsePublicKey(text string) (crypto.PublicKey, error) {
+	b, _ := pem.Decode([]byte(text))
+	if b == nil {
+		return nil, errors.New("it holds no public key in PEM form")
+	}
+	return x509.ParsePKIXPublicKey(b.Bytes)
+}

@@ -1,0 +1,130 @@
+package gen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Rotate plans a rotation: it returns the variables to make anew, each after
+// the CA that signs it. These are the named ones, the stored certificates that
+// a CA among them signed, those that these signed in turn, and a CA that one
+// of them needs and that values does not hold. The values are the stored ones
+// by name; nothing is changed. An error tells of names that no definition
+// has, and of certificates that were to sign each other.
+func Rotate(defs []Definition, values map[string]any, names []string) ([]string, error) {
+	p := planner{index: map[string]int{}, values: values, chosen: map[string]bool{}, state: map[string]int{}}
+	for _, d := range defs {
+		// The first of two definitions of one name is the one that counts.
+		if _, known := p.index[d.Name]; d.Type != "" && !known {
+			p.index[d.Name] = len(p.defs)
+			p.defs = append(p.defs, d)
+		}
+	}
+	var unknown []string
+	for _, name := range names {
+		if p.definition(name) == nil {
+			unknown = append(unknown, fmt.Sprintf("%q", name))
+		}
+		p.chosen[name] = true
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("cannot rotate %s: the manifest defines no such variable with a type; it defines %s", strings.Join(unknown, ", "), p.names())
+	}
+	p.spread()
+	for _, d := range p.defs {
+		if p.chosen[d.Name] {
+			if err := p.visit(d, nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p.order, nil
+}
+
+// ExpiringWithin names the variables whose stored certificate has expired, or
+// will have before the duration is over, in the order of the definitions.
+func ExpiringWithin(defs []Definition, values map[string]any, now time.Time, within time.Duration) []string {
+	var names []string
+	for _, d := range defs {
+		if d.Type != "certificate" || slices.Contains(names, d.Name) {
+			continue
+		}
+		if _, notAfter, ok := Validity(values[d.Name]); ok && notAfter.Sub(now) <= within {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+type planner struct {
+	defs   []Definition
+	index  map[string]int
+	values map[string]any
+	chosen map[string]bool
+	state  map[string]int // of a visit: 0 not begun, 1 begun, 2 done
+	order  []string
+}
+
+func (p *planner) definition(name string) *Definition {
+	i, ok := p.index[name]
+	if !ok {
+		return nil
+	}
+	return &p.defs[i]
+}
+
+func (p *planner) names() string {
+	if len(p.defs) == 0 {
+		return "none"
+	}
+	words := make([]string, len(p.defs))
+	for i, d := range p.defs {
+		words[i] = d.Name
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// spread chooses what hangs on the chosen ones until nothing is added.
+func (p *planner) spread() {
+	for grown := true; grown; {
+		grown = false
+		for _, d := range p.defs {
+			_, stored := p.values[d.Name]
+			for _, ca := range Requires(d) {
+				_, hasCA := p.values[ca]
+				switch {
+				case p.chosen[ca] && stored && !p.chosen[d.Name]:
+					p.chosen[d.Name], grown = true, true
+				case p.chosen[d.Name] && !hasCA && !p.chosen[ca] && p.definition(ca) != nil:
+					p.chosen[ca], grown = true, true
+				}
+			}
+		}
+	}
+}
+
+// visit puts a definition into the order, its CA before it; path is what led
+// to it.
+func (p *planner) visit(d Definition, path []string) error {
+	path = append(path, d.Name)
+	switch p.state[d.Name] {
+	case 1:
+		return fmt.Errorf("cannot rotate %q: these certificates are to sign each other: %s", d.Name, strings.Join(path, " <- "))
+	case 2:
+		return nil
+	}
+	p.state[d.Name] = 1
+	for _, ca := range Requires(d) {
+		if next := p.definition(ca); next != nil && p.chosen[ca] {
+			if err := p.visit(*next, path); err != nil {
+				return err
+			}
+		}
+	}
+	p.state[d.Name] = 2
+	p.order = append(p.order, d.Name)
+	return nil
+}
