@@ -136,12 +136,12 @@ module BootstrapTemplates
   # methods to read properties.
   class Link
     include Lookup
-    attr_reader :raw_properties, :properties, :instances
+    attr_reader :raw_properties, :instances
+    alias properties raw_properties
 
     def initialize(data)
       @data = data
       @raw_properties = data["properties"] || {}
-      @properties = BootstrapTemplates.struct(@raw_properties)
       @instances = (data["instances"] || []).map { |instance| Instance.new(instance, @raw_properties) }
     end
 

@@ -11,8 +11,9 @@ import (
 // Failure is one template that could not be rendered.
 type Failure struct {
 	Release, Job string
-	Template     string   // its path below templates/, or "monit"
+	Template     string   // its path below templates/, or "monit"; empty: all
 	Line         int      // of the template, 0: unknown
+	Expression   string   // what stands there
 	Message      string   // what is wrong
 	Properties   []string // that it asked for and did not get; one of them suffices
 	Advice       string   // where to set them, empty: nothing is known
@@ -35,6 +36,9 @@ func (f *Failures) Error() string {
 
 // place is the template with its job and release.
 func (f *Failure) place() string {
+	if f.Template == "" {
+		return fmt.Sprintf("job '%s' of release '%s'", f.Job, f.Release)
+	}
 	return fmt.Sprintf("template '%s' of job '%s' of release '%s'", f.Template, f.Job, f.Release)
 }
 
@@ -43,6 +47,9 @@ func (f *Failure) Error() string {
 	if f.Line > 0 {
 		text += fmt.Sprintf(", line %d", f.Line)
 	}
+	if f.Expression != "" {
+		text += ", in " + f.Expression
+	}
 	text += ": " + f.Message
 	if f.Advice != "" {
 		text += ": " + f.Advice
@@ -50,22 +57,68 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// fill takes over what the driver says.
-func (f *Failure) fill(job *Job, e *rubyError) {
+// fill takes over what the driver says of the template with that text.
+func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 	f.Line, f.Message, f.Properties = e.Line, e.Message, e.Properties
+	f.Expression = expression(text, e.Line)
 	switch {
 	case len(e.Properties) > 0:
 		f.Message = "property " + quoted(e.Properties) + " has no value"
 		f.Advice = advice(job, e.Properties)
 	case e.Link != "":
 		f.Message = "there is no link '" + e.Link + "'"
+		f.Advice = linkAdvice(job, e.Link)
 	case e.Class != "" && e.Class != "RuntimeError" && e.Class != "SyntaxError":
 		f.Message += " (" + e.Class + ")"
+		if embedded {
+			f.Advice = foreign(e.Class)
+		}
 	}
+}
+
+// foreign says what the embedded Ruby lacks that a template may want.
+func foreign(class string) string {
+	switch {
+	case class == "LoadError":
+		return "the embedded Ruby has no such library: use --ruby PATH"
+	case strings.HasPrefix(class, "Errno::"):
+		return "the embedded Ruby sees nothing of this machine: use --ruby PATH"
+	}
+	return ""
+}
+
+// expression is the only ERB tag of a line, or the whole line.
+func expression(text []byte, line int) string {
+	lines := strings.Split(string(text), "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	found := strings.TrimSpace(lines[line-1])
+	if from, to := strings.Index(found, "<%"), strings.Index(found, "%>"); strings.Count(found, "<%") == 1 && from < to {
+		found = found[from : to+len("%>")]
+	}
+	const most = 120
+	if runes := []rune(strings.ToValidUTF8(found, "?")); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return strings.ToValidUTF8(found, "?")
 }
 
 func quoted(names []string) string {
 	return "'" + strings.Join(names, "' or '") + "'"
+}
+
+// linkAdvice says why a link is missing and where the manifest can give it.
+func linkAdvice(job *Job, name string) string {
+	why, ok := job.unlinked[name]
+	if !ok {
+		return "the job's spec does not consume it, so the manifest cannot give it"
+	}
+	path := "consumes." + name
+	if job.Context.Path != "" {
+		path = job.Context.Path + "." + path
+	}
+	return why + ": give it at " + path
 }
 
 // advice says where the manifest sets the properties, or that it cannot.

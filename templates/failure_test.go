@@ -14,24 +14,6 @@ import (
 	"bootstrap/artifact"
 )
 
-// waitFor waits until a file is there.
-func waitFor(t *testing.T, name string) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for {
-		if _, err := os.Stat(name); err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s does not appear", name)
-		}
-	}
-}
-
 // fails renders one template and returns its failure.
 func fails(t *testing.T, e *Engine, text string) *Failure {
 	t.Helper()
@@ -48,39 +30,61 @@ func fails(t *testing.T, e *Engine, text string) *Failure {
 
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	const place = "template 'config/x.erb' of job 'job' of release 'rel'"
+	each(t, testFailures)
+}
+
+func testFailures(t *testing.T, cfg Config) {
 	tests := map[string]struct{ template, want string }{
-		"property":           {"a\n<%= p('a.unset') %>", place + ", line 2: property 'a.unset' has no value: set it at cloud_provider.properties.a.unset"},
-		"one of two":         {"<%= p(%w[a.unset b.c]) %>", place + ", line 1: property 'a.unset' or 'b.c' has no value: set it at cloud_provider.properties.a.unset"},
-		"undeclared":         {"<%= p('b.c') %>", place + ", line 1: property 'b.c' has no value: the job's spec does not declare 'b.c', so the manifest cannot set it"},
-		"below a declared":   {"<%= p('defaulted.q') %>", place + ", line 1: property 'defaulted.q' has no value: set it at cloud_provider.properties.defaulted.q"},
-		"link":               {"<% link('nope') %>", place + ", line 1: there is no link 'nope'"},
-		"raise":              {"\n\n<% raise 'two words' %>", place + ", line 3: two words"},
-		"nil":                {"<%= properties.nope.name %>", place + ", line 1: undefined method 'name' for nil (NoMethodError)"},
-		"method of a text":   {"<%= p('password').nope %>", place + ", line 1: undefined method 'nope' for an instance of String (NoMethodError)"},
-		"unknown name":       {"<%= nope %>", place + ", line 1: undefined local variable or method 'nope' (NameError)"},
-		"unknown method":     {"<%= nope() %>", place + ", line 1: undefined method 'nope' for the template (NoMethodError)"},
-		"unknown constant":   {"<%= Nope %>", place + ", line 1: uninitialized constant 'Nope' (NameError)"},
-		"in a block":         {"<% [1].each do |x| %>\n<%= x.nope %>\n<% end %>", place + ", line 2: undefined method 'nope' for an instance of Integer (NoMethodError)"},
-		"in a library":       {"\n<%= JSON.parse('{').x %>", place + ", line 2: "},
-		"value in a message": {"<% raise \"bad #{p('password')}.\" %>", place + ", line 1: bad <value of password>."},
-		"inspected value":    {"<% raise \"bad #{[p('password')].inspect}.\" %>", place + ", line 1: bad [\"<value of password>\"]."},
-		"value of Integer":   {"<%= Integer(p('password')) %>", place + ", line 1: invalid value for Integer(): \"<value of password>\" (ArgumentError)"},
-		"value in a parser":  {"<%= JSON.parse('[1, ' + p('password')) %>", place + ", line 1: "},
-		"exit":               {"<% exit 0 %>", place + ", line 1: exit (SystemExit)"},
-		"abort":              {"<% abort 'over' %>", place + ", line 1: over (SystemExit)"},
-		"throw":              {"<% throw :x %>", place + ", line 1: uncaught throw :x (UncaughtThrowError)"},
-		"no end of stack":    {"<% def f; f; end; f %>", place + ", line 1: stack level too deep (SystemStackError)"},
-		"exit!":              {"<% exit! 3 %>", place + ": the template ended Ruby (exit status 3)"},
-		"kill":               {"<% Process.kill(:KILL, Process.pid); sleep %>", place + ": the template ended Ruby (signal: killed)"},
-		"syntax":             {"a\n<% if %>\nb", place + ", line "},
-		"syntax of end":      {"a\n<% if true %>\nb", place + ", line 3: syntax error"},
+		"property":           {"a\n<%= p('a.unset') %>", ", line 2, in <%= p('a.unset') %>: property 'a.unset' has no value: set it at cloud_provider.properties.a.unset"},
+		"one of two":         {"<%= p(%w[a.unset b.c]) %>", ", line 1, in <%= p(%w[a.unset b.c]) %>: property 'a.unset' or 'b.c' has no value: set it at cloud_provider.properties.a.unset"},
+		"undeclared":         {"x <% if true %><%= p('b.c') %><% end %> ", ", line 1, in x <% if true %><%= p('b.c') %><% end %>: property 'b.c' has no value: the job's spec does not declare 'b.c', so the manifest cannot set it"},
+		"below a declared":   {"<%= p('defaulted.q') %>", ": property 'defaulted.q' has no value: set it at cloud_provider.properties.defaulted.q"},
+		"link":               {"<% link('nope') %>", ": there is no link 'nope': the job's spec does not consume it, so the manifest cannot give it"},
+		"raise":              {"\n\n<% raise 'two words' %>", ", line 3, in <% raise 'two words' %>: two words"},
+		"nil":                {"<%= properties.nope.name %>", ": undefined method 'name' for nil (NoMethodError)"},
+		"method of a text":   {"<%= p('password').nope %>", ": undefined method 'nope' for an instance of String (NoMethodError)"},
+		"unknown name":       {"<%= nope %>", ": undefined local variable or method 'nope' (NameError)"},
+		"unknown method":     {"<%= nope() %>", ": undefined method 'nope' for the template (NoMethodError)"},
+		"unknown constant":   {"<%= Nope %>", ": uninitialized constant 'Nope' (NameError)"},
+		"in a block":         {"<% [1].each do |x| %>\n<%= x.nope %>\n<% end %>", ", line 2, in <%= x.nope %>: undefined method 'nope' for an instance of Integer (NoMethodError)"},
+		"over lines":         {"<%=\n  [\n p('a.unset'),\n] %>", ", line 3, in p('a.unset'),: property"},
+		"in a library":       {"\n<%= JSON.parse('{').x %>", ", line 2, in"},
+		"value in a message": {"<% raise \"bad #{p('password')}.\" %>", ": bad <value of password>."},
+		"inspected value":    {"<% raise \"bad #{[p('password')].inspect}.\" %>", ": bad [\"<value of password>\"]."},
+		"value of Integer":   {"<%= Integer(p('password')) %>", ": invalid value for Integer(): \"<value of password>\" (ArgumentError)"},
+		"value in a parser":  {"<%= JSON.parse('[1, ' + p('password')) %>", ", line 1, in"},
+		"exit":               {"<% exit 0 %>", ": exit (SystemExit)"},
+		"abort":              {"<% abort 'over' %>", ": over (SystemExit)"},
+		"throw":              {"<% throw :x %>", ": uncaught throw :x (UncaughtThrowError)"},
+		"no end of stack":    {"<% def f; f; end; f %>", ": stack level too deep (SystemStackError)"},
+		"exit!":              {"<% exit! 3 %>", ": the template ended Ruby (exit status 3)"},
+		"exit! well":         {"<% exit! true %>", ": the template ended Ruby (exit status 0)"},
+		"syntax":             {"a\n<% if %>\nb", ", line "},
+		"syntax of end":      {"a\n<% if true %>\nb", ", line 3, in b: syntax error"},
 	}
-	e := start(t, Config{})
+	if cfg.embedded() {
+		const programs = ": the embedded Ruby starts no programs"
+		for name, template := range map[string]string{
+			"system": "system('ls')", "backticks": "`ls`", "spawn": "spawn('ls')", "exec": "exec('ls')", "popen": "IO.popen('ls')",
+			"Process.spawn": "Process.spawn('ls')", "Kernel.system": "Kernel.system('ls')", "open3": "require 'open3'; Open3.capture2('ls')",
+			"fork": "fork {}", "Process.fork": "Process.fork", "kill": "Process.kill(:KILL, Process.pid)", "open": "open('|ls')", "daemon": "Process.daemon",
+			"%x": "%x(ls)", "Kernel.exec": "Kernel.exec('ls')", "pipe": "IO.pipe",
+		} {
+			tests[name] = struct{ template, want string }{"<% " + template + " %>", programs}
+		}
+		tests["file"] = struct{ template, want string }{"<%= File.read('/etc/hosts') %>", ": No such file or directory @ rb_sysopen - /etc/hosts (Errno::ENOENT): the embedded Ruby sees nothing of this machine: use --ruby PATH"}
+		tests["library"] = struct{ template, want string }{"<% require 'pg' %>", ": cannot load such file -- pg (LoadError): the embedded Ruby has no such library: use --ruby PATH"}
+		tests["thread"] = struct{ template, want string }{"<% Thread.new { 1 }.value %>", ": the embedded Ruby has no threads: use --ruby PATH"}
+		tests["network"] = struct{ template, want string }{"<% require 'socket'; TCPSocket.new('localhost', 80) %>", ": the embedded Ruby has no network: use --ruby PATH"}
+		tests["host name"] = struct{ template, want string }{"<% require 'socket'; Socket.gethostname %>", ": the embedded Ruby has no network: use --ruby PATH"}
+		tests["memory"] = struct{ template, want string }{"<% x = 'x' * (1 << 30) %>", ": failed to allocate memory (NoMemoryError)"}
+	} else {
+		tests["kill"] = struct{ template, want string }{"<% Process.kill(:KILL, Process.pid); sleep %>", ": the template ended Ruby (signal: killed)"}
+	}
+	e := start(t, cfg)
 	for name, test := range tests {
 		got := fails(t, e, test.template).Error()
-		if !strings.HasPrefix(got, test.want) {
+		if !strings.HasPrefix(got, "template 'config/x.erb' of job 'job' of release 'rel'") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
 		}
 		if strings.Contains(got, "s3cret") || strings.Contains(got, "Pass") {
@@ -93,11 +97,14 @@ func TestFailures(t *testing.T) {
 // report has them all, and that nothing is written.
 func TestAllFailures(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testAllFailures)
+}
+
+func testAllFailures(t *testing.T, cfg Config) {
 	one := newJob(t, "one", map[string]string{"a": "<%= 1 %>", "b": "<% exit! %>", "c": "<%= p('x.y') %>", "monit": "<% nope %>"}, artifact.Property{Name: "x.y"})
 	two := newJob(t, "two", map[string]string{"d": "<%= p('x') %>", "e": "<%= 1 %>"})
 	dir := t.TempDir()
-	err := start(t, Config{}).Render(t.Context(), []Job{one, two}, dir)
+	err := start(t, cfg).Render(t.Context(), []Job{one, two}, dir)
 	var failures *Failures
 	if !errors.As(err, &failures) {
 		t.Fatal(err)
@@ -119,9 +126,18 @@ func TestAllFailures(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	e := start(t, Config{Timeout: time.Second})
-	for _, text := range []string{"<% loop {} %>", "<% sleep %>", "<% system('sleep 600') %>", "<% Process.detach(spawn('sleep 600')).join %>"} {
+	each(t, testTimeout)
+}
+
+func testTimeout(t *testing.T, cfg Config) {
+	endless := []string{"<% loop {} %>", "<% sleep %>"}
+	if !cfg.embedded() {
+		endless = append(endless, "<% system('sleep 600') %>", "<% Process.detach(spawn('sleep 600')).join %>")
+	}
+	cfg.Timeout = time.Second
+	e := start(t, cfg)
+	e.Warm()
+	for _, text := range endless {
 		if got := fails(t, e, text); !strings.HasSuffix(got.Message, "it took longer than 1s and was stopped") {
 			t.Errorf("%s: %v", text, got)
 		}
@@ -136,30 +152,38 @@ func TestTimeout(t *testing.T) {
 // TestIntruders has templates that disturb the conversation or one another.
 func TestIntruders(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	job := newJob(t, "job", map[string]string{
-		"01": "<% puts 'x'; $stdout.print 'y'; STDOUT.syswrite 'z'; system('echo w'); STDOUT.flush %>1",
-		"02": "<% STDERR.puts 'x' * 100_000 %>2",
-		"03": "<%= STDIN.read.inspect %> <%= gets.inspect %>",
-		"04": "<% $stdout = File.open(File::NULL, 'w'); $stdin = nil; $/ = 'q'; $, = nil %>4",
-		"05": "<% X = 1\ndef helper; 5; end\n@state = 1; properties.a.both = 'changed'; p('a.list') << 9; raw_properties.clear %><%= helper %>",
-		"06": "<%= defined?(X).inspect %> <%= respond_to?(:helper, true) %> <%= @state.inspect %> <%= p('a.both') %> <%= p('a.list').length %>",
-		"07": "<% class String; def shout; upcase; end; end %><%= 'a'.respond_to?(:shout) %>",
-		"08": "<% at_exit { puts 'bye' } %>8",
-		"09": "<% fork { exit! } ; Process.wait %>9",
-		"10": "<% Dir.chdir('/') %><%= __FILE__.end_with?('templates/10') %> <%= __LINE__ %>",
-	})
-	c, properties := sample()
-	job.Context, job.Properties = c, properties
+	each(t, testIntruders)
+}
+
+func testIntruders(t *testing.T, cfg Config) {
+	type template struct{ text, want string }
+	templates := map[string]template{
+		"01": {"<% puts 'x'; $stdout.print 'y'; STDOUT.syswrite 'z'; STDOUT.flush %>1", "1"},
+		"02": {"<% STDERR.puts 'x' * 100_000 %>2", "2"},
+		"03": {"<%= STDIN.read.inspect %> <%= gets.inspect %>", `"" nil`},
+		"04": {"<% $stdout = StringIO.new; $stdin = nil; $/ = 'q'; $, = nil %>4", "4"},
+		"05": {"<% X = 1\ndef helper; 5; end\n@state = 1; properties.a.both = 'changed'; p('a.list') << 9; raw_properties.clear %><%= helper %>", "5"},
+		"06": {"<%= defined?(X).inspect %> <%= respond_to?(:helper, true) %> <%= @state.inspect %> <%= p('a.both') %> <%= p('a.list').length %>", "nil false nil c 4"},
+		"07": {"<% class String; def shout; upcase; end; end %><%= 'a'.respond_to?(:shout) %>", "false"},
+		"08": {"<% at_exit { puts 'bye' } %>8", "8"},
+		"10": {"<%= __FILE__.end_with?('templates/10') %> <%= __LINE__ %>", "true 1"},
+	}
+	if !cfg.embedded() {
+		templates["09"] = template{"<% fork { exit! } ; Process.wait; system('echo w'); Dir.chdir('/') %>9", "9"}
+	}
+	files := map[string]string{}
+	for name, template := range templates {
+		files[name] = template.text
+	}
+	job := newJob(t, "job", files)
+	job.Context, job.Properties = sample()
 	dir := t.TempDir()
-	if err := start(t, Config{}).Render(t.Context(), []Job{job}, dir); err != nil {
+	if err := start(t, cfg).Render(t.Context(), []Job{job}, dir); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{
-		"01": "1", "02": "2", "03": `"" nil`, "04": "4", "05": "5", "06": "nil false nil c 4", "07": "false", "08": "8", "09": "9", "10": "true 1",
-	} {
-		if got := read(t, dir, "job", name); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
+	for name, template := range templates {
+		if got := read(t, dir, "job", name); got != template.want {
+			t.Errorf("%s: got %q, want %q", name, got, template.want)
 		}
 	}
 }
@@ -196,7 +220,7 @@ func TestUnfitRuby(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if strings.Contains(test.script, "ruby ") {
-				needRuby(t)
+				native(t)
 			}
 			path := filepath.Join(t.TempDir(), "ruby")
 			put(t, path+".sh", "#!/bin/sh\n"+test.script+"\n")
@@ -222,8 +246,11 @@ func TestUnfitRuby(t *testing.T) {
 // template's fault.
 func TestKilledBetween(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	e := start(t, Config{})
+	each(t, testKilledBetween)
+}
+
+func testKilledBetween(t *testing.T, cfg Config) {
+	e := start(t, cfg)
 	job := newJob(t, "job", map[string]string{"f": "<%= name %>"})
 	for range 2 {
 		dir := t.TempDir()
@@ -244,8 +271,7 @@ func TestKilledBetween(t *testing.T) {
 // TestEnvironment checks that variables that change Ruby are not handed on.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	ruby, _ := exec.LookPath("ruby")
+	ruby := native(t).Ruby
 	e := start(t, Config{Env: []string{"PATH=" + filepath.Dir(ruby) + ":/bin", "RUBYOPT=-rnope", "SECRET=x", "HOME=/nowhere"}})
 	dir := t.TempDir()
 	if err := e.Render(t.Context(), []Job{newJob(t, "job", map[string]string{"f": "<%= ENV.keys.sort.join(' ') %> <%= ''.encoding %> <%= Encoding.default_external %>"})}, dir); err != nil {
@@ -258,11 +284,14 @@ func TestEnvironment(t *testing.T) {
 
 func TestUnspeakableProperties(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testUnspeakableProperties)
+}
+
+func testUnspeakableProperties(t *testing.T, cfg Config) {
 	job := newJob(t, "job", map[string]string{"f": "<%= 1 %>"})
 	job.Context.ClusterProperties = map[string]any{"x": func() {}}
 	var failures *Failures
-	if err := start(t, Config{}).Render(t.Context(), []Job{job}, t.TempDir()); !errors.As(err, &failures) || !strings.Contains(fmt.Sprint(err), "cannot be given to Ruby") {
+	if err := start(t, cfg).Render(t.Context(), []Job{job}, t.TempDir()); !errors.As(err, &failures) || !strings.Contains(fmt.Sprint(err), "cannot be given to Ruby") {
 		t.Errorf("got %v", err)
 	}
 }

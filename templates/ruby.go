@@ -74,7 +74,7 @@ type ruby struct {
 
 // command is what is started for a Ruby.
 func command(cfg Config) (*exec.Cmd, error) {
-	if cfg.Ruby != "" || cfg.Self == "" {
+	if !cfg.embedded() {
 		path := cmp.Or(cfg.Ruby, "ruby")
 		if filepath.Base(path) == path {
 			if path = lookUp(path, variable(cfg.Env, "PATH")); path == "" {

@@ -5,12 +5,14 @@ package templates
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +40,9 @@ type Config struct {
 	Timeout time.Duration
 }
 
+// embedded tells whether the Ruby in this program is used.
+func (c Config) embedded() bool { return c.Ruby == "" && c.Self != "" }
+
 // Engine renders templates. Its Ruby starts with the first template that needs
 // one. It may be used by several goroutines; they take turns.
 type Engine struct {
@@ -57,6 +62,9 @@ type Engine struct {
 type Job struct {
 	*artifact.Job
 	Context Context
+
+	links    map[string]any    // by name
+	unlinked map[string]string // why a link that the job consumes is missing
 }
 
 // Context has the facts about one instance.
@@ -72,14 +80,22 @@ type Context struct {
 	// JobProperties hide the other ones; nil: the job has none, so that the
 	// ClusterProperties merged over the GlobalProperties count.
 	GlobalProperties, ClusterProperties, JobProperties map[string]any
-	// Links by name: each has "instances" (a list of name, id, index, az,
-	// address, bootstrap), "properties" and "address".
+	// Consumes and Provides are what the manifest says of the job's links, by
+	// name: "nil", or for a consumed one "from" or the whole link ("instances",
+	// "properties", "address"), for a provided one "as". Where it says nothing
+	// the types decide, among the jobs that are rendered together.
+	Consumes, Provides map[string]any
+	// Links, by name, come before all others: each has "instances" (a list of
+	// name, id, index, az, address, bootstrap), "properties" and "address".
 	Links map[string]any
 	// ReleaseVersion is spec.release.version.
 	ReleaseVersion string
 	// PropertiesPath is where the manifest sets the properties, for example
 	// "cloud_provider.properties"; for the advice when one is missing.
 	PropertiesPath string
+	// Path is where the manifest names the job, for example
+	// "instance_groups[0].jobs[1]"; for the advice when a link is missing.
+	Path string
 }
 
 // Start returns an engine; nothing runs yet.
@@ -149,8 +165,9 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 		return errors.New("cannot render templates: the engine is closed")
 	}
 	e.knows = nil // the same jobs may come with other facts
+	jobs = slices.Clone(jobs)
 	var files []*file
-	var failures Failures
+	failures := connect(jobs, e.id)
 	seen := map[string]bool{}
 	for i := range jobs {
 		job := &jobs[i]
@@ -220,7 +237,7 @@ func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failur
 		case err != nil:
 			return nil, fmt.Errorf("cannot render %s: %w", failed.place(), err)
 		case answer.Error != nil:
-			failed.fill(job, answer.Error)
+			failed.fill(job, f.content, answer.Error, e.cfg.embedded())
 			failures = append(failures, failed)
 		}
 		f.content = answer.Result
@@ -276,22 +293,18 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 	}
 }
 
+// filled is the context with the defaults of what is not given.
+func (c Context) filled(job, id string) Context {
+	c.Name, c.ID, c.AZ = cmp.Or(c.Name, job), cmp.Or(c.ID, id), cmp.Or(c.AZ, "unknown")
+	if c.Networks == nil {
+		c.Networks = map[string]any{"default": map[string]any{"ip": "", "netmask": "", "gateway": ""}}
+	}
+	return c
+}
+
 // facts is the context as the driver reads it.
 func (j *Job) facts(id string) map[string]any {
-	c := j.Context
-	name, networks := c.Name, c.Networks
-	if name == "" {
-		name = j.Name
-	}
-	if c.ID != "" {
-		id = c.ID
-	}
-	if c.AZ == "" {
-		c.AZ = "unknown"
-	}
-	if networks == nil {
-		networks = map[string]any{"default": map[string]any{"ip": "", "netmask": "", "gateway": ""}}
-	}
+	c := j.Context.filled(j.Name, id)
 	defaults := map[string]any{}
 	for _, p := range j.Properties {
 		defaults[p.Name] = p.Default
@@ -301,8 +314,8 @@ func (j *Job) facts(id string) map[string]any {
 		release["version"] = c.ReleaseVersion
 	}
 	facts := map[string]any{
-		"name": name, "index": c.Index, "id": id, "az": c.AZ, "bootstrap": c.Bootstrap,
-		"job": map[string]any{"name": j.Name}, "deployment": c.Deployment, "networks": networks,
+		"name": c.Name, "index": c.Index, "id": c.ID, "az": c.AZ, "bootstrap": c.Bootstrap,
+		"job": map[string]any{"name": j.Name}, "deployment": c.Deployment, "networks": c.Networks,
 		"release":            release,
 		"default_properties": defaults,
 		"global_properties":  c.GlobalProperties,
@@ -315,8 +328,8 @@ func (j *Job) facts(id string) map[string]any {
 	if c.Address != "" {
 		facts["address"], facts["ip"] = c.Address, c.Address
 	}
-	if len(c.Links) > 0 {
-		facts["links"] = c.Links
+	if len(j.links) > 0 {
+		facts["links"] = j.links
 	}
 	return plain(facts).(map[string]any)
 }

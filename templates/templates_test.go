@@ -13,21 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bootstrap/artifact"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// needRuby skips a test where there is no Ruby.
-func needRuby(t testing.TB) {
-	t.Helper()
-	if _, err := exec.LookPath("ruby"); err != nil {
-		t.Skip("no ruby")
-	}
-}
 
 // start returns an engine that ends with the test.
 func start(t testing.TB, cfg Config) *Engine {
@@ -114,7 +103,10 @@ func sample() (Context, []artifact.Property) {
 
 func TestContext(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testContext)
+}
+
+func testContext(t *testing.T, cfg Config) {
 	tests := []struct{ name, template, want string }{
 		{"p", `<%= p("a.both") %> <%= p("a.global") %> <%= p("a.off") %> <%= p("a.null") %> <%= p("defaulted") %>`, `c g false default {"x"=>["y"]}`},
 		{"p of several", `<%= p(["a.unset", "a.both"]) %>`, "c"},
@@ -127,7 +119,7 @@ func TestContext(t *testing.T) {
 		{"if_p done", `<% if_p("scalar") do %>1<% end.else_if_p("scalar") do |s| %>2<% end.else do %>3<% end %>`, "1"},
 		{"if_p false", `<% if_p("a.off") do |x| %><%= x %><% end %>`, "false"},
 		{"if_p else_if_link", `<% if_p("a.unset") do %>1<% end.else_if_link("db") do |l| %><%= l.p("port") %><% end %>`, "5432"},
-		{"link", `<% l = link("db") %><%= l.p("port") %> <%= l.p("nope", 1) %> <%= l.address %> <%= l.properties.tls.on %> <%= l.instances.map { |i| [i.name, i.id, i.index, i.az, i.address, i.bootstrap, i.p("port")].join(",") }.join(";") %>`,
+		{"link", `<% l = link("db") %><%= l.p("port") %> <%= l.p("nope", 1) %> <%= l.address %> <%= l.properties["tls"]["on"] %> <%= l.instances.map { |i| [i.name, i.id, i.index, i.az, i.address, i.bootstrap, i.p("port")].join(",") }.join(";") %>`,
 			"5432 1 db.internal true db,i0,0,z1,10.0.0.7,true,5432"},
 		{"link if_p", `<% link("db").if_p("tls.on") do |on| %><%= on %><% end.else do %>no<% end %>`, "true"},
 		{"if_link", `<% if_link("db") do |l| %><%= l.instances.length %><% end.else do %>no<% end %>`, "1"},
@@ -161,7 +153,7 @@ func TestContext(t *testing.T) {
 	job := newJob(t, "job", files, properties...)
 	job.Context = c
 	dir := t.TempDir()
-	if err := start(t, Config{}).Render(t.Context(), []Job{job}, dir); err != nil {
+	if err := start(t, cfg).Render(t.Context(), []Job{job}, dir); err != nil {
 		t.Fatal(err)
 	}
 	for i, test := range tests {
@@ -173,11 +165,14 @@ func TestContext(t *testing.T) {
 
 func TestDefaultsOfContext(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testDefaultsOfContext)
+}
+
+func testDefaultsOfContext(t *testing.T, cfg Config) {
 	text := `<%= [spec.name, spec.az, spec.bootstrap, spec.address, spec.ip, spec.networks.default.ip, spec.id, if_link("x") {}.else { 1 }].inspect %>`
 	one, two := newJob(t, "one", map[string]string{"f": text}), newJob(t, "two", map[string]string{"f": text})
 	dir := t.TempDir()
-	if err := start(t, Config{}).Render(t.Context(), []Job{one, two}, dir); err != nil {
+	if err := start(t, cfg).Render(t.Context(), []Job{one, two}, dir); err != nil {
 		t.Fatal(err)
 	}
 	got := read(t, dir, "one", "f")
@@ -192,8 +187,11 @@ func TestDefaultsOfContext(t *testing.T) {
 // TestOtherFacts renders the same jobs again after their facts have changed.
 func TestOtherFacts(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	e := start(t, Config{})
+	each(t, testOtherFacts)
+}
+
+func testOtherFacts(t *testing.T, cfg Config) {
+	e := start(t, cfg)
 	jobs := []Job{newJob(t, "job", map[string]string{"f": "<%= spec.address %>", "monit": "<%= spec.address %>"})}
 	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
 		jobs[0].Context.Address = address
@@ -209,7 +207,10 @@ func TestOtherFacts(t *testing.T) {
 
 func TestLayersOfProperties(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testLayersOfProperties)
+}
+
+func testLayersOfProperties(t *testing.T, cfg Config) {
 	property := artifact.Property{Name: "a.b", Default: "default"}
 	tests := map[string]struct {
 		global, cluster, job map[string]any
@@ -225,10 +226,9 @@ func TestLayersOfProperties(t *testing.T) {
 		"job":                      {nil, map[string]any{"a": map[string]any{"b": "c"}}, map[string]any{"a": map[string]any{"b": "j"}}, "j"},
 		"job null":                 {nil, nil, map[string]any{"a": map[string]any{"b": nil}}, "default"},
 	}
-	e := start(t, Config{})
+	e := start(t, cfg)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			job := newJob(t, "job", map[string]string{"f": `<%= p("a.b") %>`}, property)
 			job.Context = Context{GlobalProperties: test.global, ClusterProperties: test.cluster, JobProperties: test.job}
 			dir := t.TempDir()
@@ -245,7 +245,10 @@ func TestLayersOfProperties(t *testing.T) {
 // TestSyntax compares with what ERB itself prints.
 func TestSyntax(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testSyntax)
+}
+
+func testSyntax(t *testing.T, cfg Config) {
 	texts := []string{
 		"a\n<% if true -%>\nb\n<% end -%>\nc\n", "a\n  <%- if true -%>\n  b\n  <%- end -%>\nc", "<%# comment -%>\nx<%# y %>\n",
 		"<%% no %> %%> <%= 1 %>\n", "<%=\n1\n%>\n\n", "\r\n<% x = 1 %>\r\n<%= x -%>\r\n", "% line\n<%= 1 %>",
@@ -257,11 +260,11 @@ func TestSyntax(t *testing.T) {
 		files[fmt.Sprint(i)] = text
 	}
 	dir := t.TempDir()
-	if err := start(t, Config{}).Render(t.Context(), []Job{newJob(t, "job", files)}, dir); err != nil {
+	if err := start(t, cfg).Render(t.Context(), []Job{newJob(t, "job", files)}, dir); err != nil {
 		t.Fatal(err)
 	}
 	in, _ := json.Marshal(texts)
-	cmd := exec.Command("ruby", "-EUTF-8", "-rerb", "-rjson", "-e",
+	cmd := exec.Command(native(t).Ruby, "-EUTF-8", "-rerb", "-rjson", "-e",
 		`print JSON.generate(JSON.parse(STDIN.read).map { |text| ERB.new(text, trim_mode: "-").result })`)
 	cmd.Stdin = strings.NewReader(string(in))
 	out, err := cmd.Output()
@@ -281,10 +284,13 @@ func TestSyntax(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testBytes)
+}
+
+func testBytes(t *testing.T, cfg Config) {
 	job := newJob(t, "job", map[string]string{"latin": "\xe4<%= 1 + 1 %>\xff", "binary": "\x00\xff\xfe -%> %> %%>", "made": "<%= [255, 0].pack('C*') %>"})
 	dir := t.TempDir()
-	if err := start(t, Config{}).Render(t.Context(), []Job{job}, dir); err != nil {
+	if err := start(t, cfg).Render(t.Context(), []Job{job}, dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"latin": "\xe42\xff", "binary": "\x00\xff\xfe -%> %> %%>", "made": "\xff\x00"} {
@@ -367,8 +373,11 @@ func TestRefused(t *testing.T) {
 
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
-	e := start(t, Config{})
+	each(t, testTwoAtOnce)
+}
+
+func testTwoAtOnce(t *testing.T, cfg Config) {
+	e := start(t, cfg)
 	var group sync.WaitGroup
 	for i := range 4 {
 		job := newJob(t, "job", map[string]string{"f": fmt.Sprintf("<%% %d %%>%d <%%= name %%>", i, i)})
@@ -386,16 +395,19 @@ func TestTwoAtOnce(t *testing.T) {
 
 func TestCancelled(t *testing.T) {
 	t.Parallel()
-	needRuby(t)
+	each(t, testCancelled)
+}
+
+func testCancelled(t *testing.T, cfg Config) {
 	cause := errors.New("stopped by the test")
-	e := start(t, Config{})
-	mark := filepath.Join(t.TempDir(), "mark")
-	job := newJob(t, "job", map[string]string{"f": `<% File.write(` + fmt.Sprintf("%q", mark) + `, ""); sleep %>`})
+	e := start(t, cfg)
+	job := newJob(t, "job", map[string]string{"f": "<% loop {} %>"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Render(ctx, []Job{job}, t.TempDir()) }()
-	waitFor(t, mark)
-	cancel(cause)
+	// It may hit Ruby while it starts, too.
+	stop := time.AfterFunc(500*time.Millisecond, func() { cancel(cause) })
+	defer stop.Stop()
 	if err := <-done; !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
@@ -415,33 +427,5 @@ func TestFingerprint(t *testing.T) {
 	}
 	if _, err := Fingerprint(filepath.Join(dir, "nope")); err == nil {
 		t.Error("a missing folder has a fingerprint")
-	}
-}
-
-func BenchmarkRender(b *testing.B) {
-	needRuby(b)
-	c, properties := sample()
-	text := strings.Repeat("line <%= p('a.both') %>\n<% if_p('a.list') do |l| -%>\n<%= l.to_json %>\n<% end -%>\n", 20)
-	for _, count := range []int{1, 20, 200} {
-		var jobs []Job
-		for left := count; left > 0; left -= 10 {
-			files := map[string]string{}
-			for i := range min(left, 10) {
-				files[fmt.Sprintf("f%d", i)] = text
-			}
-			job := newJob(b, fmt.Sprintf("job%d", left), files, properties...)
-			job.Context = c
-			jobs = append(jobs, job)
-		}
-		dir := b.TempDir()
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			for b.Loop() {
-				e := Start(Config{})
-				if err := e.Render(b.Context(), jobs, dir); err != nil {
-					b.Fatal(err)
-				}
-				_ = e.Close()
-			}
-		})
 	}
 }

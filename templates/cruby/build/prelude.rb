@@ -23,8 +23,21 @@ end
   end
 end
 
-def IO.popen(*)
-  raise NotImplementedError, "the embedded Ruby starts no programs (IO.popen): use --ruby PATH"
+%w[popen pipe].each do |name|
+  IO.define_singleton_method(name) do |*|
+    raise NotImplementedError, "the embedded Ruby starts no programs (IO.#{name}): use --ruby PATH"
+  end
+end
+
+module Kernel
+  plain = instance_method(:open)
+  define_method(:open) do |name, *rest, **options, &block|
+    if name.is_a?(String) && name.start_with?("|")
+      raise NotImplementedError, "the embedded Ruby starts no programs (open): use --ruby PATH"
+    end
+    plain.bind_call(self, name, *rest, **options, &block)
+  end
+  module_function :open
 end
 
 class Thread

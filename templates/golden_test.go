@@ -1,0 +1,50 @@
+package templates
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files with the embedded Ruby")
+
+// TestGolden renders templates that use every method of the context, and
+// libraries of all kinds, with both Rubies.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	each(t, testGolden)
+}
+
+func testGolden(t *testing.T, cfg Config) {
+	names, err := filepath.Glob("testdata/golden/*.erb")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no templates", err)
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		files[filepath.Base(name)] = read(t, name)
+	}
+	job := newJob(t, "job", files)
+	job.Context, job.Properties = sample()
+	dir := t.TempDir()
+	if err := start(t, cfg).Render(t.Context(), []Job{job}, dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		plain := strings.TrimSuffix(filepath.Base(name), ".erb")
+		got, golden := read(t, dir, "job", plain), strings.TrimSuffix(name, ".erb")+".golden"
+		if *update && cfg.embedded() {
+			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := strings.Split(read(t, golden), "\n")
+		for i, line := range strings.Split(got, "\n") {
+			if i >= len(want) || line != want[i] {
+				t.Errorf("%s, line %d: got\n%s\nwant\n%s", name, i+1, line, strings.Join(want[min(i, len(want)):min(i+1, len(want))], ""))
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package templates
+
+import (
+	"fmt"
+	"strings"
+
+	"bootstrap/artifact"
+)
+
+// The keys of a link that the manifest describes by hand.
+const (
+	linkInstances  = "instances"
+	linkProperties = "properties"
+	linkAddress    = "address"
+)
+
+// provided is a link that a job of the list offers to the others.
+type provided struct {
+	job  *Job
+	name string // the manifest's name for it, if it gives one
+	link artifact.Link
+}
+
+// connect gives each job the links that it consumes: those that the manifest
+// describes, and those that a job of the list provides. One that cannot be had
+// counts only when a template asks for it, and then with the reason; but what
+// the manifest says about links must be right.
+func connect(jobs []Job, id string) Failures {
+	var failures Failures
+	var offers []provided
+	for i := range jobs {
+		for _, l := range jobs[i].Provides {
+			name, ok := offered(&jobs[i], l.Name)
+			if ok {
+				offers = append(offers, provided{&jobs[i], name, l})
+			}
+		}
+	}
+	for i := range jobs {
+		job := &jobs[i]
+		job.links, job.unlinked = map[string]any{}, map[string]string{}
+		for _, l := range job.Consumes {
+			link, missing, err := job.consume(l, offers, id)
+			switch {
+			case err != "":
+				failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("link '%s' cannot be had: %s", l.Name, err)})
+			case missing != "":
+				job.unlinked[l.Name] = missing
+			default:
+				job.links[l.Name] = link
+			}
+		}
+		for name, link := range job.Context.Links {
+			job.links[name] = link
+		}
+	}
+	return failures
+}
+
+// offered is the name under which a job provides a link; false: the manifest
+// says that it does not.
+func offered(job *Job, name string) (string, bool) {
+	said, ok := job.Context.Provides[name]
+	if !ok {
+		return name, true
+	}
+	if nothing(said) {
+		return "", false
+	}
+	if m, ok := said.(map[string]any); ok {
+		if as, ok := m["as"].(string); ok {
+			return as, true
+		}
+	}
+	return name, true
+}
+
+// nothing is how a manifest says that there is no link.
+func nothing(said any) bool { return said == nil || said == "nil" }
+
+// consume finds one link: the reason why it is missing is for whoever asks for
+// it, an error for everyone.
+func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[string]any, missing, err string) {
+	said, explicit := j.Context.Consumes[l.Name]
+	var from string
+	if explicit {
+		if nothing(said) {
+			return nil, "the manifest says that there is none", ""
+		}
+		m, ok := said.(map[string]any)
+		if !ok {
+			return nil, "", "what the manifest says of it is no map"
+		}
+		for _, key := range []string{linkInstances, linkProperties, linkAddress} {
+			if _, ok := m[key]; ok {
+				link, err = manual(m)
+				return link, "", err
+			}
+		}
+		if other, ok := m["deployment"]; ok && other != j.Context.Deployment {
+			return nil, "", fmt.Sprintf("it is one of deployment '%v', of which nothing is known here: describe it with instances and properties", other)
+		}
+		if from, ok = m["from"].(string); !ok {
+			from = l.Name
+		}
+	}
+	var found []provided
+	for _, o := range offers {
+		if o.link.Type == l.Type && (!explicit || o.name == from) {
+			found = append(found, o)
+		}
+	}
+	if len(found) == 1 {
+		return found[0].resolved(id), "", ""
+	}
+	var problem string
+	switch {
+	case len(found) > 1:
+		var names []string
+		for _, o := range found {
+			names = append(names, fmt.Sprintf("job '%s' as '%s'", o.job.Name, o.name))
+		}
+		problem = fmt.Sprintf("several jobs provide one of type '%s': %s", l.Type, strings.Join(names, ", "))
+	case explicit:
+		problem = fmt.Sprintf("no job beside it provides '%s' of type '%s'", from, l.Type)
+	default:
+		problem = fmt.Sprintf("no job beside it provides one of type '%s'", l.Type)
+	}
+	if explicit {
+		return nil, "", problem
+	}
+	return nil, problem, ""
+}
+
+// manual is a link that the manifest describes.
+func manual(said map[string]any) (map[string]any, string) {
+	link := map[string]any{linkProperties: map[string]any{}, linkInstances: []any{}}
+	for _, key := range []string{linkInstances, linkProperties, linkAddress} {
+		value, ok := said[key]
+		if !ok || value == nil {
+			continue
+		}
+		fits := false
+		switch key {
+		case linkInstances:
+			_, fits = value.([]any)
+		case linkProperties:
+			_, fits = value.(map[string]any)
+		case linkAddress:
+			_, fits = value.(string)
+		}
+		if !fits {
+			return nil, fmt.Sprintf("its %s are of the wrong kind", key)
+		}
+		link[key] = value
+	}
+	return link, ""
+}
+
+// resolved is the provided link as the driver reads it: the one instance that
+// there is, and the properties that the provider's spec names.
+func (o provided) resolved(id string) map[string]any {
+	c := o.job.Context.filled(o.job.Name, id)
+	source := c.source()
+	properties := map[string]any{}
+	for _, name := range o.link.Properties {
+		value := find(source, name)
+		if value == nil {
+			for _, p := range o.job.Properties {
+				if p.Name == name {
+					value = p.Default
+				}
+			}
+		}
+		set(properties, name, value)
+	}
+	return map[string]any{
+		"instance_group": c.Name, linkProperties: properties,
+		linkInstances: []any{map[string]any{
+			"name": c.Name, "id": c.ID, "index": c.Index, "az": c.AZ, "address": c.Address, "bootstrap": c.Bootstrap,
+		}},
+	}
+}
+
+// source is where the values of a job's properties come from, as for the
+// driver: the job's own hide all others, those of the group win.
+func (c *Context) source() any {
+	if c.JobProperties != nil {
+		return plain(c.JobProperties)
+	}
+	return merge(plain(c.GlobalProperties).(map[string]any), plain(c.ClusterProperties).(map[string]any))
+}
+
+func merge(left, right map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range left {
+		out[name] = value
+	}
+	for name, value := range right {
+		a, ok := out[name].(map[string]any)
+		b, ok2 := value.(map[string]any)
+		if ok && ok2 {
+			value = merge(a, b)
+		}
+		out[name] = value
+	}
+	return out
+}
+
+// find is the value of a dotted name, nil if there is none.
+func find(value any, name string) any {
+	for _, key := range strings.Split(name, ".") {
+		m, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = m[key]
+	}
+	return value
+}
+
+// set sets the value of a dotted name, unless a value stands in its way.
+func set(m map[string]any, name string, value any) {
+	keys := strings.Split(name, ".")
+	for _, key := range keys[:len(keys)-1] {
+		if m[key] == nil {
+			m[key] = map[string]any{}
+		}
+		next, ok := m[key].(map[string]any)
+		if !ok {
+			return
+		}
+		m = next
+	}
+	m[keys[len(keys)-1]] = value
+}

@@ -1,0 +1,85 @@
+package templates
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"bootstrap/templates/cruby"
+
+	"go.uber.org/goleak"
+)
+
+// program is the child process, built when a test first needs it, with the
+// cache of all tests beside it.
+type program struct {
+	dir   string
+	build func() error
+}
+
+func newProgram() *program {
+	p := &program{}
+	p.build = sync.OnceValue(func() error {
+		if _, err := cruby.Embedded(); err != nil {
+			return err
+		}
+		var err error
+		if p.dir, err = os.MkdirTemp("", "templates-test-"); err != nil {
+			return err
+		}
+		out, err := exec.Command("go", "build", "-o", p.path(), "./testdata/engine").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	return p
+}
+
+func (p *program) path() string { return filepath.Join(p.dir, "engine.exe") }
+
+var self = newProgram()
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if self.dir != "" {
+			_ = os.RemoveAll(self.dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// native is the Ruby of this machine.
+func native(t testing.TB) Config {
+	t.Helper()
+	path, err := exec.LookPath("ruby")
+	if err != nil {
+		t.Skip("no ruby")
+	}
+	return Config{Ruby: path}
+}
+
+// embedded is the Ruby in the program.
+func embedded(t testing.TB) Config {
+	t.Helper()
+	if err := self.build(); err == cruby.ErrNoImage {
+		t.Skip("no image")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Self: self.path(), Cache: filepath.Join(self.dir, "cache")}
+}
+
+// each runs a test with both Rubies.
+func each(t *testing.T, test func(*testing.T, Config)) {
+	t.Helper()
+	for name, config := range map[string]func(testing.TB) Config{"native": native, "embedded": embedded} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, config(t))
+		})
+	}
+}
