@@ -283,6 +283,7 @@ func TestOptionErrors(t *testing.T) {
 		"type":          {"passwort", nil, "", `type "passwort" is not known; known are certificate, password, rsa, ssh, user`},
 		"unknown":       {"password", map[string]any{"lenght": 1}, "lenght", "type password has no such option; it has length"},
 		"negative":      {"password", map[string]any{"length": -1}, "length", "-1 is not allowed; allowed are 1 to 65536, and 0 for the default of 20"},
+		"user":          {"user", map[string]any{"length": 513}, "length", "513 is not allowed; allowed are 1 to 512, and 0 for the default of 20"},
 		"huge":          {"password", map[string]any{"length": uint64(1 << 63)}, "length", "9223372036854775808 is not a whole number that can be used"},
 		"fraction":      {"password", map[string]any{"length": 1.5}, "length", "1.5 is not a whole number that can be used"},
 		"text length":   {"password", map[string]any{"length": "20"}, "length", "is text where a whole number is allowed"},

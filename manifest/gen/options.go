@@ -17,6 +17,8 @@ const (
 	// memory, and the end of a certificate in the range of time.Duration.
 	maxLength   = 65536
 	maxDuration = 100000
+	// maxHashedLength is what crypt(3) takes; its effort grows with the square.
+	maxHashedLength = 512
 )
 
 // options are the options of all types, with defaults filled in.
@@ -81,9 +83,9 @@ func parse(d Definition) (options, []*OptionError) {
 	}
 	switch d.Type {
 	case "password":
-		o.length = r.passwordLength()
+		o.length = r.passwordLength(maxLength)
 	case "user":
-		o.length = r.passwordLength()
+		o.length = r.passwordLength(maxHashedLength)
 		o.username = r.text("username")
 	case "ssh":
 		r.key(&o, 2048)
@@ -100,11 +102,11 @@ func parse(d Definition) (options, []*OptionError) {
 	return o, r.problems
 }
 
-func (r *reader) passwordLength() int {
+func (r *reader) passwordLength(limit int64) int {
 	n := r.integer("length")
 	switch {
-	case n < 0 || n > maxLength:
-		r.fail("length", "%d is not allowed; allowed are 1 to %d, and 0 for the default of %d", n, maxLength, defaultPasswordLength)
+	case n < 0 || n > limit:
+		r.fail("length", "%d is not allowed; allowed are 1 to %d, and 0 for the default of %d", n, limit, defaultPasswordLength)
 	case n == 0:
 		return defaultPasswordLength
 	}
