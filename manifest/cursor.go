@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,18 +12,17 @@ import (
 // methods read the value as what it should be, and report what it is not.
 type cursor struct {
 	*document
-	node         *node // nil: absent or null
-	at           *step
-	line, column int // of the value, or of what lacks it
-	keyLine      int // of the key; 0 if the value has none
-	keyColumn    int
+	node *node // nil: absent or null
+	at   *step
+	pos  Position // of the value, or of what lacks it
+	key  Position // of the key; line 0 if the value has none
 }
 
 // cursor returns the place of the whole document.
 func (d *document) cursor() cursor {
-	c := cursor{document: d, line: 1, column: 1}
+	c := cursor{document: d, pos: Position{d.file, 1, 1}}
 	if d.root != nil {
-		c.node, c.line, c.column = d.root.present(), max(d.root.line, 1), max(d.root.column, 1)
+		c.node, c.pos = d.root.present(), d.root.pos
 	}
 	return c
 }
@@ -37,35 +37,29 @@ func (n *node) present() *node {
 
 // get returns the place of the key's value.
 func (c cursor) get(key string) cursor {
-	child := cursor{document: c.document, at: c.at.child(key), line: c.line, column: c.column}
+	child := cursor{document: c.document, at: c.at.child(key), pos: c.pos}
 	if c.node == nil {
 		return child
 	}
 	for _, e := range c.node.entries {
 		if scalarText(e.key) == key {
-			child.node, child.line, child.column = e.value.present(), e.value.line, e.value.column
-			child.keyLine, child.keyColumn = e.line, e.column
+			child.node, child.pos, child.key = e.value.present(), e.value.pos, e.pos
 		}
 	}
 	return child
 }
 
 // given tells whether the key is there, be its value null.
-func (c cursor) given() bool { return c.keyLine > 0 }
-
-// position returns where a problem of the value is reported.
-func (c cursor) position() Position {
-	return Position{File: c.file, Line: c.line, Column: c.column}
-}
+func (c cursor) given() bool { return c.key.Line > 0 }
 
 // fail reports an error.
 func (c cursor) fail(format string, args ...any) {
-	c.report(false, c.line, c.column, c.at, format, args...)
+	c.report(false, c.pos, c.at, format, args...)
 }
 
 // warn reports a warning.
 func (c cursor) warn(format string, args ...any) {
-	c.report(true, c.line, c.column, c.at, format, args...)
+	c.report(true, c.pos, c.at, format, args...)
 }
 
 // unsettled tells whether the value still contains a variable, so that nothing
@@ -75,7 +69,13 @@ func (c cursor) unsettled() bool {
 		return false
 	}
 	text, ok := c.node.value.(string)
-	return ok && placeholder.MatchString(text)
+	if !ok || len(c.pending) == 0 || !strings.Contains(text, "((") {
+		return false
+	}
+	return slices.ContainsFunc(placeholder.FindAllStringSubmatch(text, -1), func(match []string) bool {
+		name, _ := splitName(match[1])
+		return c.pending[name]
+	})
 }
 
 // section tells whether the value is a map, and warns of keys that nobody
@@ -103,7 +103,7 @@ func (c cursor) items() []cursor {
 	}
 	items := make([]cursor, len(c.node.items))
 	for i, item := range c.node.items {
-		items[i] = cursor{document: c.document, node: item.present(), at: c.at.item(i), line: item.line, column: item.column}
+		items[i] = cursor{document: c.document, node: item.present(), at: c.at.item(i), pos: item.pos}
 	}
 	return items
 }
@@ -265,7 +265,7 @@ func (d *document) property(n *node, at *step) any {
 		for _, e := range n.entries {
 			key, ok := e.key.(string)
 			if !ok {
-				d.report(false, e.line, e.column, at, "a key is %s to YAML, which must be text; put it in quotes%s",
+				d.report(false, e.pos, at, "a key is %s to YAML, which must be text; put it in quotes%s",
 					(&node{value: e.key}).describe(), booleans(e.key))
 				continue
 			}
@@ -275,7 +275,7 @@ func (d *document) property(n *node, at *step) any {
 	}
 	value := settledScalar(n.value)
 	if f, ok := value.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-		d.report(false, n.line, n.column, at, "must be a finite number; put it in quotes if it is meant as text")
+		d.report(false, n.pos, at, "must be a finite number; put it in quotes if it is meant as text")
 	}
 	return value
 }

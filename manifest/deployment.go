@@ -110,7 +110,7 @@ func (r *reader) readReleases(list cursor) {
 			Name: name,
 			URL:  url,
 			SHA1: item.get("sha1").digestField(strings.HasPrefix(url, "http")),
-			Pos:  item.position(),
+			Pos:  item.pos,
 		})
 	}
 }
@@ -260,7 +260,7 @@ func (r *reader) readResourcePools(list cursor) {
 			p.Stemcell = StemcellRef{
 				URL:  url,
 				SHA1: stemcell.get("sha1").digestField(strings.HasPrefix(url, "http")),
-				Pos:  stemcell.position(),
+				Pos:  stemcell.pos,
 			}
 		}
 		r.pools = append(r.pools, p)

@@ -31,7 +31,7 @@ func spellings(c cursor, first, second string) []cursor {
 	one, other := c.get(first), c.get(second)
 	if one.length() > 0 && other.length() > 0 {
 		later := other
-		if one.keyLine > other.keyLine {
+		if one.key.Line > other.key.Line {
 			later = one
 		}
 		later.fail("%s and %s mean the same, and only one of them may be given", first, second)
@@ -45,7 +45,7 @@ func spellings(c cursor, first, second string) []cursor {
 
 // readGroup reads an instance group.
 func (r *reader) readGroup(c cursor) InstanceGroup {
-	group := InstanceGroup{Pos: c.position()}
+	group := InstanceGroup{Pos: c.pos}
 	group.Name, _ = c.get("name").need("the name of the instance group")
 	r.checkInstances(c.get("instances"))
 	if place := c.get("lifecycle"); place.node != nil {
@@ -95,7 +95,7 @@ func (r *reader) readJobs(c cursor) []JobRef {
 
 // readJobRef reads the name and release of a job.
 func (r *reader) readJobRef(c cursor) JobRef {
-	job := JobRef{Pos: c.position(), Path: c.at.String()}
+	job := JobRef{Pos: c.pos, Path: c.at.String()}
 	job.Name, _ = c.get("name").need("the name of a job of the release")
 	place := c.get("release")
 	if name, ok := place.need("the name of a release in releases"); ok {

@@ -14,7 +14,7 @@ import (
 
 // readInstallation reads cloud_provider.
 func (r *reader) readInstallation(c cursor) {
-	r.CPI = Installation{Pos: c.position(), Properties: map[string]any{}}
+	r.CPI = Installation{Pos: c.pos, Properties: map[string]any{}}
 	if c.node == nil {
 		c.fail("must be provided: a map with the CPI (template), its properties, and the agent's URL (mbus)")
 		return
@@ -67,6 +67,13 @@ func (r *reader) readTemplates(c cursor) []JobRef {
 func readMBus(c cursor) (string, *url.URL) {
 	const form = "https://USER:PASSWORD@HOST:PORT"
 	text, ok := c.need("the URL of the agent, " + form)
+	if c.unsettled() {
+		// The host is known before the password is generated.
+		written, _ := c.node.value.(string)
+		if u, err := url.Parse(placeholder.ReplaceAllString(written, "generated")); err == nil && u.Hostname() != "" {
+			return written, u
+		}
+	}
 	if !ok {
 		return "", nil
 	}

@@ -65,7 +65,7 @@ func (c cursor) warnUnknownKeys(name string) {
 		case slices.Contains(known.read, key), slices.Contains(known.ignored, key):
 		case strings.HasPrefix(key, "."), strings.HasPrefix(key, "x-"):
 		default:
-			c.report(true, e.line, e.column, c.at.child(key), "unknown key, which is ignored%s", advice(key, known))
+			c.report(true, e.pos, c.at.child(key), "unknown key, which is ignored%s", advice(key, known))
 		}
 	}
 }

@@ -2,82 +2,62 @@ package manifest
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"maps"
 )
 
-// Options says how the document is evaluated before it is read. It has no
-// fields yet: variables and operations files will stand here.
-type Options struct{}
-
-// Load reads the manifest at path and checks it. The error is a *Problems if
-// the file's content is to blame.
+// Load evaluates the manifest at path, reads and checks it. The path - stands
+// for opts.Stdin. The error is a *Problems if the content of the manifest or
+// of the files that opts names is to blame.
 func Load(path string, opts Options) (*Manifest, error) {
-	data, err := readFile(path)
+	file, data, err := readDocument(path, opts)
 	if err != nil {
 		return nil, err
 	}
-	absolute, err := filepath.Abs(path)
+	return load(path, file, data, opts)
+}
+
+// load goes from the text to the checked value: YAML nodes, operations,
+// variables, then types and checks.
+func load(path, file string, data []byte, opts Options) (*Manifest, error) {
+	absolute, dir, err := directory(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell the absolute path of the manifest %s: %v", path, err)
 	}
-	return load(path, absolute, data, opts)
-}
-
-// readFile reads a manifest, which may be a pipe, but not an endless one.
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the manifest: %w", err)
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("cannot read the manifest: %s is a directory, not a YAML file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the manifest: %w", err)
-	}
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("cannot read the manifest: %s is larger than %d MiB, which no manifest is", path, maxFileSize>>20)
-	}
-	return data, nil
-}
-
-// load goes from the text to the checked value: YAML nodes, then (in their
-// turn) operations and variables, then types and checks.
-func load(path, absolute string, data []byte, _ Options) (*Manifest, error) {
-	d := parse(path, data)
-	if d.root == nil || d.problems.failed() {
-		if !d.problems.failed() {
-			d.problems = append(d.problems, Problem{Pos: Position{File: path}, Message: "the manifest is empty"})
-		}
-		sorted := d.problems.sorted()
-		return nil, &sorted
-	}
-	d.variables()
-
-	m := &Manifest{Path: absolute}
-	r := reader{document: d, Manifest: m, dir: filepath.Dir(absolute)}
-	r.read()
-	sorted := d.problems.sorted()
-	if d.problems.failed() {
-		return nil, &sorted
-	}
-	digest, err := d.root.digest()
+	e, err := evaluate(file, data, opts)
+	defer e.store.close()
 	if err != nil {
 		return nil, err
 	}
-	m.Digest = digest
-	m.Secrets = r.allSecrets()
-	m.Warnings = sorted
+	d := e.document
+	if d.root == nil && !d.problems.failed() {
+		d.problems = append(d.problems, Problem{Pos: Position{File: file}, Message: "the manifest is empty"})
+	}
+	if d.root == nil || d.problems.failed() && d.pending == nil {
+		return nil, e.finish()
+	}
+	d.problems = append(d.problems, e.missingProblems()...)
+
+	m := &Manifest{Path: absolute, Generated: e.generated}
+	r := reader{document: d, Manifest: m, dir: dir}
+	r.read()
+	if d.problems.failed() {
+		return nil, e.finish()
+	}
+	if m.Digest, err = d.root.digest(); err != nil {
+		return nil, err
+	}
+	secrets := maps.Clone(e.secrets)
+	r.addSecrets(secrets)
+	m.Secrets = secrets.sorted()
+	m.Warnings = e.sortedProblems()
+	if err := e.finish(); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 
-// allSecrets returns the secrets of the document and of the key file it names.
-func (r *reader) allSecrets() []string {
-	set := secretSet{}
+// addSecrets adds the secrets of the document and of the key file it names.
+func (r *reader) addSecrets(set secretSet) {
 	set.collect(r.root, false)
 	if t := r.CPI.SSHTunnel; t != nil && t.PrivateKey != "" {
 		if written, _ := r.cursor().get("cloud_provider").get("ssh_tunnel").get("private_key").text(); written != t.PrivateKey {
@@ -85,5 +65,4 @@ func (r *reader) allSecrets() []string {
 		}
 		set.add(t.PrivateKey)
 	}
-	return set.sorted()
 }

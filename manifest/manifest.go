@@ -30,8 +30,11 @@ type Manifest struct {
 	CPI          Installation
 	// Secrets holds every secret value of the document, the longest first:
 	// what a redactor must hide.
-	Secrets  []string
-	Warnings []Problem
+	Secrets []string
+	// Generated are the names of variables that were generated, or would be
+	// with the mode Plan, in their order.
+	Generated []string
+	Warnings  []Problem
 }
 
 // Release names a release and says where it comes from.

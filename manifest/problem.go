@@ -73,11 +73,19 @@ func (p Problems) failed() bool {
 	return slices.ContainsFunc(p, func(p Problem) bool { return !p.Warning })
 }
 
-// sorted returns the problems by position, each only once.
+// sorted returns the problems by file and position, each only once. The files
+// stand in the order in which something was found in them.
 func (p Problems) sorted() Problems {
+	files := map[string]int{}
+	for _, problem := range p {
+		if _, seen := files[problem.Pos.File]; !seen {
+			files[problem.Pos.File] = len(files)
+		}
+	}
 	p = slices.Clone(p)
 	slices.SortStableFunc(p, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+		return cmp.Or(cmp.Compare(files[a.Pos.File], files[b.Pos.File]),
+			cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})
 	return slices.Compact(p)
 }

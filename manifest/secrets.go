@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"cmp"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -102,4 +103,107 @@ func looksLikePath(s string) bool {
 		}
 	}
 	return false
+}
+
+// publicWords end the names of variables whose values are no secrets.
+var publicWords = regexp.MustCompile(`(?i)(^|[-_./])(ips?|cidr|gw|gateway|netmask|dns|ntp|hosts?|hostname|domains?|address|addresses|port|ports|` +
+	`name|names|id|ids|region|zones?|azs?|networks?|subnets?|vlan|size|type|flavor|user|username|url|uri|endpoint|path|dir|folder|version|tags?|groups?|` +
+	`project|environment|email|fingerprint|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
+
+// addVariable adds what is secret in the value of a variable: all text of what
+// is generated, stored, or under a name such as password; of any other
+// variable, all text but addresses, URLs without user, paths, what has a public
+// name such as region or network_name, and what the files say in plain text,
+// too.
+func (set secretSet) addVariable(name string, v *variable, plainText map[string]bool) {
+	v.value.leaves(name, func(key string, n *node) {
+		text := scalarText(n.value)
+		_, isText := n.value.(string)
+		named := secretKey(key) || secretName(key)
+		switch {
+		case key == "username" || n.value == nil || n.value == true || n.value == false:
+		case named, v.secret:
+			set.add(text)
+		case !isText, publicValue(text), plainText[text]:
+		case publicWords.MatchString(key):
+		default:
+			set.add(text)
+		}
+	})
+}
+
+// leaves calls f with each scalar of a value and the key above it.
+func (n *node) leaves(key string, f func(key string, n *node)) {
+	for _, item := range n.items {
+		item.leaves(key, f)
+	}
+	for _, e := range n.entries {
+		e.value.leaves(scalarText(e.key), f)
+	}
+	if n.kind == scalarKind {
+		f(key, n)
+	}
+}
+
+// secretName tells whether the name of a variable says that it is secret.
+func secretName(name string) bool {
+	name = normal(name)
+	for _, part := range []string{"password", "passphrase", "secret", "token", "credential", "privatekey", "accesskey"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// publicValue tells texts that are addresses or paths.
+func publicValue(s string) bool {
+	if _, err := netip.ParseAddrPort(s); err == nil {
+		return true
+	}
+	if _, ok := parseRange(s); ok || looksLikePath(s) {
+		return true
+	}
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme != "" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// noteSecrets collects the secrets of the variables that were used.
+func (e *evaluation) noteSecrets() {
+	add := func(name string, v *variable) {
+		if v != nil && (v.used || e.byName[name] != nil) {
+			e.secrets.addVariable(name, v, e.plainText)
+		}
+	}
+	for name, v := range e.vars {
+		add(name, v)
+	}
+	if e.store != nil {
+		for name, v := range e.store.values {
+			add(name, v)
+		}
+	}
+	for _, def := range e.definitions {
+		add(def.name, def.value)
+	}
+}
+
+// notePlainText collects the texts and keys that hold no variables.
+func (e *evaluation) notePlainText(n *node) {
+	if e.plainText == nil {
+		e.plainText = map[string]bool{}
+	}
+	note := func(value any) {
+		if text, ok := value.(string); ok && !strings.Contains(text, "((") {
+			e.plainText[text] = true
+		}
+	}
+	note(n.value)
+	for _, item := range n.items {
+		e.notePlainText(item)
+	}
+	for _, entry := range n.entries {
+		note(entry.key)
+		e.notePlainText(entry.value)
+	}
 }

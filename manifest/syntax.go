@@ -8,6 +8,9 @@ import (
 	yaml2 "gopkg.in/yaml.v2"
 )
 
+// notYAML begins the messages about YAML that cannot be parsed.
+const notYAML = "the file is not valid YAML: "
+
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // syntaxProblem explains an error of the YAML parser. The library names a
@@ -44,7 +47,7 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 	}
 	return Problem{
 		Pos:     Position{File: file, Line: line, Column: len([]rune(content[:column])) + 1},
-		Message: "the file is not valid YAML: " + message,
+		Message: notYAML + message,
 	}
 }
 

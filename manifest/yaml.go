@@ -28,6 +28,9 @@ type document struct {
 	file     string // as the user named it
 	root     *node
 	problems Problems
+	// pending are the variables that have no value yet; nil until variables
+	// were filled in.
+	pending map[string]bool
 }
 
 type kind uint8
@@ -41,20 +44,20 @@ const (
 // node is a value of the evaluated document: aliases are copied in, merge keys
 // are resolved, scalars mean what they mean to create-env.
 type node struct {
-	kind         kind
-	value        any    // of a scalar: nil, bool, int, uint64, float64 or string
-	written      string // of a scalar that is not a string: as it stands in the file
-	items        []*node
-	entries      []entry
-	line, column int
+	kind    kind
+	value   any    // of a scalar: nil, bool, int, uint64, float64 or string
+	written string // of a scalar that is not a string: as it stands in the file
+	items   []*node
+	entries []entry
+	pos     Position // in the file that the value came from
 }
 
 // entry is a key of a map with its value; the keys of a map are distinct.
 type entry struct {
-	key          any
-	value        *node
-	line, column int  // of the key
-	merged       bool // came in by a merge key
+	key    any
+	value  *node
+	pos    Position // of the key
+	merged bool     // came in by a merge key
 }
 
 // step is the way to a node from the root, the last step first; the nil step is
@@ -97,7 +100,7 @@ func (s *step) child(key string) *step { return &step{up: s, key: key, index: -1
 func (s *step) item(index int) *step { return &step{up: s, index: index} }
 
 // report notes a problem. Long texts among args are shortened.
-func (d *document) report(warning bool, line, column int, at *step, format string, args ...any) {
+func (d *document) report(warning bool, pos Position, at *step, format string, args ...any) {
 	const longest = 300
 	for i, arg := range args {
 		if text, ok := arg.(string); ok && len(text) > longest {
@@ -105,7 +108,7 @@ func (d *document) report(warning bool, line, column int, at *step, format strin
 		}
 	}
 	d.problems = append(d.problems, Problem{
-		Pos:     Position{File: d.file, Line: line, Column: column},
+		Pos:     pos,
 		Path:    at.String(),
 		Message: fmt.Sprintf(format, args...),
 		Warning: warning,
@@ -114,7 +117,13 @@ func (d *document) report(warning bool, line, column int, at *step, format strin
 
 // parse reads the first YAML document of data; root is nil if there is none.
 // What is wrong with the YAML stands in the document's problems.
-func parse(file string, data []byte) *document {
+func parse(file string, data []byte) *document { return parseAs(file, data, false) }
+
+// parseNames is parse for a file whose top is a map of names, which are text
+// as written: yes and 0755 are names like others.
+func parseNames(file string, data []byte) *document { return parseAs(file, data, true) }
+
+func parseAs(file string, data []byte, names bool) *document {
 	d := &document{file: file}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var top yaml.Node
@@ -126,11 +135,11 @@ func parse(file string, data []byte) *document {
 		d.problems = append(d.problems, syntaxProblem(file, data, err))
 		return d
 	}
-	c := converter{document: d, open: map[*yaml.Node]bool{}}
+	c := converter{document: d, names: names, open: map[*yaml.Node]bool{}}
 	d.root = c.convert(top.Content[0], nil, 0)
 	var second yaml.Node
 	if err := decode(decoder, &second); !errors.Is(err, io.EOF) {
-		d.report(true, max(second.Line, 1), max(second.Column, 1), nil,
+		d.report(true, Position{file, max(second.Line, 1), max(second.Column, 1)}, nil,
 			"the file holds more than one YAML document (parted by a line ---); only the first one is read")
 	}
 	return d
@@ -150,6 +159,7 @@ func decode(decoder *yaml.Decoder, n *yaml.Node) (err error) {
 // empty interface.
 type converter struct {
 	*document
+	names     bool                // the keys at the top are names
 	open      map[*yaml.Node]bool // being expanded: what an alias must not lead back to
 	inAlias   int
 	nodes     int // that aliases added
@@ -157,10 +167,15 @@ type converter struct {
 	exhausted bool
 }
 
+// position returns where n stands.
+func (c *converter) position(n *yaml.Node) Position {
+	return Position{File: c.file, Line: n.Line, Column: n.Column}
+}
+
 // convert returns the value of n. What cannot be converted is reported and
 // null.
 func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
-	null := &node{line: n.Line, column: n.Column}
+	null := &node{pos: c.position(n)}
 	if c.exhausted || !c.afford(n, at, depth) {
 		return null
 	}
@@ -170,19 +185,19 @@ func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
 	case yaml.SequenceNode:
 		c.open[n] = true
 		defer delete(c.open, n)
-		list := &node{kind: listKind, line: n.Line, column: n.Column, items: make([]*node, 0, len(n.Content))}
+		list := &node{kind: listKind, pos: c.position(n), items: make([]*node, 0, len(n.Content))}
 		for i, item := range n.Content {
 			list.items = append(list.items, c.convert(item, at.item(i), depth+1))
 		}
 		return list
 	case yaml.MappingNode:
-		m := &node{kind: mapKind, line: n.Line, column: n.Column, entries: make([]entry, 0, len(n.Content)/2)}
+		m := &node{kind: mapKind, pos: c.position(n), entries: make([]entry, 0, len(n.Content)/2)}
 		c.pairs(n, &filling{node: m, quiet: c.inAlias > 0}, at, depth, false)
 		return m
 	}
 	value, err := scalarValue(n)
 	if err != nil {
-		c.report(false, n.Line, n.Column, at, "%v", err)
+		c.report(false, c.position(n), at, "%v", err)
 	}
 	null.value = value
 	if _, ok := value.(string); !ok {
@@ -199,9 +214,9 @@ func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
 	}
 	switch {
 	case depth > maxDepth:
-		c.report(false, n.Line, n.Column, at, "is nested more than %d levels deep", maxDepth)
+		c.report(false, c.position(n), at, "is nested more than %d levels deep", maxDepth)
 	case c.nodes > maxAliasedNodes || c.bytes > maxAliasedBytes:
-		c.report(false, n.Line, n.Column, nil,
+		c.report(false, c.position(n), nil,
 			"the aliases (*name) of this file repeat its parts too often: they would add more than %d values or %d MiB of text",
 			maxAliasedNodes, maxAliasedBytes>>20)
 	default:
@@ -214,8 +229,8 @@ func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
 // alias calls expand for what n refers to, unless n lies within that.
 func (c *converter) alias(n *yaml.Node, at *step, expand func() *node) *node {
 	if c.open[n.Alias] {
-		c.report(false, n.Line, n.Column, at, "the alias refers to a value that contains the alias itself")
-		return &node{line: n.Line, column: n.Column}
+		c.report(false, c.position(n), at, "the alias refers to a value that contains the alias itself")
+		return &node{pos: c.position(n)}
 	}
 	c.inAlias++
 	defer func() { c.inAlias-- }()
@@ -235,21 +250,24 @@ func (c *converter) pairs(n *yaml.Node, m *filling, at *step, depth int, merging
 		}
 		name := c.convert(key, at, depth+1)
 		if name.kind != scalarKind {
-			c.report(false, key.Line, key.Column, at, "a key must be text, not a list or a map")
+			c.report(false, c.position(key), at, "a key must be text, not a list or a map")
 			continue
 		}
-		next := entry{key: name.value, line: key.Line, column: key.Column, merged: merging}
+		if c.names && at == nil {
+			name.value = key.Value
+		}
+		next := entry{key: name.value, pos: c.position(key), merged: merging}
 		there := at.child(scalarText(name.value))
 		next.value = c.convert(value, there, depth+1)
 		before, found := m.put(next)
 		switch {
 		case !found || m.quiet || before.merged:
 		case merging:
-			c.report(true, before.line, before.column, there,
+			c.report(true, before.pos, there,
 				"is replaced by the same key that the merge key << below it brings in; put << first to keep this one")
 		default:
-			c.report(true, key.Line, key.Column, there,
-				"the key is given twice, first on line %d; the last one counts", before.line)
+			c.report(true, c.position(key), there,
+				"the key is given twice, first on line %d; the last one counts", before.pos.Line)
 		}
 	}
 }
@@ -273,7 +291,7 @@ func (c *converter) merge(n *yaml.Node, m *filling, at *step, depth int) {
 		case c.exhausted:
 			return
 		case target.Kind != yaml.MappingNode:
-			c.report(false, source.Line, source.Column, at,
+			c.report(false, c.position(source), at,
 				"the merge key << needs a map, an alias of a map, or a list of these")
 			return
 		case target == source:

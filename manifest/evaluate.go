@@ -1,0 +1,336 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	yaml2 "gopkg.in/yaml.v2"
+)
+
+// Options says how the document is evaluated before it is read: operations
+// first, then variables. A path may begin with ~.
+type Options struct {
+	Ops       []string // operations files, in their order
+	Vars      []string // NAME=VALUE
+	VarFiles  []string // NAME=PATH of a file with the value
+	VarsFiles []string // YAML files of names and values
+	VarsEnv   []string // prefixes of environment variables: PREFIX_name=VALUE
+	Environ   []string // the environment, as KEY=VALUE
+	VarsStore string   // file with generated values; empty: none
+	Generate  Mode     // for what has no value; only with a VarsStore
+	Stdin     io.Reader
+}
+
+// evaluation is one evaluation of a document: everything is read once.
+type evaluation struct {
+	*document
+	opts        Options
+	vars        variables  // from flags
+	store       *varsStore // nil: none
+	definitions []*definition
+	byName      map[string]*definition // the first one of each name
+	chain       []string               // of variables being generated, each for the one before
+	missing     []*missing
+	generated   []string        // names, in the order of their generation
+	plainText   map[string]bool // what the files say without variables
+	secrets     secretSet       // of the variables that were used
+}
+
+// missing is a variable without a value.
+type missing struct {
+	name string
+	pos  Position // of its first use
+	at   *step
+	uses int
+}
+
+// evaluate reads the document and all that is to be put into it. The error is
+// about files that cannot be read; what is wrong with their content stands in
+// the document's problems. The caller must close the store.
+func evaluate(file string, data []byte, opts Options) (*evaluation, error) {
+	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, secrets: secretSet{}}
+	var errs []error
+	var ops []operation
+	for _, path := range opts.Ops {
+		data, err := readFile("the operations file", path)
+		errs = append(errs, err)
+		if err == nil {
+			ops = append(ops, e.readOperations(path, data)...)
+		}
+	}
+	var err error
+	e.vars, err = e.readVariables(opts)
+	errs = append(errs, err)
+	if opts.VarsStore != "" {
+		e.store, err = e.openStore(opts.VarsStore)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil || e.problems.failed() {
+		return e, err
+	}
+	e.apply(ops)
+	if e.problems.failed() || e.root == nil {
+		return e, nil
+	}
+	return e, e.interpolate()
+}
+
+// interpolate generates what is missing and fills in the variables.
+func (e *evaluation) interpolate() error {
+	e.readDefinitions()
+	if e.opts.Generate == Write && e.incomplete() {
+		if err := e.store.acquire(e.document); err != nil || e.problems.failed() {
+			return err
+		}
+	}
+	e.notePlainText(e.root)
+	for _, def := range e.definitions {
+		if def.kind != "" {
+			e.resolve(def.name)
+		}
+	}
+	f := filler{document: e.document, lookup: e.resolve, missing: e.noteMissing}
+	e.root = f.fill(e.root, nil, 0)
+	for _, def := range e.definitions {
+		if e.resolve(def.name) == nil && e.missingUse(def.name) == nil {
+			e.noteMissing(def.name, def.place.pos, def.place.at)
+		}
+	}
+	e.removeDefinitions()
+	e.pending = map[string]bool{}
+	for _, m := range e.missing {
+		e.pending[m.name] = true
+	}
+	for name, def := range e.byName {
+		switch def.state {
+		case planned, blocked, failed:
+			e.pending[name] = true
+		}
+	}
+	e.noteSecrets()
+	return nil
+}
+
+// incomplete tells whether a variable must be generated.
+func (e *evaluation) incomplete() bool {
+	return e.store != nil && slices.ContainsFunc(e.definitions, func(def *definition) bool {
+		return def.kind != "" && e.given(def.name) == nil
+	})
+}
+
+// noteMissing notes the use of a variable without a value, unless that is
+// known to have another cause.
+func (e *evaluation) noteMissing(name string, pos Position, at *step) {
+	if def := e.byName[name]; def != nil && def.state != untouched {
+		return
+	}
+	if m := e.missingUse(name); m != nil {
+		m.uses++
+		return
+	}
+	e.missing = append(e.missing, &missing{name: name, pos: pos, at: at, uses: 1})
+}
+
+// missingUse returns what is noted of a variable without a value; nil if
+// nothing is.
+func (e *evaluation) missingUse(name string) *missing {
+	for _, m := range e.missing {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// missingProblems returns a report of each variable without a value.
+func (e *evaluation) missingProblems() Problems {
+	names := slices.Collect(maps.Keys(e.vars))
+	if e.store != nil {
+		names = append(names, e.store.names...)
+	}
+	slices.Sort(names)
+	advised := false
+	var problems Problems
+	for _, m := range e.missing {
+		more := ""
+		if m.uses > 1 {
+			more = fmt.Sprintf(" (it is used in %d places)", m.uses)
+		}
+		near := nearest(m.name, names)
+		def := e.byName[m.name]
+		switch {
+		case near != "":
+			more += fmt.Sprintf("; did you mean ((%s))?", near)
+		case def != nil && def.kind != "" && e.store == nil:
+			more += fmt.Sprintf("; its type is %s: --vars-store FILE generates it, and keeps it there", def.kind)
+		case def != nil && def.kind != "":
+			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
+		case !advised:
+			advised = true
+			more += fmt.Sprintf("; give it one with --var %s=VALUE, or in a file with --vars-file FILE", m.name)
+		}
+		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(),
+			Message: fmt.Sprintf("the variable ((%s)) has no value%s", m.name, more)})
+	}
+	return problems
+}
+
+// unused returns the names of values that were given and not asked for.
+func (e *evaluation) unused() []string {
+	var names []string
+	for name, v := range e.vars {
+		if !v.used && e.byName[name] == nil {
+			names = append(names, name)
+		}
+	}
+	if e.store != nil {
+		for name, v := range e.store.values {
+			if !v.used && e.byName[name] == nil && e.vars[name] == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// finish returns all problems as an error, or writes the store.
+func (e *evaluation) finish() error {
+	if e.problems.failed() {
+		problems := e.sortedProblems()
+		return &problems
+	}
+	return e.store.save()
+}
+
+// sortedProblems returns the problems in order and without secrets.
+func (e *evaluation) sortedProblems() Problems {
+	problems := e.problems.sorted()
+	secrets := e.secrets.sorted()
+	if len(secrets) == 0 {
+		return problems
+	}
+	var pairs []string
+	for _, s := range secrets {
+		pairs = append(pairs, s, "<redacted>")
+	}
+	replacer := strings.NewReplacer(pairs...)
+	for i := range problems {
+		problems[i].Message = replacer.Replace(problems[i].Message)
+	}
+	return problems
+}
+
+// Document is an evaluated document, which need not be a manifest.
+type Document struct {
+	// Missing reports each variable without a value at its first use.
+	Missing []Problem
+	// Unused are the names of given values that nothing asked for.
+	Unused []string
+	// Generated are the names of variables that were generated, or would be.
+	Generated []string
+	Warnings  []Problem
+	root      *node
+}
+
+// Evaluate applies operations and fills in variables, and leaves those without
+// a value as they are. The path - stands for opts.Stdin. The error is a
+// *Problems if the content of the files is to blame.
+func Evaluate(path string, opts Options) (*Document, error) {
+	file, data, err := readDocument(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	e, err := evaluate(file, data, opts)
+	defer e.store.close()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.finish(); err != nil {
+		return nil, err
+	}
+	return &Document{
+		Missing:   e.missingProblems().sorted(),
+		Unused:    e.unused(),
+		Generated: e.generated,
+		Warnings:  e.sortedProblems(),
+		root:      e.root,
+	}, nil
+}
+
+// readDocument reads the file at path, or standard input for -; file is its
+// name for messages.
+func readDocument(path string, opts Options) (file string, data []byte, err error) {
+	if path != "-" {
+		data, err = readFile("the manifest", path)
+		return path, data, err
+	}
+	if opts.Stdin == nil {
+		return "", nil, errors.New("cannot read the manifest: there is no standard input")
+	}
+	data, err = readAll("the manifest", "from standard input", opts.Stdin)
+	return "<stdin>", data, err
+}
+
+// readAll reads a file that is open, which may not be endless.
+func readAll(what, path string, r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, cause(err))
+	case len(data) > maxFileSize:
+		return nil, fmt.Errorf("cannot read %s %s: it is larger than %d MiB, which none is", what, path, maxFileSize>>20)
+	}
+	return data, nil
+}
+
+// YAML returns the document as create-env writes it.
+func (d *Document) YAML() ([]byte, error) {
+	data, err := yaml2.Marshal(d.root.generic())
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
+	}
+	return data, nil
+}
+
+// Text returns the value of a document that is a text.
+func (d *Document) Text() (text string, ok bool) {
+	if d.root == nil || d.root.kind != scalarKind {
+		return "", false
+	}
+	text, ok = d.root.value.(string)
+	return text, ok
+}
+
+// Find returns what stands at a path of operations files, such as
+// /releases/name=bosh/url.
+func (d *Document) Find(path string) (*Document, error) {
+	parsed, err := parsePath(path)
+	if err != nil {
+		return nil, fmt.Errorf("the path %q is wrong: %v", path, err)
+	}
+	root := d.root
+	if root == nil {
+		root = &node{}
+	}
+	found, err := walk{path: parsed}.find(root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find %s: %v", path, err)
+	}
+	return &Document{root: found}, nil
+}
+
+// directory returns the directory that relative paths of a manifest begin at.
+func directory(path string) (absolute, dir string, err error) {
+	if path == "-" {
+		dir, err = filepath.Abs(".")
+		return "", dir, err
+	}
+	absolute, err = filepath.Abs(path)
+	return absolute, filepath.Dir(absolute), err
+}

@@ -1,0 +1,152 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2/maybe"
+	yaml2 "gopkg.in/yaml.v2"
+)
+
+// lockTimeout is how long another process may take to generate its variables.
+const lockTimeout = time.Minute
+
+// varsStore is the file in which generated values are kept: a map of names to
+// values, in the form of create-env.
+type varsStore struct {
+	path   string // links resolved
+	shown  string // as the user wrote it
+	lock   *flock.Flock
+	before []byte // the file as it was read; nil: there was none
+	values map[string]*variable
+	names  []string // of values, in the order of the file
+	added  map[string]any
+}
+
+// openStore reads a vars store, which need not exist.
+func (d *document) openStore(path string) (*varsStore, error) {
+	expanded, err := expandHome(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the vars store %s: cannot tell which directory ~ is: %v", path, err)
+	}
+	if expanded, err = filepath.Abs(expanded); err != nil {
+		return nil, fmt.Errorf("cannot read the vars store %s: %v", path, err)
+	}
+	// The file that a link leads to is replaced, not the link.
+	if real, err := filepath.EvalSymlinks(expanded); err == nil {
+		expanded = real
+	}
+	s := &varsStore{path: expanded, shown: path, added: map[string]any{}}
+	return s, s.read(d)
+}
+
+// read reads the file. What is wrong with its content is reported in d.
+func (s *varsStore) read(d *document) error {
+	s.values, s.names, s.before = map[string]*variable{}, nil, nil
+	data, err := readFile("the vars store", s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	s.before = data
+	if s.before == nil {
+		s.before = []byte{}
+	}
+	for _, e := range d.namedValues("the vars store", s.shown, data) {
+		name, _ := e.key.(string)
+		s.values[name] = &variable{value: e.value, secret: true, origin: "--vars-store " + s.shown}
+		s.names = append(s.names, name)
+	}
+	return nil
+}
+
+// get returns a stored value, nil if there is none.
+func (s *varsStore) get(name string) *variable {
+	if s == nil {
+		return nil
+	}
+	return s.values[name]
+}
+
+// add notes a value that was generated.
+func (s *varsStore) add(name string, value any) { s.added[name] = value }
+
+// acquire locks the store until close, so that no two processes generate the
+// same variables, and reads it again.
+func (s *varsStore) acquire(d *document) error {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o777); err != nil {
+		return fmt.Errorf("cannot write the vars store: %w", err)
+	}
+	lock := flock.New(s.path+".lock", flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR))
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
+	defer cancel()
+	const retry = 50 * time.Millisecond
+	if got, err := lock.TryLockContext(ctx, retry); err != nil || !got {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("cannot write the vars store %s: another process has had it locked (%s.lock) for %v", s.shown, s.path, lockTimeout)
+		}
+		return fmt.Errorf("cannot lock the vars store %s with %s.lock: %w", s.shown, s.path, err)
+	}
+	s.lock = lock
+	return s.read(d)
+}
+
+// close gives up the lock.
+func (s *varsStore) close() {
+	if s != nil && s.lock != nil {
+		_ = s.lock.Close()
+		s.lock = nil
+	}
+}
+
+// save writes the file with the values that were added: whole, only for its
+// owner to read. The previous one is kept beside it, with the ending .previous.
+func (s *varsStore) save() error {
+	if s == nil || len(s.added) == 0 {
+		return nil
+	}
+	all := make(map[string]any, len(s.values)+len(s.added))
+	for name, v := range s.values {
+		all[name] = v.value.generic()
+	}
+	maps.Copy(all, s.added)
+	data, err := yaml2.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("cannot write the vars store %s: %v", s.shown, err)
+	}
+	if s.before != nil {
+		if err := writePrivate(s.path+".previous", s.before); err != nil {
+			return fmt.Errorf("cannot keep a copy of the vars store %s: %w", s.shown, err)
+		}
+	}
+	if err := writePrivate(s.path, data); err != nil {
+		return fmt.Errorf("cannot write the vars store %s: %w", s.shown, err)
+	}
+	return nil
+}
+
+// writePrivate replaces a file in one go.
+func writePrivate(path string, data []byte) error {
+	// A file that another tool made would keep its mode.
+	if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := maybe.WriteFile(path, data, 0o600); err != nil {
+		return err
+	}
+	// Where a folder cannot be synced the file is no less whole.
+	if dir, err := os.Open(filepath.Dir(path)); err == nil {
+		_ = dir.Sync()
+		_ = dir.Close()
+	}
+	return nil
+}
