@@ -1,0 +1,123 @@
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"bootstrap/artifact"
+)
+
+// group is a provider "db", a second one, and a consumer with one template.
+func group(t *testing.T, template string) (db, other, web Job) {
+	t.Helper()
+	db = newJob(t, "db", nil, artifact.Property{Name: "port", Default: 5432}, artifact.Property{Name: "tls.ca"}, artifact.Property{Name: "secret"})
+	db.Provides = []artifact.Link{{Name: "conn", Type: "sql", Properties: []string{"port", "tls.ca", "tls.off"}}}
+	other = newJob(t, "other", nil)
+	other.Provides = []artifact.Link{{Name: "conn2", Type: "other"}}
+	web = newJob(t, "web", map[string]string{"f": template})
+	web.Consumes = []artifact.Link{{Name: "db", Type: "sql"}}
+	for _, job := range []*Job{&db, &other, &web} {
+		job.Context = Context{Name: "vm", ID: "id-1", Address: "10.0.0.5", Bootstrap: true, Deployment: "dep", Path: "jobs[7]"}
+	}
+	db.Context.GlobalProperties = map[string]any{"tls": map[any]any{"ca": "pem"}, "secret": "not provided"}
+	return db, other, web
+}
+
+const asks = `<% if_link("db") do |l| %><%= l.properties.to_json %> <%= l.address.inspect %> <%= l.instances.map { |i| [i.name, i.id, i.index, i.az, i.address, i.bootstrap] }.to_json %><% end.else do %>none<% end %>`
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	cfg := native(t)
+	const own = `{"port":5432,"tls":{"ca":"pem","off":null}} "10.0.0.5" [["vm","id-1",0,"unknown","10.0.0.5",true]]`
+	tests := map[string]struct {
+		change func(db, other, web *Job)
+		want   string
+	}{
+		"by type":   {func(db, other, web *Job) {}, own},
+		"own value": {func(db, other, web *Job) { db.Context.JobProperties = map[string]any{"port": 1} }, strings.Replace(strings.Replace(own, "5432", "1", 1), `"pem"`, "null", 1)},
+		"from":      {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": map[string]any{"from": "conn"}} }, own},
+		"from an alias": {func(db, other, web *Job) {
+			db.Context.Provides = map[string]any{"conn": map[string]any{"as": "x", "shared": true}}
+			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "x", "deployment": "dep"}}
+		}, own},
+		"alias unasked": {func(db, other, web *Job) { db.Context.Provides = map[string]any{"conn": map[string]any{"as": "x"}} }, own},
+		"two, one named": {func(db, other, web *Job) {
+			other.Provides[0].Type = "sql"
+			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "conn"}}
+		}, own},
+		"two, one hidden": {func(db, other, web *Job) {
+			other.Provides[0].Type = "sql"
+			other.Context.Provides = map[string]any{"conn2": "nil"}
+		}, own},
+		"its own": {func(db, other, web *Job) {
+			db.Provides = nil
+			web.Provides = []artifact.Link{{Name: "db", Type: "sql"}}
+		}, `{} "10.0.0.5" [["vm","id-1",0,"unknown","10.0.0.5",true]]`},
+		"two":     {func(db, other, web *Job) { other.Provides[0].Type = "sql" }, "none"},
+		"none":    {func(db, other, web *Job) { db.Provides = nil }, "none"},
+		"hidden":  {func(db, other, web *Job) { db.Context.Provides = map[string]any{"conn": nil} }, "none"},
+		"blocked": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": "nil"} }, "none"},
+		"null":    {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": nil} }, "none"},
+		"by hand": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"address": "db.example", "properties": map[string]any{"port": 9}, "instances": []any{map[string]any{"address": "192.0.2.1"}}}}
+		}, `{"port":9} "db.example" [[null,null,null,null,"192.0.2.1",null]]`},
+		"by hand, address": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"address": "db.example"}}
+		}, `{} "db.example" []`},
+		"undeclared": {func(db, other, web *Job) { web.Consumes = nil }, "none"},
+		"given": {func(db, other, web *Job) {
+			web.Context.Links = map[string]any{"db": map[string]any{"properties": map[string]any{"a": 1}}}
+		}, `{"a":1} nil []`},
+	}
+	e := start(t, cfg)
+	for name, test := range tests {
+		db, other, web := group(t, asks)
+		test.change(&db, &other, &web)
+		dir := t.TempDir()
+		if err := e.Render(t.Context(), []Job{web, db, other}, dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := read(t, dir, "web", "f"); got != test.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+}
+
+// TestMissingLinks has a template that asks for a link that is not there, and
+// manifests that say something wrong of one.
+func TestMissingLinks(t *testing.T) {
+	t.Parallel()
+	cfg := native(t)
+	const asked = "template 'f' of job 'web' of release 'rel', line 1, in <% link('db') %>: there is no link 'db': "
+	const said = "job 'web' of release 'rel': link 'db' cannot be had: "
+	tests := map[string]struct {
+		change func(db, other, web *Job)
+		want   string
+	}{
+		"none":        {func(db, other, web *Job) { db.Provides = nil }, asked + "no job beside it provides one of type 'sql': give it at jobs[7].consumes.db"},
+		"two":         {func(db, other, web *Job) { other.Provides[0].Type = "sql" }, asked + "several jobs provide one of type 'sql': job 'db' as 'conn', job 'other' as 'conn2': give it at jobs[7].consumes.db"},
+		"blocked":     {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": "nil"} }, asked + "the manifest says that there is none: give it at jobs[7].consumes.db"},
+		"from nobody": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": map[string]any{"from": "x"}} }, said + "no job beside it provides 'x' of type 'sql'"},
+		"from another": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "conn2"}}
+		}, said + "no job beside it provides 'conn2' of type 'sql'"},
+		"deployment": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "x", "deployment": "y"}}
+		}, said + "it is one of deployment 'y', of which nothing is known here"},
+		"no map": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": "conn"} }, said + "what the manifest says of it is no map"},
+		"bad instances": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"instances": "x"}}
+		}, said + "its instances are of the wrong kind"},
+	}
+	e := start(t, cfg)
+	for name, test := range tests {
+		db, other, web := group(t, "<% link('db') %>")
+		test.change(&db, &other, &web)
+		err := e.Render(t.Context(), []Job{web, db, other}, t.TempDir())
+		var failures *Failures
+		if !errors.As(err, &failures) || !strings.Contains(fmt.Sprint(err), test.want) {
+			t.Errorf("%s: got\n%v\nwant\n%s", name, err, test.want)
+		}
+	}
+}
