@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -103,11 +104,23 @@ func checksum(text []byte) string {
 }
 
 // writeJSON replaces path as a whole (0600); readers see the old or the new.
+// Somebody who empties the cache meanwhile costs one more try.
 func writeJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	err = writeChecked(path, data)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = writeChecked(path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, cause(err))
+	}
+	return nil
+}
+
+func writeChecked(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -124,7 +137,6 @@ func writeJSON(path string, v any) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return fmt.Errorf("cannot write %s: %w", path, cause(err))
 	}
-	return nil
+	return err
 }
