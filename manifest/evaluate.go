@@ -53,6 +53,15 @@ type missing struct {
 // about files that cannot be read; what is wrong with their content stands in
 // the document's problems. The caller must close the store.
 func evaluate(file string, data []byte, opts Options) (*evaluation, error) {
+	e, err := prepare(file, data, opts)
+	if err != nil || e.problems.failed() || e.root == nil {
+		return e, err
+	}
+	return e, e.interpolate()
+}
+
+// prepare is evaluate without the variables, whose values it only reads.
+func prepare(file string, data []byte, opts Options) (*evaluation, error) {
 	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, secrets: secretSet{}}
 	var errs []error
 	var ops []operation
@@ -74,10 +83,7 @@ func evaluate(file string, data []byte, opts Options) (*evaluation, error) {
 		return e, err
 	}
 	e.apply(ops)
-	if e.problems.failed() || e.root == nil {
-		return e, nil
-	}
-	return e, e.interpolate()
+	return e, nil
 }
 
 // interpolate generates what is missing and fills in the variables.

@@ -1,0 +1,259 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bootstrap/manifest/gen"
+)
+
+// Origin says where the value of a variable comes from.
+type Origin string
+
+// The origins of values.
+const (
+	// Given is a value from a flag such as --var.
+	Given Origin = "given"
+	// Stored is a value from the vars store.
+	Stored Origin = "stored"
+	// ToGenerate is a value that the next deploy makes.
+	ToGenerate Origin = "to be generated"
+	// Missing is a value that there is not, and that nothing makes.
+	Missing Origin = "missing"
+)
+
+// Variable is an entry of the variables section, and what is known of its
+// value, which is not shown.
+type Variable struct {
+	Name, Type string // Type may be empty
+	Pos        Position
+	Origin     Origin
+	// NotAfter is the end of a certificate that is given or stored; else zero.
+	NotAfter time.Time
+	// Findings say what is wrong with a stored value.
+	Findings []gen.Finding
+}
+
+// Variables lists the variables section, each name once. Certificates that
+// end within warnWithin are findings. Nothing is generated. The error is a
+// *Problems if the content of the files is to blame.
+func Variables(path string, opts Options, warnWithin time.Duration) ([]Variable, error) {
+	opts.Generate = Plan
+	e, err := prepareFile(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	e.readDefinitions()
+	var list []Variable
+	now := time.Now()
+	for _, def := range e.distinct() {
+		v := Variable{Name: def.name, Type: def.kind, Pos: def.place.pos, Origin: Missing}
+		value := e.resolve(def.name)
+		switch {
+		case e.vars[def.name] != nil:
+			v.Origin = Given
+		case value != nil:
+			v.Origin = Stored
+			v.Findings = gen.Check(e.wanted(def), value.value.plain(), e.certificate, now, warnWithin)
+		case def.state == planned:
+			v.Origin = ToGenerate
+		}
+		if value != nil && def.kind == "certificate" {
+			_, v.NotAfter, _ = gen.Validity(value.value.plain())
+		}
+		list = append(list, v)
+	}
+	e.noteSecrets()
+	if err := e.finish(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// prepareFile reads a document for work on its variables section.
+func prepareFile(path string, opts Options) (*evaluation, error) {
+	file, data, err := readDocument(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	e, err := prepare(file, data, opts)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.problems.failed():
+		return nil, e.finish()
+	case e.root == nil:
+		return nil, &Problems{{Pos: Position{File: file}, Message: "the manifest is empty"}}
+	}
+	return e, nil
+}
+
+// distinct returns the first definition of each name.
+func (e *evaluation) distinct() []*definition {
+	return slices.DeleteFunc(slices.Clone(e.definitions), func(def *definition) bool { return e.byName[def.name] != def })
+}
+
+// wanted returns a definition with its options filled in, as far as their
+// variables have values.
+func (e *evaluation) wanted(def *definition) gen.Definition {
+	wanted := gen.Definition{Name: def.name, Type: def.kind}
+	if place := def.place.get("options"); place.node != nil && place.node.kind == mapKind {
+		options, _ := e.fillOptions(place.node)
+		wanted.Options, _ = options.plain().(map[string]any)
+		for name, value := range wanted.Options {
+			if open(value) {
+				delete(wanted.Options, name) // it cannot be compared with anything
+			}
+		}
+	}
+	return wanted
+}
+
+// open tells whether a value still contains a variable.
+func open(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return placeholder.MatchString(v)
+	case []any:
+		return slices.ContainsFunc(v, open)
+	}
+	return false
+}
+
+// Rotation says which variables get a new value.
+type Rotation struct {
+	Names []string
+	// ExpiringWithin chooses, where there are no Names, the stored
+	// certificates that end within that time.
+	ExpiringWithin time.Duration
+	DryRun         bool // only tell
+}
+
+// Rotated is a variable that got a new value, or would get one.
+type Rotated struct {
+	Name, Type string
+	// Why it was chosen: "named", "expires on 2027-01-31", "signed by NAME"
+	// or "signs NAME".
+	Why string
+}
+
+// Rotate makes new values for variables, and for the stored certificates that
+// a CA among them signed, and writes them to the vars store in one go: all or,
+// with an error, none. It returns them in the order in which they are made.
+func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
+	if opts.VarsStore == "" {
+		return nil, errors.New("cannot rotate variables: their values are kept in a vars store; name it with --vars-store FILE")
+	}
+	opts.Generate = Plan
+	e, err := prepareFile(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	if !r.DryRun {
+		defer e.store.close()
+		if err := e.store.acquire(e.document); err != nil {
+			return nil, err
+		}
+	}
+	e.readDefinitions()
+	e.noteSecrets()
+	rotated, err := e.choose(r)
+	if err != nil {
+		return nil, err
+	}
+	if e.problems.failed() {
+		return nil, e.finish()
+	}
+	if !r.DryRun {
+		e.opts.Generate = Write
+	}
+	e.regenerate(rotated)
+	e.noteSecrets()
+	if err := e.finish(); err != nil {
+		return nil, err
+	}
+	return rotated, nil
+}
+
+// choose plans a rotation.
+func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
+	for _, name := range r.Names {
+		if v := e.vars[name]; v != nil {
+			return nil, fmt.Errorf("cannot rotate %q: its value is given with %s, which counts before the vars store; change it there", name, v.origin)
+		}
+	}
+	var defs []gen.Definition
+	values := map[string]any{}
+	for _, def := range e.distinct() {
+		if e.vars[def.name] == nil { // what is given is not ours to make anew
+			defs = append(defs, e.wanted(def))
+		}
+	}
+	for name, v := range e.store.values {
+		values[name] = v.value.plain()
+	}
+	expiring := gen.ExpiringWithin(defs, values, time.Now(), r.ExpiringWithin)
+	for name, v := range e.vars {
+		values[name] = v.value.plain()
+	}
+	names := r.Names
+	if len(names) == 0 {
+		names = expiring
+	}
+	order, err := gen.Rotate(defs, values, names)
+	if err != nil {
+		return nil, err
+	}
+	rotated := make([]Rotated, len(order))
+	for i, name := range order {
+		rotated[i] = Rotated{Name: name, Type: e.byName[name].kind, Why: why(name, order, names, defs, r, values[name])}
+	}
+	return rotated, nil
+}
+
+// why tells why a variable is among those of a plan.
+func why(name string, order, names []string, defs []gen.Definition, r Rotation, value any) string {
+	if slices.Contains(names, name) {
+		if len(r.Names) > 0 {
+			return "named"
+		}
+		_, end, _ := gen.Validity(value)
+		if end.Before(time.Now()) {
+			return "expired on " + end.UTC().Format(time.DateOnly)
+		}
+		return "expires on " + end.UTC().Format(time.DateOnly)
+	}
+	signs := ""
+	for _, d := range defs {
+		for _, ca := range gen.Requires(d) {
+			switch {
+			case d.Name == name && slices.Contains(order, ca):
+				return "signed by " + ca
+			case ca == name && slices.Contains(order, d.Name):
+				signs = "signs " + d.Name
+			}
+		}
+	}
+	return signs
+}
+
+// regenerate forgets the values of the chosen variables and makes new ones, or
+// in the mode Plan only checks that it could.
+func (e *evaluation) regenerate(rotated []Rotated) {
+	for _, def := range e.definitions {
+		def.state = untouched // planning has left marks
+	}
+	e.generated = nil
+	for _, v := range rotated {
+		delete(e.store.values, v.Name)
+	}
+	f := filler{document: e.document, lookup: e.resolve, missing: e.noteMissing}
+	for _, v := range rotated {
+		if def := e.byName[v.Name]; e.resolve(v.Name) == nil && def.state == blocked {
+			f.fill(def.place.node, def.place.at, 0)
+		}
+	}
+	e.problems = append(e.problems, e.missingProblems()...)
+}
