@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,5 +140,13 @@ func TestLogIsRedacted(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestWithoutValues(t *testing.T) {
+	got := withoutValues([]string{"deploy", "-v", "a=secret1", "--var", "b=secret2", "--var=c=secret3", "-vd=secret4", "--vars-store", "x=y", "m.yml"})
+	want := []string{"deploy", "-v", "a=…", "--var", "b=…", "--var=c=…", "-vd=…", "--vars-store", "x=y", "m.yml"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }

@@ -22,7 +22,7 @@ goes on when it is run again.`,
 			return c.deployment(cmd.Context(), opts, deployer.Delete)
 		},
 	}
-	commonFlags(cmd.Flags(), &opts)
+	c.commonFlags(cmd.Flags(), &opts)
 	f := cmd.Flags()
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent does not answer, without stopping its jobs")
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "a missing state file is no error: there is nothing to delete")

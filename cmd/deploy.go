@@ -19,7 +19,7 @@ replaces the VM where the manifest, a release or the stemcell changed. The
 persistent disk and its data stay. Every CID is kept in the state file, beside
 the manifest unless --state names another. A deploy that was interrupted goes
 on when it is run again.`,
-		Example: "  bootstrap deploy manifest.yml",
+		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
@@ -27,7 +27,7 @@ on when it is run again.`,
 			return c.deployment(cmd.Context(), opts, deployer.Deploy)
 		},
 	}
-	commonFlags(cmd.Flags(), &opts)
+	c.commonFlags(cmd.Flags(), &opts)
 	f := cmd.Flags()
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
 	f.BoolVar(&opts.Fix, "fix", false, "replace a VM whose agent does not answer, without stopping its jobs")
@@ -35,7 +35,8 @@ on when it is run again.`,
 }
 
 // commonFlags are those of every command that works on a deployment.
-func commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
+func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	c.varFlags(f, &opts.Inputs)
 	stateFlag(f, opts)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)

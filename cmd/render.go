@@ -33,6 +33,7 @@ unless --show-secrets is given. What goes on is told on the standard error.`,
 		},
 	}
 	f := cmd.Flags()
+	c.varFlags(f, &opts.Inputs)
 	f.StringVar(&what.Job, "job", "", "only this job")
 	f.StringVar(&what.Out, "out", "", "write the files to this folder")
 	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not take secrets out")

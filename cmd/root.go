@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -75,7 +76,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newVariables(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()
@@ -148,12 +149,34 @@ func (c *console) getenv(name string) string {
 }
 
 func (c *console) holder() state.Holder {
-	h := state.Holder{PID: os.Getpid(), Command: strings.Join(c.args, " "), Since: time.Now().Truncate(time.Second)}
+	h := state.Holder{PID: os.Getpid(), Command: strings.Join(withoutValues(c.args), " "), Since: time.Now().Truncate(time.Second)}
 	h.Host, _ = os.Hostname() // for the message only
 	if u, err := user.Current(); err == nil {
 		h.User = u.Username
 	}
 	return h
+}
+
+// withoutValues are the arguments without the values of variables, which may
+// be secrets.
+func withoutValues(args []string) []string {
+	shown := slices.Clone(args)
+	for i, arg := range args {
+		name, rest := "", arg
+		switch {
+		case i > 0 && (args[i-1] == "-v" || args[i-1] == "--var"):
+		case strings.HasPrefix(arg, "--var="):
+			name, rest = "--var=", strings.TrimPrefix(arg, "--var=")
+		case strings.HasPrefix(arg, "-v") && !strings.HasPrefix(arg, "--"):
+			name, rest = "-v", strings.TrimPrefix(arg, "-v")
+		default:
+			continue
+		}
+		if variable, _, ok := strings.Cut(rest, "="); ok {
+			shown[i] = name + variable + "=…"
+		}
+	}
+	return shown
 }
 
 // openLog opens a log file for appending; what grew past 10 MiB starts anew.

@@ -20,12 +20,15 @@ import (
 // readManifest reads, evaluates and checks the manifest.
 func (r *run) readManifest(context.Context) error {
 	return r.do("Validating deployment manifest", func(s *stage) error {
-		m, err := manifest.Load(r.opts.Manifest, manifest.Options{})
+		m, err := manifest.Load(r.opts.Manifest, r.opts.Inputs)
 		if err != nil {
 			return err
 		}
 		r.manifest = m
 		r.opts.Secret(m.Secrets...)
+		if len(m.Generated) > 0 && r.opts.Inputs.Generate == manifest.Write {
+			s.info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
+		}
 		for _, w := range m.Warnings {
 			s.warning(w.String())
 		}

@@ -27,9 +27,10 @@ import (
 // Options is what a run needs from outside. Everything the environment and
 // the terminal give comes in here.
 type Options struct {
-	Manifest  string // path
-	StateFile string // path; empty: beside the manifest
-	Home      string // folder of caches and installations, ~/.bosh
+	Manifest  string           // path
+	Inputs    manifest.Options // operations and variables
+	StateFile string           // path; empty: beside the manifest
+	Home      string           // folder of caches and installations, ~/.bosh
 
 	Recreate      bool // replace the VM though nothing changed
 	Fix           bool // replace a VM whose agent does not answer
@@ -56,11 +57,13 @@ type Options struct {
 
 // Deploy makes the VM what the manifest says.
 func Deploy(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Write
 	return execute(ctx, opts, deployRows())
 }
 
 // Delete takes down everything the state file records.
 func Delete(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Refuse
 	return execute(ctx, opts, deleteRows())
 }
 
@@ -198,6 +201,9 @@ func (r *run) openStore() error {
 
 // sayPaths tells which files this run is about.
 func (r *run) sayPaths() error {
+	if r.opts.Manifest == "-" {
+		return errors.New("cannot tell where the state is kept of a manifest on the standard input: write it to a file")
+	}
 	path, err := state.Path(r.opts.Manifest, r.opts.StateFile)
 	if err != nil {
 		return err
