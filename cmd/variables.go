@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -73,7 +74,7 @@ beside it. Deploy then brings the new values to the VM.`,
 			what.Names = args[1:]
 			what.ExpiringWithin = time.Duration(expiring)
 			if (len(what.Names) > 0) == cmd.Flags().Changed("expiring-within") {
-				return &usageError{fmt.Errorf("rotate needs either the names of variables or --expiring-within")}
+				return errors.New("rotate needs either the names of variables or --expiring-within")
 			}
 			c.started = true
 			rotated, err := manifest.Rotate(args[0], inputs, what)
@@ -204,7 +205,10 @@ type daysFlag time.Duration
 func (d *daysFlag) Type() string { return "time" }
 
 func (d *daysFlag) String() string {
-	if t := time.Duration(*d); t%day == 0 {
+	switch t := time.Duration(*d); {
+	case t == 0:
+		return "0"
+	case t%day == 0:
 		return strconv.Itoa(int(t/day)) + "d"
 	}
 	return time.Duration(*d).String()
@@ -221,7 +225,7 @@ func (d *daysFlag) Set(text string) error {
 		t = time.Duration(n) * day
 	}
 	if err != nil || t < 0 {
-		return fmt.Errorf("expected a time such as 30d or 12h")
+		return errors.New("expected a time such as 30d or 12h")
 	}
 	*d = daysFlag(t)
 	return nil

@@ -1,0 +1,140 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const variablesManifest = `
+variables:
+- {name: ca, type: certificate, options: {is_ca: true, common_name: ca, key_type: ecdsa, duration: 100}}
+- {name: leaf, type: certificate, options: {ca: ca, common_name: ((ip)), key_type: ecdsa, duration: 10}}
+- {name: admin_password, type: password}
+- {name: given}
+`
+
+func TestVariablesHelp(t *testing.T) {
+	for name, args := range map[string][]string{
+		"variables":        {"variables", "--help"},
+		"variables-list":   {"variables", "list", "--help"},
+		"variables-rotate": {"variables", "rotate", "--help"},
+	} {
+		code, out, errs := run(t, args...)
+		if code != 0 || errs != "" {
+			t.Fatalf("exit code %d, %s", code, errs)
+		}
+		file := filepath.Join("testdata", "help", name+".txt")
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(file); err != nil || out != string(want) {
+			t.Errorf("help differs from %s, %v:\n%s", file, err, out)
+		}
+	}
+}
+
+func TestVariables(t *testing.T) {
+	dir := t.TempDir()
+	path, store := filepath.Join(dir, "m.yml"), filepath.Join(dir, "creds.yml")
+	if err := os.WriteFile(path, []byte(variablesManifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inputs := []string{path, "--vars-store", store, "-v", "ip=10.0.0.6", "-v", "given=public-value"}
+	bootstrap := func(want int, args ...string) string {
+		t.Helper()
+		code, out, errs := run(t, args...)
+		if code != want {
+			t.Fatalf("exit code %d\n%s%s", code, out, errs)
+		}
+		secrets, err := os.ReadFile(store)
+		if err == nil && args[0] == "variables" {
+			for line := range bytes.Lines(secrets) {
+				if word := bytes.TrimSpace(line[bytes.IndexByte(line, ':')+1:]); len(word) > 12 && strings.Contains(out+errs, string(word)) {
+					t.Errorf("%v prints %s", args, word)
+				}
+			}
+		}
+		return out + errs
+	}
+	day := func(n int) string {
+		return time.Now().UTC().Add(time.Duration(n) * 24 * time.Hour).Format(time.DateOnly)
+	}
+	check := func(got, want string) {
+		t.Helper()
+		got = strings.ReplaceAll(strings.ReplaceAll(got, day(100), "<100>"), day(10), "<10>")
+		if got = strings.ReplaceAll(got, path, "m.yml"); got != want {
+			t.Errorf("output is\n%s\nwant\n%s", got, want)
+		}
+	}
+	list := append([]string{"variables", "list"}, inputs...)
+	rotate := append([]string{"variables", "rotate"}, inputs...)
+
+	check(bootstrap(0, list...), `NAME            TYPE         VALUE            EXPIRES
+ca              certificate  to be generated  -
+leaf            certificate  to be generated  -
+admin_password  password     to be generated  -
+given           -            given            -
+`)
+	bootstrap(0, append([]string{"interpolate"}, inputs...)...)
+	check(bootstrap(0, append(list, "-v", "ip=10.0.0.7")...), `NAME            TYPE         VALUE   EXPIRES
+ca              certificate  stored  <100> (99 days left)
+leaf            certificate  stored  <10> (9 days left)
+admin_password  password     stored  -
+given           -            given   -
+Warning: m.yml:4:3: variable "leaf": the stored certificate expires on <10>, in 9 days
+Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name "10.0.0.6", option common_name says "10.0.0.7"
+`)
+	check(bootstrap(0, append(rotate, "--expiring-within", "9d")...), "Nothing to rotate\n")
+	check(bootstrap(0, append(rotate, "--expiring-within", "30d", "--dry-run")...), "Would rotate leaf (certificate): expires on <10>\n")
+	check(bootstrap(0, append(rotate, "ca", "admin_password")...), "Rotated ca (certificate): named\nRotated leaf (certificate): signed by ca\nRotated admin_password (password): named\n")
+	if _, err := os.Stat(store + ".previous"); err != nil {
+		t.Error(err)
+	}
+
+	for line := range strings.Lines(bootstrap(0, append(list, "--json")...)) {
+		var v struct {
+			Name, Value string
+			DaysLeft    *int `json:"days_left"`
+			Findings    []struct{ Kind string }
+		}
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if v.Name == "leaf" && (v.Value != "stored" || v.DaysLeft == nil || *v.DaysLeft != 9 || len(v.Findings) != 1 || v.Findings[0].Kind != "expiring") {
+			t.Error(line)
+		}
+	}
+	if got := bootstrap(0, append(rotate, "ca", "--json", "--dry-run")...); got != `{"name":"ca","type":"certificate","why":"named","rotated":false}`+"\n"+`{"name":"leaf","type":"certificate","why":"signed by ca","rotated":false}`+"\n" {
+		t.Error(got)
+	}
+
+	for _, c := range []struct {
+		code int
+		args []string
+		want string
+	}{
+		{64, rotate, "rotate needs either the names of variables or --expiring-within"},
+		{64, append(rotate, "ca", "--expiring-within", "1d"), "rotate needs either"},
+		{64, append(rotate, "--expiring-within", "-1d"), "expected a time such as 30d or 12h"},
+		{64, append(rotate, "--expiring-within", "soon"), "expected a time such as 30d or 12h"},
+		{64, append(rotate, "--expiring-within", "999999999d"), "999999999d is too long"},
+		{1, append(rotate, "given"), `cannot rotate "given": its value is given with --var`},
+		{1, []string{"variables", "rotate", path, "ca"}, "name it with --vars-store FILE"},
+		{65, []string{"variables", "rotate", path, "--vars-store", store, "leaf"}, "the variable ((ip)) has no value"},
+	} {
+		if got := bootstrap(c.code, c.args...); !strings.Contains(got, c.want) {
+			t.Errorf("%v: %s", c.args, got)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^  rotate +Give`).MatchString(bootstrap(0, "variables")) {
+		t.Error("no help")
+	}
+}
