@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"bootstrap/manifest/gen"
 )
@@ -236,6 +237,25 @@ func (e *evaluation) failGenerating(def *definition, err error) {
 		def.place.fail("the variable %q cannot be generated: %s", def.name, option.Message)
 	default:
 		def.place.get("options").get(option.Option).fail("the variable %q cannot be generated: %s", def.name, option.Message)
+	}
+}
+
+// checkStored warns of stored values that do not fit their definitions any
+// more, and of certificates that end soon.
+func (e *evaluation) checkStored() {
+	within := e.opts.ExpiryWarning
+	if within == 0 {
+		within = 30 * 24 * time.Hour
+	}
+	now := time.Now()
+	for _, def := range e.distinct() {
+		v := e.given(def.name)
+		if def.kind == "" || v == nil || v != e.store.get(def.name) {
+			continue
+		}
+		for _, finding := range gen.Check(e.wanted(def), v.value.plain(), e.certificate, now, within) {
+			e.report(true, v.value.pos, nil, "%s; bootstrap variables rotate makes it anew", finding)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	yaml2 "gopkg.in/yaml.v2"
 )
@@ -23,7 +24,10 @@ type Options struct {
 	Environ   []string // the environment, as KEY=VALUE
 	VarsStore string   // file with generated values; empty: none
 	Generate  Mode     // for what has no value; only with a VarsStore
-	Stdin     io.Reader
+	// ExpiryWarning is how long before its end a stored certificate is
+	// warned of; 0 means 30 days.
+	ExpiryWarning time.Duration
+	Stdin         io.Reader
 }
 
 // evaluation is one evaluation of a document: everything is read once.
@@ -89,7 +93,7 @@ func prepare(file string, data []byte, opts Options) (*evaluation, error) {
 // interpolate generates what is missing and fills in the variables.
 func (e *evaluation) interpolate() error {
 	e.readDefinitions()
-	if e.opts.Generate == Write && e.incomplete() {
+	if e.store != nil && e.opts.Generate == Write && e.incomplete() {
 		if err := e.store.acquire(e.document); err != nil || e.problems.failed() {
 			return err
 		}
@@ -107,6 +111,7 @@ func (e *evaluation) interpolate() error {
 			e.noteMissing(def.name, def.place.pos, def.place.at)
 		}
 	}
+	e.checkStored()
 	e.removeDefinitions()
 	e.pending = map[string]bool{}
 	for _, m := range e.missing {
@@ -124,7 +129,7 @@ func (e *evaluation) interpolate() error {
 
 // incomplete tells whether a variable must be generated.
 func (e *evaluation) incomplete() bool {
-	return e.store != nil && slices.ContainsFunc(e.definitions, func(def *definition) bool {
+	return slices.ContainsFunc(e.definitions, func(def *definition) bool {
 		return def.kind != "" && e.given(def.name) == nil
 	})
 }

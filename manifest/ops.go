@@ -28,7 +28,7 @@ func (d *document) readOperations(file string, data []byte) []operation {
 		return nil
 	}
 	if top.node.kind != listKind {
-		top.fail(`an operations file must be a list (lines that begin with "- "), not %s`, top.node.describe())
+		top.fail(`an operations file must be a list of operations (lines that begin with "- "), not %s; a file of variables is given with --vars-file`, top.node.describe())
 		return nil
 	}
 	var ops []operation
@@ -147,24 +147,29 @@ func (c cursor) misspelt(names ...string) string {
 // nothing, and the rest is applied: but what lies within the place that it
 // failed to make is passed over.
 func (d *document) apply(ops []operation) {
-	var failed []string
+	type failure struct {
+		op   *operation
+		path string
+		err  error
+	}
+	var failures []failure
 	if d.root == nil && len(ops) > 0 {
 		d.root = &node{pos: Position{d.file, 1, 1}}
 	}
 	for i := range ops {
 		op := &ops[i]
 		path := strings.ReplaceAll(op.path.text, "?", "")
-		if slices.ContainsFunc(failed, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") }) {
+		if slices.ContainsFunc(failures, func(f failure) bool {
+			return f.op.kind == "replace" && (path == f.path || strings.HasPrefix(path, f.path+"/"))
+		}) {
 			continue
 		}
-		err := op.apply(d)
-		if err == nil {
-			continue
+		if err := op.apply(d); err != nil {
+			failures = append(failures, failure{op, path, err})
 		}
-		if op.kind == "replace" {
-			failed = append(failed, path)
-		}
-		d.failOperation(op.index, op.pos, fmt.Sprintf("cannot %s %s: %v%s", op.kind, op.path.shown(), err, op.advice(err)))
+	}
+	for _, f := range failures {
+		d.failOperation(f.op.index, f.op.pos, fmt.Sprintf("cannot %s %s: %v%s", f.op.kind, f.op.path.shown(), f.err, f.op.advice(f.err, d.root)))
 	}
 }
 
@@ -176,16 +181,25 @@ func (p opPath) shown() string {
 	return p.text
 }
 
-// advice says what helps against a missing key that could be made.
-func (op *operation) advice(err error) string {
+// advice says what helps against something missing. last is the document with
+// the other operations applied.
+func (op *operation) advice(err error, last *node) string {
 	var failure *pathError
-	if op.kind != "replace" || !errors.As(err, &failure) || !failure.absent || strings.Contains(failure.message, "did you mean") {
+	if !errors.As(err, &failure) || !failure.absent {
 		return ""
 	}
-	if t := op.path.tokens[failure.token]; t.kind == keyToken || t.kind == matchToken {
-		return `; to make it if it is not there, end that part of the path with "?"`
+	before := opPath{text: op.path.text, tokens: op.path.tokens[:failure.token+1]}
+	if _, err := (walk{path: before}).find(last); err == nil {
+		return "; a later operation makes it, so this one must come after that: the order of --ops-file counts"
 	}
-	return ""
+	t := op.path.tokens[failure.token]
+	switch {
+	case strings.Contains(failure.message, "did you mean"), t.kind == indexToken, op.kind == "test":
+		return ""
+	case op.kind == "remove":
+		return `; if it need not be there, end that part of the path with "?"`
+	}
+	return `; if another operations file makes it, that one must come first; to make it here, end that part of the path with "?"`
 }
 
 // apply applies one operation to the document.
