@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"bootstrap/manifest"
 )
@@ -28,7 +29,6 @@ func newVariables(c *console) *cobra.Command {
 
 func newVariablesList(c *console) *cobra.Command {
 	var inputs manifest.Options
-	warning := daysFlag(30 * day)
 	cmd := &cobra.Command{
 		Use:   "list MANIFEST",
 		Short: "List the variables of a manifest, without their values",
@@ -40,7 +40,7 @@ there is one object per line.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.started = true
-			list, err := manifest.Variables(args[0], inputs, time.Duration(warning))
+			list, err := manifest.Variables(args[0], inputs)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ there is one object per line.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
-	f.Var(&warning, "expiry-warning", "warn of certificates that end within this `TIME`, such as 30d")
+	expiryFlag(f, &inputs)
 	return cmd
 }
 
@@ -196,6 +196,12 @@ func variableTable(list []manifest.Variable, now time.Time) []byte {
 
 // daysLeft returns the whole days until then, negative once it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
+
+// expiryFlag adds the flag of commands that warn of stored certificates.
+func expiryFlag(f *pflag.FlagSet, inputs *manifest.Options) {
+	inputs.ExpiryWarning = 30 * day
+	f.Var((*daysFlag)(&inputs.ExpiryWarning), "expiry-warning", "warn of stored certificates that end within this `TIME`, such as 30d or 12h")
+}
 
 const day = 24 * time.Hour
 

@@ -243,11 +243,7 @@ func (e *evaluation) failGenerating(def *definition, err error) {
 // checkStored warns of stored values that do not fit their definitions any
 // more, and of certificates that end soon.
 func (e *evaluation) checkStored() {
-	within := e.opts.ExpiryWarning
-	if within == 0 {
-		within = 30 * 24 * time.Hour
-	}
-	now := time.Now()
+	now, within := time.Now(), e.opts.expiryWarning()
 	for _, def := range e.distinct() {
 		v := e.given(def.name)
 		if def.kind == "" || v == nil || v != e.store.get(def.name) {

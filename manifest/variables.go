@@ -36,10 +36,9 @@ type Variable struct {
 	Findings []gen.Finding
 }
 
-// Variables lists the variables section, each name once. Certificates that
-// end within warnWithin are findings. Nothing is generated. The error is a
-// *Problems if the content of the files is to blame.
-func Variables(path string, opts Options, warnWithin time.Duration) ([]Variable, error) {
+// Variables lists the variables section, each name once. Nothing is generated.
+// The error is a *Problems if the content of the files is to blame.
+func Variables(path string, opts Options) ([]Variable, error) {
 	opts.Generate = Plan
 	e, err := prepareFile(path, opts)
 	if err != nil {
@@ -56,7 +55,7 @@ func Variables(path string, opts Options, warnWithin time.Duration) ([]Variable,
 			v.Origin = Given
 		case value != nil:
 			v.Origin = Stored
-			v.Findings = gen.Check(e.wanted(def), value.value.plain(), e.certificate, now, warnWithin)
+			v.Findings = gen.Check(e.wanted(def), value.value.plain(), e.certificate, now, opts.expiryWarning())
 		case def.state == planned:
 			v.Origin = ToGenerate
 		}
@@ -70,6 +69,14 @@ func Variables(path string, opts Options, warnWithin time.Duration) ([]Variable,
 		return nil, err
 	}
 	return list, nil
+}
+
+// expiryWarning returns how long before its end a certificate is warned of.
+func (o Options) expiryWarning() time.Duration {
+	if o.ExpiryWarning == 0 {
+		return 30 * 24 * time.Hour
+	}
+	return o.ExpiryWarning
 }
 
 // prepareFile reads a document for work on its variables section.

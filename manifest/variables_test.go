@@ -115,8 +115,8 @@ func TestRotate(t *testing.T) {
 			if info, err := os.Stat(opts.VarsStore); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%v %v", info.Mode(), err)
 			}
-			opts.Vars = opts.Vars[:1]
-			list, err := Variables(path, opts, 0)
+			opts.Vars, opts.ExpiryWarning = opts.Vars[:1], time.Hour
+			list, err := Variables(path, opts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.Vars = []string{"ip=10.0.0.7", "password=secret"}
-	list, err := Variables(path, opts, 30*24*time.Hour)
+	list, err := Variables(path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ lost certificate missing`
 		t.Errorf("variables are\n%s\nwant\n%s", text, want)
 	}
 	opts.VarsStore, opts.Vars = "", nil
-	if list, err = Variables(path, opts, 0); err != nil {
+	if list, err = Variables(path, opts); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range list {
@@ -227,6 +227,7 @@ lost certificate missing`
 func TestVariablesOfAnotherCA(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
+	opts.ExpiryWarning = time.Hour
 	other, err := gen.Generate(gen.Definition{Name: "root", Type: "certificate", Options: map[string]any{"is_ca": true, "common_name": "root", "key_type": "ecdsa"}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +247,7 @@ func TestVariablesOfAnotherCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := Variables(path, opts, 0)
+	list, err := Variables(path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
