@@ -43,11 +43,17 @@ func TestMain(m *testing.M) {
 // TestScript runs every script of testdata/script: deploys for real, with the
 // embedded CPI and agent.
 func TestScript(t *testing.T) {
+	// One cache for all, as on a machine with many deployments: the machine code
+	// of the embedded Ruby takes seconds to make.
+	cache := t.TempDir()
+	if err := os.Chmod(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		RequireExplicitExec: true,
-		Setup:               setup,
+		Setup:               func(env *testscript.Env) error { return setup(env, cache) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"expand":    expand,
 			"page":      page,
@@ -59,9 +65,12 @@ func TestScript(t *testing.T) {
 }
 
 // setup gives a script ports, keys and the quickstart's releases of its own.
-func setup(env *testscript.Env) error {
+func setup(env *testscript.Env, cache string) error {
 	home := filepath.Join(env.WorkDir, "home")
-	if err := os.Mkdir(home, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(home, ".bosh"), 0o700); err != nil {
+		return err
+	}
+	if err := os.Symlink(cache, filepath.Join(home, ".bosh", "cache")); err != nil {
 		return err
 	}
 	source, err := filepath.Abs("testdata")
