@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -254,6 +255,51 @@ func TestVariablesOfAnotherCA(t *testing.T) {
 	for _, v := range list {
 		if wrong := len(v.Findings) > 0; wrong != (v.Name == "middle") {
 			t.Errorf("%s: %v", v.Name, v.Findings)
+		}
+	}
+}
+
+// Rotations at the same time wait for each other: in the end every certificate
+// is signed by the CA that is stored.
+func TestRotateTogether(t *testing.T) {
+	t.Parallel()
+	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
+	var wait sync.WaitGroup
+	for _, name := range []string{"root", "middle", "leaf", "root", "password", "middle"} {
+		wait.Go(func() {
+			if _, err := Rotate(path, opts, Rotation{Names: []string{name}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	opts.ExpiryWarning = time.Hour
+	list, err := Variables(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range list {
+		if len(v.Findings) > 0 {
+			t.Error(v.Findings)
+		}
+	}
+}
+
+// A store that cannot be written stays as it is.
+func TestRotateUnwritable(t *testing.T) {
+	t.Parallel()
+	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
+	before := storeOf(t, opts)
+	// A folder where the copy of the previous store should go.
+	if err := os.Mkdir(opts.VarsStore+".previous", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rotate(path, opts, Rotation{Names: []string{"root"}}); err == nil || !strings.Contains(err.Error(), "cannot keep a copy of the vars store") {
+		t.Errorf("error is %v", err)
+	}
+	for name, value := range storeOf(t, opts) {
+		if before[name] != value {
+			t.Errorf("%s was changed", name)
 		}
 	}
 }
