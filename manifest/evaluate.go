@@ -165,7 +165,6 @@ func (e *evaluation) missingProblems() Problems {
 		names = append(names, e.store.names...)
 	}
 	slices.Sort(names)
-	advised := false
 	var problems Problems
 	for _, m := range e.missing {
 		more := ""
@@ -181,12 +180,17 @@ func (e *evaluation) missingProblems() Problems {
 			more += fmt.Sprintf("; its type is %s: --vars-store FILE generates it, and keeps it there", def.kind)
 		case def != nil && def.kind != "":
 			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
-		case !advised:
-			advised = true
-			more += fmt.Sprintf("; give it one with --var %s=VALUE, or in a file with --vars-file FILE", m.name)
 		}
 		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(),
 			Message: fmt.Sprintf("the variable ((%s)) has no value%s", m.name, more)})
+	}
+	problems = problems.sorted()
+	// Once is enough for what holds for all.
+	for i := range problems {
+		if !strings.Contains(problems[i].Message, ";") {
+			problems[i].Message += "; give it one with --var NAME=VALUE, or in a file with --vars-file FILE"
+			break
+		}
 	}
 	return problems
 }
@@ -266,7 +270,7 @@ func Evaluate(path string, opts Options) (*Document, error) {
 		return nil, err
 	}
 	return &Document{
-		Missing:   e.missingProblems().sorted(),
+		Missing:   e.missingProblems(),
 		Unused:    e.unused(),
 		Generated: e.generated,
 		Warnings:  e.sortedProblems(),
