@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime"
 	"runtime/debug"
 
@@ -30,8 +31,15 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// Code of a template holds its processor until it returns; one must be left
 	// for whoever notices that the parent is gone.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	// Making the machine code takes half a gigabyte, and more if garbage may lie
+	// around.
+	debug.SetGCPercent(25)
 	answers := json.NewEncoder(out)
-	module, library, err := cruby.Open(ctx, cache)
+	module, err := cruby.Open(ctx, cache)
+	var library fs.FS
+	if err == nil {
+		library, err = cruby.Library()
+	}
 	if err != nil {
 		return 0, errors.Join(err, answers.Encode(greeting{Error: err.Error()}))
 	}

@@ -2,6 +2,7 @@ package cruby
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,16 +11,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/tetratelabs/wazero"
+	"golang.org/x/sync/errgroup"
 )
 
-// keep is how long the code of another version stays that nobody uses.
-const keep = 30 * 24 * time.Hour
+// unused is how long the code of another version stays that nobody uses.
+const unused = 30 * 24 * time.Hour
 
 // sumsName is the file that vouches for the others of its folder. It is written
 // last.
@@ -29,40 +33,33 @@ const sumsName = "sums"
 // was kept below dir, which takes a fraction of one. Code that is damaged, or
 // that somebody else could have written, is made again; where none can be kept
 // it is made each time. dir is made with mode 0700; empty: keep none.
-func Open(ctx context.Context, dir string) (*Module, fs.FS, error) {
+func Open(ctx context.Context, dir string) (*Module, error) {
 	about, err := Embedded()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	type unpacked struct {
-		wasm    []byte
-		library fs.FS
-		err     error
-	}
-	loading := make(chan unpacked, 1)
-	go func() {
-		var u unpacked
-		u.wasm, u.library, u.err = Load()
-		loading <- u
-	}()
-	store, storeErr := openStore(ctx, dir, "ruby-"+about.Module[:16])
-	image := <-loading
-	if storeErr == nil {
-		defer store.close()
-	}
-	if image.err != nil {
-		return nil, nil, image.err
-	}
+	s, err := openStore(ctx, dir, "ruby-"+about.Module[:16])
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	if storeErr == nil {
-		if m, err := store.compile(ctx, image.wasm); err == nil {
-			return m, image.library, nil
+	if err == nil {
+		defer s.close()
+		if s.verified {
+			if m, err := s.load(ctx); err == nil {
+				return m, nil
+			}
 		}
 	}
-	m, err := Compile(ctx, image.wasm, nil)
-	return m, image.library, err
+	wasm, err := unpack()
+	if err != nil {
+		return nil, fmt.Errorf("cannot unpack the embedded Ruby: %w", err)
+	}
+	if s != nil && !s.verified {
+		if m, err := s.fill(ctx, wasm); err == nil {
+			return m, nil
+		}
+	}
+	return Compile(ctx, wasm, nil)
 }
 
 // store is the folder of the code of one image. Whoever only reads it shares
@@ -71,7 +68,8 @@ type store struct {
 	dir  string // of all images
 	name string // of this one's folder
 	lock *flock.Flock
-	sums []byte // that hold for what is there now; nil: there is nothing
+	// verified: the folder has what was put there. If not, it is not there.
+	verified bool
 }
 
 func openStore(ctx context.Context, dir, name string) (*store, error) {
@@ -86,7 +84,7 @@ func openStore(ctx context.Context, dir, name string) (*store, error) {
 	if _, err := s.lock.TryRLockContext(ctx, poll); err != nil {
 		return nil, err
 	}
-	if s.verify() {
+	if s.verified = s.verify(); s.verified {
 		return s, nil
 	}
 	// Another one may come in between and do the work.
@@ -96,11 +94,12 @@ func openStore(ctx context.Context, dir, name string) (*store, error) {
 	if _, err := s.lock.TryLockContext(ctx, poll); err != nil {
 		return nil, err
 	}
-	if !s.verify() {
-		if err := os.RemoveAll(s.folder()); err != nil {
-			s.close()
-			return nil, err
-		}
+	if s.verified = s.verify(); s.verified {
+		return s, nil
+	}
+	if err := os.RemoveAll(s.folder()); err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -109,8 +108,8 @@ func (s *store) close() { _ = s.lock.Close() }
 
 func (s *store) folder() string { return filepath.Join(s.dir, s.name) }
 
-// own makes a folder that nobody else can write to. One that was not so before
-// may hold anything, and is emptied.
+// own makes a folder that nobody else can write to. What is in one to which
+// others could is not trusted.
 func own(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
@@ -123,10 +122,20 @@ func own(dir string) error {
 	if err != nil || private(info) {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no folder", dir)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
 	}
-	return os.Mkdir(dir, 0o700)
+	if info, err = os.Lstat(dir); err != nil || !private(info) {
+		return cmp.Or(err, fmt.Errorf("%s is another user's", dir))
+	}
+	entries, err := filepath.Glob(filepath.Join(dir, "ruby-*"))
+	for _, entry := range entries {
+		err = cmp.Or(err, os.RemoveAll(entry))
+	}
+	return err
 }
 
 // verify tells whether the folder has exactly what its sums say.
@@ -139,72 +148,148 @@ func (s *store) verify() bool {
 	if err != nil || !bytes.Equal(said, sums) {
 		return false
 	}
-	s.sums = sums
 	now := time.Now()
 	_ = os.Chtimes(s.folder(), now, now)
 	return true
 }
 
-// sum has a line for each file of the folder but sums itself.
+// sum has a line for each part of each file of the folder but sums itself. Parts
+// are summed side by side, because this is half of what a start takes.
 func (s *store) sum() ([]byte, error) {
-	var lines []string
+	var (
+		mu    sync.Mutex
+		lines []string
+		group errgroup.Group
+	)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	err := filepath.WalkDir(s.folder(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == sumsName {
 			return err
 		}
-		if !d.Type().IsRegular() {
-			return fmt.Errorf("%s is no file", path)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		sum := sha256.New()
-		if _, err := io.Copy(sum, f); err != nil {
-			return err
+		info, err := d.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			return cmp.Or(err, fmt.Errorf("%s is no file", path))
 		}
 		name, err := filepath.Rel(s.folder(), path)
-		lines = append(lines, fmt.Sprintf("%x  %s\n", sum.Sum(nil), filepath.ToSlash(name)))
+		for at := int64(0); at <= info.Size(); at += part {
+			group.Go(func() error {
+				sum, err := sumPart(path, at)
+				mu.Lock()
+				defer mu.Unlock()
+				lines = append(lines, fmt.Sprintf("%x %d %s\n", sum, at, filepath.ToSlash(name)))
+				return err
+			})
+		}
 		return err
 	})
+	err = cmp.Or(group.Wait(), err)
 	slices.Sort(lines)
 	return []byte(strings.Join(lines, "")), err
 }
 
-// compile compiles with the folder as the cache.
-func (s *store) compile(ctx context.Context, wasm []byte) (*Module, error) {
-	cache, err := wazero.NewCompilationCacheWithDir(s.folder())
+const part = 8 << 20
+
+func sumPart(path string, at int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, io.NewSectionReader(f, at, part))
+	return sum.Sum(nil), err
+}
+
+// hollowName is the file of the image without its functions.
+const hollowName = "module.wasm"
+
+// load takes the code from the folder. wazero wants the module all the same, and
+// looks through every function of it: so it gets one in which there is nothing
+// to be seen, for which fill has put the code in place.
+func (s *store) load(ctx context.Context) (*Module, error) {
+	wasm, err := os.ReadFile(filepath.Join(s.folder(), hollowName))
+	if err != nil {
+		return nil, err
+	}
+	return compileIn(ctx, wasm, s.folder())
+}
+
+// fill compiles the image and keeps its code.
+func (s *store) fill(ctx context.Context, wasm []byte) (*Module, error) {
+	full := filepath.Join(s.folder(), "full")
+	m, err := compileIn(ctx, wasm, full)
+	if err != nil {
+		return nil, err
+	}
+	// The next run does what fails here.
+	_ = s.keep(ctx, wasm, full)
+	return m, nil
+}
+
+// keep puts the code of the image to where wazero looks for that of the module
+// without functions, and vouches for it.
+func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
+	empty, err := hollow(wasm)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.folder(), hollowName), empty, 0o600); err != nil {
+		return err
+	}
+	m, err := compileIn(ctx, empty, s.folder())
+	if err != nil {
+		return err
+	}
+	if err := m.Close(ctx); err != nil {
+		return err
+	}
+	// wazero makes one folder for its version, with one file for the module.
+	from, err := filepath.Glob(filepath.Join(full, "*", "*"))
+	if err != nil {
+		return err
+	}
+	to, err := filepath.Glob(filepath.Join(s.folder(), "wazero-*", "*"))
+	if err != nil || len(from) != 1 || len(to) != 1 {
+		return cmp.Or(err, errors.New("this is not how wazero keeps code"))
+	}
+	if err := os.Rename(from[0], to[0]); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(full); err != nil {
+		return err
+	}
+	return s.vouch()
+}
+
+// compileIn compiles with a folder as the cache.
+func compileIn(ctx context.Context, wasm []byte, dir string) (*Module, error) {
+	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	m, err := Compile(ctx, wasm, cache)
 	if err != nil {
-		_ = cache.Close(ctx)
-		return nil, err
+		return nil, errors.Join(err, cache.Close(ctx))
 	}
 	m.cache = cache
-	if s.sums == nil {
-		s.vouch()
-	}
 	return m, nil
 }
 
-// vouch writes the sums of what was compiled just now, and removes what was left
-// by other versions. The next run does what fails here.
-func (s *store) vouch() {
+// vouch writes the sums of what was kept just now, and removes what was left by
+// other versions.
+func (s *store) vouch() error {
 	sums, err := s.sum()
 	if err != nil {
-		return
+		return err
 	}
-	_ = os.WriteFile(filepath.Join(s.folder(), sumsName), sums, 0o600)
+	if err := os.WriteFile(filepath.Join(s.folder(), sumsName), sums, 0o600); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return
-	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && e.IsDir() && e.Name() != s.name && time.Since(info.ModTime()) > keep {
+		if info, err := e.Info(); err == nil && e.IsDir() && e.Name() != s.name && time.Since(info.ModTime()) > unused {
 			_ = os.RemoveAll(filepath.Join(s.dir, e.Name()))
 		}
 	}
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/klauspost/compress/zstd"
@@ -39,20 +38,13 @@ func Embedded() (About, error) {
 	return about, err
 }
 
-// Load unpacks the image and opens the library that belongs to it.
-func Load() (wasm []byte, library fs.FS, err error) {
-	wasm, err = unpack()
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot unpack the embedded Ruby: %w", err)
-	}
+// Library opens the library that belongs to the image.
+func Library() (fs.FS, error) {
 	data, err := image.ReadFile("image/library.zip")
-	if err == nil {
-		library, err = OpenLibrary(data)
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot open the library of the embedded Ruby: %w", err)
+		return nil, err
 	}
-	return wasm, library, nil
+	return OpenLibrary(data)
 }
 
 func unpack() ([]byte, error) {

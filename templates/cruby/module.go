@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"runtime"
+	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -110,6 +111,8 @@ type Machine struct {
 	Library fs.FS
 	// Output gets standard output and standard error; nil: nobody.
 	Output io.Writer
+	// Env are variables, NAME=value.
+	Env []string
 	// Frozen gives the same time and the same random numbers at each start.
 	Frozen bool
 }
@@ -132,6 +135,10 @@ func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithArgs("ruby")
 	if machine.Library != nil {
 		config = config.WithFSConfig(wazero.NewFSConfig().WithFSMount(machine.Library, "/library"))
+	}
+	for _, entry := range machine.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		config = config.WithEnv(name, value)
 	}
 	if machine.Output != nil {
 		config = config.WithStdout(machine.Output).WithStderr(machine.Output)

@@ -197,13 +197,23 @@ func add(w *zip.Writer, name string, data []byte) error {
 	return err
 }
 
+// settings let Ruby collect garbage rarely: it lives only for the templates of
+// one job. The prelude hides them.
+func settings() []string {
+	env := []string{"RUBY_GC_MALLOC_LIMIT=67108864", "RUBY_GC_OLDMALLOC_LIMIT=67108864"}
+	for i, slots := range []int{400_000, 100_000, 50_000, 25_000, 12_500} {
+		env = append(env, fmt.Sprintf("RUBY_GC_HEAP_%d_INIT_SLOTS=%d", i, slots))
+	}
+	return env
+}
+
 // boot starts a plain Ruby, the same one each time.
 func boot(ctx context.Context, wasm []byte, lib fs.FS) (*cruby.Ruby, func(), error) {
 	m, err := cruby.Compile(ctx, wasm, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := m.Start(ctx, cruby.Machine{Library: lib, Output: os.Stderr, Frozen: true})
+	r, err := m.Start(ctx, cruby.Machine{Library: lib, Output: os.Stderr, Env: settings(), Frozen: true})
 	if err == nil {
 		err = r.Boot(ctx, "ruby", "-EUTF-8", "-W0", "--disable-gems", "-e_=0")
 	}

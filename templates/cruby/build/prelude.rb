@@ -1,12 +1,16 @@
 # Loaded into the image before the driver: the libraries that templates use, and
 # plain words where this Ruby cannot do what another one does.
 $LOAD_PATH.unshift("/library")
+ENV.clear
 
 %w[
   base64 bigdecimal cgi csv date delegate digest digest/md5 digest/sha1 digest/sha2 erb forwardable
   ipaddr json open3 openssl optparse ostruct pathname pp psych rexml/document securerandom
   set shellwords singleton stringio strscan tempfile time timeout tmpdir tsort uri yaml zlib
-].each { |library| require library }
+].each do |library|
+  require library
+  GC.start
+end
 
 module Kernel
   %w[system spawn exec fork `].each do |name|

@@ -5,14 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
+
+	"bootstrap/templates/cruby"
 )
 
 // The sections of a module that are looked at or written.
 const (
-	sectionCustom    = 0
-	sectionImport    = 2
 	sectionMemory    = 5
 	sectionGlobal    = 6
 	sectionExport    = 7
@@ -22,50 +20,9 @@ const (
 
 const pageSize = 64 << 10
 
-type section struct {
-	id   byte
-	body []byte
-}
-
-var header = []byte("\x00asm\x01\x00\x00\x00")
-
-// sections splits a module, without its custom sections.
-func sections(wasm []byte) ([]section, error) {
-	rest, ok := bytes.CutPrefix(wasm, header)
-	if !ok {
-		return nil, errors.New("it is no WebAssembly module")
-	}
-	var list []section
-	for r := bytes.NewReader(rest); ; {
-		id, err := r.ReadByte()
-		if err == io.EOF {
-			return list, nil
-		}
-		size, err := binary.ReadUvarint(r)
-		if err != nil || size > uint64(r.Len()) {
-			return nil, fmt.Errorf("section %d is cut off", id)
-		}
-		body := make([]byte, size)
-		_, _ = io.ReadFull(r, body)
-		if id != sectionCustom {
-			list = append(list, section{id, body})
-		}
-	}
-}
-
-func join(list []section) []byte {
-	out := slices.Clone(header)
-	for _, s := range list {
-		out = append(out, s.id)
-		out = binary.AppendUvarint(out, uint64(len(s.body)))
-		out = append(out, s.body...)
-	}
-	return out
-}
-
-func find(list []section, id byte) (*section, error) {
+func find(list []cruby.Section, id byte) (*cruby.Section, error) {
 	for i := range list {
-		if list[i].id == id {
+		if list[i].ID == id {
 			return &list[i], nil
 		}
 	}
@@ -76,12 +33,12 @@ const typeI32 = 0x7f
 
 // globals reads the section of globals, which must all be 32 bit numbers with a
 // constant value. It returns which of them can change.
-func globals(list []section) (mutable []bool, err error) {
+func globals(list []cruby.Section) (mutable []bool, err error) {
 	s, err := find(list, sectionGlobal)
 	if err != nil {
 		return nil, err
 	}
-	r := bytes.NewReader(s.body)
+	r := bytes.NewReader(s.Body)
 	count, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
@@ -113,7 +70,7 @@ func globalName(i int) string { return fmt.Sprintf("snapshot-global-%d", i) }
 
 // open exports the globals, so that their values can be read.
 func open(wasm []byte) ([]byte, error) {
-	list, err := sections(wasm)
+	list, err := cruby.Sections(wasm)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +82,12 @@ func open(wasm []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	count, n := binary.Uvarint(s.body)
+	count, n := binary.Uvarint(s.Body)
 	if n <= 0 {
 		return nil, errors.New("its exports cannot be read")
 	}
 	body := binary.AppendUvarint(nil, count+uint64(len(mutable)))
-	body = append(body, s.body[n:]...)
+	body = append(body, s.Body[n:]...)
 	for i := range mutable {
 		name := globalName(i)
 		body = binary.AppendUvarint(body, uint64(len(name)))
@@ -138,14 +95,14 @@ func open(wasm []byte) ([]byte, error) {
 		body = append(body, 3) // a global
 		body = binary.AppendUvarint(body, uint64(i))
 	}
-	s.body = body
-	return join(list), nil
+	s.Body = body
+	return cruby.Join(list), nil
 }
 
 // snapshot returns the module with the memory and the globals that it has now
 // as the ones that it starts with. Nothing in it may read data segments later.
 func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]byte, error) {
-	list, err := sections(wasm)
+	list, err := cruby.Sections(wasm)
 	if err != nil {
 		return nil, err
 	}
@@ -175,9 +132,9 @@ func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]by
 		if err != nil {
 			return nil, err
 		}
-		s.body = body
+		s.Body = body
 	}
-	return join(list), nil
+	return cruby.Join(list), nil
 }
 
 func bit(set bool) byte {
