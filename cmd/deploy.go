@@ -37,6 +37,7 @@ on when it is run again.`,
 // commonFlags are those of every command that works on a deployment.
 func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.varFlags(f, &opts.Inputs)
+	expiryFlag(f, &opts.Inputs)
 	stateFlag(f, opts)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
