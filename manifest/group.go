@@ -87,6 +87,8 @@ func (r *reader) readJobs(c cursor) []JobRef {
 			}
 			seen[job.Name] = true
 			job.Properties = item.get("properties").properties()
+			job.Consumes = item.get("consumes").properties()
+			job.Provides = item.get("provides").properties()
 			jobs = append(jobs, job)
 		}
 	}

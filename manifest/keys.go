@@ -37,8 +37,8 @@ var sections = []section{
 	}, []string{
 		"azs", "vm_type", "vm_extensions", "stemcell", "update", "migrated_from", "persistent_disk_type", "consumes", "provides",
 	}},
-	{"instance_groups[].jobs[]", []string{"name", "release", "properties"},
-		[]string{"consumes", "provides", "custom_provider_definitions"}},
+	{"instance_groups[].jobs[]", []string{"name", "release", "properties", "consumes", "provides"},
+		[]string{"custom_provider_definitions"}},
 	{"instance_groups[].networks[]", []string{"name", "static_ips", "default"}, nil},
 	{"update", []string{"update_watch_time", "vm_strategy"}, []string{
 		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",

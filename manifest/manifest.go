@@ -95,8 +95,11 @@ type InstanceGroup struct {
 type JobRef struct {
 	Name, Release string
 	Properties    map[string]any // nil if absent, which is not the same as {}
-	Pos           Position
-	Path          string // in the user's spelling, for example jobs[0].templates[1]
+	// Consumes and Provides say of the job's links, by name, where they come
+	// from and what they are called.
+	Consumes, Provides map[string]any
+	Pos                Position
+	Path               string // in the user's spelling, for example jobs[0].templates[1]
 }
 
 // GroupNetwork attaches the instance group to a network.
