@@ -88,6 +88,9 @@ func (r *run) templateJobs() []templates.Job {
 				GlobalProperties:  m.Properties,
 				ClusterProperties: m.Group.Properties,
 				JobProperties:     ref.Properties,
+				Consumes:          ref.Consumes,
+				Provides:          ref.Provides,
+				Path:              ref.Path,
 			},
 		})
 	}
