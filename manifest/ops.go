@@ -96,11 +96,6 @@ func (op *operation) check(item cursor, absent bool) (wrong string, pos Position
 	last := opToken{}
 	if n := len(op.path.tokens); n > 0 {
 		last = op.path.tokens[n-1]
-		for _, t := range op.path.tokens[:n-1] {
-			if t.insert != overwrite {
-				return fmt.Sprintf("the path %q is wrong: :before and :after may only stand at its end", op.path.text), op.pos
-			}
-		}
 	}
 	switch {
 	case op.kind == "replace" && op.value == nil && item.get("value").given():

@@ -73,6 +73,9 @@ func parsePath(text string) (opPath, error) {
 		if err != nil {
 			return p, err
 		}
+		if token.insert != overwrite && i < len(pieces)-1 {
+			return p, errors.New(":before and :after may only stand at its end")
+		}
 		token.end = end
 		if token.kind == keyToken || token.kind == matchToken {
 			optional = optional || token.optional
