@@ -85,10 +85,10 @@ func command(cfg Config) (*exec.Cmd, error) {
 	}
 	about, err := cruby.Embedded()
 	if err != nil {
-		return nil, fmt.Errorf("it needs Ruby: %w: build it on a machine with npm (make image build), or name a Ruby with --ruby PATH", err)
+		return nil, fmt.Errorf("it needs Ruby: %w", err)
 	}
 	if about.Driver != fmt.Sprintf("%x", sha256.Sum256([]byte(driver))) {
-		return nil, errors.New("the embedded Ruby was built with another driver: build it again (make image build)")
+		return nil, errors.New("the embedded Ruby was built with another driver: build it again (make build)")
 	}
 	return exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache), nil
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"bootstrap/artifact"
+	"bootstrap/templates/cruby"
 
 	"github.com/google/uuid"
 )
@@ -48,7 +49,7 @@ func (c Config) embedded() bool { return c.Ruby == "" && c.Self != "" }
 type Engine struct {
 	cfg    Config
 	id     string          // of the instance, where the context has none
-	ctx    context.Context // ends with Close
+	ctx    context.Context // of Warm
 	cancel context.CancelFunc
 	warm   sync.WaitGroup
 
@@ -127,6 +128,9 @@ func (e *Engine) Warm() {
 	})
 }
 
+// Notice has the licences of the embedded Ruby.
+func Notice() (string, error) { return cruby.Notice() }
+
 // Close ends Ruby.
 func (e *Engine) Close() error {
 	e.cancel()
@@ -159,7 +163,9 @@ type file struct {
 // what dir/<job> held before is removed. When a template fails the others are
 // still tried, nothing is written, and the error is a *Failures.
 func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
-	e.mu.Lock() // waits for Warm, too
+	// The lock waits for Warm, which then must not be what a Ctrl-C waits for.
+	defer context.AfterFunc(ctx, e.cancel)()
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return errors.New("cannot render templates: the engine is closed")

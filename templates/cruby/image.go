@@ -23,7 +23,7 @@ type About struct {
 }
 
 // ErrNoImage is a program that was built without an image.
-var ErrNoImage = errors.New("this program was built without its Ruby")
+var ErrNoImage = errors.New("this program was built without its Ruby: build it on a machine with npm (make build), or name a Ruby with --ruby PATH")
 
 // Embedded tells what image is in this program. It reads nothing else of it.
 func Embedded() (About, error) {
@@ -62,9 +62,16 @@ func unpack() ([]byte, error) {
 
 // Notice has the licences of what the image is made of.
 func Notice() (string, error) {
-	text, err := image.ReadFile("image/NOTICE")
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNoImage
+	var text string
+	for _, name := range []string{"LICENSE", "NOTICE"} {
+		part, err := image.ReadFile("image/" + name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrNoImage
+		}
+		if err != nil {
+			return "", err
+		}
+		text += string(part) + "\n"
 	}
-	return string(text), err
+	return text, nil
 }
