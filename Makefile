@@ -1,5 +1,5 @@
-# Every target works on a fresh clone with Go and make; deploys want a ruby
-# and bash beside them.
+# Every target works on a fresh clone with Go and make, and npm for the Ruby that
+# is embedded; deploys want a bash beside them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -18,6 +18,7 @@ $(CRUBY)/image/about.json: templates/driver.rb $(CRUBY)/module.go $(CRUBY)/packa
 	elif ! (cd $(CRUBY) && $(NPM) ci --loglevel=error >/dev/null); then \
 	  echo "npm cannot fetch Ruby: the program is built without it, templates will need --ruby PATH" >&2; \
 	else \
+	  echo "building the Ruby that is embedded"; \
 	  $(GO) run ./$(CRUBY)/build; \
 	fi
 
