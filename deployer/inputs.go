@@ -81,7 +81,15 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 	if err := r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() }); err != nil {
 		return err
 	}
-	return r.do("Validating jobs and packages", func(*stage) error { return r.checkJobs() })
+	return r.do("Validating jobs and packages", func(s *stage) error {
+		if err := r.checkJobs(); err != nil {
+			return err
+		}
+		for _, text := range r.unknownProperties() {
+			s.warning(text)
+		}
+		return nil
+	})
 }
 
 // fetchCPIReleases fetches only what the CPI is made of.

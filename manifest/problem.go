@@ -89,3 +89,6 @@ func (p Problems) sorted() Problems {
 	})
 	return slices.Compact(p)
 }
+
+// Nearest returns the option that looks most like word, or "" if none does.
+func Nearest(word string, options []string) string { return nearest(word, options) }

@@ -1,0 +1,87 @@
+package deployer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+)
+
+// unknownProperties words the properties that the manifest sets and that no
+// job they could be for declares: most are misspelt, and a template would take
+// its default in silence.
+func (r *run) unknownProperties() []string {
+	var list []string
+	var shared []string // of jobs that see the group's and the global properties
+	g := r.manifest.Group
+	for _, ref := range g.Jobs {
+		known := propertyNames(r.releases[ref.Release].Job(ref.Name))
+		if ref.Properties == nil {
+			shared = append(shared, known...)
+			continue
+		}
+		for _, path := range unknown(ref.Properties, known) {
+			list = append(list, fmt.Sprintf("%s: %s.properties.%s: job %s has no such property%s", ref.Pos, ref.Path, path, ref.Name, meant(path, known)))
+		}
+	}
+	for _, level := range []struct {
+		at    string
+		props map[string]any
+	}{{groupPath(r), g.Properties}, {"properties", r.manifest.Properties}} {
+		for _, path := range unknown(level.props, shared) {
+			list = append(list, fmt.Sprintf("%s: %s.%s: no job that reads these properties has such a one%s", g.Pos, level.at, path, meant(path, shared)))
+		}
+	}
+	return list
+}
+
+func groupPath(r *run) string {
+	if len(r.manifest.Group.Jobs) == 0 {
+		return "properties"
+	}
+	group, _, _ := strings.Cut(r.manifest.Group.Jobs[0].Path, ".")
+	return group + ".properties"
+}
+
+func propertyNames(job *artifact.Job) []string {
+	var names []string
+	for _, p := range job.Properties {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// unknown lists the paths in props that lead to no name of known: neither to
+// it, nor into it, nor on the way to it. Of several below one place only the
+// place is listed.
+func unknown(props map[string]any, known []string) []string {
+	var list []string
+	var walk func(prefix string, m map[string]any)
+	walk = func(prefix string, m map[string]any) {
+		for key, value := range m {
+			path := prefix + key
+			switch {
+			case slices.Contains(known, path):
+			case slices.ContainsFunc(known, func(n string) bool { return strings.HasPrefix(n, path+".") }):
+				if below, ok := value.(map[string]any); ok {
+					walk(path+".", below)
+				}
+			default:
+				list = append(list, path)
+			}
+		}
+	}
+	walk("", props)
+	slices.Sort(list)
+	return list
+}
+
+// meant suggests the known name that path is nearly.
+func meant(path string, known []string) string {
+	if near := manifest.Nearest(path, known); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
+}
