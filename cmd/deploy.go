@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,8 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	stateFlag(f, opts)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
+	f.StringVar(&opts.OldMBus, "old-mbus", "", "reach the agent that runs at this `URL`, if it was deployed from another machine with another one")
+	f.Var((*fileFlag)(&opts.OldCA), "old-ca", "and check it with the CA in this `FILE`")
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
 	f.DurationVar(&opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
 	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
@@ -52,4 +55,17 @@ func stateFlag(f *pflag.FlagSet, opts *deployer.Options) {
 
 func rubyFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringVar(&opts.Ruby, "ruby", "", "render templates with this Ruby (default: $BOOTSTRAP_RUBY, else the embedded one)")
+}
+
+// fileFlag is the content of the file that the flag names.
+type fileFlag string
+
+func (v *fileFlag) Type() string   { return "file" }
+func (v *fileFlag) String() string { return "" }
+
+// Set reads the file.
+func (v *fileFlag) Set(path string) error {
+	data, err := os.ReadFile(path)
+	*v = fileFlag(data)
+	return err
 }

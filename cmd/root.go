@@ -103,6 +103,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Getenv = c.getenv
 	opts.Holder = c.holder()
 	opts.Embedded = map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()}
+	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add
 	opts.OpenLog = c.openLog
@@ -165,6 +166,12 @@ func withoutValues(args []string) []string {
 		name, rest := "", arg
 		switch {
 		case i > 0 && (args[i-1] == "-v" || args[i-1] == "--var"):
+		case i > 0 && args[i-1] == "--old-mbus":
+			shown[i] = "…"
+			continue
+		case strings.HasPrefix(arg, "--old-mbus="):
+			shown[i] = "--old-mbus=…"
+			continue
 		case strings.HasPrefix(arg, "--var="):
 			name, rest = "--var=", strings.TrimPrefix(arg, "--var=")
 		case strings.HasPrefix(arg, "-v") && !strings.HasPrefix(arg, "--"):

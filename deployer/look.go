@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,11 @@ func (r *run) rememberAgent(vm string) error {
 
 func (r *run) recallAgent(vm string) agentOfRunning {
 	fallback := agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+	if r.opts.OldMBus != "" || r.opts.OldCA != "" {
+		fallback.MBus = cmp.Or(r.opts.OldMBus, fallback.MBus)
+		fallback.CA = cmp.Or(r.opts.OldCA, fallback.CA)
+		return fallback
+	}
 	data, err := os.ReadFile(r.agentFile())
 	if err != nil {
 		return fallback

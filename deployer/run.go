@@ -37,6 +37,10 @@ type Options struct {
 	SkipDrain     bool // stop without pre-stop and drain
 	SkipIfMissing bool // delete: no state file is no error
 
+	// OldMBus and OldCA (PEM) are how the agent of the VM that runs is reached,
+	// where that is neither remembered here nor what the manifest says.
+	OldMBus, OldCA string
+
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: for ever
