@@ -48,12 +48,13 @@ func imports() map[string][]string {
 // be imported anywhere.
 func libraries() map[string][]string {
 	return map[string][]string{
-		"github.com/spf13/cobra":    {"cmd"},
-		"github.com/spf13/pflag":    {"cmd"},
-		"github.com/cheggaaa/pb/v3": {"cmd/ui"},
-		"gopkg.in/yaml.v2":          {"manifest", "artifact"},
-		"gopkg.in/yaml.v3":          {"manifest", "artifact"},
-		"golang.org/x/crypto/ssh":   {"tunnel", "agent/local", "manifest/gen"},
+		"github.com/tetratelabs/wazero": {"templates/cruby", "templates/cruby/build"},
+		"github.com/spf13/cobra":        {"cmd"},
+		"github.com/spf13/pflag":        {"cmd"},
+		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
+		"gopkg.in/yaml.v2":              {"manifest", "artifact"},
+		"gopkg.in/yaml.v3":              {"manifest", "artifact"},
+		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
 	}
 }
 
