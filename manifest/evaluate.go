@@ -104,7 +104,8 @@ func (e *evaluation) interpolate() error {
 			e.resolve(def.name)
 		}
 	}
-	f := filler{document: e.document, lookup: e.resolve, missing: e.noteMissing}
+	e.pending = map[string]bool{}
+	f := filler{document: e.document, lookup: e.resolve, missing: e.noteMissing, broken: e.pending}
 	e.root = f.fill(e.root, nil, 0)
 	for _, def := range e.definitions {
 		if e.resolve(def.name) == nil && e.missingUse(def.name) == nil {
@@ -113,7 +114,6 @@ func (e *evaluation) interpolate() error {
 	}
 	e.checkStored()
 	e.removeDefinitions()
-	e.pending = map[string]bool{}
 	for _, m := range e.missing {
 		e.pending[m.name] = true
 	}
@@ -124,6 +124,7 @@ func (e *evaluation) interpolate() error {
 		}
 	}
 	e.noteSecrets()
+	e.hide = e.secrets.replacer()
 	return nil
 }
 
@@ -182,7 +183,7 @@ func (e *evaluation) missingProblems() Problems {
 			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
 		}
 		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(),
-			Message: fmt.Sprintf("the variable ((%s)) has no value%s", m.name, more)})
+			Message: fmt.Sprintf("the variable ((%s)) has no value%s", shortened(m.name), more)})
 	}
 	problems = problems.sorted()
 	// Once is enough for what holds for all.
@@ -217,28 +218,10 @@ func (e *evaluation) unused() []string {
 // finish returns all problems as an error, or writes the store.
 func (e *evaluation) finish() error {
 	if e.problems.failed() {
-		problems := e.sortedProblems()
+		problems := e.problems.sorted()
 		return &problems
 	}
 	return e.store.save()
-}
-
-// sortedProblems returns the problems in order and without secrets.
-func (e *evaluation) sortedProblems() Problems {
-	problems := e.problems.sorted()
-	secrets := e.secrets.sorted()
-	if len(secrets) == 0 {
-		return problems
-	}
-	var pairs []string
-	for _, s := range secrets {
-		pairs = append(pairs, s, "<redacted>")
-	}
-	replacer := strings.NewReplacer(pairs...)
-	for i := range problems {
-		problems[i].Message = replacer.Replace(problems[i].Message)
-	}
-	return problems
 }
 
 // Document is an evaluated document, which need not be a manifest.
@@ -273,7 +256,7 @@ func Evaluate(path string, opts Options) (*Document, error) {
 		Missing:   e.missingProblems(),
 		Unused:    e.unused(),
 		Generated: e.generated,
-		Warnings:  e.sortedProblems(),
+		Warnings:  e.problems.sorted(),
 		root:      e.root,
 	}, nil
 }
@@ -327,7 +310,7 @@ func (d *Document) Text() (text string, ok bool) {
 func (d *Document) Find(path string) (*Document, error) {
 	parsed, err := parsePath(path)
 	if err != nil {
-		return nil, fmt.Errorf("the path %q is wrong: %v", path, err)
+		return nil, fmt.Errorf("the path %q is wrong: %v", shortened(path), err)
 	}
 	root := d.root
 	if root == nil {
@@ -335,7 +318,7 @@ func (d *Document) Find(path string) (*Document, error) {
 	}
 	found, err := walk{path: parsed}.find(root)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find %s: %v", path, err)
+		return nil, fmt.Errorf("cannot find %s: %v", shortened(path), err)
 	}
 	return &Document{root: found}, nil
 }

@@ -31,8 +31,9 @@ type filler struct {
 	lookup lookup
 	// missing is called for each variable without a value.
 	missing func(name string, pos Position, at *step)
-	filled  int64 // bytes that were put in
-	over    bool  // the limit was met and reported
+	broken  map[string]bool // variables whose values did not fit in; nil: nobody asks
+	filled  int64           // bytes that were put in
+	over    bool            // the limit was met and reported
 }
 
 // fill returns the value with its variables filled in; n itself is changed.
@@ -120,7 +121,9 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 		}
 		inner, ok := embedded(value)
 		if !ok {
+			f.spoil(name)
 			f.report(false, n.pos, at, "the variable ((%s)) is %s; within other text, only text and whole numbers can be filled in", name, value.describe())
+			b.WriteString(text[m[0]:m[1]])
 			continue
 		}
 		if !f.afford(int64(len(inner)), n.pos) {
@@ -160,10 +163,19 @@ func (f *filler) value(text string, pos Position, at *step) (*variable, *node) {
 	}
 	value, err := v.part(name, rest)
 	if err != nil {
+		f.spoil(text)
 		f.report(false, pos, at, "((%s)): %v", strings.TrimPrefix(text, "!"), err)
 		return nil, nil
 	}
 	return v, value
+}
+
+// spoil notes that the variable of a placeholder's text stays in the document.
+func (f *filler) spoil(text string) {
+	if f.broken != nil {
+		name, _ := splitName(text)
+		f.broken[name] = true
+	}
 }
 
 // part returns the part of the value that the rest of a placeholder names:

@@ -196,9 +196,13 @@ func TestPositionsOfValues(t *testing.T) {
 // What a variable holds is not shown by the errors about its value.
 func TestErrorsHideValues(t *testing.T) {
 	t.Parallel()
-	text := replaced(t, "type: dynamic", "type: ((x))", "instances: 1", "lifecycle: ((admin_password)), instances: 1")
-	_, err := Load(write(t, text), Options{Vars: []string{"x=open-sesame", "admin_password=12345"}})
-	if err == nil || strings.Contains(err.Error(), "open-sesame") || strings.Contains(err.Error(), "12345") || !strings.Contains(err.Error(), `but is "<redacted>"`) {
+	text := replaced(t, "type: dynamic", "type: ((x))", "instances: 1", "lifecycle: ((admin_password)), instances: 1, resource_pool: ((long))",
+		"resource_pool: vms,", "", "cloud_provider:", "update: {((x)): 1, vm_strategy: ((longer))}\ncloud_provider:")
+	_, err := Load(write(t, text), Options{Vars: []string{
+		"x=open-sesame", "admin_password=12345", "long=" + strings.Repeat("sesame", 300), "longer=" + strings.Repeat("sesame", 3000),
+	}})
+	if err == nil || strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "12345") || strings.Count(err.Error(), `but is "<redacted>`) != 4 ||
+		!strings.Contains(err.Error(), "update.<redacted>") {
 		t.Error(err)
 	}
 }

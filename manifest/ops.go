@@ -64,7 +64,7 @@ func (op *operation) read(item cursor) (wrong string, pos Position) {
 	case kind.node == nil:
 		return "lacks type: replace, remove or test" + item.misspelt("type"), item.pos
 	case !slices.Contains(kinds, op.kind):
-		return fmt.Sprintf("the type must be replace, remove or test, but is %q%s", op.kind, didYouMean(op.kind, kinds)), kind.pos
+		return fmt.Sprintf("the type must be replace, remove or test, but is %q%s", shortened(op.kind), didYouMean(op.kind, kinds)), kind.pos
 	}
 	path := item.get("path")
 	switch {
@@ -76,7 +76,7 @@ func (op *operation) read(item cursor) (wrong string, pos Position) {
 	op.pos = path.pos
 	parsed, err := parsePath(path.raw())
 	if err != nil {
-		return fmt.Sprintf("the path %q is wrong: %v", path.raw(), err), path.pos
+		return fmt.Sprintf("the path %q is wrong: %v", shortened(path.raw()), err), path.pos
 	}
 	op.path = parsed
 	op.value = item.get("value").node
@@ -109,9 +109,9 @@ func (op *operation) check(item cursor, absent bool) (wrong string, pos Position
 	case op.kind == "test" && op.value == nil && !absent:
 		return "lacks value, or absent: true" + item.misspelt("value", "absent"), item.pos
 	case op.kind != "replace" && last.kind == appendToken:
-		return fmt.Sprintf(`the path %q is wrong: "-" stands for the place behind the last item, where nothing is to %s`, op.path.text, op.kind), op.pos
+		return fmt.Sprintf(`the path %q is wrong: "-" stands for the place behind the last item, where nothing is to %s`, op.path.shown(), op.kind), op.pos
 	case op.kind != "replace" && last.insert != overwrite:
-		return fmt.Sprintf("the path %q is wrong: :before and :after are only for operations of the type replace", op.path.text), op.pos
+		return fmt.Sprintf("the path %q is wrong: :before and :after are only for operations of the type replace", op.path.shown()), op.pos
 	}
 	return "", Position{}
 }
@@ -132,7 +132,7 @@ func (c cursor) misspelt(names ...string) string {
 	for _, e := range c.node.entries {
 		key := scalarText(e.key)
 		if near := nearest(key, names); near != "" && near != key {
-			return fmt.Sprintf("; is %q meant to be %q?", key, near)
+			return fmt.Sprintf("; is %q meant to be %q?", shortened(key), near)
 		}
 	}
 	return ""
@@ -164,7 +164,11 @@ func (d *document) apply(ops []operation) {
 		}
 	}
 	for _, f := range failures {
-		d.failOperation(f.op.index, f.op.pos, fmt.Sprintf("cannot %s %s: %v%s", f.op.kind, f.op.path.shown(), f.err, f.op.advice(f.err, d.root)))
+		what := fmt.Sprintf("cannot %s %s", f.op.kind, f.op.path.shown())
+		if f.op.kind == "test" {
+			what = "the test of " + f.op.path.shown() + " fails"
+		}
+		d.failOperation(f.op.index, f.op.pos, fmt.Sprintf("%s: %v%s", what, f.err, f.op.advice(f.err, d.root)))
 	}
 }
 
@@ -173,7 +177,7 @@ func (p opPath) shown() string {
 	if p.text == "" {
 		return "the whole document"
 	}
-	return p.text
+	return shortened(p.text)
 }
 
 // advice says what helps against something missing. last is the document with
@@ -324,12 +328,12 @@ func difference(found, wanted *node) string {
 	case mapKind:
 		for _, e := range wanted.entries {
 			if text, ok := e.key.(string); ok && found.find(text) == nil {
-				return fmt.Sprintf("a map without the key %q", text)
+				return fmt.Sprintf("a map without the key %q", shortened(text))
 			}
 		}
 		for _, e := range found.entries {
 			if text, ok := e.key.(string); ok && wanted.find(text) == nil {
-				return fmt.Sprintf("a map with the key %q, too", text)
+				return fmt.Sprintf("a map with the key %q, too", shortened(text))
 			}
 		}
 	}

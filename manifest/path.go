@@ -50,7 +50,16 @@ func (p opPath) upTo(n int) string {
 	if n == 0 {
 		return "the top of the document"
 	}
-	return p.text[:p.tokens[n-1].end]
+	return shortened(p.text[:p.tokens[n-1].end])
+}
+
+// shortened leaves out the middle of a text that is too long for a message.
+func shortened(s string) string {
+	const longest, begin, end = 240, 160, 60
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:begin], "") + "..." + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
 // parsePath reads a path.
@@ -110,7 +119,7 @@ func parseToken(piece string, last bool) (opToken, error) {
 	}
 	for modifier := range strings.SplitSeq(modifiers, ":") {
 		if !slices.Contains([]string{"prev", "next", "before", "after"}, modifier) {
-			return token, fmt.Errorf(`%q is no modifier: known are :prev, :next, :before and :after; a ":" that is part of a name is written ~7`, ":"+modifier)
+			return token, fmt.Errorf(`%q is no modifier: known are :prev, :next, :before and :after; in a name, ":" is written ~7 and "/" ~1`, ":"+shortened(modifier))
 		}
 		switch {
 		case token.kind == keyToken:
@@ -150,7 +159,7 @@ type walk struct {
 
 // mismatch reports a node of the wrong kind for a token.
 func (w walk) mismatch(token int, n *node) error {
-	needs, what := "a map", fmt.Sprintf("the key %q", w.path.tokens[token].key)
+	needs, what := "a map", fmt.Sprintf("the key %q", shortened(w.path.tokens[token].key))
 	if kind := w.path.tokens[token].kind; kind != keyToken {
 		needs, what = "a list", "an item"
 		if kind == appendToken {
@@ -175,14 +184,14 @@ func (w walk) missingKey(token int, n *node) error {
 	hint := didYouMean(key, keys)
 	for _, e := range n.entries {
 		if _, isText := e.key.(string); !isText && scalarText(e.key) == key {
-			hint = fmt.Sprintf("; its key %s is %s to YAML, which no path reaches", key, (&node{value: e.key}).describe())
+			hint = fmt.Sprintf("; its key %s is %s to YAML, which no path reaches", shortened(key), (&node{value: e.key}).describe())
 		}
 	}
 	if strings.HasPrefix(key, "((") {
 		hint += "; variables are not filled in yet when operations are applied"
 	}
 	return &pathError{token: token, absent: true,
-		message: fmt.Sprintf("%s has no key %q; %s%s", w.path.upTo(token), key, there, hint)}
+		message: fmt.Sprintf("%s has no key %q; %s%s", w.path.upTo(token), shortened(key), there, hint)}
 }
 
 // item returns the index of the item that an index or match token means, -1 if
@@ -226,7 +235,7 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 	where := w.path.upTo(token)
 	if matches > 1 {
 		return &pathError{token: token, message: fmt.Sprintf("%s has %d items whose %s is %q, and only one of them can be meant; use an index",
-			where, matches, t.key, t.value)}
+			where, matches, shortened(t.key), shortened(t.value))}
 	}
 	var values []string
 	other := ""
@@ -243,7 +252,7 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 			other = fmt.Sprintf("; one is %s, and paths only match text", e.value.describe())
 		}
 	}
-	there := fmt.Sprintf("none of its %s has the key %q as text", count(len(n.items), "item"), t.key)
+	there := fmt.Sprintf("none of its %s has the key %q as text", count(len(n.items), "item"), shortened(t.key))
 	switch {
 	case len(n.items) == 0:
 		there = "it is empty"
@@ -254,7 +263,7 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 		other += didYouMean(t.value, values)
 	}
 	return &pathError{token: token, absent: true,
-		message: fmt.Sprintf("%s has no item whose %s is %q; %s%s", where, t.key, t.value, there, other)}
+		message: fmt.Sprintf("%s has no item whose %s is %q; %s%s", where, shortened(t.key), shortened(t.value), there, other)}
 }
 
 // find returns what stands at the path, as far as it is not optional.
@@ -352,7 +361,7 @@ func count(n int, what string) string {
 
 // enumerate writes names in quotes, the first of many.
 func enumerate(names []string) string {
-	const most, longest = 12, 64
+	const most = 12
 	var b strings.Builder
 	for i, name := range names {
 		if i == most {
@@ -362,10 +371,7 @@ func enumerate(names []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		if len(name) > longest {
-			name = strings.ToValidUTF8(name[:longest], "") + "..."
-		}
-		b.WriteString(strconv.Quote(name))
+		b.WriteString(strconv.Quote(shortened(name)))
 	}
 	return b.String()
 }

@@ -42,6 +42,18 @@ func (set secretSet) sorted() []string {
 	return result
 }
 
+// replacer takes the secrets out of texts; nil if there are none.
+func (set secretSet) replacer() *strings.Replacer {
+	if len(set) == 0 {
+		return nil
+	}
+	pairs := make([]string, 0, 2*len(set))
+	for _, secret := range set.sorted() {
+		pairs = append(pairs, secret, "<redacted>")
+	}
+	return strings.NewReplacer(pairs...)
+}
+
 // collect adds the secrets of n; secret tells that the key above said so.
 func (set secretSet) collect(n *node, secret bool) {
 	if n == nil {
@@ -82,7 +94,16 @@ func (set secretSet) add(secret string) {
 	if len(secret) < 4 || placeholder.MatchString(secret) {
 		return
 	}
-	set[secret] = true
+	// Looking for very long texts is slow, and pieces hide them as well.
+	const piece = 4096
+	for rest := secret; rest != ""; {
+		n := min(len(rest), piece)
+		if len(rest)-n < 16 {
+			n = len(rest)
+		}
+		set[rest[:n]] = true
+		rest = rest[n:]
+	}
 	lines := strings.Split(secret, "\n")
 	if len(lines) == 1 {
 		return

@@ -64,7 +64,7 @@ func (vars variables) set(name string, v *variable) error {
 	for i, piece := range pieces[1:] {
 		if n.kind != mapKind {
 			return fmt.Errorf("cannot use the variable %q of %s: the value of %q is %s, not a map",
-				name, v.origin, strings.Join(pieces[:i+1], "."), n.describe())
+				shortened(name), v.origin, shortened(strings.Join(pieces[:i+1], ".")), n.describe())
 		}
 		e := n.find(piece)
 		if e == nil {
@@ -93,7 +93,7 @@ func (vars variables) addEnvironment(prefix string, environ []string) error {
 		}
 		value, err := parseValue(text)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot read the environment variable %s_%s as YAML: %v; put the value in quotes", prefix, name, err))
+			errs = append(errs, fmt.Errorf("cannot read the environment variable %s_%s as YAML: %v", prefix, name, err))
 			continue
 		}
 		errs = append(errs, vars.set(name, &variable{value: value, loose: true, origin: "--vars-env " + prefix}))
@@ -125,7 +125,11 @@ func (d *document) namedValues(what, path string, data []byte) []entry {
 	source := parseNames(path, data)
 	top := source.cursor()
 	if top.node != nil && top.node.kind != mapKind {
-		top.fail(`%s must be a map (lines "name: value"), not %s`, what, top.node.describe())
+		hint := ""
+		if top.node.kind == listKind {
+			hint = "; a list of operations is given with --ops-file"
+		}
+		top.fail(`%s must be a map (lines "name: value"), not %s%s`, what, top.node.describe(), hint)
 	}
 	d.problems = append(d.problems, source.problems...)
 	if top.node == nil {
@@ -140,7 +144,7 @@ func (vars variables) addFile(index int, arg string) error {
 	if !found || name == "" || path == "" {
 		return fmt.Errorf("cannot use --var-file number %d: expected NAME=PATH", index+1)
 	}
-	data, err := readFile("the file of the variable "+name, path)
+	data, err := readFile("the file of --var-file "+name+":", path)
 	if err != nil {
 		return err
 	}
@@ -160,7 +164,7 @@ func (vars variables) addValue(index int, arg string) error {
 	}
 	value, err := parseValue(text)
 	if err != nil {
-		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v; put it in quotes of its own, as in '%s="VALUE"'`, name, err, name)
+		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v (quotes of its own are written '%s="VALUE"')`, name, err, name)
 	}
 	plain := strings.TrimSpace(text)
 	_, isText := value.value.(string)

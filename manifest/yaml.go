@@ -31,6 +31,8 @@ type document struct {
 	// pending are the variables that have no value yet; nil until variables
 	// were filled in.
 	pending map[string]bool
+	// hide takes the values of variables out of messages; nil: there are none.
+	hide *strings.Replacer
 }
 
 type kind uint8
@@ -99,17 +101,29 @@ func (s *step) child(key string) *step { return &step{up: s, key: key, index: -1
 // item returns the step to an item of a list.
 func (s *step) item(index int) *step { return &step{up: s, index: index} }
 
-// report notes a problem. Long texts among args are shortened.
+// report notes a problem. Texts among args lose their secrets, and long ones
+// are shortened.
 func (d *document) report(warning bool, pos Position, at *step, format string, args ...any) {
 	const longest = 300
-	for i, arg := range args {
-		if text, ok := arg.(string); ok && len(text) > longest {
-			args[i] = strings.ToValidUTF8(text[:longest], "") + "..."
+	hidden := func(text string) string {
+		if d.hide != nil {
+			return d.hide.Replace(text)
 		}
+		return text
+	}
+	for i, arg := range args {
+		text, ok := arg.(string)
+		if !ok {
+			continue
+		}
+		if text = hidden(text); len(text) > longest {
+			text = strings.ToValidUTF8(text[:longest], "") + "..."
+		}
+		args[i] = text
 	}
 	d.problems = append(d.problems, Problem{
 		Pos:     pos,
-		Path:    at.String(),
+		Path:    hidden(at.String()),
 		Message: fmt.Sprintf(format, args...),
 		Warning: warning,
 	})

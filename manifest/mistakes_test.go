@@ -1,0 +1,86 @@
+package manifest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// Each file of testdata/mistakes holds, after the flags, what a beginner wrote,
+// and last the messages that Load answers with.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/mistakes/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			want := ""
+			for i, part := range archive.Files {
+				if part.Name == "messages" {
+					want = string(part.Data)
+					archive.Files = archive.Files[:i]
+					break
+				}
+				if err := os.WriteFile(filepath.Join(dir, part.Name), part.Data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			flags, _, _ := strings.Cut(string(archive.Comment), "\n")
+			_, err = Load(filepath.Join(dir, "manifest.yml"), mistakenOptions(t, dir, strings.Fields(flags)))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			got := strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "") + "\n"
+			if *update {
+				archive.Files = append(archive.Files, txtar.File{Name: "messages", Data: []byte(got)})
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			if regexp.MustCompile("hidden").MatchString(got) {
+				t.Error("the messages contain a secret")
+			}
+		})
+	}
+}
+
+// mistakenOptions reads the flags that a file begins with.
+func mistakenOptions(t *testing.T, dir string, flags []string) Options {
+	t.Helper()
+	opts := Options{Generate: Plan}
+	for i := 0; i < len(flags); i++ {
+		if flags[i] == "--vars-store" {
+			opts.VarsStore = filepath.Join(dir, "store.yml")
+			continue
+		}
+		value := flags[i+1]
+		switch flags[i] {
+		case "-v":
+			opts.Vars = append(opts.Vars, value)
+		case "-l":
+			opts.VarsFiles = append(opts.VarsFiles, filepath.Join(dir, value))
+		case "-o":
+			opts.Ops = append(opts.Ops, filepath.Join(dir, value))
+		case "--var-file":
+			opts.VarFiles = append(opts.VarFiles, strings.Replace(value, "=", "="+dir+string(filepath.Separator), 1))
+		default:
+			t.Fatalf("unknown flag %s", flags[i])
+		}
+		i++
+	}
+	return opts
+}
