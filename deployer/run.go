@@ -147,7 +147,7 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 			end(r)
 		}
 	}()
-	group := ""
+	group, at := "", ""
 	for _, w := range rows {
 		if w.when != nil && !w.when(r.plan) {
 			continue
@@ -159,8 +159,9 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 				r.stage = r.root.begin(group, true)
 			}
 		}
+		at = w.name
 		if ctx.Err() != nil {
-			err = &InterruptedError{Row: w.name}
+			err = &InterruptedError{Row: at}
 		} else {
 			if w.end != nil {
 				ends = append(ends, w.end)
@@ -175,7 +176,7 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 		err = nil
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = &InterruptedError{Row: group}
+		err = &InterruptedError{Row: at}
 	}
 	r.leave(group, err)
 	return err
