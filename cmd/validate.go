@@ -1,0 +1,223 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/artifact"
+	cpilocal "bootstrap/cpi/local"
+	"bootstrap/manifest"
+)
+
+func newValidate(c *console) *cobra.Command {
+	var inputs manifest.Options
+	cmd := &cobra.Command{
+		Use:   "validate MANIFEST",
+		Short: "Check a manifest without deploying it",
+		Long: `Validate checks a manifest, with its operations and variables, against itself
+and against the releases and the stemcell that are on this machine. It connects
+to nothing and generates nothing, and says what it could not check. With --json,
+each finding is an object on a line of its own.`,
+		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			inputs.Generate = manifest.Plan
+			m, err := manifest.Load(args[0], inputs)
+			if err != nil {
+				return c.reportProblems(err)
+			}
+			c.redactor.Add(m.Secrets...)
+			v := validation{console: c, manifest: m}
+			v.checkArtifacts(cmd.Context())
+			return c.reportProblems(v.finish(args[0]))
+		},
+	}
+	c.varFlags(cmd.Flags(), &inputs)
+	return cmd
+}
+
+// validation collects what is found out about a manifest.
+type validation struct {
+	*console
+	manifest  *manifest.Manifest
+	problems  manifest.Problems
+	unchecked []unchecked
+}
+
+// unchecked is something that could not be checked.
+type unchecked struct {
+	Kind string `json:"kind"` // "unchecked"
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+var errOffline = errors.New("it is not on this machine yet")
+
+// checkArtifacts looks into the releases and the stemcell that are here.
+func (v *validation) checkArtifacts(ctx context.Context) {
+	for i, ref := range v.manifest.Releases {
+		release, err := v.release(ctx, ref)
+		switch {
+		case errors.Is(err, errOffline):
+			v.skip("release "+ref.Name, err)
+		case err != nil:
+			v.fail(ref.Pos, fmt.Sprintf("releases[%d]", i), err)
+		default:
+			v.checkJobs(ref.Name, release)
+		}
+	}
+	stemcell := v.manifest.ResourcePool.Stemcell
+	switch err := v.stemcell(ctx, stemcell); {
+	case errors.Is(err, errOffline):
+		v.skip("the stemcell", err)
+	case err != nil:
+		v.fail(stemcell.Pos, "", err)
+	}
+	if len(v.manifest.Generated) > 0 {
+		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(v.manifest.Generated, ", ")))
+	}
+}
+
+func (v *validation) skip(what string, why error) {
+	v.unchecked = append(v.unchecked, unchecked{"unchecked", what, why.Error()})
+}
+
+func (v *validation) fail(pos manifest.Position, path string, err error) {
+	v.problems = append(v.problems, manifest.Problem{Pos: pos, Path: path, Message: err.Error()})
+}
+
+// checkJobs checks that a release has the jobs that are taken from it.
+func (v *validation) checkJobs(name string, release *artifact.Release) {
+	for _, ref := range append(v.manifest.Group.Jobs, v.manifest.CPI.Templates...) {
+		if ref.Release != name || release.Job(ref.Name) != nil {
+			continue
+		}
+		names := make([]string, len(release.Jobs))
+		for i, job := range release.Jobs {
+			names[i] = job.Name
+		}
+		hint := ""
+		if near := manifest.Nearest(ref.Name, names); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		v.fail(ref.Pos, ref.Path, fmt.Errorf("release %s has no job %q; it has: %s%s", name, ref.Name, strings.Join(names, ", "), hint))
+	}
+}
+
+func (v *validation) release(ctx context.Context, ref manifest.Release) (*artifact.Release, error) {
+	var release *artifact.Release
+	err := v.offline(ctx, artifact.Source{Kind: artifact.KindRelease, Name: ref.Name, URL: ref.URL, Digest: ref.SHA1},
+		func(ctx context.Context, store *artifact.Store, file artifact.File) (err error) {
+			release, err = store.Release(ctx, file, nil)
+			return err
+		})
+	return release, err
+}
+
+func (v *validation) stemcell(ctx context.Context, ref manifest.StemcellRef) error {
+	return v.offline(ctx, artifact.Source{Kind: artifact.KindStemcell, URL: ref.URL, Digest: ref.SHA1},
+		func(ctx context.Context, store *artifact.Store, file artifact.File) error {
+			_, err := store.Stemcell(ctx, file, nil)
+			return err
+		})
+}
+
+// offline reads a source that is on this machine; the error of another one is
+// errOffline.
+func (v *validation) offline(ctx context.Context, src artifact.Source, read func(context.Context, *artifact.Store, artifact.File) error) error {
+	// The first attempt to connect ends all of them.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	store := artifact.Open(artifact.Config{
+		Dir:      filepath.Join(v.getenv("HOME"), ".bosh"),
+		Embedded: map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()},
+		Getenv:   v.getenv,
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			cancel(errOffline)
+			return nil, errOffline
+		},
+	})
+	file, err := store.Fetch(ctx, src, nil)
+	if err == nil {
+		err = read(ctx, store, file)
+	}
+	if errors.Is(context.Cause(ctx), errOffline) {
+		return errOffline
+	}
+	return err
+}
+
+// finish prints what was found, and returns the problems as an error.
+func (v *validation) finish(path string) error {
+	if len(v.problems) > 0 {
+		problems := append(v.problems, v.manifest.Warnings...)
+		slices.SortStableFunc(problems, func(a, b manifest.Problem) int {
+			return cmp.Or(strings.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+		})
+		return &problems
+	}
+	out := v.redactor.Writer(v.stdout)
+	defer out.Flush()
+	if v.json {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		for _, w := range v.manifest.Warnings {
+			_ = enc.Encode(problemLine(w))
+		}
+		for _, u := range v.unchecked {
+			_ = enc.Encode(u)
+		}
+		return nil
+	}
+	for _, w := range v.manifest.Warnings {
+		fmt.Fprintln(out, w)
+	}
+	fmt.Fprintf(out, "%s is valid.\n", path)
+	for _, u := range v.unchecked {
+		fmt.Fprintf(out, "Not checked: %s: %s\n", u.What, u.Why)
+	}
+	return nil
+}
+
+// problem is a problem of the manifest as --json prints it.
+type problem struct {
+	Kind    string `json:"kind"` // "problem"
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Warning bool   `json:"warning,omitempty"`
+}
+
+func problemLine(p manifest.Problem) problem {
+	return problem{"problem", p.Pos.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Warning}
+}
+
+// reportProblems prints the problems of a manifest as objects, if --json asks
+// for it, and returns the error.
+func (c *console) reportProblems(err error) error {
+	var problems *manifest.Problems
+	if !c.json || !errors.As(err, &problems) {
+		return err
+	}
+	out := c.redactor.Writer(c.stdout)
+	defer out.Flush()
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for _, p := range *problems {
+		_ = enc.Encode(problemLine(p))
+	}
+	return err
+}
