@@ -76,7 +76,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newVariables(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()
