@@ -129,7 +129,7 @@ func looksLikePath(s string) bool {
 // publicWords end the names of variables whose values are no secrets.
 var publicWords = regexp.MustCompile(`(?i)(^|[-_./])(ips?|cidr|gw|gateway|netmask|dns|ntp|hosts?|hostname|domains?|address|addresses|port|ports|` +
 	`name|names|id|ids|region|zones?|azs?|networks?|subnets?|vlan|size|type|flavor|user|username|url|uri|endpoint|path|dir|folder|version|tags?|groups?|` +
-	`project|environment|email|fingerprint|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
+	`project|environment|email|fingerprint|job|release|stemcell|os|arch|mode|label|owner|team|timeout|interval|memory|cpu|mtu|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
 
 // addVariable adds what is secret in the value of a variable: all text of what
 // is generated, stored, or under a name such as password; of any other
