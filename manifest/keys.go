@@ -7,53 +7,6 @@ import (
 	"unicode"
 )
 
-// section lists the keys of one map of the manifest: those that mean something
-// here, and those that manifests carry for other tools, which are passed over
-// in silence.
-type section struct {
-	name    string // [] stands for any index
-	read    []string
-	ignored []string
-}
-
-// sections are all maps of the manifest with fixed keys.
-var sections = []section{
-	{"", []string{
-		"name", "releases", "networks", "resource_pools", "disk_pools", "jobs", "instance_groups",
-		"properties", "tags", "update", "cloud_provider", "variables",
-	}, []string{
-		"director_uuid", "features", "stemcells", "azs", "vm_types", "vm_extensions", "disk_types", "addons", "compilation",
-	}},
-	{"releases[]", []string{"name", "url", "sha1"}, []string{"version", "stemcell", "exported_from"}},
-	{"networks[]", []string{"name", "type", "cloud_properties", "dns", "subnets"}, []string{"ip", "netmask", "gateway"}},
-	{"networks[].subnets[]", []string{"range", "gateway", "dns", "cloud_properties", "static", "reserved"},
-		[]string{"az", "azs", "name"}},
-	{"resource_pools[]", []string{"name", "network", "cloud_properties", "env", "stemcell"}, []string{"size"}},
-	{"resource_pools[].stemcell", []string{"url", "sha1"}, []string{"name", "version", "os", "alias"}},
-	{"disk_pools[]", []string{"name", "disk_size", "cloud_properties"}, nil},
-	{"instance_groups[]", []string{
-		"name", "instances", "lifecycle", "templates", "jobs", "networks", "persistent_disk", "persistent_disk_pool",
-		"resource_pool", "properties",
-	}, []string{
-		"azs", "vm_type", "vm_extensions", "stemcell", "update", "migrated_from", "persistent_disk_type", "consumes", "provides",
-	}},
-	{"instance_groups[].jobs[]", []string{"name", "release", "properties", "consumes", "provides"},
-		[]string{"custom_provider_definitions"}},
-	{"instance_groups[].networks[]", []string{"name", "static_ips", "default"}, nil},
-	{"update", []string{"update_watch_time", "vm_strategy"}, []string{
-		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",
-	}},
-	{"cloud_provider", []string{
-		"template", "templates", "properties", "mbus", "cert", "ssh_tunnel", "registry",
-	}, nil},
-	{"cloud_provider.template", []string{"name", "release"}, nil},
-	{"cloud_provider.cert", []string{"ca"}, []string{"certificate", "private_key"}},
-	{"cloud_provider.ssh_tunnel", []string{
-		"user", "host", "port", "password", "private_key", "connection_refused_timeout", "auth_failure_timeout",
-	}, nil},
-	{"cloud_provider.registry", []string{"host", "port", "username", "password", "unauthenticated_get"}, nil},
-}
-
 // warnUnknownKeys reports the keys of a map that nobody reads. Keys that begin
 // with "." or "x-" are for anchors and comments.
 func (c cursor) warnUnknownKeys(name string) {
@@ -62,7 +15,7 @@ func (c cursor) warnUnknownKeys(name string) {
 	for _, e := range c.node.entries {
 		key := scalarText(e.key)
 		switch {
-		case slices.Contains(known.read, key), slices.Contains(known.ignored, key):
+		case known.reads(key), slices.Contains(known.ignored, key), known.open:
 		case strings.HasPrefix(key, "."), strings.HasPrefix(key, "x-"):
 		default:
 			c.report(true, e.pos, c.at.child(key), "unknown key, which is ignored%s", advice(key, known))
@@ -72,15 +25,15 @@ func (c cursor) warnUnknownKeys(name string) {
 
 // advice says what the author of an unknown key may have meant.
 func advice(key string, known section) string {
-	if (key == "sha256" || key == "sha512") && slices.Contains(known.read, "sha1") {
+	if (key == "sha256" || key == "sha512") && known.reads("sha1") {
 		return fmt.Sprintf("; write sha1: %s:HEX", key)
 	}
-	if near := nearest(key, known.read); near != "" {
+	if near := nearest(key, known.keys()); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	var places []string
 	for _, s := range sections {
-		if s.name != "" && slices.Contains(s.read, key) {
+		if s.name != "" && s.reads(key) {
 			places = append(places, s.name)
 		}
 	}

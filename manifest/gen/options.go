@@ -40,24 +40,6 @@ type options struct {
 	duration      time.Duration
 }
 
-// allowedOptions of a type, in the order in which messages list them; ok is
-// false if the type is not known.
-func allowedOptions(kind string) (names []string, ok bool) {
-	switch kind {
-	case "password":
-		return []string{"length"}, true
-	case "user":
-		return []string{"username", "length"}, true
-	case "ssh":
-		return []string{"key_type", "key_length", "ssh_comment"}, true
-	case "rsa":
-		return []string{"key_length"}, true
-	case "certificate":
-		return []string{"common_name", "organization", "organizations", "alternative_names", "is_ca", "ca", "key_usage", "extended_key_usage", "duration", "key_type", "key_length"}, true
-	}
-	return nil, false
-}
-
 // reader reads the options of one definition and collects what is wrong.
 type reader struct {
 	d        Definition

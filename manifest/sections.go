@@ -1,0 +1,202 @@
+package manifest
+
+// form is what the value of a key must be; a variable may stand in its place.
+type form uint8
+
+const (
+	formText     form = iota
+	formWord          // text that is not blank
+	formChoice        // one of the field's values
+	formWhole         // a whole number from the field's least to its most
+	formFlag          // true or false
+	formDuration      // seconds, or a text such as 2m30s
+	formWatch         // two times in milliseconds
+	formDigest        // a multi-digest
+	formAddress       // an IP address
+	formCIDR          // a range of addresses in CIDR form
+	formMap           // a map of anything
+	formTags          // a map of texts
+	formType          // a type of variable
+	formSection       // a map with the keys of the field's section
+)
+
+// field is a key that is read, and what stands under it.
+type field struct {
+	key   string
+	form  form
+	about string
+	list  bool // of values of the form
+	need  bool
+	// of is the section of formSection.
+	of          string
+	values      []string
+	least, most int // most 0: no limit
+}
+
+// section lists the keys of one map of the manifest: those that mean something
+// here, and those that manifests carry for other tools, which are passed over
+// in silence.
+type section struct {
+	name    string // [] stands for any index
+	read    []field
+	ignored []string
+	open    bool // other keys mean something to others, and are not looked at
+}
+
+// reads tells whether the key means something in this section.
+func (s section) reads(key string) bool {
+	for _, f := range s.read {
+		if f.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// keys returns the keys that mean something in this section.
+func (s section) keys() []string {
+	keys := make([]string, len(s.read))
+	for i, f := range s.read {
+		keys[i] = f.key
+	}
+	return keys
+}
+
+// sections are all maps of the manifest with fixed keys: what the reader knows
+// and what the schema tells editors.
+var sections = []section{
+	{name: "", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the deployment."},
+		{key: "releases", form: formSection, of: "releases[]", list: true, need: true, least: 1, about: "Releases with the jobs and the CPI."},
+		{key: "networks", form: formSection, of: "networks[]", list: true, need: true, about: "Networks that the VM can be attached to."},
+		{key: "resource_pools", form: formSection, of: "resource_pools[]", list: true, need: true, about: "What VM is created, and from which stemcell."},
+		{key: "disk_pools", form: formSection, of: "disk_pools[]", list: true, about: "Kinds of persistent disk."},
+		{key: "instance_groups", form: formSection, of: "instance_groups[]", list: true, most: 1, about: "The one VM: its jobs, networks and disk."},
+		{key: "jobs", form: formSection, of: "instance_groups[]", list: true, most: 1, about: "Old name of instance_groups."},
+		{key: "properties", form: formMap, about: "Properties of all jobs."},
+		{key: "tags", form: formTags, about: "Tags that the CPI puts on the VM and its disk."},
+		{key: "update", form: formSection, of: "update", about: "How the VM is updated."},
+		{key: "cloud_provider", form: formSection, of: "cloud_provider", need: true, about: "The CPI that makes the VM, and how to reach the VM's agent."},
+		{key: "variables", form: formSection, of: "variables[]", list: true, about: "Variables that are generated with --vars-store."},
+	}, ignored: []string{
+		"director_uuid", "features", "stemcells", "azs", "vm_types", "vm_extensions", "disk_types", "addons", "compilation",
+	}},
+	{name: "releases[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the release."},
+		{key: "url", form: formWord, need: true, about: "http(s)://, file://, or embedded:NAME. A file path that is relative begins at the manifest's folder; a folder may be in release layout."},
+		{key: "sha1", form: formDigest, about: "Digest of the file: SHA-1 as hex, or sha256:HEX or sha512:HEX. Needed for http(s)."},
+	}, ignored: []string{"version", "stemcell", "exported_from"}},
+	{name: "networks[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the network."},
+		{key: "type", form: formChoice, need: true, values: []string{typeManual, typeDynamic, typeVIP}, about: "manual: addresses are given here; dynamic: the cloud gives them; vip: floating."},
+		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of a dynamic or vip network."},
+		{key: "dns", form: formText, list: true, about: "DNS servers of a dynamic network."},
+		{key: "subnets", form: formSection, of: "networks[].subnets[]", list: true, about: "The one subnet of a manual network."},
+	}, ignored: []string{"ip", "netmask", "gateway"}},
+	{name: "networks[].subnets[]", read: []field{
+		{key: "range", form: formCIDR, need: true, about: "Addresses of the network, such as 10.0.0.0/24."},
+		{key: "gateway", form: formAddress, need: true, about: "Address of the network's router."},
+		{key: "dns", form: formText, list: true, about: "DNS servers."},
+		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of the network."},
+		{key: "static", form: formText, list: true, about: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that may be used; only for warnings."},
+		{key: "reserved", form: formText, list: true, about: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that must not be used; only for warnings."},
+	}, ignored: []string{"az", "azs", "name"}},
+	{name: "resource_pools[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the resource pool."},
+		{key: "network", form: formWord, need: true, about: "Name of a network in networks."},
+		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of the VM: size, zone and the like."},
+		{key: "env", form: formSection, of: "resource_pools[].env", about: "Settings of the VM's agent."},
+		{key: "stemcell", form: formSection, of: "resource_pools[].stemcell", need: true, about: "Image of the VM."},
+	}, ignored: []string{"size"}},
+	{name: "resource_pools[].env", open: true, read: []field{
+		{key: "bosh", form: formSection, of: "resource_pools[].env.bosh", about: "Settings of BOSH's agent."},
+	}},
+	{name: "resource_pools[].env.bosh", open: true, read: []field{
+		{key: "mbus", form: formSection, of: "resource_pools[].env.bosh.mbus", about: "How the agent listens."},
+	}},
+	{name: "resource_pools[].env.bosh.mbus", open: true, read: []field{
+		{key: "cert", form: formSection, of: "resource_pools[].env.bosh.mbus.cert", about: "Certificate of the agent; usually a variable of the type certificate."},
+	}},
+	{name: "resource_pools[].env.bosh.mbus.cert", open: true, read: []field{
+		{key: "certificate", form: formText, about: "Certificate in PEM, with the host of cloud_provider.mbus among its names."},
+		{key: "private_key", form: formText, about: "Its private key in PEM."},
+	}},
+	{name: "resource_pools[].stemcell", read: []field{
+		{key: "url", form: formWord, need: true, about: "http(s)://, file://, or embedded:NAME."},
+		{key: "sha1", form: formDigest, about: "Digest of the file: SHA-1 as hex, or sha256:HEX or sha512:HEX. Needed for http(s)."},
+	}, ignored: []string{"name", "version", "os", "alias"}},
+	{name: "disk_pools[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the disk pool."},
+		{key: "disk_size", form: formWhole, need: true, least: 1, about: "Size of the disk in MiB."},
+		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of the disk."},
+	}},
+	{name: "instance_groups[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the instance group."},
+		{key: "instances", form: formWhole, need: true, least: 1, most: 1, about: "Always 1: a manifest describes one VM."},
+		{key: "lifecycle", form: formChoice, values: []string{"service", ""}, about: "Always service."},
+		{key: "templates", form: formSection, of: "instance_groups[].jobs[]", list: true, about: "Old name of jobs."},
+		{key: "jobs", form: formSection, of: "instance_groups[].jobs[]", list: true, about: "What runs on the VM."},
+		{key: "networks", form: formSection, of: "instance_groups[].networks[]", list: true, need: true, least: 1, about: "Networks of the VM."},
+		{key: "persistent_disk", form: formWhole, about: "Size of the persistent disk in MiB; 0 for none."},
+		{key: "persistent_disk_pool", form: formText, about: "Name of a disk pool in disk_pools, for a persistent disk."},
+		{key: "resource_pool", form: formWord, need: true, about: "Name of a resource pool in resource_pools."},
+		{key: "properties", form: formMap, about: "Properties of the jobs; they hide the manifest's properties."},
+	}, ignored: []string{
+		"azs", "vm_type", "vm_extensions", "stemcell", "update", "migrated_from", "persistent_disk_type", "consumes", "provides",
+	}},
+	{name: "instance_groups[].jobs[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of a job of the release."},
+		{key: "release", form: formWord, need: true, about: "Name of a release in releases."},
+		{key: "properties", form: formMap, about: "Properties of this job; they hide all others."},
+		{key: "consumes", form: formMap, about: "Where the job's links come from."},
+		{key: "provides", form: formMap, about: "What the job's links are called."},
+	}, ignored: []string{"custom_provider_definitions"}},
+	{name: "instance_groups[].networks[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of a network in networks."},
+		{key: "static_ips", form: formAddress, list: true, about: "Address of the VM, which a manual network needs."},
+		{key: "default", form: formChoice, list: true, values: []string{"dns", "gateway"}, about: "What this network is the VM's default for, if there are several."},
+	}},
+	{name: "update", read: []field{
+		{key: "update_watch_time", form: formWatch, about: "How long to wait for the jobs to run: SHORTEST-LONGEST in milliseconds, such as 0-300000."},
+		{key: "vm_strategy", form: formChoice, values: []string{"delete-create", "create-swap-delete"}, about: "Which comes first when the VM is replaced."},
+	}, ignored: []string{
+		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",
+	}},
+	{name: "cloud_provider", read: []field{
+		{key: "template", form: formSection, of: "cloud_provider.template", about: "Job of the CPI."},
+		{key: "templates", form: formSection, of: "cloud_provider.template", list: true, about: "Jobs of the CPI, in place of template."},
+		{key: "properties", form: formMap, about: "Properties of the CPI's jobs."},
+		{key: "mbus", form: formWord, need: true, about: "URL at which the agent is reached: https://USER:PASSWORD@HOST:PORT."},
+		{key: "cert", form: formSection, of: "cloud_provider.cert", about: "Certificate of the agent; usually a variable of the type certificate."},
+		{key: "ssh_tunnel", form: formSection, of: "cloud_provider.ssh_tunnel", about: "How to reach the VM by SSH; for CPIs and stemcells that need a registry."},
+		{key: "registry", form: formSection, of: "cloud_provider.registry", about: "Where the registry listens; for CPIs and stemcells that need one."},
+	}},
+	{name: "cloud_provider.template", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the CPI's job."},
+		{key: "release", form: formWord, need: true, about: "Name of a release in releases."},
+	}},
+	{name: "cloud_provider.cert", read: []field{
+		{key: "ca", form: formText, about: "CA that signed the agent's certificate, in PEM."},
+	}, ignored: []string{"certificate", "private_key"}},
+	{name: "cloud_provider.ssh_tunnel", read: []field{
+		{key: "user", form: formText, about: "User to log in as on the VM."},
+		{key: "host", form: formText, about: "Host name or address of the VM's SSH server."},
+		{key: "port", form: formWhole, most: 65535, about: "Port of the VM's SSH server; 22 unless given."},
+		{key: "password", form: formText, about: "Password of the user."},
+		{key: "private_key", form: formText, about: "Private key in PEM, or the path of a file with it."},
+		{key: "connection_refused_timeout", form: formDuration, about: "How long the SSH server may refuse connections: seconds, or a time such as 2m30s."},
+		{key: "auth_failure_timeout", form: formDuration, about: "How long the SSH server may refuse the user: seconds, or a time such as 2m30s."},
+	}},
+	{name: "cloud_provider.registry", read: []field{
+		{key: "host", form: formText, about: "Address to listen on; 127.0.0.1 unless given."},
+		{key: "port", form: formWhole, most: 65535, about: "Port to listen on; 6901 unless given, 0 for a free one."},
+		{key: "username", form: formText, about: "User that the CPI logs in as."},
+		{key: "password", form: formText, about: "Password of the user; generated unless given."},
+		{key: "unauthenticated_get", form: formFlag, about: "Whether agents read their settings without credentials through the tunnel; true unless given."},
+	}},
+	{name: "variables[]", read: []field{
+		{key: "name", form: formWord, need: true, about: "Name of the variable."},
+		{key: "type", form: formType, about: "What is generated; without it the value must be given."},
+		{key: "options", form: formMap, about: "What is generated, in detail."},
+	}, ignored: []string{"consumes", "update_mode"}},
+}
