@@ -32,6 +32,7 @@ func TestHelp(t *testing.T) {
 		"deploy": {"deploy", "--help"},
 		"delete": {"delete", "--help"},
 		"render": {"render", "--help"},
+		"schema": {"schema", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, args...)

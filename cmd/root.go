@@ -31,6 +31,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string
 	c := newConsole(args, stdin, stdout, stderr, env)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The first signal ends the run in order; a second one ends it at once.
+	context.AfterFunc(ctx, stop)
 	root := newRoot(c)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -76,7 +78,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c), newNotice(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()

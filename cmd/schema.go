@@ -1,0 +1,28 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"bootstrap/manifest"
+)
+
+func newSchema(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of a manifest",
+		Long: `Schema prints the JSON Schema of a manifest, with which editors complete and
+check it. Those with yaml-language-server take it from the manifest's first line:
+
+  # yaml-language-server: $schema=manifest.schema.json`,
+		Example: "  bootstrap schema > manifest.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c.started = true
+			schema, err := manifest.Schema()
+			if err != nil {
+				return err
+			}
+			return c.printRaw(schema)
+		},
+	}
+}
