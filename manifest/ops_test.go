@@ -53,10 +53,12 @@ func evaluateText(t *testing.T, document string, inputs ...string) (*Document, e
 	return Evaluate("-", opts)
 }
 
-// The results are those of go-patch, which create-env applies operations with.
-func TestOperations(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ document, ops, want string }{
+// operationCase is a document, an operation on it, and what comes out: "! text"
+// is an error with that text.
+type operationCase struct{ document, ops, want string }
+
+func replacements() []operationCase {
+	return []operationCase{
 		{"a: 1", "replace /a 2", "{a: 2}"},
 		{"a: 1", "replace /b? 2", "{a: 1, b: 2}"},
 		{"a: 1", `replace "" {b: 2}`, "{b: 2}"},
@@ -105,7 +107,11 @@ func TestOperations(t *testing.T) {
 		{"a: 1", "replace a 2", `! a path begins with "/"`},
 		{"a: 1", "replace /a:next 2", "! may only follow an index or a match"},
 		{"a: 1", "replace /0:before/a 2", "! may only stand at its end"},
+	}
+}
 
+func removalsAndTests() []operationCase {
+	return []operationCase{
 		{"{a: 1, b: 2}", "remove /a", "{b: 2}"},
 		{"a: 1", "remove /b", `! has no key "b"`},
 		{"a: 1", "remove /b?", "{a: 1}"},
@@ -135,7 +141,13 @@ func TestOperations(t *testing.T) {
 		{"[{name: a}, {name: a}]", "test /name=a ABSENT", "! has 2 items"},
 		{"[1]", "test /- 1", "! where nothing is to test"},
 		{"a: 1", "test /a", "! lacks value, or absent: true"},
-	} {
+	}
+}
+
+// The results are those of go-patch, which create-env applies operations with.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	for _, c := range append(replacements(), removalsAndTests()...) {
 		kind, rest, _ := strings.Cut(c.ops, " ")
 		path, value, given := strings.Cut(rest, " ")
 		ops := "- type: " + kind + "\n  path: " + path + "\n"
