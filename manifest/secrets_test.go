@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +37,39 @@ cloud_provider:`)
 	}
 	if !slices.Equal(m.Secrets, want) {
 		t.Errorf("got\n%q\nwant\n%q", m.Secrets, want)
+	}
+}
+
+// A variable's value is a secret unless its name or the value itself tells that
+// it is none.
+func TestSecretsOfVariables(t *testing.T) {
+	t.Parallel()
+	text := replaced(t, "cloud_provider:", `properties:
+  all: [((odd)), ((my_password)), ((region)), ((cidr)), ((url)), ((link)), ((flag)), ((small)), ((number)), ((pin_secret)),
+    ((path)), ((plain)), ((user)), ((map)), "x-((embedded))", ((stored.cert)), ((typed)), ((long_text))]
+variables: [{name: typed, type: password}]
+cloud_provider:`)
+	dir := t.TempDir()
+	store := dir + "/store.yml"
+	if err := os.WriteFile(store, []byte("stored: {cert: stored-certificate, username: stored-name}\nunused: unused-stored\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Load(write(t, text), Options{VarsStore: store, Vars: []string{
+		"odd=odd-value", "my_password=given", "region=eu-central-1", "cidr=10.0.0.0/24", "url=https://host.example/x", "link=https://u:in-url@host/",
+		"flag=true", "small=abc", "number=123456", "pin_secret=123456", "path=/var/vcap/x", "plain=default", "user=admin",
+		"map={token: in-map, host_name: not-secret, any: [in-list]}", "embedded=embedded-value", "typed=typed-value", "unused=unused-value",
+		"long_text=" + strings.Repeat("long", 2000),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"odd-value", "given", "https://u:in-url@host/", "in-url", "123456", "in-map", "in-list", "embedded-value",
+		"stored-certificate", "typed-value", "sesame", strings.Repeat("long", 2000)[:4096], strings.Repeat("long", 2000)[4096:],
+	}
+	slices.Sort(want)
+	got := slices.Sorted(slices.Values(m.Secrets))
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%q\nwant\n%q", got, want)
 	}
 }
