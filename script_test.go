@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -95,13 +96,18 @@ func setup(env *testscript.Env, cache string) error {
 	return nil
 }
 
+// freePort finds a port below those that the system gives to connections: one
+// of these may be taken again before the script comes to listen.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 100 {
+		port := 10000 + mathrand.IntN(20000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // keys makes a CA, a certificate of the agent and an SSH key, as they would
