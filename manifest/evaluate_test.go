@@ -13,7 +13,7 @@ import (
 // FuzzPath looks for paths that make parsing or finding panic, or that mean
 // another thing than they say.
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"", "/", "/a?/b=c:next:after/-", "/~1~0~7", "/-1:prev", "/a:b", "//", "/?", "/=", "/a=?", "/99999999999999999999"} {
+	for _, s := range []string{"", "/", "/a?/b=c:next:after/-", "/~1~0~7", "/-1:prev", "/a:b", "//", "/?", "/=", "/a=?", "/99999999999999999999", "/a\n\x1b/\r=\n"} {
 		f.Add(s)
 	}
 	tree := parse("m.yml", []byte(`{"a": [{"b": "c"}, 1, [2]], "": {"x?": 1}, "a/b:c~": 5}`)).root
@@ -35,7 +35,7 @@ func FuzzPath(f *testing.F) {
 		d := &document{root: tree.clone()}
 		for _, kind := range []string{"replace", "remove", "test"} {
 			op := operation{kind: kind, path: path, value: &node{value: "x"}, absent: kind == "test"}
-			if err := op.apply(d); err != nil && (err.Error() == "" || strings.Contains(err.Error(), "%!")) {
+			if err := op.apply(d); err != nil && (err.Error() == "" || strings.ContainsAny(err.Error(), "\r\n")) {
 				t.Fatalf("bad error: %q", err)
 			}
 		}
@@ -47,6 +47,7 @@ func FuzzPath(f *testing.F) {
 func FuzzInterpolate(f *testing.F) {
 	f.Add("a: ((x)) b\n", "- {type: replace, path: /a, value: ((y))}\n", "x: {a: 1}\ny: ((x))\nx.b: 2\n", "x.c=5")
 	f.Add("((x)): {((!x.0)): (( /y ))}\nvariables: [{name: x, type: password}]\n", "[]", "x: [5]\n", "/y=#")
+	f.Add("a: 1", `- {type: replace, path: "/a\nb", value: 1}`, `"x\ny": 1`, "x\n=1")
 	f.Add("variables: [{name: x, type: certificate, options: {ca: ((x.ca))}}]", "- {}", "", `é="`)
 	for _, s := range hardDocuments() {
 		f.Add(s, s, s, s)
@@ -69,7 +70,7 @@ func FuzzInterpolate(f *testing.F) {
 		switch {
 		case errors.As(err, &problems):
 			for _, p := range *problems {
-				if p.Message == "" || strings.ContainsAny(p.String(), "\r\n") || len(p.Message) > 2500 || strings.Contains(p.Message, "%!") {
+				if p.Message == "" || strings.ContainsAny(p.String(), "\r\n") || len(p.Message) > 2500 {
 					t.Fatalf("bad problem: %q", p.String())
 				}
 			}

@@ -14,7 +14,7 @@ import (
 
 // Manifest is a manifest that passed all checks.
 type Manifest struct {
-	Path string // absolute
+	Path string // absolute; empty for standard input
 	Name string // of the deployment
 	// Digest is the SHA-512, as hex, of the evaluated document in the form
 	// in which create-env takes it, so that both see the same changes.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // opPath is a place in a document as operations name it, for example
@@ -53,9 +55,13 @@ func (p opPath) upTo(n int) string {
 	return shortened(p.text[:p.tokens[n-1].end])
 }
 
-// shortened leaves out the middle of a text that is too long for a message.
+// shortened makes a text fit for a message: on one line, and without the middle
+// of a long one.
 func shortened(s string) string {
 	const longest, begin, end = 240, 160, 60
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		s = strings.Trim(strconv.Quote(s), `"`)
+	}
 	if len(s) <= longest {
 		return s
 	}

@@ -160,11 +160,11 @@ func (vars variables) addValue(index int, arg string) error {
 		return fmt.Errorf("cannot use --var number %d: expected NAME=VALUE", index+1)
 	}
 	if text == "" {
-		return fmt.Errorf(`cannot use --var %s=: the value is empty; for an empty text write '%s=""'`, name, name)
+		return fmt.Errorf(`cannot use --var %s=: the value is empty; for an empty text write '%s=""'`, shortened(name), shortened(name))
 	}
 	value, err := parseValue(text)
 	if err != nil {
-		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v (quotes of its own are written '%s="VALUE"')`, name, err, name)
+		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v (quotes of its own are written '%s="VALUE"')`, shortened(name), err, shortened(name))
 	}
 	plain := strings.TrimSpace(text)
 	_, isText := value.value.(string)
