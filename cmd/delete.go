@@ -19,6 +19,7 @@ goes on when it is run again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
+			opts.Inputs.Lenient = true
 			return c.deployment(cmd.Context(), opts, deployer.Delete)
 		},
 	}

@@ -17,6 +17,9 @@ type reader struct {
 	networks names
 	pools    []pool
 	disks    []disk
+	within   time.Duration // how soon a certificate ends that is warned of
+	store    string        // file of the vars store, of which others warn
+	lenient  bool
 }
 
 // names are the names that other parts of the manifest may refer to.
@@ -86,6 +89,7 @@ func (r *reader) read() {
 	r.readUpdate(top.get("update"))
 	r.readGroups(top)
 	r.readInstallation(top.get("cloud_provider"))
+	r.checkCertificates()
 }
 
 // readReleases reads releases.

@@ -27,7 +27,10 @@ type Options struct {
 	// ExpiryWarning is how long before its end a stored certificate is
 	// warned of; 0 means 30 days.
 	ExpiryWarning time.Duration
-	Stdin         io.Reader
+	// Lenient makes warnings of the agent's certificates that no new VM could
+	// be reached with: for commands that make none.
+	Lenient bool
+	Stdin   io.Reader
 }
 
 // evaluation is one evaluation of a document: everything is read once.

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"bootstrap/manifest/gen"
 )
 
 // readInstallation reads cloud_provider.
@@ -120,25 +121,11 @@ func readCert(c cursor) string {
 	if !ok || text == "" {
 		return ""
 	}
-	rest, found := []byte(text), false
-	for {
-		var block *pem.Block
-		block, rest = pem.Decode(rest)
-		switch {
-		case block == nil && !found:
-			place.fail(`must be a certificate in PEM (lines from "-----BEGIN CERTIFICATE-----" to "-----END CERTIFICATE-----"); check that the lines are there, and their indentation`)
-			return ""
-		case block == nil:
-			return text
-		case block.Type != "CERTIFICATE":
-			continue
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			place.fail("holds a certificate in PEM that cannot be read: it is damaged or incomplete")
-			return ""
-		}
-		found = true
+	if _, wrong := parseChain(text); wrong != "" {
+		place.fail("%s", wrong)
+		return ""
 	}
+	return text
 }
 
 // readTunnel reads ssh_tunnel. A map in which everything is empty is none.
@@ -247,6 +234,9 @@ func checkPrivateKey(data []byte) string {
 		return "is not a private key in PEM (lines from \"-----BEGIN ... PRIVATE KEY-----\" to its END); check that all lines are there, and their indentation"
 	case !strings.HasSuffix(block.Type, "PRIVATE KEY"):
 		return fmt.Sprintf("holds a %s where a private key is expected", strings.ToLower(block.Type))
+	}
+	if err := gen.CheckSSHKey(string(data)); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -10,11 +10,35 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/manifest/gen"
 )
 
 // key returns a private key in PEM, of a kind that nothing here looks into.
 func key(header string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: header, Bytes: bytes.Repeat([]byte("key"), 40)}))
+}
+
+// sshKeys returns private keys by the header that they have in PEM.
+func sshKeys(t *testing.T) map[string]string {
+	t.Helper()
+	keys := map[string]string{}
+	for header, d := range map[string]gen.Definition{
+		"RSA PRIVATE KEY":     {Type: "ssh"},
+		"EC PRIVATE KEY":      {Type: "ssh", Options: map[string]any{"key_type": "ecdsa"}},
+		"OPENSSH PRIVATE KEY": {Type: "ssh", Options: map[string]any{"key_type": "ed25519"}},
+		"PRIVATE KEY":         {Type: "certificate", Options: map[string]any{"key_type": "ed25519", "is_ca": true}},
+	} {
+		value, err := gen.Generate(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[header] = value.(map[string]any)["private_key"].(string)
+		if !strings.HasPrefix(keys[header], "-----BEGIN "+header+"-----") {
+			t.Fatalf("the key for %s is another", header)
+		}
+	}
+	return keys
 }
 
 // indented returns text as a YAML block.
@@ -25,8 +49,8 @@ func indented(text string) string {
 func TestTunnelAndRegistry(t *testing.T) {
 	t.Parallel()
 	const tunnel = minimal + "  ssh_tunnel:\n    user: vcap\n    host: 10.0.0.9\n"
-	for _, header := range []string{"RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY"} {
-		text := key(header)
+	keys := sshKeys(t)
+	for header, text := range keys {
 		m := mustLoad(t, tunnel+"    private_key: "+indented(text))
 		if got := m.CPI.SSHTunnel; got.PrivateKey != text || got.Port != 22 || got.User != "vcap" || got.Host != "10.0.0.9" {
 			t.Errorf("%s: got %+v", header, got)
@@ -41,14 +65,14 @@ func TestTunnelAndRegistry(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(keyPath), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(keyPath, []byte(key("RSA PRIVATE KEY")), 0o600); err != nil {
+	if err := os.WriteFile(keyPath, []byte(keys["RSA PRIVATE KEY"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m, err := Load(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := SSHTunnel{"vcap", "10.0.0.9", 2222, "sesame2", key("RSA PRIVATE KEY"), 90 * time.Second, 150 * time.Second}
+	want := SSHTunnel{"vcap", "10.0.0.9", 2222, "sesame2", keys["RSA PRIVATE KEY"], 90 * time.Second, 150 * time.Second}
 	if *m.CPI.SSHTunnel != want {
 		t.Errorf("got %+v, want %+v", *m.CPI.SSHTunnel, want)
 	}
@@ -82,16 +106,18 @@ func TestPrivateKeyProblems(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]string{
-		dir:                                "it is not a regular file",
-		dir + "/public":                    "is not a private key in PEM",
-		dir + "/empty":                     "is not a private key in PEM",
-		dir + "/huge":                      "it is too large to be a key",
-		dir + "/absent":                    dir + "/absent: no such file",
-		"ssh-ed25519 AAAA me@host":         "is a public key",
-		"-----BEGIN RSA PRIVATE KEY-----":  "is not a private key in PEM",
-		indented(key("CERTIFICATE")):       "holds a certificate",
-		"\"----BEGIN SSH2 ENCRYPTED----\"": "is not a private key in PEM",
-		"[a]":                              "must be text, not a list",
+		dir:                                    "it is not a regular file",
+		dir + "/public":                        "is not a private key in PEM",
+		dir + "/empty":                         "is not a private key in PEM",
+		dir + "/huge":                          "it is too large to be a key",
+		dir + "/absent":                        dir + "/absent: no such file",
+		"ssh-ed25519 AAAA me@host":             "is a public key",
+		"-----BEGIN RSA PRIVATE KEY-----":      "is not a private key in PEM",
+		indented(key("CERTIFICATE")):           "holds a certificate",
+		indented(key("RSA PRIVATE KEY")):       "is damaged or incomplete",
+		indented(key("ENCRYPTED PRIVATE KEY")): "ssh-keygen -p",
+		"\"----BEGIN SSH2 ENCRYPTED----\"":     "is not a private key in PEM",
+		"[a]":                                  "must be text, not a list",
 	} {
 		text := minimal + "  ssh_tunnel:\n    user: vcap\n    host: h\n    private_key: " + value + "\n"
 		_, err := Load(write(t, text), Options{})

@@ -148,9 +148,8 @@ func notBoth(one, other string) object {
 
 // schema describes the value of a key.
 func (f field) schema() object {
-	result := object{}
-	switch {
-	case f.list:
+	var result object
+	if f.list {
 		list := object{"type": "array", "items": f.value(true)}
 		if f.least > 0 {
 			list["minItems"] = f.least
@@ -159,7 +158,7 @@ func (f field) schema() object {
 			list["maxItems"] = f.most
 		}
 		result = orVariable(list, f.need)
-	default:
+	} else {
 		result = f.value(f.need)
 	}
 	result["description"] = f.about

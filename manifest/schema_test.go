@@ -87,7 +87,7 @@ cloud_provider:
   registry: {unauthenticated_get: ((flag))}
 variables: [{name: a, type: ((kind))}]
 `,
-		"old spellings": replaced(t, "instance_groups:", "jobs:", "networks: [{name: default}]", "networks: [{name: default}], templates: [{name: a, release: cpi}]"),
+		"old spellings":           replaced(t, "instance_groups:", "jobs:", "networks: [{name: default}]", "networks: [{name: default}], templates: [{name: a, release: cpi}]"),
 		"null and keys of others": minimal + "  ssh_tunnel:\n  registry: ~\ntags:\ndirector_uuid: x\nx-anything: {a: 1}\n.anchors: []\nupdate: {serial: true, update_watch_time: ~}\n",
 		"every type of variable": minimal + `variables:
 - {name: given}

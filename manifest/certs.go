@@ -1,0 +1,233 @@
+package manifest
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/manifest/gen"
+)
+
+const notPEM = `must be a certificate in PEM (lines from "-----BEGIN CERTIFICATE-----" to "-----END CERTIFICATE-----"); check that the lines are there, and their indentation`
+
+// skew is how far a certificate's begin may lie ahead: by the time the agent
+// is called it has passed, or another machine's clock is a little ahead.
+const skew = 10 * time.Minute
+
+// certificates checks the certificate that the VM's agent gets against the CA
+// by which its clients judge it.
+type certificates struct {
+	*reader
+	ca, leaf cursor // of the texts
+	roots    []*x509.Certificate
+	chain    []*x509.Certificate // the agent's, its own one first
+	now      time.Time
+}
+
+// checkCertificates checks cloud_provider.cert and env.bosh.mbus.cert of the
+// resource pool that is used. What is not given, or not known yet, is not
+// checked.
+func (r *reader) checkCertificates() {
+	provider := r.cursor().get("cloud_provider")
+	c := certificates{reader: r, ca: provider.get("cert").get("ca"), now: time.Now()}
+	c.roots, _ = parseChain(r.CPI.CA)
+	pool := slices.IndexFunc(r.pools, func(p pool) bool { return p.named && p.Name == r.ResourcePool.Name })
+	if pool >= 0 {
+		cert := r.pools[pool].place.get("env").get("bosh").get("mbus").get("cert")
+		c.leaf = cert.get("certificate")
+		c.readAgent(c.leaf, cert.get("private_key"))
+	}
+	switch {
+	case len(c.roots) == 0:
+		// Clients without a CA look at nothing.
+	case len(c.chain) == 0:
+		c.checkRoots()
+	default:
+		c.checkHost(provider.get("mbus"))
+		c.checkSigner()
+	}
+}
+
+// fault reports what keeps a VM's agent from being reached; to commands that
+// make no VM it is only a warning.
+func (c certificates) fault(place cursor, format string, args ...any) {
+	c.report(c.lenient, place.pos, place.at, format, args...)
+}
+
+// readAgent reads the agent's certificate and checks that its key fits.
+func (c *certificates) readAgent(certificate, key cursor) {
+	text := func(c cursor) string {
+		if c.node == nil || c.unsettled() || c.node.kind != scalarKind {
+			return ""
+		}
+		return strings.TrimSpace(scalarText(c.node.value))
+	}
+	switch known := !certificate.unsettled() && !key.unsettled(); {
+	case text(certificate) == "" && text(key) == "":
+		return
+	case text(certificate) == "" && known:
+		c.fault(certificate, "must be provided, since private_key is: the agent cannot listen without it")
+		return
+	case text(key) == "" && known:
+		c.fault(key, "must be provided, since certificate is: the agent cannot listen without it")
+	}
+	if text(certificate) == "" {
+		return
+	}
+	chain, wrong := parseChain(text(certificate))
+	if wrong != "" {
+		c.fault(certificate, "%s", wrong)
+		return
+	}
+	c.chain = chain
+	if text(key) == "" {
+		return
+	}
+	if err := gen.CheckPair(chain[0], text(key)); err != nil {
+		c.fault(key, "is not the private key of the agent's certificate: %v", err)
+	}
+}
+
+// checkHost checks that the certificate is for the host of the mbus URL.
+func (c *certificates) checkHost(mbus cursor) {
+	host := knownHost(mbus)
+	if host == "" {
+		return
+	}
+	leaf := c.chain[0]
+	if leaf.VerifyHostname(host) == nil {
+		return
+	}
+	names := "has no names at all, only the common name, at which clients do not look"
+	if list := certificateNames(leaf); len(list) > 0 {
+		names = "is for " + strings.Join(list, ", ")
+	}
+	c.fault(c.leaf, "must be for %s, the host of cloud_provider.mbus at which the agent is reached, but %s; make it anew with alternative_names: [%s]", host, names, host)
+}
+
+// knownHost returns the host of a URL, or "" if it is not known yet.
+func knownHost(c cursor) string {
+	if c.node == nil || c.node.kind != scalarKind {
+		return ""
+	}
+	text := scalarText(c.node.value)
+	if c.unsettled() {
+		if strings.Contains(text[strings.LastIndex(text, "@")+1:], "((") {
+			return ""
+		}
+		text = placeholder.ReplaceAllString(text, "x")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// certificateNames lists the names that clients look at.
+func certificateNames(cert *x509.Certificate) []string {
+	names := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
+// checkSigner checks that the CA leads to the certificate, and the time of all
+// that lies between.
+func (c *certificates) checkSigner() {
+	leaf := c.chain[0]
+	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+	moments := []time.Time{c.now, leaf.NotAfter, leaf.NotBefore}
+	for _, root := range c.roots {
+		options.Roots.AddCert(root)
+		moments = append(moments, root.NotAfter, root.NotBefore)
+	}
+	for _, cert := range c.chain[1:] {
+		options.Intermediates.AddCert(cert)
+		moments = append(moments, cert.NotAfter, cert.NotBefore)
+	}
+	var first error
+	for _, options.CurrentTime = range moments {
+		chains, err := leaf.Verify(options)
+		if err == nil {
+			c.checkPeriods(chains[0])
+			return
+		}
+		if reason := (x509.CertificateInvalidError{}); first == nil || errors.As(err, &reason) && reason.Reason != x509.Expired {
+			first = err // one that no other time would mend
+		}
+	}
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(first, &invalid) && invalid.Reason == x509.IncompatibleUsage:
+		c.fault(c.leaf, "must be a certificate for servers: its extended key usage lacks server_auth")
+	case errors.As(first, &unknown), errors.As(first, &invalid) && invalid.Reason == x509.Expired:
+		c.fault(c.ca, "must be the CA that signed the agent's certificate (%s), which is from %s, but is %s",
+			c.leaf.at, subject(leaf.Issuer.String()), subject(c.roots[0].Subject.String()))
+	default:
+		c.fault(c.leaf, "cannot be verified with cloud_provider.cert.ca: %v", first)
+	}
+}
+
+// subject returns a name of a certificate for messages.
+func subject(name string) string {
+	if name == "" {
+		return "one without a name"
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+// checkPeriods reports the certificates of a chain that clients do not accept
+// now, or not for long.
+func (c *certificates) checkPeriods(chain []*x509.Certificate) {
+	for _, cert := range chain {
+		place := c.leaf
+		if !slices.ContainsFunc(c.chain, cert.Equal) {
+			place = c.ca
+		}
+		c.checkPeriod(place, cert)
+	}
+}
+
+// checkRoots reports that no CA is valid; one is enough, so that the one that
+// is valid the longest counts.
+func (c *certificates) checkRoots() {
+	c.checkPeriod(c.ca, slices.MaxFunc(c.roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }))
+}
+
+func (c *certificates) checkPeriod(place cursor, cert *x509.Certificate) {
+	minute := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+	switch name := subject(cert.Subject.String()); {
+	case c.now.After(cert.NotAfter):
+		c.fault(place, "the certificate %s expired on %s; make it anew", name, minute(cert.NotAfter))
+	case c.now.Add(skew).Before(cert.NotBefore):
+		c.fault(place, "the certificate %s is not valid before %s; check this machine's clock, which says %s", name, minute(cert.NotBefore), minute(c.now))
+	case cert.NotAfter.Sub(c.now) <= c.within && place.pos.File != c.store:
+		place.warn("the certificate %s expires on %s", name, minute(cert.NotAfter))
+	}
+}
+
+// parseChain reads all certificates of a text in PEM; wrong says why it cannot.
+func parseChain(text string) (certs []*x509.Certificate, wrong string) {
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, "holds a certificate in PEM that cannot be read: it is damaged or incomplete"
+		}
+		certs = append(certs, cert)
+	}
+	if len(certs) == 0 {
+		return nil, notPEM
+	}
+	return certs, ""
+}

@@ -1,0 +1,189 @@
+package manifest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair is a certificate with its key, both also as PEM.
+type pair struct {
+	*x509.Certificate
+	signer    *ecdsa.PrivateKey
+	text, key string
+}
+
+// issue makes a certificate for the addresses that is valid from begin to end,
+// as days from now; nil for by makes a CA.
+func issue(t *testing.T, by *pair, name string, begin, end int, usage x509.ExtKeyUsage, names ...string) *pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	days := func(n int) time.Time { return time.Now().Add(time.Duration(n) * 24 * time.Hour) }
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(int64(len(name))), Subject: pkix.Name{CommonName: name}, NotBefore: days(begin), NotAfter: days(end),
+		BasicConstraintsValid: true, IsCA: by == nil, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	parent, signer := template, key
+	if by != nil {
+		parent, signer = by.Certificate, by.signer
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, data []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
+	}
+	return &pair{cert, key, encode("CERTIFICATE", der), encode("EC PRIVATE KEY", encoded)}
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	const server = x509.ExtKeyUsageServerAuth
+	ca := issue(t, nil, "ca", -9, 900, server)
+	old := issue(t, nil, "old ca", -9, -1, server)
+	other := issue(t, nil, "other ca", -9, 900, server)
+	good := issue(t, ca, "agent", -1, 400, server, "127.0.0.1", "vm.example.com")
+	of := func(end int, names ...string) *pair { return issue(t, ca, "agent", -2, end, server, names...) }
+	early := issue(t, ca, "agent", 3, 400, server, "127.0.0.1")
+	garbage := strings.Replace(good.text, "MII", "AII", 1)
+	const (
+		place = "resource_pools[0].env.bosh.mbus.cert."
+		root  = "cloud_provider.cert.ca: "
+	)
+	for name, c := range map[string]struct {
+		ca, cert, key string
+		want          string // empty: nothing is said
+		agent         *pair  // in place of cert and key
+	}{
+		"good":                  {ca.text, good.text, good.key, "", nil},
+		"good, among others":    {other.text + old.text + ca.text, good.text, good.key, "", nil},
+		"no certificate":        {ca.text, "", "", "", nil},
+		"no CA, wrong names":    {"", of(400).text, of(400).key, "private_key: is not the private key", nil},
+		"own CA":                {good.text, good.text, good.key, "", nil},
+		"other key":             {ca.text, good.text, other.key, place + "private_key: is not the private key of the agent's certificate: it does not belong to the certificate", nil},
+		"key is none":           {ca.text, good.text, good.text, place + "private_key: is not the private key of the agent's certificate: it holds no private key in PEM form", nil},
+		"no key":                {ca.text, good.text, "", place + "private_key: must be provided, since certificate is", nil},
+		"key alone":             {ca.text, "", good.key, place + "certificate: must be provided, since private_key is", nil},
+		"damaged":               {ca.text, garbage, good.key, place + "certificate: holds a certificate in PEM that cannot be read", nil},
+		"no PEM":                {ca.text, "certificate", good.key, place + "certificate: must be a certificate in PEM", nil},
+		"damaged CA":            {ca.text + garbage, good.text, good.key, root + "holds a certificate in PEM that cannot be read", nil},
+		"other CA":              {other.text, good.text, good.key, root + `must be the CA that signed the agent's certificate (resource_pools[0].env.bosh.mbus.cert.certificate), which is from "CN=ca", but is "CN=other ca"`, nil},
+		"other names":           {ca.text, "", "", place + "certificate: must be for 127.0.0.1, the host of cloud_provider.mbus at which the agent is reached, but is for a.b, 10.0.0.9; make it anew with alternative_names: [127.0.0.1]", of(400, "10.0.0.9", "a.b")},
+		"no names":              {ca.text, "", "", "but has no names at all, only the common name", of(400)},
+		"expired":               {ca.text, "", "", place + `certificate: the certificate "CN=agent" expired on `, of(-1, "127.0.0.1")},
+		"not yet valid":         {ca.text, early.text, early.key, place + `certificate: the certificate "CN=agent" is not valid before `, nil},
+		"expires soon":          {ca.text, "", "", "warning: " + place + `certificate: the certificate "CN=agent" expires on `, of(10, "127.0.0.1")},
+		"CA expired":            {old.text, "", "", root + `the certificate "CN=old ca" expired on `, issue(t, old, "agent", -2, 400, server, "127.0.0.1")},
+		"CA alone expired":      {old.text, "", "", root + `the certificate "CN=old ca" expired on `, nil},
+		"CA expired beside one": {old.text + ca.text, "", "", "", nil},
+		"for clients":           {ca.text, "", "", place + "certificate: must be a certificate for servers", issue(t, ca, "agent", -2, 400, x509.ExtKeyUsageClientAuth, "127.0.0.1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.agent != nil {
+				c.cert, c.key = c.agent.text, c.agent.key
+			}
+			text := minimal
+			if c.ca != "" {
+				text += "  cert: {ca: ((ca))}\n"
+			}
+			text = strings.Replace(text, "stemcell: {", "env: {bosh: {mbus: {cert: {certificate: ((cert)), private_key: ((key))}}}}, stemcell: {", 1)
+			dir := t.TempDir()
+			opts := Options{}
+			for name, value := range map[string]string{"ca": c.ca, "cert": c.cert, "key": c.key} {
+				path := filepath.Join(dir, name)
+				if err := os.WriteFile(path, []byte(value), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				opts.VarFiles = append(opts.VarFiles, name+"="+path)
+			}
+			m, err := Load(write(t, text), opts)
+			said := ""
+			if err == nil {
+				said = Problems(m.Warnings).Error()
+			} else {
+				said = err.Error()
+			}
+			if c.want == "" && said != "" || !strings.Contains(said, c.want) {
+				t.Errorf("got:\n%s\nwant:\n%s", said, c.want)
+			}
+			if err == nil && c.want != "" && name != "expires soon" {
+				t.Errorf("only warned of: %s", said)
+			}
+			if strings.Contains(said, "\n") {
+				t.Errorf("more is said than the one thing: %s", said)
+			}
+			for _, line := range strings.Split(c.key, "\n") {
+				if len(line) > 20 && !strings.HasPrefix(line, "-----") && strings.Contains(said, line) {
+					t.Errorf("shows the key: %s", said)
+				}
+			}
+			opts.Lenient = true
+			if _, err := Load(write(t, text), opts); err != nil && !strings.Contains(name, "damaged CA") {
+				t.Errorf("refused where no VM is made: %v", err)
+			}
+		})
+	}
+}
+
+// A file of certificates is named, with the place in it, where a variable
+// brought them in; a planned one is not judged.
+func TestCertificatePlaces(t *testing.T) {
+	t.Parallel()
+	ca := issue(t, nil, "ca", -9, 900, x509.ExtKeyUsageServerAuth)
+	agent := issue(t, ca, "agent", -9, 900, x509.ExtKeyUsageServerAuth, "10.0.0.1")
+	dir := t.TempDir()
+	vars := filepath.Join(dir, "vars.yml")
+	block := func(key, text string) string {
+		return "  " + key + ": |\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
+	}
+	if err := os.WriteFile(vars, []byte("ssl:\n"+block("ca", ca.text)+block("certificate", agent.text)+block("private_key", agent.key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := replaced(t, "stemcell: {", "env: {bosh: {mbus: {cert: ((ssl))}}}, stemcell: {", "sesame", "((password))", "127.0.0.1", "vm.example.com") +
+		"  cert: ((ssl))\nvariables:\n- {name: password, type: password}\n"
+	opts := Options{VarsFiles: []string{vars}, VarsStore: filepath.Join(dir, "store.yml"), Generate: Plan}
+	_, err := Load(write(t, text), opts)
+	var problems *Problems
+	if !errors.As(err, &problems) || len(*problems) != 1 {
+		t.Fatalf("got %v", err)
+	}
+	p := (*problems)[0]
+	if p.Pos.File != vars || p.Pos.Line != 2+strings.Count(block("ca", ca.text), "\n") || !strings.Contains(p.Message, "must be for vm.example.com") {
+		t.Errorf("got %v", p)
+	}
+	text = strings.Replace(text, "vm.example.com", "((host))", 1) + "- {name: host, type: password}\n"
+	if _, err := Load(write(t, text), opts); err != nil {
+		t.Errorf("a host that is not known yet: %v", err)
+	}
+}
