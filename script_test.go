@@ -27,19 +27,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
-
-	"bootstrap/cmd"
 )
-
-// TestMain makes the test binary the program itself where it is started as
-// `bootstrap`: by the scripts, and by the program as its own CPI and agent.
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"bootstrap": func() {
-			os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
-		},
-	})
-}
 
 // TestScript runs every script of testdata/script: deploys for real, with the
 // embedded CPI and agent.
@@ -50,11 +38,17 @@ func TestScript(t *testing.T) {
 	if err := os.Chmod(cache, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	// The program as people get it: with the race detector in it, compiling the
+	// embedded Ruby alone takes more than a minute.
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "bootstrap"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		RequireExplicitExec: true,
-		Setup:               func(env *testscript.Env) error { return setup(env, cache) },
+		Setup:               func(env *testscript.Env) error { return setup(env, bin, cache) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"expand":    expand,
 			"page":      page,
@@ -66,7 +60,7 @@ func TestScript(t *testing.T) {
 }
 
 // setup gives a script ports, keys and the quickstart's releases of its own.
-func setup(env *testscript.Env, cache string) error {
+func setup(env *testscript.Env, bin, cache string) error {
 	home := filepath.Join(env.WorkDir, "home")
 	if err := os.MkdirAll(filepath.Join(home, ".bosh"), 0o700); err != nil {
 		return err
@@ -79,7 +73,7 @@ func setup(env *testscript.Env, cache string) error {
 		return err
 	}
 	env.Setenv("HOME", home)
-	env.Setenv("GORACE", "atexit_sleep_ms=0") // else each of the many processes ends a second late
+	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	env.Setenv("TESTDATA", source)
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {
