@@ -102,6 +102,7 @@ func (c *console) finish(err error) int {
 	switch {
 	case errors.As(err, &told):
 	case c.json && c.started && !c.quiet:
+		printProblems(out, err)
 		ui.JSONResult(out, code, err, hint)
 	case err == nil && !c.quiet && c.report != nil:
 		ui.Succeeded(out)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"bootstrap/artifact"
 	cpilocal "bootstrap/cpi/local"
+	"bootstrap/deployer"
 	"bootstrap/manifest"
 )
 
@@ -35,12 +37,12 @@ each finding is an object on a line of its own.`,
 			inputs.Generate = manifest.Plan
 			m, err := manifest.Load(args[0], inputs)
 			if err != nil {
-				return c.reportProblems(err)
+				return err
 			}
 			c.redactor.Add(m.Secrets...)
 			v := validation{console: c, manifest: m}
 			v.checkArtifacts(cmd.Context())
-			return c.reportProblems(v.finish(args[0]))
+			return v.finish(args[0])
 		},
 	}
 	c.varFlags(cmd.Flags(), &inputs)
@@ -66,6 +68,7 @@ var errOffline = errors.New("it is not on this machine yet")
 
 // checkArtifacts looks into the releases and the stemcell that are here.
 func (v *validation) checkArtifacts(ctx context.Context) {
+	releases := map[string]*artifact.Release{}
 	for i, ref := range v.manifest.Releases {
 		release, err := v.release(ctx, ref)
 		switch {
@@ -74,9 +77,11 @@ func (v *validation) checkArtifacts(ctx context.Context) {
 		case err != nil:
 			v.fail(ref.Pos, fmt.Sprintf("releases[%d]", i), err)
 		default:
+			releases[ref.Name] = release
 			v.checkJobs(ref.Name, release)
 		}
 	}
+	v.checkProperties(releases)
 	stemcell := v.manifest.ResourcePool.Stemcell
 	switch err := v.stemcell(ctx, stemcell); {
 	case errors.Is(err, errOffline):
@@ -87,6 +92,18 @@ func (v *validation) checkArtifacts(ctx context.Context) {
 	if len(v.manifest.Generated) > 0 {
 		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(v.manifest.Generated, ", ")))
 	}
+}
+
+// checkProperties warns of properties that no job knows, where all of the
+// group's jobs are here.
+func (v *validation) checkProperties(releases map[string]*artifact.Release) {
+	for _, ref := range v.manifest.Group.Jobs {
+		if release := releases[ref.Release]; release == nil || release.Job(ref.Name) == nil {
+			v.skip("the properties of the jobs", fmt.Errorf("release %s could not be looked into", ref.Release))
+			return
+		}
+	}
+	v.manifest.Warnings = append(v.manifest.Warnings, deployer.UnknownProperties(v.manifest, releases)...)
 }
 
 func (v *validation) skip(what string, why error) {
@@ -205,19 +222,16 @@ func problemLine(p manifest.Problem) problem {
 	return problem{"problem", p.Pos.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Warning}
 }
 
-// reportProblems prints the problems of a manifest as objects, if --json asks
-// for it, and returns the error.
-func (c *console) reportProblems(err error) error {
+// printProblems prints the problems of a manifest, if that is what err is, as
+// objects.
+func printProblems(out io.Writer, err error) {
 	var problems *manifest.Problems
-	if !c.json || !errors.As(err, &problems) {
-		return err
+	if !errors.As(err, &problems) {
+		return
 	}
-	out := c.redactor.Writer(c.stdout)
-	defer out.Flush()
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	for _, p := range *problems {
 		_ = enc.Encode(problemLine(p))
 	}
-	return err
 }

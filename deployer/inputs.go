@@ -30,13 +30,19 @@ func (r *run) readManifest(context.Context) error {
 			s.info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
 		}
 		for _, w := range m.Warnings {
-			s.warning(w.String())
+			s.warning(place(w))
 		}
 		if m.CPI.CA == "" {
 			s.warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
 		}
 		return nil
 	})
+}
+
+// place words a warning for where it is known to be one.
+func place(p manifest.Problem) string {
+	p.Warning = false
+	return p.String()
 }
 
 // findState refuses a delete that would find nothing to delete.
@@ -85,8 +91,8 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 		if err := r.checkJobs(); err != nil {
 			return err
 		}
-		for _, text := range r.unknownProperties() {
-			s.warning(text)
+		for _, p := range UnknownProperties(r.manifest, r.releases) {
+			s.warning(place(p))
 		}
 		return nil
 	})

@@ -9,40 +9,37 @@ import (
 	"bootstrap/manifest"
 )
 
-// unknownProperties words the properties that the manifest sets and that no
-// job they could be for declares: most are misspelt, and a template would take
-// its default in silence.
-func (r *run) unknownProperties() []string {
-	var list []string
+// UnknownProperties lists, as warnings, the properties that the manifest sets
+// and that no job they could be for declares: most are misspelt, and a template
+// would take its default in silence. Releases are by name; all of the instance
+// group's jobs must be in them.
+func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []manifest.Problem {
+	var list []manifest.Problem
 	var shared []string // of jobs that see the group's and the global properties
-	g := r.manifest.Group
-	for _, ref := range g.Jobs {
-		known := propertyNames(r.releases[ref.Release].Job(ref.Name))
+	group := "properties"
+	for _, ref := range m.Group.Jobs {
+		group, _, _ = strings.Cut(ref.Path, ".")
+		group += ".properties"
+		known := propertyNames(releases[ref.Release].Job(ref.Name))
 		if ref.Properties == nil {
 			shared = append(shared, known...)
 			continue
 		}
 		for _, path := range unknown(ref.Properties, known) {
-			list = append(list, fmt.Sprintf("%s: %s.properties.%s: job %s has no such property%s", ref.Pos, ref.Path, path, ref.Name, meant(path, known)))
+			list = append(list, manifest.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
+				Message: fmt.Sprintf("job %s has no such property%s", ref.Name, meant(path, known))})
 		}
 	}
 	for _, level := range []struct {
 		at    string
 		props map[string]any
-	}{{groupPath(r), g.Properties}, {"properties", r.manifest.Properties}} {
+	}{{group, m.Group.Properties}, {"properties", m.Properties}} {
 		for _, path := range unknown(level.props, shared) {
-			list = append(list, fmt.Sprintf("%s: %s.%s: no job that reads these properties has such a one%s", g.Pos, level.at, path, meant(path, shared)))
+			list = append(list, manifest.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
+				Message: "no job that reads these properties has such a one" + meant(path, shared)})
 		}
 	}
 	return list
-}
-
-func groupPath(r *run) string {
-	if len(r.manifest.Group.Jobs) == 0 {
-		return "properties"
-	}
-	group, _, _ := strings.Cut(r.manifest.Group.Jobs[0].Path, ".")
-	return group + ".properties"
 }
 
 func propertyNames(job *artifact.Job) []string {
