@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,9 +143,17 @@ func (r *run) instanceID() string {
 func (r *run) templateNetworks() map[string]any {
 	nets := map[string]any{}
 	for name, n := range r.manifest.Interfaces() {
+		if n["ip"] == nil && (len(r.manifest.Group.Networks) == 1 || isDefault(n)) {
+			n["ip"] = r.address // only the VM could tell
+		}
 		nets[name] = n
 	}
 	return nets
+}
+
+func isDefault(network map[string]any) bool {
+	defaults, _ := network["default"].([]string)
+	return slices.Contains(defaults, "gateway")
 }
 
 // spec is the apply spec; an initial one names no jobs and no packages, and
