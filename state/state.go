@@ -68,8 +68,50 @@ type Own struct {
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
 	// Group is the name of the instance group on the current VM.
-	Group   string   `json:"group,omitempty"`
-	Intents []Intent `json:"intents,omitempty"`
+	Group string `json:"group,omitempty"`
+	// Salt is what the digests of Made and Applied are keyed with, as hex.
+	Salt string `json:"salt,omitempty"`
+	// Made says what the current VM was made from, and Applied what the last
+	// finished deploy put on it: part -> salted digest. Made goes with the VM.
+	Made    map[string]string `json:"made,omitempty"`
+	Applied map[string]string `json:"applied,omitempty"`
+	// Stopped tells that the jobs do not run because they were asked not to.
+	Stopped bool `json:"stopped,omitempty"`
+	// Deployed is when the last deploy finished, in UTC.
+	Deployed *time.Time `json:"deployed,omitempty"`
+	// Swap is the VM that makes way for the current one and is not deleted yet.
+	Swap *OldVM `json:"swap,omitempty"`
+	// Orphans are disks that no VM uses and that are kept until somebody says.
+	Orphans []Orphan `json:"orphans,omitempty"`
+	// DNSVersion is the version of the DNS records that were sent last.
+	DNSVersion uint64 `json:"dns_version,omitempty"`
+	// Leftovers are calls whose outcome nobody can tell.
+	Leftovers []Leftover `json:"leftovers,omitempty"`
+	Intents   []Intent   `json:"intents,omitempty"`
+}
+
+// OldVM is a VM that another one has replaced.
+type OldVM struct {
+	CID     string `json:"cid"`
+	AgentID string `json:"agent_id,omitempty"`
+	// StemcellID is the record of the stemcell it was made from.
+	StemcellID string `json:"stemcell_id,omitempty"`
+}
+
+// Orphan is a disk that is kept though nothing uses it.
+type Orphan struct {
+	CID             string         `json:"cid"`
+	Size            int            `json:"size"` // MiB
+	CloudProperties map[string]any `json:"cloud_properties"`
+	Since           time.Time      `json:"since"`
+	Why             string         `json:"why"`
+}
+
+// Leftover is a call that an earlier run was cut in and that may have made
+// something in the cloud which no CID is known of.
+type Leftover struct {
+	Intent
+	Why string `json:"why"`
 }
 
 // Intent announces a CPI call that creates something, before the call is
@@ -90,6 +132,14 @@ type Intent struct {
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
 	Stemcell *Stemcell `json:"stemcell,omitempty"` // create_stemcell; without id and CID
+
+	// CID is what a call that deletes is about.
+	CID string `json:"cid,omitempty"`
+	// Made is what a VM is made from, for the state's Own.Made.
+	Made map[string]string `json:"made,omitempty"`
+	// Replaces tells that the VM is made while the current one still is there:
+	// that one becomes Own.Swap.
+	Replaces bool `json:"replaces,omitempty"`
 }
 
 // Settle drops the intent with that id and, where its call created something,
@@ -118,11 +168,14 @@ func (s *State) Settle(in Intent, cid string) error {
 		}
 		s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: in.Size, CloudProperties: props})
 	case "create_vm":
-		if s.CurrentVMCID != "" {
+		if s.CurrentVMCID != "" && in.Replaces && s.Own.Swap == nil {
+			s.Own.Swap = &OldVM{CID: s.CurrentVMCID, AgentID: s.Own.AgentID, StemcellID: s.CurrentStemcellID}
+		} else if s.CurrentVMCID != "" {
 			return fmt.Errorf("VM %s was created while VM %s is recorded as the current one", cid, s.CurrentVMCID)
 		}
 		s.CurrentVMCID, s.CurrentStemcellID = cid, in.StemcellID
 		s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
+		s.Own.Made, s.Own.Applied, s.Own.Stopped = in.Made, nil, false
 	default:
 		return fmt.Errorf("what %s created cannot be recorded", in.Method)
 	}
