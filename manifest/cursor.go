@@ -194,6 +194,29 @@ func (c cursor) flag(without bool) bool {
 	return without
 }
 
+// lenientFlag returns a boolean that create-env does not read, so that another
+// value is no error: it is warned of, and taken as otherwise says.
+func (c cursor) lenientFlag(otherwise bool) bool {
+	if c.node == nil {
+		return false
+	}
+	value := c.node.value
+	if on, ok := value.(bool); ok {
+		return on
+	}
+	if text, ok := value.(string); ok {
+		value = plainValue(text)
+	}
+	on, ok := value.(bool)
+	if !ok {
+		on = otherwise
+	}
+	if !c.unsettled() {
+		c.warn("must be true or false, not %s; it is taken as %t", c.node.describe(), on)
+	}
+	return on
+}
+
 // seconds returns a duration given as seconds or as text such as 2m30s.
 func (c cursor) seconds() time.Duration {
 	if c.node == nil || c.unsettled() {

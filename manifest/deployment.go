@@ -87,6 +87,8 @@ func (r *reader) read() {
 	r.Properties = top.get("properties").propertiesOrEmpty()
 	r.readTags(top.get("tags"))
 	r.readUpdate(top.get("update"))
+	r.Protect = top.get("protect").lenientFlag(true)
+	r.readFeatures(top.get("features"))
 	r.readGroups(top)
 	r.readInstallation(top.get("cloud_provider"))
 	r.checkCertificates()
@@ -334,6 +336,20 @@ func (r *reader) readUpdate(c cursor) {
 		}
 		r.Update.VMStrategy = text
 	}
+	r.Update.Snapshot = c.get("snapshot").lenientFlag(true)
+}
+
+// readFeatures reads features, which create-env ignores whatever they are.
+func (r *reader) readFeatures(c cursor) {
+	if c.node == nil || c.unsettled() {
+		return
+	}
+	if c.node.kind != mapKind {
+		c.warn(`must be a map (lines "key: value"), not %s; it is ignored`, c.node.describe())
+		return
+	}
+	c.warnUnknownKeys("features")
+	r.UseDNS = c.get("use_dns_addresses").lenientFlag(false)
 }
 
 // parseWatchTime reads "min-max" in milliseconds; wrong says why it cannot.

@@ -289,6 +289,31 @@ func TestWatchTime(t *testing.T) {
 	}
 }
 
+func TestSwitches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text                   string
+		snapshot, protect, dns bool
+		warnings               int
+	}{
+		{"", false, false, false, 0},
+		{"protect: ~\nupdate:\nfeatures:\n", false, false, false, 0},
+		{"protect: no\nupdate: {snapshot: off}\nfeatures: {use_dns_addresses: false}\n", false, false, false, 0},
+		{"protect: true\nupdate: {snapshot: yes}\nfeatures: {use_dns_addresses: on, converge_variables: true}\n", true, true, true, 0},
+		// create-env reads none of these, so they are no errors; what guards
+		// something rather does so.
+		{"protect: [a]\nupdate: {snapshot: maybe}\nfeatures: {use_dns_addresses: maybe}\n", true, true, false, 3},
+		{"protect: 'no'\nfeatures: {use_dns_addresses: 'true'}\n", false, false, true, 2},
+		{"features: [use_dns_addresses]\n", false, false, false, 1},
+		{"features: {use_dns: true}\n", false, false, false, 1},
+	} {
+		m := mustLoad(t, c.text+minimal)
+		if m.Update.Snapshot != c.snapshot || m.Protect != c.protect || m.UseDNS != c.dns || len(m.Warnings) != c.warnings {
+			t.Errorf("%q: snapshot %v, protect %v, DNS %v, warnings %v", c.text, m.Update.Snapshot, m.Protect, m.UseDNS, m.Warnings)
+		}
+	}
+}
+
 func TestTagsNeedAMapInEnv(t *testing.T) {
 	t.Parallel()
 	for env, good := range map[string]bool{

@@ -25,6 +25,8 @@ type Manifest struct {
 	Properties map[string]any // global ones; never nil
 	Tags       map[string]string
 	Update     Update
+	Protect    bool // delete must not take it down
+	UseDNS     bool // the VM gets the DNS records of its instance
 	// ResourcePool is the one that the instance group uses.
 	ResourcePool ResourcePool
 	CPI          Installation
@@ -123,6 +125,8 @@ type Update struct {
 	// VMStrategy is empty (keep the VM where possible), delete-create or
 	// create-swap-delete.
 	VMStrategy string
+	// Snapshot asks for a snapshot of the disk before something is destroyed.
+	Snapshot bool
 }
 
 // WatchTime is how long to wait for the jobs to run: not less than Min, not

@@ -77,7 +77,9 @@ resource_pools:
 disk_pools: [{name: d, disk_size: ((size))}]
 instance_groups:
 - {name: v, instances: ((one)), resource_pool: p, networks: [{name: n, static_ips: [((ip))], default: [((what))]}]}
-update: {update_watch_time: ((min))-((max)), vm_strategy: ((strategy))}
+update: {update_watch_time: ((min))-((max)), vm_strategy: ((strategy)), snapshot: ((snapshot))}
+protect: ((protect))
+features: {use_dns_addresses: ((dns))}
 tags: {((key)): ((value))}
 cloud_provider:
   template: ((template))
@@ -98,6 +100,7 @@ variables: [{name: a, type: ((kind))}]
 - {name: c, type: certificate, options: {ca: ca, common_name: ((ip)), alternative_names: [((ip))], key_usage: [digital_signature], extended_key_usage: [server_auth], duration: ((days)), is_ca: no}}
 - {name: ca, type: certificate, update_mode: converge, options: {is_ca: true, common_name: ca}}
 `,
+		"switches":              "protect: true\nfeatures: {use_dns_addresses: true, converge_variables: true}\nupdate: {snapshot: false}\n" + minimal,
 		"spellings of YAML 1.2": minimal + "  registry: {unauthenticated_get: \"no\", port: \"6_901\"}\n  ssh_tunnel: {connection_refused_timeout: 90, auth_failure_timeout: 2m30.5s}\n",
 	}
 	files := []string{"testdata/good.yml", "../testdata/quickstart/manifest.yml"}
@@ -149,6 +152,9 @@ func TestSchemaRefuses(t *testing.T) {
 		{"networks: [{name: default}]", "networks: [{name: default}], persistent_disk: -1", "/instance_groups/0/persistent_disk"},
 		{"cloud_provider:\n", "update: {update_watch_time: 300000}\ncloud_provider:\n", "/update/update_watch_time"},
 		{"cloud_provider:\n", "update: {vm_strategy: hot-swap}\ncloud_provider:\n", "/update/vm_strategy"},
+		{"cloud_provider:\n", "update: {snapshot: daily}\ncloud_provider:\n", "/update/snapshot"},
+		{"cloud_provider:\n", "protect: disk\ncloud_provider:\n", "/protect"},
+		{"cloud_provider:\n", "features: {use_dns: true}\ncloud_provider:\n", "/features"},
 		{"cloud_provider:\n", "disk_pools: [{name: d, disk_size: 0}]\ncloud_provider:\n", "/disk_pools/0/disk_size"},
 		{"cloud_provider:\n", "tags: {a: [b]}\ncloud_provider:\n", "/tags/a"},
 		{"cloud_provider:\n", "variables: [{name: v, type: pasword}]\ncloud_provider:\n", "/variables/0/type"},

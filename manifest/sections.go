@@ -76,10 +76,12 @@ var sections = []section{
 		{key: "properties", form: formMap, about: "Properties of all jobs."},
 		{key: "tags", form: formTags, about: "Tags that the CPI puts on the VM and its disk."},
 		{key: "update", form: formSection, of: "update", about: "How the VM is updated."},
+		{key: "protect", form: formFlag, about: "Whether delete refuses to take the VM and its disk down."},
+		{key: "features", form: formSection, of: "features", about: "What is switched on."},
 		{key: "cloud_provider", form: formSection, of: "cloud_provider", need: true, about: "The CPI that makes the VM, and how to reach the VM's agent."},
 		{key: "variables", form: formSection, of: "variables[]", list: true, about: "Variables that are generated with --vars-store."},
 	}, ignored: []string{
-		"director_uuid", "features", "stemcells", "azs", "vm_types", "vm_extensions", "disk_types", "addons", "compilation",
+		"director_uuid", "stemcells", "azs", "vm_types", "vm_extensions", "disk_types", "addons", "compilation",
 	}},
 	{name: "releases[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the release."},
@@ -159,8 +161,14 @@ var sections = []section{
 	{name: "update", read: []field{
 		{key: "update_watch_time", form: formWatch, about: "How long to wait for the jobs to run: SHORTEST-LONGEST in milliseconds, such as 0-300000."},
 		{key: "vm_strategy", form: formChoice, values: []string{"delete-create", "create-swap-delete"}, about: "Which comes first when the VM is replaced."},
+		{key: "snapshot", form: formFlag, about: "Whether the disk is snapshot before anything is destroyed, if the CPI can."},
 	}, ignored: []string{
 		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",
+	}},
+	{name: "features", read: []field{
+		{key: "use_dns_addresses", form: formFlag, about: "Whether the VM gets the DNS records of its instance."},
+	}, ignored: []string{
+		"converge_variables", "randomize_az_placement", "use_link_dns_names", "use_short_dns_addresses", "use_tmpfs_config",
 	}},
 	{name: "cloud_provider", read: []field{
 		{key: "template", form: formSection, of: "cloud_provider.template", about: "Job of the CPI."},
