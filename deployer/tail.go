@@ -1,0 +1,209 @@
+package deployer
+
+import (
+	"archive/tar"
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// Bounds of what is kept of a log: it may hold anything, of any size.
+const (
+	maxLogLine  = 4 << 10
+	maxLogLines = 10000 // of one file at once
+)
+
+// How long the logs of an error may take, and how many files it shows.
+const (
+	tailTimeout = 20 * time.Second
+	tailFiles   = 4
+)
+
+// tailLogs returns the last lines of what the processes logged, each file
+// below a line with its name, with secrets taken out. It is there to be shown
+// with an error: where the logs do not come within 20 s, there are none.
+func (r *run) tailLogs(ctx context.Context, a *agent.Client, processes []string, lines int) []string {
+	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
+	defer cancel()
+	var filters []string
+	for _, p := range processes {
+		filters = append(filters, p+"/**/*", "**/"+p+"*")
+	}
+	files, err := r.newestLogs(ctx, a, filters, lines)
+	if err == nil && len(files) == 0 {
+		// A process need not have the name of its job, whose the folder is.
+		files, err = r.newestLogs(ctx, a, []string{"**/*.log"}, lines)
+	}
+	if err != nil {
+		return nil
+	}
+	var text []string
+	for _, f := range files {
+		text = append(text, f.name+":")
+		for _, line := range f.lines {
+			text = append(text, "  "+line)
+		}
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	// All at once: a private key is only known as such when it is whole.
+	return strings.Split(r.opts.Redact(strings.Join(text, "\n")), "\n")
+}
+
+// newestLogs returns the few files that were written last, without empty ones.
+func (r *run) newestLogs(ctx context.Context, a *agent.Client, filters []string, lines int) ([]logTail, error) {
+	archive, err := fetchLogs(ctx, a, "job", filters, "")
+	if err != nil {
+		return nil, err
+	}
+	defer discard(archive)
+	files, err := tailArchive(archive, lines)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(files, func(a, b logTail) int { return b.written.Compare(a.written) })
+	files = files[:min(len(files), tailFiles)]
+	slices.SortFunc(files, func(a, b logTail) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// fetchLogs fetches an archive of logs to a temporary file in dir, 0600 and
+// read from its beginning.
+func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (archive *os.File, err error) {
+	blob, err := a.FetchLogs(ctx, kinds, filters)
+	if err != nil {
+		return nil, err
+	}
+	archive, err = os.CreateTemp(dir, "logs-*.tgz~")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			discard(archive)
+		}
+	}()
+	if err = a.GetBlob(ctx, blob.BlobstoreID, archive, blob.SHA1, nil); err != nil {
+		return nil, err
+	}
+	_, err = archive.Seek(0, io.SeekStart)
+	return archive, err
+}
+
+func discard(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+}
+
+// logTail is the end of one log file.
+type logTail struct {
+	name    string // path below the folder of logs
+	written time.Time
+	lines   []string
+}
+
+// tailArchive returns the last lines of each file that has any, in the order
+// of their names.
+func tailArchive(archive io.Reader, lines int) ([]logTail, error) {
+	var files []logTail
+	err := eachLog(archive, func(h *tar.Header, content io.Reader) error {
+		last, _, rest, err := readLines(content, lines)
+		if err != nil {
+			return err
+		}
+		if rest != "" {
+			last = lastOf(append(last, rest), lines)
+		}
+		if len(last) > 0 {
+			files = append(files, logTail{name: h.Name, written: h.ModTime, lines: last})
+		}
+		return nil
+	})
+	slices.SortFunc(files, func(a, b logTail) int { return cmp.Compare(a.name, b.name) })
+	return files, err
+}
+
+// rotated are the names of logs that are no longer written to.
+var rotated = regexp.MustCompile(`\.(gz|bz2|xz|zst|[0-9]+)$`)
+
+// eachLog visits the logs of an archive that can be read as text.
+func eachLog(archive io.Reader, visit func(h *tar.Header, content io.Reader) error) error {
+	unpacked, err := gzip.NewReader(archive)
+	if err != nil {
+		return fmt.Errorf("cannot read the archive of logs: %w", err)
+	}
+	for entries := tar.NewReader(unpacked); ; {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the archive of logs: %w", err)
+		}
+		h.Name = printable(strings.TrimPrefix(path.Clean(h.Name), "/"))
+		if h.Typeflag != tar.TypeReg || rotated.MatchString(h.Name) {
+			continue
+		}
+		if err := visit(h, entries); err != nil {
+			return fmt.Errorf("cannot read the log %s: %w", h.Name, err)
+		}
+	}
+}
+
+// readLines returns the last n lines of text, how many bytes the whole lines
+// are, and what follows them.
+func readLines(text io.Reader, n int) (lines []string, size int64, rest string, err error) {
+	in := bufio.NewReaderSize(text, maxLogLine)
+	var line []byte
+	var length int64
+	for {
+		part, err := in.ReadSlice('\n')
+		length += int64(len(part))
+		if room := maxLogLine - len(line); room > 0 {
+			line = append(line, part[:min(len(part), room)]...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return lastOf(lines, n), size, printable(string(line)), nil
+		case err != nil:
+			return nil, 0, "", err
+		default:
+			size += length
+			lines = append(lines, printable(strings.TrimRight(string(line), "\r\n")))
+			if len(lines) >= 2*n+1000 {
+				lines = append([]string(nil), lastOf(lines, n)...)
+			}
+			line, length = line[:0], 0
+		}
+	}
+}
+
+func lastOf(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
+
+var controlSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+
+// printable takes out what would steer a terminal: whoever writes to a log is
+// not trusted with it.
+func printable(line string) string {
+	line = controlSequence.ReplaceAllString(strings.ToValidUTF8(line, "\ufffd"), "")
+	return strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\t' || c >= 0x7f && c < 0xa0 {
+			return -1
+		}
+		return c
+	}, line)
+}
