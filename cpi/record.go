@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -24,9 +25,9 @@ func (c *Client) Recorded(file string, started func(pid int)) *Client {
 }
 
 // Recover waits for the end of the CPI process that writes file, if it still
-// runs, and returns the CID that the recorded create call gave. A file that
-// does not exist is an fs.ErrNotExist: the call was not begun. The other
-// errors are those of the call.
+// runs, and returns the CID that the recorded create call gave, none for one
+// that deletes. A file that does not exist is an fs.ErrNotExist: the call was
+// not begun. The other errors are those of the call.
 func (c *Client) Recover(ctx context.Context, method, file string) (string, error) {
 	stdout, err := finished(ctx, file)
 	if err != nil {
@@ -38,6 +39,9 @@ func (c *Client) Recover(ctx context.Context, method, file string) (string, erro
 	}
 	if reply.Error != nil {
 		return "", c.refused(method, reply.Error)
+	}
+	if strings.HasPrefix(method, "delete_") {
+		return "", nil
 	}
 	vm, err := c.decodeVM(method, reply.Result)
 	return vm.CID, err

@@ -155,7 +155,9 @@ func (r *run) deleteDisks(ctx context.Context) error {
 
 func (r *run) deleteDisk(ctx context.Context, in *stage, title string, d state.Disk) error {
 	return in.do(fmt.Sprintf(title, d.CID), func(*stage) error {
-		return r.gone(r.cpi.DeleteDisk(ctx, d.CID), "Disk not found", func(st *state.State) {
+		in := state.Intent{Method: "delete_disk", CID: d.CID}
+		call := func(c *cpi.Client) error { return c.DeleteDisk(ctx, d.CID) }
+		return r.destroy(ctx, in, call, "Disk not found", func(st *state.State) {
 			st.Disks = without(st.Disks, func(x state.Disk) bool { return x.ID == d.ID })
 			if st.CurrentDiskID == d.ID {
 				st.CurrentDiskID = ""

@@ -66,7 +66,9 @@ func (r *run) warn(err error) {
 
 func (r *run) deleteStemcell(ctx context.Context, in *stage, title string, sc state.Stemcell) error {
 	return in.do(fmt.Sprintf(title, sc.CID), func(*stage) error {
-		return r.gone(r.cpi.DeleteStemcell(ctx, sc.CID), "Stemcell not found", func(st *state.State) {
+		in := state.Intent{Method: "delete_stemcell", CID: sc.CID}
+		call := func(c *cpi.Client) error { return c.DeleteStemcell(ctx, sc.CID) }
+		return r.destroy(ctx, in, call, "Stemcell not found", func(st *state.State) {
 			st.Stemcells = without(st.Stemcells, func(x state.Stemcell) bool { return x.ID == sc.ID })
 			if st.CurrentStemcellID == sc.ID {
 				st.CurrentStemcellID = ""
@@ -88,22 +90,6 @@ func (r *run) deleteStemcells(ctx context.Context) error {
 		if err := r.deleteStemcell(ctx, r.stage, "Deleting unused stemcell '%s'", sc); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// gone records that something was deleted; what the CPI does not know any
-// more counts as deleted, and is told by notFound.
-func (r *run) gone(err error, notFound string, forget func(*state.State)) error {
-	missing := cpi.NotFound(err)
-	if err != nil && !missing {
-		return err
-	}
-	if err := r.state.Update(func(st *state.State) error { forget(st); return nil }); err != nil {
-		return err
-	}
-	if missing {
-		return skip(notFound)
 	}
 	return nil
 }

@@ -132,7 +132,9 @@ func (r *run) deleteOldVM(ctx context.Context) error {
 	return r.do(fmt.Sprintf("Deleting VM '%s'", cid), func(*stage) error {
 		// What stays of it there does no harm: no other VM has this CID.
 		_ = tunnel.Forget(filepath.Join(r.dir, "known_hosts"), cid)
-		return r.gone(r.cpi.DeleteVM(ctx, cid), "VM not found", func(st *state.State) {
+		in := state.Intent{Method: "delete_vm", CID: cid}
+		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
+		return r.destroy(ctx, in, call, "VM not found", func(st *state.State) {
 			st.CurrentVMCID = ""
 			st.Own.AgentID, st.Own.Address, st.Own.Reached = "", "", false
 		})

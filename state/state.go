@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -114,8 +115,8 @@ type Leftover struct {
 	Why string `json:"why"`
 }
 
-// Intent announces a CPI call that creates something, before the call is
-// made; it goes when the call's result is recorded. It holds what the record
+// Intent announces a CPI call that creates or deletes something, before the
+// call is made; it goes when the call's result is recorded. It holds what the record
 // of the result will need.
 type Intent struct {
 	ID      string    `json:"id"`
@@ -180,6 +181,28 @@ func (s *State) Settle(in Intent, cid string) error {
 		return fmt.Errorf("what %s created cannot be recorded", in.Method)
 	}
 	return nil
+}
+
+// Forget drops every record of what a CPI method that deletes was called for
+// with this CID, and the pointers to it.
+func (s *State) Forget(method, cid string) {
+	switch method {
+	case "delete_vm":
+		if s.CurrentVMCID == cid {
+			s.CurrentVMCID = ""
+			s.Own.AgentID, s.Own.Address, s.Own.Group, s.Own.Reached = "", "", "", false
+			s.Own.Made, s.Own.Applied = nil, nil
+		}
+		if s.Own.Swap != nil && s.Own.Swap.CID == cid {
+			s.Own.Swap = nil
+		}
+	case "delete_disk":
+		s.Disks = slices.DeleteFunc(s.Disks, func(d Disk) bool { return d.CID == cid })
+		s.Own.Orphans = slices.DeleteFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
+	case "delete_stemcell":
+		s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid })
+	}
+	s.dropDangling()
 }
 
 // Installation is the installation's id as what it is, a UUID.

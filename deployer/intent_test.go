@@ -1,0 +1,210 @@
+//go:build unix
+
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bootstrap/cpi"
+	"bootstrap/state"
+)
+
+// scripted is a run with a CPI of one line of bash per method, and a state
+// that records a VM, a disk and a stemcell.
+type scripted struct {
+	*run
+	dir   string
+	calls func() string // the methods called, but info
+	said  func() string
+}
+
+func scriptedRun(t *testing.T, methods map[string]string) scripted {
+	t.Helper()
+	dir := t.TempDir()
+	program := "#!/bin/bash\ncd " + dir + "\nrequest=$(cat)\ncase $request in\n" +
+		`*'"method":"info"'*) echo '{"result":{"stemcell_formats":["x"],"api_version":2}}'; exit;;` + "\n"
+	for method, body := range methods {
+		program += fmt.Sprintf("*'\"method\":%q'*) echo %s >>calls; %s;;\n", method, method, body)
+	}
+	program += `*) echo '{"error":{"type":"Bosh::Clouds::NotImplemented","message":"no"}}';;` + "\nesac\n"
+	path := filepath.Join(dir, "cpi")
+	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := state.Open(filepath.Join(dir, "state.json"), state.Holder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	err = f.Update(func(st *state.State) error {
+		st.CurrentVMCID, st.CurrentStemcellID, st.CurrentDiskID = "vm-1", "s", "d"
+		st.Own.AgentID, st.Own.Reached = "agent-1", true
+		st.Stemcells = []state.Stemcell{{ID: "s", Name: "os", Version: "1", CID: "sc-1"}}
+		st.Disks = []state.Disk{{ID: "d", CID: "disk-1"}}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	root := &stage{rep: &reporter{report: func(e Event) { said = append(said, string(e.Kind)+": "+e.Message) }}}
+	r := &run{
+		opts:  Options{Redact: func(s string) string { return s }, Secret: func(...string) {}},
+		root:  root,
+		stage: root,
+		state: f,
+		dir:   dir,
+		cpi:   cpi.New(cpi.Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH")}, Timeout: time.Minute}),
+	}
+	return scripted{
+		run: r,
+		dir: dir,
+		calls: func() string {
+			text, _ := os.ReadFile(filepath.Join(dir, "calls"))
+			return strings.Join(strings.Fields(string(text)), " ")
+		},
+		said: func() string { return strings.Join(said, "\n") },
+	}
+}
+
+const (
+	good    = `echo '{"result":null}'`
+	yes     = `echo '{"result":true}'`
+	no      = `echo '{"result":false}'`
+	garbage = `echo oops`
+	dies    = `kill -KILL $$`
+)
+
+func refuses(kind string) string {
+	return fmt.Sprintf(`echo '{"error":{"type":%q,"message":"no way"}}'`, kind)
+}
+
+func TestDestroy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method, reply, has string
+		gone               bool // no longer recorded
+		open               bool // the intent stays
+		skipped            bool
+		err                string // part of it
+		calls              string
+	}{
+		"done":                              {"delete_vm", good, no, true, false, false, "", "delete_vm"},
+		"gone before":                       {"delete_vm", refuses(cpi.TypeVMNotFound), no, true, false, true, "", "delete_vm"},
+		"another thing is gone":             {"delete_disk", refuses(cpi.TypeVMNotFound), yes, false, false, false, "no way", "delete_disk has_disk"},
+		"an error, and gone":                {"delete_vm", refuses(cpi.TypeCloudError), no, true, false, false, "", "delete_vm has_vm"},
+		"an error, and there":               {"delete_vm", refuses(cpi.TypeCloudError), yes, false, false, false, "no way", "delete_vm has_vm"},
+		"an error, and nobody can tell":     {"delete_vm", refuses(cpi.TypeCloudError), refuses(cpi.TypeNotImplemented), false, false, false, "no way", "delete_vm has_vm"},
+		"garbage, and gone":                 {"delete_disk", garbage, no, true, false, false, "", "delete_disk has_disk"},
+		"killed, and there":                 {"delete_disk", dies, yes, false, false, false, "signal: killed", "delete_disk has_disk"},
+		"killed, and nobody can tell":       {"delete_disk", dies, garbage, false, true, false, "signal: killed", "delete_disk has_disk"},
+		"a stemcell":                        {"delete_stemcell", good, "", true, false, false, "", "delete_stemcell"},
+		"a stemcell that is gone":           {"delete_stemcell", refuses(cpi.TypeStemcellNotFound), "", true, false, true, "", "delete_stemcell"},
+		"a stemcell and an error":           {"delete_stemcell", refuses(cpi.TypeCloudError), "", false, false, false, "no way", "delete_stemcell"},
+		"a stemcell, and the CPI is killed": {"delete_stemcell", dies, "", false, true, false, "signal: killed", "delete_stemcell"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedRun(t, map[string]string{c.method: "grep -q '\"method\": \"" + c.method + "\"' state.json && " + c.reply, "has_vm": c.has, "has_disk": c.has})
+			cid := map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1", "delete_stemcell": "sc-1"}[c.method]
+			err := r.destroy(t.Context(), state.Intent{Method: c.method, CID: cid}, func(client *cpi.Client) error {
+				return deleteBy(t.Context(), client, c.method, cid)
+			}, "not found", func(st *state.State) { st.Forget(c.method, cid) })
+			var skipped skip
+			if errors.As(err, &skipped) != c.skipped || (err == nil || c.skipped) != (c.err == "") || c.err != "" && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q, skipped %t", err, c.err, c.skipped)
+			}
+			st := r.state.Get()
+			if recorded(st, cid) == c.gone {
+				t.Errorf("recorded %t, want %t", recorded(st, cid), !c.gone)
+			}
+			if open := len(st.Own.Intents) == 1; open != c.open {
+				t.Errorf("intents %v, want one %t", st.Own.Intents, c.open)
+			}
+			left, _ := os.ReadDir(filepath.Join(r.dir, "replies"))
+			if kept := len(left) > 0; kept != c.open {
+				t.Errorf("replies %v, want some %t", left, c.open)
+			}
+			if r.calls() != c.calls {
+				t.Errorf("calls %q, want %q", r.calls(), c.calls)
+			}
+		})
+	}
+}
+
+func deleteBy(ctx context.Context, c *cpi.Client, method, cid string) error {
+	switch method {
+	case "delete_vm":
+		return c.DeleteVM(ctx, cid)
+	case "delete_disk":
+		return c.DeleteDisk(ctx, cid)
+	}
+	return c.DeleteStemcell(ctx, cid)
+}
+
+func recorded(st state.State, cid string) bool {
+	sc, d := st.Stemcell(), st.Disk()
+	return st.CurrentVMCID == cid || sc != nil && sc.CID == cid || d != nil && d.CID == cid
+}
+
+// A delete of a run that was cut: by its reply if there is one, else by asking.
+func TestSettleDelete(t *testing.T) {
+	t.Parallel()
+	const absent = "absent"
+	for name, c := range map[string]struct {
+		method, reply, has string
+		gone               bool
+		calls              string
+	}{
+		"done":                    {"delete_vm", `{"result":null}`, yes, true, ""},
+		"gone before":             {"delete_disk", `{"error":{"type":"Bosh::Clouds::DiskNotFound","message":"no"}}`, yes, true, ""},
+		"refused, and there":      {"delete_vm", `{"error":{"type":"T","message":"no"}}`, yes, false, "has_vm"},
+		"refused, and gone":       {"delete_vm", `{"error":{"type":"T","message":"no"}}`, no, true, "has_vm"},
+		"killed, and gone":        {"delete_disk", ``, no, true, "has_disk"},
+		"killed, and there":       {"delete_disk", ``, yes, false, "has_disk"},
+		"nobody can tell":         {"delete_vm", `{"resu`, garbage, false, "has_vm"},
+		"never begun":             {"delete_vm", absent, no, false, ""},
+		"a stemcell, and killed":  {"delete_stemcell", ``, "", false, ""},
+		"a stemcell that is gone": {"delete_stemcell", `{"result":true}`, "", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedRun(t, map[string]string{"has_vm": c.has, "has_disk": c.has})
+			cid := map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1", "delete_stemcell": "sc-1"}[c.method]
+			r.leaveIntent(t, state.Intent{Method: c.method, CID: cid}, c.reply, c.reply != absent)
+			if err := r.settleIntents(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			st := r.state.Get()
+			if recorded(st, cid) == c.gone || len(st.Own.Intents) > 0 || len(st.Own.Leftovers) > 0 {
+				t.Errorf("recorded %t, want %t; intents %v, leftovers %v", recorded(st, cid), !c.gone, st.Own.Intents, st.Own.Leftovers)
+			}
+			if r.calls() != c.calls {
+				t.Errorf("calls %q, want %q", r.calls(), c.calls)
+			}
+			if !strings.Contains(r.said(), "An earlier run was cut during "+c.method) {
+				t.Errorf("said %s", r.said())
+			}
+		})
+	}
+}
+
+// leaveIntent leaves what a run leaves that is cut in a CPI call.
+func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun bool) state.Intent {
+	t.Helper()
+	in, err := r.announce(in)
+	if err == nil && begun {
+		err = os.WriteFile(in.Reply, []byte(reply), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
