@@ -92,13 +92,10 @@ func (f *File) read() error {
 	if f.current.InstallationID == "" {
 		f.current.InstallationID = uuid.NewString()
 	}
-	if _, err := uuid.Parse(f.current.InstallationID); err != nil {
-		return fmt.Errorf("cannot use the deployment state %s: installation_id %q is not a UUID, and a folder is named after it", f.path, f.current.InstallationID)
-	}
+	f.current.mend()
 	if err := f.current.check(); err != nil {
 		return fmt.Errorf("cannot use the deployment state %s: %w; correct the file or restore it from a copy", f.path, err)
 	}
-	f.current.dropDangling()
 	return nil
 }
 
@@ -129,6 +126,7 @@ func (f *File) Update(change func(*State) error) error {
 	}
 	next.Own.Format = Format
 	next.Own.Serial++
+	next.mendSwap()
 	if err := next.check(); err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w", f.path, err)
 	}

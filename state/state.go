@@ -5,9 +5,6 @@ package state
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -143,68 +140,6 @@ type Intent struct {
 	Replaces bool `json:"replaces,omitempty"`
 }
 
-// Settle drops the intent with that id and, where its call created something,
-// records it under cid. A VM becomes the current one; it is an error if there
-// is one already.
-func (s *State) Settle(in Intent, cid string) error {
-	kept := s.Own.Intents[:0]
-	for _, other := range s.Own.Intents {
-		if other.ID != in.ID {
-			kept = append(kept, other)
-		}
-	}
-	s.Own.Intents = kept
-	if cid == "" {
-		return nil
-	}
-	switch in.Method {
-	case "create_stemcell":
-		made := *in.Stemcell
-		made.ID, made.CID = uuid.NewString(), cid
-		s.Stemcells = append(s.Stemcells, made)
-	case "create_disk":
-		props := in.CloudProperties
-		if props == nil {
-			props = map[string]any{}
-		}
-		s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: in.Size, CloudProperties: props})
-	case "create_vm":
-		if s.CurrentVMCID != "" && in.Replaces && s.Own.Swap == nil {
-			s.Own.Swap = &OldVM{CID: s.CurrentVMCID, AgentID: s.Own.AgentID, StemcellID: s.CurrentStemcellID}
-		} else if s.CurrentVMCID != "" {
-			return fmt.Errorf("VM %s was created while VM %s is recorded as the current one", cid, s.CurrentVMCID)
-		}
-		s.CurrentVMCID, s.CurrentStemcellID = cid, in.StemcellID
-		s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
-		s.Own.Made, s.Own.Applied, s.Own.Stopped = in.Made, nil, false
-	default:
-		return fmt.Errorf("what %s created cannot be recorded", in.Method)
-	}
-	return nil
-}
-
-// Forget drops every record of what a CPI method that deletes was called for
-// with this CID, and the pointers to it.
-func (s *State) Forget(method, cid string) {
-	switch method {
-	case "delete_vm":
-		if s.CurrentVMCID == cid {
-			s.CurrentVMCID = ""
-			s.Own.AgentID, s.Own.Address, s.Own.Group, s.Own.Reached = "", "", "", false
-			s.Own.Made, s.Own.Applied = nil, nil
-		}
-		if s.Own.Swap != nil && s.Own.Swap.CID == cid {
-			s.Own.Swap = nil
-		}
-	case "delete_disk":
-		s.Disks = slices.DeleteFunc(s.Disks, func(d Disk) bool { return d.CID == cid })
-		s.Own.Orphans = slices.DeleteFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
-	case "delete_stemcell":
-		s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid })
-	}
-	s.dropDangling()
-}
-
 // Installation is the installation's id as what it is, a UUID.
 func (s *State) Installation() uuid.UUID {
 	id, err := uuid.Parse(s.InstallationID)
@@ -236,52 +171,6 @@ func find[T any](list []T, match func(*T) bool) *T {
 		}
 	}
 	return nil
-}
-
-// check refuses what must never be written or acted on: an empty CID handed
-// to a CPI has deleted whole clusters.
-func (s *State) check() error {
-	var errs []error
-	if s.DirectorID == "" || s.InstallationID == "" {
-		errs = append(errs, errors.New("director_id or installation_id is empty"))
-	}
-	for i, d := range s.Disks {
-		if d.ID == "" || d.CID == "" {
-			errs = append(errs, fmt.Errorf("disks[%d] has no id or no cid", i))
-		}
-	}
-	for i, r := range s.Stemcells {
-		if r.ID == "" || r.CID == "" {
-			errs = append(errs, fmt.Errorf("stemcells[%d] has no id or no cid", i))
-		}
-	}
-	for i, r := range s.Releases {
-		if r.ID == "" || r.Name == "" {
-			errs = append(errs, fmt.Errorf("releases[%d] has no id or no name", i))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// dropDangling clears pointers to records that do not exist, as create-env
-// reads them.
-func (s *State) dropDangling() {
-	if s.Stemcell() == nil {
-		s.CurrentStemcellID = ""
-	}
-	if s.Disk() == nil {
-		s.CurrentDiskID = ""
-	}
-	ids := map[string]bool{}
-	for _, r := range s.Releases {
-		ids[r.ID] = true
-	}
-	for _, id := range s.CurrentReleaseIDs {
-		if !ids[id] {
-			s.CurrentReleaseIDs = nil
-			return
-		}
-	}
 }
 
 // clone copies the state deeply, through its own format.

@@ -142,7 +142,7 @@ func TestWhatIsNoStateIsRefusedAndKept(t *testing.T) {
 		"truncated":    {`{"director_id": "x", "disks": [`, "not a state file"},
 		"foreign":      {"- a\n- b\n", "not a state file"},
 		"two objects":  {`{}{}`, "text follows"},
-		"empty object": {`{"stemcells": [{}]}`, "stemcells[0] has no id or no cid"},
+		"empty object": {`{"stemcells": [{}]}`, "stemcells[0] has no cid"},
 		"newer":        {`{"bootstrap": {"format": 99}}`, "format is 99"},
 		"evil id":      {`{"installation_id": "../../etc"}`, "not a UUID"},
 	} {

@@ -1,0 +1,175 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// problems collects what is wrong with a state.
+type problems []error
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
+// seen refuses a value that is empty or was there before.
+func (p *problems) seen(before map[string]bool, where, what, value string) {
+	switch {
+	case strings.TrimSpace(value) == "":
+		p.add("%s has no %s", where, what)
+	case before[value]:
+		p.add("%s has the %s %s, which another record has too", where, what, value)
+	}
+	before[value] = true
+}
+
+// check refuses what must never be written or acted on: an empty CID handed
+// to a CPI has deleted whole clusters.
+func (s *State) check() error {
+	var p problems
+	if s.DirectorID == "" || s.InstallationID == "" {
+		p.add("director_id or installation_id is empty")
+	} else if _, err := uuid.Parse(s.InstallationID); err != nil {
+		p.add("installation_id %q is not a UUID, and a folder is named after it", s.InstallationID)
+	}
+	if s.CurrentVMCID != "" && strings.TrimSpace(s.CurrentVMCID) == "" {
+		p.add("current_vm_cid is blank")
+	}
+	s.checkRecords(&p)
+	s.checkPointers(&p)
+	s.Own.check(&p, s)
+	return errors.Join(p...)
+}
+
+func (s *State) checkRecords(p *problems) {
+	ids, cids := map[string]bool{}, map[string]bool{}
+	for i, d := range s.Disks {
+		where := fmt.Sprintf("disks[%d]", i)
+		p.seen(ids, where, "id", d.ID)
+		p.seen(cids, where, "cid", d.CID)
+		if d.Size < 0 {
+			p.add("%s has the size %d", where, d.Size)
+		}
+	}
+	for i, o := range s.Own.Orphans {
+		where := fmt.Sprintf("bootstrap.orphans[%d]", i)
+		p.seen(cids, where, "cid", o.CID)
+		if o.Size < 0 {
+			p.add("%s has the size %d", where, o.Size)
+		}
+	}
+	ids, cids = map[string]bool{}, map[string]bool{}
+	for i, r := range s.Stemcells {
+		where := fmt.Sprintf("stemcells[%d]", i)
+		p.seen(ids, where, "id", r.ID)
+		p.seen(cids, where, "cid", r.CID)
+	}
+	ids = map[string]bool{}
+	for i, r := range s.Releases {
+		where := fmt.Sprintf("releases[%d]", i)
+		p.seen(ids, where, "id", r.ID)
+		if r.Name == "" {
+			p.add("%s has no name", where)
+		}
+	}
+}
+
+func (s *State) checkPointers(p *problems) {
+	if s.CurrentStemcellID != "" && s.Stemcell() == nil {
+		p.add("current_stemcell_id %s is not in stemcells", s.CurrentStemcellID)
+	}
+	if s.CurrentDiskID != "" && s.Disk() == nil {
+		p.add("current_disk_id %s is not in disks", s.CurrentDiskID)
+	}
+	for i, id := range s.CurrentReleaseIDs {
+		if !s.hasRelease(id) {
+			p.add("current_release_ids[%d] %s is not in releases", i, id)
+		}
+	}
+}
+
+func (s *State) hasRelease(id string) bool {
+	return slices.ContainsFunc(s.Releases, func(r Release) bool { return r.ID == id })
+}
+
+func (o *Own) check(p *problems, s *State) {
+	if o.Swap != nil {
+		switch {
+		case strings.TrimSpace(o.Swap.CID) == "":
+			p.add("bootstrap.swap has no cid")
+		case o.Swap.CID == s.CurrentVMCID:
+			p.add("bootstrap.swap is VM %s, which is the current one", o.Swap.CID)
+		}
+	}
+	ids := map[string]bool{}
+	for i, in := range o.Intents {
+		in.check(p, fmt.Sprintf("bootstrap.intents[%d]", i), ids)
+	}
+	ids = map[string]bool{}
+	for i, l := range o.Leftovers {
+		l.Intent.check(p, fmt.Sprintf("bootstrap.leftovers[%d]", i), ids)
+	}
+}
+
+func (in *Intent) check(p *problems, where string, ids map[string]bool) {
+	p.seen(ids, where, "id", in.ID)
+	switch {
+	case in.Method == "":
+		p.add("%s has no method", where)
+	case in.Method == "create_stemcell" && in.Stemcell == nil:
+		p.add("%s has no stemcell", where)
+	case strings.HasPrefix(in.Method, "delete_") && strings.TrimSpace(in.CID) == "":
+		p.add("%s has no cid", where)
+	case in.Size < 0:
+		p.add("%s has the size %d", where, in.Size)
+	}
+}
+
+// mend puts right what other tools leave behind and read the same way:
+// pointers to records that do not exist are none, and one CID has one record.
+func (s *State) mend() {
+	s.mergeStemcells()
+	if s.Stemcell() == nil {
+		s.CurrentStemcellID = ""
+	}
+	if s.Disk() == nil {
+		s.CurrentDiskID = ""
+	}
+	if slices.ContainsFunc(s.CurrentReleaseIDs, func(id string) bool { return !s.hasRelease(id) }) {
+		s.CurrentReleaseIDs = nil
+	}
+	s.mendSwap()
+}
+
+// mendSwap forgets the record of a stemcell that was deleted before the VM
+// made from it.
+func (s *State) mendSwap() {
+	swap := s.Own.Swap
+	if swap != nil && find(s.Stemcells, func(r *Stemcell) bool { return r.ID == swap.StemcellID }) == nil {
+		swap.StemcellID = ""
+	}
+}
+
+// mergeStemcells leaves one record of each CID, the current one if it is
+// among them: create-env records light stemcells of one CID side by side, and
+// deleting the unused one would delete the used one.
+func (s *State) mergeStemcells() {
+	current := s.Stemcell()
+	if current == nil {
+		current = &Stemcell{}
+	}
+	cid, id := current.CID, current.ID
+	seen := map[string]bool{}
+	s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool {
+		if r.CID == "" { // check tells of it
+			return false
+		}
+		drop := seen[r.CID] || r.CID == cid && r.ID != id
+		if !drop {
+			seen[r.CID] = true
+		}
+		return drop
+	})
+}
