@@ -31,6 +31,7 @@ func TestHelp(t *testing.T) {
 		"root":   {"--help"},
 		"deploy": {"deploy", "--help"},
 		"delete": {"delete", "--help"},
+		"logs":   {"logs", "--help"},
 		"render": {"render", "--help"},
 		"schema": {"schema", "--help"},
 	} {

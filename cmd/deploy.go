@@ -42,11 +42,24 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	stateFlag(f, opts)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
-	f.StringVar(&opts.OldMBus, "old-mbus", "", "reach the agent that runs at this `URL`, if it was deployed from another machine with another one")
-	f.Var((*fileFlag)(&opts.OldCA), "old-ca", "and check it with the CA in this `FILE`")
+	oldAgentFlags(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
 	f.DurationVar(&opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
 	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
+}
+
+// reachFlags are those of every command that only talks to the VM.
+func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	c.varFlags(f, &opts.Inputs)
+	stateFlag(f, opts)
+	oldAgentFlags(f, opts)
+	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Second, "how long the agent may take to answer")
+	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
+}
+
+func oldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.StringVar(&opts.OldMBus, "old-mbus", "", "reach the agent that runs at this `URL`, if it was deployed from another machine with another one")
+	f.Var((*fileFlag)(&opts.OldCA), "old-ca", "and check it with the CA in this `FILE`")
 }
 
 func stateFlag(f *pflag.FlagSet, opts *deployer.Options) {

@@ -58,6 +58,7 @@ type console struct {
 	started        bool                 // the command line was understood
 	quiet          bool                 // the command speaks for itself: plugins, version
 	plain          bool                 // the standard output is for the result alone
+	ends           bool                 // a signal is how the command is meant to end
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -78,7 +79,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c), newNotice(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newLogs(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c), newNotice(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()
@@ -117,6 +118,9 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Report = c.report
 	stop := context.AfterFunc(ctx, func() {
+		if c.ends {
+			return
+		}
 		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: "Interrupted: finishing the running step; a second Ctrl-C stops at once"})
 	})
 	defer stop()

@@ -19,6 +19,7 @@ const (
 	Progress Kind = "progress" // within a stage: Done of Total, bytes
 	Info     Kind = "info"     // Message, for the person
 	Warning  Kind = "warning"  // Message, for the person to act on
+	Log      Kind = "log"      // Message, lines of the log Name
 )
 
 // Status says how a stage ended.

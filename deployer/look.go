@@ -61,10 +61,14 @@ func (r *run) recallAgent(vm string) agentOfRunning {
 }
 
 func (r *run) newAgent(mbus, ca string) (*agent.Client, error) {
+	return r.agentAt(mbus, ca, r.state.Get().DirectorID)
+}
+
+func (r *run) agentAt(mbus, ca, replyTo string) (*agent.Client, error) {
 	return agent.New(agent.Config{
 		URL:         mbus,
 		CA:          ca,
-		ReplyTo:     r.state.Get().DirectorID,
+		ReplyTo:     replyTo,
 		TunnelErr:   r.tunnelErr,
 		TaskTimeout: r.opts.TaskTimeout,
 		Redact:      r.opts.Redact,

@@ -85,3 +85,31 @@ func TestReadLines(t *testing.T) {
 		t.Errorf("a long line: %d lines, %d bytes, %v", len(lines), size, err)
 	}
 }
+
+// A follower shows each line once, also of a log that began anew.
+func TestFollower(t *testing.T) {
+	f := &follower{shown: map[string]int64{}, first: 1}
+	var shown []string
+	poll := func(files ...string) []string {
+		t.Helper()
+		shown = nil
+		if err := f.read(archiveOf(t, files...), func(name string, lines []string) {
+			shown = append(shown, name+": "+strings.Join(lines, "|"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return shown
+	}
+	for i, c := range []struct {
+		files, want []string
+	}{
+		{[]string{"b.log", "1\n2\n", "a.log", "x\ny"}, []string{"a.log: x", "b.log: 2"}},
+		{[]string{"b.log", "1\n2\n", "a.log", "x\ny"}, nil},
+		{[]string{"b.log", "1\n2\n3\n4\n", "a.log", "x\nyz\n"}, []string{"a.log: yz", "b.log: 3|4"}},
+		{[]string{"b.log", "new\n", "c.log", "first\nsecond\n"}, []string{"b.log: new", "c.log: first|second"}},
+	} {
+		if got := poll(c.files...); !slices.Equal(got, c.want) {
+			t.Errorf("poll %d: %q, want %q", i, got, c.want)
+		}
+	}
+}

@@ -36,6 +36,7 @@ type text struct {
 	barred     bool         // a bar stands on the line
 	afterGroup bool         // a group has just ended
 	told       time.Time    // when a line was last written
+	log        string       // the log whose lines were written last
 }
 
 // quietFor is how long a plain output stays silent while bytes flow.
@@ -59,6 +60,13 @@ func (t *text) handle(e deployer.Event) {
 	case deployer.Warning:
 		t.leaveLine()
 		fmt.Fprintln(t.out, "Warning: "+e.Message)
+	case deployer.Log:
+		t.leaveLine()
+		if e.Name != t.log {
+			fmt.Fprintf(t.out, "==> %s <==\n", e.Name)
+			t.log = e.Name
+		}
+		fmt.Fprintln(t.out, e.Message)
 	}
 }
 

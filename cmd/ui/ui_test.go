@@ -160,3 +160,22 @@ func BenchmarkRedactor(b *testing.B) {
 		r.String(line)
 	}
 }
+
+// Lines of logs stand below the name of their log, whole keys taken out.
+func TestLogLines(t *testing.T) {
+	var out bytes.Buffer
+	r := &Redactor{}
+	r.Add("s3cret-pass")
+	show := Plain(r.Writer(&out))
+	for _, e := range []deployer.Event{
+		{Kind: deployer.Log, Name: "a.log", Message: "one\nwith s3cret-pass"},
+		{Kind: deployer.Log, Name: "a.log", Message: "two\n-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"},
+		{Kind: deployer.Log, Name: "b.log", Message: "three"},
+	} {
+		show(e)
+	}
+	want := "==> a.log <==\none\nwith <redacted>\ntwo\n<redacted>\n==> b.log <==\nthree\n"
+	if out.String() != want {
+		t.Errorf("got %q", out.String())
+	}
+}

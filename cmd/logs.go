@@ -1,0 +1,79 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/deployer"
+)
+
+func newLogs(c *console) *cobra.Command {
+	var opts deployer.Options
+	var what deployer.LogsOptions
+	cmd := &cobra.Command{
+		Use:   "logs MANIFEST",
+		Short: "Fetch, show or follow the VM's logs",
+		Long: `Logs fetches the logs of the jobs, through the agent, into an archive that only
+its owner may read. SECRETS THAT A JOB LOGS STAND IN IT.
+
+With --tail or --follow the logs are shown instead, on standard output, without
+the secrets of the manifest; what goes on is told on standard error. --follow
+goes on until it is interrupted.`,
+		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest = args[0]
+			if what.Tail < 0 {
+				return &usageError{errors.New("--tail wants a number of lines")}
+			}
+			if what.Follow || what.Tail > 0 {
+				c.productOf(deployer.Log)
+			}
+			c.ends = what.Follow
+			if what.Follow && !cmd.Flags().Changed("tail") {
+				what.Tail = 10
+			}
+			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				return deployer.Logs(ctx, opts, what)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&what.Agent, "agent", false, "the agent's logs instead of the jobs'")
+	f.BoolVar(&what.System, "system", false, "the machine's logs, /var/log, instead of the jobs'")
+	f.StringArrayVar(&what.Jobs, "job", nil, "only the logs of this job; may be repeated")
+	f.StringArrayVar(&what.Only, "only", nil, "only what this `GLOB` below the folder of logs matches, ** for any folders; may be repeated")
+	f.StringVar(&what.Dir, "dir", ".", "put the archive in this `FOLDER`, with the name of the deployment and the time")
+	f.StringVar(&what.Out, "out", "", "write the archive to this `FILE`")
+	f.IntVar(&what.Tail, "tail", 0, "show the last `N` lines of each log")
+	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log and then what comes")
+	c.reachFlags(f, &opts)
+	cmd.MarkFlagsMutuallyExclusive("job", "agent")
+	cmd.MarkFlagsMutuallyExclusive("job", "system")
+	cmd.MarkFlagsMutuallyExclusive("dir", "out")
+	for _, archive := range []string{"dir", "out"} {
+		cmd.MarkFlagsMutuallyExclusive(archive, "tail")
+		cmd.MarkFlagsMutuallyExclusive(archive, "follow")
+	}
+	return cmd
+}
+
+// productOf leaves standard output to events of one kind; what goes on is told
+// on the standard error.
+func (c *console) productOf(kind deployer.Kind) {
+	if c.json {
+		return // an event says itself what it is
+	}
+	product, rest := c.renderer(c.stdout), c.renderer(c.stderr)
+	c.plain = true
+	c.report = func(e deployer.Event) {
+		if e.Kind == kind {
+			product(e)
+		} else {
+			rest(e)
+		}
+	}
+}

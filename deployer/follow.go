@@ -1,0 +1,93 @@
+package deployer
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// followEvery is how often the logs are asked for: each time the agent packs
+// all that is asked for.
+const followEvery = 3 * time.Second
+
+// follower knows what was shown of each log.
+type follower struct {
+	shown map[string]int64 // bytes of whole lines, by name
+	first int              // lines of the end to begin with; negative once it began
+}
+
+// followLogs shows the end of each log and then what comes to it, until ctx
+// ends. An agent that does not answer for a while is asked again.
+func (r *run) followLogs(ctx context.Context, what LogsOptions) error {
+	f := &follower{shown: map[string]int64{}, first: what.Tail}
+	var silent *agent.UnreachableError
+	for began := false; ; {
+		err := r.followOnce(ctx, f, what)
+		switch {
+		case ctx.Err() != nil:
+			return nil // how a follower is told to end
+		case err == nil:
+			began = true
+		case !began || !errors.As(err, &silent):
+			return err
+		default:
+			r.root.warning(err.Error() + "; asking again")
+		}
+		timer := time.NewTimer(followEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+func (r *run) followOnce(ctx context.Context, f *follower, what LogsOptions) error {
+	archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), "")
+	if err != nil {
+		return err
+	}
+	defer discard(archive)
+	return f.read(archive, r.root.log)
+}
+
+// read shows what is new in an archive, in the order of the names. What
+// follows the last whole line waits until it is one.
+func (f *follower) read(archive io.Reader, show func(name string, lines []string)) error {
+	var files []logTail
+	err := eachLog(archive, func(h *tar.Header, content io.Reader) error {
+		seen, known := f.shown[h.Name]
+		n := maxLogLines
+		switch {
+		case h.Size < seen:
+			seen = 0 // the log began anew
+		case !known && f.first >= 0:
+			n = f.first
+		}
+		if _, err := io.CopyN(io.Discard, content, seen); err != nil {
+			return err
+		}
+		lines, size, _, err := readLines(content, n)
+		if err != nil {
+			return err
+		}
+		f.shown[h.Name] = seen + size
+		if len(lines) > 0 {
+			files = append(files, logTail{name: h.Name, lines: lines})
+		}
+		return nil
+	})
+	f.first = -1
+	slices.SortFunc(files, func(a, b logTail) int { return cmp.Compare(a.name, b.name) })
+	for _, file := range files {
+		show(file.name, file.lines)
+	}
+	return err
+}

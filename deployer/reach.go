@@ -1,0 +1,45 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// reachRows come before what talks to the VM and leaves the deployment as it
+// is. They take no lock: one looks at a VM while it is being deployed, too.
+func reachRows() []row {
+	return []row{
+		{name: "find state", do: (*run).findState},
+		{name: "read manifest", do: (*run).readManifest},
+		{name: "reach the agent", do: (*run).reachAgent},
+	}
+}
+
+// reach runs fn with the agent of the recorded VM as r.running.
+func reach(ctx context.Context, opts Options, fn func(*run, context.Context) error) error {
+	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Lenient = true
+	return execute(ctx, opts, append(reachRows(), row{name: "talk to the VM", do: fn}))
+}
+
+// reachAgent finds the agent of the recorded VM and asks whether it is there.
+func (r *run) reachAgent(ctx context.Context) error {
+	st, err := state.Read(r.statePath)
+	if err != nil {
+		return err
+	}
+	if st.CurrentVMCID == "" {
+		return fmt.Errorf("there is no VM: %s records none; bootstrap deploy makes one", r.statePath)
+	}
+	r.dir = filepath.Join(r.opts.Home, st.InstallationID)
+	how := r.recallAgent(st.CurrentVMCID)
+	r.opts.Secret(how.MBus)
+	if r.running, err = r.agentAt(how.MBus, how.CA, st.DirectorID); err != nil {
+		return err
+	}
+	return r.running.WaitReady(ctx, r.opts.AgentTimeout, nil)
+}
