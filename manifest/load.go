@@ -23,12 +23,21 @@ func load(path, file string, data []byte, opts Options) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell the absolute path of the manifest %s: %v", path, err)
 	}
-	e, err := evaluate(file, data, opts)
+	e, err := prepare(file, data, opts)
 	defer e.store.close()
 	if err != nil {
 		return nil, err
 	}
 	d := e.document
+	var sketch []byte
+	if d.root != nil && !d.problems.failed() {
+		if sketch, err = d.root.sketch(); err == nil {
+			err = e.interpolate()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
 	if d.root == nil && !d.problems.failed() {
 		d.problems = append(d.problems, Problem{Pos: Position{File: file}, Message: "the manifest is empty"})
 	}
@@ -37,7 +46,7 @@ func load(path, file string, data []byte, opts Options) (*Manifest, error) {
 	}
 	d.problems = append(d.problems, e.missingProblems()...)
 
-	m := &Manifest{Path: absolute, Generated: e.generated}
+	m := &Manifest{Path: absolute, Sketch: sketch, Generated: e.generated}
 	r := reader{document: d, Manifest: m, dir: dir, within: opts.expiryWarning(), store: opts.VarsStore, lenient: opts.Lenient}
 	r.read()
 	if d.problems.failed() {

@@ -18,7 +18,10 @@ type Manifest struct {
 	Name string // of the deployment
 	// Digest is the SHA-512, as hex, of the evaluated document in the form
 	// in which create-env takes it, so that both see the same changes.
-	Digest     string
+	Digest string
+	// Sketch is the document as YAML after operations and before variables,
+	// without the secrets that it holds as plain text: for Diff.
+	Sketch     []byte
 	Releases   []Release
 	Networks   []Network
 	Group      InstanceGroup
