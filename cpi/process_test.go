@@ -172,7 +172,7 @@ func TestRecorded(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
+	if cid, err := c.Recover(t.Context(), "create_disk", file, nil); cid != "disk" || err != nil {
 		t.Errorf("got %q, %v", cid, err)
 	}
 }
@@ -181,7 +181,7 @@ func TestRecorded(t *testing.T) {
 // run reads its reply.
 func TestReplyOutlivesCaller(t *testing.T) {
 	t.Parallel()
-	path := program(t, infoV2, "touch running; until [[ -e go ]]; do echo noise >&2; sleep 0.01; done\n"+reply(`{"result":"disk"}`))
+	path := program(t, infoV2, "echo $$ >pid; touch running; until [[ -e go ]]; do echo noise >&2; sleep 0.01; done\n"+reply(`{"result":"disk"}`))
 	dir := filepath.Dir(path)
 	file := filepath.Join(dir, "reply.json")
 	caller := exec.Command(os.Args[0])
@@ -196,8 +196,15 @@ func TestReplyOutlivesCaller(t *testing.T) {
 	c := client(path)
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	if cid, err := c.Recover(ctx, "create_disk", file); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while the CPI runs: %q, %v", cid, err)
+	waits := 0
+	cid, err := c.Recover(ctx, "create_disk", file, func(child Child) {
+		waits++
+		if child.PID != pidIn(t, filepath.Join(dir, "pid")) || time.Since(child.Since) > time.Hour {
+			t.Errorf("waiting for %+v", child)
+		}
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || waits != 1 {
+		t.Errorf("while the CPI runs: %q, %v, told %d times", cid, err, waits)
 	}
 	if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("a second call into the same file: %v", err)
@@ -205,23 +212,37 @@ func TestReplyOutlivesCaller(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
+	if cid, err := c.Recover(t.Context(), "create_disk", file, nil); cid != "disk" || err != nil {
 		t.Errorf("got %q, %v", cid, err)
+	}
+	RemoveReply(file)
+	if left, _ := filepath.Glob(file + "*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
 // A process that the CPI leaves running holds the reply's file open.
 func TestRecoverWithDaemon(t *testing.T) {
 	t.Parallel()
-	path := program(t, infoV2, "sleep 1000 & echo $! >child\n"+reply(`{"result":"disk"}`))
-	file := filepath.Join(t.TempDir(), "reply.json")
-	c := client(path)
-	if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Kill(pidIn(t, filepath.Join(filepath.Dir(path), "child")), syscall.SIGKILL)
-	if cid, err := c.Recover(t.Context(), "create_disk", file); cid != "disk" || err != nil {
-		t.Errorf("got %q, %v", cid, err)
+	for text, want := range map[string]error{
+		`{"result":"disk"}`:                    nil,
+		`{"error":{"type":"T","message":"m"}}`: &Error{},
+		`{"resu`:                               &GarbageError{},
+	} {
+		path := program(t, infoV2, "sleep 1000 & echo $! >child\n"+reply(text))
+		file := filepath.Join(t.TempDir(), "reply.json")
+		c := client(path)
+		if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); reflect.TypeOf(err) != reflect.TypeOf(want) {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(childFile(file))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if cid, err := c.Recover(t.Context(), "create_disk", file, nil); reflect.TypeOf(err) != reflect.TypeOf(want) {
+			t.Errorf("%s: %q, %v", text, cid, err)
+		}
+		_ = syscall.Kill(pidIn(t, filepath.Join(filepath.Dir(path), "child")), syscall.SIGKILL)
 	}
 }
 
@@ -229,7 +250,7 @@ func TestRecoverFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := client("cpi")
-	if _, err := c.Recover(t.Context(), "create_disk", filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := c.Recover(t.Context(), "create_disk", filepath.Join(dir, "absent"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}
 	for text, want := range map[string]error{
@@ -242,7 +263,7 @@ func TestRecoverFails(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if cid, err := c.Recover(t.Context(), "create_disk", file); reflect.TypeOf(err) != reflect.TypeOf(want) {
+		if cid, err := c.Recover(t.Context(), "create_disk", file, nil); reflect.TypeOf(err) != reflect.TypeOf(want) {
 			t.Errorf("%s: %q, %v", text, cid, err)
 		}
 	}

@@ -33,3 +33,15 @@ func beingWritten(f *os.File) (bool, error) {
 	}
 	return false, err
 }
+
+// syncDir makes a new name in the folder last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	// Some network file systems cannot; the file is there all the same.
+	_ = d.Sync()
+	return nil
+}

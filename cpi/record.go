@@ -2,8 +2,10 @@ package cpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -15,7 +17,7 @@ type record struct {
 }
 
 // Recorded returns a client whose calls leave the CPI's reply in file, mode
-// 0600: if this process dies, the CPI ends its work and the reply can be had
+// 0600, and beside it which process writes it: if this process dies, the CPI ends its work and the reply can be had
 // with Recover. A file that stands there is overwritten by each call. started
 // may be nil; it is called with the CPI's process id.
 func (c *Client) Recorded(file string, started func(pid int)) *Client {
@@ -27,9 +29,11 @@ func (c *Client) Recorded(file string, started func(pid int)) *Client {
 // Recover waits for the end of the CPI process that writes file, if it still
 // runs, and returns the CID that the recorded create call gave, none for one
 // that deletes. A file that does not exist is an fs.ErrNotExist: the call was
-// not begun. The other errors are those of the call.
-func (c *Client) Recover(ctx context.Context, method, file string) (string, error) {
-	stdout, err := finished(ctx, file)
+// not begun. The other errors are those of the call. waiting, unless nil, is
+// called once with the process if it has to be waited for; its PID is 0 where
+// that is not known.
+func (c *Client) Recover(ctx context.Context, method, file string, waiting func(Child)) (string, error) {
+	stdout, err := finished(ctx, file, waiting)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the CPI's reply to %s: %w", method, err)
 	}
@@ -48,9 +52,9 @@ func (c *Client) Recover(ctx context.Context, method, file string) (string, erro
 }
 
 // finished returns what stands in the file when its writer has ended. A whole
-// result is taken at once: processes that the CPI left running may hold the
-// file open for ever.
-func finished(ctx context.Context, file string) ([]byte, error) {
+// result is taken at once, and anything when the process that was started is
+// gone: others that the CPI left running may hold the file open for ever.
+func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -63,12 +67,20 @@ func finished(ctx context.Context, file string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		child, known := childOf(file)
+		if known && !child.runs() {
+			writing = false
+		}
 		stdout, err := readHead(f, maxStdout+1)
 		if err != nil || !writing {
 			return stdout, err
 		}
 		if reply, err := parseReply(stdout); err == nil && reply.Error == nil {
 			return stdout, nil
+		}
+		if waiting != nil {
+			waiting(child)
+			waiting = nil
 		}
 		select {
 		case <-tick.C:
@@ -86,15 +98,33 @@ func (r *record) open() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockReply(f); err != nil {
+	if err := r.lock(f); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s is in use: %w", r.file, err)
 	}
-	if err := f.Truncate(0); err != nil {
+	// The file's absence says that the call was not begun, also after a power
+	// cut.
+	_ = os.Remove(childFile(r.file))
+	if err := errors.Join(f.Truncate(0), f.Sync(), syncDir(filepath.Dir(r.file))); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// lock locks the reply; a child that another goroutine is forking may hold
+// the file of an earlier call for a moment.
+func (r *record) lock(f *os.File) error {
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		err := lockReply(f)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		if child, known := childOf(r.file); known && child.runs() {
+			return err
+		}
+		<-time.After(5 * time.Millisecond)
+	}
 }
 
 func (r *record) close(f *os.File) {
@@ -106,7 +136,11 @@ func (r *record) close(f *os.File) {
 }
 
 func (r *record) tell(pid int) {
-	if r != nil && r.started != nil {
+	if r == nil {
+		return
+	}
+	recordChild(r.file, pid)
+	if r.started != nil {
 		r.started(pid)
 	}
 }

@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/state"
 )
@@ -127,7 +129,7 @@ func (r *run) forget(in state.Intent, forget func(*state.State)) error {
 		return st.Settle(in, "")
 	})
 	if err == nil {
-		_ = os.Remove(in.Reply)
+		cpi.RemoveReply(in.Reply)
 	}
 	return err
 }
@@ -145,7 +147,7 @@ func (r *run) settle(in state.Intent, cid string) error {
 		return err
 	}
 	// The state tells now what the reply told.
-	_ = os.Remove(in.Reply)
+	cpi.RemoveReply(in.Reply)
 	return nil
 }
 
@@ -172,8 +174,12 @@ func deletes(in state.Intent) bool { return strings.HasPrefix(in.Method, "delete
 // and the delete is made again when its time comes.
 func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 	_, err := r.recover(ctx, in)
+	var working *stillRunningError
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.As(err, &working) {
+		return err
 	}
 	gone := err == nil || notFoundBy(in.Method, err)
 	if !gone && !(errors.Is(err, fs.ErrNotExist) && r.keptReplies(in)) {
@@ -191,13 +197,31 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 	return r.forget(in, func(st *state.State) { st.Forget(in.Method, in.CID) })
 }
 
-// recover waits for the CPI of an earlier run and reads its reply.
+// recover waits for the CPI of an earlier run and reads its reply. Nobody ends
+// a CPI whose time is over: the error then says which process it is.
 func (r *run) recover(ctx context.Context, in state.Intent) (string, error) {
 	if in.Reply == "" {
 		return "", fs.ErrNotExist
 	}
-	return r.cpi.Recover(ctx, in.Method, in.Reply)
+	limited, cancel := context.WithTimeout(ctx, max(time.Minute, cmp.Or(r.opts.CPITimeout, 2*time.Hour)-time.Since(in.Started)))
+	defer cancel()
+	process := "its process"
+	cid, err := r.cpi.Recover(limited, in.Method, in.Reply, func(child cpi.Child) {
+		if child.PID > 0 {
+			process = fmt.Sprintf("process %d", child.PID)
+		}
+		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, in.Started.Format(time.RFC3339), process))
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return "", &stillRunningError{fmt.Sprintf("cannot go on: the CPI of an earlier run still works at %s after %s; look what %s does, end it, and run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
+	}
+	return cid, err
 }
+
+// stillRunningError says that a CPI of an earlier run does not come to an end.
+type stillRunningError struct{ text string }
+
+func (e *stillRunningError) Error() string { return e.text }
 
 // keptReplies tells whether this machine is the one that made the call: a
 // reply's file is there before the CPI starts, so one that is missing there
@@ -206,40 +230,137 @@ func (r *run) keptReplies(in state.Intent) bool {
 	return in.Reply != "" && exists(filepath.Dir(in.Reply))
 }
 
+// settleCreate finds out what a call made that an earlier run was cut in.
 func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 	cid, err := r.recover(ctx, in)
+	var working *stillRunningError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, &working):
+		return err
 	case err == nil:
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s; the CPI finished it: %s", in.Method, cid))
-		if err := r.settle(in, cid); err != nil {
-			return err
-		}
-		if in.Method == "create_vm" {
-			return r.lookAtAgent(ctx)
-		}
+		return r.adopt(ctx, in, cid, "the CPI finished it")
 	case errors.Is(err, fs.ErrNotExist) && r.keptReplies(in):
 		return r.settle(in, "")
 	case answered(err):
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
 		return r.settle(in, "")
-	default:
-		r.root.warning(leftover(in))
 	}
-	return nil
+	why := "the CPI left no reply"
+	if in.Method == "create_vm" {
+		cid, doubt := r.askWhoIsThere(ctx, in)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if doubt == "" {
+			if err := r.rememberAgent(cid); err != nil {
+				return fmt.Errorf("cannot keep how the agent is reached: %w", err)
+			}
+			return r.adopt(ctx, in, cid, "its agent answers")
+		}
+		why += " and " + doubt
+	}
+	why += "; " + r.searchFor(in)
+	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, in.Started.Format(time.RFC3339), why))
+	err = r.state.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
+	if err == nil {
+		cpi.RemoveReply(in.Reply)
+	}
+	return err
+}
+
+// adopt records what a call of an earlier run made.
+func (r *run) adopt(ctx context.Context, in state.Intent, cid, how string) error {
+	r.root.info(fmt.Sprintf("An earlier run was cut during %s; %s: %s", in.Method, how, cid))
+	var contrary error // to what is recorded
+	err := r.state.Update(func(st *state.State) error {
+		if contrary = st.Settle(in, cid); contrary == nil {
+			return nil
+		}
+		left := in
+		left.CID = cid
+		return st.LeaveBehind(left, contrary.Error())
+	})
+	if err != nil {
+		return err
+	}
+	cpi.RemoveReply(in.Reply)
+	if contrary != nil {
+		r.root.warning(fmt.Sprintf("%v; it is left alone and stays in the state file as a leftover", contrary))
+		return nil
+	}
+	if in.Method != "create_vm" {
+		return nil
+	}
+	return r.lookAtAgent(ctx)
+}
+
+// askWhoIsThere asks the agent at the manifest's address whether it is the one
+// of the VM that in may have made, and the CPI whether the VM's name, as the
+// agent knows it, is its CID. doubt says why that is not proven.
+func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
+	if r.manifest == nil {
+		return "", "no manifest says where its agent would answer"
+	}
+	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
+	if err != nil {
+		return "", err.Error()
+	}
+	var now agent.State
+	err = r.do("Looking for the agent of a VM that an earlier run may have made", func(*stage) error {
+		if err = client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil); err == nil {
+			now, err = client.GetState(ctx, false)
+		}
+		if err != nil {
+			doubt = "no agent tells who it is at " + client.Address()
+			return skip("it does not answer: " + err.Error())
+		}
+		return nil
+	})
+	name := now.VM.Name
+	switch {
+	case err != nil || doubt != "":
+		return "", doubt
+	case now.AgentID != in.AgentID:
+		return "", fmt.Sprintf("another agent (%s) answers at %s", now.AgentID, client.Address())
+	case name == "":
+		return "", "its agent, which answers, knows no name of the VM"
+	}
+	// On some clouds the name that the agent knows is not the CID.
+	there, err := r.cpi.HasVM(ctx, name)
+	switch {
+	case err != nil:
+		return "", fmt.Sprintf("its agent answers on VM %q, but whether that is its CID the CPI does not tell (%v)", name, err)
+	case !there:
+		return "", fmt.Sprintf("its agent answers on VM %q, but that is not its CID", name)
+	}
+	return name, ""
+}
+
+// searchFor says how a person finds what a create may have made.
+func (r *run) searchFor(in state.Intent) string {
+	var what string
+	switch in.Method {
+	case "create_vm":
+		what = fmt.Sprintf("a VM with the agent id %s", in.AgentID)
+		if r.manifest != nil {
+			what += fmt.Sprintf(" or the tags deployment=%s, instance_group=%s", r.manifest.Name, in.Group)
+		}
+	case "create_disk":
+		what = fmt.Sprintf("a disk of %d MiB without tags", in.Size)
+	case "create_stemcell":
+		what = "a stemcell"
+		if in.Stemcell != nil {
+			what += fmt.Sprintf(" %s/%s", in.Stemcell.Name, in.Stemcell.Version)
+		}
+	default:
+		what = "what " + in.Method + " makes"
+	}
+	return fmt.Sprintf("look in the cloud for %s made at about %s", what, in.Started.Format(time.RFC3339))
 }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// leftover words what a run that was cut may have left in the cloud.
-func leftover(in state.Intent) string {
-	text := fmt.Sprintf("an earlier run was cut during %s (started %s) and the CPI left no reply: what it may have made is not recorded and is left alone", in.Method, in.Started.Format(time.RFC3339))
-	if in.AgentID != "" {
-		text += "; the VM would have the agent id " + in.AgentID
-	}
-	return text
 }

@@ -4,8 +4,12 @@ package deployer
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +17,7 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
@@ -207,4 +212,144 @@ func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun
 		t.Fatal(err)
 	}
 	return in
+}
+
+// A create of a run that was cut: by its reply, else by the agent, else it is
+// a leftover.
+func TestSettleCreate(t *testing.T) {
+	t.Parallel()
+	vm := state.Intent{Method: "create_vm", AgentID: "agent-2", StemcellID: "s", Group: "web"}
+	disk := state.Intent{Method: "create_disk", Size: 10}
+	for name, c := range map[string]struct {
+		in      state.Intent
+		reply   string
+		begun   bool
+		agent   string // its id; empty: none answers
+		has     string
+		made    string // CID
+		why     string // part of the leftover's; empty: there is none
+		current string // VM that is recorded before
+	}{
+		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
+		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},
+		"never begun":                 {in: vm},
+		"its agent answers":           {in: vm, reply: `{"resu`, begun: true, agent: "agent-2", has: yes, made: "vm-2"},
+		"of an unknown name":          {in: vm, begun: true, agent: "agent-2", has: no, why: `its agent answers on VM "vm-2", but that is not its CID`},
+		"the CPI cannot tell":         {in: vm, begun: true, agent: "agent-2", has: refuses(cpi.TypeNotImplemented), why: "the CPI does not tell"},
+		"another agent answers":       {in: vm, begun: true, agent: "agent-3", has: yes, why: "another agent (agent-3) answers"},
+		"no agent answers":            {in: vm, begun: true, has: yes, why: "no agent tells who it is"},
+		"a disk that is made":         {in: disk, reply: `{"result":"disk-2"}`, begun: true, made: "disk-2"},
+		"a disk nobody knows of":      {in: disk, begun: true, why: "the CPI left no reply; look in the cloud for a disk of 10 MiB without tags"},
+		"made twice":                  {in: disk, reply: `{"result":"disk-1"}`, begun: true, why: "the same CID twice"},
+		"made while there is another": {in: vm, reply: `{"result":"vm-2"}`, begun: true, current: "vm-1", why: "while VM vm-1 is recorded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedRun(t, map[string]string{"has_vm": c.has})
+			r.opts.AgentTimeout = time.Minute
+			if c.agent == "" {
+				r.opts.AgentTimeout = 100 * time.Millisecond
+			}
+			r.manifest = &manifest.Manifest{Name: "simple"}
+			r.manifest.CPI.MBus, r.manifest.CPI.CA = agentAt(t, c.agent)
+			if err := r.state.Update(func(st *state.State) error { st.CurrentVMCID = c.current; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			r.leaveIntent(t, c.in, c.reply, c.begun)
+			if err := r.settleIntents(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			st := r.state.Get()
+			if len(st.Own.Intents) > 0 || st.Owns("vm-2") != (c.made == "vm-2") || st.Owns("disk-2") != (c.made == "disk-2") {
+				t.Errorf("intents %v, VM %s, disks %v", st.Own.Intents, st.CurrentVMCID, st.Disks)
+			}
+			why := ""
+			for _, l := range st.Own.Leftovers {
+				why += l.Why
+			}
+			if !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
+				t.Errorf("leftovers %q, want %q", why, c.why)
+			}
+			if c.why != "" && !strings.Contains(r.said(), "warning: ") {
+				t.Errorf("no warning in %s", r.said())
+			}
+			if left, _ := os.ReadDir(filepath.Join(r.dir, "replies")); len(left) > 0 {
+				t.Errorf("replies %v are left", left)
+			}
+		})
+	}
+}
+
+// agentAt serves an agent with that id, on VM vm-2; nothing for an empty id.
+func agentAt(t *testing.T, id string) (mbus, ca string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		if strings.Contains(string(body), `"ping"`) {
+			fmt.Fprint(w, `{"value":"pong"}`)
+			return
+		}
+		fmt.Fprintf(w, `{"value":{"agent_id":%q,"vm":{"name":"vm-2"},"job_state":"running"}}`, id)
+	}))
+	ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	mbus = strings.Replace(server.URL, "https://", "https://mbus:password@", 1)
+	if id == "" {
+		server.Close()
+	} else {
+		t.Cleanup(server.Close)
+	}
+	return mbus, ca
+}
+
+// A CPI that still works is waited for.
+func TestSettleWaits(t *testing.T) {
+	t.Parallel()
+	r := scriptedRun(t, map[string]string{"create_disk": "until [ -e go ]; do sleep 0.01; done; echo '{\"result\":\"disk-2\"}'"})
+	in, err := r.announce(state.Intent{Method: "create_disk", Size: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := make(chan error, 1)
+	go func() {
+		_, err := r.cpi.Recorded(in.Reply, nil).CreateDisk(context.Background(), 10, nil, "")
+		called <- err
+	}()
+	for deadline := time.Now().Add(time.Minute); r.calls() == "" && time.Now().Before(deadline); {
+		<-time.After(5 * time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := r.settleIntents(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it works: %v", err)
+	}
+	if !strings.Contains(r.said(), "which the CPI still works at") {
+		t.Errorf("said %s", r.said())
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.settleIntents(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := r.state.Get(); !st.Owns("disk-2") || len(st.Own.Intents) > 0 {
+		t.Errorf("disks %v, intents %v", st.Disks, st.Own.Intents)
+	}
+	if err := <-called; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeftoversAreLimited(t *testing.T) {
+	t.Parallel()
+	var st state.State
+	for i := range 60 {
+		in := state.Intent{ID: fmt.Sprint(i), Method: "create_disk"}
+		st.Own.Intents = append(st.Own.Intents, in)
+		if err := st.LeaveBehind(in, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(st.Own.Leftovers); n != 50 || st.Own.Leftovers[0].ID != "10" || len(st.Own.Intents) > 0 {
+		t.Errorf("%d leftovers, first %s", n, st.Own.Leftovers[0].ID)
+	}
 }

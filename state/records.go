@@ -67,6 +67,16 @@ func (s *State) settleVM(in Intent, cid string) error {
 	return nil
 }
 
+// maxLeftovers is how many leftovers are kept; the oldest go first.
+const maxLeftovers = 50
+
+// LeaveBehind turns an intent whose outcome nobody can tell into a leftover.
+func (s *State) LeaveBehind(in Intent, why string) error {
+	s.Own.Leftovers = append(s.Own.Leftovers, Leftover{Intent: in, Why: why})
+	s.Own.Leftovers = s.Own.Leftovers[max(0, len(s.Own.Leftovers)-maxLeftovers):]
+	return s.Settle(in, "")
+}
+
 // Forget drops every record of what a CPI method that deletes was called for
 // with this CID, and the pointers to it.
 func (s *State) Forget(method, cid string) {
