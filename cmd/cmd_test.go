@@ -34,6 +34,7 @@ func TestHelp(t *testing.T) {
 		"logs":   {"logs", "--help"},
 		"render": {"render", "--help"},
 		"schema": {"schema", "--help"},
+		"status": {"status", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, args...)
@@ -96,7 +97,7 @@ func wrap(err error) error {
 }
 
 func TestWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{"deploy"}, {"deploy", "a", "b"}, {"deploy", "--nothing", "a"}, {"no-such"}, {"delete"}} {
+	for _, args := range [][]string{{"deploy"}, {"deploy", "a", "b"}, {"deploy", "--nothing", "a"}, {"no-such"}, {"delete"}, {"status"}} {
 		code, out, errs := run(t, args...)
 		if code != exitUsage || !strings.Contains(errs, "Hint: see bootstrap --help") || out != "" {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, out, errs)

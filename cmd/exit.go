@@ -74,7 +74,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &problems):
 		return exitManifest, ""
 	case errors.As(err, &missing):
-		return exitNoState, "name the state file with --state; --skip-if-missing makes this no error"
+		return exitNoState, "name the state file with --state; to a delete, --skip-if-missing makes this no error"
 	case errors.As(err, &locked):
 		return exitLocked, "wait until the other run has ended; the lock goes with its process"
 	case errors.As(err, &silent):

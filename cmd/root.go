@@ -79,7 +79,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newLogs(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c), newNotice(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newStatus(c), newLogs(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c), newNotice(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()

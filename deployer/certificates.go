@@ -1,0 +1,167 @@
+package deployer
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math"
+	"time"
+
+	"bootstrap/manifest"
+)
+
+// Certificate is one certificate that a deployment depends on.
+type Certificate struct {
+	What      string    `json:"what"` // who has it or where it stands
+	Subject   string    `json:"subject,omitempty"`
+	Issuer    string    `json:"issuer,omitempty"`
+	Names     []string  `json:"names,omitempty"` // hosts and addresses it is for
+	NotBefore time.Time `json:"not_before,omitzero"`
+	NotAfter  time.Time `json:"not_after"`
+	DaysLeft  int       `json:"days_left"` // whole days, negative once it has ended
+
+	spare bool // another one of the same place is valid for longer
+}
+
+// Where certificates stand, in Certificate.What.
+const (
+	shownByAgent  = "agent"
+	checksAgent   = "CA of the agent"
+	inManifestCA  = "cloud_provider.cert.ca"
+	inManifestEnv = "env.bosh.mbus.cert"
+)
+
+func certificate(what string, c *x509.Certificate, now time.Time) Certificate {
+	names := make([]string, 0, len(c.IPAddresses)+len(c.DNSNames))
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return Certificate{
+		What: what, Subject: c.Subject.String(), Issuer: c.Issuer.String(), Names: append(names, c.DNSNames...),
+		NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(), DaysLeft: daysLeft(c.NotAfter, now),
+	}
+}
+
+// daysLeft returns the whole days until then, negative once it has passed.
+func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
+
+// certificates lists what the agent showed, the CA it is checked with, and
+// what the manifest and the vars store hold, each certificate once.
+func (r *run) certificates(shown []*x509.Certificate, ca string, now time.Time) []Certificate {
+	var list []Certificate
+	seen := map[string]bool{}
+	add := func(what string, certs []*x509.Certificate) {
+		for _, c := range certs {
+			if !seen[string(c.Raw)] {
+				seen[string(c.Raw)] = true
+				list = append(list, certificate(what, c, now))
+			}
+		}
+	}
+	authorities := func(what, text string) {
+		first := len(list)
+		add(what, parsePEM(text))
+		// One valid authority is enough: the longest-lived counts.
+		for i := first; i < len(list); i++ {
+			for _, other := range list[first:] {
+				list[i].spare = list[i].spare || other.NotAfter.After(list[i].NotAfter)
+			}
+		}
+	}
+	add(shownByAgent, shown)
+	authorities(checksAgent, ca)
+	authorities(inManifestCA, r.manifest.CPI.CA)
+	add(inManifestEnv, parsePEM(agentCertificate(r.manifest)))
+	return append(list, r.storedCertificates(now)...)
+}
+
+// storedCertificates lists the certificates among the manifest's variables.
+func (r *run) storedCertificates(now time.Time) []Certificate {
+	if r.opts.Manifest == "" {
+		return nil
+	}
+	variables, err := manifest.Variables(r.opts.Manifest, r.opts.Inputs)
+	if err != nil {
+		return nil // reading the manifest has said so
+	}
+	var list []Certificate
+	for _, v := range variables {
+		if !v.NotAfter.IsZero() {
+			list = append(list, Certificate{What: "variable " + v.Name, NotAfter: v.NotAfter.UTC(), DaysLeft: daysLeft(v.NotAfter, now)})
+		}
+	}
+	return list
+}
+
+// agentCertificate is the text of env.bosh.mbus.cert.certificate.
+func agentCertificate(m *manifest.Manifest) string {
+	var at any = m.ResourcePool.Env
+	for _, key := range []string{"bosh", "mbus", "cert", "certificate"} {
+		level, _ := at.(map[string]any)
+		at = level[key]
+	}
+	text, _ := at.(string)
+	return text
+}
+
+func parsePEM(text string) []*x509.Certificate {
+	var list []*x509.Certificate
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// fault says why the certificate is not accepted now, empty if it is.
+func (c Certificate) fault(now time.Time) string {
+	switch {
+	case c.spare:
+		return ""
+	case now.After(c.NotAfter):
+		return fmt.Sprintf("%s expired on %s", c.title(), utcMinute(c.NotAfter))
+	case now.Before(c.NotBefore):
+		return fmt.Sprintf("%s is not valid before %s, and this machine's clock says %s", c.title(), utcMinute(c.NotBefore), utcMinute(now))
+	}
+	return ""
+}
+
+// ending says that the certificate ends within a time, empty if not.
+func (c Certificate) ending(now time.Time, within time.Duration) string {
+	if c.spare || c.NotAfter.Sub(now) > within {
+		return ""
+	}
+	return fmt.Sprintf("%s expires on %s (%s)", c.title(), utcMinute(c.NotAfter), leftDays(c.DaysLeft))
+}
+
+func (c Certificate) title() string {
+	title := "the certificate of " + c.What
+	switch c.What {
+	case shownByAgent:
+		title = "the agent's certificate"
+	case checksAgent:
+		title = "the agent's CA"
+	case inManifestCA, inManifestEnv:
+		title = "the certificate in the manifest's " + c.What
+	}
+	if c.Subject != "" {
+		title += fmt.Sprintf(" (%s)", c.Subject)
+	}
+	return title
+}
+
+func leftDays(n int) string {
+	if n == 1 {
+		return "1 day left"
+	}
+	return fmt.Sprintf("%d days left", n)
+}
+
+// expiryWarning is how long before its end a certificate is warned of.
+func (o Options) expiryWarning() time.Duration {
+	return cmp.Or(o.Inputs.ExpiryWarning, 30*24*time.Hour)
+}
+
+func utcMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

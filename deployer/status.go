@@ -1,0 +1,240 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// Condition is how a deployment is: what its state file says and what its
+// agent answers. As JSON it is what `status --json` prints.
+type Condition struct {
+	Kind           string `json:"kind"` // "status"
+	StateFile      string `json:"state_file"`
+	InstallationID string `json:"installation_id"`
+	Deployment     string `json:"deployment,omitempty"`
+	Group          string `json:"instance_group,omitempty"`
+
+	Well     bool     `json:"well"`
+	Problems []string `json:"problems"` // why it is not well
+	Notes    []string `json:"notes"`    // worth knowing, and no problem
+
+	VM         *SeenVM       `json:"vm"`         // null: none is recorded
+	Agent      *SeenAgent    `json:"agent"`      // null: it could not be asked
+	JobState   string        `json:"job_state"`  // empty: not known
+	Stopped    bool          `json:"stopped"`    // the jobs were asked not to run
+	Jobs       []string      `json:"jobs"`       // names
+	Processes  []SeenProcess `json:"processes"`  // of the jobs
+	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: not known
+	Addresses  []SeenAddress `json:"addresses"`  // the instance's
+	LastDeploy *time.Time    `json:"deployed"`   // null: when is not recorded
+	Finished   bool          `json:"finished"`   // the last deploy did
+	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded ones
+	Releases   []SeenRecord  `json:"releases"`   // of the last deploy
+	Disks      []SeenDisk    `json:"disks"`      // persistent ones
+	Unfinished []SeenCall    `json:"unfinished"` // CPI calls without a known end
+
+	Certificates []Certificate `json:"certificates"`
+}
+
+// SeenVM is the recorded VM.
+type SeenVM struct {
+	CID     string `json:"cid"`
+	AgentID string `json:"agent_id,omitempty"`
+	// Old is the VM that this one replaces and that is not deleted yet.
+	Old string `json:"old_cid,omitempty"`
+}
+
+// SeenRecord is a stemcell or a release; only stemcells have a CID.
+type SeenRecord struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	CID     string `json:"cid,omitempty"`
+	Current bool   `json:"current"`
+}
+
+// DiskUse says what a disk is for.
+type DiskUse string
+
+// What disks are for: the instance's, one that the next deploy deletes, and
+// one that is kept until somebody says.
+const (
+	DiskCurrent DiskUse = "current"
+	DiskUnused  DiskUse = "unused"
+	DiskOrphan  DiskUse = "orphan"
+)
+
+// SeenDisk is a recorded persistent disk.
+type SeenDisk struct {
+	CID     string     `json:"cid"`
+	Size    int        `json:"size_mib"`
+	Use     DiskUse    `json:"use"`
+	Mounted *bool      `json:"mounted,omitempty"` // nil: the agent did not say
+	Since   *time.Time `json:"since,omitempty"`   // of an orphan
+	Why     string     `json:"why,omitempty"`     // of an orphan
+}
+
+// SeenCall is a CPI call whose end is not known.
+type SeenCall struct {
+	Method  string    `json:"method"`
+	Started time.Time `json:"started"`
+	CID     string    `json:"cid,omitempty"`      // of a call that deletes
+	AgentID string    `json:"agent_id,omitempty"` // of create_vm
+	// Leftover tells that nobody can find out any more what the call made.
+	Leftover bool   `json:"leftover"`
+	Why      string `json:"why,omitempty"` // of a leftover
+}
+
+// Look tells how a deployment is. It changes nothing, locks nothing, and needs
+// the manifest only where this machine did not make the VM. The error is a
+// *state.MissingError where there is no deployment.
+func Look(ctx context.Context, opts Options) (*Condition, error) {
+	r, st, err := onlooker(opts)
+	if err != nil {
+		return nil, err
+	}
+	c := &Condition{
+		Kind: "status", StateFile: r.statePath, InstallationID: st.InstallationID, Group: st.Own.Group,
+		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Addresses: []SeenAddress{},
+		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
+	}
+	if err := r.readManifestIfAny(); err != nil {
+		c.note("the manifest says nothing more: %v", err)
+	}
+	c.Deployment = r.manifest.Name
+	c.addRecords(st)
+	c.addUnfinished(st)
+	how := r.recallAgent(st.CurrentVMCID)
+	r.opts.Secret(how.MBus)
+	var peer agent.Peer
+	if c.VM != nil {
+		if peer, err = r.askAgent(ctx, c, how); err != nil {
+			return nil, err
+		}
+	}
+	c.judgeDeploy(st)
+	now := time.Now()
+	c.Certificates = append(c.Certificates, r.certificates(peer.Certificates, how.CA, now)...)
+	for _, cert := range c.Certificates {
+		if text := cert.fault(now); text != "" {
+			c.problem("%s", text)
+		} else if text := cert.ending(now, opts.expiryWarning()); text != "" {
+			c.note("%s", text)
+		}
+	}
+	c.Well = len(c.Problems) == 0
+	return c, nil
+}
+
+// onlooker is a run that only looks: the state is read, not locked.
+func onlooker(opts Options) (*run, state.State, error) {
+	path, err := state.Path(opts.Manifest, opts.StateFile)
+	if err != nil {
+		return nil, state.State{}, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, state.State{}, &state.MissingError{Path: path}
+	}
+	st, err := state.Read(path)
+	if err != nil {
+		return nil, st, err
+	}
+	root := &stage{rep: &reporter{report: opts.Report}}
+	return &run{
+		opts: opts, root: root, stage: root, statePath: path,
+		manifest: &manifest.Manifest{}, state: &state.File{}, dir: filepath.Join(opts.Home, st.InstallationID),
+	}, st, nil
+}
+
+// readManifestIfAny reads the manifest without generating anything; without
+// one, or where it is wrong, all that is known of it is empty.
+func (r *run) readManifestIfAny() error {
+	if r.opts.Manifest == "" {
+		return nil
+	}
+	r.opts.Inputs.Generate, r.opts.Inputs.Lenient = manifest.Plan, true
+	m, err := manifest.Load(r.opts.Manifest, r.opts.Inputs)
+	if err != nil {
+		return err
+	}
+	r.manifest = m
+	r.opts.Secret(m.Secrets...)
+	return nil
+}
+
+func (c *Condition) problem(format string, args ...any) {
+	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
+}
+
+func (c *Condition) note(format string, args ...any) {
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
+}
+
+// addRecords tells what the state file records.
+func (c *Condition) addRecords(st state.State) {
+	c.Stopped, c.LastDeploy, c.Finished = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != ""
+	if st.CurrentVMCID != "" {
+		c.VM = &SeenVM{CID: st.CurrentVMCID, AgentID: st.Own.AgentID}
+		if st.Own.Swap != nil {
+			c.VM.Old = st.Own.Swap.CID
+		}
+	}
+	if st.Own.Address != "" {
+		c.Addresses = append(c.Addresses, SeenAddress{IP: st.Own.Address})
+	}
+	for _, sc := range st.Stemcells {
+		current := sc.ID == st.CurrentStemcellID
+		c.Stemcells = append(c.Stemcells, SeenRecord{Name: sc.Name, Version: sc.Version, CID: sc.CID, Current: current})
+		if !current {
+			c.note("stemcell %s is unused: the next deploy deletes it", sc.CID)
+		}
+	}
+	for _, rel := range st.Releases {
+		c.Releases = append(c.Releases, SeenRecord{Name: rel.Name, Version: rel.Version, Current: true})
+	}
+	for _, d := range st.Disks {
+		use := DiskCurrent
+		if d.ID != st.CurrentDiskID {
+			use = DiskUnused
+			c.note("disk %s is unused: the next deploy deletes it", d.CID)
+		}
+		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Size: d.Size, Use: use})
+	}
+	for _, d := range st.Own.Orphans {
+		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Size: d.Size, Use: DiskOrphan, Since: &d.Since, Why: d.Why})
+	}
+}
+
+// addUnfinished tells what runs that were cut, or one that is at work now,
+// have left open.
+func (c *Condition) addUnfinished(st state.State) {
+	for _, in := range st.Own.Intents {
+		c.Unfinished = append(c.Unfinished, SeenCall{Method: in.Method, Started: in.Started, CID: in.CID, AgentID: in.AgentID})
+		c.problem("a %s that began on %s has no known end: a run is at work on it, or was cut; the next deploy settles it", in.Method, utcMinute(in.Started))
+	}
+	for _, l := range st.Own.Leftovers {
+		c.Unfinished = append(c.Unfinished, SeenCall{Method: l.Method, Started: l.Started, CID: l.CID, AgentID: l.AgentID, Leftover: true, Why: l.Why})
+		c.problem("a %s of %s may have left something in the cloud that nobody knows of: %s", l.Method, utcMinute(l.Started), l.Why)
+	}
+	if st.Own.Swap != nil {
+		c.problem("VM %s is replaced and not deleted yet; the next deploy deletes it", st.Own.Swap.CID)
+	}
+}
+
+// judgeDeploy tells whether what was wanted is there.
+func (c *Condition) judgeDeploy(st state.State) {
+	switch {
+	case c.VM == nil:
+		c.problem("there is no VM")
+	case !c.Finished:
+		c.problem("the last deploy did not finish; run it again to go on")
+	}
+}

@@ -1,0 +1,253 @@
+package deployer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bootstrap/agent"
+)
+
+// SeenAgent is the agent of the VM as it was met.
+type SeenAgent struct {
+	Address string `json:"address"` // host:port
+	Answers bool   `json:"answers"`
+	Cause   string `json:"cause,omitempty"` // why it does not
+	Error   string `json:"error,omitempty"` // the same at length
+	Hint    string `json:"hint,omitempty"`  // what to do
+}
+
+// SeenProcess is one supervised process of the jobs.
+type SeenProcess struct {
+	Name    string  `json:"name"`
+	State   string  `json:"state"`
+	Uptime  int     `json:"uptime_seconds"`
+	CPU     float64 `json:"cpu_percent"`
+	Memory  int     `json:"memory_kib"`
+	Percent float64 `json:"memory_percent"`
+}
+
+// SeenAddress is an address of the instance.
+type SeenAddress struct {
+	Network string `json:"network,omitempty"` // empty: as the state file records it
+	IP      string `json:"ip"`
+}
+
+// Vitals are the agent's figures of its machine, in its own shape.
+type Vitals struct {
+	Load []Figure `json:"load,omitempty"` // of 1, 5 and 15 minutes
+	CPU  struct {
+		User Figure `json:"user,omitempty"` // percent, as all that follow
+		Sys  Figure `json:"sys,omitempty"`
+		Wait Figure `json:"wait,omitempty"`
+	} `json:"cpu"`
+	Memory MemoryUse           `json:"mem"`
+	Swap   MemoryUse           `json:"swap"`
+	Disks  map[string]DiskFull `json:"disk,omitempty"` // system, ephemeral, persistent
+	Uptime struct {
+		Seconds Figure `json:"secs,omitempty"`
+	} `json:"uptime"`
+}
+
+// MemoryUse is how much memory is in use.
+type MemoryUse struct {
+	KB      Figure `json:"kb,omitempty"`
+	Percent Figure `json:"percent,omitempty"`
+}
+
+// DiskFull is how full a disk is.
+type DiskFull struct {
+	Percent Figure `json:"percent,omitempty"`
+	Inodes  Figure `json:"inode_percent,omitempty"`
+}
+
+// Figure is a number as the agent writes it, which is mostly as a text.
+type Figure string
+
+// UnmarshalJSON takes texts and numbers.
+func (f *Figure) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		text = strings.Trim(string(data), `"`)
+	}
+	*f = Figure(text)
+	return nil
+}
+
+// fullFrom is how full a disk is, in percent, when it is worth a note.
+const fullFrom = 90
+
+// askAgent asks the agent of the VM how it is. That it does not answer is a
+// finding; the error is only that of ctx.
+func (r *run) askAgent(ctx context.Context, c *Condition, how agentOfRunning) (agent.Peer, error) {
+	if how.MBus == "" {
+		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
+		return agent.Peer{}, nil
+	}
+	client, err := r.newAgent(how.MBus, how.CA)
+	if err != nil {
+		c.problem("the agent of VM %s cannot be asked: %v", c.VM.CID, err)
+		return agent.Peer{}, nil
+	}
+	defer client.Close()
+	if client.Unverified() {
+		c.note("the agent's certificate is not checked, since no CA is known: whatever answers is taken for the agent")
+	}
+	now, seen, err := r.meetAgent(ctx, client)
+	if err != nil {
+		return agent.Peer{}, err
+	}
+	c.Agent = seen
+	if seen.Answers {
+		c.addState(now)
+		c.addMounts(ctx, client)
+	} else {
+		c.problem("%s", seen.Error)
+	}
+	if !showsCertificate(seen) {
+		return agent.Peer{}, nil
+	}
+	peer, err := client.Peer(ctx)
+	if err != nil && ctx.Err() != nil {
+		return peer, &InterruptedError{Row: "look at the agent"}
+	}
+	return peer, nil
+}
+
+// showsCertificate tells whether somebody is there to show one, usable or not.
+func showsCertificate(seen *SeenAgent) bool {
+	switch agent.Cause(seen.Cause) {
+	case agent.CertificateExpired, agent.CertificateNotYet, agent.CertificateName, agent.CertificateUnknown, agent.CertificateUnsuitable,
+		agent.Unauthorized, agent.Status, agent.NotAnAgent:
+		return true
+	}
+	return seen.Answers
+}
+
+// meetAgent waits a moment for the agent and asks for its state.
+func (r *run) meetAgent(ctx context.Context, client *agent.Client) (agent.State, *SeenAgent, error) {
+	var now agent.State
+	seen := &SeenAgent{Address: client.Address()}
+	err := client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil)
+	if err == nil {
+		now, err = client.GetState(ctx, true)
+	}
+	if ctx.Err() != nil {
+		return now, nil, &InterruptedError{Row: "look at the agent"}
+	}
+	if err == nil {
+		seen.Answers = true
+		return now, seen, nil
+	}
+	seen.Error = err.Error()
+	var silent *agent.UnreachableError
+	if errors.As(err, &silent) {
+		seen.Cause, seen.Hint = string(silent.Last.Cause), silent.Last.Hint
+	}
+	return now, seen, nil
+}
+
+// addState tells what the agent says of its jobs.
+func (c *Condition) addState(now agent.State) {
+	if c.VM.AgentID != "" && now.AgentID != "" && now.AgentID != c.VM.AgentID {
+		c.problem("the agent that answers at %s is another VM's: its id is %s, and VM %s was made with %s", c.Agent.Address, now.AgentID, c.VM.CID, c.VM.AgentID)
+		return
+	}
+	c.JobState = now.JobState
+	if now.Deployment != "" {
+		c.Deployment = now.Deployment
+	}
+	if now.Job.Name != "" {
+		c.Group = now.Job.Name
+	}
+	for _, job := range now.Job.Templates {
+		c.Jobs = append(c.Jobs, job.Name)
+	}
+	if list := addresses(now.Networks); len(list) > 0 {
+		c.Addresses = list
+	}
+	for _, p := range now.Processes {
+		c.Processes = append(c.Processes, SeenProcess{
+			Name: p.Name, State: p.State, Uptime: p.Uptime.Secs,
+			CPU: p.CPU.Total, Memory: p.Mem.KB, Percent: p.Mem.Percent,
+		})
+	}
+	c.judgeJobs()
+	c.addVitals(now.Vitals)
+}
+
+// judgeJobs tells whether the jobs run.
+func (c *Condition) judgeJobs() {
+	switch {
+	case c.Stopped && c.JobState == "running":
+		c.note("the jobs run although they were stopped with this program")
+	case c.Stopped:
+		c.problem("the jobs do not run because they were asked to stop")
+		return
+	case c.JobState != "running":
+		c.problem("the jobs are %s", c.JobState)
+	}
+	for _, p := range c.Processes {
+		if p.State != "running" {
+			c.problem("process %s is %s", p.Name, p.State)
+		}
+	}
+}
+
+func addresses(networks map[string]map[string]any) []SeenAddress {
+	var list []SeenAddress
+	for _, name := range slices.Sorted(maps.Keys(networks)) {
+		if ip, _ := networks[name]["ip"].(string); ip != "" {
+			list = append(list, SeenAddress{Network: name, IP: ip})
+		}
+	}
+	return list
+}
+
+// addVitals tells of the VM's machine; an agent that says it in another shape
+// says nothing.
+func (c *Condition) addVitals(said any) {
+	data, err := json.Marshal(said)
+	if said == nil || err != nil {
+		return
+	}
+	var v Vitals
+	if json.Unmarshal(data, &v) != nil {
+		return
+	}
+	c.Vitals = &v
+	for _, name := range slices.Sorted(maps.Keys(v.Disks)) {
+		d := v.Disks[name]
+		if d.Percent.atLeast(fullFrom) {
+			c.note("the %s disk of the VM is %s%% full", name, d.Percent)
+		}
+		if d.Inodes.atLeast(fullFrom) {
+			c.note("%s%% of the inodes of the VM's %s disk are in use", d.Inodes, name)
+		}
+	}
+}
+
+func (f Figure) atLeast(limit float64) bool {
+	n, err := strconv.ParseFloat(string(f), 64)
+	return err == nil && n >= limit
+}
+
+// addMounts tells which disks the agent has mounted.
+func (c *Condition) addMounts(ctx context.Context, client *agent.Client) {
+	mounted, err := client.ListDisk(ctx)
+	if err != nil {
+		return // an agent may be too old to say
+	}
+	for i := range c.Disks {
+		d := &c.Disks[i]
+		is := slices.Contains(mounted, d.CID)
+		d.Mounted = &is
+		if d.Use == DiskCurrent && !is && c.Finished {
+			c.problem("disk %s is not mounted on VM %s", d.CID, c.VM.CID)
+		}
+	}
+}
