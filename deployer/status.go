@@ -116,7 +116,7 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 	r.opts.Secret(how.MBus)
 	var peer agent.Peer
 	if c.VM != nil {
-		if peer, err = r.askAgent(ctx, c, how); err != nil {
+		if peer, err = r.askAgent(ctx, c, how, st.DirectorID); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +150,7 @@ func onlooker(opts Options) (*run, state.State, error) {
 	root := &stage{rep: &reporter{report: opts.Report}}
 	return &run{
 		opts: opts, root: root, stage: root, statePath: path,
-		manifest: &manifest.Manifest{}, state: &state.File{}, dir: filepath.Join(opts.Home, st.InstallationID),
+		manifest: &manifest.Manifest{}, dir: filepath.Join(opts.Home, st.InstallationID),
 	}, st, nil
 }
 

@@ -83,12 +83,12 @@ const fullFrom = 90
 
 // askAgent asks the agent of the VM how it is. That it does not answer is a
 // finding; the error is only that of ctx.
-func (r *run) askAgent(ctx context.Context, c *Condition, how agentOfRunning) (agent.Peer, error) {
+func (r *run) askAgent(ctx context.Context, c *Condition, how agentOfRunning, director string) (agent.Peer, error) {
 	if how.MBus == "" {
 		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
 	}
-	client, err := r.newAgent(how.MBus, how.CA)
+	client, err := r.agentAt(how.MBus, how.CA, director)
 	if err != nil {
 		c.problem("the agent of VM %s cannot be asked: %v", c.VM.CID, err)
 		return agent.Peer{}, nil
