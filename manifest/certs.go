@@ -117,10 +117,10 @@ func knownHost(c cursor) string {
 	}
 	text := scalarText(c.node.value)
 	if c.unsettled() {
-		if strings.Contains(text[strings.LastIndex(text, "@")+1:], "((") {
+		if host := text[strings.LastIndex(text, "@")+1:]; settled(host, "") != host {
 			return ""
 		}
-		text = placeholder.ReplaceAllString(text, "x")
+		text = settled(text, "x")
 	}
 	u, err := url.Parse(text)
 	if err != nil {

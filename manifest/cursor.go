@@ -62,11 +62,14 @@ func (c cursor) warn(format string, args ...any) {
 	c.report(true, c.pos, c.at, format, args...)
 }
 
-// unsettled tells whether the value still contains a variable, so that nothing
-// can be said about it.
+// unsettled tells whether the value still contains a variable, or what stands
+// for one, so that nothing can be said about it.
 func (c cursor) unsettled() bool {
 	if c.node == nil || c.node.kind != scalarKind {
 		return false
+	}
+	if c.node.symbolic {
+		return true
 	}
 	text, ok := c.node.value.(string)
 	if !ok || len(c.pending) == 0 || !strings.Contains(text, "((") {

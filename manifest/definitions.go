@@ -18,7 +18,8 @@ type Mode uint8
 const (
 	// Refuse reports them as missing.
 	Refuse Mode = iota
-	// Plan leaves ((name)) in their place, and writes nothing.
+	// Plan puts texts such as <generated password NAME> in their place, and
+	// writes nothing.
 	Plan
 	// Write generates them and writes them to the vars store.
 	Write
@@ -30,6 +31,7 @@ type definition struct {
 	place      cursor
 	state      state
 	value      *variable // once it was generated
+	symbol     *variable // stands for the value until then; nil until it is asked for
 }
 
 // state is how far a definition was resolved.

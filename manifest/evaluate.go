@@ -108,7 +108,7 @@ func (e *evaluation) interpolate() error {
 		}
 	}
 	e.pending = map[string]bool{}
-	f := filler{document: e.document, lookup: e.resolve, missing: e.noteMissing, broken: e.pending}
+	f := filler{document: e.document, lookup: e.lookup, missing: e.noteMissing, broken: e.pending}
 	e.root = f.fill(e.root, nil, 0)
 	for _, def := range e.definitions {
 		if e.resolve(def.name) == nil && e.missingUse(def.name) == nil {

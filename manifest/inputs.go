@@ -58,9 +58,12 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 		d.part("var", []byte(arg))
 	}
 	if opts.VarsStore != "" {
-		if err := d.file("store", "the vars store", opts.VarsStore); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+		err := d.file("store", "the vars store", opts.VarsStore)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+			d.part("no store", nil)
 		}
+		errs = append(errs, err)
 	}
 	return hex.EncodeToString(d.Sum(nil)), errors.Join(errs...)
 }

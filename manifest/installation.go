@@ -71,7 +71,8 @@ func readMBus(c cursor) (string, *url.URL) {
 	if c.unsettled() {
 		// The host is known before the password is generated.
 		written, _ := c.node.value.(string)
-		if u, err := url.Parse(placeholder.ReplaceAllString(written, "generated")); err == nil && u.Hostname() != "" {
+		written = settled(written, "generated")
+		if u, err := url.Parse(written); err == nil && u.Hostname() != "" {
 			return written, u
 		}
 	}

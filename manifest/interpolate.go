@@ -109,7 +109,7 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 		return value
 	}
 	var b strings.Builder
-	end := 0
+	end, symbolic := 0, n.symbolic
 	for _, m := range matches {
 		b.WriteString(text[end:m[0]])
 		end = m[1]
@@ -130,9 +130,10 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 			return n
 		}
 		b.WriteString(inner)
+		symbolic = symbolic || value.symbolic
 	}
 	b.WriteString(text[end:])
-	return &node{value: b.String(), pos: n.pos}
+	return &node{value: b.String(), pos: n.pos, symbolic: symbolic}
 }
 
 // embedded returns a value as it stands within other text.

@@ -46,7 +46,7 @@ func load(path, file string, data []byte, opts Options) (*Manifest, error) {
 	}
 	d.problems = append(d.problems, e.missingProblems()...)
 
-	m := &Manifest{Path: absolute, Sketch: sketch, Generated: e.generated}
+	m := &Manifest{Path: absolute, Sketch: sketch, Generated: e.generated, kinds: e.kindsOf(e.generated)}
 	r := reader{document: d, Manifest: m, dir: dir, within: opts.expiryWarning(), store: opts.VarsStore, lenient: opts.Lenient}
 	r.read()
 	if d.problems.failed() {

@@ -39,6 +39,7 @@ type Manifest struct {
 	// Generated are the names of variables that were generated, or would be
 	// with the mode Plan, in their order.
 	Generated []string
+	kinds     map[string]string // of Generated, by name
 	Warnings  []Problem
 }
 

@@ -70,6 +70,9 @@ func (set secretSet) collect(n *node, secret bool) {
 		return
 	}
 	text := scalarText(n.value)
+	if n.symbolic {
+		text = settled(text, "((generated))")
+	}
 	if _, isBool := n.value.(bool); secret && !isBool && !looksLikePath(text) || strings.Contains(text, "PRIVATE KEY-----") {
 		set.add(text)
 	}

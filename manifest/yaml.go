@@ -52,6 +52,9 @@ type node struct {
 	items   []*node
 	entries []entry
 	pos     Position // in the file that the value came from
+	// symbolic tells that the text holds something that stands for a value
+	// which is not generated yet.
+	symbolic bool
 }
 
 // entry is a key of a map with its value; the keys of a map are distinct.

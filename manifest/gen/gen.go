@@ -42,6 +42,21 @@ func Types() []string {
 	return []string{"certificate", "password", "rsa", "ssh", "user"}
 }
 
+// Parts lists the keys of a type's values; nil if they are texts.
+func Parts(kind string) []string {
+	switch kind {
+	case "certificate":
+		return []string{"ca", "certificate", "private_key"}
+	case "ssh":
+		return []string{"private_key", "public_key", "public_key_fingerprint"}
+	case "rsa":
+		return []string{"private_key", "public_key"}
+	case "user":
+		return []string{"password", "password_hash", "username"}
+	}
+	return nil
+}
+
 // Generate makes a new value: a string for a password, else a map of strings:
 //
 //	certificate: certificate, private_key, ca

@@ -333,3 +333,22 @@ cannot generate variable "x": option duration: is text where a whole number is a
 		t.Errorf("error is:\n%v", err)
 	}
 }
+
+// Parts are the keys of what is generated.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	for _, kind := range Types() {
+		d := Definition{Name: "x", Type: kind}
+		if kind == "certificate" {
+			d.Options = map[string]any{"is_ca": true, "common_name": "x"}
+		}
+		value, err := Generate(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _ := value.(map[string]any)
+		if !slices.Equal(sortedKeys(m), Parts(kind)) {
+			t.Errorf("%s has the parts %q, not %q", kind, sortedKeys(m), Parts(kind))
+		}
+	}
+}
