@@ -55,6 +55,7 @@ func TestScript(t *testing.T) {
 			"processes": processes,
 			"killall":   killAll,
 			"serve":     serve,
+			"jumpbox":   jumpbox,
 		},
 	})
 }
@@ -111,7 +112,7 @@ func keys(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	leaf, leafKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ca, caKey)
+	leaf, leafKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"vm.internal"}}, ca, caKey)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
 	oldAgentFlags(f, opts)
+	viaFlag(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
 	f.DurationVar(&opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
 	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
@@ -53,6 +54,7 @@ func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.varFlags(f, &opts.Inputs)
 	stateFlag(f, opts)
 	oldAgentFlags(f, opts)
+	viaFlag(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Second, "how long the agent may take to answer")
 	f.DurationVar(&opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
 }
@@ -60,6 +62,10 @@ func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
 func oldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringVar(&opts.OldMBus, "old-mbus", "", "reach the agent that runs at this `URL`, if it was deployed from another machine with another one")
 	f.Var((*fileFlag)(&opts.OldCA), "old-ca", "and check it with the CA in this `FILE`")
+}
+
+func viaFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.StringArrayVar(&opts.Via, "via", nil, "reach the VM and download through the jumpbox at this `URL`, ssh://user@host:port?private-key=PATH; several, with commas or repeated, in turn")
 }
 
 func stateFlag(f *pflag.FlagSet, opts *deployer.Options) {

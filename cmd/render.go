@@ -39,5 +39,6 @@ unless --show-secrets is given. What goes on is told on the standard error.`,
 	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not take secrets out")
 	stateFlag(f, &opts)
 	rubyFlag(f, &opts)
+	viaFlag(f, &opts)
 	return cmd
 }

@@ -172,11 +172,12 @@ func withoutValues(args []string) []string {
 		name, rest := "", arg
 		switch {
 		case i > 0 && (args[i-1] == "-v" || args[i-1] == "--var"):
-		case i > 0 && args[i-1] == "--old-mbus":
+		case i > 0 && (args[i-1] == "--old-mbus" || args[i-1] == "--via"):
 			shown[i] = "…"
 			continue
-		case strings.HasPrefix(arg, "--old-mbus="):
-			shown[i] = "--old-mbus=…"
+		case strings.HasPrefix(arg, "--old-mbus="), strings.HasPrefix(arg, "--via="):
+			flag, _, _ := strings.Cut(arg, "=")
+			shown[i] = flag + "=…"
 			continue
 		case strings.HasPrefix(arg, "--var="):
 			name, rest = "--var=", strings.TrimPrefix(arg, "--var=")

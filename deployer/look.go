@@ -69,6 +69,7 @@ func (r *run) agentAt(mbus, ca, replyTo string) (*agent.Client, error) {
 		URL:         mbus,
 		CA:          ca,
 		ReplyTo:     replyTo,
+		Dial:        r.route.dial,
 		TunnelErr:   r.tunnelErr,
 		TaskTimeout: r.opts.TaskTimeout,
 		Redact:      r.opts.Redact,

@@ -77,6 +77,7 @@ func (r *run) openTunnel(ctx context.Context) error {
 			Host:           want.Host,
 			Port:           want.Port,
 			User:           want.User,
+			Dial:           r.route.dial,
 			Password:       want.Password,
 			PrivateKey:     want.PrivateKey,
 			Passphrase:     r.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE"),

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,6 +38,10 @@ type Options struct {
 	// OldMBus and OldCA (PEM) are how the agent of the VM that runs is reached,
 	// where that is neither remembered here nor what the manifest says.
 	OldMBus, OldCA string
+
+	// Via lists the jumpboxes on the way to the VM and to downloads, as
+	// ssh://user@host:port URLs or lists of them with commas.
+	Via []string
 
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
@@ -84,7 +86,7 @@ type run struct {
 	dir          string                       // lock state: ~/.bosh/<installation_id>
 	installation uuid.UUID                    // lock state
 	store        *artifact.Store              // execute
-	jump         *tunnel.Jump                 // execute; nil unless downloads go through SSH
+	route        route                        // execute
 	releases     map[string]*artifact.Release // fetch artifacts, by name
 	stemcell     *artifact.Stemcell           // fetch artifacts
 	running      *agent.Client                // look at the agent: of the VM that exists; nil if it has none
@@ -132,11 +134,9 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 		root:  root,
 		stage: root,
 	}
-	if err := r.openStore(); err != nil {
+	defer r.closeRoute()
+	if err := r.openStore(ctx); err != nil {
 		return err
-	}
-	if r.jump != nil {
-		defer r.jump.Close()
 	}
 	if err := r.sayPaths(); err != nil {
 		return err
@@ -182,23 +182,14 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 	return err
 }
 
-// openStore opens the cache, whose downloads go the way the environment says.
-func (r *run) openStore() error {
+// openStore opens the cache, whose downloads go the same way as all else.
+func (r *run) openStore(ctx context.Context) error {
+	if err := r.openRoute(ctx); err != nil {
+		return err
+	}
 	cfg := artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv}
-	if all := r.opts.Getenv("BOSH_ALL_PROXY"); strings.HasPrefix(all, "ssh+") {
-		jump, err := tunnel.ParseJump(all)
-		if err != nil {
-			return fmt.Errorf("cannot use BOSH_ALL_PROXY: %w", err)
-		}
-		if err := os.MkdirAll(r.opts.Home, 0o700); err != nil {
-			return fmt.Errorf("cannot make the folder of known host keys: %w", err)
-		}
-		jump.Passphrase = r.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE")
-		jump.AgentSocket = r.opts.Getenv("SSH_AUTH_SOCK")
-		jump.KnownHosts = filepath.Join(r.opts.Home, "known_hosts")
-		jump.HostName = "the jumpbox " + jump.Host
-		r.jump = tunnel.NewJump(jump)
-		cfg.Dial = r.jump.DialContext
+	if r.route.jumps != nil {
+		cfg.Dial = r.route.dial // to SOCKS proxies it goes by itself
 	}
 	r.store = artifact.Open(cfg)
 	return nil

@@ -120,8 +120,10 @@ func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 
 // dial connects, checks the host key and authenticates.
 func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", a.cfg.address())
+	// Enough for the machines on the way to be entered, too.
+	reach, cancel := context.WithTimeout(ctx, dialTimeout+handshakeTimeout)
+	defer cancel()
+	conn, err := a.cfg.Dial(reach, "tcp", a.cfg.address())
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (e *HostKeyError) Error() string {
 	}
 	msg := fmt.Sprintf("cannot trust the SSH server at %s as that of %s: %s, but %s was remembered: find out what answers there", e.Address, e.HostName, got, e.Known)
 	if e.File != "" {
-		msg += fmt.Sprintf("; if the VM has got a new key for a good reason, remove line %d of %s", e.Line, e.File)
+		msg += fmt.Sprintf("; if it has got a new key for a good reason, remove line %d of %s", e.Line, e.File)
 	}
 	return msg
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -20,6 +19,7 @@ type Jump struct {
 	mu     sync.Mutex
 	auth   *auth
 	client *ssh.Client
+	ended  func() // ends what watches client, and waits for it
 	closed bool
 }
 
@@ -32,27 +32,13 @@ func NewJump(cfg Config) *Jump {
 
 // ParseJump reads the value of BOSH_ALL_PROXY that today's client takes:
 // ssh+socks5://user@host:port?private-key=path.
-func ParseJump(text string) (Config, error) {
+func ParseJump(text string, getenv func(string) string) (Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "ssh+socks5" || u.Hostname() == "" || u.User.Username() == "" {
 		// Without the value, for it may hold a password.
 		return Config{}, fmt.Errorf("want a URL such as ssh+socks5://user@host:22?private-key=/path/of/key")
 	}
-	cfg := Config{Host: u.Hostname(), User: u.User.Username()}
-	cfg.Password, _ = u.User.Password()
-	if port := u.Port(); port != "" {
-		if cfg.Port, err = strconv.Atoi(port); err != nil {
-			return Config{}, fmt.Errorf("%q is no port", port)
-		}
-	}
-	if path := u.Query().Get("private-key"); path != "" {
-		key, err := os.ReadFile(path)
-		if err != nil {
-			return Config{}, fmt.Errorf("cannot read the private key: %w", err)
-		}
-		cfg.PrivateKey = string(key)
-	}
-	return cfg, nil
+	return fromURL(u, getenv)
 }
 
 // DialContext connects to address from the other machine. A lost connection to
@@ -99,17 +85,36 @@ func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err e
 			return nil, false, fmt.Errorf("cannot enter %s by SSH: %w", j.cfg.address(), err)
 		}
 	}
+	unknown := j.auth.known.key == nil
 	if j.client, err = j.auth.dial(ctx); err != nil {
 		return nil, false, fmt.Errorf("cannot enter %s by SSH: %w", j.cfg.address(), err)
 	}
+	if learned := j.auth.known.key; unknown && learned != nil && j.cfg.KnownHosts != "" {
+		j.cfg.Report(fmt.Sprintf("The host key of %s is %s; it is remembered in %s", j.cfg.HostName, ssh.FingerprintSHA256(learned), j.cfg.KnownHosts))
+	}
+	j.ended = watch(j.client, j.cfg.KeepAlive)
 	return j.client, true, nil
+}
+
+// watch ends a connection that fell silent: what goes through it would hang.
+func watch(client *ssh.Client, every time.Duration) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = keepAlive(client, every, stop)
+	}()
+	return func() {
+		close(stop)
+		_ = client.Close()
+		<-done
+	}
 }
 
 func (j *Jump) forget(client *ssh.Client) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.client == client {
-		_ = client.Close()
+		j.ended()
 		j.client = nil
 	}
 }
@@ -122,7 +127,7 @@ func (j *Jump) Close() error {
 	if j.client == nil {
 		return nil
 	}
-	err := j.client.Close()
+	j.ended()
 	j.client = nil
-	return err
+	return nil
 }

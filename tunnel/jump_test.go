@@ -35,6 +35,8 @@ func getThrough(client *http.Client, url string) (string, error) {
 	return string(body), err
 }
 
+func noEnv(string) string { return "" }
+
 func TestJump(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "hello over there")
@@ -51,7 +53,7 @@ func TestJump(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := ParseJump("ssh+socks5://jumper@ignored:1?private-key=" + file)
+	cfg, err := ParseJump("ssh+socks5://jumper@ignored:1?private-key="+file, noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +90,11 @@ func TestJumpIsNotAdmitted(t *testing.T) {
 
 func TestParseJump(t *testing.T) {
 	for _, text := range []string{"", "ssh+socks5://host", "socks5://user@host", "ssh+socks5://user:s3cret@host:x", "ssh+socks5://user@host?private-key=/no/such/key"} {
-		if _, err := ParseJump(text); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if _, err := ParseJump(text, noEnv); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("ParseJump(%q): %v", text, err)
 		}
 	}
-	cfg, err := ParseJump("ssh+socks5://user:pw@host:2222")
+	cfg, err := ParseJump("ssh+socks5://user:pw@host:2222", noEnv)
 	if err != nil || cfg.Host != "host" || cfg.Port != 2222 || cfg.User != "user" || cfg.Password != "pw" {
 		t.Errorf("got %+v, %v", cfg, err)
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	PrivateKey  string // text of a key, in any format of OpenSSH or PEM
 	Passphrase  string // of PrivateKey
 	AgentSocket string // of an ssh-agent, SSH_AUTH_SOCK; empty: none
+	// Dial reaches Host, for a machine behind another; nil: directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	KnownHosts string // file that remembers the key of each HostName; empty: remembered until Close
 	HostName   string // VM CID: addresses are used again, VMs are not
@@ -81,6 +83,9 @@ func (c *Config) setDefaults() {
 		if *d.of <= 0 {
 			*d.of = d.is
 		}
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	report, last := c.Report, ""
 	var mu sync.Mutex
@@ -178,7 +183,7 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 	go func() { served <- t.serve(conn.listener) }()
 	dead := make(chan error, 1)
 	stop := make(chan struct{})
-	go func() { dead <- t.keepAlive(conn.client, stop) }()
+	go func() { dead <- keepAlive(conn.client, t.cfg.KeepAlive, stop) }()
 
 	var serveErr, deadErr error
 	pending := 2
@@ -213,8 +218,8 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 
 // keepAlive returns when the other side does not answer any more, the
 // connection ends or stop is closed.
-func (t *Tunnel) keepAlive(client *ssh.Client, stop <-chan struct{}) error {
-	tick := time.NewTicker(t.cfg.KeepAlive)
+func keepAlive(client *ssh.Client, every time.Duration, stop <-chan struct{}) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- client.Wait() }()
@@ -241,7 +246,7 @@ func (t *Tunnel) keepAlive(client *ssh.Client, stop <-chan struct{}) error {
 			}
 			return err
 		case <-overdue:
-			return fmt.Errorf("no sign of life for %v", t.cfg.KeepAlive)
+			return fmt.Errorf("no sign of life for %v", every)
 		case err := <-reply:
 			asking, overdue = false, nil
 			if err != nil {
@@ -252,7 +257,7 @@ func (t *Tunnel) keepAlive(client *ssh.Client, stop <-chan struct{}) error {
 				break
 			}
 			asking = true
-			overdue = time.After(t.cfg.KeepAlive)
+			overdue = time.After(every)
 			go func() {
 				// OpenSSH answers a request it does not know with a failure: a sign of life too.
 				_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)

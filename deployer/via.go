@@ -1,0 +1,97 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/net/proxy"
+
+	"bootstrap/tunnel"
+)
+
+// route is how the VM and what is downloaded are reached: directly unless
+// dial is set.
+type route struct {
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	jumps *tunnel.Route // nil unless it goes through SSH
+}
+
+// openRoute takes the way that --via names, else the one of BOSH_ALL_PROXY.
+// The jumpboxes of --via are entered at once.
+func (r *run) openRoute(ctx context.Context) error {
+	all := r.opts.Getenv("BOSH_ALL_PROXY")
+	switch {
+	case len(r.opts.Via) > 0:
+		machines, err := tunnel.ParseVia(strings.Join(r.opts.Via, ","), r.opts.Getenv)
+		if err != nil {
+			return fmt.Errorf("cannot use --via: %w", err)
+		}
+		if err := r.openJumps(machines); err != nil {
+			return err
+		}
+		var names []string
+		for _, m := range machines {
+			names = append(names, strings.TrimPrefix(m.HostName, "the jumpbox "))
+		}
+		return r.do("Entering the jumpbox "+strings.Join(names, ", then "), func(*stage) error { return r.route.jumps.Enter(ctx) })
+	case strings.HasPrefix(all, "ssh+"):
+		machine, err := tunnel.ParseJump(all, r.opts.Getenv)
+		if err != nil {
+			return fmt.Errorf("cannot use BOSH_ALL_PROXY: %w", err)
+		}
+		return r.openJumps([]tunnel.Config{machine})
+	case all != "":
+		dial, err := throughSOCKS(all, r.opts.Getenv)
+		r.route.dial = dial
+		return err
+	}
+	return nil
+}
+
+func (r *run) openJumps(machines []tunnel.Config) error {
+	if err := os.MkdirAll(r.opts.Home, 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of known host keys: %w", err)
+	}
+	for i := range machines {
+		r.opts.Secret(machines[i].Password)
+		machines[i].KnownHosts = filepath.Join(r.opts.Home, "known_hosts")
+		machines[i].Report = r.root.info
+	}
+	r.route.jumps = tunnel.NewRoute(machines)
+	r.route.dial = r.route.jumps.DialContext
+	return nil
+}
+
+func (r *run) closeRoute() {
+	if r.route.jumps != nil {
+		_ = r.route.jumps.Close()
+	}
+}
+
+// throughSOCKS connects through the SOCKS proxy of BOSH_ALL_PROXY, except to
+// what NO_PROXY names.
+func throughSOCKS(all string, getenv func(string) string) (func(context.Context, string, string) (net.Conn, error), error) {
+	u, err := url.Parse(all)
+	if err != nil || u.Hostname() == "" || u.Scheme != "socks5" && u.Scheme != "socks5h" {
+		// Without the value, for it may hold a password.
+		return nil, errors.New("cannot use BOSH_ALL_PROXY: want a URL such as socks5://host:port or ssh+socks5://user@host:22?private-key=/path/of/key")
+	}
+	direct := &net.Dialer{}
+	through, err := proxy.FromURL(u, direct)
+	if err != nil {
+		return nil, errors.New("cannot use BOSH_ALL_PROXY as a proxy")
+	}
+	perHost := proxy.NewPerHost(through, direct)
+	except := getenv("NO_PROXY")
+	if except == "" {
+		except = getenv("no_proxy")
+	}
+	perHost.AddFromString(except)
+	return perHost.DialContext, nil
+}

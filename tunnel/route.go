@@ -1,0 +1,124 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Route makes connections by way of one or several machines, each entered
+// from the one before.
+type Route struct{ jumps []*Jump }
+
+// NewRoute returns a Route through the machines in their order; Dial of the
+// first is how that one is reached.
+func NewRoute(machines []Config) *Route {
+	r := &Route{}
+	for i, cfg := range machines {
+		if i > 0 {
+			cfg.Dial = r.jumps[i-1].DialContext
+		}
+		r.jumps = append(r.jumps, NewJump(cfg))
+	}
+	return r
+}
+
+// Enter enters all machines now, so that what is wrong with one is known
+// before anything is done through it.
+func (r *Route) Enter(ctx context.Context) error {
+	_, _, err := r.last().enter(ctx)
+	return err
+}
+
+// DialContext connects to address from the last machine.
+func (r *Route) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return r.last().DialContext(ctx, network, address)
+}
+
+func (r *Route) last() *Jump { return r.jumps[len(r.jumps)-1] }
+
+// Close ends all connections.
+func (r *Route) Close() error {
+	var errs []error
+	for i := len(r.jumps) - 1; i >= 0; i-- {
+		errs = append(errs, r.jumps[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ParseVia reads a list of machines, ssh://user@host:port?private-key=path
+// separated by commas. A machine without a key or a password in its URL is
+// entered with the user's own: those of the ssh-agent and of ~/.ssh.
+func ParseVia(text string, getenv func(string) string) ([]Config, error) {
+	var machines []Config
+	for part := range strings.SplitSeq(text, ",") {
+		u, err := url.Parse(strings.TrimSpace(part))
+		if err != nil || u.Scheme != "ssh" || u.Hostname() == "" || u.User.Username() == "" || strings.Trim(u.Path, "/") != "" {
+			// Without the value, for it may hold a password.
+			return nil, errors.New("want a list of URLs such as ssh://user@host:22 or ssh://user@host?private-key=/path/of/key, separated by commas")
+		}
+		cfg, err := fromURL(u, getenv)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", u.Hostname(), err)
+		}
+		machines = append(machines, cfg)
+	}
+	return machines, nil
+}
+
+// fromURL is a machine to jump from, with what the environment says of keys.
+func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
+	cfg := Config{
+		Host:        u.Hostname(),
+		User:        u.User.Username(),
+		Passphrase:  getenv("BOOTSTRAP_SSH_PASSPHRASE"),
+		AgentSocket: getenv("SSH_AUTH_SOCK"),
+	}
+	cfg.Password, _ = u.User.Password()
+	if port := u.Port(); port != "" {
+		var err error
+		if cfg.Port, err = strconv.Atoi(port); err != nil {
+			return Config{}, fmt.Errorf("%q is no port", port)
+		}
+	}
+	cfg.HostName = "the jumpbox " + cfg.Host
+	if cfg.Port != 0 && cfg.Port != 22 {
+		cfg.HostName = "the jumpbox " + cfg.address()
+	}
+	home := getenv("HOME")
+	path := u.Query().Get("private-key")
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		path = filepath.Join(home, rest)
+	}
+	if path != "" {
+		key, err := os.ReadFile(path)
+		if err != nil {
+			return Config{}, fmt.Errorf("cannot read the private key: %w", err)
+		}
+		cfg.PrivateKey = string(key)
+	} else if cfg.Password == "" && home != "" {
+		cfg.PrivateKey = ownKey(filepath.Join(home, ".ssh"), cfg.Passphrase)
+	}
+	return cfg, nil
+}
+
+// ownKey is the first of the keys that ssh itself would take that can be
+// read; empty if there is none.
+func ownKey(dir, passphrase string) string {
+	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		if _, err := readKey(string(text), passphrase); err == nil {
+			return string(text)
+		}
+	}
+	return ""
+}
