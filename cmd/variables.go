@@ -65,8 +65,9 @@ func newVariablesRotate(c *console) *cobra.Command {
 		Short: "Give stored variables new values",
 		Long: `Rotate generates variables anew in the vars store: those that are named, or the
 certificates that end within a time or have ended. With a CA, what it signed is
-generated too. All of it is written in one go, and the previous file is kept
-beside it. Deploy then brings the new values to the VM.`,
+generated too, and with any variable what has its value in its options. All of
+it is written in one go, and the previous file is kept beside it. Deploy then
+brings the new values to the VM.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
 		Args: cobra.MinimumNArgs(1),

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -141,13 +142,14 @@ type Rotation struct {
 // Rotated is a variable that got a new value, or would get one.
 type Rotated struct {
 	Name, Type string
-	// Why it was chosen: "named", "expires on 2027-01-31", "signed by NAME"
-	// or "signs NAME".
+	// Why it was chosen: "named", "expires on 2027-01-31", "signed by NAME",
+	// "signs NAME", "uses NAME" or "used by NAME".
 	Why string
 }
 
-// Rotate makes new values for variables, and for the stored certificates that
-// a CA among them signed, and writes them to the vars store in one go: all or,
+// Rotate makes new values for variables, and for the stored ones that were made
+// with these: certificates that a CA among them signed, and what has their
+// values in its options. It writes them to the vars store in one go: all or,
 // with an error, none. It returns them in the order in which they are made.
 func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 	if opts.VarsStore == "" {
@@ -192,10 +194,11 @@ func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 		}
 	}
 	var defs []gen.Definition
-	values := map[string]any{}
+	uses, values := map[string][]string{}, map[string]any{}
 	for _, def := range e.distinct() {
 		if e.vars[def.name] == nil { // what is given is not ours to make anew
 			defs = append(defs, e.wanted(def))
+			uses[def.name] = def.uses()
 		}
 	}
 	for name, v := range e.store.values {
@@ -209,41 +212,83 @@ func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 	if len(names) == 0 {
 		names = expiring
 	}
-	order, err := gen.Rotate(defs, values, names)
+	order, err := gen.Rotate(defs, uses, values, names)
 	if err != nil {
 		return nil, err
 	}
 	rotated := make([]Rotated, len(order))
 	for i, name := range order {
-		rotated[i] = Rotated{Name: name, Type: e.byName[name].kind, Why: why(name, order, names, defs, r, values[name])}
+		rotated[i] = Rotated{Name: name, Type: e.byName[name].kind, Why: why(name, names, r, values[name])}
+		if rotated[i].Why == "" {
+			rotated[i].Why = related(name, order, defs, uses)
+		}
 	}
 	return rotated, nil
 }
 
-// why tells why a variable is among those of a plan.
-func why(name string, order, names []string, defs []gen.Definition, r Rotation, value any) string {
-	if slices.Contains(names, name) {
-		if len(r.Names) > 0 {
-			return "named"
-		}
-		_, end, _ := gen.Validity(value)
-		if end.Before(time.Now()) {
-			return "expired on " + end.UTC().Format(time.DateOnly)
-		}
-		return "expires on " + end.UTC().Format(time.DateOnly)
+// why tells why a variable was asked for; "" if it was not.
+func why(name string, names []string, r Rotation, value any) string {
+	switch {
+	case !slices.Contains(names, name):
+		return ""
+	case len(r.Names) > 0:
+		return "named"
 	}
-	signs := ""
+	_, end, _ := gen.Validity(value)
+	if end.Before(time.Now()) {
+		return "expired on " + end.UTC().Format(time.DateOnly)
+	}
+	return "expires on " + end.UTC().Format(time.DateOnly)
+}
+
+// related tells what another variable of a rotation has to do with this one.
+func related(name string, order []string, defs []gen.Definition, uses map[string][]string) string {
+	var reasons [4]string // the first one counts
 	for _, d := range defs {
-		for _, ca := range gen.Requires(d) {
-			switch {
-			case d.Name == name && slices.Contains(order, ca):
-				return "signed by " + ca
-			case ca == name && slices.Contains(order, d.Name):
-				signs = "signs " + d.Name
+		for i, kind := range []struct {
+			with       []string
+			from, into string
+		}{{gen.Requires(d), "signed by ", "signs "}, {uses[d.Name], "uses ", "used by "}} {
+			for _, with := range kind.with {
+				switch {
+				case d.Name == name && slices.Contains(order, with):
+					reasons[i] = kind.from + with
+				case with == name && slices.Contains(order, d.Name):
+					reasons[2+i] = kind.into + d.Name
+				}
 			}
 		}
 	}
-	return signs
+	return cmp.Or(reasons[:]...)
+}
+
+// uses names the variables in the options of a definition.
+func (def *definition) uses() []string {
+	place := def.place.get("options")
+	if place.node == nil {
+		return nil
+	}
+	var names []string
+	note := func(value any) {
+		text, _ := value.(string)
+		for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
+			name, _ := splitName(match[1])
+			names = append(names, name)
+		}
+	}
+	var walk func(n *node)
+	walk = func(n *node) {
+		note(n.value)
+		for _, item := range n.items {
+			walk(item)
+		}
+		for _, e := range n.entries {
+			note(e.key)
+			walk(e.value)
+		}
+	}
+	walk(place.node)
+	return names
 }
 
 // regenerate forgets the values of the chosen variables and makes new ones, or

@@ -303,3 +303,49 @@ func TestRotateUnwritable(t *testing.T) {
 		}
 	}
 }
+
+// What has a value in its options that is made anew is made anew, too.
+func TestRotateWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	path, opts := inStore(t, `
+variables:
+- {name: tls, type: certificate, options: {ca: root, alternative_names: [((host)), fixed], key_type: ecdsa}}
+- {name: host, type: password}
+- {name: root, type: certificate, options: {is_ca: true, common_name: "root of ((admin.username))", key_type: ecdsa}}
+- {name: admin, type: user, options: {username: ((host))}}
+- {name: other, type: certificate, options: {is_ca: true, common_name: ((static)), key_type: ecdsa}}
+`, "static=x")
+	before := storeOf(t, opts)
+	const want = "host (named), admin (uses host), root (uses admin), tls (signed by root)"
+	for _, dry := range []bool{true, false} {
+		rotated, err := Rotate(path, opts, Rotation{Names: []string{"host"}, DryRun: dry})
+		if err != nil || len(rotated) != 4 {
+			t.Fatalf("%v, %v", rotated, err)
+		}
+		for _, r := range strings.Split(want, ", ") {
+			if !strings.Contains(rotatedNames(rotated), r) {
+				t.Errorf("dry %v: rotated %s, not %s", dry, rotatedNames(rotated), r)
+			}
+		}
+	}
+	after := storeOf(t, opts)
+	for name := range before {
+		if changed := after[name] != before[name]; changed != (name != "other") {
+			t.Errorf("%s: changed is %v", name, changed)
+		}
+	}
+	opts.ExpiryWarning = time.Hour
+	list, err := Variables(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range list {
+		if len(v.Findings) > 0 {
+			t.Error(v.Findings)
+		}
+	}
+	rotated, err := Rotate(path, opts, Rotation{Names: []string{"tls"}})
+	if got := rotatedNames(rotated); err != nil || got != "tls (named)" {
+		t.Errorf("rotated %s, %v", got, err)
+	}
+}

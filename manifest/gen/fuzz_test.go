@@ -58,7 +58,7 @@ func FuzzOptions(f *testing.F) {
 		if list := Check(d, value, v.find, time.Now().Add(time.Second), 0); len(list) > 0 {
 			t.Fatalf("%v: %s", options, findings(list))
 		}
-		if _, err := Rotate([]Definition{d}, values{"v": value}, []string{"v"}); err != nil {
+		if _, err := Rotate([]Definition{d}, nil, values{"v": value}, []string{"v"}); err != nil {
 			t.Fatal(err)
 		}
 	})

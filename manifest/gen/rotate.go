@@ -8,13 +8,14 @@ import (
 )
 
 // Rotate plans a rotation: it returns the variables to make anew, each after
-// the CA that signs it. These are the named ones, the stored certificates that
-// a CA among them signed, those that these signed in turn, and a CA that one
-// of them needs and that values does not hold. The values are the stored ones
-// by name; nothing is changed. An error tells of names that no definition
-// has, and of certificates that were to sign each other.
-func Rotate(defs []Definition, values map[string]any, names []string) ([]string, error) {
-	p := planner{index: map[string]int{}, values: values, chosen: map[string]bool{}, state: map[string]int{}}
+// what it is made with: the CA that signs it, and those that uses names, whose
+// values stand in its options. These are the named ones, the stored ones made
+// with one of them, those made with these in turn, and what one of them is made
+// with and values does not hold. The values are the stored ones by name;
+// nothing is changed. An error tells of names that no definition has, and of
+// variables that need each other.
+func Rotate(defs []Definition, uses map[string][]string, values map[string]any, names []string) ([]string, error) {
+	p := planner{index: map[string]int{}, uses: uses, values: values, chosen: map[string]bool{}, state: map[string]int{}}
 	for _, d := range defs {
 		// The first of two definitions of one name is the one that counts.
 		if _, known := p.index[d.Name]; d.Type != "" && !known {
@@ -61,6 +62,7 @@ func ExpiringWithin(defs []Definition, values map[string]any, now time.Time, wit
 type planner struct {
 	defs   []Definition
 	index  map[string]int
+	uses   map[string][]string
 	values map[string]any
 	chosen map[string]bool
 	state  map[string]int // of a visit: 0 not begun, 1 begun, 2 done
@@ -87,38 +89,43 @@ func (p *planner) names() string {
 	return strings.Join(words, ", ")
 }
 
+// madeWith names the variables that a definition's value is made with.
+func (p *planner) madeWith(d Definition) []string {
+	return slices.Concat(Requires(d), p.uses[d.Name])
+}
+
 // spread chooses what hangs on the chosen ones until nothing is added.
 func (p *planner) spread() {
 	for grown := true; grown; {
 		grown = false
 		for _, d := range p.defs {
 			_, stored := p.values[d.Name]
-			for _, ca := range Requires(d) {
-				_, hasCA := p.values[ca]
+			for _, with := range p.madeWith(d) {
+				_, has := p.values[with]
 				switch {
-				case p.chosen[ca] && stored && !p.chosen[d.Name]:
+				case p.chosen[with] && stored && !p.chosen[d.Name]:
 					p.chosen[d.Name], grown = true, true
-				case p.chosen[d.Name] && !hasCA && !p.chosen[ca] && p.definition(ca) != nil:
-					p.chosen[ca], grown = true, true
+				case p.chosen[d.Name] && !has && !p.chosen[with] && p.definition(with) != nil:
+					p.chosen[with], grown = true, true
 				}
 			}
 		}
 	}
 }
 
-// visit puts a definition into the order, its CA before it; path is what led
+// visit puts a definition into the order, what it is made with before it; path is what led
 // to it.
 func (p *planner) visit(d Definition, path []string) error {
 	path = append(path, d.Name)
 	switch p.state[d.Name] {
 	case 1:
-		return fmt.Errorf("cannot rotate %q: these certificates are to sign each other: %s", d.Name, strings.Join(path, " <- "))
+		return fmt.Errorf("cannot rotate %q: these variables are made with each other: %s", d.Name, strings.Join(path, " <- "))
 	case 2:
 		return nil
 	}
 	p.state[d.Name] = 1
-	for _, ca := range Requires(d) {
-		if next := p.definition(ca); next != nil && p.chosen[ca] {
+	for _, with := range p.madeWith(d) {
+		if next := p.definition(with); next != nil && p.chosen[with] {
 			if err := p.visit(*next, path); err != nil {
 				return err
 			}

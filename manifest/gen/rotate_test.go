@@ -21,9 +21,10 @@ func TestRotate(t *testing.T) {
 	defs := []Definition{
 		cert("leaf", "middle"), {Name: "password", Type: "password"}, cert("other", "root"), cert("unstored", "root"),
 		cert("middle", "root"), cert("root", ""), cert("given", "static"), {Name: "static"}, {Name: "root", Type: "password"},
-		cert("a", "b"), cert("b", "a"), cert("x", "y"), cert("y", ""),
+		cert("a", "b"), cert("b", "a"), cert("x", "y"), cert("y", ""), {Name: "user", Type: "user"}, {Name: "name", Type: "password"}, cert("named", "root"), {Name: "one", Type: "ssh"}, {Name: "two", Type: "ssh"},
 	}
-	stored := map[string]any{"leaf": 1, "password": 1, "other": 1, "middle": 1, "root": 1, "given": 1, "static": 1, "a": 1, "b": 1, "x": 1}
+	uses := map[string][]string{"user": {"name"}, "named": {"user", "fixed"}, "one": {"two"}, "two": {"one"}}
+	stored := map[string]any{"leaf": 1, "password": 1, "other": 1, "middle": 1, "root": 1, "given": 1, "static": 1, "a": 1, "b": 1, "x": 1, "user": 1, "named": 1, "one": 1}
 	for name, c := range map[string]struct {
 		names []string
 		want  string
@@ -33,17 +34,20 @@ func TestRotate(t *testing.T) {
 		"password":     {[]string{"password"}, "password", ""},
 		"leaf":         {[]string{"leaf"}, "leaf", ""},
 		"intermediate": {[]string{"middle"}, "middle leaf", ""},
-		"root":         {[]string{"root"}, "root middle leaf other", ""},
-		"twice":        {[]string{"password", "root", "leaf", "root"}, "root middle leaf password other", ""},
+		"root":         {[]string{"root"}, "root middle leaf other named", ""},
+		"twice":        {[]string{"password", "root", "leaf", "root"}, "root middle leaf password other named", ""},
 		"not stored":   {[]string{"unstored"}, "unstored", ""},
 		"given ca":     {[]string{"given"}, "given", ""},
 		"ca missing":   {[]string{"x"}, "y x", ""},
-		"cycle":        {[]string{"a"}, "", `cannot rotate "a": these certificates are to sign each other: a <- b <- a`},
-		"unknown":      {[]string{"rot", "static", "leaf"}, "", `cannot rotate "rot", "static": the manifest defines no such variable with a type; it defines a, b, given, leaf, middle, other, password, root, unstored, x, y`},
+		"used":         {[]string{"name"}, "name user named", ""},
+		"using":        {[]string{"user"}, "name user named", ""},
+		"use cycle":    {[]string{"one"}, "", `cannot rotate "one": these variables are made with each other: one <- two <- one`},
+		"cycle":        {[]string{"a"}, "", `cannot rotate "a": these variables are made with each other: a <- b <- a`},
+		"unknown":      {[]string{"rot", "static", "leaf"}, "", `cannot rotate "rot", "static": the manifest defines no such variable with a type; it defines a, b, given, leaf, middle, name, named, one, other, password, root, two, unstored, user, x, y`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Rotate(defs, stored, c.names)
+			got, err := Rotate(defs, uses, stored, c.names)
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("plan is %v, want %s", got, c.want)
 			}
@@ -52,7 +56,7 @@ func TestRotate(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Rotate(nil, nil, []string{"x"}); err == nil || !strings.HasSuffix(err.Error(), "it defines none") {
+	if _, err := Rotate(nil, nil, nil, []string{"x"}); err == nil || !strings.HasSuffix(err.Error(), "it defines none") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -64,11 +68,14 @@ func TestRotateProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "n")
 		var defs []Definition
-		stored := map[string]any{}
+		stored, uses := map[string]any{}, map[string][]string{}
 		for i := range n {
 			d := Definition{Name: string(rune('a' + i)), Type: "certificate", Options: map[string]any{"is_ca": true}}
 			if ca := rapid.IntRange(-1, n).Draw(t, "ca"); ca >= 0 {
 				d.Options["ca"] = string(rune('a' + ca)) // may be itself, or none
+			}
+			if used := rapid.IntRange(-3*n, n-1).Draw(t, "used"); used >= 0 {
+				uses[d.Name] = []string{string(rune('a' + used))}
 			}
 			if rapid.Bool().Draw(t, "stored") {
 				stored[d.Name] = true
@@ -80,9 +87,9 @@ func TestRotateProperties(t *testing.T) {
 		for _, d := range names {
 			chosen = append(chosen, d.Name)
 		}
-		order, err := Rotate(defs, stored, chosen)
+		order, err := Rotate(defs, uses, stored, chosen)
 		if err != nil {
-			if !strings.Contains(err.Error(), "sign each other") {
+			if !strings.Contains(err.Error(), "made with each other") {
 				t.Fatal(err)
 			}
 			return
