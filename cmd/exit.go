@@ -61,6 +61,7 @@ func judge(err error) (code int, hint string) {
 		unreachable *agent.UnreachableError
 		refused     *cpi.Error
 		interrupted *deployer.InterruptedError
+		stopped     *stoppedError
 	)
 	switch {
 	case err == nil:
@@ -69,7 +70,7 @@ func judge(err error) (code int, hint string) {
 		return int(plain), ""
 	case errors.As(err, &usage):
 		return exitUsage, "see bootstrap --help"
-	case errors.As(err, &interrupted):
+	case errors.As(err, &interrupted), errors.As(err, &stopped):
 		return exitInterrupted, ""
 	case errors.As(err, &problems):
 		return exitManifest, ""

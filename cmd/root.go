@@ -8,18 +8,18 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cpi"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/state"
@@ -29,16 +29,12 @@ import (
 // from outside comes in here.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	c := newConsole(args, stdin, stdout, stderr, env)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal ends the run in order; a second one ends it at once.
-	context.AfterFunc(ctx, stop)
 	root := newRoot(c)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := c.untilStopped(root.ExecuteContext)
 	if err != nil && !c.started {
 		err = &usageError{err}
 	}
@@ -58,6 +54,7 @@ type console struct {
 	started        bool                 // the command line was understood
 	quiet          bool                 // the command speaks for itself: plugins, version
 	plain          bool                 // the standard output is for the result alone
+	running        cpi.Running          // the CPI calls that are being made
 	ends           bool                 // a signal is how the command is meant to end
 }
 
@@ -117,18 +114,30 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		c.report = c.renderer(c.stdout)
 	}
 	opts.Report = c.report
+	opts.Running = &c.running
 	stop := context.AfterFunc(ctx, func() {
 		if c.ends {
 			return
 		}
-		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: "Interrupted: finishing the running step; a second Ctrl-C stops at once"})
+		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: interrupted(c.running.List(), time.Now())})
 	})
 	defer stop()
 	return run(ctx, opts)
 }
 
-// renderer shows events on a stream: as JSON, as text, or with bars.
+// renderer shows events on a stream: as JSON, as text, or with bars. It may be
+// used by many goroutines.
 func (c *console) renderer(stream io.Writer) func(deployer.Event) {
+	var mu sync.Mutex
+	show := c.unguarded(stream)
+	return func(e deployer.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		show(e)
+	}
+}
+
+func (c *console) unguarded(stream io.Writer) func(deployer.Event) {
 	out := c.redactor.Writer(stream)
 	if c.json {
 		return ui.JSON(out)

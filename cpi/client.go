@@ -23,6 +23,7 @@ type Config struct {
 	// StemcellAPI is the API version of the stemcell in use; 0 means that
 	// none is in use yet.
 	StemcellAPI int
+	Running     *Running      // is told of every process; may be nil
 	Timeout     time.Duration // of one process; 0 means 2 hours
 	Grace       time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
 }

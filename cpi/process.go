@@ -55,6 +55,7 @@ func (c *Client) run(method string, request []byte) (output, error) {
 	if err != nil {
 		return cannot(err)
 	}
+	defer c.cfg.Running.begin(method, cmd.Process.Pid)()
 	c.record.tell(cmd.Process.Pid)
 	var out output
 	if c.wait(cmd) {

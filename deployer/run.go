@@ -55,6 +55,7 @@ type Options struct {
 	Redact   func(string) string    // takes secrets out of a text
 	Secret   func(values ...string) // tells the redactor of more secrets
 	Report   func(Event)
+	Running  *cpi.Running // is told which CPI calls are being made; may be nil
 
 	// OpenLog opens a log file for appending, 0600, with secrets taken out
 	// of what is written.

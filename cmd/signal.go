@@ -1,0 +1,62 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"bootstrap/cpi"
+)
+
+// untilStopped runs fn, whose context ends with the first SIGINT or SIGTERM. A
+// second one does not wait for fn: the error is then a *stoppedError, and the
+// process is about to end.
+func (c *console) untilStopped(fn func(context.Context) error) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+			if ctx.Err() != nil {
+				return &stoppedError{calls: c.running.List()}
+			}
+			cancel()
+		}
+	}
+}
+
+// stoppedError says that the run was stopped at once, whatever it was doing.
+type stoppedError struct {
+	calls []cpi.Call // of the CPI, which go on
+}
+
+func (e *stoppedError) Error() string {
+	text := "stopped at once"
+	for _, call := range e.calls {
+		text += fmt.Sprintf("; the CPI goes on with %s (process %d)", call.Method, call.PID)
+	}
+	return text + "; run the same command again to find out what was made, and to go on"
+}
+
+// interrupted words what a run waits for after the first signal.
+func interrupted(calls []cpi.Call, now time.Time) string {
+	if len(calls) == 0 {
+		return "Interrupted: finishing the running step; a second Ctrl-C stops at once"
+	}
+	var what []string
+	for _, call := range calls {
+		what = append(what, fmt.Sprintf("%s (running for %s)", call.Method, now.Sub(call.Since).Round(time.Second)))
+	}
+	return fmt.Sprintf("Interrupted: finishing the CPI's %s; a second Ctrl-C stops at once, and leaves the CPI alone with it", strings.Join(what, ", "))
+}
