@@ -70,7 +70,10 @@ func (s *Store) jobPath(sha256 string) string { return s.cache("jobs", sha256) }
 // place moves a finished archive to its place; a damaged one of that name is
 // replaced.
 func (s *Store) place(file, sha256 string) (stored, error) {
-	path := s.archivePath(sha256)
+	return placeAt(file, s.archivePath(sha256), sha256)
+}
+
+func placeAt(file, path, sha256 string) (stored, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return stored{}, err
 	}
@@ -89,7 +92,10 @@ func (s *Store) place(file, sha256 string) (stored, error) {
 // contents are read only if its identity is another one than a.Identity,
 // which is then set.
 func (s *Store) intact(ctx context.Context, a *stored) bool {
-	path := s.archivePath(a.SHA256)
+	return intactAt(ctx, s.archivePath(a.SHA256), a)
+}
+
+func intactAt(ctx context.Context, path string, a *stored) bool {
 	id := identifyPath(path)
 	if id == a.Identity && id.Regular {
 		return true

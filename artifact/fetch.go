@@ -15,7 +15,10 @@ import (
 // where it ended, also in a later run.
 func (s *Store) Fetch(ctx context.Context, src Source, p Progress) (File, error) {
 	f := File{Source: src}
-	var err error
+	err := s.use(ctx)
+	if err != nil {
+		return File{}, fmt.Errorf("cannot fetch %s: %w", src, err)
+	}
 	switch scheme, rest, _ := strings.Cut(src.URL, ":"); {
 	case scheme == "http" || scheme == "https":
 		f.Remote = true

@@ -27,7 +27,10 @@ const maxMetadata = 32 << 20
 // has not the digest of its source is a *DigestError.
 func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
 	var ix *index
-	var err error
+	err := s.use(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
+	}
 	if f.Folder {
 		ix, err = s.folderRelease(ctx, f)
 	} else {

@@ -43,6 +43,9 @@ func (s *Store) Stemcell(ctx context.Context, f File, p Progress) (*Stemcell, er
 }
 
 func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
+	if err := s.use(ctx); err != nil {
+		return nil, err
+	}
 	if f.Folder {
 		text, err := readFolderMetadata(f.fsys, "stemcell.MF")
 		if err != nil {

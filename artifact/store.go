@@ -9,7 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // Config says where a Store keeps things and what it may use.
@@ -87,6 +90,11 @@ type Store struct {
 	retry    retry
 	dial     dialFunc
 	tls      *tls.Config // nil: the system's roots
+
+	inUse struct {
+		sync.Mutex
+		lock *flock.Flock // held from the first use on
+	}
 }
 
 // Open returns the store in cfg.Dir; folders are made when they are needed.

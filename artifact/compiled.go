@@ -1,0 +1,237 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// CompiledKey says what a package compiled on a VM is made of: two packages of
+// one key are interchangeable.
+type CompiledKey struct {
+	Name, Fingerprint string
+	// Dependencies are the packages it is compiled with, those of its
+	// dependencies too, as "name/fingerprint" in any order.
+	Dependencies []string
+	// Stemcell is "os/version" of the VM.
+	Stemcell string
+}
+
+// compiledFormat is part of an entry's name: a later program that keeps other
+// things compiles anew.
+const compiledFormat = "1"
+
+func (k CompiledKey) hash() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %q %q %q\n", compiledFormat, k.Name, k.Fingerprint, strings.ToLower(k.Stemcell))
+	for _, d := range slices.Compact(slices.Sorted(slices.Values(k.Dependencies))) {
+		fmt.Fprintf(h, "%q\n", d)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Compiled is a compiled package in the cache.
+type Compiled struct {
+	Path   string
+	Digest string // multi-digest as the agent gave it
+	Size   int64
+}
+
+// compiledIndex is what the cache knows of a compiled package. Its file is
+// dated by the last use.
+type compiledIndex struct {
+	Name        string    `json:"name"`
+	Fingerprint string    `json:"fingerprint"`
+	Stemcell    string    `json:"stemcell"`
+	Digest      string    `json:"digest"`
+	Archive     stored    `json:"archive"`
+	Compiled    time.Time `json:"compiled"`
+}
+
+func (s *Store) compiledIndexPath(hash string) string {
+	return s.cache("packages", hash+".json")
+}
+
+// Named by their contents, so that an index never belongs to another archive.
+func (s *Store) compiledPath(sha256 string) string {
+	return s.cache("packages", sha256+".tgz")
+}
+
+// Compiled looks for a compiled package. What is damaged is dropped and not
+// found.
+func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, error) {
+	if err := s.use(ctx); err != nil {
+		return Compiled{}, false, err
+	}
+	hash := key.hash()
+	found, ok := s.loadCompiled(ctx, key, hash)
+	if ok || ctx.Err() != nil {
+		return found, ok, context.Cause(ctx)
+	}
+	if _, err := os.Lstat(s.compiledIndexPath(hash)); err != nil {
+		return Compiled{}, false, nil
+	}
+	// Alone, for another run may be about to put a good one there.
+	unlock, err := s.lock(ctx, "package-"+hash)
+	if err != nil {
+		return Compiled{}, false, err
+	}
+	defer unlock()
+	if found, ok = s.loadCompiled(ctx, key, hash); !ok && ctx.Err() == nil {
+		removeAll(s.compiledIndexPath(hash))
+	}
+	return found, ok, context.Cause(ctx)
+}
+
+func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) (Compiled, bool) {
+	var ix compiledIndex
+	file := s.compiledIndexPath(hash)
+	if readJSON(file, &ix) != nil || ix.Name != key.Name || ix.Fingerprint != key.Fingerprint {
+		return Compiled{}, false
+	}
+	path := s.compiledPath(ix.Archive.SHA256)
+	before := ix.Archive.Identity
+	if !intactAt(ctx, path, &ix.Archive) {
+		return Compiled{}, false
+	}
+	if ix.Archive.Identity != before {
+		// Only costs time the next time when it fails.
+		_ = writeJSON(file, &ix)
+	}
+	touch(file)
+	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size}, true
+}
+
+// touch dates a file of the cache by its last use.
+func touch(file string) {
+	now := time.Now()
+	_ = os.Chtimes(file, now, now) // costs at most an early prune
+}
+
+// NewCompiled is a package that a VM compiled.
+type NewCompiled struct {
+	Key    CompiledKey
+	Digest string                  // multi-digest as the agent gave it
+	Fetch  func(w io.Writer) error // brings the archive
+	// Place is a text that tells the files of this one VM, its CID: a package
+	// whose contents have it is not kept, for it would not work elsewhere.
+	Place string
+}
+
+// KeepCompiled puts a compiled package into the cache, whole or not at all;
+// kept is false if it is good for one VM only.
+func (s *Store) KeepCompiled(ctx context.Context, c NewCompiled) (kept bool, err error) {
+	kept, err = s.keepCompiled(ctx, c)
+	if err != nil {
+		return false, fmt.Errorf("cannot keep the compiled package %s/%s: %w", c.Key.Name, c.Key.Fingerprint, cause(err))
+	}
+	return kept, nil
+}
+
+func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
+	if err := s.use(ctx); err != nil {
+		return false, err
+	}
+	dir, done, err := s.work(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	want := piece{algorithm: "sha1"}
+	if c.Digest != "" {
+		digest, err := ParseDigest(c.Digest)
+		if err != nil {
+			return false, err
+		}
+		want = digest.strongest()
+	}
+	file := filepath.Join(dir, "compiled.tgz")
+	sums, err := fetchTo(file, want.algorithm, c.Fetch)
+	if err != nil {
+		return false, err
+	}
+	if c.Digest == "" {
+		c.Digest = sums["sha1"]
+	} else if err := want.check(sums[want.algorithm]); err != nil {
+		return false, err
+	}
+	if bound, err := mentions(ctx, file, c.Place); err != nil || bound {
+		return false, err
+	}
+	hash := c.Key.hash()
+	unlock, err := s.lock(ctx, "package-"+hash)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	archive, err := placeAt(file, s.compiledPath(sums["sha256"]), sums["sha256"])
+	if err != nil {
+		return false, err
+	}
+	return true, writeJSON(s.compiledIndexPath(hash), compiledIndex{
+		Name: c.Key.Name, Fingerprint: c.Key.Fingerprint, Stemcell: c.Key.Stemcell,
+		Digest: c.Digest, Archive: archive, Compiled: time.Now().UTC().Truncate(time.Second),
+	})
+}
+
+// fetchTo writes what fetch brings to a new file, and sums it up by SHA-256
+// and algorithm.
+func fetchTo(path, algorithm string, fetch func(io.Writer) error) (map[string]string, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	sums := newSums("sha256", algorithm)
+	if err = fetch(io.MultiWriter(f, sums)); err == nil {
+		err = f.Sync() // what is recorded as verified is not read again
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return sums.hex(), err
+}
+
+// shortestPlace is how long a text must be not to be met by chance.
+const shortestPlace = 6
+
+// mentions reads an archive, unpacked, for a text: in names, links and
+// contents.
+func mentions(ctx context.Context, path, text string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	// Also read without a text to look for: what cannot be unpacked is no package.
+	u, err := unpack(&source{ctx: ctx, r: f}, Limits{})
+	if err != nil {
+		return false, err
+	}
+	defer u.close()
+	buf := make([]byte, bufferSize)
+	for have := 0; ; {
+		n, err := u.Read(buf[have:])
+		have += n
+		if len(text) >= shortestPlace && bytes.Contains(buf[:have], []byte(text)) {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		// The text may stand across two reads.
+		rest := min(have, max(len(text)-1, 0))
+		copy(buf, buf[have-rest:have])
+		have = rest
+	}
+}

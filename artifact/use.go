@@ -1,0 +1,71 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// BusyError says that the cache is in use by other runs, so that nothing can
+// be taken out of it.
+type BusyError struct{ Dir string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("cannot prune the cache in %s: another run of bootstrap is using it", e.Dir)
+}
+
+func (s *Store) useLock() *flock.Flock {
+	return flock.New(s.cache("use.lock"), flock.SetPermissions(0o600))
+}
+
+// use keeps others from pruning the cache, from the first use of the store
+// until Close or the end of the process.
+func (s *Store) use(ctx context.Context) error {
+	s.inUse.Lock()
+	defer s.inUse.Unlock()
+	if s.inUse.lock != nil {
+		return nil
+	}
+	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+		return nil // where no cache can be made, none is pruned
+	}
+	lock := s.useLock()
+	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
+		return fmt.Errorf("cannot lock %s: %w", lock.Path(), err)
+	}
+	s.inUse.lock = lock
+	return nil
+}
+
+// Close lets others prune the cache. The store may be used again.
+func (s *Store) Close() error {
+	s.inUse.Lock()
+	defer s.inUse.Unlock()
+	if s.inUse.lock == nil {
+		return nil
+	}
+	err := s.inUse.lock.Close()
+	s.inUse.lock = nil
+	return err
+}
+
+// Alone locks the cache against every other run, so that it can be pruned; a
+// *BusyError tells that one is using it.
+func (s *Store) Alone() (done func(), err error) {
+	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+		return nil, err
+	}
+	lock := s.useLock()
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock %s: %w", lock.Path(), err)
+	}
+	if !ok {
+		_ = lock.Close()
+		return nil, &BusyError{s.cache()}
+	}
+	return func() { _ = lock.Unlock() }, nil
+}
