@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/cpi/build"
 )
 
 // located is a package and the release it is from.
@@ -65,69 +68,129 @@ func (r *run) packageOrder() ([]located, error) {
 	return order, errors.Join(errs...)
 }
 
-// compilePackages puts every package on the VM: sources are uploaded ahead
-// while the agent, which compiles one at a time, is busy.
-func (r *run) compilePackages(ctx context.Context) error {
+// delivery says how each package comes to the VM.
+type delivery struct {
+	order    []located // all of them, dependencies first
+	kept     []located // on the VM already
+	cached   []located // compiled once before: in the cache of this machine
+	compiled []located // compiled in the release
+	missing  []located // to be compiled on the VM
+
+	keys  map[string]artifact.CompiledKey // by name, of all
+	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent tells them
+	blobs map[string]*upload              // by name, of all others
+
+	uploads  *uploads // nil until they begin
+	keeping  sync.WaitGroup
+	oneKeeps sync.Mutex // so that fetching leaves room for uploads
+}
+
+// upload is an archive for the agent's blobstore, compiled or source.
+type upload struct {
+	id, path, digest string
+	done             chan struct{} // closed when the agent has it
+}
+
+func (d *delivery) isMissing(p *artifact.Package) bool {
+	return slices.ContainsFunc(d.missing, func(l located) bool { return l.pkg == p })
+}
+
+// planDelivery finds out how each package comes to a VM that has these
+// packages, nil for a new one. It looks and changes nothing.
+func (r *run) planDelivery(ctx context.Context, have map[string]agent.SpecPackage) error {
 	order, err := r.packageOrder()
 	if err != nil {
 		return err
 	}
-	r.packages = map[string]agent.SpecPackage{}
-	uploads := make([]struct {
-		id   string
-		done chan error
-	}, len(order))
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var g errgroup.Group
-	g.SetLimit(2)
-	for i := range order {
-		uploads[i].id, uploads[i].done = uuid.NewString(), make(chan error, 1)
+	d := &delivery{
+		order: order,
+		keys:  map[string]artifact.CompiledKey{},
+		there: map[string]agent.SpecPackage{},
+		blobs: map[string]*upload{},
 	}
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		for i, p := range order {
-			g.Go(func() error {
-				uploads[i].done <- r.agent.PutBlob(ctx, uploads[i].id, p.pkg.Archive, nil)
-				return nil
-			})
+	for _, l := range order {
+		p := l.pkg
+		key := d.compiledKey(p, compiledOn(r.stemcell))
+		d.keys[p.Name] = key
+		if onVM(p, key, have) {
+			d.kept = append(d.kept, l)
+			d.there[p.Name] = have[p.Name] // as it is: the folder's name is made of it
+			continue
 		}
-		_ = g.Wait()
-	}()
-	defer func() { stop(); <-finished }()
-	for i, p := range order {
-		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", p.pkg.Name, p.pkg.Fingerprint), func(*stage) error {
-			if err := <-uploads[i].done; err != nil {
-				return fmt.Errorf("cannot upload package %s: %w", p.pkg.Name, err)
-			}
-			if p.pkg.Compiled() {
-				r.packages[p.pkg.Name] = agent.SpecPackage{Name: p.pkg.Name, Version: p.pkg.Fingerprint, SHA1: p.pkg.Digest, BlobstoreID: uploads[i].id}
-				return skip("Package already compiled")
-			}
-			return r.compile(ctx, p.pkg, uploads[i].id)
-		})
-		if err != nil {
-			return err
+		up := &upload{id: uuid.NewString(), path: p.Archive, digest: p.Digest, done: make(chan struct{})}
+		d.blobs[p.Name] = up
+		if p.Compiled() {
+			d.compiled = append(d.compiled, l)
+			continue
+		}
+		found, ok, err := r.store.Compiled(ctx, key)
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)
+		case ok:
+			up.path, up.digest = found.Path, found.Digest
+			d.cached = append(d.cached, l)
+		default:
+			d.missing = append(d.missing, l)
 		}
 	}
+	r.delivery = d
 	return nil
 }
 
-func (r *run) compile(ctx context.Context, p *artifact.Package, blob string) error {
-	deps := map[string]agent.SpecPackage{}
-	for _, d := range p.Dependencies {
-		deps[d] = r.packages[d]
+// compileCount is how many packages are compiled on the VM.
+func (r *run) compileCount() int { return len(r.delivery.missing) }
+
+// compiledOn is what compiled packages of a stemcell run on.
+func compiledOn(sc *artifact.Stemcell) string {
+	on := sc.OS + "/" + sc.Version
+	switch {
+	case slices.Contains(sc.Formats, "local"):
+		// The VM is this machine, which the stemcell says nothing about.
+		on += fmt.Sprintf(" on %s %s", build.Machine(), runtime.GOARCH)
+	case strings.Contains(sc.Name, "arm64") || strings.Contains(sc.Name, "aarch64"):
+		on += " arm64" // only its name tells
 	}
-	out, err := r.agent.CompilePackage(ctx, agent.CompileRequest{
-		Source:       agent.Blob{BlobstoreID: blob, SHA1: p.Digest},
-		Name:         p.Name,
-		Version:      p.Fingerprint,
-		Dependencies: deps,
-	})
-	if err != nil {
-		return fmt.Errorf("cannot compile package %s: %w", p.Name, err)
+	return on
+}
+
+// compiledKey wants the keys of the dependencies, which come first.
+func (d *delivery) compiledKey(p *artifact.Package, on string) artifact.CompiledKey {
+	key := artifact.CompiledKey{Name: p.Name, Fingerprint: p.Fingerprint, Stemcell: on}
+	for _, name := range p.Dependencies {
+		dep := d.keys[name]
+		key.Dependencies = append(key.Dependencies, dep.Name+"/"+dep.Fingerprint)
+		key.Dependencies = append(key.Dependencies, dep.Dependencies...)
 	}
-	r.packages[p.Name] = agent.SpecPackage{Name: p.Name, Version: p.Fingerprint, SHA1: out.SHA1, BlobstoreID: out.BlobstoreID}
-	return nil
+	return key
+}
+
+// onVM tells whether the VM has what the package would be compiled to.
+func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.SpecPackage) bool {
+	there := have[p.Name]
+	if there.Name != p.Name || there.Version != p.Fingerprint || there.BlobstoreID == "" || there.SHA1 == "" {
+		return false
+	}
+	if p.Compiled() {
+		return sameDigest(there.SHA1, p.Digest)
+	}
+	// Compiled with another version of a dependency, it is another one.
+	for _, dep := range key.Dependencies {
+		name, fingerprint, _ := strings.Cut(dep, "/")
+		if have[name].Version != fingerprint {
+			return false
+		}
+	}
+	return true
+}
+
+// sameDigest tells whether two multi-digests have a piece in common.
+func sameDigest(a, b string) bool {
+	pieces := strings.Split(strings.ToLower(b), ";")
+	for piece := range strings.SplitSeq(strings.ToLower(a), ";") {
+		if piece != "" && slices.Contains(pieces, piece) {
+			return true
+		}
+	}
+	return false
 }

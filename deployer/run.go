@@ -102,6 +102,7 @@ type run struct {
 	agent        *agent.Client                // wait for agent: of the new VM
 	tunnel       *tunnel.Tunnel               // open tunnel
 	address      string                       // initial apply: the instance's address
+	delivery     *delivery                    // plan: how packages come to the VM
 	packages     map[string]agent.SpecPackage // compile
 }
 

@@ -34,7 +34,7 @@ func deployRows() []row {
 		{name: "disks", when: plan.newVM, group: deploying, do: (*run).provideDisk},
 		{name: "initial apply", when: plan.newVM, group: deploying, do: (*run).initialApply}, // tells a dynamic address
 		{name: "render jobs again", when: plan.newVM, group: deploying, do: (*run).renderLate},
-		{name: "compile", when: plan.newVM, group: deploying, do: (*run).compilePackages},
+		{name: "compile", when: plan.newVM, group: deploying, do: (*run).compilePackages, end: (*run).awaitKept},
 		{name: "apply", when: plan.newVM, group: deploying, do: (*run).updateInstance},
 		{name: "start jobs", when: plan.startsJobs, group: deploying, do: (*run).startJobs}, // downtime ends
 		{name: "record deployment", when: plan.newVM, group: deploying, do: (*run).recordDeployment},

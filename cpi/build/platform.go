@@ -32,6 +32,10 @@ func (p platform) runs(stemcell string) bool {
 	return version == p.version || strings.HasPrefix(version, p.version+".") || strings.HasPrefix(p.version, version+".")
 }
 
+// Machine names the system of this machine as "os/version", for example
+// "ubuntu-jammy/22.04".
+func Machine() string { return machine("").String() }
+
 // machine returns the platform that given says, or that of this machine.
 func machine(given string) platform {
 	switch {

@@ -1,0 +1,171 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"bootstrap/agent"
+	"bootstrap/artifact"
+)
+
+// uploadPackages uploads what is to be on the VM, also the sources of what is
+// to be compiled there, while the jobs still run.
+func (r *run) uploadPackages(ctx context.Context) error {
+	r.startUploads(ctx)
+	return r.delivery.uploads.wait()
+}
+
+// uploads are archives on their way to the agent.
+type uploads struct {
+	group  *errgroup.Group
+	ctx    context.Context // ends with the first failure
+	cancel context.CancelFunc
+}
+
+func (u *uploads) wait() error {
+	defer u.cancel()
+	return u.group.Wait()
+}
+
+// startUploads begins to upload, two at a time and dependencies first, unless
+// that was done before.
+func (r *run) startUploads(ctx context.Context) {
+	d := r.delivery
+	if d.uploads != nil {
+		return
+	}
+	queue := make(chan located, len(d.order))
+	for _, l := range d.order {
+		if d.blobs[l.pkg.Name] != nil {
+			queue <- l
+		}
+	}
+	close(queue)
+	u := &uploads{}
+	u.ctx, u.cancel = context.WithCancel(ctx)
+	u.group, u.ctx = errgroup.WithContext(u.ctx)
+	in := r.stage
+	for range 2 {
+		u.group.Go(func() error {
+			for l := range queue {
+				if u.ctx.Err() != nil {
+					return u.ctx.Err()
+				}
+				up := d.blobs[l.pkg.Name]
+				err := in.do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, l.pkg.Fingerprint), func(s *stage) error {
+					return r.agent.PutBlob(u.ctx, up.id, up.path, s.progress)
+				})
+				if err != nil {
+					return fmt.Errorf("cannot upload package %s: %w", l.pkg.Name, err)
+				}
+				close(up.done)
+			}
+			return nil
+		})
+	}
+	d.uploads = u
+}
+
+// compilePackages compiles on the VM what is missing; no job may run. It
+// uploads what is not there yet, while the agent, which compiles one at a
+// time, is busy.
+func (r *run) compilePackages(ctx context.Context) error {
+	if r.delivery == nil {
+		if err := r.planDelivery(ctx, nil); err != nil {
+			return err
+		}
+	}
+	d := r.delivery
+	r.startUploads(ctx)
+	r.packages = map[string]agent.SpecPackage{}
+	for _, l := range d.order {
+		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", l.pkg.Name, l.pkg.Fingerprint), func(*stage) error {
+			return r.deliver(ctx, l.pkg)
+		})
+		if err != nil {
+			d.uploads.cancel()
+			_ = d.uploads.wait()
+			return err
+		}
+	}
+	return d.uploads.wait()
+}
+
+// deliver makes one package part of the spec. Its dependencies are already.
+func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
+	d := r.delivery
+	if there, ok := d.there[p.Name]; ok {
+		r.packages[p.Name] = there
+		return skip("Already on the VM")
+	}
+	up := d.blobs[p.Name]
+	select {
+	case <-up.done:
+	case <-d.uploads.ctx.Done():
+		// One failed, or all are there.
+		if err := d.uploads.wait(); err != nil {
+			return err
+		}
+	}
+	spec := agent.SpecPackage{Name: p.Name, Version: p.Fingerprint, SHA1: up.digest, BlobstoreID: up.id}
+	if !d.isMissing(p) {
+		r.packages[p.Name] = spec
+		if p.Compiled() {
+			return skip("Package already compiled")
+		}
+		return skip("Found in the cache of compiled packages")
+	}
+	deps := map[string]agent.SpecPackage{}
+	for _, name := range p.Dependencies {
+		deps[name] = r.packages[name]
+	}
+	out, err := r.agent.CompilePackage(ctx, agent.CompileRequest{
+		Source:       agent.Blob{BlobstoreID: up.id, SHA1: up.digest},
+		Name:         p.Name,
+		Version:      p.Fingerprint,
+		Dependencies: deps,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot compile package %s: %w", p.Name, err)
+	}
+	spec.SHA1, spec.BlobstoreID = out.SHA1, out.BlobstoreID
+	r.packages[p.Name] = spec
+	r.keepCompiled(ctx, spec)
+	return nil
+}
+
+// keepCompiled fetches a compiled package into the cache, while the next one
+// is compiled and the jobs start. Without it the deploy is as good.
+func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
+	d := r.delivery
+	c := artifact.NewCompiled{
+		Key:    d.keys[p.Name],
+		Digest: p.SHA1,
+		Place:  r.state.Get().CurrentVMCID,
+		Fetch: func(w io.Writer) error {
+			return r.agent.GetBlob(ctx, p.BlobstoreID, w, p.SHA1, nil)
+		},
+	}
+	d.keeping.Go(func() {
+		d.oneKeeps.Lock()
+		defer d.oneKeeps.Unlock()
+		kept, err := r.store.KeepCompiled(ctx, c)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			r.root.warning(fmt.Sprintf("%v; the next VM will compile it again", err))
+		case !kept:
+			r.root.info(fmt.Sprintf("Package %s names the folder of its VM: the next VM will compile it again", p.Name))
+		}
+	})
+}
+
+// awaitKept waits until the cache has what was compiled.
+func (r *run) awaitKept() {
+	if r.delivery != nil {
+		r.delivery.keeping.Wait()
+	}
+}

@@ -1,0 +1,201 @@
+package deployer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha1"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"bootstrap/agent"
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+)
+
+// web needs ruby and nginx, nginx needs openssl; nginx is compiled in its
+// release if compiled says so.
+func deliveryRun(t *testing.T, compiled bool) *run {
+	t.Helper()
+	nginx := &artifact.Package{Name: "nginx", Fingerprint: "n1", Digest: "aa;sha256:bb", Dependencies: []string{"openssl"}, Archive: "nginx.tgz"}
+	if compiled {
+		nginx.Stemcell = "ubuntu-noble/1.2"
+	}
+	rel := &artifact.Release{
+		Name: "web", Version: "1",
+		Jobs: []*artifact.Job{{Name: "web", Packages: []string{"ruby", "nginx"}}},
+		Packages: []*artifact.Package{
+			{Name: "ruby", Fingerprint: "r1", Digest: "cc", Archive: "ruby.tgz"},
+			nginx,
+			{Name: "openssl", Fingerprint: "o1", Digest: "dd", Archive: "openssl.tgz"},
+			{Name: "unused", Fingerprint: "u1"},
+		},
+	}
+	r := &run{
+		manifest: &manifest.Manifest{},
+		releases: map[string]*artifact.Release{"web": rel},
+		stemcell: &artifact.Stemcell{Name: "s", OS: "ubuntu-noble", Version: "1.2"},
+		store:    artifact.Open(artifact.Config{Dir: t.TempDir()}),
+	}
+	r.manifest.Group.Jobs = []manifest.JobRef{{Name: "web", Release: "web"}}
+	t.Cleanup(func() { r.store.Close() })
+	return r
+}
+
+func (d *delivery) told() string {
+	names := func(list []located) string {
+		var s []string
+		for _, l := range list {
+			s = append(s, l.pkg.Name)
+		}
+		return strings.Join(s, " ")
+	}
+	return fmt.Sprintf("kept [%s] cached [%s] compiled [%s] missing [%s]", names(d.kept), names(d.cached), names(d.compiled), names(d.missing))
+}
+
+func onTheVM() map[string]agent.SpecPackage {
+	have := map[string]agent.SpecPackage{}
+	for name, version := range map[string]string{"ruby": "r1", "nginx": "n1", "openssl": "o1"} {
+		have[name] = agent.SpecPackage{Name: name, Version: version, SHA1: "digest of " + name, BlobstoreID: "blob of " + name}
+	}
+	return have
+}
+
+func TestPlanDelivery(t *testing.T) {
+	with := func(name string, change func(*agent.SpecPackage)) map[string]agent.SpecPackage {
+		have := onTheVM()
+		p := have[name]
+		change(&p)
+		have[name] = p
+		return have
+	}
+	without := func(name string) map[string]agent.SpecPackage {
+		have := onTheVM()
+		delete(have, name)
+		return have
+	}
+	for name, c := range map[string]struct {
+		have     map[string]agent.SpecPackage
+		compiled bool
+		cached   []string
+		want     string
+	}{
+		"new VM":                              {want: "kept [] cached [] compiled [] missing [ruby openssl nginx]"},
+		"same VM":                             {have: onTheVM(), want: "kept [ruby openssl nginx] cached [] compiled [] missing []"},
+		"another version":                     {have: with("ruby", func(p *agent.SpecPackage) { p.Version = "r0" }), want: "kept [openssl nginx] cached [] compiled [] missing [ruby]"},
+		"another version of a dependency":     {have: with("openssl", func(p *agent.SpecPackage) { p.Version = "o0" }), want: "kept [ruby] cached [] compiled [] missing [openssl nginx]"},
+		"a dependency nobody knows":           {have: without("openssl"), want: "kept [ruby] cached [] compiled [] missing [openssl nginx]"},
+		"without a blob":                      {have: with("ruby", func(p *agent.SpecPackage) { p.BlobstoreID = "" }), want: "kept [openssl nginx] cached [] compiled [] missing [ruby]"},
+		"without a digest":                    {have: with("ruby", func(p *agent.SpecPackage) { p.SHA1 = "" }), want: "kept [openssl nginx] cached [] compiled [] missing [ruby]"},
+		"in the cache":                        {cached: []string{"ruby", "openssl"}, want: "kept [] cached [ruby openssl] compiled [] missing [nginx]"},
+		"in the cache and on the VM":          {have: without("ruby"), cached: []string{"ruby", "openssl"}, want: "kept [openssl nginx] cached [ruby] compiled [] missing []"},
+		"compiled in the release":             {compiled: true, want: "kept [] cached [] compiled [nginx] missing [ruby openssl]"},
+		"compiled and on the VM":              {have: with("nginx", func(p *agent.SpecPackage) { p.SHA1 = "SHA256:BB" }), compiled: true, want: "kept [ruby openssl nginx] cached [] compiled [] missing []"},
+		"compiled another time, on the VM":    {have: onTheVM(), compiled: true, want: "kept [ruby openssl] cached [] compiled [nginx] missing []"},
+		"an initial spec, which names no one": {have: map[string]agent.SpecPackage{}, want: "kept [] cached [] compiled [] missing [ruby openssl nginx]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := deliveryRun(t, c.compiled)
+			fillCache(t, r, c.cached)
+			if err := r.planDelivery(context.Background(), c.have); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.delivery.told(); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if r.compileCount() != len(r.delivery.missing) {
+				t.Errorf("compiles %d", r.compileCount())
+			}
+			for _, l := range r.delivery.kept {
+				if r.delivery.there[l.pkg.Name] != c.have[l.pkg.Name] {
+					t.Errorf("%s is not repeated exactly", l.pkg.Name)
+				}
+				if r.delivery.blobs[l.pkg.Name] != nil {
+					t.Errorf("%s is uploaded", l.pkg.Name)
+				}
+			}
+			if n := len(r.delivery.blobs) + len(r.delivery.kept); n != len(r.delivery.order) {
+				t.Errorf("%d of %d packages get to the VM", n, len(r.delivery.order))
+			}
+		})
+	}
+}
+
+// fillCache keeps compiled packages as another run would have.
+func fillCache(t *testing.T, r *run, names []string) {
+	t.Helper()
+	if err := r.planDelivery(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		w.Write([]byte(name))
+		w.Close()
+		kept, err := r.store.KeepCompiled(context.Background(), artifact.NewCompiled{
+			Key:    r.delivery.keys[name],
+			Digest: fmt.Sprintf("%x", sha1.Sum(b.Bytes())),
+			Fetch:  func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err },
+		})
+		if err != nil || !kept {
+			t.Fatal(kept, err)
+		}
+	}
+}
+
+// What is uploaded for a package in the cache is the compiled archive.
+func TestCachedPackagesAreTheCompiledOnes(t *testing.T) {
+	r := deliveryRun(t, false)
+	fillCache(t, r, []string{"ruby"})
+	if err := r.planDelivery(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if up := r.delivery.blobs["ruby"]; up.path == "ruby.tgz" || up.digest == "cc" {
+		t.Errorf("%+v", up)
+	}
+	if up := r.delivery.blobs["openssl"]; up.path != "openssl.tgz" || up.digest != "dd" {
+		t.Errorf("%+v", up)
+	}
+	ids := map[string]bool{}
+	for up := range maps.Values(r.delivery.blobs) {
+		ids[up.id] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("blob ids %v", ids)
+	}
+}
+
+func TestCompiledKeyHasTheWholeClosure(t *testing.T) {
+	r := deliveryRun(t, false)
+	r.releases["web"].Package("openssl").Dependencies = []string{"perl"}
+	r.releases["web"].Packages = append(r.releases["web"].Packages, &artifact.Package{Name: "perl", Fingerprint: "p1"})
+	if err := r.planDelivery(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Sorted(slices.Values(r.delivery.keys["nginx"].Dependencies))
+	if want := []string{"openssl/o1", "perl/p1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestCompiledOn(t *testing.T) {
+	sc := func(name string, formats ...string) string {
+		return compiledOn(&artifact.Stemcell{Name: name, OS: "os", Version: "1.2", Formats: formats})
+	}
+	if got := sc("bosh-aws-xen-hvm-os-go_agent", "aws-light"); got != "os/1.2" {
+		t.Error(got)
+	}
+	if got := sc("bosh-vsphere-esxi-os-go_agent"); got != "os/1.2" {
+		t.Errorf("%s: the cloud does not matter", got)
+	}
+	if got := sc("bosh-aws-os-arm64-go_agent"); got == "os/1.2" {
+		t.Errorf("%s is as for another processor", got)
+	}
+	if got := sc("local", "local"); !strings.HasPrefix(got, "os/1.2 on ") {
+		t.Errorf("%s does not say which machine", got)
+	}
+}
