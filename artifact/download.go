@@ -44,6 +44,7 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 	name := want.algorithm + "-" + strings.ToLower(want.hex)
 	path = filepath.Join(s.downloads(), name)
 	if s.known(path, want) {
+		touch(s.recordPath(path))
 		return path, true, nil
 	}
 	unlock, err := s.lock(ctx, name)
@@ -92,6 +93,7 @@ func (s *Store) known(path string, want piece) bool {
 // known.
 func (s *Store) verified(ctx context.Context, path string, want piece, p Progress) (bool, error) {
 	if s.known(path, want) {
+		touch(s.recordPath(path))
 		return true, nil
 	}
 	f, rec, err := s.open(path)

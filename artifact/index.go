@@ -73,6 +73,7 @@ func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 		// Only costs time the next time when it fails.
 		_ = s.saveIndex(key, &ix)
 	}
+	touch(s.indexPath(key))
 	return &ix, true
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
@@ -73,7 +74,15 @@ func compile(ctx context.Context, cfg Config, g *graph) error {
 			return err
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	// The folders are dated by their last use, for those who prune the cache.
+	now := time.Now()
+	for _, n := range g.order {
+		_ = os.Chtimes(entry{cfg.Cache, n}.dir(), now, now)
+	}
+	return nil
 }
 
 func stage(n *node) string { return fmt.Sprintf("Compiling package '%s/%s'", n.Name, n.Fingerprint) }

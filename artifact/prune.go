@@ -1,0 +1,264 @@
+package artifact
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// EntryKind says what an Entry is.
+type EntryKind string
+
+// The kinds of entries.
+const (
+	EntryDownload EntryKind = "download"         // a file that was fetched
+	EntryRelease  EntryKind = "release"          // a release, unpacked
+	EntryCompiled EntryKind = "compiled package" // what a VM compiled
+	EntryLeftover EntryKind = "leftover"         // files that nothing names any more
+)
+
+// Entry is one thing that can be taken out of the cache.
+type Entry struct {
+	Kind    EntryKind
+	Name    string
+	Size    int64     // bytes; files of several releases count for the latest used
+	LastUse time.Time // zero of a leftover
+
+	head  string   // removed first: without it the rest is a leftover
+	files []string // and folders
+}
+
+// Entries lists what is in the cache, the latest used first.
+func (s *Store) Entries() ([]Entry, error) {
+	var list []Entry
+	for _, find := range []func() ([]Entry, error){s.releaseEntries, s.compiledEntries, s.downloadEntries} {
+		found, err := find()
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the cache: %w", err)
+		}
+		list = append(list, found...)
+	}
+	slices.SortStableFunc(list, func(a, b Entry) int { return b.LastUse.Compare(a.LastUse) })
+	named := map[string]bool{}
+	for i := range list {
+		for _, f := range list[i].files {
+			if !named[f] {
+				named[f] = true
+				list[i].Size += diskSize(f)
+			}
+		}
+	}
+	left, err := s.leftovers(named)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the cache: %w", err)
+	}
+	return append(list, left...), nil
+}
+
+// Prune takes out of the cache what was last used before a time, and what is
+// left over. The cache must be locked by Alone.
+func (s *Store) Prune(before time.Time) ([]Entry, error) {
+	list, err := s.Entries()
+	if err != nil {
+		return nil, err
+	}
+	keep := map[string]bool{}
+	for _, e := range list {
+		if !e.LastUse.Before(before) {
+			for _, f := range e.files {
+				keep[f] = true
+			}
+		}
+	}
+	var gone []Entry
+	for _, e := range list {
+		if !e.LastUse.Before(before) {
+			continue
+		}
+		if err := e.remove(keep); err != nil {
+			return gone, fmt.Errorf("cannot remove %s %s from the cache: %w", e.Kind, e.Name, err)
+		}
+		gone = append(gone, e)
+	}
+	return gone, nil
+}
+
+func (e Entry) remove(keep map[string]bool) error {
+	if e.head != "" {
+		if err := os.Remove(e.head); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, f := range e.files {
+		if keep[f] {
+			continue
+		}
+		removeAll(f)
+		if _, err := os.Lstat(f); err == nil {
+			return fmt.Errorf("%s is still there", f)
+		}
+	}
+	return nil
+}
+
+// dated is a small file that names others, with the time of its last use.
+type dated struct {
+	path    string
+	lastUse time.Time
+}
+
+// heads lists the files of a folder of the cache with that extension.
+func (s *Store) heads(folder, extension string) ([]dated, error) {
+	list, err := readFolder(s.cache(folder))
+	var found []dated
+	for _, d := range list {
+		if filepath.Ext(d.Name()) != extension || strings.HasPrefix(d.Name(), ".") {
+			continue
+		}
+		if info, err := d.Info(); err == nil {
+			found = append(found, dated{s.cache(folder, d.Name()), info.ModTime()})
+		}
+	}
+	return found, err
+}
+
+// readFolder lists a folder; one that is not there is empty.
+func readFolder(dir string) ([]fs.DirEntry, error) {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return list, err
+}
+
+func (s *Store) releaseEntries() ([]Entry, error) {
+	heads, err := s.heads("releases", ".json")
+	var list []Entry
+	for _, h := range heads {
+		var ix index
+		if readJSON(h.path, &ix) != nil {
+			continue // a leftover
+		}
+		e := Entry{Kind: EntryRelease, Name: ix.Name + "/" + ix.Version, LastUse: h.lastUse, head: h.path, files: []string{h.path}}
+		for _, p := range ix.Packages {
+			e.files = append(e.files, s.archivePath(p.Archive.SHA256))
+		}
+		for _, j := range ix.Jobs {
+			e.files = append(e.files, s.jobPath(j.Archive))
+		}
+		list = append(list, e)
+	}
+	return list, err
+}
+
+func (s *Store) compiledEntries() ([]Entry, error) {
+	heads, err := s.heads("packages", ".json")
+	var list []Entry
+	for _, h := range heads {
+		var ix compiledIndex
+		if readJSON(h.path, &ix) != nil {
+			continue // a leftover
+		}
+		list = append(list, Entry{
+			Kind: EntryCompiled, Name: fmt.Sprintf("%s/%s (%s)", ix.Name, ix.Fingerprint, ix.Stemcell), LastUse: h.lastUse,
+			head: h.path, files: []string{h.path, s.compiledPath(ix.Archive.SHA256)},
+		})
+	}
+	return list, err
+}
+
+// downloadEntries lists what this program fetched. The folder is also that of
+// today's client, whose files are left alone unless they were used here.
+func (s *Store) downloadEntries() ([]Entry, error) {
+	folder, err := readFolder(s.downloads())
+	var list []Entry
+	for _, d := range folder {
+		path := filepath.Join(s.downloads(), d.Name())
+		info, err := d.Info()
+		if err != nil || !info.Mode().IsRegular() || strings.HasSuffix(path, ".part.json") {
+			continue
+		}
+		e := Entry{Kind: EntryDownload, Name: d.Name(), LastUse: info.ModTime(), files: []string{path}}
+		if strings.HasSuffix(path, ".part") {
+			e.Name = "unfinished " + strings.TrimSuffix(d.Name(), ".part")
+			e.files = append(e.files, path+".json")
+		}
+		head := s.recordPath(path)
+		var rec record
+		known := readJSON(head, &rec) == nil && rec.Path == path
+		if !known && !ourName(d.Name()) {
+			continue
+		}
+		if known {
+			e.head = head
+			e.Name = cmp.Or(s.whatIs(rec), e.Name)
+			if info, err := os.Stat(head); err == nil {
+				e.LastUse = info.ModTime()
+			}
+		}
+		list = append(list, e)
+	}
+	return list, err
+}
+
+// ourName tells whether a download is named by its digest.
+func ourName(name string) bool {
+	algorithm, digits, _ := strings.Cut(strings.TrimSuffix(name, ".part"), "-")
+	_, err := hex.DecodeString(digits)
+	return err == nil && newHash(algorithm) != nil
+}
+
+// whatIs names a download that was read, "" one that was not.
+func (s *Store) whatIs(rec record) string {
+	if st, err := parseStemcellMF([]byte(rec.Stemcell)); rec.Stemcell != "" && err == nil {
+		return "stemcell " + st.Name + "/" + st.Version
+	}
+	var ix index
+	if readJSON(s.indexPath(rec.Digests["sha256"]), &ix) == nil {
+		return "release " + ix.Name + "/" + ix.Version
+	}
+	return ""
+}
+
+// leftovers are files that no entry names: what a run that was killed left,
+// or what was replaced.
+func (s *Store) leftovers(named map[string]bool) ([]Entry, error) {
+	e := Entry{Kind: EntryLeftover, Name: "files that nothing names"}
+	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {
+		list, err := readFolder(s.cache(folder))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range list {
+			if path := s.cache(folder, d.Name()); !named[path] {
+				e.files = append(e.files, path)
+				e.Size += diskSize(path)
+			}
+		}
+	}
+	if len(e.files) == 0 {
+		return nil, nil
+	}
+	return []Entry{e}, nil
+}
+
+// diskSize is the size of a file, or of all files of a folder.
+func diskSize(path string) int64 {
+	var size int64
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		return nil // what cannot be read counts nothing
+	})
+	return size
+}
