@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"bootstrap/agent"
+	"bootstrap/artifact"
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
@@ -57,6 +58,7 @@ func judge(err error) (code int, hint string) {
 		problems    *manifest.Problems
 		missing     *state.MissingError
 		locked      *state.LockedError
+		busy        *artifact.BusyError
 		silent      *deployer.AgentSilentError
 		unreachable *agent.UnreachableError
 		refused     *cpi.Error
@@ -78,6 +80,8 @@ func judge(err error) (code int, hint string) {
 		return exitNoState, "name the state file with --state; to a delete, --skip-if-missing makes this no error"
 	case errors.As(err, &locked):
 		return exitLocked, "wait until the other run has ended; the lock goes with its process"
+	case errors.As(err, &busy):
+		return exitLocked, "try again when it has ended; --dry-run works at any time"
 	case errors.As(err, &silent):
 		return exitAgent, "look why it does not answer, or give up the VM with --fix: its jobs are not stopped then, its disk is kept"
 	case errors.As(err, &unreachable):

@@ -76,7 +76,7 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newStatus(c), newLogs(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c), newNotice(c), newPlugin(c))
+	root.AddCommand(newDeploy(c), newDelete(c), newStatus(c), newLogs(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newCache(c), newSchema(c), newNotice(c), newPlugin(c))
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()
@@ -90,15 +90,15 @@ func newRoot(c *console) *cobra.Command {
 // deployment runs a command that works on a deployment, with the options
 // that come from the environment and the terminal filled in.
 func (c *console) deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
-	home := c.getenv("HOME")
-	if home == "" {
-		return fmt.Errorf("cannot find the home folder: HOME is not set, and caches and installations are kept in ~/.bosh")
+	home, err := c.boshHome()
+	if err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
-	opts.Home = filepath.Join(home, ".bosh")
+	opts.Home = home
 	opts.Self = self
 	opts.Getenv = c.getenv
 	opts.Holder = c.holder()
@@ -123,6 +123,15 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	})
 	defer stop()
 	return run(ctx, opts)
+}
+
+// boshHome is the folder of caches and installations.
+func (c *console) boshHome() (string, error) {
+	home := c.getenv("HOME")
+	if home == "" {
+		return "", fmt.Errorf("cannot find the home folder: HOME is not set, and caches and installations are kept in ~/.bosh")
+	}
+	return filepath.Join(home, ".bosh"), nil
 }
 
 // renderer shows events on a stream: as JSON, as text, or with bars. It may be

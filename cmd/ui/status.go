@@ -171,7 +171,7 @@ func conditionProcesses(out io.Writer, c *deployer.Condition) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "PROCESS\tSTATE\tUPTIME\tCPU\tMEMORY\n")
 	for _, p := range c.Processes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f%%\t%s (%.1f%%)\n", p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), p.CPU, size(int64(p.Memory)<<10), p.Percent)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f%%\t%s (%.1f%%)\n", p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), p.CPU, Size(int64(p.Memory)<<10), p.Percent)
 	}
 	_ = table.Flush() // as all output here
 }
@@ -195,7 +195,7 @@ func conditionDisks(out io.Writer, c *deployer.Condition) {
 		if d.Why != "" {
 			use += ": " + d.Why
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", d.CID, size(int64(d.Size)<<20), use, mounted)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", d.CID, Size(int64(d.Size)<<20), use, mounted)
 	}
 	_ = table.Flush()
 }

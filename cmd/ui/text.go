@@ -171,12 +171,13 @@ func (t *text) draw(e deployer.Event) string {
 
 func amount(e deployer.Event) string {
 	if e.Total <= 0 {
-		return size(e.Done)
+		return Size(e.Done)
 	}
-	return fmt.Sprintf("%d%% (%s of %s)", e.Done*100/e.Total, size(e.Done), size(e.Total))
+	return fmt.Sprintf("%d%% (%s of %s)", e.Done*100/e.Total, Size(e.Done), Size(e.Total))
 }
 
-func size(n int64) string {
+// Size writes a number of bytes for people: 1.5 MiB.
+func Size(n int64) string {
 	const unit = 1024
 	if n < unit {
 		return fmt.Sprintf("%d B", n)

@@ -1,0 +1,225 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/artifact"
+	"bootstrap/cmd/ui"
+	"bootstrap/cpi/build"
+)
+
+func newCache(c *console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cache",
+		Short: "List what is kept in ~/.bosh for later deploys, or remove it",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+	}
+	cmd.AddCommand(newCacheList(c), newCachePrune(c))
+	return cmd
+}
+
+func newCacheList(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List what is in the cache, with its size and last use",
+		Long: `List prints what is kept for later deploys: files that were downloaded, releases
+that were unpacked, packages of CPIs that were compiled on this machine, and
+packages that VMs compiled. The latest used come first. With --json, there is
+one object per line.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c.started = true
+			home, err := c.boshHome()
+			if err != nil {
+				return err
+			}
+			list, err := cached(home)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printCached(list, nil)
+			}
+			return c.printRaw(cacheTable(list))
+		},
+	}
+}
+
+func newCachePrune(c *console) *cobra.Command {
+	var olderThan daysFlag
+	var all, dry bool
+	cmd := &cobra.Command{
+		Use:   "prune {--older-than TIME | --all}",
+		Short: "Remove from the cache what was not used for a time, or all of it",
+		Long: `Prune removes what list prints and was not used for a time, or all of it. It
+refuses while another run uses the cache, and leaves the compiled packages of
+CPIs that are installed: without them the deployments could not be deleted.
+What is removed is downloaded or compiled again when it is needed.`,
+		Example: "  bootstrap cache prune --older-than 30d --dry-run",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("older-than") == all {
+				return errors.New("prune needs either --older-than or --all")
+			}
+			c.started = true
+			home, err := c.boshHome()
+			if err != nil {
+				return err
+			}
+			before := time.Now().Add(-time.Duration(olderThan))
+			if all {
+				before = time.Now().AddDate(1, 0, 0) // clocks go wrong
+			}
+			gone, err := prune(home, before, dry)
+			return errors.Join(c.printPruned(gone, dry), err)
+		},
+	}
+	f := cmd.Flags()
+	f.Var(&olderThan, "older-than", "remove what was last used before this `TIME`, such as 30d or 12h")
+	f.BoolVar(&all, "all", false, "remove everything that no installed CPI needs")
+	f.BoolVar(&dry, "dry-run", false, "only tell what would be removed")
+	return cmd
+}
+
+// cacheItem is one thing in the cache; the JSON is what --json prints.
+type cacheItem struct {
+	Kind    string     `json:"kind"`
+	Name    string     `json:"name"`
+	Size    int64      `json:"size"` // bytes
+	LastUse *time.Time `json:"last_use,omitempty"`
+	UsedBy  []string   `json:"used_by,omitempty"` // installation ids
+	Removed *bool      `json:"removed,omitempty"` // by prune; false: only would be
+
+	remove func() error // nil: artifact removes it
+}
+
+func (i cacheItem) used() time.Time {
+	if i.LastUse == nil {
+		return time.Time{}
+	}
+	return *i.LastUse
+}
+
+func entryItem(e artifact.Entry) cacheItem {
+	item := cacheItem{Kind: string(e.Kind), Name: e.Name, Size: e.Size}
+	if !e.LastUse.IsZero() {
+		used := e.LastUse.UTC().Truncate(time.Second)
+		item.LastUse = &used
+	}
+	return item
+}
+
+func store(home string) *artifact.Store { return artifact.Open(artifact.Config{Dir: home}) }
+
+// cached lists all that is in the cache, the latest used first.
+func cached(home string) ([]cacheItem, error) {
+	entries, err := store(home).Entries()
+	if err != nil {
+		return nil, err
+	}
+	var list []cacheItem
+	for _, e := range entries {
+		list = append(list, entryItem(e))
+	}
+	packages, err := build.List(filepath.Join(home, "cache", "compiled"), home)
+	for _, p := range packages {
+		used := p.LastUse.UTC().Truncate(time.Second)
+		list = append(list, cacheItem{Kind: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
+	}
+	slices.SortStableFunc(list, func(a, b cacheItem) int { return b.used().Compare(a.used()) })
+	return list, err
+}
+
+// prune removes what was last used before a time, and returns it.
+func prune(home string, before time.Time, dry bool) ([]cacheItem, error) {
+	old := func(list []cacheItem) []cacheItem {
+		return slices.DeleteFunc(list, func(i cacheItem) bool { return len(i.UsedBy) > 0 || !i.used().Before(before) })
+	}
+	if dry {
+		list, err := cached(home)
+		return old(list), err
+	}
+	s := store(home)
+	done, err := s.Alone()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	list, err := cached(home)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := s.Prune(before)
+	var gone []cacheItem
+	for _, e := range entries {
+		gone = append(gone, entryItem(e))
+	}
+	for _, item := range old(list) {
+		if item.remove == nil {
+			continue
+		}
+		if failed := item.remove(); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		gone = append(gone, item)
+	}
+	return gone, err
+}
+
+func (c *console) printPruned(gone []cacheItem, dry bool) error {
+	if c.json {
+		removed := !dry
+		return c.printCached(gone, &removed)
+	}
+	var b strings.Builder
+	verb, sum := "Removed", int64(0)
+	if dry {
+		verb = "Would remove"
+	}
+	for _, i := range gone {
+		fmt.Fprintf(&b, "%s %s %s (%s)\n", verb, i.Kind, i.Name, ui.Size(i.Size))
+		sum += i.Size
+	}
+	fmt.Fprintf(&b, "%s %d of these, %s\n", verb, len(gone), ui.Size(sum))
+	return c.printRaw([]byte(b.String()))
+}
+
+func (c *console) printCached(list []cacheItem, removed *bool) error {
+	lines := make([]any, len(list))
+	for i, item := range list {
+		item.Removed = removed
+		lines[i] = item
+	}
+	return c.printLines(lines)
+}
+
+func cacheTable(list []cacheItem) []byte {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "KIND\tNAME\tSIZE\tLAST USE\tNEEDED BY\n")
+	sum := int64(0)
+	for _, i := range list {
+		used, by := "-", "-"
+		if i.LastUse != nil {
+			used = i.LastUse.Format(time.DateTime)
+		}
+		if len(i.UsedBy) > 0 {
+			by = strings.Join(i.UsedBy, ", ")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, ui.Size(i.Size), used, by)
+		sum += i.Size
+	}
+	fmt.Fprintf(table, "all\t\t%s\t\t\n", ui.Size(sum))
+	_ = table.Flush() // a Builder takes everything
+	return []byte(b.String())
+}
