@@ -53,7 +53,7 @@ func libraries() map[string][]string {
 		"github.com/spf13/pflag":        {"cmd"},
 		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
 		"gopkg.in/yaml.v2":              {"manifest", "artifact"},
-		"gopkg.in/yaml.v3":              {"manifest", "artifact"},
+		"gopkg.in/yaml.v3":              {"manifest", "artifact", "state"}, // state: files of the first bosh-init
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
 	}
 }

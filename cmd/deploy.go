@@ -40,6 +40,7 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.varFlags(f, &opts.Inputs)
 	expiryFlag(f, &opts.Inputs)
 	stateFlag(f, opts)
+	lockFlag(f, &opts.LockWait)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
 	oldAgentFlags(f, opts)
@@ -70,6 +71,10 @@ func viaFlag(f *pflag.FlagSet, opts *deployer.Options) {
 
 func stateFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringVar(&opts.StateFile, "state", "", "state file (default: MANIFEST without extension + -state.json)")
+}
+
+func lockFlag(f *pflag.FlagSet, wait *time.Duration) {
+	f.DurationVar(wait, "lock-wait", 0, "how long to wait while another process has the state locked, such as 10m")
 }
 
 func rubyFlag(f *pflag.FlagSet, opts *deployer.Options) {

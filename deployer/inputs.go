@@ -60,9 +60,9 @@ func (r *run) findState(context.Context) error {
 
 // lockState locks and reads the state file, and makes the folder of the
 // installation it names.
-func (r *run) lockState(context.Context) error {
+func (r *run) lockState(ctx context.Context) error {
 	var err error
-	r.state, err = state.Open(r.statePath, r.opts.Holder)
+	r.state, err = r.openState(ctx)
 	if err != nil {
 		return err
 	}

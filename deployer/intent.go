@@ -34,7 +34,7 @@ func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err er
 		return "", errors.Join(err, r.settle(in, ""))
 	}
 	if err := r.settle(in, cid); err != nil {
-		return "", fmt.Errorf("%s made %s, but: %w", in.Method, cid, err)
+		return "", r.rescue(in, cid, err)
 	}
 	return cid, nil
 }

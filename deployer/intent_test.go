@@ -43,7 +43,7 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f, err := state.Open(filepath.Join(dir, "state.json"), state.Holder{})
+	f, err := state.Open(t.Context(), filepath.Join(dir, "state.json"), state.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

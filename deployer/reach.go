@@ -28,7 +28,7 @@ func reach(ctx context.Context, opts Options, fn func(*run, context.Context) err
 
 // reachAgent finds the agent of the recorded VM and asks whether it is there.
 func (r *run) reachAgent(ctx context.Context) error {
-	st, err := state.Read(r.statePath)
+	st, err := state.Read(r.statePath, r.opts.Home)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 // peekAtState takes from the state what templates may ask for; there need not
 // be one.
 func (r *run) peekAtState(context.Context) error {
-	st, err := state.Read(r.statePath)
+	st, err := state.Read(r.statePath, r.opts.Home)
 	if err != nil {
 		return err
 	}

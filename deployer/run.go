@@ -43,6 +43,7 @@ type Options struct {
 	// ssh://user@host:port URLs or lists of them with commas.
 	Via []string
 
+	LockWait     time.Duration // how long to wait for another run with the same state
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: for ever

@@ -143,7 +143,7 @@ func onlooker(opts Options) (*run, state.State, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, state.State{}, &state.MissingError{Path: path}
 	}
-	st, err := state.Read(path)
+	st, err := state.Read(path, opts.Home)
 	if err != nil {
 		return nil, st, err
 	}

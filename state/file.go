@@ -1,7 +1,7 @@
 package state
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,17 +9,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/renameio/v2/maybe"
-	"github.com/google/uuid"
 )
+
+// Options says how a state file is opened.
+type Options struct {
+	Holder Holder        // whom the locks name
+	Wait   time.Duration // how long to wait for a lock that another process has
+
+	// Home is ~/.bosh. In the folder of the installation there stand a mirror
+	// of what create-env drops from the file, and a lock; none if it is empty.
+	Home string
+	// Legacy is the file of an old bosh-init from which a state that does not
+	// exist is made; it may be empty or not be there.
+	Legacy string
+
+	Waiting func(*LockedError) // called once before waiting; may be nil
+	Warn    func(error)        // told what is no reason to stop; may be nil
+}
 
 // File is an open, locked state file.
 type File struct {
-	path    string
-	lock    *lock
-	current State
-	found   bool
+	path         string
+	opts         Options
+	locker       locker
+	lock         *lock
+	installation *lock // nil until it is known
+	loaded
 }
 
 // MissingError says that there is no state file where one was looked for.
@@ -45,77 +63,108 @@ func Path(manifest, flag string) (string, error) {
 	return path, nil
 }
 
-// Open locks the state file and reads it. Where there is none, the state is a
-// new one, which the first Update writes. The error is a *LockedError while
-// another process has it.
-func Open(path string, who Holder) (*File, error) {
-	// A link is followed first: the rename of a write would replace it.
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	l, err := acquire(path+".lock", who)
+// Open locks the state file and the folder of its installation, and reads it.
+// Where there is none, the state is a new one, which the first Update writes.
+// What an earlier run could not record is recorded now; Notes tells. The
+// error is a *LockedError while another process has one of the locks, for
+// longer than opts.Wait.
+func Open(ctx context.Context, path string, opts Options) (_ *File, err error) {
+	f, err := lockOnly(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, lock: l}
-	if err := f.read(); err != nil {
-		l.release()
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	if f.loaded, err = load(f.path, opts); err != nil {
 		return nil, err
+	}
+	for _, err := range f.warnings {
+		f.warn(err)
+	}
+	if f.found {
+		if err := f.lockInstallation(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if f.rescued {
+		if err := f.Update(func(*State) error { return nil }); err != nil {
+			return nil, err
+		}
+		f.dropRescue()
 	}
 	return f, nil
 }
 
-func (f *File) read() error {
-	data, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		f.current = State{DirectorID: uuid.NewString(), InstallationID: uuid.NewString()}
-		return nil
-	}
+// lockOnly locks the state file, whatever is in it.
+func lockOnly(ctx context.Context, path string, opts Options) (*File, error) {
+	// A link is followed first: the rename of a write would replace it.
+	path, err := resolve(path)
 	if err != nil {
-		return fmt.Errorf("cannot read the deployment state: %w", err)
+		return nil, err
 	}
-	f.found = true
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&f.current); err != nil {
-		return fmt.Errorf("cannot read the deployment state %s: it is not a state file (%w); nothing was changed: restore it from a copy or point --state at the right file", f.path, err)
+	f := &File{path: path, opts: opts}
+	f.locker = locker{who: opts.Holder, until: time.Now().Add(opts.Wait), waiting: opts.Waiting}
+	f.lock, err = f.locker.acquire(ctx, "the deployment state", path+".lock")
+	return f, err
+}
+
+// resolve follows the links at path, also to a file that is not there yet.
+func resolve(path string) (string, error) {
+	for range 40 {
+		to, err := os.Readlink(path)
+		if err != nil { // no link, or nothing there
+			if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+				path = filepath.Join(dir, filepath.Base(path))
+			}
+			return path, nil
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
 	}
-	if dec.More() {
-		return fmt.Errorf("cannot read the deployment state %s: text follows the JSON object; nothing was changed", f.path)
-	}
-	if f.current.Own.Format > Format {
-		return fmt.Errorf("cannot use the deployment state %s: its format is %d and this bootstrap knows formats up to %d; use a newer bootstrap", f.path, f.current.Own.Format, Format)
-	}
-	// A file that create-env has not saved yet may lack its ids.
-	if f.current.DirectorID == "" {
-		f.current.DirectorID = uuid.NewString()
-	}
-	if f.current.InstallationID == "" {
-		f.current.InstallationID = uuid.NewString()
-	}
-	f.current.mend()
-	if err := f.current.check(); err != nil {
-		return fmt.Errorf("cannot use the deployment state %s: %w; correct the file or restore it from a copy", f.path, err)
-	}
-	return nil
+	return "", fmt.Errorf("cannot find the deployment state: %s is a link that leads to itself", path)
 }
 
 // Read returns the state at path without locking it, for those who only look:
-// a new state where there is none.
-func Read(path string) (State, error) {
-	f := &File{path: path}
-	err := f.read()
-	return f.current, err
+// a new state where there is none. home is ~/.bosh or empty, as in Options.
+func Read(path, home string) (State, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return State{}, err
+	}
+	l, err := load(path, Options{Home: home})
+	return l.current, err
 }
 
 // Found tells whether the file existed when it was opened.
 func (f *File) Found() bool { return f.found }
 
+// Notes tells what opening the file did beyond reading it, in sentences.
+func (f *File) Notes() []string { return f.notes }
+
+// Path returns where the file lies, with links followed.
+func (f *File) Path() string { return f.path }
+
 // Get returns the state as last written or read; Update changes another copy.
 func (f *File) Get() State { return f.current }
 
+// dir is the folder of the installation.
+func (f *File) dir() string { return filepath.Join(f.opts.Home, f.current.InstallationID) }
+
+func (f *File) warn(err error) {
+	if err != nil && f.opts.Warn != nil {
+		f.opts.Warn(err)
+	}
+}
+
 // Update changes the state and writes it whole: to a temporary file that is
 // synced and renamed, mode 0600. Nothing changes if change or the write
-// fails.
+// fails. The version before is kept among the backups, and what create-env
+// drops in the mirror.
 func (f *File) Update(change func(*State) error) error {
 	next, err := f.current.clone()
 	if err != nil {
@@ -127,6 +176,9 @@ func (f *File) Update(change func(*State) error) error {
 	next.Own.Format = Format
 	next.Own.Serial++
 	next.mendSwap()
+	if next.CurrentManifestSHA != "" {
+		next.Own.ManifestSHA1 = ""
+	}
 	if err := next.check(); err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w", f.path, err)
 	}
@@ -134,31 +186,65 @@ func (f *File) Update(change func(*State) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment state: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
-		return fmt.Errorf("cannot write the deployment state: %w", err)
+	// A state that was not there yet names its installation only now; nobody
+	// else knows it, so that this does not wait.
+	if err := f.lockInstallation(context.Background()); err != nil {
+		return err
 	}
-	// A file that another tool made keeps its mode through the rename.
-	if err := os.Chmod(f.path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot write the deployment state: %w", err)
+	if err := f.write(data); err != nil {
+		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", f.path, err)
 	}
-	if err := maybe.WriteFile(f.path, data, 0o600); err != nil {
-		return fmt.Errorf("cannot write the deployment state %s: %w", f.path, err)
-	}
-	syncDir(filepath.Dir(f.path))
 	f.current = next
+	f.warn(f.pruneBackups())
+	f.warn(f.writeMirror())
+	if f.legacy != "" {
+		f.warn(retire(f.legacy))
+		f.legacy = ""
+	}
 	return nil
 }
 
-// Remove deletes the state file; the lock stays until Close.
+func (f *File) write(data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
+		return err
+	}
+	// A file that another tool made keeps its mode through the rename.
+	if err := os.Chmod(f.path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f.warn(f.backUp())
+	if err := maybe.WriteFile(f.path, data, 0o600); err != nil {
+		return err
+	}
+	syncDir(filepath.Dir(f.path))
+	return nil
+}
+
+// Remove deletes the state file, its backups and its mirror; the locks stay
+// until Close.
 func (f *File) Remove() error {
-	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeAll(f.path, f.backups(), f.mirrorPath()); err != nil {
 		return fmt.Errorf("cannot remove the deployment state: %w", err)
 	}
 	return nil
 }
 
+func removeAll(paths ...string) error {
+	var errs []error
+	for _, path := range paths {
+		if path != "" {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Close unlocks the state.
-func (f *File) Close() { f.lock.release() }
+func (f *File) Close() {
+	f.installation.release()
+	f.installation = nil
+	f.lock.release()
+}
 
 // syncDir makes a rename last. Where a folder cannot be synced (Windows, some
 // network file systems) the write is no less whole.

@@ -1,10 +1,14 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -19,8 +23,10 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// LockedError says that another process has the state locked.
+// LockedError says that another process has the state locked, or the folder
+// of the installation that it names.
 type LockedError struct {
+	What   string // "the deployment state" or "the installation"
 	Path   string // of the lock file
 	Holder Holder // empty where the lock file does not tell
 }
@@ -28,44 +34,114 @@ type LockedError struct {
 func (e *LockedError) Error() string {
 	h := e.Holder
 	if h.PID == 0 {
-		return fmt.Sprintf("the deployment state is locked (%s) by another process", e.Path)
+		return fmt.Sprintf("%s is locked (%s) by another process", e.What, e.Path)
 	}
-	return fmt.Sprintf("the deployment state is locked (%s) by %s@%s, process %d, `bootstrap %s`, since %s",
-		e.Path, h.User, h.Host, h.PID, h.Command, h.Since.Format(time.RFC3339))
+	return fmt.Sprintf("%s is locked (%s) by %s@%s, process %d, `bootstrap %s`, since %s",
+		e.What, e.Path, h.User, h.Host, h.PID, h.Command, h.Since.Format(time.RFC3339))
 }
 
-// lock is an flock, which the kernel drops when its holder dies. The file is
-// never removed: a second process could then lock a file that is gone.
+// lock is an flock, which the kernel drops when its holder dies. That of a
+// state is never removed: a second process could then lock a file that is
+// gone. That of an installation goes with its folder.
 type lock struct {
 	f *flock.Flock
 }
 
-func acquire(path string, who Holder) (*lock, error) {
+// locker is what acquiring locks needs; its deadline is one for all of them.
+type locker struct {
+	who     Holder
+	until   time.Time
+	waiting func(*LockedError) // may be nil
+}
+
+const lockRetry = 100 * time.Millisecond
+
+// acquire locks a file, and waits for it as long as it may: the error is a
+// *LockedError when that was not long enough.
+func (l *locker) acquire(ctx context.Context, what, path string) (*lock, error) {
+	var told bool
+	tick := time.NewTicker(lockRetry)
+	defer tick.Stop()
+	for {
+		got, err := l.try(what, path)
+		var locked *LockedError
+		if !errors.As(err, &locked) || !time.Now().Before(l.until) {
+			return got, err
+		}
+		if !told && l.waiting != nil {
+			l.waiting(locked)
+			told = true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (l *locker) try(what, path string) (*lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return nil, fmt.Errorf("cannot lock the deployment state: %w", err)
+		return nil, fmt.Errorf("cannot lock %s: %w", what, err)
 	}
 	f := flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR))
 	got, err := f.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock the deployment state with %s: %w", path, err)
+		return nil, fmt.Errorf("cannot lock %s with %s: %w", what, path, err)
 	}
-	if !got {
-		locked := &LockedError{Path: path}
+	if !got || !there(f) {
+		_ = f.Close()
+		locked := &LockedError{What: what, Path: path}
 		if data, err := os.ReadFile(path); err == nil {
 			// A lock file that is just being written tells nothing yet.
 			_ = json.Unmarshal(data, &locked.Holder)
 		}
 		return nil, locked
 	}
-	data, err := json.Marshal(who)
+	data, err := json.Marshal(l.who)
 	if err == nil {
 		err = os.WriteFile(path, append(data, '\n'), 0o600)
 	}
 	if err != nil {
-		_ = f.Unlock()
-		return nil, fmt.Errorf("cannot lock the deployment state with %s: %w", path, err)
+		_ = f.Close()
+		return nil, fmt.Errorf("cannot lock %s with %s: %w", what, path, err)
 	}
 	return &lock{f: f}, nil
 }
 
-func (l *lock) release() { _ = l.f.Close() }
+// there tells whether the file that was locked still has its name: who had it
+// before may have removed it with its folder.
+func there(f *flock.Flock) bool {
+	locked, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(f.Path())
+	return err == nil && os.SameFile(locked, named)
+}
+
+func (l *lock) release() {
+	if l != nil {
+		_ = l.f.Close()
+	}
+}
+
+// lockInstallation locks the folder of the installation, which two copies of
+// one state file share. It is asked for again by the first write of a state
+// that was not there.
+func (f *File) lockInstallation(ctx context.Context) error {
+	// Windows does not remove a folder in which a file is open.
+	if f.opts.Home == "" || f.installation != nil || runtime.GOOS == "windows" {
+		return nil
+	}
+	dir := f.dir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the installation: %w", err)
+	}
+	got, err := f.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
+	if errors.Is(err, fs.ErrNotExist) { // removed meanwhile, by a delete
+		got, err = f.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
+	}
+	f.installation = got
+	return err
+}

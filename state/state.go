@@ -73,6 +73,9 @@ type Own struct {
 	// finished deploy put on it: part -> salted digest. Made goes with the VM.
 	Made    map[string]string `json:"made,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
+	// ManifestSHA1 is of the bytes of the manifest that bosh-init deployed last,
+	// as hex, while that VM is the current one.
+	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
 	// Stopped tells that the jobs do not run because they were asked not to.
 	Stopped bool `json:"stopped,omitempty"`
 	// Deployed is when the last deploy finished, in UTC.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -14,7 +15,7 @@ import (
 // TestMain lets the test binary be the process that holds a lock.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("STATE_TEST_HOLD"); path != "" {
-		f, err := Open(path, Holder{User: "other", Host: "elsewhere", PID: os.Getpid(), Command: "deploy x.yml", Since: time.Now()})
+		f, err := Open(context.Background(), path, Options{Holder: Holder{User: "other", Host: "elsewhere", PID: os.Getpid(), Command: "deploy x.yml", Since: time.Now()}})
 		if err != nil {
 			os.Exit(1)
 		}
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, path string) *File {
 	t.Helper()
-	f, err := Open(path, Holder{PID: os.Getpid(), Command: "test"})
+	f, err := Open(t.Context(), path, Options{Holder: Holder{PID: os.Getpid(), Command: "test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestPath(t *testing.T) {
 // The shape that create-env writes is read, and what create-env reads is written.
 func TestCreateEnvShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	data, err := os.ReadFile("testdata/create-env.json")
+	data, err := os.ReadFile("../testdata/state/create-env.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestWhatIsNoStateIsRefusedAndKept(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Open(path, Holder{})
+			_, err := Open(t.Context(), path, Options{})
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %v; want %q and the path in it", err, c.want)
 			}
@@ -210,7 +211,7 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	if _, err := out.Read(make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(path, Holder{})
+	_, err = Open(t.Context(), path, Options{})
 	var locked *LockedError
 	if !errors.As(err, &locked) || locked.Holder.PID != holder.Process.Pid || !strings.Contains(err.Error(), "other@elsewhere") {
 		t.Errorf("error %v", err)
@@ -247,7 +248,7 @@ func TestUnwritableFolderKeepsTheFile(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	data, err := os.ReadFile("testdata/create-env.json")
+	data, err := os.ReadFile("../testdata/state/create-env.json")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func FuzzOpen(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		file, err := Open(path, Holder{})
+		file, err := Open(t.Context(), path, Options{})
 		if err != nil {
 			return
 		}

@@ -1,0 +1,41 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"bootstrap/state"
+)
+
+// openState locks and reads the state file, and tells what that came with.
+func (r *run) openState(ctx context.Context) (*state.File, error) {
+	opts := state.Options{
+		Holder:  r.opts.Holder,
+		Wait:    r.opts.LockWait,
+		Home:    r.opts.Home,
+		Waiting: func(l *state.LockedError) { r.root.info(fmt.Sprintf("Waiting up to %v: %v", r.opts.LockWait, l)) },
+		Warn:    func(err error) { r.root.warning(err.Error()) },
+	}
+	if r.opts.Manifest != "" {
+		opts.Legacy = filepath.Join(filepath.Dir(r.opts.Manifest), state.LegacyName)
+	}
+	f, err := state.Open(ctx, r.statePath, opts)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range f.Notes() {
+		r.root.info(note)
+	}
+	return f, nil
+}
+
+// rescue keeps the CID of what a call made where the state cannot: nothing
+// else knows it.
+func (r *run) rescue(in state.Intent, cid string, cause error) error {
+	file, err := r.state.Rescue(in, cid)
+	if err != nil {
+		return fmt.Errorf("%s made %s, and that is recorded nowhere: %w; %w", in.Method, cid, cause, err)
+	}
+	return fmt.Errorf("%s made %s: %w; it stands in %s, from where the next run takes it", in.Method, cid, cause, file)
+}

@@ -1,0 +1,341 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// with opens the state with a home, and fails the test on warnings.
+func with(t *testing.T, path, home string) *File {
+	t.Helper()
+	f, err := Open(t.Context(), path, Options{Home: home, Warn: func(err error) { t.Errorf("warning: %v", err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func update(t *testing.T, f *File, change func(*State)) {
+	t.Helper()
+	if err := f.Update(func(s *State) error { change(s); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asCreateEnv writes the file again as create-env would: without what it does
+// not know.
+func asCreateEnv(t *testing.T, path string, change func(map[string]any)) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	delete(all, "bootstrap")
+	if change != nil {
+		change(all)
+	}
+	if data, err = json.Marshal(all); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func TestBackups(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	data, err := os.ReadFile("../testdata/state/create-env.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := with(t, path, "")
+	update(t, f, func(*State) {})
+	// What create-env wrote is kept as it was.
+	if kept, err := os.ReadFile(path + ".backups/0.json"); err != nil || string(kept) != string(data) {
+		t.Errorf("backup of create-env's file: %s, %v", kept, err)
+	}
+	for i := range 7 {
+		update(t, f, func(s *State) { s.Own.Address = strconv.Itoa(i) })
+	}
+	list, err := Backups(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, b := range list {
+		got = append(got, b.Serial)
+		if st, err := b.Load(); err != nil || st.Own.Serial != b.Serial {
+			t.Errorf("backup %d: %+v, %v", b.Serial, st.Own, err)
+		}
+		if m := mode(t, b.Path); m != 0o600 {
+			t.Errorf("%s has mode %v", b.Path, m)
+		}
+	}
+	if !slices.Equal(got, []int{7, 6, 5, 4, 3}) {
+		t.Errorf("backups %v", got)
+	}
+	if m := mode(t, path+".backups"); m != 0o700 {
+		t.Errorf("the folder has mode %v", m)
+	}
+	if err := f.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(path + "*"); !slices.Equal(left, []string{path + ".lock"}) {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	f := with(t, path, "")
+	update(t, f, func(s *State) { s.CurrentVMCID = "vm-1" })
+	update(t, f, func(s *State) { s.Own.Intents = []Intent{{ID: "i", Method: "create_disk"}} })
+	update(t, f, func(s *State) { s.Own.Intents = nil; s.Disks = []Disk{{ID: "d", CID: "disk-1"}} })
+	f.Close()
+	var owns *OwnsError
+	if _, err := Restore(t.Context(), path, 2, false, Options{}); !errors.As(err, &owns) || !slices.Equal(owns.Owned, []string{"disk disk-1"}) {
+		t.Fatalf("error %v", err)
+	}
+	if _, err := Restore(t.Context(), path, 9, false, Options{}); err == nil || !strings.Contains(err.Error(), "there are: 2, 1") {
+		t.Errorf("error %v", err)
+	}
+	r, err := Restore(t.Context(), path, 2, true, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := r.Get()
+	r.Close()
+	if st.Own.Serial != 4 || len(st.Disks) != 0 || st.CurrentVMCID != "vm-1" || len(st.Own.Intents) != 0 || len(st.Own.Leftovers) != 1 {
+		t.Errorf("restored %+v", st)
+	}
+	// A damaged file is no obstacle, and is not lost.
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err = Restore(t.Context(), path, 3, false, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if st := r.Get(); st.Own.Serial != 4 || st.Disks[0].CID != "disk-1" || len(r.Notes()) != 1 {
+		t.Errorf("restored %+v, %v", st, r.Notes())
+	}
+	if data, err := os.ReadFile(path + ".damaged"); err != nil || string(data) != "{" {
+		t.Errorf("damaged file: %s, %v", data, err)
+	}
+}
+
+// The numbers of a new state go on after those of kept backups.
+func TestDiscardKeepsBackups(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	f := with(t, path, home)
+	update(t, f, func(s *State) { s.CurrentVMCID = "vm-1" })
+	mirror := f.mirrorPath()
+	f.Close()
+	var owns *OwnsError
+	if err := Discard(t.Context(), path, false, Options{Home: home}); !errors.As(err, &owns) || !strings.Contains(err.Error(), "VM vm-1") {
+		t.Fatalf("error %v", err)
+	}
+	if err := Discard(t.Context(), path, true, Options{Home: home}); err != nil {
+		t.Fatal(err)
+	}
+	var missing *MissingError
+	if err := Discard(t.Context(), path, true, Options{Home: home}); !errors.As(err, &missing) {
+		t.Errorf("error %v", err)
+	}
+	for _, gone := range []string{path, mirror} {
+		if _, err := os.Stat(gone); err == nil {
+			t.Errorf("%s is there", gone)
+		}
+	}
+	f = with(t, path, home)
+	update(t, f, func(*State) {})
+	if serial := f.Get().Own.Serial; serial != 2 {
+		t.Errorf("serial number %d", serial)
+	}
+	f.Close()
+	if err := os.WriteFile(path, []byte("?"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Discard(t.Context(), path, false, Options{}); err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("error %v", err)
+	}
+	if err := Discard(t.Context(), path, true, Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMirror(t *testing.T) {
+	for name, c := range map[string]struct {
+		create func(map[string]any) // what create-env changed
+		same   bool                 // whether the VM is the one we made
+	}{
+		"nothing":     {nil, true},
+		"another VM":  {func(s map[string]any) { s["current_vm_cid"] = "vm-2" }, false},
+		"no disk":     {func(s map[string]any) { s["current_disk_id"] = "" }, false},
+		"the orphan":  {func(s map[string]any) { s["disks"] = []any{map[string]any{"id": "o", "cid": "disk-0"}} }, false},
+		"another key": {func(s map[string]any) { s["current_manifest_sha"] = "new" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+			f := with(t, path, home)
+			update(t, f, func(s *State) {
+				id, director := s.InstallationID, s.DirectorID
+				*s = sound()
+				s.InstallationID, s.DirectorID = id, director
+				s.Own.AgentID, s.Own.Reached, s.Own.Made, s.Own.Salt = "agent", true, map[string]string{"env": "x"}, "salt"
+			})
+			want := f.Get()
+			if m := mode(t, f.mirrorPath()); m != 0o600 {
+				t.Errorf("mode %v", m)
+			}
+			f.Close()
+			asCreateEnv(t, path, c.create)
+			f = with(t, path, home)
+			got := f.Get()
+			if len(f.Notes()) != 1 {
+				t.Errorf("notes %v", f.Notes())
+			}
+			if same := got.Own.AgentID == "agent" && got.Own.Reached && got.Own.Made["env"] == "x"; same != c.same {
+				t.Errorf("own part %+v", got.Own)
+			}
+			orphans := 1
+			if name == "the orphan" {
+				orphans = 0
+			}
+			if len(got.Own.Orphans) != orphans || len(got.Own.Leftovers) != 1 || got.Own.Serial != want.Own.Serial || got.Own.Salt != "salt" {
+				t.Errorf("what is not of the VM: %+v", got.Own)
+			}
+			update(t, f, func(*State) {})
+		})
+	}
+}
+
+// A file from before, such as one out of version control, is told of.
+func TestOlderThanTheMirror(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	f := with(t, path, home)
+	update(t, f, func(*State) {})
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, f, func(*State) {})
+	f.Close()
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var warnings []string
+	again, err := Open(t.Context(), path, Options{Home: home, Warn: func(err error) { warnings = append(warnings, err.Error()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "is older (serial number 1)") {
+		t.Errorf("warnings %v", warnings)
+	}
+}
+
+// Two copies of one state share the installation, and that is locked, too.
+func TestInstallationIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	path, twin, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "twin.json"), filepath.Join(dir, "home")
+	f := with(t, path, home)
+	update(t, f, func(*State) {})
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(twin, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var locked *LockedError
+	if _, err := Open(t.Context(), twin, Options{Home: home}); !errors.As(err, &locked) || locked.What != "the installation" {
+		t.Fatalf("error %v", err)
+	}
+	// A folder that is removed by its holder is made anew.
+	if err := os.RemoveAll(f.dir()); err != nil {
+		t.Fatal(err)
+	}
+	with(t, twin, home)
+}
+
+func TestLockWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	first := open(t, path)
+	waiting := make(chan *LockedError, 1)
+	opts := Options{Wait: time.Minute, Waiting: func(l *LockedError) { waiting <- l }}
+	type result struct {
+		f   *File
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		f, err := Open(t.Context(), path, opts)
+		done <- result{f, err}
+	}()
+	if l := <-waiting; l.Holder.PID != os.Getpid() {
+		t.Errorf("holder %+v", l.Holder)
+	}
+	first.Close()
+	got := <-done
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	defer got.f.Close()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	opts.Waiting = func(*LockedError) { cancel() }
+	if _, err := Open(ctx, path, opts); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	var locked *LockedError
+	if _, err := Open(t.Context(), path, Options{Wait: time.Millisecond}); !errors.As(err, &locked) {
+		t.Errorf("too long: %v", err)
+	}
+}
+
+func TestLinkToNothingIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("real.json", filepath.Join(dir, "link.json")); err != nil {
+		t.Fatal(err)
+	}
+	update(t, open(t, filepath.Join(dir, "link.json")), func(*State) {})
+	if _, err := os.Stat(filepath.Join(dir, "real.json")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Symlink("loop.json", filepath.Join(dir, "loop.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), filepath.Join(dir, "loop.json"), Options{}); err == nil || !strings.Contains(err.Error(), "leads to itself") {
+		t.Errorf("error %v", err)
+	}
+}

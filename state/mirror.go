@@ -1,0 +1,110 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/renameio/v2/maybe"
+)
+
+// mirror is what create-env drops from a state file when it saves it, and
+// what tells whether it still is of the same VM. It stands as state.json,
+// 0600, in the folder of the installation.
+type mirror struct {
+	State    string `json:"state"` // path of the file
+	VM       string `json:"vm_cid"`
+	Disk     string `json:"disk_cid"`
+	Stemcell string `json:"stemcell_cid"`
+	Own      Own    `json:"bootstrap"`
+}
+
+func mirrorOf(home, installation string) string {
+	return filepath.Join(home, installation, "state.json")
+}
+
+// mirrorPath is empty where there is no mirror.
+func (f *File) mirrorPath() string {
+	if f.opts.Home == "" || f.current.InstallationID == "" {
+		return ""
+	}
+	return mirrorOf(f.opts.Home, f.current.InstallationID)
+}
+
+func (f *File) writeMirror() error {
+	path := f.mirrorPath()
+	if path == "" {
+		return nil
+	}
+	vm, disk, stemcell := f.current.current()
+	data, err := json.MarshalIndent(mirror{State: f.path, VM: vm, Disk: disk, Stemcell: stemcell, Own: f.current.Own}, "", "    ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = maybe.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot mirror the deployment state: %w", err)
+	}
+	return nil
+}
+
+// current returns the CIDs of the VM, the disk and the stemcell.
+func (s *State) current() (vm, disk, stemcell string) {
+	if d := s.Disk(); d != nil {
+		disk = d.CID
+	}
+	if r := s.Stemcell(); r != nil {
+		stemcell = r.CID
+	}
+	return s.CurrentVMCID, disk, stemcell
+}
+
+// reflect takes our own part from the mirror, where the file has none: what
+// is about a VM if it is the same, with disk and stemcell, and what create-env
+// does not know of in any case.
+func (l *loaded) reflect(path, home string, own bool) {
+	file := mirrorOf(home, l.current.InstallationID)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	var m mirror
+	// A damaged mirror tells nothing; the file does.
+	if json.Unmarshal(data, &m) != nil || m.Own.Format > Format {
+		return
+	}
+	if own {
+		if m.State == path && l.current.Own.Serial < m.Own.Serial {
+			l.warnings = append(l.warnings, fmt.Errorf("the deployment state %s is older (serial number %d) than the last one written on this machine (%d): what was made in between is not in it; `bootstrap state backups` lists what is kept", path, l.current.Own.Serial, m.Own.Serial))
+		}
+		return
+	}
+	sha1 := l.current.Own.ManifestSHA1
+	if vm, disk, stemcell := l.current.current(); vm == m.VM && disk == m.Disk && stemcell == m.Stemcell {
+		l.current.Own = m.Own
+		l.note("The part of the deployment state that create-env drops was taken from %s", file)
+	} else {
+		l.current.Own = Own{
+			Serial: m.Own.Serial, Salt: m.Own.Salt, DNSVersion: m.Own.DNSVersion,
+			Swap: m.Own.Swap, Orphans: m.Own.Orphans, Leftovers: m.Own.Leftovers, Intents: m.Own.Intents,
+		}
+		l.note("The deployment state was changed by another tool: what its VM was made from is unknown")
+	}
+	l.current.Own.Format, l.current.Own.ManifestSHA1 = Format, sha1
+	l.fit()
+}
+
+// fit drops from our own part what the records of the file tell otherwise.
+func (l *loaded) fit() {
+	s, own := &l.current, &l.current.Own
+	if own.Swap != nil && own.Swap.CID == s.CurrentVMCID {
+		own.Swap = nil
+	}
+	own.Orphans = slices.DeleteFunc(own.Orphans, func(o Orphan) bool {
+		return slices.ContainsFunc(s.Disks, func(d Disk) bool { return d.CID == o.CID })
+	})
+}
