@@ -23,9 +23,12 @@ type Config struct {
 	// StemcellAPI is the API version of the stemcell in use; 0 means that
 	// none is in use yet.
 	StemcellAPI int
-	Running     *Running      // is told of every process; may be nil
-	Timeout     time.Duration // of one process; 0 means 2 hours
-	Grace       time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
+	Running     *Running // is told of every process; may be nil
+	// Trace is called before a process is started, while it is running, and
+	// after it has ended; kill ends its process group. Nil: nobody is told.
+	Trace   func(method, moment string, kill func())
+	Timeout time.Duration // of one process; 0 means 2 hours
+	Grace   time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
 }
 
 // Client calls one CPI. It may be used by several goroutines.
@@ -159,7 +162,9 @@ func (c *Client) request(method string, version int, args []any) ([]byte, error)
 
 // once starts the CPI one time and reads its reply.
 func (c *Client) once(method string, request []byte) (json.RawMessage, error) {
+	c.trace(method, "before", func() {})
 	out, err := c.run(method, request)
+	c.trace(method, "after", func() {})
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +181,12 @@ func (c *Client) once(method string, request []byte) (json.RawMessage, error) {
 		c.logLines(method, "the CPI gave a result, but ended with "+out.status)
 	}
 	return reply.Result, nil
+}
+
+func (c *Client) trace(method, moment string, kill func()) {
+	if c.cfg.Trace != nil {
+		c.cfg.Trace(method, moment, kill)
+	}
 }
 
 func (c *Client) refused(method string, e *ResponseError) *Error {

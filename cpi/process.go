@@ -57,6 +57,7 @@ func (c *Client) run(method string, request []byte) (output, error) {
 	}
 	defer c.cfg.Running.begin(method, cmd.Process.Pid)()
 	c.record.tell(cmd.Process.Pid)
+	c.trace(method, "running", func() { killGroup(cmd) })
 	var out output
 	if c.wait(cmd) {
 		out.timeout = c.cfg.Timeout
