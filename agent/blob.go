@@ -35,7 +35,9 @@ func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(don
 	if err := checkID(id); err != nil {
 		return err
 	}
+	c.trace("put_blob", "before")
 	err := c.tryBlob(ctx, func() (bool, error) { return c.putOnce(ctx, id, path, progress) })
+	c.trace("put_blob", "after")
 	return blobError("upload", id, err)
 }
 
@@ -54,7 +56,9 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest str
 	if sum.hash != nil {
 		w = io.MultiWriter(sum.hash, w)
 	}
+	c.trace("get_blob", "before")
 	err = c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, id, w, &done, progress) })
+	c.trace("get_blob", "after")
 	if err != nil {
 		return blobError("download", id, err)
 	}

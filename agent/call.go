@@ -140,7 +140,9 @@ func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
 	exchange, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	var met stage
+	c.trace(m.method, "before")
 	status, data, err := c.exchange(met.trace(exchange), m, body)
+	c.trace(m.method, "after")
 	if err == nil && status == http.StatusOK {
 		var reply *Reply
 		if reply, err = decodeReply(data); err == nil {

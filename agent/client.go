@@ -60,6 +60,9 @@ type Config struct {
 	// Redact takes secrets out of the agent's texts, in addition to the
 	// password of URL.
 	Redact func(string) string
+	// Trace is called before and after each message and each transfer of a blob
+	// (put_blob, get_blob), also while a task is waited for. Nil: nobody is told.
+	Trace func(method, moment string)
 }
 
 // Client sends messages and blobs to one agent. It may be used concurrently.
@@ -122,6 +125,12 @@ func New(cfg Config) (*Client, error) {
 // Unverified reports whether no CA is known, so that anybody in the way could
 // pose as the agent and read the password: worth one warning to the user.
 func (c *Client) Unverified() bool { return c.cfg.CA == "" }
+
+func (c *Client) trace(method, moment string) {
+	if c.cfg.Trace != nil {
+		c.cfg.Trace(method, moment)
+	}
+}
 
 // Address is the agent's host:port.
 func (c *Client) Address() string {
