@@ -1,0 +1,148 @@
+package deployer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/agent"
+	"bootstrap/artifact"
+	"bootstrap/state"
+)
+
+// dnsRoot is the domain of all names.
+const dnsRoot = "bosh"
+
+// dnsRecords are the names of instances, as the Director sends them to agents
+// and as DNS servers on the VM read them.
+type dnsRecords struct {
+	Records     [][2]string `json:"records"` // address, name
+	Version     uint64      `json:"version"`
+	RecordKeys  []string    `json:"record_keys"`
+	RecordInfos [][]any     `json:"record_infos"` // a value for each key
+}
+
+// dnsInstance is what the names of an instance are made of.
+type dnsInstance struct {
+	ID, AgentID, Group, Deployment string
+	Addresses                      map[string]string // by network
+}
+
+// recordsOf returns the records of one instance: for each of its networks, the
+// same values in the same order.
+func recordsOf(version uint64, i dnsInstance) dnsRecords {
+	d := dnsRecords{
+		Records: [][2]string{},
+		Version: version,
+		RecordKeys: []string{
+			"id", "num_id", "instance_group", "group_ids", "az", "az_id", "network", "network_id", "deployment", "ip", "domain", "agent_id", "instance_index",
+		},
+		RecordInfos: [][]any{},
+	}
+	group, deployment := dnsLabel(i.Group), dnsLabel(i.Deployment)
+	names := make([]string, 0, len(i.Addresses))
+	for name := range i.Addresses {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	// There is one group and one instance, and no zone; a Director would number
+	// them with the ids of its database, which begin at 1.
+	const first = "1"
+	for n, name := range names {
+		address, network := i.Addresses[name], dnsLabel(name)
+		d.Records = append(d.Records, [2]string{address, strings.Join([]string{i.ID, group, network, deployment, dnsRoot}, ".")})
+		d.RecordInfos = append(d.RecordInfos, []any{
+			i.ID, first, group, []string{first}, nil, nil, network, strconv.Itoa(n + 1), deployment, address, dnsRoot, i.AgentID, 0,
+		})
+	}
+	return d
+}
+
+// dnsLabel returns a name as it stands in domain names.
+func dnsLabel(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '_':
+			return '-'
+		case r == '-', '0' <= r && r <= '9', 'a' <= r && r <= 'z':
+			return r
+		}
+		return -1
+	}, strings.ToLower(strings.TrimSpace(name)))
+}
+
+// dnsAddresses are the addresses of the instance, as far as they are known.
+func (r *run) dnsAddresses() map[string]string {
+	addresses := map[string]string{}
+	for name, network := range r.templateNetworks() {
+		settings, _ := network.(map[string]any)
+		if ip, _ := settings["ip"].(string); ip != "" {
+			addresses[name] = ip
+		}
+	}
+	return addresses
+}
+
+// sendDNS gives the VM the records of its instance, if the manifest asks for
+// them, and keeps their version: agents take only newer ones. An agent that
+// does not know the message gets a warning.
+func (r *run) sendDNS(ctx context.Context) error {
+	if !r.manifest.UseDNS {
+		return nil
+	}
+	st := r.state.Get()
+	records := recordsOf(st.Own.DNSVersion+1, dnsInstance{
+		ID: r.instanceID(), AgentID: st.Own.AgentID, Group: r.manifest.Group.Name, Deployment: r.manifest.Name, Addresses: r.dnsAddresses(),
+	})
+	return r.do("Sending DNS records", func(s *stage) error {
+		blob, err := r.putDNS(ctx, records, s.progress)
+		if err != nil {
+			return fmt.Errorf("cannot upload the DNS records: %w", err)
+		}
+		err = r.agent.SyncDNS(ctx, blob, records.Version)
+		if agent.UnknownMessage(err) {
+			s.warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
+			return skip("the agent does not know them")
+		}
+		if err != nil {
+			return err
+		}
+		return r.state.Update(func(st *state.State) error {
+			st.Own.DNSVersion = records.Version
+			return nil
+		})
+	})
+}
+
+// putDNS uploads the records as a blob.
+func (r *run) putDNS(ctx context.Context, records dnsRecords, progress func(done, total int64)) (agent.Blob, error) {
+	data, err := json.Marshal(records)
+	if err != nil {
+		return agent.Blob{}, err
+	}
+	file, err := os.CreateTemp(r.dir, "dns-")
+	if err != nil {
+		return agent.Blob{}, err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(data)
+	if e := file.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return agent.Blob{}, err
+	}
+	_, sum, err := artifact.Sum(bytes.NewReader(data))
+	if err != nil {
+		return agent.Blob{}, err
+	}
+	id := uuid.NewString()
+	return agent.Blob{BlobstoreID: id, SHA1: "sha256:" + sum}, r.agent.PutBlob(ctx, id, file.Name(), progress)
+}

@@ -1,0 +1,155 @@
+//go:build unix
+
+package deployer
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"bootstrap/agent"
+	"bootstrap/agent/agenttest"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// The records are those that a Director sends for an instance like this.
+func TestRecordsOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		in   dnsInstance
+		want string
+	}{
+		{dnsInstance{ID: "id-1", AgentID: "agent-1", Group: "Web_Server", Deployment: "my.dep", Addresses: map[string]string{"private_net": "10.0.0.3", "default": "192.0.2.7"}}, `{
+			"records": [["192.0.2.7", "id-1.web-server.default.mydep.bosh"], ["10.0.0.3", "id-1.web-server.private-net.mydep.bosh"]],
+			"version": 7,
+			"record_keys": ["id", "num_id", "instance_group", "group_ids", "az", "az_id", "network", "network_id", "deployment", "ip", "domain", "agent_id", "instance_index"],
+			"record_infos": [
+				["id-1", "1", "web-server", ["1"], null, null, "default", "1", "mydep", "192.0.2.7", "bosh", "agent-1", 0],
+				["id-1", "1", "web-server", ["1"], null, null, "private-net", "2", "mydep", "10.0.0.3", "bosh", "agent-1", 0]
+			]}`},
+		{dnsInstance{ID: "id-1"}, `{"records": [], "version": 7, "record_infos": [],
+			"record_keys": ["id", "num_id", "instance_group", "group_ids", "az", "az_id", "network", "network_id", "deployment", "ip", "domain", "agent_id", "instance_index"]}`},
+	} {
+		got, err := json.Marshal(recordsOf(7, c.in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !agenttest.SameJSON(got, []byte(c.want)) {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// answers returns what the real agent answered to the exchange of that name.
+func answers(t *testing.T, exchange string) string {
+	t.Helper()
+	for _, transcript := range agenttest.Transcripts(t) {
+		i := slices.IndexFunc(transcript.Exchanges, func(e agenttest.Exchange) bool { return e.Name == exchange })
+		if i >= 0 {
+			return string(transcript.Exchanges[i].Reply)
+		}
+	}
+	t.Fatalf("there is no exchange %q", exchange)
+	return ""
+}
+
+func TestSendDNS(t *testing.T) {
+	t.Parallel()
+	unknown := strings.ReplaceAll(answers(t, "not registered: noop"), "noop", "sync_dns")
+	for name, c := range map[string]struct {
+		use     bool
+		reply   string
+		version uint64 // afterwards
+		said    string
+		err     string
+	}{
+		"not asked for": {false, "", 4, "", ""},
+		"synced":        {true, answers(t, "sync_dns version 2"), 5, "", ""},
+		"unknown":       {true, unknown, 4, "warning: The agent on the VM is too old to take DNS records", ""},
+		"refused":       {true, answers(t, "sync_dns version 3, blob says 2"), 4, "", "version from unpacked dns blob does not match"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			blobs, requests := map[string][]byte{}, []agent.Request{}
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				body, _ := io.ReadAll(req.Body)
+				if req.Method == http.MethodPut {
+					blobs[req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]] = body
+					w.WriteHeader(http.StatusCreated)
+					return
+				}
+				var got agent.Request
+				if err := json.Unmarshal(body, &got); err != nil {
+					t.Error(err)
+				}
+				requests = append(requests, got)
+				_, _ = io.WriteString(w, c.reply)
+			}))
+			defer server.Close()
+			r := scriptedRun(t, nil)
+			var err error
+			r.agent, err = agent.New(agent.Config{
+				URL: strings.Replace(server.URL, "https://", "https://mbus:password@", 1),
+				CA:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.state.Update(func(st *state.State) error { st.Own.DNSVersion = 4; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			r.address = "10.0.0.3"
+			r.manifest = &manifest.Manifest{
+				Name: "page", UseDNS: c.use, Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
+				Group: manifest.InstanceGroup{Name: "web", Networks: []manifest.GroupNetwork{{Name: "default"}}},
+			}
+			err = r.sendDNS(t.Context())
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %v, want %q", err, c.err)
+			}
+			if got := r.state.Get().Own.DNSVersion; got != c.version {
+				t.Errorf("version %d is recorded, want %d", got, c.version)
+			}
+			if !strings.Contains(r.said(), c.said) {
+				t.Errorf("said %q", r.said())
+			}
+			if !c.use {
+				if len(requests)+len(blobs) > 0 {
+					t.Errorf("sent %v", requests)
+				}
+				return
+			}
+			checkSync(t, requests, blobs)
+		})
+	}
+}
+
+// checkSync checks that one message named one blob with records, by its digest
+// and their version.
+func checkSync(t *testing.T, requests []agent.Request, blobs map[string][]byte) {
+	t.Helper()
+	if len(requests) != 1 || requests[0].Method != "sync_dns" || len(requests[0].Arguments) != 3 || len(blobs) != 1 {
+		t.Fatalf("sent %v and %d blobs", requests, len(blobs))
+	}
+	for id, data := range blobs {
+		want := []any{id, fmt.Sprintf("sha256:%x", sha256.Sum256(data)), 5}
+		if fmt.Sprint(requests[0].Arguments) != fmt.Sprint(want) {
+			t.Errorf("sent %v, want %v", requests[0].Arguments, want)
+		}
+		var records dnsRecords
+		if err := json.Unmarshal(data, &records); err != nil {
+			t.Fatal(err)
+		}
+		if records.Version != 5 || len(records.Records) != 1 || records.Records[0][0] != "10.0.0.3" || !strings.HasSuffix(records.Records[0][1], ".web.default.page.bosh") {
+			t.Errorf("records %s", data)
+		}
+	}
+}
