@@ -70,6 +70,30 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest str
 	return nil
 }
 
+// HasBlob tells whether the agent has the blob id, without loading it.
+func (c *Client) HasBlob(ctx context.Context, id string) (has bool, err error) {
+	if err := checkID(id); err != nil {
+		return false, err
+	}
+	const verb = "look for"
+	err = c.tryBlob(ctx, func() (again bool, err error) {
+		ctx, _, _, end := silence(ctx)
+		defer end()
+		resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0) // agents know no HEAD
+		if err != nil {
+			return c.blobBroke(ctx, verb, id, err, met)
+		}
+		defer resp.Body.Close()
+		has = resp.StatusCode == http.StatusOK
+		if has || resp.StatusCode == http.StatusNotFound {
+			return false, nil
+		}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return c.blobStatus(ctx, verb, id, resp.StatusCode, text, met)
+	})
+	return has, blobError(verb, id, err)
+}
+
 // checkID refuses what would name a folder or another blob: agents take the
 // last element of the path, whatever it is.
 func checkID(id string) error {

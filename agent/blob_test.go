@@ -427,3 +427,33 @@ func BenchmarkGetBlob(b *testing.B) {
 		}
 	}
 }
+
+func TestHasBlob(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	store := newBlobs()
+	_, large := blobFile(t, 4<<20)
+	store.files["empty"], store.files["large"] = nil, large
+	broken := 1
+	store.fail = func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == broken {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return n == broken
+	}
+	c := newClient(t, agent.Config{URL: serve(t, ca.good(t), store), CA: ca.pem})
+	for id, want := range map[string]bool{"empty": true, "large": true, "none": false} {
+		if has, err := c.HasBlob(t.Context(), id); err != nil || has != want {
+			t.Errorf("%s: %v, %v", id, has, err)
+		}
+	}
+	if _, err := c.HasBlob(t.Context(), "../agent"); err == nil || !strings.Contains(err.Error(), "cannot use") {
+		t.Error(err)
+	}
+	ca2 := newAuthority(t)
+	stranger := newClient(t, agent.Config{URL: serve(t, ca2.good(t), store), CA: ca.pem})
+	var silent *agent.UnreachableError
+	if has, err := stranger.HasBlob(t.Context(), "large"); has || !errors.As(err, &silent) {
+		t.Error(has, err)
+	}
+}
