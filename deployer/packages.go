@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
@@ -98,6 +100,43 @@ func (d *delivery) isMissing(p *artifact.Package) bool {
 // planDelivery finds out how each package comes to a VM that has these
 // packages, nil for a new one. It looks and changes nothing.
 func (r *run) planDelivery(ctx context.Context, have map[string]agent.SpecPackage) error {
+	err := r.sortPackages(ctx, have)
+	if err != nil || r.compileCount() == 0 || len(r.delivery.kept) == 0 || r.running == nil {
+		return err
+	}
+	// To compile is to remove all packages: those that stay are installed again.
+	if have, err = r.withBlobs(ctx, r.delivery.kept, have); err != nil {
+		return err
+	}
+	return r.sortPackages(ctx, have)
+}
+
+// withBlobs returns have without the blobs that the agent has lost, with its
+// ephemeral disk for example.
+func (r *run) withBlobs(ctx context.Context, kept []located, have map[string]agent.SpecPackage) (map[string]agent.SpecPackage, error) {
+	found := make([]bool, len(kept))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(4)
+	for i, l := range kept {
+		g.Go(func() (err error) {
+			found[i], err = r.running.HasBlob(ctx, have[l.pkg.Name].BlobstoreID)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, fmt.Errorf("cannot see which packages the VM has: %w", err)
+	}
+	have = maps.Clone(have)
+	for i, l := range kept {
+		if p := have[l.pkg.Name]; !found[i] {
+			p.BlobstoreID = ""
+			have[l.pkg.Name] = p
+		}
+	}
+	return have, nil
+}
+
+func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackage) error {
 	order, err := r.packageOrder()
 	if err != nil {
 		return err

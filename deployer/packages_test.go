@@ -5,11 +5,15 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha1"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"bootstrap/agent"
@@ -197,5 +201,49 @@ func TestCompiledOn(t *testing.T) {
 	}
 	if got := sc("local", "local"); !strings.HasPrefix(got, "os/1.2 on ") {
 		t.Errorf("%s does not say which machine", got)
+	}
+}
+
+// Compiling removes all packages from the VM, and what its blobstore has lost
+// cannot be installed again.
+func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
+	r := deliveryRun(t, false)
+	var asked atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		asked.Add(1)
+		if strings.HasSuffix(req.URL.Path, "blob of openssl") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	var err error
+	if r.running, err = agent.New(agent.Config{URL: server.URL, CA: string(ca)}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.running.Close()
+	if err := r.planDelivery(context.Background(), onTheVM()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.delivery.told(); got != "kept [ruby openssl nginx] cached [] compiled [] missing []" || asked.Load() > 0 {
+		t.Errorf("%d questions, %s", asked.Load(), got)
+	}
+	have := onTheVM()
+	delete(have, "ruby")
+	if err := r.planDelivery(context.Background(), have); err != nil {
+		t.Fatal(err)
+	}
+	// What was compiled with the lost one is as good as before.
+	if got := r.delivery.told(); got != "kept [nginx] cached [] compiled [] missing [ruby openssl]" {
+		t.Error(got)
+	}
+	if have["openssl"].BlobstoreID == "" {
+		t.Error("what the agent told was changed")
+	}
+	server.CloseClientConnections()
+	server.Config.Handler = http.NotFoundHandler()
+	server.Close()
+	if err := r.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot see which packages the VM has") {
+		t.Error(err)
 	}
 }
