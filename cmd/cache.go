@@ -211,7 +211,7 @@ func cacheTable(list []cacheItem) []byte {
 	for _, i := range list {
 		used, by := "-", "-"
 		if i.LastUse != nil {
-			used = i.LastUse.Format(time.DateTime)
+			used = i.LastUse.Local().Format(time.DateTime)
 		}
 		if len(i.UsedBy) > 0 {
 			by = strings.Join(i.UsedBy, ", ")
