@@ -115,6 +115,9 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Report = c.report
 	opts.Running = &c.running
+	if opts.Trace, err = c.trace(); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() {
 		if c.ends {
 			return

@@ -145,6 +145,7 @@ func (r *run) connectCPI(ctx context.Context) error {
 		Log:         log,
 		Redact:      r.opts.Redact,
 		Timeout:     r.opts.CPITimeout,
+		Trace:       r.opts.traceCPI(),
 		Running:     r.opts.Running,
 	})
 	info, err := r.cpi.Info(ctx)

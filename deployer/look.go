@@ -73,6 +73,7 @@ func (r *run) agentAt(mbus, ca, replyTo string) (*agent.Client, error) {
 		TunnelErr:   r.tunnelErr,
 		TaskTimeout: r.opts.TaskTimeout,
 		Redact:      r.opts.Redact,
+		Trace:       r.opts.traceAgent(),
 		Waiting: func(method string, since time.Duration) {
 			r.root.info(fmt.Sprintf("Still waiting for the agent to finish %s after %s", method, since.Round(time.Second)))
 		},

@@ -57,6 +57,7 @@ type Options struct {
 	Secret   func(values ...string) // tells the redactor of more secrets
 	Report   func(Event)
 	Running  *cpi.Running // is told which CPI calls are being made; may be nil
+	Trace    func(Point)  // is told of every point where a run may be cut; may be nil
 
 	// OpenLog opens a log file for appending, 0600, with secrets taken out
 	// of what is written.

@@ -28,6 +28,9 @@ type Options struct {
 
 	Waiting func(*LockedError) // called once before waiting; may be nil
 	Warn    func(error)        // told what is no reason to stop; may be nil
+
+	// Trace is called before and after the file is written; nil: nobody is told.
+	Trace func(moment string)
 }
 
 // File is an open, locked state file.
@@ -155,6 +158,12 @@ func (f *File) Get() State { return f.current }
 // dir is the folder of the installation.
 func (f *File) dir() string { return filepath.Join(f.opts.Home, f.current.InstallationID) }
 
+func (f *File) trace(moment string) {
+	if f.opts.Trace != nil {
+		f.opts.Trace(moment)
+	}
+}
+
 func (f *File) warn(err error) {
 	if err != nil && f.opts.Warn != nil {
 		f.opts.Warn(err)
@@ -191,7 +200,10 @@ func (f *File) Update(change func(*State) error) error {
 	if err := f.lockInstallation(context.Background()); err != nil {
 		return err
 	}
-	if err := f.write(data); err != nil {
+	f.trace("before")
+	err = f.write(data)
+	f.trace("after")
+	if err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", f.path, err)
 	}
 	f.current = next
