@@ -47,7 +47,7 @@ func (r *run) startUploads(ctx context.Context) {
 	u := &uploads{}
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	u.group, u.ctx = errgroup.WithContext(u.ctx)
-	in := r.stage
+	in, vm := r.stage, r.agent
 	for range 2 {
 		u.group.Go(func() error {
 			for l := range queue {
@@ -56,7 +56,7 @@ func (r *run) startUploads(ctx context.Context) {
 				}
 				up := d.blobs[l.pkg.Name]
 				err := in.do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, l.pkg.Fingerprint), func(s *stage) error {
-					return r.agent.PutBlob(u.ctx, up.id, up.path, s.progress)
+					return vm.PutBlob(u.ctx, up.id, up.path, s.progress)
 				})
 				if err != nil {
 					return fmt.Errorf("cannot upload package %s: %w", l.pkg.Name, err)
@@ -140,13 +140,13 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 // keepCompiled fetches a compiled package into the cache, while the next one
 // is compiled and the jobs start. Without it the deploy is as good.
 func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
-	d := r.delivery
+	d, vm := r.delivery, r.agent
 	c := artifact.NewCompiled{
 		Key:    d.keys[p.Name],
 		Digest: p.SHA1,
 		Place:  r.state.Get().CurrentVMCID,
 		Fetch: func(w io.Writer) error {
-			return r.agent.GetBlob(ctx, p.BlobstoreID, w, p.SHA1, nil)
+			return vm.GetBlob(ctx, p.BlobstoreID, w, p.SHA1, nil)
 		},
 	}
 	d.keeping.Go(func() {

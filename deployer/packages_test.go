@@ -6,13 +6,17 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -209,19 +213,13 @@ func TestCompiledOn(t *testing.T) {
 func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	r := deliveryRun(t, false)
 	var asked atomic.Int32
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	var server *httptest.Server
+	r.running, server = agentOf(t, func(w http.ResponseWriter, req *http.Request) {
 		asked.Add(1)
 		if strings.HasSuffix(req.URL.Path, "blob of openssl") {
 			w.WriteHeader(http.StatusNotFound)
 		}
-	}))
-	defer server.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	var err error
-	if r.running, err = agent.New(agent.Config{URL: server.URL, CA: string(ca)}); err != nil {
-		t.Fatal(err)
-	}
-	defer r.running.Close()
+	})
 	if err := r.planDelivery(context.Background(), onTheVM()); err != nil {
 		t.Fatal(err)
 	}
@@ -240,10 +238,116 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	if have["openssl"].BlobstoreID == "" {
 		t.Error("what the agent told was changed")
 	}
-	server.CloseClientConnections()
-	server.Config.Handler = http.NotFoundHandler()
 	server.Close()
 	if err := r.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot see which packages the VM has") {
+		t.Error(err)
+	}
+}
+
+// agentOf is a client of what serve serves.
+func agentOf(t *testing.T, serve http.HandlerFunc) (*agent.Client, *httptest.Server) {
+	t.Helper()
+	server := httptest.NewTLSServer(serve)
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	c, err := agent.New(agent.Config{URL: server.URL, CA: string(ca)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, server
+}
+
+// uploadRun has nothing to compile, and an agent that refuses the blobs of
+// this size.
+func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
+	t.Helper()
+	r = deliveryRun(t, false)
+	fillCache(t, r, []string{"ruby", "openssl", "nginx"})
+	if err := r.planDelivery(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, make([]byte, 4321), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.delivery.blobs["openssl"].path = large
+	r.agent, _ = agentOf(t, func(w http.ResponseWriter, req *http.Request) {
+		if _, err := io.Copy(io.Discard, req.Body); err != nil || req.ContentLength == refused {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	var mu sync.Mutex
+	var list []string
+	r.root = &stage{rep: &reporter{report: func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Kind == End {
+			name, _, _ := strings.Cut(e.Name, "/")
+			list = append(list, name+" "+string(e.Status))
+		}
+	}}}
+	r.stage = r.root
+	return r, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(list) }
+}
+
+func TestUploadsEndBeforeTheDowntime(t *testing.T) {
+	r, stages := uploadRun(t, -1)
+	if err := r.uploadPackages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := stages(); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+	if err := r.compilePackages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Compiling package 'ruby skipped", "Compiling package 'openssl skipped", "Compiling package 'nginx skipped"}
+	if got := stages(); !slices.Equal(got[3:], want) {
+		t.Errorf("%q", got)
+	}
+	for name, p := range r.packages {
+		if up := r.delivery.blobs[name]; p.BlobstoreID != up.id || p.SHA1 != up.digest || p.Version == "" {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	if len(r.packages) != 3 {
+		t.Errorf("%v", r.packages)
+	}
+}
+
+func TestUploadsGoOnWhileTheAgentCompiles(t *testing.T) {
+	r, _ := uploadRun(t, -1)
+	if err := r.compilePackages(t.Context()); err != nil || len(r.packages) != 3 {
+		t.Fatal(r.packages, err)
+	}
+}
+
+func TestFailedUploadEndsEverything(t *testing.T) {
+	for name, do := range map[string]func(*run, context.Context) error{
+		"before the downtime": (*run).uploadPackages,
+		"while it compiles":   (*run).compilePackages,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, stages := uploadRun(t, 4321)
+			err := do(r, t.Context())
+			if err == nil || !strings.Contains(err.Error(), "cannot upload package openssl") {
+				t.Error(err)
+			}
+			if got := stages(); !slices.Contains(got, "Uploading package 'openssl failed") || slices.Contains(got, "Compiling package 'nginx skipped") {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+func TestInterruptEndsUploads(t *testing.T) {
+	r, _ := uploadRun(t, -1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.compilePackages(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
