@@ -108,6 +108,9 @@ func (f *File) pruneBackups() error {
 // damaged one is kept beside it, with the ending .damaged. An *OwnsError tells
 // what only the present one records, unless force is set.
 func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*File, error) {
+	if list, err := Backups(path); err == nil && len(list) == 0 {
+		return nil, fmt.Errorf("there are no backups of the deployment state %s", path)
+	}
 	f, err := lockOnly(ctx, path, opts)
 	if err != nil {
 		return nil, err
@@ -155,7 +158,7 @@ func (f *File) restore(ctx context.Context, serial int, force bool) error {
 	have := f.current.Own.Serial
 	f.current = old
 	f.current.Own.Serial = have // that of the file which is replaced
-	if err := f.lockInstallation(ctx); err != nil {
+	if err := f.lockInstallation(ctx, f.current.InstallationID); err != nil {
 		return err
 	}
 	return f.Update(func(s *State) error {

@@ -2,7 +2,10 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 )
 
@@ -10,6 +13,9 @@ import (
 // is set; its backups stay. A state that records something is refused unless
 // force is set.
 func Discard(ctx context.Context, path string, force bool, opts Options) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return &MissingError{Path: path}
+	}
 	f, err := lockOnly(ctx, path, opts)
 	if err != nil {
 		return err
@@ -25,7 +31,7 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		if owned := f.current.Owned(); len(owned) > 0 && !force {
 			return &OwnsError{Path: f.path, Owned: owned}
 		}
-		if err := f.lockInstallation(ctx); err != nil {
+		if err := f.lockInstallation(ctx, f.current.InstallationID); err != nil {
 			return err
 		}
 		f.warn(f.backUp())

@@ -88,7 +88,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *File, err error) {
 		f.warn(err)
 	}
 	if f.found {
-		if err := f.lockInstallation(ctx); err != nil {
+		if err := f.lockInstallation(ctx, f.current.InstallationID); err != nil {
 			return nil, err
 		}
 	}
@@ -197,7 +197,7 @@ func (f *File) Update(change func(*State) error) error {
 	}
 	// A state that was not there yet names its installation only now; nobody
 	// else knows it, so that this does not wait.
-	if err := f.lockInstallation(context.Background()); err != nil {
+	if err := f.lockInstallation(context.Background(), next.InstallationID); err != nil {
 		return err
 	}
 	f.trace("before")

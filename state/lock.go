@@ -129,12 +129,18 @@ func (l *lock) release() {
 // lockInstallation locks the folder of the installation, which two copies of
 // one state file share. It is asked for again by the first write of a state
 // that was not there.
-func (f *File) lockInstallation(ctx context.Context) error {
+func (f *File) lockInstallation(ctx context.Context, id string) error {
 	// Windows does not remove a folder in which a file is open.
-	if f.opts.Home == "" || f.installation != nil || runtime.GOOS == "windows" {
+	if f.opts.Home == "" || runtime.GOOS == "windows" {
 		return nil
 	}
-	dir := f.dir()
+	dir := filepath.Join(f.opts.Home, id)
+	if f.installation != nil {
+		if filepath.Dir(f.installation.f.Path()) == dir {
+			return nil
+		}
+		f.installation.release()
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}

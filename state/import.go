@@ -1,0 +1,206 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Import names what exists in the cloud and is to be recorded; empty fields
+// name nothing.
+type Import struct {
+	VM      string // CID
+	AgentID string // that the VM was made with
+
+	Disk     string // CID
+	DiskSize int    // MiB; 0: unknown, so that the next deploy moves the content to a disk of known size
+
+	Stemcell Stemcell // its ID is not looked at
+}
+
+// Import records what in names: the VM and the disk as the current ones, the
+// stemcell as that of the VM. What is recorded already as the current one is
+// not overwritten: that is an error.
+func (s *State) Import(in Import) error {
+	return errors.Join(s.importVM(in), s.importDisk(in), s.importStemcell(in))
+}
+
+func (s *State) importVM(in Import) error {
+	switch {
+	case in.VM == "" && in.AgentID != "":
+		return errors.New("an agent id is given, and no VM")
+	case in.VM == "":
+		return nil
+	case s.CurrentVMCID != "" && s.CurrentVMCID != in.VM:
+		return fmt.Errorf("VM %s is recorded as the current one already", s.CurrentVMCID)
+	case s.Own.Swap != nil && s.Own.Swap.CID == in.VM:
+		return fmt.Errorf("VM %s is recorded as one that made way for another", in.VM)
+	}
+	s.CurrentVMCID, s.Own.AgentID = in.VM, in.AgentID
+	// Only a VM of which nobody ever heard may be replaced without a word.
+	s.Own.Reached = true
+	return nil
+}
+
+func (s *State) importDisk(in Import) error {
+	switch {
+	case in.Disk == "" && in.DiskSize != 0:
+		return errors.New("the size of a disk is given, and no disk")
+	case in.Disk == "":
+		return nil
+	case in.DiskSize < 0:
+		return fmt.Errorf("the disk has the size %d", in.DiskSize)
+	}
+	if d := s.Disk(); d != nil && d.CID != in.Disk {
+		return fmt.Errorf("disk %s is recorded as the current one already", d.CID)
+	}
+	d := find(s.Disks, func(d *Disk) bool { return d.CID == in.Disk })
+	if d == nil {
+		kept, ok := s.Adopt(in.Disk)
+		if !ok {
+			kept = Disk{ID: uuid.NewString(), CID: in.Disk, CloudProperties: map[string]any{}}
+			s.Disks = append(s.Disks, kept)
+		}
+		d = &s.Disks[len(s.Disks)-1]
+	}
+	if in.DiskSize != 0 {
+		d.Size = in.DiskSize
+	}
+	s.CurrentDiskID = d.ID
+	return nil
+}
+
+func (s *State) importStemcell(in Import) error {
+	made := in.Stemcell
+	switch {
+	case made.CID == "" && (made.Name != "" || made.Version != ""):
+		return errors.New("the name or version of a stemcell is given, and no stemcell")
+	case made.CID == "":
+		return nil
+	}
+	if made.Name == "" {
+		made.Name = UnknownStemcell
+	}
+	if err := s.settleStemcell(Intent{Stemcell: &made}, made.CID); err != nil {
+		return err
+	}
+	if s.CurrentVMCID != "" {
+		if r := s.Stemcell(); r != nil && r.CID != made.CID {
+			return fmt.Errorf("stemcell %s is recorded as the current one already", r.CID)
+		}
+		s.CurrentStemcellID = find(s.Stemcells, func(r *Stemcell) bool { return r.CID == made.CID }).ID
+	}
+	return nil
+}
+
+// ReadAny reads a state from a file of any tool: create-env's or bosh-init's
+// state file, ours, or a bosh-deployments.yml. The ids may be missing.
+func ReadAny(path string) (State, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return State{}, fmt.Errorf("cannot read the state to import: %w", err)
+	}
+	var st State
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		st, _, err = decode(data)
+	} else if st, err = fromDeploymentsYAML(data); err == nil && len(st.Owned()) == 0 {
+		err = errors.New("it records nothing")
+	}
+	if err != nil {
+		return st, fmt.Errorf("cannot import %s: %w", path, err)
+	}
+	st.mend()
+	return st, nil
+}
+
+// Replace makes other the state, if this one records nothing yet. Ids that
+// other lacks, and its place among the backups, stay.
+func (s *State) Replace(other State) error {
+	if owned := s.Owned(); len(owned) > 0 {
+		return fmt.Errorf("the deployment state records %s already", strings.Join(owned, ", "))
+	}
+	if other.DirectorID == "" {
+		other.DirectorID = s.DirectorID
+	}
+	if other.InstallationID == "" {
+		other.InstallationID = s.InstallationID
+	}
+	other.Own.Serial = max(other.Own.Serial, s.Own.Serial)
+	*s = other
+	return nil
+}
+
+// Unsettled returns the intents and leftovers whose id begins with id.
+func (s *State) Unsettled(id string) []Leftover {
+	var list []Leftover
+	for _, in := range s.Own.Intents {
+		if strings.HasPrefix(in.ID, id) {
+			list = append(list, Leftover{Intent: in, Why: "a run is under way, or was cut; the next one looks what became of it"})
+		}
+	}
+	for _, l := range s.Own.Leftovers {
+		if strings.HasPrefix(l.ID, id) {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+func (s *State) oneUnsettled(id string) (Leftover, error) {
+	switch list := s.Unsettled(id); {
+	case id == "" || len(list) == 0:
+		return Leftover{}, fmt.Errorf("there is no leftover with the id %q", id)
+	case len(list) > 1:
+		return Leftover{}, fmt.Errorf("there are %d leftovers whose ids begin with %q", len(list), id)
+	default:
+		return list[0], nil
+	}
+}
+
+// ForgetLeftover drops the one intent or leftover whose id begins with id,
+// and returns it.
+func (s *State) ForgetLeftover(id string) (Leftover, error) {
+	l, err := s.oneUnsettled(id)
+	if err != nil {
+		return l, err
+	}
+	s.Own.Intents = slices.DeleteFunc(s.Own.Intents, func(in Intent) bool { return in.ID == l.ID })
+	s.Own.Leftovers = slices.DeleteFunc(s.Own.Leftovers, func(o Leftover) bool { return o.ID == l.ID })
+	return l, nil
+}
+
+// AdoptLeftover records what the call with an id that begins with id made,
+// under cid or, if that is empty, the CID that is known. A VM becomes the
+// current one, and a disk an orphan: it may hold data, and what is recorded as
+// a disk and not used is deleted.
+func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
+	l, err := s.ForgetLeftover(id)
+	if err != nil {
+		return l, err
+	}
+	if strings.HasPrefix(l.Method, "delete_") {
+		return l, fmt.Errorf("%s makes nothing that could be adopted; forget it when %s is gone", l.Method, l.CID)
+	}
+	if cid == "" {
+		cid = l.CID
+	}
+	l.CID = cid
+	switch {
+	case cid == "":
+		return l, fmt.Errorf("nobody knows what %s made: give its CID", l.Method)
+	case s.Owns(cid):
+		return l, fmt.Errorf("%s is recorded already", cid)
+	case l.Method == "create_disk":
+		d := Disk{CID: cid, Size: l.Size, CloudProperties: l.CloudProperties}
+		s.Orphan(d, "adopted: it was left over of "+l.Method, now)
+		return l, nil
+	}
+	l.Intent.Replaces = false // that time is over
+	return l, s.Settle(l.Intent, cid)
+}
