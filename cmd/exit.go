@@ -79,7 +79,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &missing):
 		return exitNoState, "name the state file with --state; to a delete, --skip-if-missing makes this no error"
 	case errors.As(err, &locked):
-		return exitLocked, "wait until the other run has ended; the lock goes with its process"
+		return exitLocked, "wait until the other run has ended, which --lock-wait 10m does; the lock goes with its process"
 	case errors.As(err, &busy):
 		return exitLocked, "try again when it has ended; --dry-run works at any time"
 	case errors.As(err, &silent):

@@ -1,0 +1,111 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/deployer"
+	"bootstrap/state"
+)
+
+func newState(c *console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Look at the state file, import one, bring back an earlier one",
+		Long: `The state file is the record of what a deployment owns in the cloud. It lies
+beside the manifest, or where --state says; the five versions before the present
+one are in the folder STATE.backups.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+	}
+	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateImport(c), newStateLeftovers(c), newStateRm(c))
+	return cmd
+}
+
+// stateChoice says which state a command is about.
+type stateChoice struct {
+	file string        // --state
+	wait time.Duration // --lock-wait
+}
+
+func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
+	f.StringVar(&s.file, "state", "", "state file (default: MANIFEST without extension + -state.json)")
+	if locks {
+		lockFlag(f, &s.wait)
+	}
+}
+
+// split takes the manifest from the arguments, which there is unless --state
+// names the file, and leaves at least min and at most max others.
+func (s *stateChoice) split(args []string, min, max int) (path string, rest []string, err error) {
+	manifest, others := "", args
+	if len(args) > 0 && (s.file == "" || len(args) > max) {
+		manifest, others = args[0], args[1:]
+	}
+	switch {
+	case manifest == "" && s.file == "":
+		return "", nil, errors.New("name the manifest, or the state file with --state")
+	case len(others) < min:
+		return "", nil, errors.New("an argument is missing")
+	case len(others) > max:
+		return "", nil, fmt.Errorf("%q is one argument too many", others[max])
+	}
+	path, err = state.Path(manifest, s.file)
+	return path, others, err
+}
+
+// stateOptions opens states for a command whose standard output is its result:
+// what there is to say beside it goes to the standard error.
+func (c *console) stateOptions(wait time.Duration) (state.Options, error) {
+	home, err := c.boshHome()
+	if err != nil {
+		return state.Options{}, err
+	}
+	c.plain = true
+	return state.Options{
+		Holder:  c.holder(),
+		Wait:    wait,
+		Home:    home,
+		Waiting: func(l *state.LockedError) { c.say(deployer.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
+		Warn:    func(err error) { c.say(deployer.Warning, err.Error()) },
+	}, nil
+}
+
+// say tells something beside the result.
+func (c *console) say(kind deployer.Kind, message string) {
+	if c.report == nil {
+		c.report = c.renderer(c.stderr)
+	}
+	c.report(deployer.Event{Time: time.Now(), Kind: kind, Message: message})
+}
+
+// changeState opens a state that must be there unless create is set, changes
+// it, and prints it.
+func (c *console) changeState(ctx context.Context, path string, wait time.Duration, create bool, change func(*state.State) error) error {
+	opts, err := c.stateOptions(wait)
+	if err != nil {
+		return err
+	}
+	if !create {
+		if _, err := readState(path, opts.Home); err != nil {
+			return err
+		}
+	}
+	f, err := state.Open(ctx, path, opts)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, note := range f.Notes() {
+		c.say(deployer.Info, note)
+	}
+	if err := f.Update(change); err != nil {
+		return err
+	}
+	return c.printState(path, f.Get())
+}

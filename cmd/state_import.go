@@ -1,0 +1,58 @@
+package cmd
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/state"
+)
+
+func newStateImport(c *console) *cobra.Command {
+	var choice stateChoice
+	var in state.Import
+	var from string
+	cmd := &cobra.Command{
+		Use:   "import {MANIFEST | --state FILE} {--from FILE | --vm-cid CID | --disk-cid CID | --stemcell-cid CID}",
+		Short: "Record what exists already: CIDs, or the state of another tool",
+		Long: `Import records a VM, a disk and a stemcell that exist, or all that another state
+file records: of create-env, of bosh-init, the bosh-deployments.yml of the first
+bosh-init, or one of ours from elsewhere. Nothing in the cloud is asked or
+changed, and nothing that is recorded already is overwritten.
+
+A file of create-env needs no import: --state names it as it is.`,
+		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
+			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := choice.split(args, 0, 0)
+			if err != nil {
+				return err
+			}
+			if (from != "") == (in != state.Import{}) {
+				return errors.New("import needs either --from or at least one CID")
+			}
+			c.started = true
+			return c.changeState(cmd.Context(), path, choice.wait, true, func(st *state.State) error {
+				if from == "" {
+					return st.Import(in)
+				}
+				other, err := state.ReadAny(from)
+				if err != nil {
+					return err
+				}
+				return st.Replace(other)
+			})
+		},
+	}
+	f := cmd.Flags()
+	choice.flags(f, true)
+	f.StringVar(&from, "from", "", "a state `FILE` of another tool or from another place")
+	f.StringVar(&in.VM, "vm-cid", "", "the VM, which becomes the current one")
+	f.StringVar(&in.AgentID, "agent-id", "", "the agent id that the VM was made with")
+	f.StringVar(&in.Disk, "disk-cid", "", "the persistent disk, which becomes the current one")
+	f.IntVar(&in.DiskSize, "disk-size", 0, "its size in MiB (default: unknown; the next deploy moves its content to a new disk)")
+	f.StringVar(&in.Stemcell.CID, "stemcell-cid", "", "the stemcell that the VM was made from")
+	f.StringVar(&in.Stemcell.Name, "stemcell-name", "", "its name (default: "+state.UnknownStemcell+")")
+	f.StringVar(&in.Stemcell.Version, "stemcell-version", "", "its version")
+	return cmd
+}

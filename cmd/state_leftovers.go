@@ -1,0 +1,131 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/deployer"
+	"bootstrap/state"
+)
+
+func newStateLeftovers(c *console) *cobra.Command {
+	var choice stateChoice
+	var forget, adopt string
+	cmd := &cobra.Command{
+		Use:   "leftovers {MANIFEST | --state FILE} [--forget ID | --adopt ID [CID]]",
+		Short: "List, adopt or forget what runs that were cut may have left in the cloud",
+		Long: `Leftovers lists the calls of the CPI whose outcome nobody knows: a run was cut, or
+what it made could not be recorded. Look in the cloud for what they may have made.
+What is there is recorded with --adopt: a VM becomes the current one, a disk one
+that is kept and not used. What is not there, or was deleted by hand, is taken
+off the list with --forget. Nothing in the cloud is touched. An ID may be cut
+short. With --json, the list is one object per line.`,
+		Example: "  bootstrap state leftovers manifest.yml\n" +
+			"  bootstrap state leftovers manifest.yml --adopt 3f0c vol-4e5f6a7b\n" +
+			"  bootstrap state leftovers manifest.yml --forget 3f0c",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cids := 0
+			if adopt != "" {
+				cids = 1
+			}
+			path, rest, err := choice.split(args, 0, cids)
+			if err != nil {
+				return err
+			}
+			if adopt != "" && forget != "" {
+				return errors.New("a leftover is either adopted or forgotten")
+			}
+			c.started = true
+			switch {
+			case forget != "":
+				return c.changeState(cmd.Context(), path, choice.wait, false, func(st *state.State) error {
+					l, err := st.ForgetLeftover(forget)
+					if err == nil {
+						c.say(deployer.Info, "Forgotten: "+l.Method+" "+l.ID)
+					}
+					return err
+				})
+			case adopt != "":
+				cid := strings.Join(rest, "")
+				return c.changeState(cmd.Context(), path, choice.wait, false, func(st *state.State) error {
+					l, err := st.AdoptLeftover(adopt, cid, time.Now())
+					if err == nil {
+						c.say(deployer.Info, "Adopted: "+l.CID)
+					}
+					return err
+				})
+			}
+			return c.listLeftovers(path)
+		},
+	}
+	f := cmd.Flags()
+	choice.flags(f, true)
+	f.StringVar(&forget, "forget", "", "take the leftover with this `ID` off the list")
+	f.StringVar(&adopt, "adopt", "", "record what the call with this `ID` made, under the CID that is given or known")
+	return cmd
+}
+
+// leftoverView is a call without a known end, as --json prints it.
+type leftoverView struct {
+	ID      string    `json:"id"`
+	Method  string    `json:"method"`
+	Started time.Time `json:"started"`
+	CID     string    `json:"cid,omitempty"`
+	AgentID string    `json:"agent_id,omitempty"`
+	Size    int       `json:"size,omitempty"` // MiB
+	Why     string    `json:"why"`
+}
+
+func leftoversOf(st state.State) []leftoverView {
+	list := []leftoverView{}
+	for _, l := range st.Unsettled("") {
+		list = append(list, leftoverView{l.ID, l.Method, l.Started, l.CID, l.AgentID, l.Size, l.Why})
+	}
+	return list
+}
+
+// sought words what to look for in the cloud.
+func (l leftoverView) sought() string {
+	switch {
+	case l.CID != "":
+		return l.CID
+	case l.Method == "create_vm":
+		return "a VM whose agent has the id " + l.AgentID
+	case l.Method == "create_disk":
+		return fmt.Sprintf("a disk of %d MiB that nothing uses", l.Size)
+	case l.Method == "create_stemcell":
+		return "a stemcell or image that nothing uses"
+	}
+	return "what it made"
+}
+
+func (c *console) listLeftovers(path string) error {
+	opts, err := c.stateOptions(0)
+	if err != nil {
+		return err
+	}
+	st, err := readState(path, opts.Home)
+	if err != nil {
+		return err
+	}
+	list := leftoversOf(st)
+	if c.json {
+		lines := make([]any, len(list))
+		for i, l := range list {
+			lines[i] = l
+		}
+		return c.printLines(lines)
+	}
+	var b strings.Builder
+	for _, l := range list {
+		fmt.Fprintf(&b, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, l.Started.UTC().Format(time.RFC3339), l.sought(), l.Why)
+	}
+	if len(list) == 0 {
+		b.WriteString("Nothing is left over\n")
+	}
+	return c.printRaw([]byte(b.String()))
+}

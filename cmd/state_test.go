@@ -1,0 +1,64 @@
+package cmd
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestStateHelp(t *testing.T) {
+	for name, args := range map[string][]string{
+		"state":           {"state", "--help"},
+		"state-show":      {"state", "show", "--help"},
+		"state-backups":   {"state", "backups", "--help"},
+		"state-restore":   {"state", "restore", "--help"},
+		"state-import":    {"state", "import", "--help"},
+		"state-leftovers": {"state", "leftovers", "--help"},
+		"state-rm":        {"state", "rm", "--help"},
+	} {
+		code, out, errs := run(t, args...)
+		if code != 0 || errs != "" {
+			t.Fatalf("exit code %d, %s", code, errs)
+		}
+		file := filepath.Join("testdata", "help", name+".txt")
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(file); err != nil || out != string(want) {
+			t.Errorf("help differs from %s, %v:\n%s", file, err, out)
+		}
+	}
+}
+
+func TestStateChoice(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, c := range []struct {
+		file     string
+		args     []string
+		min, max int
+		path     string // empty: an error
+		rest     int
+	}{
+		{"", []string{"m.yml"}, 0, 0, "m-state.json", 0},
+		{"", nil, 0, 0, "", 0},
+		{"s.json", nil, 0, 0, "s.json", 0},
+		{"s.json", []string{"m.yml"}, 0, 0, "s.json", 0},
+		{"s.json", []string{"m.yml", "x"}, 0, 0, "", 0},
+		{"", []string{"m.yml"}, 1, 1, "", 0},
+		{"", []string{"m.yml", "7"}, 1, 1, "m-state.json", 1},
+		{"s.json", []string{"7"}, 1, 1, "s.json", 1},
+		{"s.json", []string{"m.yml", "7"}, 1, 1, "s.json", 1},
+		{"s.json", []string{"cid"}, 0, 1, "s.json", 1},
+		{"", []string{"m.yml", "cid"}, 0, 1, "m-state.json", 1},
+		{"", []string{"m.yml", "cid", "y"}, 0, 1, "", 0},
+	} {
+		choice := stateChoice{file: c.file}
+		path, rest, err := choice.split(c.args, c.min, c.max)
+		if (err != nil) != (c.path == "") || err == nil && (filepath.Base(path) != c.path || len(rest) != c.rest) {
+			t.Errorf("--state %q, %v: %s, %v, %v", c.file, c.args, path, rest, err)
+		}
+	}
+}
