@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,33 +20,38 @@ import (
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/manifest"
+	"bootstrap/templates"
 )
 
 func newValidate(c *console) *cobra.Command {
-	var inputs manifest.Options
+	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "validate MANIFEST",
 		Short: "Check a manifest without deploying it",
 		Long: `Validate checks a manifest, with its operations and variables, against itself
-and against the releases and the stemcell that are on this machine. It connects
-to nothing and generates nothing, and says what it could not check. With --json,
-each finding is an object on a line of its own.`,
+and against the releases and the stemcell that are on this machine, whose
+templates it renders. It connects to nothing and generates nothing, and says
+what it could not check. With --json, each finding is an object on a line of its
+own.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			inputs.Generate = manifest.Plan
-			m, err := manifest.Load(args[0], inputs)
+			opts.Inputs.Generate = manifest.Plan
+			m, err := manifest.Load(args[0], opts.Inputs)
 			if err != nil {
 				return err
 			}
 			c.redactor.Add(m.Secrets...)
-			v := validation{console: c, manifest: m}
-			v.checkArtifacts(cmd.Context())
+			v := validation{console: c, manifest: m, ruby: cmp.Or(opts.Ruby, c.getenv("BOOTSTRAP_RUBY"))}
+			if err := v.checkArtifacts(cmd.Context()); err != nil {
+				return err
+			}
 			return v.finish(args[0])
 		},
 	}
-	c.varFlags(cmd.Flags(), &inputs)
+	c.varFlags(cmd.Flags(), &opts.Inputs)
+	rubyFlag(cmd.Flags(), &opts)
 	return cmd
 }
 
@@ -53,6 +59,7 @@ each finding is an object on a line of its own.`,
 type validation struct {
 	*console
 	manifest  *manifest.Manifest
+	ruby      string // path; empty: the embedded one
 	problems  manifest.Problems
 	unchecked []unchecked
 }
@@ -66,8 +73,9 @@ type unchecked struct {
 
 var errOffline = errors.New("it is not on this machine yet")
 
-// checkArtifacts looks into the releases and the stemcell that are here.
-func (v *validation) checkArtifacts(ctx context.Context) {
+// checkArtifacts looks into the releases and the stemcell that are here. The
+// error says that it was interrupted.
+func (v *validation) checkArtifacts(ctx context.Context) error {
 	releases := map[string]*artifact.Release{}
 	for i, ref := range v.manifest.Releases {
 		release, err := v.release(ctx, ref)
@@ -91,6 +99,31 @@ func (v *validation) checkArtifacts(ctx context.Context) {
 	}
 	if len(v.manifest.Generated) > 0 {
 		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(v.manifest.Generated, ", ")))
+	}
+	v.checkTemplates(ctx, releases)
+	return ctx.Err()
+}
+
+// checkTemplates renders what can be rendered.
+func (v *validation) checkTemplates(ctx context.Context, releases map[string]*artifact.Release) {
+	self, err := os.Executable()
+	if err != nil {
+		v.skip("the templates", err)
+		return
+	}
+	cfg := templates.Config{Ruby: v.ruby, Self: self, Env: []string{"PATH=" + v.getenv("PATH"), "HOME=" + v.getenv("HOME")}}
+	if home := v.getenv("HOME"); home != "" {
+		cfg.Cache = filepath.Join(home, ".bosh", "cache", "ruby")
+	}
+	engine := templates.Start(cfg)
+	defer engine.Close()
+	problems, doubtful, err := deployer.CheckTemplates(ctx, engine, v.manifest, releases)
+	if err != nil {
+		v.skip("the templates", err)
+	}
+	v.problems = append(v.problems, problems...)
+	for _, d := range doubtful {
+		v.skip("a template, which lacks what is not known yet", errors.New(d))
 	}
 }
 

@@ -72,7 +72,7 @@ func TestValidateAsJSON(t *testing.T) {
 		code  int
 		kinds string
 	}{
-		{[]string{"-v", "job_name=local_cpi", "--vars-store", filepath.Join(dir, "creds.yml")}, 0, "unchecked unchecked unchecked result"},
+		{[]string{"-v", "job_name=local_cpi", "--vars-store", filepath.Join(dir, "creds.yml")}, 0, "unchecked unchecked unchecked unchecked result"},
 		{[]string{"-l", filepath.Join(dir, "vars.yml")}, exitManifest, "problem problem result"},
 	} {
 		code, out, _ := run(t, append([]string{"validate", "--json", filepath.Join(dir, "m.yml")}, c.flags...)...)

@@ -16,6 +16,7 @@ type Failure struct {
 	Expression   string   // what stands there
 	Message      string   // what is wrong
 	Properties   []string // that it asked for and did not get; one of them suffices
+	Link         bool     // it asked for a link that there is not
 	Advice       string   // where to set them, empty: nothing is known
 }
 
@@ -66,7 +67,7 @@ func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 		f.Message = "property " + quoted(e.Properties) + " has no value"
 		f.Advice = advice(job, e.Properties)
 	case e.Link != "":
-		f.Message = "there is no link '" + e.Link + "'"
+		f.Message, f.Link = "there is no link '"+e.Link+"'", true
 		f.Advice = linkAdvice(job, e.Link)
 	case e.Class != "" && e.Class != "RuntimeError" && e.Class != "SyntaxError":
 		f.Message += " (" + e.Class + ")"

@@ -43,7 +43,7 @@ func connect(jobs []Job, id string) Failures {
 			link, missing, err := job.consume(l, offers, id)
 			switch {
 			case err != "":
-				failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("link '%s' cannot be had: %s", l.Name, err)})
+				failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Link: true, Message: fmt.Sprintf("link '%s' cannot be had: %s", l.Name, err)})
 			case missing != "":
 				job.unlinked[l.Name] = missing
 			default:
