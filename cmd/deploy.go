@@ -1,7 +1,10 @@
 package cmd
 
 import (
+	"fmt"
 	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,6 +46,7 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	lockFlag(f, &opts.LockWait)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
+	f.Var((*namesFlag)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` on to the CPI and its packaging scripts; several, with commas or repeated")
 	oldAgentFlags(f, opts)
 	viaFlag(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
@@ -79,6 +83,25 @@ func lockFlag(f *pflag.FlagSet, wait *time.Duration) {
 
 func rubyFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringVar(&opts.Ruby, "ruby", "", "render templates with this Ruby (default: $BOOTSTRAP_RUBY, else the embedded one)")
+}
+
+// namesFlag are names of environment variables.
+type namesFlag []string
+
+func (v *namesFlag) Type() string   { return "NAME" }
+func (v *namesFlag) String() string { return strings.Join(*v, ",") }
+
+// Set adds names, with commas between them.
+func (v *namesFlag) Set(list string) error {
+	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	for one := range strings.SplitSeq(list, ",") {
+		one = strings.TrimSpace(one)
+		if !name.MatchString(one) {
+			return fmt.Errorf("%q is not the name of an environment variable", one)
+		}
+		*v = append(*v, one)
+	}
+	return nil
 }
 
 // fileFlag is the content of the file that the flag names.

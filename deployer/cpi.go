@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
@@ -31,7 +30,7 @@ func (r *run) newEngine() *templates.Engine {
 		Ruby:  r.opts.Ruby,
 		Self:  r.opts.Self,
 		Cache: filepath.Join(r.opts.Home, "cache", "ruby"),
-		Env:   []string{"PATH=" + r.opts.Getenv("PATH"), "HOME=" + r.opts.Getenv("HOME")},
+		Env:   r.rubyEnv(),
 	})
 }
 
@@ -53,6 +52,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
 	r.engine.Warm() // no harm where it is
+	r.tellPassEnv()
 	var jobs []build.Job
 	for _, t := range r.manifest.CPI.Templates {
 		rel := r.releases[t.Release]
@@ -66,7 +66,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 		Jobs:       jobs,
 		Properties: r.cpiProperties(),
 		Engine:     r.engine,
-		Env:        r.environment(),
+		Env:        r.packagingEnv(),
 		Stage: func(name string) func(string, error) {
 			s := r.stage.begin(name, false)
 			return func(skipped string, err error) {
@@ -98,21 +98,6 @@ func (r *run) cpiProperties() map[string]any {
 	return props
 }
 
-// environment is what packaging scripts, templates and the CPI get of the
-// caller's environment beside what their protocols name: how to reach the
-// network, and where this program is.
-func (r *run) environment() []string {
-	env := []string{"BOOTSTRAP_EXECUTABLE=" + r.opts.Self}
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY"} {
-		for _, n := range []string{name, strings.ToLower(name)} {
-			if v := r.opts.Getenv(n); v != "" {
-				env = append(env, n+"="+v)
-			}
-		}
-	}
-	return env
-}
-
 // connectCPI asks the CPI what it is, once.
 func (r *run) connectCPI(ctx context.Context) error {
 	log, err := r.opts.OpenLog(filepath.Join(r.dir, "cpi.log"))
@@ -126,20 +111,9 @@ func (r *run) connectCPI(ctx context.Context) error {
 	} else if sc := r.currentStemcell(); sc != nil && sc.APIVersion > 0 {
 		api = sc.APIVersion
 	}
-	env := append(r.environment(),
-		"PATH="+r.opts.Getenv("PATH"),
-		"HOME="+r.opts.Getenv("HOME"),
-		"BOSH_PACKAGES_DIR="+r.cpiBuild.PackagesDir,
-		"BOSH_JOBS_DIR="+r.cpiBuild.JobsDir,
-	)
-	for _, n := range []string{"LANG", "TMPDIR", "USER"} {
-		if v := r.opts.Getenv(n); v != "" {
-			env = append(env, n+"="+v)
-		}
-	}
 	r.cpi = cpi.New(cpi.Config{
 		Path:        r.cpiBuild.Path,
-		Env:         env,
+		Env:         r.cpiEnv(),
 		DirectorID:  r.state.Get().DirectorID,
 		StemcellAPI: api,
 		Log:         log,
