@@ -45,6 +45,9 @@ func FuzzLoad(f *testing.F) {
 			if m.Name == "" || m.CPI.MBusURL == nil || len(m.Digest) != 128 || m.Group.Name == "" {
 				t.Fatalf("accepted: %+v", m)
 			}
+			if same, err := Diff(m.Sketch, m.Sketch); err != nil || len(same) > 0 {
+				t.Fatalf("the sketch differs from itself: %v, %v\n%s", same, err, m.Sketch)
+			}
 			return
 		}
 		problems, ok := err.(*Problems)
