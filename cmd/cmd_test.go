@@ -35,6 +35,9 @@ func TestHelp(t *testing.T) {
 		"render": {"render", "--help"},
 		"schema": {"schema", "--help"},
 		"status": {"status", "--help"},
+		"plan":   {"plan", "--help"},
+		"stop":   {"stop", "--help"},
+		"start":  {"start", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, args...)

@@ -8,23 +8,28 @@ import (
 
 func newDelete(c *console) *cobra.Command {
 	var opts deployer.Options
+	var ask asking
 	cmd := &cobra.Command{
 		Use:   "delete MANIFEST",
 		Short: "Take down the VM, its disk and its stemcell",
 		Long: `Delete stops the jobs, deletes the VM, THE PERSISTENT DISK WITH ITS DATA, the
 stemcell, the installed CPI and the state file. A delete that was interrupted
-goes on when it is run again.`,
+goes on when it is run again. On the machine that deployed it needs neither the
+manifest's content nor its variables nor downloads. Orphaned disks are kept.`,
 		Example: "  bootstrap delete manifest.yml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
 			opts.Inputs.Lenient = true
+			opts.Confirm = c.confirm(ask)
 			return c.deployment(cmd.Context(), opts, deployer.Delete)
 		},
 	}
 	c.commonFlags(cmd.Flags(), &opts)
+	ask.flags(cmd.Flags())
 	f := cmd.Flags()
+	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphan, see bootstrap disks")
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent does not answer, without stopping its jobs")
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "a missing state file is no error: there is nothing to delete")
 	return cmd

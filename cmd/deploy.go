@@ -15,27 +15,49 @@ import (
 
 func newDeploy(c *console) *cobra.Command {
 	var opts deployer.Options
+	var ask asking
+	var plan string
 	cmd := &cobra.Command{
 		Use:   "deploy MANIFEST",
 		Short: "Make the VM what the manifest says",
-		Long: `Deploy makes the VM what the manifest says: it creates what is missing, and
-replaces the VM where the manifest, a release or the stemcell changed. The
-persistent disk and its data stay. Every CID is kept in the state file, beside
-the manifest unless --state names another. A deploy that was interrupted goes
-on when it is run again.`,
-		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab",
+		Long: `Deploy makes the VM what the manifest says. It looks first, prints its plan with
+a reason for each change, and does exactly that: it creates what is missing,
+changes in place what can be, and replaces the VM only where that is needed. The
+persistent disk and its data stay. On a terminal it asks before it destroys
+something. Every CID is kept in the state file, beside the manifest unless
+--state names another. A deploy that was interrupted goes on when it is run
+again.`,
+		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab\n  bootstrap plan manifest.yml --out plan.json && bootstrap deploy manifest.yml --plan plan.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
+			opts.Confirm = c.confirm(ask)
+			if plan != "" {
+				var err error
+				if opts.Planned, err = readPlan(plan); err != nil {
+					return err
+				}
+			}
 			return c.deployment(cmd.Context(), opts, deployer.Deploy)
 		},
 	}
 	c.commonFlags(cmd.Flags(), &opts)
-	f := cmd.Flags()
-	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
-	f.BoolVar(&opts.Fix, "fix", false, "replace a VM whose agent does not answer, without stopping its jobs")
+	planFlags(cmd.Flags(), &opts)
+	ask.flags(cmd.Flags())
+	cmd.Flags().StringVar(&plan, "plan", "", "do exactly the plan in this `FILE`, made by bootstrap plan --out, or refuse")
 	return cmd
+}
+
+// planFlags are those that change what a deploy plans.
+func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
+	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "migrate to a new disk though nothing changed")
+	f.BoolVar(&opts.Fix, "fix", false, "reboot a VM whose agent does not answer, and replace it if that does not help")
+	f.BoolVar(&opts.AllowShrink, "allow-shrink", false, "migrate to a smaller disk")
+	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the disk that was migrated from as an orphan")
+	f.StringVar(&opts.AdoptFrom, "adopt-from", "", "the `MANIFEST` that the VM was made from by another tool, read with the same operations and variables")
+	f.BoolVar(&opts.AdoptVM, "adopt-vm", false, "take a VM that another tool made as it is")
 }
 
 // commonFlags are those of every command that works on a deployment.

@@ -17,11 +17,13 @@ import (
 const (
 	exitDone        = 0
 	exitFailed      = 1
+	exitChanges     = 2
 	exitUsage       = 64
 	exitManifest    = 65
 	exitNoState     = 66
 	exitAgent       = 69
 	exitCPI         = 70
+	exitMoved       = 73
 	exitLocked      = 75
 	exitInterrupted = 130
 )
@@ -30,11 +32,13 @@ const exitHelp = `
 Exit codes:
   0    done
   1    failed
+  2    plan: there are changes
   64   wrong usage
   65   the manifest is wrong
   66   no state file where one was looked for
   69   an agent does not answer
   70   the CPI reported an error
+  73   the plan does not hold any more
   75   another process has the state locked
   130  interrupted
 `
@@ -55,6 +59,7 @@ func judge(err error) (code int, hint string) {
 	var (
 		plain       exitCode
 		usage       *usageError
+		changes     *changesError
 		problems    *manifest.Problems
 		missing     *state.MissingError
 		locked      *state.LockedError
@@ -64,12 +69,15 @@ func judge(err error) (code int, hint string) {
 		refused     *cpi.Error
 		interrupted *deployer.InterruptedError
 		stopped     *stoppedError
+		moved       *deployer.PlanMovedError
 	)
 	switch {
 	case err == nil:
 		return exitDone, ""
 	case errors.As(err, &plain):
 		return int(plain), ""
+	case errors.As(err, &changes):
+		return exitChanges, ""
 	case errors.As(err, &usage):
 		return exitUsage, "see bootstrap --help"
 	case errors.As(err, &interrupted), errors.As(err, &stopped):
@@ -78,6 +86,8 @@ func judge(err error) (code int, hint string) {
 		return exitManifest, ""
 	case errors.As(err, &missing):
 		return exitNoState, "name the state file with --state; to a delete, --skip-if-missing makes this no error"
+	case errors.As(err, &moved):
+		return exitMoved, ""
 	case errors.As(err, &locked):
 		return exitLocked, "wait until the other run has ended, which --lock-wait 10m does; the lock goes with its process"
 	case errors.As(err, &busy):
@@ -104,8 +114,13 @@ func (c *console) finish(err error) int {
 		defer out.Flush()
 	}
 	var told exitCode
+	var changes *changesError
 	switch {
 	case errors.As(err, &told):
+	case errors.As(err, &changes):
+		if c.json {
+			ui.JSONResult(out, code, nil, "")
+		}
 	case c.json && c.started && !c.quiet:
 		printProblems(out, err)
 		ui.JSONResult(out, code, err, hint)

@@ -76,7 +76,14 @@ func newRoot(c *console) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(newDeploy(c), newDelete(c), newStatus(c), newLogs(c), newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newCache(c), newSchema(c), newNotice(c), newState(c), newPlugin(c))
+	root.AddCommand(
+		newDeploy(c), newPlan(c), newDelete(c),
+		newStop(c), newStart(c), newRestart(c), newRecreate(c),
+		newStatus(c), newLogs(c),
+		newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c),
+		newCache(c), newState(c),
+		newNotice(c), newPlugin(c),
+	)
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
 	// --help and --version end without a RunE.
 	help := root.HelpFunc()

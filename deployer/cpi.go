@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -42,13 +43,13 @@ func (r *run) stopRuby() {
 
 // buildCPI compiles and installs the CPI into the installation's folder.
 func (r *run) buildCPI(ctx context.Context) error {
-	if !r.state.Found() {
+	if !r.state.Found() && r.scratch == "" {
 		// From here on there is something to be found again by its id.
 		if err := r.state.Update(func(*state.State) error { return nil }); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+	if err := os.MkdirAll(r.buildDir(), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
 	r.engine.Warm() // no harm where it is
@@ -60,7 +61,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 	}
 	var err error
 	r.cpiBuild, err = build.Install(ctx, build.Config{
-		Dir:        r.dir,
+		Dir:        r.buildDir(),
 		Cache:      filepath.Join(r.opts.Home, "cache", "compiled"),
 		Deployment: r.manifest.Name,
 		Jobs:       jobs,
@@ -79,6 +80,9 @@ func (r *run) buildCPI(ctx context.Context) error {
 	})
 	return err
 }
+
+// buildDir is where the CPI is installed: a plan leaves nothing behind.
+func (r *run) buildDir() string { return cmp.Or(r.scratch, r.dir) }
 
 // cpiProperties are the manifest's, with where the registry listens.
 func (r *run) cpiProperties() map[string]any {
@@ -100,7 +104,7 @@ func (r *run) cpiProperties() map[string]any {
 
 // connectCPI asks the CPI what it is, once.
 func (r *run) connectCPI(ctx context.Context) error {
-	log, err := r.opts.OpenLog(filepath.Join(r.dir, "cpi.log"))
+	log, err := r.opts.OpenLog(filepath.Join(r.buildDir(), "cpi.log"))
 	if err != nil {
 		return err
 	}
@@ -110,6 +114,8 @@ func (r *run) connectCPI(ctx context.Context) error {
 		api = r.stemcell.APIVersion
 	} else if sc := r.currentStemcell(); sc != nil && sc.APIVersion > 0 {
 		api = sc.APIVersion
+	} else if r.known.StemcellAPI > 0 {
+		api = r.known.StemcellAPI
 	}
 	r.cpi = cpi.New(cpi.Config{
 		Path:        r.cpiBuild.Path,
@@ -126,25 +132,20 @@ func (r *run) connectCPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.cpiAPI = info.APIVersion
 	if r.registry != nil && min(info.APIVersion, api) >= 2 {
 		// Nobody will ask: from version 2 on the CPI tells the agent itself.
 		r.stopRegistry()
 	}
-	return nil
+	if r.scratch != "" || r.stemcell == nil {
+		return nil
+	}
+	// What needs the CPI later, without the manifest, finds it by this.
+	return r.know(ctx)
 }
 
-// cleanUpCPI removes the rendered CPI configuration, which holds secrets.
-func (r *run) cleanUpCPI() {
-	r.closeLog()
-	if r.cpiBuild == nil {
-		return
-	}
-	err := r.root.do("Cleaning up rendered CPI jobs", func(*stage) error { return r.cpiBuild.Cleanup() })
-	if err != nil {
-		r.root.warning(fmt.Sprintf("the CPI's rendered configuration could not be removed and may hold secrets: %v", err))
-	}
-}
-
+// closeLog ends the CPI's log. What was rendered stays, 0600, until a delete:
+// it lets the lifecycle commands work without the manifest.
 func (r *run) closeLog() {
 	if r.cpiLog != nil {
 		_ = r.cpiLog.Close()

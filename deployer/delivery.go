@@ -169,3 +169,23 @@ func (r *run) awaitKept() {
 		r.delivery.keeping.Wait()
 	}
 }
+
+// comingPackages is the spec's packages as far as they are known before
+// anything is compiled. What is missing is told by its source: agents want a
+// blob of everything.
+func (r *run) comingPackages() map[string]agent.SpecPackage {
+	d := r.delivery
+	coming := map[string]agent.SpecPackage{}
+	for _, l := range d.order {
+		p := l.pkg
+		spec := agent.SpecPackage{Name: p.Name, Version: p.Fingerprint}
+		if there, ok := d.there[p.Name]; ok {
+			spec = there
+		} else {
+			up := d.blobs[p.Name]
+			spec.SHA1, spec.BlobstoreID = up.digest, up.id
+		}
+		coming[p.Name] = spec
+	}
+	return coming
+}

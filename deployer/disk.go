@@ -2,9 +2,9 @@ package deployer
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"bootstrap/cpi"
@@ -12,20 +12,26 @@ import (
 	"bootstrap/state"
 )
 
-// provideDisk gives the new VM the disk the manifest asks for: the one there
-// is, a new one, or a new one with the content of the one there is. The old
-// one is deleted as unused when the deploy has succeeded, not before.
+// provideDisk makes the VM's persistent disk what the manifest asks for: the
+// one there is, a new one, the one there is resized, or a new one with its
+// content. The jobs are stopped. What was migrated from is deleted when the
+// deploy has succeeded, not before.
 func (r *run) provideDisk(ctx context.Context) error {
+	if err := r.settleDisk(ctx); err != nil {
+		return err
+	}
 	want := r.manifest.Group.Disk
 	st := r.state.Get()
 	have := st.Disk()
-	if want == nil {
-		if have != nil {
-			r.root.warning(fmt.Sprintf("the manifest asks for no persistent disk any more: disk %s is kept, not attached, and stays recorded", have.CID))
-		}
+	switch {
+	case want == nil && have == nil:
 		return nil
-	}
-	if have == nil {
+	case want == nil:
+		return r.state.Update(func(st *state.State) error {
+			st.Orphan(*have, "the manifest asked for no persistent disk any more", time.Now())
+			return nil
+		})
+	case have == nil:
 		d, err := r.createDisk(ctx, want)
 		if err != nil {
 			return err
@@ -35,42 +41,161 @@ func (r *run) provideDisk(ctx context.Context) error {
 		}
 		return r.makeCurrent(d)
 	}
-	if err := r.attachDisk(ctx, *have); err != nil {
-		return err
+	reasons := diskReasons(*have, *want)
+	mounted := slices.Contains(r.facts.mounted, have.CID) && !r.plan.newVM()
+	if len(reasons) > 0 && !r.opts.RecreateDisks && want.Size >= have.Size && r.effectiveAPI() >= 2 {
+		changed, err := r.changeDisk(ctx, *have, want, mounted)
+		if err != nil || changed {
+			return err
+		}
+		mounted = false
 	}
-	if have.Size == want.Size && sameProperties(have.CloudProperties, want.CloudProperties) {
+	if !mounted {
+		if err := r.attachDisk(ctx, *have); err != nil {
+			return err
+		}
+	}
+	if len(reasons) == 0 && !r.opts.RecreateDisks {
 		return nil
 	}
 	return r.migrateDisk(ctx, *have, want)
 }
 
-func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.DiskPool) error {
-	d, err := r.createDisk(ctx, want)
+// settleDisk looks which disks the VM that stays has mounted now: a run that
+// was cut may have migrated, or made a first disk, without recording it.
+func (r *run) settleDisk(ctx context.Context) error {
+	if r.plan.newVM() {
+		return nil
+	}
+	mounted, err := r.agent.ListDisk(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot ask which disks are mounted: %w", err)
 	}
-	if err := r.attachDisk(ctx, d); err != nil {
-		return err
+	r.facts.mounted = mounted
+	st := r.state.Get()
+	if slices.Contains(mounted, currentCID(st)) || len(mounted) != 1 {
+		return nil
 	}
-	err = r.do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*stage) error { return r.agent.MigrateDisk(ctx) })
+	i := slices.IndexFunc(st.Disks, func(d state.Disk) bool { return d.CID == mounted[0] })
+	if i < 0 {
+		return nil
+	}
+	r.root.info(fmt.Sprintf("An earlier run was cut when disk '%s' was in use already", mounted[0]))
+	return r.makeCurrent(st.Disks[i])
+}
+
+func currentCID(st state.State) string {
+	if d := st.Disk(); d != nil {
+		return d.CID
+	}
+	return ""
+}
+
+// changeDisk asks the CPI to change the disk itself, which only a disk that no
+// VM has can be. changed is false where the CPI cannot.
+func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.DiskPool, mounted bool) (changed bool, err error) {
+	vm := r.state.Get().CurrentVMCID
+	if mounted {
+		if err := r.do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*stage) error { return r.agent.UnmountDisk(ctx, have.CID) }); err != nil {
+			return false, err
+		}
+		// The agent goes on knowing the disk: an agent that was told to forget its
+		// only one does not survive its next start.
+		if err := r.detachDisk(ctx, vm); err != nil {
+			return false, err
+		}
+		if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil { // some CPIs restart the VM
+			return false, err
+		}
+	}
+	title := fmt.Sprintf("Resizing disk '%s' to %d MiB", have.CID, want.Size)
+	same := sameProperties(have.CloudProperties, want.CloudProperties)
+	if !same {
+		title = fmt.Sprintf("Updating disk '%s'", have.CID)
+	}
+	cid := have.CID
+	err = r.do(title, func(*stage) (err error) {
+		if same {
+			err = r.cpi.ResizeDisk(ctx, have.CID, want.Size)
+		} else {
+			cid, err = r.cpi.UpdateDisk(ctx, have.CID, want.Size, nonNil(want.CloudProperties))
+		}
+		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
+			return skip("the CPI cannot")
+		}
+		changed = err == nil
+		return err
+	})
+	if err != nil || !changed {
+		return false, err
+	}
+	now := state.Disk{ID: have.ID, CID: cid, Size: want.Size, CloudProperties: nonNil(want.CloudProperties)}
+	err = r.state.Update(func(st *state.State) error {
+		i := slices.IndexFunc(st.Disks, func(d state.Disk) bool { return d.ID == have.ID })
+		st.Disks[i] = now
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	return true, r.attachDisk(ctx, now)
+}
+
+// migrateDisk moves the content of the mounted disk to a new one.
+func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.DiskPool) error {
+	d, begun := r.begunDisk(want)
+	if !begun {
+		var err error
+		if d, err = r.createDisk(ctx, want); err != nil {
+			return err
+		}
+		if err := r.attachDisk(ctx, d); err != nil {
+			return err
+		}
+	}
+	err := r.do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*stage) error {
+		if err := r.agent.MigrateDisk(ctx); err != nil {
+			return err
+		}
+		mounted, err := r.agent.ListDisk(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot ask whether the new disk is mounted: %w", err)
+		}
+		if !slices.Contains(mounted, d.CID) {
+			return fmt.Errorf("the agent has not mounted disk %s after the migration (mounted: %v): disk %s stays the current one", d.CID, mounted, old.CID)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	if err := r.makeCurrent(d); err != nil {
 		return err
 	}
+	r.migratedFrom = old.CID
 	vm := r.state.Get().CurrentVMCID
 	return r.do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(*stage) error {
-		if err := script(r.agent.RemovePersistentDisk(ctx, old.CID)); err != nil {
-			if _, old := err.(skip); !old {
-				return err
-			}
+		if err := unskipped(script(r.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
+			return err
 		}
 		if err := r.cpi.DetachDisk(ctx, vm, old.CID); err != nil {
 			return err
 		}
 		return r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil) // some CPIs restart the VM
 	})
+}
+
+// begunDisk is the disk that a run that was cut has mounted beside the current
+// one: the migration to it is done again.
+func (r *run) begunDisk(want *manifest.DiskPool) (state.Disk, bool) {
+	st := r.state.Get()
+	for _, d := range st.Disks {
+		if d.ID != st.CurrentDiskID && !r.plan.newVM() && slices.Contains(r.facts.mounted, d.CID) &&
+			slices.Contains(r.facts.mounted, currentCID(st)) && len(diskReasons(d, *want)) == 0 {
+			return d, true
+		}
+	}
+	return state.Disk{}, false
 }
 
 func (r *run) createDisk(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
@@ -106,23 +231,27 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 		if err != nil {
 			return err
 		}
-		err = r.cpi.SetDiskMetadata(ctx, d.CID, r.diskMetadata())
-		if err != nil && !cpi.NotImplemented(err) {
-			r.root.warning(fmt.Sprintf("disk %s has no tags: %v", d.CID, err))
-		}
+		r.tagDisk(ctx, d.CID)
 		// Some CPIs restart the VM to attach a disk.
 		if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil {
 			return err
 		}
 		if hint != nil {
-			if err := script(r.agent.AddPersistentDisk(ctx, d.CID, hint)); err != nil {
-				if _, old := err.(skip); !old {
-					return err
-				}
+			if err := unskipped(script(r.agent.AddPersistentDisk(ctx, d.CID, hint))); err != nil {
+				return err
 			}
 		}
 		return r.agent.MountDisk(ctx, d.CID)
 	})
+}
+
+// tagDisk names the disk where the cloud shows it; that it cannot be done is
+// no reason to stop.
+func (r *run) tagDisk(ctx context.Context, cid string) {
+	err := r.cpi.SetDiskMetadata(ctx, cid, r.diskMetadata())
+	if err != nil && !cpi.NotImplemented(err) {
+		r.root.warning(fmt.Sprintf("disk %s has no tags: %v", cid, err))
+	}
 }
 
 // diskMetadata are the tags of a disk, as create-env sets them.
@@ -137,10 +266,39 @@ func (r *run) diskMetadata() map[string]string {
 	return tags
 }
 
-// deleteDisks deletes every disk the state owns, the current one first.
+// snapshotDisk copies the disk before what could harm it.
+func (r *run) snapshotDisk(ctx context.Context) error {
+	st := r.state.Get()
+	d := st.Disk()
+	if d == nil {
+		return nil
+	}
+	return r.do(fmt.Sprintf("Taking a snapshot of disk '%s'", d.CID), func(s *stage) error {
+		cid, err := r.cpi.SnapshotDisk(ctx, d.CID, r.diskMetadata())
+		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
+			return skip("the CPI cannot")
+		}
+		if err == nil {
+			s.info(fmt.Sprintf("  Snapshot '%s' of disk '%s' was taken; nothing deletes it", cid, d.CID))
+		}
+		return err
+	})
+}
+
+// deleteDisks deletes every disk the state owns, the current one first; with
+// KeepDisk the current one is kept as an orphan.
 func (r *run) deleteDisks(ctx context.Context) error {
 	st := r.state.Get()
-	if d := st.Disk(); d != nil {
+	if d := st.Disk(); d != nil && r.opts.KeepDisk {
+		err := r.state.Update(func(st *state.State) error {
+			st.Orphan(*d, "kept by delete --keep-disk", time.Now())
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		r.root.info(fmt.Sprintf("Disk '%s' is kept", d.CID))
+	} else if d != nil {
 		if err := r.deleteDisk(ctx, r.stage, "Deleting disk '%s'", *d); err != nil {
 			return err
 		}
@@ -157,26 +315,6 @@ func (r *run) deleteDisk(ctx context.Context, in *stage, title string, d state.D
 	return in.do(fmt.Sprintf(title, d.CID), func(*stage) error {
 		in := state.Intent{Method: "delete_disk", CID: d.CID}
 		call := func(c *cpi.Client) error { return c.DeleteDisk(ctx, d.CID) }
-		return r.destroy(ctx, in, call, "Disk not found", func(st *state.State) {
-			st.Disks = without(st.Disks, func(x state.Disk) bool { return x.ID == d.ID })
-			if st.CurrentDiskID == d.ID {
-				st.CurrentDiskID = ""
-			}
-		})
+		return r.destroy(ctx, in, call, "Disk not found", func(st *state.State) { st.Forget("delete_disk", d.CID) })
 	})
-}
-
-// sameProperties compares as JSON, which is what the state file keeps: a
-// number is the same number whether it came from YAML or from there.
-func sameProperties(a, b map[string]any) bool {
-	x, errX := json.Marshal(nonNil(a))
-	y, errY := json.Marshal(nonNil(b))
-	return errX == nil && errY == nil && string(x) == string(y)
-}
-
-func nonNil(m map[string]any) map[string]any {
-	if m == nil {
-		return map[string]any{}
-	}
-	return m
 }

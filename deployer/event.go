@@ -20,6 +20,7 @@ const (
 	Info     Kind = "info"     // Message, for the person
 	Warning  Kind = "warning"  // Message, for the person to act on
 	Log      Kind = "log"      // Message, lines of the log Name
+	Planned  Kind = "plan"     // Plan
 )
 
 // Status says how a stage ended.
@@ -48,6 +49,7 @@ type Event struct {
 	Done    int64     `json:"done,omitempty"`
 	Total   int64     `json:"total,omitempty"` // 0: not known
 	Message string    `json:"message,omitempty"`
+	Plan    *Plan     `json:"plan,omitempty"`
 }
 
 // reporter numbers stages and passes events on one at a time.

@@ -66,10 +66,16 @@ func (r *run) lockState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.findFolders()
+	return nil
+}
+
+// findFolders finds what this machine keeps of the state's deployment.
+func (r *run) findFolders() {
 	st := r.state.Get()
 	r.dir = filepath.Join(r.opts.Home, st.InstallationID)
 	r.installation = st.Installation()
-	return nil
+	r.recallKnown()
 }
 
 func (r *run) unlockState() {

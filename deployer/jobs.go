@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,16 +27,19 @@ type rendered struct {
 	archive string
 	digest  string // sha256:<hex>
 	hash    string // configuration hash
+	blob    string // id of the uploaded archive; empty: not uploaded
 }
 
 // renderEarly renders while the old VM still serves, which it can unless the
 // address comes only with the new VM.
 func (r *run) renderEarly(ctx context.Context) error {
 	address, dynamic := r.manifest.Address()
-	if dynamic {
+	switch {
+	case !dynamic:
+		r.address = address
+	case r.plan.newVM() || r.address == "":
 		return nil
 	}
-	r.address = address
 	return r.render(ctx)
 }
 
@@ -49,6 +53,9 @@ func (r *run) renderLate(ctx context.Context) error {
 
 func (r *run) render(ctx context.Context) error {
 	return r.do("Rendering job templates", func(*stage) error {
+		if err := os.MkdirAll(r.dir, 0o700); err != nil {
+			return fmt.Errorf("cannot make the folder of the installation: %w", err)
+		}
 		dir, err := os.MkdirTemp(r.dir, "rendered-")
 		if err != nil {
 			return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
@@ -221,17 +228,40 @@ func addressIn(nets map[string]map[string]any) string {
 	return ""
 }
 
-// updateInstance puts jobs and packages in place.
-func (r *run) updateInstance(ctx context.Context) error {
-	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(s *stage) error {
+// uploadJobs puts the rendered templates where the agent finds them.
+func (r *run) uploadJobs(ctx context.Context) error {
+	if r.rendered.archive == "" || r.rendered.blob != "" {
+		return nil
+	}
+	return r.do("Uploading rendered templates", func(s *stage) error {
 		blob := uuid.NewString()
 		if err := r.agent.PutBlob(ctx, blob, r.rendered.archive, s.progress); err != nil {
 			return fmt.Errorf("cannot upload the rendered templates: %w", err)
 		}
-		if err := stopJobs(ctx, r.agent, s); err != nil {
-			return err
+		r.rendered.blob = blob
+		return nil
+	})
+}
+
+// prepare lets the agent fetch what the next apply needs while the jobs run.
+func (r *run) prepare(ctx context.Context) error {
+	r.packages = r.comingPackages()
+	return r.do(fmt.Sprintf("Preparing instance '%s/0'", r.manifest.Group.Name), func(s *stage) error {
+		err := r.agent.Prepare(ctx, r.spec(false, r.rendered.blob))
+		if agent.UnknownMessage(err) {
+			return skip("the agent does not prepare")
 		}
-		return r.agent.Apply(ctx, r.spec(false, blob))
+		return err
+	})
+}
+
+// updateInstance puts jobs and packages in place.
+func (r *run) updateInstance(ctx context.Context) error {
+	if err := r.uploadJobs(ctx); err != nil {
+		return err
+	}
+	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*stage) error {
+		return r.agent.Apply(ctx, r.spec(false, r.rendered.blob))
 	})
 }
 
@@ -264,67 +294,47 @@ func (r *run) startJobs(ctx context.Context) error {
 	return nil
 }
 
-// waitForRunning asks at once and then ever less often, up to a second apart,
-// until all jobs run or update_watch_time is over.
-func (r *run) waitForRunning(ctx context.Context) error {
-	limit := r.manifest.Update.WatchTime.Max
-	ctx, cancel := context.WithTimeoutCause(ctx, max(limit, time.Second), errWatchTime)
-	defer cancel()
-	var last agent.State
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		now, err := r.agent.GetState(ctx, false)
-		if err == nil {
-			last = now
-			// An agent reads the processes first: the two may disagree.
-			if now.JobState == "running" && len(notRunning(now)) == 0 {
-				return nil
-			}
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			if context.Cause(ctx) != errWatchTime {
-				return ctx.Err()
-			}
-			return &NotRunningError{State: last.JobState, Processes: notRunning(last), Waited: limit}
-		}
-	}
-}
-
-var errWatchTime = errors.New("update_watch_time is over")
-
-// NotRunningError says that the jobs did not come up in time.
-type NotRunningError struct {
-	State     string   // job_state as the agent told it last, empty if it did not
-	Processes []string // those that do not run
-	Waited    time.Duration
-}
-
-func (e *NotRunningError) Error() string {
-	what := "the jobs are " + e.State
-	if e.State == "" {
-		what = "the agent did not tell the state of the jobs"
-	}
-	if len(e.Processes) > 0 {
-		what += " (" + strings.Join(e.Processes, ", ") + ")"
-	}
-	return fmt.Sprintf("%s after %s, which is the end of update.update_watch_time; their logs are in /var/vcap/sys/log on the VM", what, e.Waited)
-}
-
 // recordDeployment makes the manifest and its releases the current ones: one
 // fact, one write.
-func (r *run) recordDeployment(context.Context) error {
-	want := r.wanted()
-	return r.state.Update(func(st *state.State) error {
-		st.CurrentManifestSHA = want.digest
+func (r *run) recordDeployment(ctx context.Context) error {
+	applied := maps.Clone(r.want.applied)
+	if _, dynamic := r.manifest.Address(); dynamic {
+		applied[partAddress] = digestOf(r.salt, partAddress, r.address)
+	}
+	if r.rendered.hash != "" {
+		applied[partSpec] = digestOf(r.salt, partSpec, r.rendered.hash)
+	} else if hash := r.facts.now.ConfigurationHash; hash != "" {
+		applied[partSpec] = digestOf(r.salt, partSpec, hash)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	err := r.state.Update(func(st *state.State) error {
+		st.CurrentManifestSHA = r.want.digest
 		st.Releases, st.CurrentReleaseIDs = nil, nil
-		for _, rel := range want.releases {
+		for _, rel := range r.want.releases {
 			rel.ID = uuid.NewString()
 			st.Releases = append(st.Releases, rel)
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
+		st.Own.Salt, st.Own.Made, st.Own.Applied = r.salt, r.want.made, applied
+		st.Own.Group, st.Own.Stopped = r.manifest.Group.Name, r.plan.stopped
+		st.Own.Deployed = &now
+		if r.address != "" {
+			st.Own.Address = r.address
+		}
+		// An adopted VM has answered.
+		st.Own.Reached = true
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.know(ctx), r.keepApplied())
+}
+
+// sayResult tells where the instance is.
+func (r *run) sayResult(context.Context) error {
+	if r.plan.starts() || r.plan.on(record) == note {
+		r.sayAddress(r.address)
+	}
+	return nil
 }

@@ -6,16 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/google/renameio/v2/maybe"
 
 	"bootstrap/agent"
-	"bootstrap/state"
+	"bootstrap/cpi"
 )
 
 // agentOfRunning is how the agent of the VM that runs is reached, which is not
@@ -25,13 +24,22 @@ type agentOfRunning struct {
 	VM   string `json:"vm"` // CID
 	MBus string `json:"mbus"`
 	CA   string `json:"ca"`
+	// Old is that of the VM which this one replaces and which is not deleted
+	// yet; nil if there is none.
+	Old *agentOfRunning `json:"old,omitempty"`
 }
 
 func (r *run) agentFile() string { return filepath.Join(r.dir, "agent.json") }
 
 // rememberAgent keeps how the new VM's agent is reached.
 func (r *run) rememberAgent(vm string) error {
-	data, err := json.Marshal(agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA})
+	now := agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+	if old := r.state.Get().Own.Swap; old != nil {
+		was := r.recallAgent(old.CID)
+		was.Old = nil
+		now.Old = &was
+	}
+	data, err := json.Marshal(now)
 	if err != nil {
 		return err
 	}
@@ -54,7 +62,13 @@ func (r *run) recallAgent(vm string) agentOfRunning {
 	}
 	var kept agentOfRunning
 	// A file that is damaged or of another VM tells nothing; the manifest does.
-	if json.Unmarshal(data, &kept) != nil || kept.VM != vm || kept.MBus == "" {
+	if json.Unmarshal(data, &kept) != nil {
+		return fallback
+	}
+	if kept.Old != nil && kept.Old.VM == vm {
+		kept = *kept.Old
+	}
+	if kept.VM != vm || kept.MBus == "" {
 		return fallback
 	}
 	return kept
@@ -87,67 +101,70 @@ const existingAgentTimeout = 10 * time.Second
 // lookAtAgent asks the agent of the recorded VM, if there is one, how it is.
 func (r *run) lookAtAgent(ctx context.Context) error {
 	st := r.state.Get()
+	r.facts = facts{}
 	if st.CurrentVMCID == "" {
 		return nil
 	}
-	how := r.recallAgent(st.CurrentVMCID)
-	r.opts.Secret(how.MBus)
 	var err error
-	if r.running, err = r.newAgent(how.MBus, how.CA); err != nil {
+	if r.running, err = r.hearAgent(ctx, st.CurrentVMCID, st.Own.AgentID); err != nil {
 		return err
 	}
-	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", st.CurrentVMCID), func(s *stage) error {
-		err := r.running.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil)
+	if old := st.Own.Swap; old != nil {
+		var silent facts
+		silent, r.facts = r.facts, facts{}
+		r.swapped, err = r.hearAgent(ctx, old.CID, old.AgentID)
+		if !r.facts.agentTold {
+			r.swapped = nil
+		}
+		r.facts = silent
+	}
+	return err
+}
+
+// hearAgent asks the agent of one VM how it is, and puts the answer into the
+// facts. agentID, where it is known, tells it from another VM's at the same
+// address.
+func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client, error) {
+	how := r.recallAgent(vm)
+	r.opts.Secret(how.MBus)
+	client, err := r.newAgent(how.MBus, how.CA)
+	if err != nil {
+		return nil, err
+	}
+	return client, r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(*stage) error {
+		err := client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err == nil {
-			var now agent.State
-			if now, err = r.running.GetState(ctx, false); err == nil {
-				r.facts.agentTold = true
-				r.facts.jobState = now.JobState
-				r.facts.failing = notRunning(now)
-				return nil
-			}
+			err = r.hear(ctx, client, agentID)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		r.facts.agentErr = err
 		return skip("it does not answer: " + err.Error())
 	})
 }
 
-// notRunning lists the processes that do not run, with their states.
-func notRunning(now agent.State) []string {
-	var list []string
-	for _, p := range now.Processes {
-		if p.State != "running" {
-			list = append(list, fmt.Sprintf("process %s is %s", p.Name, p.State))
-		}
+// hear takes what the agent tells into the facts.
+func (r *run) hear(ctx context.Context, client *agent.Client, agentID string) error {
+	now, err := client.GetState(ctx, false)
+	if err != nil {
+		return err
 	}
-	return list
-}
-
-func (r *run) wanted() wanted {
-	w := wanted{
-		digest:   r.manifest.Digest,
-		stemcell: r.stemcell.Name + "/" + r.stemcell.Version,
-		recreate: r.opts.Recreate,
-		fix:      r.opts.Fix,
+	if agentID != "" && now.AgentID != "" && now.AgentID != agentID {
+		return fmt.Errorf("the agent that answers there is another VM's (agent id %s, not %s)", now.AgentID, agentID)
 	}
-	for _, rel := range r.manifest.Releases {
-		w.releases = append(w.releases, state.Release{Name: rel.Name, Version: r.releases[rel.Name].Version})
+	mounted, err := client.ListDisk(ctx)
+	if err != nil {
+		return err
 	}
-	return w
-}
-
-// skipIfCurrent ends the deploy where nothing changed and the VM is well.
-func (r *run) skipIfCurrent(context.Context) error {
-	st := r.state.Get()
-	if st.CurrentVMCID == "" || !r.facts.well() || len(changes(r.wanted(), st)) > 0 || len(unfinished(st)) > 0 {
-		return nil
-	}
-	r.root.info("No deployment, stemcell or release changes. Skipping deploy.")
-	r.sayAddress(st.Own.Address)
-	return errDone
+	r.facts.agentTold, r.facts.hasVM, r.facts.now, r.facts.mounted = true, true, now, mounted
+	return nil
 }
 
 func (r *run) sayAddress(address string) {
@@ -156,63 +173,75 @@ func (r *run) sayAddress(address string) {
 	}
 }
 
-// lookAtVM asks the CPI whether the recorded VM exists.
-func (r *run) lookAtVM(ctx context.Context) error {
-	cid := r.state.Get().CurrentVMCID
-	if cid == "" {
+// look asks the CPI what the agent did not tell: whether VM and disk exist.
+func (r *run) look(ctx context.Context) error {
+	st := r.state.Get()
+	// A delete asks in any case: a CPI that looks in the wrong place does not
+	// know any VM, and what it does not know would count as deleted.
+	if cid := st.CurrentVMCID; cid != "" && (r.deleting || !r.facts.agentTold) {
+		err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) (err error) {
+			r.facts.hasVM, err = r.cpi.HasVM(ctx, cid)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if r.facts.agentTold && !r.facts.hasVM {
+			return fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid)
+		}
+	}
+	d := st.Disk()
+	if d == nil || slices.Contains(r.facts.mounted, d.CID) {
 		return nil
 	}
-	if r.facts.agentTold {
-		r.facts.hasVM = true
-		return nil
-	}
-	return r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) (err error) {
-		r.facts.hasVM, err = r.cpi.HasVM(ctx, cid)
+	return r.do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*stage) error {
+		there, err := r.cpi.HasDisk(ctx, d.CID)
+		if cpi.NotImplemented(err) {
+			return skip("the CPI cannot tell")
+		}
+		r.facts.diskGone = err == nil && !there
 		return err
 	})
 }
 
-// decide makes the plan and tells it.
-func (r *run) decide(context.Context) (err error) {
-	st := r.state.Get()
-	if r.plan, err = decide(r.wanted(), st, r.facts); err != nil {
+// revive restarts a VM whose agent does not answer, where that was asked for:
+// the jobs of one that answers again can be stopped in order.
+func (r *run) revive(ctx context.Context) error {
+	cid := r.state.Get().CurrentVMCID
+	err := r.do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*stage) error {
+		err := r.cpi.RebootVM(ctx, cid)
+		if err != nil && !cpi.NotImplemented(err) {
+			return skip("failed: " + err.Error())
+		}
 		return err
+	})
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
 	}
-	why := strings.Join(r.plan.why, "; ")
-	switch r.plan.action {
-	case create:
-		r.root.info("Plan: create a VM: " + why)
-	case replace:
-		r.root.info(fmt.Sprintf("Plan: replace VM %s: %s", st.CurrentVMCID, why))
-	case tidy:
-		r.address = st.Own.Address
-		r.root.info("Plan: clean up: " + why)
-	case start:
-		r.agent = r.running
-		r.address = st.Own.Address
-		r.root.info(fmt.Sprintf("Plan: start the jobs on VM %s: %s", st.CurrentVMCID, why))
-	}
-	return nil
+	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(*stage) error {
+		err := r.running.WaitReady(ctx, min(rebootTimeout, r.opts.AgentTimeout), nil)
+		if err == nil {
+			err = r.hear(ctx, r.running, r.state.Get().Own.AgentID)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			r.facts.agentErr = err
+			return skip("it does not answer: " + err.Error())
+		}
+		return nil
+	})
 }
 
-// refuseSilent keeps a delete from destroying a VM whose jobs cannot be
-// stopped, unless it is asked to.
+// rebootTimeout is how long an agent may take after its VM was rebooted.
+const rebootTimeout = 2 * time.Minute
+
+// refuseSilent keeps a command from going on without the agent, which it needs.
 func (r *run) refuseSilent(context.Context) error {
 	cid := r.state.Get().CurrentVMCID
 	if cid == "" || r.facts.agentTold || !r.facts.hasVM || r.opts.Fix {
 		return nil
 	}
 	return &AgentSilentError{VM: cid, Err: r.facts.agentErr}
-}
-
-// uninstall removes the installation and, with it, the last that the state
-// file is needed for.
-func (r *run) uninstall(context.Context) error {
-	return r.do("Uninstalling local artifacts for CPI and deployment", func(*stage) error {
-		r.closeLog()
-		if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove the installation: %w", err)
-		}
-		return r.state.Remove()
-	})
 }

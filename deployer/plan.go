@@ -1,154 +1,434 @@
 package deployer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"bootstrap/agent"
+	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
 // facts is what looking at the world told.
 type facts struct {
-	agentTold bool   // the agent answered
-	agentErr  error  // why not
-	jobState  string // running, starting, failing, stopped, unknown
-	failing   []string
-	hasVM     bool // the CPI knows the VM; set by lookAtVM
+	agentTold bool        // the agent answered, and it is that of the recorded VM
+	agentErr  error       // why not
+	now       agent.State // what it told
+	mounted   []string    // CIDs of the disks that the VM has mounted
+	hasVM     bool        // the VM exists
+	diskGone  bool        // the CPI says that the current disk does not exist
 }
 
-// wanted is what the manifest and its artifacts ask for, as far as a plan
-// compares it.
+// wanted is what the manifest, its artifacts and the command line ask for, as
+// far as a plan compares it.
 type wanted struct {
 	digest   string
-	stemcell string          // name/version
-	releases []state.Release // without ids
-	recreate bool
-	fix      bool
+	group    string
+	stemcell string            // name/version
+	releases []state.Release   // without ids
+	used     map[string]bool   // names of the releases that the VM's jobs are from
+	made     map[string]string // of what a VM would be made from
+	applied  map[string]string // of what would be put on it
+	disk     *manifest.DiskPool
+	strategy string // update.vm_strategy
+	noSwap   string // why a new VM cannot be made beside the old one; empty: it can
+	snapshot bool
+	dns      bool
+	api      int // effective CPI API version, 0: not known
+	compiles int // packages that would be compiled in place
+	options  Asked
 }
 
-// plan says what a deploy will do with the VM, and why.
-type plan struct {
-	action action
-	why    []string // at least one
+// Asked is what the command line asks of a deploy beside the manifest; a plan
+// that is kept in a file carries it.
+type Asked struct {
+	Recreate      bool `json:"recreate,omitempty"`       // replace the VM though nothing changed
+	RecreateDisks bool `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
+	Fix           bool `json:"fix,omitempty"`            // replace a VM whose agent does not answer
+	SkipDrain     bool `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
+	AllowShrink   bool `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
+	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`  // keep what was migrated from as an orphan
+	AdoptVM       bool `json:"adopt_vm,omitempty"`       // take a VM as made from what the manifest says
 }
 
-// action is what a deploy does with the VM.
-type action string
+// Action is what a plan does with one thing.
+type Action string
 
+// The actions of a plan.
 const (
-	create  action = "create"  // there is no VM
-	replace action = "replace" // the VM makes way for a new one
-	start   action = "start"   // the VM is as wanted, its jobs do not run
-	tidy    action = "tidy"    // all is as wanted, but an earlier run left something
+	create  Action = "create"
+	replace Action = "replace"
+	update  Action = "update in place"
+	migrate Action = "migrate"
+	attach  Action = "attach"
+	orphan  Action = "orphan" // taken from the VM and kept
+	keep    Action = "keep"
+	start   Action = "start"
+	remove  Action = "delete"
+	note    Action = "record" // only the state file changes
 )
 
-// newVM tells whether the plan ends with another VM than there was.
-func (p plan) newVM() bool { return p.action == create || p.action == replace }
+// The things that a plan has a change for.
+const (
+	aStemcell = "stemcell"
+	aVM       = "vm"
+	aDisk     = "disk"
+	theJobs   = "jobs"
+	packages  = "packages"
+	tags      = "tags"
+	anAgent   = "agent"
+	dnsRecord = "dns"
+	variables = "variables"
+	record    = "record"
+)
 
-// startsJobs tells whether jobs are started.
-func (p plan) startsJobs() bool { return p.action != tidy }
-
-// changes compares what is wanted with what is recorded; none means that the
-// last deploy succeeded with the same inputs. Equality is create-env's: the
-// evaluated manifest's digest, the stemcell's and the releases' names and
-// versions.
-func changes(w wanted, st state.State) []string {
-	var why []string
-	switch {
-	case st.CurrentManifestSHA == "":
-		why = append(why, "no deploy is recorded as finished")
-	case st.CurrentManifestSHA != w.digest:
-		why = append(why, "the manifest changed")
-	}
-	if sc := st.Stemcell(); sc != nil && sc.Name+"/"+sc.Version != w.stemcell {
-		why = append(why, fmt.Sprintf("stemcell %s/%s -> %s", sc.Name, sc.Version, w.stemcell))
-	} else if sc == nil && st.CurrentManifestSHA != "" {
-		why = append(why, "the record of the current stemcell is missing")
-	}
-	if st.CurrentManifestSHA != "" {
-		why = append(why, releaseChanges(w.releases, st.Releases)...)
-	}
-	if w.recreate {
-		why = append(why, "asked to with --recreate")
-	}
-	return why
+// Change is one line of a plan. Why has at least one reason, in words, unless
+// the action is keep.
+type Change struct {
+	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, record
+	Name   string   `json:"name,omitempty"`
+	Action Action   `json:"action"`
+	Why    []string `json:"why,omitempty"`
 }
 
-func releaseChanges(want, have []state.Release) []string {
-	var why []string
-	for _, n := range want {
-		i := slices.IndexFunc(have, func(h state.Release) bool { return h.Name == n.Name })
+// Plan is what a deploy will do.
+type Plan struct {
+	Changes  []Change `json:"changes"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Diff is how the manifest differs from the one applied last, as lines
+	// without secrets.
+	Diff []string `json:"diff,omitempty"`
+	// Down are the rows that run while the service is down, in their order.
+	Down []string `json:"down,omitempty"`
+	// Compiles is how many packages are compiled while the service is down.
+	Compiles int `json:"compiles,omitempty"`
+	// Calls are the calls of the CPI and the agent that running the plan makes,
+	// each once: "cpi create_vm", "agent apply". Maybe are those that depend on
+	// what the CPI can do.
+	Calls []string `json:"calls,omitempty"`
+	Maybe []string `json:"maybe,omitempty"`
+
+	swap      bool // the new VM is made before the old one goes
+	stopped   bool // the jobs stay stopped, as was asked for
+	restart   bool // the jobs are stopped and started without a change
+	snapshot  bool
+	dns       bool
+	blank     bool // the VM has no spec yet
+	silent    bool // the old VM's agent does not answer
+	keepOld   bool
+	shrinking bool
+}
+
+// on returns what the plan does with the thing.
+func (p Plan) on(what string) Action {
+	for _, c := range p.Changes {
+		if c.What == what && c.Action != remove {
+			return c.Action
+		}
+	}
+	return keep
+}
+
+// Nothing tells whether there is nothing to do.
+func (p Plan) Nothing() bool {
+	return !slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Action != keep })
+}
+
+// Creates tells whether there is no VM yet.
+func (p Plan) Creates() bool { return p.on(aVM) == create }
+
+// Destroys lists, in words, what would be lost or replaced by the plan and is
+// worth asking about; none, if nothing is.
+func (p Plan) Destroys() []string {
+	var list []string
+	for _, c := range p.Changes {
 		switch {
-		case i < 0:
-			why = append(why, fmt.Sprintf("release %s/%s is new", n.Name, n.Version))
-		case have[i].Version != n.Version:
-			why = append(why, fmt.Sprintf("release %s/%s -> %s", n.Name, have[i].Version, n.Version))
+		case c.What == aVM && c.Action == replace:
+			list = append(list, fmt.Sprintf("VM %s is replaced", c.Name))
+		case c.What == aDisk && c.Action == migrate:
+			list = append(list, fmt.Sprintf("disk %s is replaced by a new one with its content", c.Name))
+		case c.What == aDisk && c.Action == orphan:
+			list = append(list, fmt.Sprintf("disk %s is taken from the VM and kept", c.Name))
 		}
 	}
-	for _, h := range have {
-		if !slices.ContainsFunc(want, func(n state.Release) bool { return n.Name == h.Name }) {
-			why = append(why, fmt.Sprintf("release %s is gone", h.Name))
-		}
-	}
-	return why
+	return list
 }
 
-// decide makes the plan from what is wanted, recorded and found. The error
-// is an *AgentSilentError for a VM that exists and does not answer.
-func decide(w wanted, st state.State, f facts) (plan, error) {
-	why := changes(w, st)
+// newVM tells whether the plan ends with another VM than there was.
+func (p Plan) newVM() bool { a := p.on(aVM); return a == create || a == replace }
+
+// diskWork tells whether anything is done to the persistent disk.
+func (p Plan) diskWork() bool { return p.on(aDisk) != keep }
+
+// applies tells whether jobs and packages are put on the VM.
+func (p Plan) applies() bool { return p.newVM() || p.on(theJobs) == update }
+
+// inPlace tells whether the VM stays and its jobs are stopped for a while.
+func (p Plan) inPlace() bool {
+	return !p.newVM() && (p.on(theJobs) == update || p.diskWork() || p.restart)
+}
+
+// stops tells whether jobs that may run are stopped.
+func (p Plan) stops() bool { return p.on(aVM) == replace || p.inPlace() }
+
+// starts tells whether jobs are started.
+func (p Plan) starts() bool {
+	return !p.stopped && (p.newVM() || p.inPlace() || p.on(theJobs) == start)
+}
+
+// touches tells whether the deployment is not what is recorded while the plan
+// runs.
+func (p Plan) touches() bool { return p.newVM() || p.inPlace() }
+
+// The rows of a deploy ask more closely. In turn means: not beside an old VM
+// that still serves.
+
+func (p Plan) swaps() bool        { return p.swap }
+func (p Plan) replaces() bool     { return p.on(aVM) == replace && !p.swap }
+func (p Plan) makesVM() bool      { return p.newVM() && !p.swap }
+func (p Plan) stopsInTurn() bool  { return p.stops() && !p.swap }
+func (p Plan) updates() bool      { return !p.newVM() && p.on(theJobs) == update }
+func (p Plan) prepares() bool     { return p.updates() && p.Compiles == 0 && !p.blank }
+func (p Plan) compiles() bool     { return p.applies() && !p.swap && !p.prepares() }
+func (p Plan) providesDisk() bool { return p.newVM() || p.diskWork() }
+func (p Plan) introduces() bool   { return p.makesVM() || p.updates() && p.blank }
+func (p Plan) sendsDNS() bool {
+	return p.dns && (p.touches() || p.on(dnsRecord) == update) && !p.stopped
+}
+func (p Plan) snapshots() bool { return p.snapshot && p.stops() && !p.silent }
+
+// records tells whether the state says afterwards that the manifest is applied.
+func (p Plan) records() bool { return p.touches() || p.on(record) == note }
+
+// needsCPI tells whether the CPI is called.
+func (p Plan) needsCPI() bool {
+	return p.newVM() || p.diskWork() || p.on(tags) == update || p.snapshots() || p.deletes()
+}
+
+func (p Plan) deletes() bool {
+	return slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Action == remove })
+}
+
+// decide makes the plan from what is wanted, recorded and found. The error is
+// an *AgentSilentError for a VM that exists and does not answer, a
+// *DiskGoneError or a *ShrinkError.
+func decide(w wanted, st state.State, f facts) (Plan, error) {
+	p := Plan{snapshot: w.snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", dns: w.dns}
+	if f.diskGone {
+		return p, &DiskGoneError{CID: st.Disk().CID}
+	}
+	vm := Change{What: aVM, Name: st.CurrentVMCID, Action: keep}
 	switch {
 	case st.CurrentVMCID == "":
-		if len(why) == 0 {
-			why = []string{"there is no VM"}
-		}
-		return plan{action: create, why: why}, nil
+		vm.Action, vm.Name, vm.Why = create, w.group+"/0", []string{"there is no VM"}
 	case !f.hasVM:
-		return plan{action: create, why: append(why, fmt.Sprintf("VM %s is gone", st.CurrentVMCID))}, nil
+		vm.Action, vm.Why = create, []string{fmt.Sprintf("VM %s is gone", st.CurrentVMCID)}
 	case !f.agentTold && st.Own.AgentID != "" && !st.Own.Reached:
 		// A run was cut before anything was put on it: there is nothing to stop.
-		return plan{action: replace, why: append(why, fmt.Sprintf("the agent on VM %s never answered", st.CurrentVMCID))}, nil
-	case !f.agentTold && !w.fix:
-		return plan{}, &AgentSilentError{VM: st.CurrentVMCID, Err: f.agentErr}
+		vm.Action, vm.Why, p.silent = replace, []string{"its agent never answered"}, true
+	case !f.agentTold && !w.options.Fix:
+		return p, &AgentSilentError{VM: st.CurrentVMCID, Err: f.agentErr}
 	case !f.agentTold:
-		return plan{action: replace, why: append(why, fmt.Sprintf("the agent on VM %s does not answer", st.CurrentVMCID))}, nil
-	case len(why) == 0 && f.well():
-		return plan{action: tidy, why: unfinished(st)}, nil
-	case len(why) == 0:
-		return plan{action: start, why: []string{unwell(f)}}, nil
+		vm.Action, vm.Why, p.silent = replace, []string{"the agent does not answer"}, true
+	default:
+		if vm.Why = replaceReasons(w, st); len(vm.Why) > 0 {
+			vm.Action = replace
+		}
 	}
-	return plan{action: replace, why: why}, nil
+	disk, err := decideDisk(w, st, f, vm.Action)
+	if err != nil {
+		return p, err
+	}
+	if vm.Action == keep {
+		if why := diskReplaces(w, disk); why != "" {
+			vm.Action, vm.Why = replace, []string{why}
+			if disk, err = decideDisk(w, st, f, replace); err != nil {
+				return p, err
+			}
+		}
+	}
+	jobs := decideJobs(w, st, f, vm.Action)
+	if vm.Action == keep && w.strategy != "" && st.CurrentManifestSHA != "" && (jobs.Action == update || disk.Action != keep) {
+		vm.Action, vm.Why = replace, append([]string{"update.vm_strategy is " + w.strategy}, append(jobs.Why, disk.Why...)...)
+		if disk, err = decideDisk(w, st, f, replace); err != nil {
+			return p, err
+		}
+		jobs = decideJobs(w, st, f, replace)
+	}
+	p.swap = vm.Action == replace && w.strategy == "create-swap-delete" && w.noSwap == "" && f.agentTold
+	p.stopped = st.Own.Stopped && st.CurrentVMCID != ""
+	p.blank = vm.Action == keep && f.now.Deployment == ""
+	p.shrinking = disk.Action == migrate && w.disk.Size < st.Disk().Size
+	p.keepOld = w.options.KeepOldDisk
+	p.fill(w, st, f, vm, disk, jobs)
+	return p, nil
 }
 
-// unfinished tells what a run that was cut left to be done although the VM is
-// as wanted.
-func unfinished(st state.State) []string {
-	var why []string
-	for _, in := range st.Own.Intents {
-		why = append(why, fmt.Sprintf("a %s of an earlier run has no known end", in.Method))
+// fill lists all changes, the kept things included, with the warnings.
+func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
+	sc := Change{What: aStemcell, Name: w.stemcell, Action: keep}
+	if p := vm.Action; (p == create || p == replace) && !uploaded(st, w.stemcell) {
+		sc.Action, sc.Why = create, []string{"it is not uploaded yet"}
+		if old := st.Stemcell(); old != nil {
+			sc.Why = []string{stemcellChange(*old, w.stemcell)}
+		}
+	}
+	p.Changes = append(p.Changes, sc, vm)
+	if w.disk != nil || disk.Action != keep {
+		p.Changes = append(p.Changes, disk)
+	}
+	p.Changes = append(p.Changes, jobs)
+	if vm.Action == keep && jobs.Action == update && w.compiles > 0 {
+		p.Compiles = w.compiles
+		p.Changes = append(p.Changes, Change{What: packages, Action: create, Why: []string{fmt.Sprintf("compiles %s while the service is down", count(w.compiles, "package"))}})
+	}
+	if vm.Action == keep {
+		p.addSmall(w, st)
+	}
+	for _, x := range unused(st) {
+		x.Action = remove
+		p.Changes = append(p.Changes, x)
+	}
+	if p.Nothing() && (st.CurrentManifestSHA != w.digest || !sameParts(st.Own.Made, w.made) || !sameApplied(st.Own.Applied, w.applied) || len(releaseChanges(w.releases, st.Releases, nil)) > 0) {
+		p.Changes = append(p.Changes, Change{What: record, Action: note, Why: recordReasons(w, st)})
+	}
+	if w.strategy == "create-swap-delete" && vm.Action == replace && !p.swap && w.noSwap != "" {
+		p.Warnings = append(p.Warnings, "the new VM is made only when the old one is deleted, in spite of create-swap-delete: "+w.noSwap)
+	}
+	switch {
+	case p.shrinking:
+		p.Warnings = append(p.Warnings, fmt.Sprintf("disk %s shrinks from %d to %d MiB: what does not fit cannot be moved", disk.Name, st.Disk().Size, w.disk.Size))
+	case disk.Action == migrate:
+		p.Warnings = append(p.Warnings, fmt.Sprintf("disk %s is resized where the CPI can, else its data is migrated to a new one: %s", disk.Name, strings.Join(disk.Why, "; ")))
+	}
+	if p.silent && f.hasVM && st.Own.Reached {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", st.CurrentVMCID))
+	}
+	if p.stopped {
+		p.Warnings = append(p.Warnings, "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them")
+	}
+}
+
+// addSmall adds what changes without a downtime on a VM that stays.
+func (p *Plan) addSmall(w wanted, st state.State) {
+	if len(st.Own.Applied) > 0 && st.Own.Applied[partTags] != w.applied[partTags] {
+		p.Changes = append(p.Changes, Change{What: tags, Action: update, Why: []string{"tags changed"}})
+	}
+	if w.dns && (st.Own.DNSVersion == 0 || p.touches() && st.Own.Applied[partAddress] != w.applied[partAddress]) {
+		p.Changes = append(p.Changes, Change{What: dnsRecord, Action: update, Why: []string{"features.use_dns_addresses is true and the VM has no records yet"}})
+	}
+}
+
+// decideDisk says what becomes of the persistent disk beside the VM's action.
+func decideDisk(w wanted, st state.State, f facts, vm Action) (Change, error) {
+	have := st.Disk()
+	c := Change{What: aDisk, Action: keep}
+	switch {
+	case have == nil && w.disk == nil:
+		return c, nil
+	case have == nil:
+		c.Action, c.Name, c.Why = create, fmt.Sprintf("%d MiB", w.disk.Size), []string{"there is no persistent disk"}
+		return c, nil
+	case w.disk == nil:
+		c.Action, c.Name, c.Why = orphan, have.CID, []string{"the manifest asks for no persistent disk any more; it is kept: see bootstrap disks"}
+		return c, nil
+	}
+	c.Name = have.CID
+	c.Why = diskReasons(*have, *w.disk)
+	switch {
+	case w.disk.Size < have.Size && !w.options.AllowShrink:
+		return c, &ShrinkError{CID: have.CID, From: have.Size, To: w.disk.Size}
+	case len(c.Why) > 0:
+		c.Action = migrate
+	case w.options.RecreateDisks:
+		c.Action, c.Why = migrate, []string{"asked to with --recreate-persistent-disks"}
+	case vm == create || vm == replace:
+		c.Why = nil // it goes over to the new VM
+	case !slices.Contains(f.mounted, have.CID):
+		c.Action, c.Why = attach, []string{"the VM does not have it mounted"}
+	}
+	return c, nil
+}
+
+// diskReplaces says why what is done to the disk takes a new VM, if it does.
+func diskReplaces(w wanted, disk Change) string {
+	switch {
+	case disk.Action == orphan:
+		// The real agent does not survive the start after its only disk was
+		// removed with remove_persistent_disk.
+		return "the persistent disk is taken away"
+	case disk.Action != keep && w.api == 1:
+		return "the CPI's API version 1 tells a VM of a disk only when the VM is made"
+	}
+	return ""
+}
+
+// decideJobs says what becomes of the jobs.
+func decideJobs(w wanted, st state.State, f facts, vm Action) Change {
+	c := Change{What: theJobs, Name: w.group, Action: keep}
+	if vm == create || vm == replace {
+		c.Action, c.Why = create, []string{"the VM is new"}
+		return c
+	}
+	c.Why = jobReasons(w, st, f)
+	switch {
+	case len(c.Why) > 0:
+		c.Action = update
+	case st.Own.Stopped:
+	case !f.running():
+		c.Action, c.Why = start, f.unwell()
+		if f.now.JobState == "failing" {
+			// Only what was stopped in order is started in order.
+			c.Action = update
+		}
+	}
+	return c
+}
+
+// running tells whether the jobs run, all of them.
+func (f facts) running() bool { return f.now.JobState == "running" && len(notRunning(f.now)) == 0 }
+
+func (f facts) unwell() []string {
+	if list := notRunning(f.now); len(list) > 0 {
+		return list
+	}
+	return []string{"the jobs are " + cmp.Or(f.now.JobState, "in an unknown state")}
+}
+
+// notRunning lists the processes that do not run, with their states.
+func notRunning(now agent.State) []string {
+	var list []string
+	for _, p := range now.Processes {
+		if p.State != "running" {
+			list = append(list, fmt.Sprintf("process %s is %s", p.Name, p.State))
+		}
+	}
+	return list
+}
+
+func uploaded(st state.State, stemcell string) bool {
+	return slices.ContainsFunc(st.Stemcells, func(s state.Stemcell) bool { return s.Name+"/"+s.Version == stemcell })
+}
+
+// unused lists what the state owns and nothing uses, as an earlier run left it.
+func unused(st state.State) []Change {
+	var list []Change
+	if old := st.Own.Swap; old != nil {
+		list = append(list, Change{What: aVM, Name: old.CID, Why: []string{"another VM has replaced it"}})
 	}
 	for _, d := range st.Disks {
 		if d.ID != st.CurrentDiskID {
-			why = append(why, fmt.Sprintf("disk %s is unused", d.CID))
+			list = append(list, Change{What: aDisk, Name: d.CID, Why: []string{"it is unused"}})
 		}
 	}
 	for _, sc := range st.Stemcells {
-		if sc.ID != st.CurrentStemcellID {
-			why = append(why, fmt.Sprintf("stemcell %s is unused", sc.CID))
+		if sc.ID != st.CurrentStemcellID && (st.Own.Swap == nil || sc.ID != st.Own.Swap.StemcellID) {
+			list = append(list, Change{What: aStemcell, Name: sc.CID, Why: []string{"it is unused"}})
 		}
 	}
-	return why
-}
-
-// well tells whether a VM that is wanted as it is needs nothing.
-func (f facts) well() bool { return f.agentTold && f.jobState == "running" }
-
-func unwell(f facts) string {
-	if len(f.failing) > 0 {
-		return fmt.Sprintf("its jobs are %s: %s", f.jobState, strings.Join(f.failing, ", "))
-	}
-	return "its jobs are " + f.jobState
+	return list
 }
 
 // AgentSilentError says that a VM exists and its agent does not answer, so
@@ -163,3 +443,43 @@ func (e *AgentSilentError) Error() string {
 }
 
 func (e *AgentSilentError) Unwrap() error { return e.Err }
+
+// DiskGoneError says that the recorded persistent disk does not exist any more.
+type DiskGoneError struct {
+	CID string
+}
+
+func (e *DiskGoneError) Error() string {
+	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget --current", e.CID)
+}
+
+// ShrinkError says that a smaller disk is asked for.
+type ShrinkError struct {
+	CID      string
+	From, To int // MiB
+}
+
+func (e *ShrinkError) Error() string {
+	return fmt.Sprintf("disk %s would shrink from %d to %d MiB: its data may not fit; nothing was changed; --allow-shrink tries", e.CID, e.From, e.To)
+}
+
+// PlanMovedError says that a plan does not hold any more.
+type PlanMovedError struct {
+	What string // what is different
+}
+
+func (e *PlanMovedError) Error() string {
+	return fmt.Sprintf("the plan does not hold any more: %s; nothing was changed: make a new plan", e.What)
+}
+
+// NotConfirmedError says that the person did not agree to the plan.
+type NotConfirmedError struct{}
+
+func (e *NotConfirmedError) Error() string { return "not confirmed; nothing was changed" }
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

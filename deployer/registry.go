@@ -47,6 +47,9 @@ func (r *run) bindRegistry(context.Context) error {
 		g.server = httpServer(g.Local())
 		go func() { _ = g.server.Serve(l) }()
 		r.registry = g
+		kept := *want
+		kept.Port, kept.Password = g.port, g.password
+		r.known.Registry = &kept
 		return nil
 	})
 }

@@ -30,10 +30,16 @@ type Options struct {
 	StateFile string           // path; empty: beside the manifest
 	Home      string           // folder of caches and installations, ~/.bosh
 
-	Recreate      bool // replace the VM though nothing changed
-	Fix           bool // replace a VM whose agent does not answer
-	SkipDrain     bool // stop without pre-stop and drain
-	SkipIfMissing bool // delete: no state file is no error
+	Asked
+	Planned       *PlanFile // deploy: do this plan or refuse
+	Previous      bool      // deploy: put back what the last deploy that worked had applied
+	KeepDisk      bool      // delete: keep the persistent disk as an orphan
+	SkipIfMissing bool      // delete: no state file is no error
+	// AdoptFrom reads the manifest that the VM was made from, for a state that
+	// another tool has written; empty: none.
+	AdoptFrom string
+	// Confirm asks whether what is destroyed may be; nil: nobody is asked.
+	Confirm func(ctx context.Context, what []string) (bool, error)
 
 	// OldMBus and OldCA (PEM) are how the agent of the VM that runs is reached,
 	// where that is neither remembered here nor what the manifest says.
@@ -69,6 +75,9 @@ type Options struct {
 // Deploy makes the VM what the manifest says.
 func Deploy(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = manifest.Write
+	if opts.Planned != nil {
+		opts.Asked = opts.Planned.Asked
+	}
 	return execute(ctx, opts, deployRows())
 }
 
@@ -76,6 +85,24 @@ func Deploy(ctx context.Context, opts Options) error {
 func Delete(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = manifest.Refuse
 	return execute(ctx, opts, deleteRows())
+}
+
+// Stop stops the jobs, which stay so until Start.
+func Stop(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Refuse
+	return execute(ctx, opts, stopRows())
+}
+
+// Start starts the jobs of the VM that is there.
+func Start(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Refuse
+	return execute(ctx, opts, startRows())
+}
+
+// Restart stops the jobs and starts them again.
+func Restart(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Refuse
+	return execute(ctx, opts, restartRows())
 }
 
 // run is what the rows of one list share. Each field says which row sets it.
@@ -101,12 +128,21 @@ type run struct {
 	cpiBuild     *build.Installation          // build cpi
 	cpiLog       io.WriteCloser               // build cpi
 	cpi          *cpi.Client                  // connect cpi
-	plan         plan                         // plan
+	known        installed                    // lock state: what this machine keeps
+	cpiAPI       int                          // connect cpi: the CPI's API version, 0 before
+	want         wanted                       // plan
+	salt         string                       // plan
+	plan         Plan                         // plan
+	delivery     *delivery                    // plan: how packages get onto the VM
+	adopted      *manifest.Manifest           // adopt: what the VM was made from
+	scratch      string                       // peek at state: folder of a plan's installation
+	deleting     bool                         // the list is a delete's
+	swapped      *agent.Client                // look at the agent: of the VM that makes way; nil: none answers
+	migratedFrom string                       // disks: CID
 	rendered     rendered                     // render jobs
-	agent        *agent.Client                // wait for agent: of the new VM
+	agent        *agent.Client                // plan, wait for agent: of the VM that is to run the jobs
 	tunnel       *tunnel.Tunnel               // open tunnel
 	address      string                       // initial apply: the instance's address
-	delivery     *delivery                    // plan: how packages come to the VM
 	packages     map[string]agent.SpecPackage // compile
 }
 
@@ -114,9 +150,13 @@ type run struct {
 type row struct {
 	name  string
 	group string          // the group of stages it belongs to, if any
-	when  func(plan) bool // nil: always
+	when  func(*run) bool // nil: always
 	do    func(*run, context.Context) error
 	end   func(*run) // in every case, once do was called, in reverse order
+	down  bool       // the service is down while it runs, where the plan stops jobs
+	// calls are the CPI's and the agent's methods that it calls, and maybe those
+	// that depend on what these can: "cpi create_vm", "agent stop".
+	calls, maybe func(*run) []string
 }
 
 // errDone ends a list well before its last row.
@@ -155,7 +195,7 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 	}()
 	group, at := "", ""
 	for _, w := range rows {
-		if w.when != nil && !w.when(r.plan) {
+		if w.when != nil && !w.when(r) {
 			continue
 		}
 		if w.group != group {

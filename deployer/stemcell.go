@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"bootstrap/cpi"
 	"bootstrap/state"
@@ -45,16 +46,22 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 func (r *run) deleteUnused(ctx context.Context) error {
 	st := r.state.Get()
 	for _, d := range st.Disks {
-		if d.ID != st.CurrentDiskID {
+		switch {
+		case d.ID == st.CurrentDiskID:
+		case d.CID == r.migratedFrom && r.plan.keepOld:
+			r.warn(r.state.Update(func(st *state.State) error {
+				st.Orphan(d, "kept with --keep-old-disk; disk "+currentCID(*st)+" has its content", time.Now())
+				return nil
+			}))
+		default:
 			r.warn(r.deleteDisk(ctx, r.root, "Deleting unused disk '%s'", d))
 		}
 	}
 	for _, sc := range st.Stemcells {
-		if sc.ID != st.CurrentStemcellID {
+		if sc.ID != st.CurrentStemcellID && (st.Own.Swap == nil || sc.ID != st.Own.Swap.StemcellID) {
 			r.warn(r.deleteStemcell(ctx, r.root, "Deleting unused stemcell '%s'", sc))
 		}
 	}
-	r.sayAddress(r.address)
 	return nil
 }
 
@@ -68,12 +75,7 @@ func (r *run) deleteStemcell(ctx context.Context, in *stage, title string, sc st
 	return in.do(fmt.Sprintf(title, sc.CID), func(*stage) error {
 		in := state.Intent{Method: "delete_stemcell", CID: sc.CID}
 		call := func(c *cpi.Client) error { return c.DeleteStemcell(ctx, sc.CID) }
-		return r.destroy(ctx, in, call, "Stemcell not found", func(st *state.State) {
-			st.Stemcells = without(st.Stemcells, func(x state.Stemcell) bool { return x.ID == sc.ID })
-			if st.CurrentStemcellID == sc.ID {
-				st.CurrentStemcellID = ""
-			}
-		})
+		return r.destroy(ctx, in, call, "Stemcell not found", func(st *state.State) { st.Forget("delete_stemcell", sc.CID) })
 	})
 }
 
@@ -92,14 +94,4 @@ func (r *run) deleteStemcells(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func without[T any](list []T, drop func(T) bool) []T {
-	kept := make([]T, 0, len(list))
-	for _, x := range list {
-		if !drop(x) {
-			kept = append(kept, x)
-		}
-	}
-	return kept
 }

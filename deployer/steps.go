@@ -8,60 +8,197 @@ const (
 	deleting   = "deleting deployment"
 )
 
-// deployRows is a deploy, whole and in order.
+// deployRows is a deploy, whole and in order. What is slow stands before what
+// the service is down for.
 func deployRows() []row {
-	return []row{
+	head := []row{
+		{name: "check inputs", do: (*run).checkInputs},
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
 		{name: "start ruby", group: validating, do: (*run).startRuby, end: (*run).stopRuby},
 		{name: "fetch artifacts", group: validating, do: (*run).fetchArtifacts},
+		{name: "adopt", when: adopts, do: (*run).readAdopted},
+		{name: "look at the agent", do: (*run).lookAtAgent, calls: hasVM("agent ping", "agent get_state", "agent list_disk")},
+		{name: "bind registry", when: (*run).looksByCPI, do: (*run).bindRegistry, end: (*run).stopRegistry},
+		{name: "build cpi", when: (*run).looksByCPI, group: installing, do: (*run).buildCPI},
+		{name: "connect cpi", when: (*run).looksByCPI, do: (*run).connectCPI, end: (*run).closeLog, calls: always("cpi info")},
+		{name: "settle intents", when: (*run).looksByCPI, do: (*run).settleIntents}, // of a run that was cut
+		{name: "look", when: (*run).looksByCPI, do: (*run).look, calls: (*run).lookCalls},
+		{name: "revive", when: (*run).mayRevive, do: (*run).revive},
+		{name: "plan", do: (*run).tellPlan},
+		{name: "confirm", do: (*run).confirm},
+		{name: "bind registry", when: (*run).callsCPI, do: (*run).bindRegistry, end: (*run).stopRegistry},
+		{name: "build cpi", when: (*run).callsCPI, group: installing, do: (*run).buildCPI},
+		{name: "connect cpi", when: (*run).callsCPI, do: (*run).connectCPI, end: (*run).closeLog, calls: always("cpi info")},
+		{name: "render jobs", when: on(Plan.applies), do: (*run).renderEarly, end: (*run).removeRendered},
+		{name: "upload stemcell", when: on(Plan.newVM), do: (*run).uploadStemcell, calls: (*run).stemcellCalls},
+		{name: "upload jobs", when: on(Plan.updates), do: (*run).uploadJobs},
+		{name: "upload packages", when: on(Plan.updates), do: (*run).uploadPackages},
+		{name: "prepare", when: on(Plan.prepares), do: (*run).prepare, calls: always("agent prepare")},
+	}
+	return append(append(head, changeRows()...), []row{
+		{name: "update tags", when: plans(tags, update), do: (*run).updateTags, calls: (*run).tagCalls},
+		{name: "record deployment", when: on(Plan.records), do: (*run).recordDeployment},
+		{name: "send dns", when: on(Plan.sendsDNS), do: (*run).sendDNS, calls: always("agent sync_dns")},
+		{name: "clean up", do: (*run).deleteUnused, calls: (*run).cleanUpCalls},
+		{name: "say", do: (*run).sayResult},
+	}...)
+}
+
+// changeRows are the rows of a deploy that change the VM. No return from the
+// first one on.
+func changeRows() []row {
+	return []row{
+		{name: "clear the record", when: on(Plan.touches), group: deploying, do: (*run).clearRecord}, // other tools must not skip from here on
+		{name: "create vm", when: on(Plan.swaps), group: deploying, do: (*run).createVM, calls: always("cpi create_vm", "cpi set_vm_metadata")},
+		{name: "wait for agent", when: on(Plan.swaps), group: deploying, do: (*run).waitForAgent, calls: always("agent ping")},
+		{name: "initial apply", when: on(Plan.swaps), group: deploying, do: (*run).initialApply, calls: always("agent apply"), maybe: always("agent get_state")},
+		{name: "render jobs again", when: on(Plan.swaps), group: deploying, do: (*run).renderLate},
+		{name: "compile", when: on(Plan.swaps), group: deploying, do: (*run).compilePackages, end: (*run).awaitKept, calls: (*run).compileCalls},
+		{name: "stop old vm", when: (*run).hasSwapped, down: true, group: deploying, do: (*run).stopSwapped, calls: (*run).stopCalls},
+
+		{name: "stop jobs", when: on(Plan.stopsInTurn), down: true, group: deploying, do: (*run).stopRunning, calls: (*run).stopCalls},
+		{name: "snapshot", when: on(Plan.snapshots), down: true, group: deploying, do: (*run).snapshotDisk, calls: always("cpi snapshot_disk")},
+		{name: "delete old vm", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).deleteOldVM, calls: (*run).deleteVMCalls},
+		{name: "create vm", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).createVM, calls: always("cpi create_vm", "cpi set_vm_metadata")},
+		{name: "open tunnel", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).openTunnel, end: (*run).closeTunnel},
+		{name: "wait for agent", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).waitForAgent, calls: always("agent ping")},
+		{name: "disks", when: on(Plan.providesDisk), down: true, group: deploying, do: (*run).provideDisk, calls: (*run).diskCalls, maybe: (*run).diskMaybe},
+		{name: "initial apply", when: on(Plan.introduces), down: true, group: deploying, do: (*run).initialApply, calls: (*run).initialCalls}, // tells a dynamic address
+		{name: "render jobs again", when: (*run).rendersLate, down: true, group: deploying, do: (*run).renderLate},
+		{name: "compile", when: on(Plan.compiles), down: true, group: deploying, do: (*run).compilePackages, end: (*run).awaitKept, calls: (*run).compileCalls},
+		{name: "apply", when: on(Plan.applies), down: true, group: deploying, do: (*run).updateInstance, calls: always("agent apply")},
+		{name: "start jobs", when: on(Plan.starts), down: true, group: deploying, do: (*run).startJobs, calls: always("agent run_script", "agent start", "agent get_state")}, // downtime ends
+		{name: "delete swapped vm", when: (*run).hasSwapped, group: deploying, do: (*run).deleteSwapped, calls: always("cpi delete_vm")},
+	}
+}
+
+// planRows is a deploy as far as it changes nothing.
+func planRows() []row {
+	rows := []row{
+		{name: "read manifest", group: validating, do: (*run).readManifest},
+		{name: "peek at state", group: validating, do: (*run).peek, end: (*run).removeScratch},
+	}
+	deploy := deployRows()
+	for _, w := range deploy[3:] {
+		switch w.name {
+		case "settle intents", "revive":
+			continue
+		case "plan":
+			w.do = (*run).showPlan
+		}
+		rows = append(rows, w)
+		if w.name == "plan" {
+			break
+		}
+	}
+	return rows
+}
+
+// stopRows stops the jobs and leaves the VM.
+func stopRows() []row {
+	return append(localRows(), []row{
 		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "skip", do: (*run).skipIfCurrent}, // needs no CPI, so that looking costs nothing
-		{name: "bind registry", do: (*run).bindRegistry, end: (*run).stopRegistry},
-		{name: "build cpi", group: installing, do: (*run).buildCPI, end: (*run).cleanUpCPI},
-		{name: "connect cpi", do: (*run).connectCPI},
-		{name: "settle intents", do: (*run).settleIntents}, // of a run that was cut
-		{name: "look", do: (*run).lookAtVM},
-		{name: "plan", do: (*run).decide},
-		{name: "render jobs", when: plan.newVM, do: (*run).renderEarly, end: (*run).removeRendered},
-		{name: "upload stemcell", when: plan.newVM, do: (*run).uploadStemcell},
-		{name: "clear the record", when: plan.newVM, group: deploying, do: (*run).clearRecord}, // no return: other tools must not skip from here on
-		{name: "stop old vm", when: plan.newVM, group: deploying, do: (*run).stopOldVM},        // downtime starts
-		{name: "delete old vm", when: plan.newVM, group: deploying, do: (*run).deleteOldVM},
-		{name: "create vm", when: plan.newVM, group: deploying, do: (*run).createVM},
-		{name: "open tunnel", when: plan.newVM, group: deploying, do: (*run).openTunnel, end: (*run).closeTunnel},
-		{name: "wait for agent", when: plan.startsJobs, group: deploying, do: (*run).waitForAgent},
-		{name: "disks", when: plan.newVM, group: deploying, do: (*run).provideDisk},
-		{name: "initial apply", when: plan.newVM, group: deploying, do: (*run).initialApply}, // tells a dynamic address
-		{name: "render jobs again", when: plan.newVM, group: deploying, do: (*run).renderLate},
-		{name: "compile", when: plan.newVM, group: deploying, do: (*run).compilePackages, end: (*run).awaitKept},
-		{name: "apply", when: plan.newVM, group: deploying, do: (*run).updateInstance},
-		{name: "start jobs", when: plan.startsJobs, group: deploying, do: (*run).startJobs}, // downtime ends
-		{name: "record deployment", when: plan.newVM, group: deploying, do: (*run).recordDeployment},
-		{name: "clean up", do: (*run).deleteUnused},
+		{name: "expect vm", do: (*run).expectVM},
+		{name: "stop jobs", group: "stopping", do: (*run).stopRunning},
+		{name: "record", group: "stopping", do: (*run).recordStopped},
+	}...)
+}
+
+// startRows starts the jobs on the VM that is there, which is rebooted if its
+// agent does not answer.
+func startRows() []row {
+	return append(localRows(), []row{
+		{name: "look at the agent", do: (*run).lookAtAgent},
+		{name: "start ruby", when: (*run).isSilent, do: (*run).startRuby, end: (*run).stopRuby},
+		{name: "read manifest", when: (*run).isSilent, group: validating, do: (*run).readForCPI},
+		{name: "fetch cpi releases", when: (*run).isSilentWithoutCPI, group: validating, do: (*run).fetchCPIReleases},
+		{name: "bind registry", when: (*run).isSilent, do: (*run).bindRegistry, end: (*run).stopRegistry},
+		{name: "build cpi", when: (*run).isSilentWithoutCPI, group: installing, do: (*run).buildCPI},
+		{name: "connect cpi", when: (*run).isSilent, do: (*run).connectCPI, end: (*run).closeLog},
+		{name: "look", when: (*run).isSilent, do: (*run).look},
+		{name: "revive", when: (*run).isSilent, do: (*run).revive},
+		{name: "expect vm", do: (*run).expectVM},
+		{name: "expect disk", do: (*run).expectDisk},
+		{name: "start jobs", group: "starting", do: (*run).startJobs},
+		{name: "record", group: "starting", do: (*run).recordStarted},
+	}...)
+}
+
+// restartRows stops the jobs and starts them again.
+func restartRows() []row {
+	return append(localRows(), []row{
+		{name: "look at the agent", do: (*run).lookAtAgent},
+		{name: "expect vm", do: (*run).expectVM},
+		{name: "expect disk", do: (*run).expectDisk},
+		{name: "stop jobs", group: "stopping", do: (*run).stopRunning},
+		{name: "start jobs", group: "starting", do: (*run).startJobs},
+		{name: "record", group: "starting", do: (*run).recordStarted},
+	}...)
+}
+
+// localRows is how the commands begin that need the agent and little else.
+func localRows() []row {
+	return []row{
+		{name: "find state", do: (*run).findState},
+		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
+		{name: "find installation", group: validating, do: (*run).findInstallation},
 	}
 }
 
 // deleteRows is a delete, whole and in order.
 func deleteRows() []row {
-	return []row{
-		{name: "find state", do: (*run).findState},
-		{name: "read manifest", group: validating, do: (*run).readManifest},
-		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
-		{name: "start ruby", group: validating, do: (*run).startRuby, end: (*run).stopRuby},
-		{name: "fetch cpi releases", group: validating, do: (*run).fetchCPIReleases},
+	return append(localRows(), []row{
+		{name: "protect", do: (*run).refuseProtected},
+		{name: "start ruby", when: (*run).lacksCPI, group: validating, do: (*run).startRuby, end: (*run).stopRuby},
+		{name: "read manifest", when: (*run).lacksCPI, group: validating, do: (*run).readForCPI},
+		{name: "fetch cpi releases", when: (*run).lacksCPI, group: validating, do: (*run).fetchCPIReleases},
 		{name: "look at the agent", do: (*run).lookAtAgent},
+		{name: "confirm", do: (*run).confirmDelete},
 		{name: "bind registry", do: (*run).bindRegistry, end: (*run).stopRegistry},
-		{name: "build cpi", group: installing, do: (*run).buildCPI, end: (*run).cleanUpCPI},
-		{name: "connect cpi", do: (*run).connectCPI},
+		{name: "build cpi", when: (*run).lacksCPI, group: installing, do: (*run).buildCPI},
+		{name: "connect cpi", do: (*run).connectCPI, end: (*run).closeLog},
 		{name: "settle intents", do: (*run).settleIntents}, // of a run that was cut
-		{name: "settle intents", do: (*run).settleIntents},
-		{name: "look", do: (*run).lookAtVM},
+		{name: "look", do: (*run).look},
 		{name: "refuse a silent agent", do: (*run).refuseSilent},
-		{name: "stop vm", group: deleting, do: (*run).stopOldVM},
+		{name: "stop swapped vm", when: (*run).hasSwapped, group: deleting, do: (*run).stopSwapped},
+		{name: "delete swapped vm", when: (*run).hasSwapped, group: deleting, do: (*run).deleteSwapped},
+		{name: "stop vm", group: deleting, do: (*run).stopRunning},
 		{name: "delete vm", group: deleting, do: (*run).deleteOldVM},
 		{name: "delete disks", group: deleting, do: (*run).deleteDisks},
 		{name: "delete stemcells", group: deleting, do: (*run).deleteStemcells},
 		{name: "uninstall", do: (*run).uninstall},
-	}
+	}...)
 }
+
+// on asks the plan.
+func on(ask func(Plan) bool) func(*run) bool { return func(r *run) bool { return ask(r.plan) } }
+
+// plans tells whether the plan does that with the thing.
+func plans(what string, action Action) func(*run) bool {
+	return func(r *run) bool { return r.plan.on(what) == action }
+}
+
+func adopts(r *run) bool { return r.opts.AdoptFrom != "" }
+
+// callsCPI tells whether the CPI is needed after the plan and not there yet.
+func (r *run) callsCPI() bool { return r.plan.needsCPI() && !r.looksByCPI() && r.cpi == nil }
+
+func (r *run) isSilent() bool { return r.running != nil && !r.facts.agentTold }
+
+func (r *run) isSilentWithoutCPI() bool { return r.isSilent() && r.lacksCPI() }
+
+// mayRevive tells whether a silent VM may be rebooted before it is given up.
+func (r *run) mayRevive() bool {
+	st := r.state.Get()
+	return r.opts.Fix && r.isSilent() && r.facts.hasVM && (st.Own.Reached || st.Own.AgentID == "")
+}
+
+// rendersLate tells whether templates wait for an address that only the new VM
+// can tell.
+func (r *run) rendersLate() bool {
+	_, dynamic := r.manifest.Address()
+	return r.plan.applies() && !r.plan.swap && dynamic && (r.plan.newVM() || r.plan.blank)
+}
+
+func (r *run) hasSwapped() bool { return r.state.Get().Own.Swap != nil || r.plan.swap }

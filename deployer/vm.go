@@ -2,7 +2,6 @@ package deployer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -28,121 +27,38 @@ func (r *run) clearRecord(context.Context) error {
 	})
 }
 
-// stopOldVM stops the jobs on the VM that makes way and unmounts its disks,
-// in the order of the job lifecycle. A VM without an answering agent is left
-// to the CPI.
-func (r *run) stopOldVM(ctx context.Context) error {
-	cid := r.state.Get().CurrentVMCID
-	if cid == "" || !r.facts.hasVM {
-		return nil
-	}
-	if !r.facts.agentTold {
-		r.root.warning(fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", cid))
-		return r.detachDisk(ctx, cid)
-	}
-	instance := r.manifest.Group.Name + "/0"
-	old := r.running
-	if !r.opts.SkipDrain {
-		err := r.do(fmt.Sprintf("Running the pre-stop scripts '%s'", instance), func(*stage) error {
-			return script(old.RunScript(ctx, "pre-stop", r.nextState()))
-		})
-		if err != nil {
-			return err
-		}
-		err = r.do(fmt.Sprintf("Draining jobs on instance '%s'", instance), func(*stage) error {
-			return old.Drain(ctx, "shutdown", nil)
-		})
-		if err != nil {
-			return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)
-		}
-	}
-	err := r.do(fmt.Sprintf("Stopping jobs on instance '%s'", instance), func(s *stage) error { return stopJobs(ctx, old, s) })
-	if err != nil {
-		return err
-	}
-	err = r.do(fmt.Sprintf("Running the post-stop scripts '%s'", instance), func(*stage) error {
-		return script(old.RunScript(ctx, "post-stop", r.nextState()))
-	})
-	if err != nil {
-		return err
-	}
-	disks, err := old.ListDisk(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot ask which disks are mounted: %w", err)
-	}
-	for _, d := range disks {
-		if err := r.do(fmt.Sprintf("Unmounting disk '%s'", d), func(*stage) error { return old.UnmountDisk(ctx, d) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stopJobs stops and waits. Processes that do not stop are named, and do not
-// keep the VM from being replaced.
-func stopJobs(ctx context.Context, a *agent.Client, s *stage) error {
-	err := a.Stop(ctx)
-	var notStopped *agent.StopError
-	if !errors.As(err, &notStopped) {
-		return err
-	}
-	s.warning(fmt.Sprintf("not everything stopped: %v; going on without waiting", err))
-	return a.StopAsync(ctx)
-}
-
-// nextState is what the scripts of a stop are told of what comes after it
-// (the Director's names; docs of pre-stop).
-func (r *run) nextState() map[string]string {
-	after := "keep"
-	if r.manifest != nil && r.stemcell == nil { // a delete fetches no stemcell
-		after = "delete"
-	}
-	return map[string]string{"BOSH_VM_NEXT_STATE": "delete", "BOSH_INSTANCE_NEXT_STATE": after, "BOSH_DEPLOYMENT_NEXT_STATE": after}
-}
-
-// script forgives an agent that is too old to run scripts.
-func script(err error) error {
-	if agent.UnknownMessage(err) {
-		return skip("the agent runs no scripts")
-	}
-	return err
-}
-
-func (r *run) detachDisk(ctx context.Context, vm string) error {
-	st := r.state.Get()
-	d := st.Disk()
-	if d == nil {
-		return nil
-	}
-	return r.do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(*stage) error {
-		err := r.cpi.DetachDisk(ctx, vm, d.CID)
-		if cpi.NotFound(err) || cpi.NotImplemented(err) {
-			return skip("not attached")
-		}
-		return err
-	})
-}
-
 // deleteOldVM deletes the recorded VM; it is forgotten when the CPI confirms.
 func (r *run) deleteOldVM(ctx context.Context) error {
-	cid := r.state.Get().CurrentVMCID
+	return r.deleteVM(ctx, r.stage, r.state.Get().CurrentVMCID)
+}
+
+// deleteSwapped deletes the VM that the current one has replaced.
+func (r *run) deleteSwapped(ctx context.Context) error {
+	old := r.state.Get().Own.Swap
+	if old == nil {
+		return nil
+	}
+	return r.deleteVM(ctx, r.stage, old.CID)
+}
+
+func (r *run) deleteVM(ctx context.Context, in *stage, cid string) error {
 	if cid == "" {
 		return nil
 	}
-	return r.do(fmt.Sprintf("Deleting VM '%s'", cid), func(*stage) error {
+	return in.do(fmt.Sprintf("Deleting VM '%s'", cid), func(*stage) error {
 		// What stays of it there does no harm: no other VM has this CID.
 		_ = tunnel.Forget(filepath.Join(r.dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
 		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
-		return r.destroy(ctx, in, call, "VM not found", func(st *state.State) {
-			st.CurrentVMCID = ""
-			st.Own.AgentID, st.Own.Address, st.Own.Reached = "", "", false
-		})
+		return r.destroy(ctx, in, call, "VM not found", func(st *state.State) { st.Forget("delete_vm", cid) })
 	})
 }
 
 // createVM makes the VM and records it at once.
 func (r *run) createVM(ctx context.Context) error {
+	if err := r.state.Update(func(st *state.State) error { st.Own.Salt = r.salt; return nil }); err != nil {
+		return err
+	}
 	st := r.state.Get()
 	sc := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
 	if sc == nil {
@@ -157,10 +73,10 @@ func (r *run) createVM(ctx context.Context) error {
 			Networks:        m.Interfaces(),
 			Env:             withTags(m.ResourcePool.Env, m.Tags),
 		}
-		if d := st.Disk(); d != nil {
+		if d := st.Disk(); d != nil && m.Group.Disk != nil {
 			req.DiskCIDs = []string{d.CID} // so that the VM is placed where the disk is
 		}
-		cid, err := r.create(state.Intent{Method: "create_vm", AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name}, func(c *cpi.Client) (string, error) {
+		cid, err := r.create(state.Intent{Method: "create_vm", AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.made, Replaces: r.plan.swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
 		})
@@ -170,9 +86,27 @@ func (r *run) createVM(ctx context.Context) error {
 		if err := r.rememberAgent(cid); err != nil {
 			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
 		}
-		err = r.cpi.SetVMMetadata(ctx, cid, r.metadata())
-		if err != nil && !cpi.NotImplemented(err) {
-			r.root.warning(fmt.Sprintf("VM %s has no tags: %v", cid, err))
+		r.tagVM(ctx, cid)
+		return nil
+	})
+}
+
+// tagVM names the VM where the cloud shows it; that it cannot be done is no
+// reason to stop.
+func (r *run) tagVM(ctx context.Context, cid string) {
+	err := r.cpi.SetVMMetadata(ctx, cid, r.metadata())
+	if err != nil && !cpi.NotImplemented(err) {
+		r.root.warning(fmt.Sprintf("VM %s has no tags: %v", cid, err))
+	}
+}
+
+// updateTags names the VM and its disk anew, which stay.
+func (r *run) updateTags(ctx context.Context) error {
+	st := r.state.Get()
+	return r.do(fmt.Sprintf("Updating the tags of VM '%s'", st.CurrentVMCID), func(*stage) error {
+		r.tagVM(ctx, st.CurrentVMCID)
+		if d := st.Disk(); d != nil {
+			r.tagDisk(ctx, d.CID)
 		}
 		return nil
 	})
@@ -215,9 +149,6 @@ func withTags(env map[string]any, tags map[string]string) map[string]any {
 
 // waitForAgent waits until the new VM's agent answers.
 func (r *run) waitForAgent(ctx context.Context) error {
-	if r.agent != nil {
-		return nil
-	}
 	cid := r.state.Get().CurrentVMCID
 	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
 	if err != nil {

@@ -175,6 +175,9 @@ func (f *File) warn(err error) {
 // fails. The version before is kept among the backups, and what create-env
 // drops in the mirror.
 func (f *File) Update(change func(*State) error) error {
+	if f.lock == nil {
+		return errPeeked
+	}
 	next, err := f.current.clone()
 	if err != nil {
 		return err

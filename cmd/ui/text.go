@@ -15,14 +15,14 @@ import (
 // The lines are the ones users know from create-env; while something long
 // runs, a line now and then tells how far it is.
 func Plain(out *Writer) func(deployer.Event) {
-	t := &text{out: out, open: map[int]bool{}}
+	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}}
 	return t.handle
 }
 
 // Terminal returns a renderer like Plain's that draws bars, at most width()
 // columns wide.
 func Terminal(out *Writer, width func() int) func(deployer.Event) {
-	t := &text{out: out, open: map[int]bool{}, width: width}
+	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}, width: width}
 	return t.handle
 }
 
@@ -36,7 +36,8 @@ type text struct {
 	barred     bool         // a bar stands on the line
 	afterGroup bool         // a group has just ended
 	told       time.Time    // when a line was last written
-	log        string       // the log whose lines were written last
+	warned     map[string]bool
+	log        string // the log whose lines were written last
 }
 
 // quietFor is how long a plain output stays silent while bytes flow.
@@ -59,7 +60,12 @@ func (t *text) handle(e deployer.Event) {
 		fmt.Fprintln(t.out, e.Message)
 	case deployer.Warning:
 		t.leaveLine()
+		t.warned[e.Message] = true
 		fmt.Fprintln(t.out, "Warning: "+e.Message)
+	case deployer.Planned:
+		t.leaveLine()
+		writePlan(t.out, *e.Plan, func(w string) bool { return t.warned[w] })
+		t.afterGroup = true
 	case deployer.Log:
 		t.leaveLine()
 		if e.Name != t.log {

@@ -1,0 +1,81 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/google/renameio/v2/maybe"
+	"github.com/spf13/cobra"
+
+	"bootstrap/deployer"
+)
+
+func newPlan(c *console) *cobra.Command {
+	var opts deployer.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "plan MANIFEST",
+		Short: "Print what deploy would do, and why",
+		Long: `Plan looks at the state, the VM and its agent, and prints what deploy would do,
+with a reason for each change and what the service would be down for. It changes
+nothing anywhere. Values that a deploy would generate stand for themselves. The
+exit code is 0 if there is nothing to do and 2 if there is.`,
+		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest = args[0]
+			var plan deployer.PlanFile
+			err := c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
+				plan, err = deployer.MakePlan(ctx, opts)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				if err := writePlan(out, plan); err != nil {
+					return err
+				}
+			}
+			if plan.Plan.Nothing() {
+				return nil
+			}
+			return &changesError{}
+		},
+	}
+	c.commonFlags(cmd.Flags(), &opts)
+	planFlags(cmd.Flags(), &opts)
+	cmd.Flags().StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
+	return cmd
+}
+
+// changesError says that a plan has changes; it is no failure.
+type changesError struct{}
+
+func (e *changesError) Error() string { return "there are changes" }
+
+func writePlan(path string, plan deployer.PlanFile) error {
+	data, err := json.MarshalIndent(plan, "", "  ")
+	if err == nil {
+		err = maybe.WriteFile(path, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the plan: %w", err)
+	}
+	return nil
+}
+
+func readPlan(path string) (*deployer.PlanFile, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the plan: %w", err)
+	}
+	var plan deployer.PlanFile
+	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {
+		return nil, fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)
+	}
+	return &plan, nil
+}

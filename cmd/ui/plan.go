@@ -1,0 +1,53 @@
+package ui
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"bootstrap/deployer"
+)
+
+// writePlan prints a plan: a line for each thing and what becomes of it, with
+// the reasons, then the manifest's differences and what the service is down
+// for. told says which warnings stand above already.
+func writePlan(out io.Writer, p deployer.Plan, told func(string) bool) {
+	fmt.Fprintln(out, "\nPlan")
+	for _, c := range p.Changes {
+		line := fmt.Sprintf("  %-16s %s", c.Action, c.What)
+		if c.Name != "" {
+			line += " " + c.Name
+		}
+		if len(c.Why) > 0 {
+			line += ": " + strings.Join(c.Why, "; ")
+		}
+		fmt.Fprintln(out, line)
+	}
+	if len(p.Diff) > 0 {
+		fmt.Fprintln(out, "\nManifest")
+		for _, d := range p.Diff {
+			fmt.Fprintln(out, "  "+d)
+		}
+	}
+	switch {
+	case p.Nothing():
+	case len(p.Down) > 0:
+		fmt.Fprintf(out, "\nThe service is down for: %s\n", strings.Join(p.Down, ", "))
+	case !p.Creates():
+		fmt.Fprintln(out, "\nNothing that runs is stopped.")
+	}
+	for _, w := range p.Warnings {
+		if !told(w) {
+			fmt.Fprintln(out, "Warning: "+w)
+		}
+	}
+}
+
+// Ask asks whether what is destroyed may be.
+func Ask(out io.Writer, what []string) {
+	fmt.Fprintln(out)
+	for _, w := range what {
+		fmt.Fprintln(out, "  "+w)
+	}
+	fmt.Fprint(out, "Go on? [yN]: ")
+}

@@ -1,0 +1,26 @@
+package deployer
+
+import (
+	"context"
+
+	"bootstrap/manifest"
+)
+
+// readAdopted reads the manifest that the VM was made from by another tool.
+func (r *run) readAdopted(context.Context) error {
+	st := r.state.Get()
+	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
+		r.root.warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
+		return nil
+	}
+	inputs := r.opts.Inputs
+	inputs.Generate = manifest.Refuse
+	inputs.Lenient = true
+	m, err := manifest.Load(r.opts.AdoptFrom, inputs)
+	if err != nil {
+		return err
+	}
+	r.opts.Secret(m.Secrets...)
+	r.adopted = m
+	return nil
+}

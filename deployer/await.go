@@ -1,0 +1,97 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// steadyPolls is how often in a row all jobs must run before that counts: a
+// process that dies at once is seen to run for a moment.
+const steadyPolls = 3
+
+// tailLines is how much of each log is shown of jobs that do not come up.
+const tailLines = 10
+
+// waitForRunning asks at once and then ever less often, up to a second apart,
+// until all jobs run, for update_watch_time's shorter time at least and in
+// several answers in a row, or until its longer time is over.
+func (r *run) waitForRunning(ctx context.Context) error {
+	watch := r.manifest.Update.WatchTime
+	limit := max(watch.Max, time.Second)
+	outer := ctx
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWatchTime)
+	defer cancel()
+	began := time.Now()
+	var last agent.State
+	steady := 0
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		now, err := r.agent.GetState(ctx, false)
+		if err == nil {
+			last = now
+			// An agent reads the processes first: the two may disagree.
+			if now.JobState == "running" && len(notRunning(now)) == 0 {
+				steady++
+			} else {
+				steady = 0
+			}
+			if steady >= steadyPolls && time.Since(began) >= watch.Min {
+				return nil
+			}
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			if context.Cause(ctx) != errWatchTime {
+				return ctx.Err()
+			}
+			return r.notRunning(outer, last, limit)
+		}
+	}
+}
+
+var errWatchTime = errors.New("update_watch_time is over")
+
+// notRunning is the error of jobs that did not come up, with what they logged
+// last.
+func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Duration) error {
+	var failing []string
+	for _, p := range last.Processes {
+		if p.State != "running" {
+			failing = append(failing, p.Name)
+		}
+	}
+	return &NotRunningError{
+		State: last.JobState, Processes: notRunning(last), Waited: waited,
+		Logs: r.tailLogs(ctx, r.agent, failing, tailLines),
+	}
+}
+
+// NotRunningError says that the jobs did not come up in time.
+type NotRunningError struct {
+	State     string   // job_state as the agent told it last, empty if it did not
+	Processes []string // those that do not run
+	Waited    time.Duration
+	Logs      []string // the last lines of their logs, without secrets
+}
+
+func (e *NotRunningError) Error() string {
+	what := "the jobs are " + e.State
+	if e.State == "" {
+		what = "the agent did not tell the state of the jobs"
+	}
+	if len(e.Processes) > 0 {
+		what += " (" + strings.Join(e.Processes, ", ") + ")"
+	}
+	text := fmt.Sprintf("%s after %s, which is the end of update.update_watch_time; their logs are in /var/vcap/sys/log on the VM, bootstrap logs fetches them", what, e.Waited)
+	if len(e.Logs) > 0 {
+		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
+	}
+	return text
+}

@@ -1,0 +1,121 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"bootstrap/state"
+)
+
+// NoVMError says that there is no VM to do something with.
+type NoVMError struct{}
+
+func (e *NoVMError) Error() string {
+	return "there is no VM: bootstrap deploy makes one"
+}
+
+// expectVM refuses to go on without a VM whose agent answers.
+func (r *run) expectVM(context.Context) error {
+	cid := r.state.Get().CurrentVMCID
+	switch {
+	case cid == "":
+		return &NoVMError{}
+	case r.facts.agentTold:
+		r.agent, r.facts.hasVM = r.running, true
+		return nil
+	case r.cpi != nil && !r.facts.hasVM:
+		return fmt.Errorf("VM %s is gone: bootstrap deploy makes a new one", cid)
+	}
+	return &AgentSilentError{VM: cid, Err: r.facts.agentErr}
+}
+
+// expectDisk refuses to start jobs without their data.
+func (r *run) expectDisk(context.Context) error {
+	st := r.state.Get()
+	d := st.Disk()
+	if d == nil || slices.Contains(r.facts.mounted, d.CID) {
+		return nil
+	}
+	return fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; bootstrap deploy attaches it", d.CID, st.CurrentVMCID)
+}
+
+func (r *run) recordStopped(context.Context) error {
+	return r.state.Update(func(st *state.State) error {
+		st.Own.Stopped = true
+		return nil
+	})
+}
+
+func (r *run) recordStarted(context.Context) error {
+	return r.state.Update(func(st *state.State) error {
+		st.Own.Stopped = false
+		return nil
+	})
+}
+
+// ProtectedError says that the manifest forbids to delete the deployment.
+type ProtectedError struct {
+	Name string
+}
+
+func (e *ProtectedError) Error() string {
+	return fmt.Sprintf("deployment %s is protected: its manifest says protect: true; take that out and deploy, then delete", e.Name)
+}
+
+// refuseProtected keeps what is protected from being deleted.
+func (r *run) refuseProtected(context.Context) error {
+	r.deleting = true
+	if r.manifest.Protect {
+		return &ProtectedError{Name: r.manifest.Name}
+	}
+	return nil
+}
+
+// confirmDelete asks before a disk is destroyed.
+func (r *run) confirmDelete(ctx context.Context) error {
+	st := r.state.Get()
+	d := st.Disk()
+	if d == nil || r.opts.KeepDisk || r.opts.Confirm == nil {
+		return nil
+	}
+	yes, err := r.opts.Confirm(ctx, []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)})
+	if err == nil && !yes {
+		err = &NotConfirmedError{}
+	}
+	return err
+}
+
+// peek reads the state without locking it, for a list that changes nothing.
+func (r *run) peek(context.Context) error {
+	var err error
+	if r.state, err = state.Peek(r.statePath, r.opts.Home); err != nil {
+		return err
+	}
+	r.findFolders()
+	if r.scratch, err = os.MkdirTemp("", "bootstrap-plan-"); err != nil {
+		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
+	}
+	return nil
+}
+
+// removeScratch removes what a plan has built: it holds secrets.
+func (r *run) removeScratch() {
+	if err := os.RemoveAll(r.scratch); err != nil {
+		r.root.warning(fmt.Sprintf("the folder %s of this plan could not be removed and may hold secrets: %v", r.scratch, err))
+	}
+}
+
+// showPlan makes the plan and tells it.
+func (r *run) showPlan(ctx context.Context) error {
+	if n := len(r.state.Get().Own.Intents); n > 0 {
+		r.root.warning(fmt.Sprintf("%s of an earlier run have no known end; a deploy finds out first, and its plan may be another one", count(n, "CPI call")))
+	}
+	if err := r.makePlan(ctx); err != nil {
+		return err
+	}
+	p := r.plan
+	r.root.rep.emit(Event{Kind: Planned, Plan: &p})
+	return nil
+}

@@ -1,0 +1,171 @@
+package deployer
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+)
+
+// The parts that are compared by name.
+const (
+	partTags    = "tags"
+	partAddress = "the address"
+	partSpec    = "spec" // configuration hash; known only after an apply
+)
+
+// newSalt is what the digests of one state are keyed with: without it they
+// tell nothing about what they are of.
+func newSalt() string {
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt) // never fails: it ends the program instead
+	return hex.EncodeToString(salt)
+}
+
+// digestOf is the salted digest of a value, which is compared as JSON: a
+// number is the same number whether it came from YAML or from the state file.
+func digestOf(salt, part string, value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		data = fmt.Append(nil, value)
+	}
+	mac := hmac.New(sha256.New, []byte(salt))
+	fmt.Fprintf(mac, "%s\n%s", part, data)
+	return hex.EncodeToString(mac.Sum(nil)[:12])
+}
+
+func sameValue(a, b any) bool { return digestOf("", "", a) == digestOf("", "", b) }
+
+// sameProperties compares maps, of which an absent one is an empty one.
+func sameProperties(a, b map[string]any) bool { return sameValue(nonNil(a), nonNil(b)) }
+
+func nonNil(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// digests replaces every value by its digest.
+func digests(salt string, parts map[string]any) map[string]string {
+	all := make(map[string]string, len(parts))
+	for k, v := range parts {
+		all[k] = digestOf(salt, k, v)
+	}
+	return all
+}
+
+// vmParts is what a VM is made from, and cannot be changed afterwards. A part
+// is named "place: key". The stemcell stands in the state for itself.
+func vmParts(m *manifest.Manifest) map[string]any {
+	parts := map[string]any{}
+	for k, v := range m.ResourcePool.CloudProperties {
+		parts["cloud_properties of resource pool: "+k] = v
+	}
+	for name, n := range m.Interfaces() {
+		for k, v := range n {
+			parts["network "+name+": "+k] = v
+		}
+	}
+	for k, v := range m.ResourcePool.Env {
+		below, isMap := v.(map[string]any)
+		if k != "bosh" || !isMap {
+			parts["env of resource pool: "+k] = v
+			continue
+		}
+		for k, v := range below {
+			if k != "tags" && k != "mbus" {
+				parts["env of resource pool: bosh."+k] = v
+			}
+		}
+	}
+	if u := m.CPI.MBusURL; u != nil {
+		parts["the agent: address"] = u.Host
+	}
+	maps.Copy(parts, agentParts(m))
+	return parts
+}
+
+// agentParts is how the agent is to be reached.
+func agentParts(m *manifest.Manifest) map[string]any {
+	parts := map[string]any{"the agent: CA": m.CPI.CA}
+	if u := m.CPI.MBusURL; u != nil && u.User != nil {
+		parts["the agent: user and password"] = u.User.String()
+	}
+	if bosh, ok := m.ResourcePool.Env["bosh"].(map[string]any); ok && bosh["mbus"] != nil {
+		parts["the agent: certificate"] = bosh["mbus"]
+	}
+	return parts
+}
+
+// instanceParts is what a deploy puts on a VM: what templates and packages are
+// made from. address is the instance's, order its packages.
+func instanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, order []located, address string) map[string]any {
+	parts := map[string]any{
+		partTags:                         m.Tags,
+		partAddress:                      address,
+		"the name of the deployment":     m.Name,
+		"the name of the instance group": m.Group.Name,
+	}
+	var names []string
+	for _, ref := range m.Group.Jobs {
+		names = append(names, ref.Name)
+		rel := releases[ref.Release]
+		job := rel.Job(ref.Name)
+		parts["template: "+ref.Name] = job.Fingerprint
+		parts["release: "+ref.Name] = rel.Name + "/" + rel.Version
+		if len(ref.Consumes)+len(ref.Provides) > 0 {
+			parts["links: "+ref.Name] = []any{ref.Consumes, ref.Provides}
+		}
+		for _, p := range job.Properties {
+			if v, set := propertyOf(m, ref, p.Name); set {
+				parts["property: "+ref.Name+" "+p.Name] = v
+			}
+		}
+	}
+	parts["the list of jobs"] = names
+	for _, p := range order {
+		parts["package: "+p.pkg.Name] = p.pkg.Fingerprint
+	}
+	return parts
+}
+
+// propertyOf is what the manifest sets a job's property to: a job with
+// properties of its own sees no others, else the group's are merged over the
+// global ones.
+func propertyOf(m *manifest.Manifest, ref manifest.JobRef, name string) (value any, set bool) {
+	if ref.Properties != nil {
+		return lookUp(ref.Properties, name)
+	}
+	group, inGroup := lookUp(m.Group.Properties, name)
+	global, isGlobal := lookUp(m.Properties, name)
+	switch {
+	case inGroup && isGlobal:
+		return []any{global, group}, true
+	case inGroup:
+		return group, true
+	}
+	return global, isGlobal
+}
+
+// lookUp follows a dotted name.
+func lookUp(props map[string]any, name string) (value any, set bool) {
+	var here any = props
+	for key := range strings.SplitSeq(name, ".") {
+		m, ok := here.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if here, ok = m[key]; !ok {
+			return nil, false
+		}
+	}
+	return here, true
+}
