@@ -198,6 +198,7 @@ func (v *validation) offline(ctx context.Context, src artifact.Source, read func
 			return nil, errOffline
 		},
 	})
+	defer store.Close()
 	file, err := store.Fetch(ctx, src, nil)
 	if err == nil {
 		err = read(ctx, store, file)
