@@ -1,0 +1,43 @@
+//go:build unix
+
+package deployer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bootstrap/cpi"
+	"bootstrap/state"
+)
+
+// A disk is made, and the state cannot be written any more: the CID is told,
+// and recorded by the next run.
+func TestCreateThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	r := scriptedRun(t, map[string]string{"create_disk": `mv state.json kept.json && mkdir state.json && echo '{"result":"disk-2"}'`})
+	_, err := r.create(state.Intent{Method: "create_disk", Size: 64}, func(client *cpi.Client) (string, error) {
+		return client.CreateDisk(t.Context(), 64, nil, "")
+	})
+	path := filepath.Join(r.dir, "state.json")
+	if err == nil || !strings.Contains(err.Error(), "disk-2") || !strings.Contains(err.Error(), path+".rescue.json") {
+		t.Fatalf("error %v", err)
+	}
+	r.state.Close()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(r.dir, "kept.json"), path); err != nil {
+		t.Fatal(err)
+	}
+	r.statePath = path
+	if err := r.lockState(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer r.state.Close()
+	st := r.state.Get()
+	if !st.Owns("disk-2") || len(st.Own.Intents) != 0 || !strings.Contains(r.said(), "create_disk made disk-2; it is recorded now") {
+		t.Errorf("state %+v\n%s", st, r.said())
+	}
+}
