@@ -56,6 +56,7 @@ func TestScript(t *testing.T) {
 			"killall":   killAll,
 			"serve":     serve,
 			"jumpbox":   jumpbox,
+			"many":      many,
 		},
 	})
 }
