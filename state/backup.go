@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/renameio/v2/maybe"
 )
 
 // keptBackups is how many versions before the present one are kept.
@@ -85,7 +83,7 @@ func (f *File) backUp() error {
 	if err == nil && os.Link(f.path, target) != nil {
 		var data []byte // not every file system has links
 		if data, err = os.ReadFile(f.path); err == nil {
-			err = maybe.WriteFile(target, data, 0o600)
+			err = replace(target, data)
 		}
 	}
 	if err != nil {

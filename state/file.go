@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/google/renameio/v2/maybe"
 )
 
 // Options says how a state file is opened.
@@ -81,6 +79,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *File, err error) {
 			f.Close()
 		}
 	}()
+	dropTemporary(f.path)
 	if f.loaded, err = load(f.path, opts); err != nil {
 		return nil, err
 	}
@@ -116,6 +115,10 @@ func lockOnly(ctx context.Context, path string, opts Options) (*File, error) {
 
 // resolve follows the links at path, also to a file that is not there yet.
 func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the folder of the state file %s: %w", path, err)
+	}
 	for range 40 {
 		to, err := os.Readlink(path)
 		if err != nil { // no link, or nothing there
@@ -223,16 +226,12 @@ func (f *File) write(data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
 		return err
 	}
-	// A file that another tool made keeps its mode through the rename.
+	// A file that another tool made would keep its mode as a backup.
 	if err := os.Chmod(f.path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	f.warn(f.backUp())
-	if err := maybe.WriteFile(f.path, data, 0o600); err != nil {
-		return err
-	}
-	syncDir(filepath.Dir(f.path))
-	return nil
+	return replace(f.path, data)
 }
 
 // Remove deletes the state file, its backups and its mirror; the locks stay
@@ -259,15 +258,4 @@ func (f *File) Close() {
 	f.installation.release()
 	f.installation = nil
 	f.lock.release()
-}
-
-// syncDir makes a rename last. Where a folder cannot be synced (Windows, some
-// network file systems) the write is no less whole.
-func syncDir(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	_ = d.Sync()
-	_ = d.Close()
 }

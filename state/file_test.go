@@ -323,6 +323,28 @@ func TestLockWait(t *testing.T) {
 	}
 }
 
+// What a write that was killed left goes, and nothing else.
+func TestTemporaryFilesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".state.json1234", ".state.json", ".state.json.swp", ".state.json12x", "state.json1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, filepath.Join(dir, "state.json"))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{".state.json", ".state.json.swp", ".state.json12x", "state.json.lock", "state.json1"}; !slices.Equal(names, want) {
+		t.Errorf("left %v", names)
+	}
+}
+
 func TestLinkToNothingIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("real.json", filepath.Join(dir, "link.json")); err != nil {

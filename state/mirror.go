@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/google/renameio/v2/maybe"
 )
 
 // mirror is what create-env drops from a state file when it saves it, and
@@ -44,7 +42,7 @@ func (f *File) writeMirror() error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = maybe.WriteFile(path, data, 0o600)
+		err = replace(path, data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot mirror the deployment state: %w", err)

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/google/renameio/v2/maybe"
 )
 
 // rescue is what was made in the cloud while the state could not be written.
@@ -71,11 +69,7 @@ func (f *File) addRescued(file string, made rescued) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := maybe.WriteFile(file, data, 0o600); err != nil {
-		return err
-	}
-	syncDir(filepath.Dir(file))
-	return nil
+	return replace(file, data)
 }
 
 func readRescue(file string) (rescue, error) {

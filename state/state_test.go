@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be the process that holds a lock.
+// TestMain lets the test binary be the process that holds a lock, or the one
+// that cannot write.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("STATE_TEST_HOLD"); path != "" {
 		f, err := Open(context.Background(), path, Options{Holder: Holder{User: "other", Host: "elsewhere", PID: os.Getpid(), Command: "deploy x.yml", Since: time.Now()}})
@@ -22,6 +23,9 @@ func TestMain(m *testing.M) {
 		defer f.Close()
 		os.Stdout.WriteString("held\n")
 		select {} // until killed
+	}
+	if path := os.Getenv("STATE_TEST_FULL"); path != "" {
+		os.Exit(writeFull(path))
 	}
 	os.Exit(m.Run())
 }
