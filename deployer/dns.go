@@ -91,8 +91,8 @@ func (r *run) dnsAddresses() map[string]string {
 }
 
 // sendDNS gives the VM the records of its instance, if the manifest asks for
-// them, and keeps their version: agents take only newer ones. An agent that
-// does not know the message gets a warning.
+// them, and keeps their version: agents take only newer ones. It warns of an
+// agent that does not know the message.
 func (r *run) sendDNS(ctx context.Context) error {
 	if !r.manifest.UseDNS {
 		return nil
@@ -107,17 +107,20 @@ func (r *run) sendDNS(ctx context.Context) error {
 			return fmt.Errorf("cannot upload the DNS records: %w", err)
 		}
 		err = r.agent.SyncDNS(ctx, blob, records.Version)
-		if agent.UnknownMessage(err) {
-			s.warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
-			return skip("the agent does not know them")
-		}
-		if err != nil {
+		unknown := agent.UnknownMessage(err)
+		if err != nil && !unknown {
 			return err
 		}
-		return r.state.Update(func(st *state.State) error {
+		// It is recorded in any case: trying again would do no better.
+		err = r.state.Update(func(st *state.State) error {
 			st.Own.DNSVersion = records.Version
 			return nil
 		})
+		if err == nil && unknown {
+			s.warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
+			return skip("the agent does not know them")
+		}
+		return err
 	})
 }
 

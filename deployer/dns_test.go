@@ -73,7 +73,7 @@ func TestSendDNS(t *testing.T) {
 	}{
 		"not asked for": {false, "", 4, "", ""},
 		"synced":        {true, answers(t, "sync_dns version 2"), 5, "", ""},
-		"unknown":       {true, unknown, 4, "warning: The agent on the VM is too old to take DNS records", ""},
+		"unknown":       {true, unknown, 5, "warning: The agent on the VM is too old to take DNS records", ""},
 		"refused":       {true, answers(t, "sync_dns version 3, blob says 2"), 4, "", "version from unpacked dns blob does not match"},
 	} {
 		t.Run(name, func(t *testing.T) {
