@@ -35,6 +35,7 @@ func TestHelp(t *testing.T) {
 		"render": {"render", "--help"},
 		"schema": {"schema", "--help"},
 		"status": {"status", "--help"},
+		"doctor": {"doctor", "--help"},
 		"plan":   {"plan", "--help"},
 		"stop":   {"stop", "--help"},
 		"start":  {"start", "--help"},

@@ -68,7 +68,7 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	lockFlag(f, &opts.LockWait)
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
-	f.Var((*namesFlag)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` on to the CPI and its packaging scripts; several, with commas or repeated")
+	passEnvFlag(f, opts)
 	oldAgentFlags(f, opts)
 	viaFlag(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")
@@ -93,6 +93,10 @@ func oldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
 
 func viaFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringArrayVar(&opts.Via, "via", nil, "reach the VM and download through the jumpbox at this `URL`, ssh://user@host:port?private-key=PATH; several, with commas or repeated, in turn")
+}
+
+func passEnvFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.Var((*namesFlag)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` on to the CPI and its packaging scripts; several, with commas or repeated")
 }
 
 func stateFlag(f *pflag.FlagSet, opts *deployer.Options) {

@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 	if err := r.readManifestIfAny(); err != nil {
 		c.note("the manifest says nothing more: %v", err)
 	}
-	c.Deployment = r.manifest.Name
+	c.Deployment, c.Group = r.manifest.Name, cmp.Or(c.Group, r.manifest.Group.Name)
 	c.addRecords(st)
 	c.addUnfinished(st)
 	how := r.recallAgent(st.CurrentVMCID)
@@ -148,14 +149,17 @@ func onlooker(opts Options) (*run, state.State, error) {
 		return nil, st, err
 	}
 	root := &stage{rep: &reporter{report: opts.Report}}
-	return &run{
-		opts: opts, root: root, stage: root, statePath: path,
-		manifest: &manifest.Manifest{}, dir: filepath.Join(opts.Home, st.InstallationID),
-	}, st, nil
+	r := &run{opts: opts, root: root, stage: root, statePath: path, dir: filepath.Join(opts.Home, st.InstallationID)}
+	r.recallKnown()
+	r.manifest = &manifest.Manifest{
+		Name: r.known.Name, Group: manifest.InstanceGroup{Name: r.known.Group},
+		CPI: manifest.Installation{MBus: r.known.MBus, CA: r.known.CA},
+	}
+	return r, st, nil
 }
 
 // readManifestIfAny reads the manifest without generating anything; without
-// one, or where it is wrong, all that is known of it is empty.
+// one, or where it is wrong, what this machine has kept of it counts.
 func (r *run) readManifestIfAny() error {
 	if r.opts.Manifest == "" {
 		return nil

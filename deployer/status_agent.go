@@ -88,7 +88,15 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how agentOfRunning, di
 		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
 	}
-	client, err := r.agentAt(how.MBus, how.CA, director)
+	defer r.closeRoute()
+	err := r.openRoute(ctx)
+	var client *agent.Client
+	if err == nil {
+		client, err = r.agentAt(how.MBus, how.CA, director)
+	}
+	if ctx.Err() != nil {
+		return agent.Peer{}, &InterruptedError{Row: "look at the agent"}
+	}
 	if err != nil {
 		c.problem("the agent of VM %s cannot be asked: %v", c.VM.CID, err)
 		return agent.Peer{}, nil

@@ -1,0 +1,85 @@
+package cmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+)
+
+func newDoctor(c *console) *cobra.Command {
+	var opts deployer.Options
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "doctor [MANIFEST]",
+		Short: "Check this machine and what a deploy needs, with remedies",
+		Long: `Doctor checks this machine: the home folder, its modes and free space, the folder
+of temporary files, the tools of packaging scripts, the Ruby of templates and the
+proxies. With a manifest or --state it also checks the manifest, the state file and
+who has it locked, the registry's port, the tunnel's key, whether the agent answers
+and why not, the clock, the certificates, and the CPI that is installed here. Each
+check ends as ok, warn, fail or skipped, and says what to do. It changes nothing
+but the cache of the embedded Ruby. With --json, it prints one list of objects
+{check, result, detail, remedy}.
+
+It ends with exit code 0 if no check failed, and 1 if one did; with --strict a
+warning is a failure, too.`,
+		Example: "  bootstrap doctor\n" +
+			"  bootstrap doctor bosh.yml -l vars.yml --vars-store creds.yml\n" +
+			"  bootstrap doctor bosh.yml --vars-store creds.yml --expiry-warning 60d --strict --json",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			if len(args) > 0 {
+				opts.Manifest = args[0]
+			}
+			c.report = func(deployer.Event) {} // the findings alone are printed
+			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				return c.doctor(ctx, opts, strict)
+			})
+		},
+	}
+	f := cmd.Flags()
+	c.varFlags(f, &opts.Inputs)
+	expiryFlag(f, &opts.Inputs)
+	stateFlag(f, &opts)
+	rubyFlag(f, &opts)
+	oldAgentFlags(f, &opts)
+	viaFlag(f, &opts)
+	passEnvFlag(f, &opts)
+	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Second, "how long the agent may take to answer")
+	f.BoolVar(&strict, "strict", false, "a warning is a failure, too")
+	return cmd
+}
+
+func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool) error {
+	out := c.redactor.Writer(c.stdout)
+	defer out.Flush()
+	count := map[deployer.CheckResult]int{}
+	list := []deployer.Check{}
+	err := deployer.Diagnose(ctx, opts, func(check deployer.Check) {
+		count[check.Result]++
+		list = append(list, check)
+		if !c.json {
+			ui.Check(out, check)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	failed, warned := count[deployer.CheckFail], count[deployer.CheckWarn]
+	if c.json {
+		if err := ui.JSONValue(out, list); err != nil {
+			return err
+		}
+	} else {
+		ui.Checked(out, failed, warned)
+	}
+	if failed > 0 || strict && warned > 0 {
+		return exitCode(exitFailed)
+	}
+	return exitCode(exitDone)
+}

@@ -1,0 +1,203 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"bootstrap/agent"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// CheckResult says how a check ended.
+type CheckResult string
+
+// How a check ends. Skipped is one that does not apply here; its detail says
+// why.
+const (
+	CheckOK      CheckResult = "ok"
+	CheckWarn    CheckResult = "warn"
+	CheckFail    CheckResult = "fail"
+	CheckSkipped CheckResult = "skipped"
+)
+
+// Check is one finding of the doctor. Names are stable.
+type Check struct {
+	Name   string      `json:"check"`
+	Result CheckResult `json:"result"`
+	Detail string      `json:"detail"`
+	Remedy string      `json:"remedy,omitempty"` // of a warning or a failure
+}
+
+// doctor is what the checks share: each may use what those before it found.
+type doctor struct {
+	*run
+	loaded bool         // the manifest was read
+	st     *state.State // nil: there is none
+	locked bool         // a run is at work
+	lost   bool         // the way to the VM is not open
+	how    agentOfRunning
+	seen   *SeenAgent // nil: the agent was not asked
+	peer   agent.Peer
+	clock  *clock // nil: no other clock was seen
+}
+
+// diagnosis is one check by its name.
+type diagnosis struct {
+	name string
+	do   func(*doctor, context.Context, *verdict)
+}
+
+// diagnoses are all checks, in their order.
+func diagnoses() []diagnosis {
+	return []diagnosis{
+		{"home", (*doctor).checkHome},
+		{"modes", (*doctor).checkModes},
+		{"tmpdir", (*doctor).checkTemp},
+		{"space", (*doctor).checkSpace},
+		{"manifest", (*doctor).checkManifest},
+		{"tools", (*doctor).checkTools},
+		{"ruby", (*doctor).checkRuby},
+		{"state", (*doctor).checkState},
+		{"lock", (*doctor).checkLock},
+		{"proxies", (*doctor).checkProxies},
+		{"route", (*doctor).checkRoute},
+		{"registry-port", (*doctor).checkRegistry},
+		{"ssh-key", (*doctor).checkSSH},
+		{"agent", (*doctor).checkAgent},
+		{"clock", (*doctor).checkClock},
+		{"certificates", (*doctor).checkCertificates},
+		{"cpi", (*doctor).checkCPI},
+	}
+}
+
+// Diagnose checks this machine and, where a manifest or a state file is named,
+// the deployment, and reports each check as it ends. It changes nothing but the
+// cache of the embedded Ruby. The error is only that of ctx.
+func Diagnose(ctx context.Context, opts Options, report func(Check)) error {
+	root := &stage{rep: &reporter{report: opts.Report}}
+	d := &doctor{run: &run{opts: opts, root: root, stage: root, manifest: &manifest.Manifest{}}}
+	defer d.closeRoute()
+	for _, c := range diagnoses() {
+		v := &verdict{result: CheckOK}
+		c.do(d, ctx, v)
+		if ctx.Err() != nil {
+			return &InterruptedError{Row: "check " + c.name}
+		}
+		report(v.check(c.name))
+	}
+	return nil
+}
+
+// verdict collects what one check finds; the worst counts.
+type verdict struct {
+	result            CheckResult
+	details, remedies []string
+}
+
+func (v *verdict) say(format string, args ...any) {
+	v.details = append(v.details, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) skip(format string, args ...any) {
+	v.result = CheckSkipped
+	v.say(format, args...)
+}
+
+func (v *verdict) warn(remedy, format string, args ...any) {
+	if v.result != CheckFail {
+		v.result = CheckWarn
+	}
+	v.advise(remedy)
+	v.say(format, args...)
+}
+
+func (v *verdict) fail(remedy, format string, args ...any) {
+	v.result = CheckFail
+	v.advise(remedy)
+	v.say(format, args...)
+}
+
+func (v *verdict) advise(remedy string) {
+	if remedy != "" && !slices.Contains(v.remedies, remedy) {
+		v.remedies = append(v.remedies, remedy)
+	}
+}
+
+func (v *verdict) check(name string) Check {
+	return Check{Name: name, Result: v.result, Detail: strings.Join(v.details, "; "), Remedy: strings.Join(v.remedies, "; ")}
+}
+
+// checkManifest reads the manifest, as all that follows needs it.
+func (d *doctor) checkManifest(_ context.Context, v *verdict) {
+	if d.opts.Manifest == "" {
+		v.skip("no manifest is named")
+		return
+	}
+	if err := d.readManifestIfAny(); err != nil {
+		v.fail("correct it; bootstrap validate checks it again", "%v", err)
+		return
+	}
+	d.loaded = true
+	v.say("%s is valid", d.opts.Manifest)
+	for _, w := range d.manifest.Warnings {
+		v.warn("see bootstrap validate", "%s", place(w))
+	}
+	if len(d.manifest.Generated) > 0 {
+		v.say("deploy will generate %s", strings.Join(d.manifest.Generated, ", "))
+	}
+	d.checkStore(v)
+}
+
+// checkStore looks who can read the generated secrets.
+func (d *doctor) checkStore(v *verdict) {
+	file := d.opts.Inputs.VarsStore
+	if info, err := os.Stat(file); err == nil && readByOthers(info) {
+		v.warn("chmod 600 "+file, "others can read the vars store %s", file)
+	}
+}
+
+// checkState reads the state file.
+func (d *doctor) checkState(_ context.Context, v *verdict) {
+	if d.opts.Manifest == "" && d.opts.StateFile == "" {
+		v.skip("neither a manifest nor --state is named")
+		return
+	}
+	r, st, err := onlooker(d.opts)
+	if isMissing(err) {
+		v.skip("%v: nothing is deployed yet", err)
+		return
+	}
+	if err != nil {
+		v.fail("restore the state file from a copy, or name the right one with --state", "%v", err)
+		return
+	}
+	d.st, d.statePath, d.dir, d.known = &st, r.statePath, r.dir, r.known
+	if !d.loaded {
+		d.manifest = r.manifest
+	}
+	v.say("%s is readable", d.statePath)
+	if n := len(st.Own.Intents) + len(st.Own.Leftovers); n > 0 {
+		v.warn("bootstrap status tells which; the next deploy settles what it can", "calls of the CPI without a known end: %d", n)
+	}
+}
+
+// checkLock tells whether a run is at work.
+func (d *doctor) checkLock(_ context.Context, v *verdict) {
+	if d.st == nil {
+		v.skip("there is no state file")
+		return
+	}
+	switch by, err := state.LockedBy(d.statePath); {
+	case err != nil:
+		v.fail("make the lock file readable to you", "%v", err)
+	case by != nil:
+		d.locked = true
+		v.warn("wait until the other run has ended; the lock goes with its process", "%v", by)
+	default:
+		v.say("nobody has the state locked")
+	}
+}

@@ -1,0 +1,277 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+	"bootstrap/state"
+	"bootstrap/templates"
+)
+
+func isMissing(err error) bool {
+	var missing *state.MissingError
+	return errors.As(err, &missing)
+}
+
+// existing is dir, or the nearest folder above it that exists.
+func existing(dir string) string {
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// checkHome tries to write where caches and installations are kept.
+func (d *doctor) checkHome(_ context.Context, v *verdict) {
+	if info, err := os.Stat(d.opts.Home); err == nil && !info.IsDir() {
+		v.fail("move it away", "%s is no folder", d.opts.Home)
+		return
+	}
+	dir := existing(d.opts.Home)
+	if err := tryToWrite(dir); err != nil {
+		v.fail("make it writable to you, or set HOME to a folder that is", "cannot write to %s: %v", dir, err)
+		return
+	}
+	v.say("%s is writable", dir)
+	if _, noexec, err := fileSystem(dir); err == nil && noexec {
+		v.fail("mount it without noexec, or set HOME to a folder on another file system", "programs cannot be run from %s: its file system is mounted noexec", dir)
+	}
+}
+
+func tryToWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".bootstrap-doctor-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("x")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// checkModes looks who else can read and write what is kept.
+func (d *doctor) checkModes(_ context.Context, v *verdict) {
+	info, err := os.Stat(d.opts.Home)
+	switch {
+	case runtime.GOOS == "windows":
+		v.skip("not known on this operating system")
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		v.skip("%s does not exist yet", d.opts.Home)
+		return
+	case err != nil:
+		v.fail("make it readable to you", "%v", err)
+		return
+	case info.Mode().Perm()&0o022 != 0:
+		v.fail("chmod go-w "+d.opts.Home, "others can write to %s, and programs are run from there", d.opts.Home)
+	}
+	entries, err := os.ReadDir(d.opts.Home)
+	if err != nil {
+		v.fail("make it readable to you", "%v", err)
+		return
+	}
+	for _, e := range entries {
+		if uuid.Validate(e.Name()) == nil && e.IsDir() {
+			checkInstallation(filepath.Join(d.opts.Home, e.Name()), v)
+		}
+	}
+	if v.result == CheckOK {
+		v.say("nobody else can read an installation or write to %s", d.opts.Home)
+	}
+}
+
+// checkInstallation looks at the folder of one deployment and the files in it,
+// which hold secrets.
+func checkInstallation(dir string, v *verdict) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		v.warn("make it readable to you", "%v", err)
+		return
+	}
+	if readByOthers(info) {
+		v.warn("chmod 700 "+dir, "others can look into %s", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		v.warn("make it readable to you", "%v", err)
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && readByOthers(info) {
+			file := filepath.Join(dir, e.Name())
+			v.warn("chmod 600 "+file, "others can read %s, were it not for its folder", file)
+		}
+	}
+}
+
+func readByOthers(info fs.FileInfo) bool {
+	return runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
+}
+
+func (d *doctor) tempDir() string {
+	if dir := d.opts.Getenv("TMPDIR"); dir != "" {
+		return dir
+	}
+	return os.TempDir()
+}
+
+func (d *doctor) checkTemp(_ context.Context, v *verdict) {
+	dir := d.tempDir()
+	if err := tryToWrite(dir); err != nil {
+		v.fail("set TMPDIR to a folder that exists and is writable to you", "cannot write to the folder of temporary files %s: %v", dir, err)
+		return
+	}
+	v.say("%s is writable", dir)
+}
+
+// Free space below which a deploy fails for certain, or may: a stemcell alone
+// is half a GiB, and is there twice while it is unpacked.
+const (
+	spaceNeeded = 512 << 20
+	spaceWanted = 3 << 30
+)
+
+func (d *doctor) checkSpace(_ context.Context, v *verdict) {
+	known := false
+	for _, dir := range []string{existing(d.opts.Home), existing(d.tempDir())} {
+		free, _, err := fileSystem(dir)
+		if err != nil {
+			continue
+		}
+		known = true
+		text := fmt.Sprintf("%s has %d MiB free", dir, free>>20)
+		switch {
+		case free < spaceNeeded:
+			v.fail("make room: "+filepath.Join(d.opts.Home, "cache")+" holds nothing that cannot be fetched again", "%s, too little for releases and stemcells", text)
+		case free < spaceWanted:
+			v.warn("make room: "+filepath.Join(d.opts.Home, "cache")+" holds nothing that cannot be fetched again", "%s, which a large stemcell may not fit in", text)
+		default:
+			v.say("%s", text)
+		}
+	}
+	if !known {
+		v.skip("not known on this operating system")
+	}
+}
+
+// checkTools looks for what packaging scripts call.
+func (d *doctor) checkTools(_ context.Context, v *verdict) {
+	path := d.opts.Getenv("PATH")
+	if runtime.GOOS != "windows" {
+		path += string(os.PathListSeparator) + "/usr/local/bin:/usr/bin:/bin"
+	}
+	if bash := findProgram("bash", path); bash != "" {
+		v.say("bash is %s", bash)
+	} else {
+		v.fail("install bash", "there is no bash, with which packaging scripts are run")
+	}
+	var missing []string
+	for _, names := range []string{"tar", "gzip", "make", "cc gcc clang", "patch"} {
+		if !isAnyOn(path, strings.Fields(names)) {
+			missing = append(missing, strings.ReplaceAll(names, " ", " or "))
+		}
+	}
+	switch compiled := d.compiledHere(); {
+	case len(missing) == 0:
+		v.say("so are tar, gzip, make, patch and a C compiler")
+	case len(compiled) > 0:
+		v.warn("install "+strings.Join(missing, ", "), "not here: %s, which the packages of release %s may need, as they are compiled on this machine", strings.Join(missing, ", "), strings.Join(compiled, ", "))
+	default:
+		v.say("not here, and needed only by CPIs that are compiled from source: %s", strings.Join(missing, ", "))
+	}
+}
+
+func isAnyOn(path string, names []string) bool {
+	for _, name := range names {
+		if findProgram(name, path) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// findProgram finds a program on a PATH.
+func findProgram(program, path string) string {
+	for _, dir := range filepath.SplitList(path) {
+		if filepath.IsAbs(dir) {
+			if found, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+// compiledHere are the releases whose packages are compiled on this machine:
+// those of the CPI, except the one that is in this program.
+func (d *doctor) compiledHere() []string {
+	var names []string
+	for _, rel := range d.releasesOf(d.manifest.CPI.Templates) {
+		if !strings.HasPrefix(rel.URL, "embedded:") {
+			names = append(names, rel.Name)
+		}
+	}
+	return names
+}
+
+// checkRuby renders a template.
+func (d *doctor) checkRuby(ctx context.Context, v *verdict) {
+	const remedy = "build the program with its Ruby (make build), or install a Ruby and name it with --ruby"
+	version, err := d.render(ctx, "<%= RUBY_VERSION %>")
+	which := "the embedded Ruby"
+	if d.opts.Ruby != "" {
+		which = d.opts.Ruby
+	}
+	if err != nil {
+		v.fail(remedy, "templates cannot be rendered with %s: %v", which, err)
+		return
+	}
+	v.say("%s, version %s, renders templates", which, version)
+}
+
+// render renders one template that needs no facts.
+func (d *doctor) render(ctx context.Context, template string) (text string, err error) {
+	dir, err := os.MkdirTemp(d.tempDir(), "bootstrap-doctor-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.WriteFile(filepath.Join(dir, "monit"), []byte(template), 0o600); err != nil {
+		return "", err
+	}
+	engine := d.newEngine()
+	defer func() { _ = engine.Close() }() // a child that is gone already is as good
+	job := templates.Job{Job: &artifact.Job{Release: "doctor", Name: "doctor", Dir: dir}}
+	if err := engine.Render(ctx, []templates.Job{job}, filepath.Join(dir, "rendered")); err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "rendered", "doctor", "monit"))
+	return string(data), err
+}
+
+// sources are the URLs of what the manifest wants fetched over the network.
+func sources(m *manifest.Manifest) []string {
+	var urls []string
+	for _, rel := range m.Releases {
+		urls = append(urls, rel.URL)
+	}
+	urls = append(urls, m.ResourcePool.Stemcell.URL)
+	var remote []string
+	for _, u := range urls {
+		if strings.HasPrefix(u, "http://") || strings.HasPrefix(u, "https://") {
+			remote = append(remote, u)
+		}
+	}
+	return remote
+}

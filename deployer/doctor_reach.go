@@ -1,0 +1,355 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"bootstrap/cpi"
+	"bootstrap/cpi/build"
+	"bootstrap/tunnel"
+)
+
+// clock is another machine's clock, and when it was read here.
+type clock struct {
+	of            string
+	date          time.Time // to the second
+	asked, answer time.Time
+}
+
+// off is how far this machine's clock is behind the other one, negative if it
+// is ahead, as far as that is certain.
+func (c clock) off() time.Duration {
+	switch earliest := c.asked.Truncate(time.Second); {
+	case c.date.Before(earliest):
+		return c.date.Sub(earliest)
+	case c.date.After(c.answer):
+		return c.date.Sub(c.answer)
+	}
+	return 0
+}
+
+// env reads a variable by its name in capitals, else in small letters.
+func (d *doctor) env(name string) string {
+	if v := d.opts.Getenv(name); v != "" {
+		return v
+	}
+	return d.opts.Getenv(strings.ToLower(name))
+}
+
+// proxyFor chooses the proxy of a URL as downloads do.
+func (d *doctor) proxyFor() func(*url.URL) (*url.URL, error) {
+	c := httpproxy.Config{HTTPProxy: d.env("HTTP_PROXY"), HTTPSProxy: d.env("HTTPS_PROXY"), NoProxy: d.env("NO_PROXY")}
+	return c.ProxyFunc()
+}
+
+// checkProxies looks at what the environment says of proxies, and tells which
+// way connections go.
+func (d *doctor) checkProxies(_ context.Context, v *verdict) {
+	var set []string
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY", "NO_PROXY"} {
+		value := d.env(name)
+		if value == "" {
+			continue
+		}
+		set = append(set, name)
+		if name != "NO_PROXY" && !isProxy(value) {
+			// Without the value, which may hold a password.
+			v.fail("set it to a URL such as http://host:port, or unset it", "%s in the environment is no URL of a proxy", name)
+		}
+	}
+	if len(set) == 0 {
+		v.say("none is set: all connections are direct")
+		return
+	}
+	v.say("set: %s", strings.Join(set, ", "))
+	if v.result == CheckFail {
+		return
+	}
+	d.learnAgent()
+	choose := d.proxyFor()
+	if mbus, err := url.Parse(d.how.MBus); err == nil && mbus.Hostname() != "" {
+		v.say("the agent at %s is reached %s", mbus.Host, d.way())
+		if through, err := choose(&url.URL{Scheme: "https", Host: mbus.Host}); err == nil && through != nil {
+			v.warn("add "+mbus.Hostname()+" to NO_PROXY", "NO_PROXY does not cover %s: other tools, the CPI among them, would go to the VM through %s", mbus.Hostname(), through.Host)
+		}
+	}
+	var hosts []string
+	for _, source := range sources(d.manifest) {
+		u, err := url.Parse(source)
+		if err != nil || slices.Contains(hosts, u.Host) {
+			continue
+		}
+		hosts = append(hosts, u.Host)
+		way := d.way()
+		if through, err := choose(u); err == nil && through != nil {
+			way = "through " + through.Host
+		}
+		v.say("downloads from %s go %s", u.Host, way)
+	}
+}
+
+// way tells how connections are made that no HTTP proxy makes.
+func (d *doctor) way() string {
+	switch {
+	case len(d.opts.Via) > 0:
+		return "through the jumpboxes of --via"
+	case d.opts.Getenv("BOSH_ALL_PROXY") != "":
+		return "as BOSH_ALL_PROXY says"
+	}
+	return "directly"
+}
+
+// checkRoute enters the jumpboxes on the way to the VM.
+func (d *doctor) checkRoute(ctx context.Context, v *verdict) {
+	if err := d.openRoute(ctx); err != nil {
+		d.lost = true
+		v.fail("correct --via or BOSH_ALL_PROXY, or see why the jumpbox does not let this machine in", "%v", err)
+		return
+	}
+	v.say("the VM is reached %s", d.way())
+}
+
+// isProxy tells whether a proxy is given as URL or as host:port.
+func isProxy(text string) bool {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(strings.TrimPrefix(text, "ssh+"))
+	return err == nil && u.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme)
+}
+
+// learnAgent finds out how the agent is or will be reached.
+func (d *doctor) learnAgent() {
+	if d.how.MBus != "" {
+		return
+	}
+	cid := ""
+	if d.st != nil {
+		cid = d.st.CurrentVMCID
+	}
+	d.how = d.recallAgent(cid)
+	d.opts.Secret(d.how.MBus)
+}
+
+// checkRegistry tries to bind the port of the registry.
+func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
+	switch want := d.manifest.CPI.Registry; {
+	case !d.loaded:
+		v.skip("no manifest was read")
+	case want == nil:
+		v.skip("the manifest asks for no registry")
+	case want.Port == 0:
+		v.say("a free port is picked")
+	case d.locked:
+		v.skip("a run is at work, which may have the port")
+	default:
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(want.Port)))
+		if err != nil {
+			v.fail(fmt.Sprintf("end what listens there (lsof -i :%d tells), or set cloud_provider.registry.port to 0 to have a free one picked", want.Port), "the registry's port cannot be bound: %v", err)
+			return
+		}
+		_ = l.Close()
+		v.say("port %d is free", want.Port)
+	}
+}
+
+// checkSSH reads the key of the tunnel.
+func (d *doctor) checkSSH(_ context.Context, v *verdict) {
+	want := d.manifest.CPI.SSHTunnel
+	if !d.loaded {
+		v.skip("no manifest was read")
+		return
+	}
+	if want == nil {
+		v.skip("the manifest asks for no SSH tunnel")
+		return
+	}
+	err := tunnel.CheckLogin(tunnel.Config{
+		Host: want.Host, Port: want.Port, User: want.User, Password: want.Password, PrivateKey: want.PrivateKey,
+		Passphrase: d.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE"), AgentSocket: d.opts.Getenv("SSH_AUTH_SOCK"),
+	})
+	switch {
+	case err != nil:
+		v.fail("correct cloud_provider.ssh_tunnel, or what the message names", "the tunnel could not log in: %v", err)
+	case want.PrivateKey != "":
+		v.say("the private key of %s@%s is readable", want.User, want.Host)
+	default:
+		v.say("%s@%s logs in without a key of the manifest", want.User, want.Host)
+	}
+}
+
+// checkAgent asks the agent of the VM that is recorded.
+func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
+	if d.st == nil || d.st.CurrentVMCID == "" {
+		v.skip("there is no VM yet")
+		return
+	}
+	if d.lost {
+		v.skip("the way to it is not open")
+		return
+	}
+	d.learnAgent()
+	if d.how.MBus == "" {
+		v.warn("name the manifest, or give --old-mbus and --old-ca", "how the agent of VM %s is reached is not known on this machine", d.st.CurrentVMCID)
+		return
+	}
+	client, err := d.agentAt(d.how.MBus, d.how.CA, d.st.DirectorID)
+	if err != nil {
+		v.fail("correct cloud_provider.mbus and cloud_provider.cert.ca", "%v", err)
+		return
+	}
+	defer client.Close()
+	if client.Unverified() {
+		v.warn("set cloud_provider.cert.ca to the CA of the agent's certificate", "no CA is known: whatever answers is taken for the agent")
+	}
+	now, seen, err := d.meetAgent(ctx, client)
+	if err != nil {
+		return // ctx has ended
+	}
+	d.seen = seen
+	if !seen.Answers {
+		remedy := seen.Hint
+		if remedy == "" {
+			remedy = "look why it does not answer; bootstrap deploy --fix gives up the VM and keeps its disk"
+		}
+		v.fail(remedy, "%s", strings.TrimSuffix(seen.Error, "; "+seen.Hint))
+	} else {
+		v.say("it answers at %s", seen.Address)
+		if now.JobState != "running" {
+			v.warn("bootstrap status tells more", "its jobs are %s", now.JobState)
+		}
+	}
+	if !showsCertificate(seen) {
+		return
+	}
+	read := clock{of: "the agent", asked: time.Now()}
+	if d.peer, err = client.Peer(ctx); err == nil && !d.peer.Date.IsZero() {
+		read.date, read.answer = d.peer.Date, time.Now()
+		d.clock = &read
+	}
+}
+
+// Clocks that differ by more than this make certificates and signatures of
+// clouds fail, some or all.
+const (
+	clockWarn = time.Minute
+	clockFail = 5 * time.Minute
+)
+
+// checkClock compares the clock with another one, wherever there is one.
+func (d *doctor) checkClock(ctx context.Context, v *verdict) {
+	if d.clock == nil {
+		d.clock = d.askServer(ctx)
+	}
+	if d.clock == nil {
+		v.skip("no other clock is in reach")
+		return
+	}
+	const remedy = "set the clocks, and let them be kept by NTP"
+	off := d.clock.off()
+	way := "behind"
+	if off < 0 {
+		way = "ahead of"
+	}
+	text := fmt.Sprintf("this machine's clock is %s %s that of %s", off.Abs().Round(time.Second), way, d.clock.of)
+	switch {
+	case off.Abs() > clockFail:
+		v.fail(remedy, "%s", text)
+	case off.Abs() > clockWarn:
+		v.warn(remedy, "%s", text)
+	default:
+		v.say("this machine's clock agrees with that of %s", d.clock.of)
+	}
+}
+
+// askServer reads the clock of the first server that something is fetched
+// from; nil if there is none, or it does not tell.
+func (d *doctor) askServer(ctx context.Context) *clock {
+	list := sources(d.manifest)
+	if len(list) == 0 || d.lost {
+		return nil
+	}
+	u, err := url.Parse(list[0])
+	if err != nil {
+		return nil
+	}
+	choose := d.proxyFor()
+	trans := &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) { return choose(r.URL) }, DialContext: d.route.dial}
+	defer trans.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, existingAgentTimeout)
+	defer cancel()
+	// The server's root: the file's own address may be signed or hold a password.
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, u.Scheme+"://"+u.Host+"/", nil)
+	if err != nil {
+		return nil
+	}
+	read := clock{of: u.Host, asked: time.Now()}
+	client := http.Client{Transport: trans, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil
+	}
+	resp.Body.Close()
+	if read.date, err = http.ParseTime(resp.Header.Get("Date")); err != nil {
+		return nil
+	}
+	read.answer = time.Now()
+	return &read
+}
+
+// checkCertificates looks at the ends of all certificates.
+func (d *doctor) checkCertificates(_ context.Context, v *verdict) {
+	const remedy = "make it anew (bootstrap variables rotate, where it is a variable) and deploy"
+	now := time.Now()
+	d.learnAgent()
+	list := d.certificates(d.peer.Certificates, d.how.CA, now)
+	if len(list) == 0 {
+		v.skip("none is known")
+		return
+	}
+	v.say("checked: %d", len(list))
+	for _, c := range list {
+		if text := c.fault(now); text != "" {
+			v.fail(remedy, "%s", text)
+		} else if text := c.ending(now, d.opts.expiryWarning()); text != "" {
+			v.warn(remedy, "%s", text)
+		}
+	}
+	if v.result == CheckOK {
+		first := slices.MinFunc(list, func(a, b Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+		v.say("the first to end is %s, on %s", first.title(), utcMinute(first.NotAfter))
+	}
+}
+
+// infoTimeout bounds the CPI's answer to a question that needs no cloud.
+const infoTimeout = time.Minute
+
+// checkCPI asks the CPI that is installed on this machine what it is.
+func (d *doctor) checkCPI(ctx context.Context, v *verdict) {
+	if d.st == nil {
+		v.skip("there is no state file, and so no installation")
+		return
+	}
+	k := d.known
+	if !exists(k.CPI) {
+		v.skip("no CPI is installed for this deployment on this machine; deploy installs it")
+		return
+	}
+	d.cpiBuild = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
+	client := cpi.New(cpi.Config{Path: k.CPI, Env: d.cpiEnv(), DirectorID: d.st.DirectorID, StemcellAPI: k.StemcellAPI, Redact: d.opts.Redact, Timeout: infoTimeout})
+	info, err := client.Info(ctx)
+	if err != nil {
+		v.fail("see "+filepath.Join(d.dir, "cpi.log")+"; the next deploy installs the CPI anew", "the CPI does not answer: %v", err)
+		return
+	}
+	v.say("it answers, with API version %d", info.APIVersion)
+}

@@ -1,0 +1,36 @@
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestLockedBy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	free := func(when string) {
+		t.Helper()
+		if by, err := LockedBy(path); by != nil || err != nil {
+			t.Errorf("%s: %v, %v", when, by, err)
+		}
+	}
+	free("never locked")
+	if _, err := os.Stat(path + ".lock"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("looking made the lock file: %v", err)
+	}
+	f, err := Open(t.Context(), path, Options{Holder: Holder{User: "me", PID: 7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, err := LockedBy(path); err != nil || by == nil || by.Holder.User != "me" || by.Holder.PID != 7 {
+		t.Errorf("locked: %+v, %v", by, err)
+	}
+	f.Close()
+	free("given back")
+	if f, err = Open(t.Context(), path, Options{}); err != nil {
+		t.Fatalf("looking keeps the lock: %v", err)
+	}
+	f.Close()
+}
