@@ -2,8 +2,11 @@
 # is embedded; deploys want a bash beside them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOSEC = github.com/securego/gosec/v2/cmd/gosec@v2.22.10
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
+GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 
-.PHONY: build image check-image quickstart test full lint fuzz bench clean
+.PHONY: build image check-image quickstart test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	$(GO) build -trimpath -ldflags '-s -w' -o bootstrap .
@@ -30,17 +33,21 @@ quickstart: build ## one VM on this machine, serving a page
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
 
-test: image ## all tests, with the race detector
-	$(GO) test -race ./...
+test: image ## all tests, with the race detector; see .ci/test for flaky ones
+	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 20m
 
 full: image ## all tests again and again, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 60m ./...
 	$(MAKE) fuzz FUZZTIME=2m
 
-lint: ## go vet, gofmt, staticcheck
+lint: ## go vet, gofmt, staticcheck, gosec
 	$(GO) vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt-ed: $$unformatted"; exit 1; }
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(GOSEC) -quiet -conf=.ci/gosec.json -exclude-dir=testdata ./...
+
+vulncheck: ## known vulnerabilities of what is used; asks the database on the net
+	$(GO) run $(GOVULNCHECK) ./...
 
 FUZZTIME ?= 10s
 fuzz: ## every fuzz target for FUZZTIME

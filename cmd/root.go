@@ -29,6 +29,7 @@ import (
 // from outside comes in here.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	c := newConsole(args, stdin, stdout, stderr, env)
+	restrictUmask()
 	root := newRoot(c)
 	root.SetArgs(args)
 	root.SetIn(stdin)

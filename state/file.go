@@ -223,7 +223,7 @@ func (f *File) Update(change func(*State) error) error {
 }
 
 func (f *File) write(data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
 		return err
 	}
 	// A file that another tool made would keep its mode as a backup.

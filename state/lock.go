@@ -81,7 +81,7 @@ func (l *locker) acquire(ctx context.Context, what, path string) (*lock, error) 
 }
 
 func (l *locker) try(what, path string) (*lock, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", what, err)
 	}
 	f := flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR))
