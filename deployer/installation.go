@@ -134,10 +134,15 @@ func (r *run) readForCPI(ctx context.Context) error {
 }
 
 // uninstall removes the installation and, with it, the last that the state
-// file is needed for. Orphans that are kept need both.
+// file is needed for. Orphans that are kept need both, and leftovers are recorded
+// nowhere else.
 func (r *run) uninstall(context.Context) error {
 	if n := len(r.state.Get().Own.Orphans); n > 0 {
 		r.root.info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for bootstrap disks", count(n, "disk")))
+		return nil
+	}
+	if n := len(r.state.Get().Own.Leftovers); n > 0 {
+		r.root.warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for bootstrap state leftovers", count(n, "CPI call")))
 		return nil
 	}
 	return r.do("Uninstalling local artifacts for CPI and deployment", func(*stage) error {

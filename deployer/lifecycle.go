@@ -90,7 +90,7 @@ func (r *run) confirmDelete(ctx context.Context) error {
 // peek reads the state without locking it, for a list that changes nothing.
 func (r *run) peek(context.Context) error {
 	var err error
-	if r.state, err = state.Peek(r.statePath, r.opts.Home); err != nil {
+	if r.state, err = r.peekState(); err != nil {
 		return err
 	}
 	r.findFolders()

@@ -345,6 +345,29 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 	}
 }
 
+// Who only looks waits for nobody and leaves nothing.
+func TestPeek(t *testing.T) {
+	dir := t.TempDir()
+	legacy := filepath.Join(dir, LegacyName)
+	if err := os.WriteFile(legacy, fixture(t, "bosh-deployments.yml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Peek(filepath.Join(dir, "state.json"), Options{Home: filepath.Join(dir, "home"), Legacy: legacy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if st := f.Get(); st.CurrentVMCID != "i-0a1b2c3d" || f.Found() || len(f.Notes()) != 1 {
+		t.Errorf("read %+v, %v", st, f.Notes())
+	}
+	if f.Update(func(*State) error { return nil }) == nil {
+		t.Error("it was written")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); !slices.Equal(left, []string{legacy}) {
+		t.Errorf("left %v", left)
+	}
+}
+
 func TestLinkToNothingIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("real.json", filepath.Join(dir, "link.json")); err != nil {

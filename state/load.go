@@ -64,7 +64,7 @@ func (l *loaded) anew(path string, opts Options) error {
 			return fmt.Errorf("cannot take over the deployment state of bosh-init, %s: %w", opts.Legacy, err)
 		}
 		l.legacy = opts.Legacy
-		l.note("Migrated legacy deployments file: '%s'", opts.Legacy)
+		l.note("The deployment state is that of the legacy deployments file '%s'", opts.Legacy)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) && opts.Legacy != "" {
 		return fmt.Errorf("cannot take over the deployment state of bosh-init: %w", err)
 	}

@@ -2,18 +2,22 @@ package state
 
 import "errors"
 
-// Peek is Read for those who take an open file: an Update of what it returns
-// fails. home is ~/.bosh or empty, as in Options.
-func Peek(path, home string) (*File, error) {
+// Peek is Open for those who only look: nothing is locked or written, and an
+// Update of what it returns fails.
+func Peek(path string, opts Options) (*File, error) {
 	path, err := resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	l, err := load(path, Options{Home: home})
+	l, err := load(path, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &File{path: path, opts: Options{Home: home}, loaded: l}, nil
+	f := &File{path: path, opts: opts, loaded: l}
+	for _, err := range f.warnings {
+		f.warn(err)
+	}
+	return f, nil
 }
 
 var errPeeked = errors.New("cannot write the deployment state: it was only looked at")

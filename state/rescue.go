@@ -132,7 +132,7 @@ func (l *loaded) recordRescued(made rescued) {
 		l.note("An earlier run could not record that %s made %s; it is a leftover: %v", made.Intent.Method, made.CID, err)
 		return
 	}
-	l.note("An earlier run could not record that %s made %s; it is recorded now", made.Intent.Method, made.CID)
+	l.note("An earlier run could not record that %s made %s; it goes into the state", made.Intent.Method, made.CID)
 }
 
 // dropRescue removes the files whose content is in the state now.
