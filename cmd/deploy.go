@@ -45,6 +45,7 @@ again.`,
 	c.commonFlags(cmd.Flags(), &opts)
 	planFlags(cmd.Flags(), &opts)
 	ask.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&opts.Previous, "previous", false, "put back what the last deploy that worked has applied to the same VM and disk")
 	cmd.Flags().StringVar(&plan, "plan", "", "do exactly the plan in this `FILE`, made by bootstrap plan --out, or refuse")
 	return cmd
 }

@@ -1,35 +1,225 @@
 package deployer
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2/maybe"
+	"github.com/google/uuid"
+
+	"bootstrap/agent"
+	"bootstrap/state"
 )
 
-// appliedDir holds what the last deploy that worked has applied, 0700.
-func (r *run) appliedDir() string { return filepath.Join(r.dir, "applied", "current") }
+// applied is what a deploy that worked has put on the VM, as record.json, 0600,
+// beside the rendered archive and the manifest without its secrets. Two are
+// kept below applied in the folder of the installation: current and previous.
+type applied struct {
+	VM       string            `json:"vm"` // CID
+	Disk     *state.Disk       `json:"disk,omitempty"`
+	Digest   string            `json:"manifest_sha"`
+	Releases []state.Release   `json:"releases"`
+	Applied  map[string]string `json:"applied"` // the state's Own.Applied
+	Spec     agent.Spec        `json:"spec"`
+}
 
-// keepApplied keeps what this deploy has applied, for the next plan's diff.
+func (r *run) appliedDir(which string) string { return filepath.Join(r.dir, "applied", which) }
+
+// keepApplied keeps what this deploy has applied: for the next plan's diff, and
+// for going back.
 func (r *run) keepApplied() error {
-	if err := os.MkdirAll(r.appliedDir(), 0o700); err != nil {
+	st := r.state.Get()
+	a := applied{
+		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
+		Releases: st.Releases, Applied: st.Own.Applied,
+	}
+	current := r.appliedDir("current")
+	old, hadOld := readApplied(current)
+	switch {
+	case r.plan.applies():
+		a.Spec = r.spec(false, "")
+	case hadOld && old.VM == a.VM:
+		a.Spec = old.Spec
+	default:
+		return r.keepSketch(current) // taken over as it is: nothing to go back to
+	}
+	next := r.appliedDir("next")
+	if err := errors.Join(os.RemoveAll(next), os.MkdirAll(next, 0o700)); err != nil {
 		return fmt.Errorf("cannot keep what was applied: %w", err)
 	}
-	if err := maybe.WriteFile(filepath.Join(r.appliedDir(), "sketch.yml"), r.manifest.Sketch, 0o600); err != nil {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	archive := r.rendered.archive
+	if archive == "" {
+		archive = filepath.Join(current, "rendered.tgz")
+	}
+	err = errors.Join(
+		maybe.WriteFile(filepath.Join(next, "record.json"), data, 0o600),
+		r.keepSketch(next),
+		copyFile(archive, filepath.Join(next, "rendered.tgz")),
+	)
+	if err != nil {
+		return fmt.Errorf("cannot keep what was applied: %w", err)
+	}
+	if r.plan.applies() && hadOld {
+		previous := r.appliedDir("previous")
+		if err := errors.Join(os.RemoveAll(previous), os.Rename(current, previous)); err != nil {
+			return fmt.Errorf("cannot keep what was applied: %w", err)
+		}
+	}
+	if err := errors.Join(os.RemoveAll(current), os.Rename(next, current)); err != nil {
 		return fmt.Errorf("cannot keep what was applied: %w", err)
 	}
 	return nil
 }
 
+func (r *run) keepSketch(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return maybe.WriteFile(filepath.Join(dir, "sketch.yml"), r.manifest.Sketch, 0o600)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+func readApplied(dir string) (applied, bool) {
+	var a applied
+	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
+	return a, err == nil && json.Unmarshal(data, &a) == nil && a.VM != ""
+}
+
 // keptSketch is the manifest applied last, without its secrets; nil where
 // this machine does not have it.
 func (r *run) keptSketch() ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(r.appliedDir(), "sketch.yml"))
+	data, err := os.ReadFile(filepath.Join(r.appliedDir("current"), "sketch.yml"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// NoWayBackError says why a deploy cannot put back what was applied before.
+type NoWayBackError struct {
+	Why string
+}
+
+func (e *NoWayBackError) Error() string {
+	return "cannot go back to what was applied before: " + e.Why + "; nothing was changed"
+}
+
+// findPrevious finds what was applied by the last deploy that worked, or, where
+// that was the last deploy at all, by the one before it.
+func (r *run) findPrevious(ctx context.Context) error {
+	st := r.state.Get()
+	which := "current"
+	if st.CurrentManifestSHA != "" {
+		which = "previous"
+	}
+	a, ok := readApplied(r.appliedDir(which))
+	if !ok {
+		return &NoWayBackError{Why: "this machine has kept nothing of an earlier deploy that worked"}
+	}
+	d := st.Disk()
+	switch {
+	case a.VM != st.CurrentVMCID:
+		return &NoWayBackError{Why: fmt.Sprintf("it was on VM %s, and now there is VM %s", a.VM, st.CurrentVMCID)}
+	case (a.Disk == nil) != (d == nil), d != nil && (a.Disk.CID != d.CID || a.Disk.Size != d.Size):
+		return &NoWayBackError{Why: "the persistent disk is another one, or has another size, by now"}
+	}
+	for name, p := range a.Spec.Packages {
+		has, err := r.agent.HasBlob(ctx, p.BlobstoreID)
+		if err != nil {
+			return err
+		}
+		if !has {
+			return &NoWayBackError{Why: fmt.Sprintf("the VM has package %s not any more", name)}
+		}
+	}
+	r.previous, r.address = a, st.Own.Address
+	r.rendered.archive = filepath.Join(r.appliedDir(which), "rendered.tgz")
+	r.rendered.dir = "" // it is kept
+	r.plan = Plan{Changes: []Change{
+		{What: aVM, Name: a.VM, Action: keep},
+		{What: theJobs, Name: r.manifest.Group.Name, Action: update, Why: []string{"asked to with --previous: what was applied before is put back"}},
+	}}
+	p := r.plan
+	r.root.rep.emit(Event{Kind: Planned, Plan: &p})
+	return nil
+}
+
+// applyPrevious puts jobs and packages back.
+func (r *run) applyPrevious(ctx context.Context) error {
+	if err := r.uploadJobs(ctx); err != nil {
+		return err
+	}
+	spec := r.previous.Spec
+	spec.RenderedTemplates.BlobstoreID = r.rendered.blob
+	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*stage) error {
+		return r.agent.Apply(ctx, spec)
+	})
+}
+
+// recordPrevious makes what was put back the current deployment.
+func (r *run) recordPrevious(context.Context) error {
+	a, now := r.previous, time.Now().UTC().Truncate(time.Second)
+	if err := r.state.Update(func(st *state.State) error {
+		st.CurrentManifestSHA, st.Own.Applied, st.Own.Stopped = a.Digest, a.Applied, false
+		st.Releases, st.CurrentReleaseIDs = nil, nil
+		for _, rel := range a.Releases {
+			rel.ID = uuid.NewString()
+			st.Releases = append(st.Releases, rel)
+			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
+		}
+		st.Own.Deployed = &now
+		return nil
+	}); err != nil {
+		return err
+	}
+	if filepath.Dir(r.rendered.archive) == r.appliedDir("current") {
+		return nil
+	}
+	// The two change places, so that this step can be taken back as well.
+	current, previous, next := r.appliedDir("current"), r.appliedDir("previous"), r.appliedDir("next")
+	err := errors.Join(os.RemoveAll(next), os.Rename(current, next), os.Rename(previous, current), os.Rename(next, previous))
+	if err != nil {
+		return fmt.Errorf("cannot keep what was applied: %w", err)
+	}
+	return nil
+}
+
+// previousRows puts back what was applied before, on the VM that is there.
+func previousRows() []row {
+	return append(localRows(), []row{
+		{name: "look at the agent", do: (*run).lookAtAgent},
+		{name: "expect vm", do: (*run).expectVM},
+		{name: "expect disk", do: (*run).expectDisk},
+		{name: "find what was applied", do: (*run).findPrevious},
+		{name: "upload jobs", do: (*run).uploadJobs},
+		{name: "clear the record", group: deploying, do: (*run).clearRecord},
+		{name: "stop jobs", group: deploying, do: (*run).stopRunning},
+		{name: "apply", group: deploying, do: (*run).applyPrevious},
+		{name: "start jobs", group: deploying, do: (*run).startJobs},
+		{name: "record deployment", group: deploying, do: (*run).recordPrevious},
+	}...)
 }

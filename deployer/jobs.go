@@ -328,7 +328,10 @@ func (r *run) recordDeployment(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.know(ctx), r.keepApplied())
+	if err := r.keepApplied(); err != nil {
+		r.root.warning(err.Error() + "; deploy --previous cannot go back to this deploy")
+	}
+	return r.know(ctx)
 }
 
 // sayResult tells where the instance is.

@@ -24,6 +24,9 @@ type agentOfRunning struct {
 	VM   string `json:"vm"` // CID
 	MBus string `json:"mbus"`
 	CA   string `json:"ca"`
+	// Next is how it is reached once it has taken over new settings, while that
+	// is under way.
+	Next *agentOfRunning `json:"next,omitempty"`
 	// Old is that of the VM which this one replaces and which is not deleted
 	// yet; nil if there is none.
 	Old *agentOfRunning `json:"old,omitempty"`
@@ -39,6 +42,10 @@ func (r *run) rememberAgent(vm string) error {
 		was.Old = nil
 		now.Old = &was
 	}
+	return r.keepAgent(now)
+}
+
+func (r *run) keepAgent(now agentOfRunning) error {
 	data, err := json.Marshal(now)
 	if err != nil {
 		return err
@@ -126,16 +133,27 @@ func (r *run) lookAtAgent(ctx context.Context) error {
 // address.
 func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client, error) {
 	how := r.recallAgent(vm)
+	client, err := r.hearAt(ctx, how, agentID)
+	if err != nil || r.facts.agentTold || how.Next == nil {
+		return client, err
+	}
+	// A run was cut while the agent took over new settings.
+	how.Next.Old = how.Old
+	next, err := r.hearAt(ctx, *how.Next, agentID)
+	if err != nil || !r.facts.agentTold || r.scratch != "" {
+		return next, err
+	}
+	return next, r.keepAgent(*how.Next)
+}
+
+func (r *run) hearAt(ctx context.Context, how agentOfRunning, agentID string) (*agent.Client, error) {
 	r.opts.Secret(how.MBus)
 	client, err := r.newAgent(how.MBus, how.CA)
 	if err != nil {
 		return nil, err
 	}
-	return client, r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(*stage) error {
+	return client, r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", how.VM), func(*stage) error {
 		err := client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		if err == nil {
 			err = r.hear(ctx, client, agentID)
 		}

@@ -16,9 +16,10 @@ import (
 
 // The parts that are compared by name.
 const (
-	partTags    = "tags"
-	partAddress = "the address"
-	partSpec    = "spec" // configuration hash; known only after an apply
+	partTags         = "tags"
+	partAgentAddress = "the agent: address"
+	partAddress      = "the address"
+	partSpec         = "spec" // configuration hash; known only after an apply
 )
 
 // newSalt is what the digests of one state are keyed with: without it they
@@ -87,7 +88,7 @@ func vmParts(m *manifest.Manifest) map[string]any {
 		}
 	}
 	if u := m.CPI.MBusURL; u != nil {
-		parts["the agent: address"] = u.Host
+		parts[partAgentAddress] = u.Host
 	}
 	maps.Copy(parts, agentParts(m))
 	return parts

@@ -316,6 +316,9 @@ func (p *Plan) addSmall(w wanted, st state.State) {
 	if len(st.Own.Applied) > 0 && st.Own.Applied[partTags] != w.applied[partTags] {
 		p.Changes = append(p.Changes, Change{What: tags, Action: update, Why: []string{"tags changed"}})
 	}
+	if list := agentChanged(st.Own.Made, w.made); len(st.Own.Made) > 0 && len(list) > 0 {
+		p.Changes = append(p.Changes, Change{What: anAgent, Action: update, Why: []string{"changed: " + strings.Join(list, ", ")}})
+	}
 	if w.dns && (st.Own.DNSVersion == 0 || p.touches() && st.Own.Applied[partAddress] != w.applied[partAddress]) {
 		p.Changes = append(p.Changes, Change{What: dnsRecord, Action: update, Why: []string{"features.use_dns_addresses is true and the VM has no records yet"}})
 	}

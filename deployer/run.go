@@ -78,6 +78,9 @@ func Deploy(ctx context.Context, opts Options) error {
 	if opts.Planned != nil {
 		opts.Asked = opts.Planned.Asked
 	}
+	if opts.Previous {
+		return execute(ctx, opts, previousRows())
+	}
 	return execute(ctx, opts, deployRows())
 }
 
@@ -138,6 +141,7 @@ type run struct {
 	scratch      string                       // peek at state: folder of a plan's installation
 	deleting     bool                         // the list is a delete's
 	swapped      *agent.Client                // look at the agent: of the VM that makes way; nil: none answers
+	previous     applied                      // find what was applied
 	migratedFrom string                       // disks: CID
 	rendered     rendered                     // render jobs
 	agent        *agent.Client                // plan, wait for agent: of the VM that is to run the jobs

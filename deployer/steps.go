@@ -37,6 +37,7 @@ func deployRows() []row {
 		{name: "prepare", when: on(Plan.prepares), do: (*run).prepare, calls: always("agent prepare")},
 	}
 	return append(append(head, changeRows()...), []row{
+		{name: "update agent", when: plans(anAgent, update), do: (*run).updateAgent, calls: always("agent update_settings", "agent ping")},
 		{name: "update tags", when: plans(tags, update), do: (*run).updateTags, calls: (*run).tagCalls},
 		{name: "record deployment", when: on(Plan.records), do: (*run).recordDeployment},
 		{name: "send dns", when: on(Plan.sendsDNS), do: (*run).sendDNS, calls: always("agent sync_dns")},

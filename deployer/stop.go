@@ -40,8 +40,10 @@ func (r *run) stopRunning(ctx context.Context) error {
 		l.vm, l.instance, l.deployment, l.unmount = "delete", "delete", "delete", true
 	case r.plan.on(aVM) == replace:
 		l.vm, l.unmount = "delete", true
+	case r.previous.VM != "":
+		l.update = &r.previous.Spec
 	case r.plan.on(theJobs) == update:
-		next := r.spec(false, "")
+		next := r.spec(false, r.rendered.blob)
 		next.Packages = r.comingPackages()
 		l.update = &next
 	}

@@ -26,7 +26,8 @@ func replaceReasons(w wanted, st state.State) []string {
 		}
 		return why
 	}
-	return append(why, partReasons(changedParts(st.Own.Made, w.made))...)
+	parts := slices.DeleteFunc(changedParts(st.Own.Made, w.made), isAgentPart)
+	return append(why, partReasons(parts)...)
 }
 
 func stemcellChange(old state.Stemcell, want string) string {
