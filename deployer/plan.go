@@ -200,7 +200,9 @@ func (p Plan) sendsDNS() bool {
 func (p Plan) snapshots() bool { return p.snapshot && p.stops() && !p.silent }
 
 // records tells whether the state says afterwards that the manifest is applied.
-func (p Plan) records() bool { return p.touches() || p.on(record) == note }
+func (p Plan) records() bool {
+	return p.touches() || p.on(record) == note || p.on(tags) == update || p.on(anAgent) == update
+}
 
 // needsCPI tells whether the CPI is called.
 func (p Plan) needsCPI() bool {
