@@ -54,6 +54,7 @@ func libraries() map[string][]string {
 		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
 		"gopkg.in/yaml.v2":              {"manifest", "artifact"},
 		"gopkg.in/yaml.v3":              {"manifest", "artifact", "state"}, // state: files of the first bosh-init
+		"github.com/creack/pty":         {"agent/local"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
 	}
 }

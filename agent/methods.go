@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 )
 
@@ -233,8 +235,20 @@ func (c *Client) SyncDNS(ctx context.Context, records Blob, version uint64) erro
 type SSHLogin struct {
 	Command       string `json:"command"`
 	Status        string `json:"status"`
-	IP            string `json:"ip"`
+	IP            string `json:"ip"` // host:port where it is not at port 22: embedded VMs
 	HostPublicKey string `json:"host_public_key"`
+}
+
+// Address is the host and port of the VM's SSH server.
+func (l SSHLogin) Address() (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(l.IP)
+	if err != nil {
+		host, text = l.IP, "22"
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 || net.ParseIP(host) == nil {
+		return "", 0, fmt.Errorf("cannot log in to the VM: the agent tells %q as its address", excerpt(l.IP, 80))
+	}
+	return host, port, nil
 }
 
 // SetupSSH makes a temporary user on the VM who may log in with the key.

@@ -38,6 +38,5 @@ func TestConformance(t *testing.T) {
 			m.exec()
 			m.await()
 		},
-		Unsupported: []string{"ssh"},
 	})
 }

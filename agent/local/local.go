@@ -71,6 +71,7 @@ type vm struct {
 
 	settings   *settings
 	blobs      blobs
+	logins     *logins
 	jobs       *monit.Supervisor
 	jobsLock   sync.Mutex // one start, apply, unmonitor at a time
 	disks      sync.Mutex // guards what is mounted
@@ -124,6 +125,8 @@ func (v *vm) run(ctx context.Context) error {
 		return err
 	}
 	defer v.jobs.Close()
+	v.logins = newLogins(v)
+	defer v.logins.close()
 	for {
 		err := v.live(ctx)
 		switch {

@@ -21,8 +21,7 @@ type operation struct {
 // never is the protocol of a message that is answered at once.
 const never = 1 << 30
 
-// operations is the table of all messages. There is no ssh: the processes of
-// an embedded VM are its owner's, who needs no user made.
+// operations is the table of all messages.
 func (l *life) operations() map[string]operation {
 	v := l.vm
 	return map[string]operation{
@@ -58,6 +57,7 @@ func (l *life) operations() map[string]operation {
 		"sync_dns":           {run: v.syncDNS, background: never},
 		"update_settings":    {run: l.updateSettings, resumed: "ok"},
 		"delete_arp_entries": {run: v.deleteARPEntries, background: never},
+		"ssh":                {run: v.ssh, background: never},
 		"shutdown":           {run: l.shutdown, background: never},
 	}
 }

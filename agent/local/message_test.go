@@ -40,7 +40,6 @@ func TestTransport(t *testing.T) {
 		{"method a number", "POST", "/agent", "mbus:p@ss", `{"method":1}`, 500, ""},
 		{"null", "POST", "/agent", "mbus:p@ss", "null", 200, `{"exception":{"message":"unknown message "}}`},
 		{"unknown message", "POST", "/agent", "mbus:p@ss", `{"method":"no_such"}`, 200, `{"exception":{"message":"unknown message no_such"}}`},
-		{"a message of VMs with users", "POST", "/agent", "mbus:p@ss", `{"method":"ssh","arguments":[]}`, 200, `{"exception":{"message":"unknown message ssh"}}`},
 		{"blob without credentials", "GET", "/blobs/00/x", "", "", 401, ""},
 	} {
 		r, err := http.NewRequest(c.method, m.url+c.path, strings.NewReader(c.body))

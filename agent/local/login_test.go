@@ -1,0 +1,165 @@
+//go:build linux || darwin
+
+package local
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func newSSHKey(t *testing.T) ssh.Signer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+// logIn makes a user and logs in as this.
+func logIn(t *testing.T, m *machine, user string) (client *ssh.Client, address string) {
+	t.Helper()
+	key := newSSHKey(t)
+	var reply sshReply
+	value := m.must("ssh", "setup", map[string]string{"user": user, "public_key": string(ssh.MarshalAuthorizedKey(key.PublicKey()))})
+	if err := json.Unmarshal([]byte(value), &reply); err != nil {
+		t.Fatal(err)
+	}
+	host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(reply.HostPublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connect(t, reply.IP, &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(host)}), reply.IP
+}
+
+// TestLogin is what a user may do, and that nothing is left of one.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.run()
+	m.await()
+	client, address := logIn(t, m, "bosh_one")
+	run := func(command, stdin string) (stdout, stderr string, status int) {
+		t.Helper()
+		s, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var out, errs bytes.Buffer
+		s.Stdin, s.Stdout, s.Stderr = strings.NewReader(stdin), &out, &errs
+		err = s.Run(command)
+		var exit *ssh.ExitError
+		if errors.As(err, &exit) {
+			return out.String(), errs.String(), exit.ExitStatus()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+		return out.String(), errs.String(), 0
+	}
+	if out, errs, status := run("cat; pwd; echo to stderr >&2; ls -d /var/vcap/sys/log; exit 7", "from stdin\n"); status != 7 || errs != "to stderr\n" ||
+		out != "from stdin\n"+m.vcap()+"\n"+m.vcap("sys", "log")+"\n" {
+		t.Errorf("got %q, %q, %d", out, errs, status)
+	}
+	if _, _, status := run("kill -9 $$", ""); status != 128+9 {
+		t.Errorf("killed: %d", status)
+	}
+	// What stays in the background does not keep the session.
+	if out, _, status := run("sleep 1000 & echo $!", ""); status != 0 || out == "" {
+		t.Errorf("got %q, %d", out, status)
+	}
+
+	stranger := &ssh.ClientConfig{User: "bosh_one", Auth: []ssh.AuthMethod{ssh.PublicKeys(newSSHKey(t))}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: patience}
+	if _, err := ssh.Dial("tcp", address, stranger); err == nil {
+		t.Error("a stranger's key is admitted")
+	}
+	if _, reply := m.post("ssh", "setup", map[string]string{"user": "bosh_one", "public_key": ""}); !strings.Contains(reply, "exception") {
+		t.Errorf("setup without a key: %s", reply)
+	}
+	if _, reply := m.post("ssh", "setup", map[string]string{"user": "../x", "public_key": "k"}); !strings.Contains(reply, "is no user name") {
+		t.Errorf("setup of a bad name: %s", reply)
+	}
+
+	// The user goes, and with it its sessions, and with the last the server.
+	s, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pidfile := filepath.Join(m.dir, "pid")
+	if err := s.Start("echo $$ >" + pidfile + "; exec sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("the command runs", func() bool {
+		data, _ := os.ReadFile(pidfile)
+		return strings.HasSuffix(string(data), "\n")
+	})
+	m.must("ssh", "cleanup", map[string]string{"user_regex": "^bosh_one$"})
+	_ = s.Wait()
+	m.eventually("the server goes", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	data, _ := os.ReadFile(pidfile)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("the command goes", func() bool { return !alive(pid) })
+}
+
+// TestLoginTerminal is a shell in a terminal.
+func TestLoginTerminal(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.run()
+	m.await()
+	client, _ := logIn(t, m, "bosh_two")
+	s, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RequestPty("dumb", 33, 111, ssh.TerminalModes{}); err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	s.Stdout = &out
+	if err := s.Shell(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "stty size; echo $TERM-$LOGNAME; tty | cut -c1-5; exit 3\n"); err != nil {
+		t.Fatal(err)
+	}
+	var exit *ssh.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 3 {
+		t.Errorf("the shell ended with %v", err)
+	}
+	for _, want := range []string{"33 111", "dumb-bosh_two", "/dev/"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the terminal shows %q, want %q", out.String(), want)
+		}
+	}
+}
