@@ -34,6 +34,7 @@ func TestHelp(t *testing.T) {
 		"logs":   {"logs", "--help"},
 		"render": {"render", "--help"},
 		"schema": {"schema", "--help"},
+		"ssh":    {"ssh", "--help"},
 		"status": {"status", "--help"},
 		"doctor": {"doctor", "--help"},
 		"plan":   {"plan", "--help"},

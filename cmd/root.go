@@ -80,7 +80,7 @@ func newRoot(c *console) *cobra.Command {
 	root.AddCommand(
 		newDeploy(c), newPlan(c), newDelete(c),
 		newStop(c), newStart(c), newRestart(c), newRecreate(c),
-		newStatus(c), newDoctor(c), newLogs(c),
+		newStatus(c), newDoctor(c), newLogs(c), newSSH(c),
 		newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c),
 		newCache(c), newState(c),
 		newNotice(c), newPlugin(c),

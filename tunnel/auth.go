@@ -20,6 +20,13 @@ type auth struct {
 
 func newAuth(cfg Config) (*auth, error) {
 	a := &auth{cfg: cfg}
+	if cfg.HostKey != "" {
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(cfg.HostKey))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read its host key: %w", err)
+		}
+		a.known = knownKey{key: key}
+	}
 	switch {
 	case cfg.Host == "":
 		return nil, errors.New("no host is given")

@@ -31,7 +31,7 @@ func (e *HostKeyError) Error() string {
 	if e.Got == "" {
 		got = "it has no host key of the known type"
 	}
-	msg := fmt.Sprintf("cannot trust the SSH server at %s as that of %s: %s, but %s was remembered: find out what answers there", e.Address, e.HostName, got, e.Known)
+	msg := fmt.Sprintf("cannot trust the SSH server at %s as that of %s: %s, but %s is expected: find out what answers there", e.Address, e.HostName, got, e.Known)
 	if e.File != "" {
 		msg += fmt.Sprintf("; if it has got a new key for a good reason, remove line %d of %s", e.Line, e.File)
 	}

@@ -32,6 +32,7 @@ type sshServer struct {
 	refuseForward func() bool         // nil: never
 	banner        func(net.Conn) bool // before the handshake; false: no handshake
 	mute          bool                // answers no keep-alive
+	session       func(*sshServer, ssh.NewChannel)
 }
 
 func newServer(t *testing.T, config *ssh.ServerConfig, hostKeys ...ssh.Signer) *sshServer {
@@ -116,6 +117,13 @@ func (s *sshServer) serve(conn net.Conn) {
 	}()
 	s.done.Go(func() {
 		for ch := range chans {
+			s.mu.Lock()
+			session := s.session
+			s.mu.Unlock()
+			if ch.ChannelType() == "session" && session != nil {
+				s.done.Go(func() { session(s, ch) })
+				continue
+			}
 			s.direct(ch)
 		}
 	})

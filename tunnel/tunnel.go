@@ -27,6 +27,7 @@ type Config struct {
 	// Dial reaches Host, for a machine behind another; nil: directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+	HostKey    string // line of authorized_keys: the only key that Host may show; before KnownHosts
 	KnownHosts string // file that remembers the key of each HostName; empty: remembered until Close
 	HostName   string // VM CID: addresses are used again, VMs are not
 	Remote     string // host:port that the VM's SSH server listens on

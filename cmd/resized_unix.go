@@ -1,0 +1,32 @@
+//go:build unix
+
+package cmd
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// resized tells that the terminal has another size, until ctx ends.
+func resized(ctx context.Context) <-chan struct{} {
+	changed := make(chan struct{}, 1)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGWINCH)
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+			}
+			select {
+			case changed <- struct{}{}:
+			default: // it is told already
+			}
+		}
+	}()
+	return changed
+}

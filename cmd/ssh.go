@@ -1,0 +1,106 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"bootstrap/deployer"
+	"bootstrap/tunnel"
+)
+
+func newSSH(c *console) *cobra.Command {
+	var opts deployer.Options
+	var what deployer.SSHOptions
+	cmd := &cobra.Command{
+		Use:   "ssh MANIFEST [-- COMMAND...]",
+		Short: "Log in to the VM, or run a command there",
+		Long: `Ssh has the agent make a user on the VM for this one login, with a key made for
+it, logs in and removes the user again, whatever ends the session. The VM's host
+key is the one that the agent tells. The system's ssh is used where there is one,
+else, and through jumpboxes, a client of our own.
+
+The words of COMMAND are joined and given to a shell on the VM, as ssh does. The
+exit code is that of the command. On a terminal, a shell gets one too, and so
+does a command whose output is not redirected. What comes from the VM is shown as it is, WITH THE SECRETS IN IT.`,
+		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest, what.Command = args[0], args[1:]
+			what.Stdin, what.Stdout, what.Stderr = c.stdin, c.stdout, c.stderr
+			what.Terminal = c.terminal(cmd.Context(), len(what.Command) > 0)
+			c.onlyWarnings()
+			// The end of a terminal must not leave the user on the VM.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			err := c.deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
+				return deployer.SSH(ctx, opts, what)
+			})
+			var ended *deployer.ExitStatusError
+			var interrupted *deployer.InterruptedError
+			switch {
+			case errors.As(err, &ended):
+				return exitCode(ended.Status)
+			case errors.As(err, &interrupted):
+				return exitCode(exitInterrupted) // nothing is left to go on with
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&what.OwnClient, "own-client", false, "do not use the system's ssh")
+	c.reachFlags(f, &opts)
+	return cmd
+}
+
+// onlyWarnings leaves the standard streams to the result; what a person must
+// know is told on the standard error.
+func (c *console) onlyWarnings() {
+	c.plain, c.ends = true, true
+	tell := c.renderer(c.stderr)
+	c.report = func(e deployer.Event) {
+		if e.Kind == deployer.Warning {
+			tell(e)
+		}
+	}
+}
+
+// terminal is the one that standard input is, nil if it is none. A command
+// gets it only if its output goes there, too, and not into a file.
+func (c *console) terminal(ctx context.Context, command bool) *tunnel.Terminal {
+	in, ok := c.stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return nil
+	}
+	if out, ok := c.stdout.(*os.File); command && (!ok || !term.IsTerminal(int(out.Fd()))) {
+		return nil
+	}
+	kind := c.getenv("TERM")
+	if kind == "" {
+		kind = "dumb"
+	}
+	return &tunnel.Terminal{
+		Type: kind,
+		Size: func() (columns, rows int) {
+			columns, rows, err := term.GetSize(int(in.Fd()))
+			if err != nil || columns == 0 || rows == 0 {
+				return 80, 24
+			}
+			return columns, rows
+		},
+		Resized: resized(ctx),
+		Raw: func() (restore func(), err error) {
+			before, err := term.MakeRaw(int(in.Fd()))
+			if err != nil {
+				return nil, err
+			}
+			return func() { _ = term.Restore(int(in.Fd()), before) }, nil
+		},
+	}
+}

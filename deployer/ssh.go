@@ -1,0 +1,170 @@
+package deployer
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/tunnel"
+)
+
+// SSHOptions says what runs on the VM and at which ends.
+type SSHOptions struct {
+	Command        []string // as for ssh; none: a login shell
+	OwnClient      bool     // do not take the system's ssh
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Terminal       *tunnel.Terminal // nil: no terminal
+}
+
+// ExitStatusError is the end of a command on the VM that ran to its end, be it
+// well or not.
+type ExitStatusError struct{ Status int }
+
+func (e *ExitStatusError) Error() string {
+	return fmt.Sprintf("the command on the VM ended with exit status %d", e.Status)
+}
+
+// cleanupTimeout is how long removing the user from the VM may take, whatever
+// ended the session.
+const cleanupTimeout = 30 * time.Second
+
+// SSH logs in to the VM as a user that the agent makes for this one time, with
+// a key that exists as long, and runs a command or a shell. Its end is an
+// *ExitStatusError.
+func SSH(ctx context.Context, opts Options, what SSHOptions) error {
+	return reach(ctx, opts, func(r *run, ctx context.Context) error {
+		return r.logIn(ctx, func(login sshLogin) error {
+			status, err := r.session(ctx, login, what)
+			if err != nil {
+				return err
+			}
+			return &ExitStatusError{Status: status}
+		})
+	})
+}
+
+// sshLogin is a user on the VM, for one time.
+type sshLogin struct {
+	user    string
+	key     string // private, PEM
+	host    string
+	port    int
+	hostKey string // line of authorized_keys, as the agent told
+	alias   string // what the host is called in messages
+}
+
+// logIn makes a user, calls fn and removes the user in every case.
+func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
+	name := make([]byte, 8)
+	_, _ = rand.Read(name) // never fails
+	login := sshLogin{user: "bosh_" + hex.EncodeToString(name)}
+	var public string
+	var err error
+	if login.key, public, err = tunnel.OneTimeKey(); err != nil {
+		return err
+	}
+	// Also after a failure, in which the user may have been made.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		if err := r.running.CleanupSSH(ctx, "^"+login.user+"$"); err != nil && !agent.UnknownMessage(err) {
+			r.root.warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key: %v", login.user, err))
+		}
+	}()
+	told, err := r.running.SetupSSH(ctx, login.user, public)
+	if err != nil {
+		return err
+	}
+	if login.host, login.port, err = told.Address(); err != nil {
+		return err
+	}
+	login.hostKey = strings.TrimSpace(told.HostPublicKey)
+	if login.hostKey == "" || strings.ContainsAny(login.hostKey, "\r\n") {
+		return errors.New("cannot log in to the VM: the agent does not tell the key of its SSH server")
+	}
+	login.alias = r.manifest.Group.Name + "/0"
+	return fn(login)
+}
+
+// session runs the command with the system's ssh where there is one and it
+// knows the way, else with our own client.
+func (r *run) session(ctx context.Context, login sshLogin, what SSHOptions) (status int, err error) {
+	if program, err := exec.LookPath("ssh"); err == nil && !what.OwnClient && r.route.dial == nil {
+		return systemSSH(ctx, program, login, what)
+	}
+	return tunnel.Run(ctx, tunnel.Config{
+		Host:       login.host,
+		Port:       login.port,
+		User:       login.user,
+		PrivateKey: login.key,
+		HostKey:    login.hostKey,
+		HostName:   login.alias,
+		Dial:       r.route.dial,
+	}, tunnel.Session{
+		Command:  strings.Join(what.Command, " "),
+		Stdin:    what.Stdin,
+		Stdout:   what.Stdout,
+		Stderr:   what.Stderr,
+		Terminal: what.Terminal,
+	})
+}
+
+// systemSSH runs the program ssh with the key and the host key in files, which
+// are there as long as it runs, and with no settings but these.
+func systemSSH(ctx context.Context, program string, login sshLogin, what SSHOptions) (status int, err error) {
+	dir, err := os.MkdirTemp("", "bootstrap-ssh-") // 0700
+	if err != nil {
+		return 0, fmt.Errorf("cannot make a folder for the key: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	key, known := filepath.Join(dir, "key"), filepath.Join(dir, "known_hosts")
+	alias := "vm-of-" + strconv.Itoa(os.Getpid())
+	for path, text := range map[string]string{key: login.key, known: alias + " " + login.hostKey + "\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return 0, fmt.Errorf("cannot write the key: %w", err)
+		}
+	}
+	// In options, a percent sign stands for something else and a space ends a name.
+	escape := strings.NewReplacer("%", "%%")
+	args := []string{"-F", "none", "-i", escape.Replace(key), "-l", login.user, "-p", strconv.Itoa(login.port)}
+	for _, option := range []string{
+		"IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes", "LogLevel=ERROR", "ServerAliveInterval=15", "ConnectTimeout=30",
+		"StrictHostKeyChecking=yes", `UserKnownHostsFile="` + escape.Replace(known) + `"`, "GlobalKnownHostsFile=none", "HostKeyAlias=" + alias, "UpdateHostKeys=no",
+	} {
+		args = append(args, "-o", option)
+	}
+	if what.Terminal != nil {
+		args = append(args, "-t")
+	} else {
+		args = append(args, "-T")
+	}
+	args = append(append(args, "--", login.host), what.Command...)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = what.Stdin, what.Stdout, what.Stderr
+	// Asked to end, it leaves the terminal as it was.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exit.ExitCode(), nil
+	case err != nil:
+		return 0, fmt.Errorf("cannot run %s: %w", program, err)
+	}
+	return 0, nil
+}

@@ -1,0 +1,146 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Session is a command or a shell on another machine.
+type Session struct {
+	Command        string // empty: a login shell
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Terminal       *Terminal // nil: none is asked for
+}
+
+// Terminal is the one that the user sits at.
+type Terminal struct {
+	Type    string // TERM
+	Size    func() (columns, rows int)
+	Resized <-chan struct{} // Size has changed
+	// Raw hands every key on to the other side, until restore is called.
+	Raw func() (restore func(), err error)
+}
+
+// Run logs in to cfg's machine, runs the session to its end and returns its
+// exit status, as a shell has it. When ctx ends first, the session ends with it.
+func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
+	cfg.setDefaults()
+	a, err := newAuth(cfg)
+	if err != nil {
+		return 0, fmt.Errorf("cannot log in to %s: %w", cfg.address(), err)
+	}
+	client, err := a.dial(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("cannot log in to %s: %w", cfg.address(), err)
+	}
+	defer watch(client, cfg.KeepAlive)()
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+	session, err := client.NewSession()
+	if err != nil {
+		return 0, fmt.Errorf("cannot begin a session on %s: %w", cfg.address(), err)
+	}
+	defer session.Close()
+	session.Stdout, session.Stderr = s.Stdout, s.Stderr
+	// Not session.Stdin: Wait would wait for the reader, who may be at a keyboard.
+	in, err := session.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	if s.Terminal != nil {
+		restore, err := s.Terminal.enter(session)
+		if err != nil {
+			return 0, err
+		}
+		defer restore()
+	}
+	if s.Command == "" {
+		err = session.Shell()
+	} else {
+		err = session.Start(s.Command)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot run the command on %s: %w", cfg.address(), err)
+	}
+	go func() {
+		if s.Stdin != nil {
+			_, _ = io.Copy(in, s.Stdin)
+		}
+		_ = in.Close()
+	}()
+	return ended(ctx, cfg, session.Wait())
+}
+
+// ended turns the end of a session into an exit status.
+func ended(ctx context.Context, cfg Config, err error) (int, error) {
+	var exit *ssh.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &exit) && exit.Signal() != "":
+		return 128 + signalNumber(exit.Signal()), nil
+	case errors.As(err, &exit):
+		return exit.ExitStatus(), nil
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	}
+	return 0, fmt.Errorf("the session on %s was cut: %w", cfg.address(), err)
+}
+
+// signalNumber is that of the signals which RFC 4254 names.
+func signalNumber(name string) int {
+	names := []string{"HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM"}
+	return slices.Index(names, name) + 1
+}
+
+// enter makes the terminal that of the session.
+func (t *Terminal) enter(session *ssh.Session) (restore func(), err error) {
+	columns, rows := t.Size()
+	if err := session.RequestPty(t.Type, rows, columns, ssh.TerminalModes{}); err != nil {
+		return nil, fmt.Errorf("cannot get a terminal: %w", err)
+	}
+	cook, err := t.Raw()
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.Resized:
+				columns, rows := t.Size()
+				_ = session.WindowChange(rows, columns)
+			}
+		}
+	}()
+	return func() { close(done); cook() }, nil
+}
+
+// OneTimeKey makes a key for one login: the private one as PEM, the public one
+// as a line of authorized_keys.
+func OneTimeKey() (private, public string, err error) {
+	public25519, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", "", fmt.Errorf("cannot make a key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return "", "", fmt.Errorf("cannot make a key: %w", err)
+	}
+	line, err := ssh.NewPublicKey(public25519)
+	if err != nil {
+		return "", "", fmt.Errorf("cannot make a key: %w", err)
+	}
+	return string(pem.EncodeToMemory(block)), string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(line))), nil
+}
