@@ -27,7 +27,8 @@ else, and through jumpboxes, a client of our own.
 
 The words of COMMAND are joined and given to a shell on the VM, as ssh does. The
 exit code is that of the command. On a terminal, a shell gets one too, and so
-does a command whose output is not redirected. What comes from the VM is shown as it is, WITH THE SECRETS IN IT.`,
+does a command whose output is not redirected. What comes from the VM is shown
+as it is, WITH THE SECRETS IN IT.`,
 		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,7 +14,8 @@ import (
 func reachRows() []row {
 	return []row{
 		{name: "find state", do: (*run).findState},
-		{name: "read manifest", do: (*run).readManifest},
+		{name: "find vm", do: (*run).findVM},
+		{name: "find installation", do: (*run).findInstallation},
 		{name: "reach the agent", do: (*run).reachAgent},
 	}
 }
@@ -26,8 +27,8 @@ func reach(ctx context.Context, opts Options, fn func(*run, context.Context) err
 	return execute(ctx, opts, append(reachRows(), row{name: "talk to the VM", do: fn}))
 }
 
-// reachAgent finds the agent of the recorded VM and asks whether it is there.
-func (r *run) reachAgent(ctx context.Context) error {
+// findVM looks which VM there is, and what this machine knows of it.
+func (r *run) findVM(context.Context) error {
 	st, err := state.Read(r.statePath, r.opts.Home)
 	if err != nil {
 		return err
@@ -36,6 +37,16 @@ func (r *run) reachAgent(ctx context.Context) error {
 		return fmt.Errorf("there is no VM: %s records none; bootstrap deploy makes one", r.statePath)
 	}
 	r.dir = filepath.Join(r.opts.Home, st.InstallationID)
+	r.recallKnown()
+	return nil
+}
+
+// reachAgent finds the agent of the VM and asks whether it is there.
+func (r *run) reachAgent(ctx context.Context) error {
+	st, err := state.Read(r.statePath, r.opts.Home)
+	if err != nil {
+		return err
+	}
 	how := r.recallAgent(st.CurrentVMCID)
 	r.opts.Secret(how.MBus)
 	if r.running, err = r.agentAt(how.MBus, how.CA, st.DirectorID); err != nil {

@@ -77,12 +77,12 @@ func (l *logins) setup(user, publicKey string) (any, error) {
 	if err != nil {
 		return nil, failf("Setting host public key: %w", err)
 	}
-	signer, err := l.vm.hostKey()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	signer, err := l.vm.hostKey() // made by the first who asks
 	if err != nil {
 		return nil, failf("Getting host public key: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.keys[user] != nil {
 		return nil, failf("Creating user: user '%s' already exists", user)
 	}
