@@ -95,6 +95,34 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
+// FuzzStemcell looks for texts in a stemcell, and for archives, that break the
+// reader.
+func FuzzStemcell(f *testing.F) {
+	good := stemcellMFText([]byte("image"))
+	whole := tgz(f, file("stemcell.MF", good), file("image", "image"))
+	for _, mf := range []string{good, "name: a\nversion: 1.10\n", "name: &a x\nversion: *a", "{", "name: a\nversion: 1\ncloud_properties: {a: {1: 2}}", "--- []", "name: a\nversion: !!binary MQ=="} {
+		f.Add(mf, whole)
+	}
+	f.Add(good, whole[:len(whole)/2])
+	f.Add(good, tarOf(f, file("./stemcell.MF", good), symlink("image", "../x")))
+	f.Fuzz(func(t *testing.T, mf string, archive []byte) {
+		s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh")})
+		for _, data := range [][]byte{tgz(t, file("stemcell.MF", mf), file("image", "image")), archive} {
+			path := write(t, data, t.TempDir(), "s.tgz")
+			st, err := s.Stemcell(context.Background(), fetch(t, s, Source{Kind: KindStemcell, URL: path}), nil)
+			if err != nil {
+				if text := err.Error(); text == "" || strings.Contains(text, "%!") {
+					t.Fatalf("bad message: %q", text)
+				}
+				continue
+			}
+			if st.Name == "" || st.Version == "" || st.APIVersion < 1 {
+				t.Fatalf("accepted: %+v", st)
+			}
+		}
+	})
+}
+
 // FuzzDigest looks whether what is accepted stays what it is.
 func FuzzDigest(f *testing.F) {
 	for _, s := range []string{strings.Repeat("0", 40), "sha256:" + strings.Repeat("a", 64) + ";md5:1", ";;", `"`} {

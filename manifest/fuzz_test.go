@@ -71,6 +71,44 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+// FuzzInputs looks for operations, variables and vars stores that make an
+// evaluation panic or hang, or that it does not tell the place of.
+func FuzzInputs(f *testing.F) {
+	for _, s := range [][3]string{
+		{"- {type: replace, path: /a/-, value: ((b))}", "b: 1", "c: {d: e}"},
+		{"- {type: remove, path: /a?/b=c:next}\n- {type: test, path: /a, absent: true}", "b: {c: [d]}", ""},
+		{"- {type: replace, path: '/a/0:before', value: &x [*x]}", "a: &a {<<: *a}", "{"},
+		{"--- {}", "- 1", "x: !!binary MQ=="},
+		{"- {type: replace, path: 1, value: {((a.b)): ((!c))}}", "? {a: b}\n: c", "a: ((a))"},
+	} {
+		f.Add(s[0], s[1], s[2])
+	}
+	f.Fuzz(func(t *testing.T, ops, vars, store string) {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"m.yml": "a: [((b)), {b: c}]\nvariables: [{name: c, type: password}]\n", "ops.yml": ops, "vars.yml": vars, "store.yml": store} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Evaluate(filepath.Join(dir, "m.yml"), Options{
+			Ops: []string{filepath.Join(dir, "ops.yml")}, VarsFiles: []string{filepath.Join(dir, "vars.yml")},
+			VarsStore: filepath.Join(dir, "store.yml"), Generate: Plan,
+		})
+		if err == nil {
+			return
+		}
+		problems, ok := err.(*Problems)
+		if !ok {
+			t.Fatalf("unexpected kind of error: %v", err)
+		}
+		for _, p := range *problems {
+			if p.Message == "" || strings.ContainsAny(p.String(), "\r\n") || strings.Contains(p.Message, "%!") {
+				t.Fatalf("bad problem: %q", p)
+			}
+		}
+	})
+}
+
 // FuzzYAML compares with yaml.v2, which is what create-env reads YAML with.
 func FuzzYAML(f *testing.F) {
 	seeds(f)
