@@ -67,7 +67,24 @@ func (r *run) lockState(ctx context.Context) error {
 		return err
 	}
 	r.findFolders()
+	r.sweep()
 	return nil
+}
+
+// sweep removes what a run that was killed could not: it holds secrets, or
+// much space. Nobody else works in the folder while the state is locked.
+func (r *run) sweep() {
+	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
+		left, err := filepath.Glob(filepath.Join(r.dir, pattern))
+		if err != nil {
+			continue // a home with brackets in its name
+		}
+		for _, dir := range left {
+			if err := os.RemoveAll(dir); err != nil {
+				r.root.warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
+			}
+		}
+	}
 }
 
 // findFolders finds what this machine keeps of the state's deployment.
