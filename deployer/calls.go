@@ -177,6 +177,9 @@ func (r *run) cleanUpCalls() []string {
 		if c.Action == remove && c.What != aVM {
 			calls = append(calls, "cpi delete_"+c.What)
 		}
+		if c.Action == remove && c.What == aDisk && r.mayHold(c.Name) {
+			calls = append(calls, "agent list_disk", "agent remove_persistent_disk", "cpi detach_disk", "agent ping")
+		}
 	}
 	st := r.state.Get()
 	if old := st.Stemcell(); old != nil && r.plan.newVM() && old.Name+"/"+old.Version != r.want.stemcell {

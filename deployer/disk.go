@@ -185,6 +185,39 @@ func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.Di
 	})
 }
 
+// freeDisk takes a disk from the VM that stays, which a run that was cut may
+// have left there beside the current one.
+func (r *run) freeDisk(ctx context.Context, cid string) error {
+	if !r.mayHold(cid) {
+		return nil
+	}
+	vm := r.state.Get().CurrentVMCID
+	return r.root.do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(*stage) error {
+		mounted, err := r.agent.ListDisk(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
+		}
+		if slices.Contains(mounted, cid) {
+			if err := r.agent.UnmountDisk(ctx, cid); err != nil {
+				return err
+			}
+		}
+		if err := unskipped(script(r.agent.RemovePersistentDisk(ctx, cid))); err != nil {
+			return err
+		}
+		if err := r.cpi.DetachDisk(ctx, vm, cid); err != nil {
+			// CPIs have many words for a disk that is not attached; one that is
+			// cannot be deleted, which is told then.
+			return skip("not attached: " + err.Error())
+		}
+		return r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil) // some CPIs restart the VM
+	})
+}
+
+// mayHold tells whether the VM may have the unused disk attached: a new VM never
+// had it, and from one that stays this run took what it migrated from.
+func (r *run) mayHold(cid string) bool { return !r.plan.newVM() && cid != r.migratedFrom }
+
 // begunDisk is the disk that a run that was cut has mounted beside the current
 // one: the migration to it is done again.
 func (r *run) begunDisk(want *manifest.DiskPool) (state.Disk, bool) {

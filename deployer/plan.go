@@ -290,7 +290,12 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 		p.addSmall(w, st)
 	}
 	for _, x := range unused(st) {
-		x.Action = remove
+		switch x.Action = remove; {
+		case x.What == aDisk && disk.Action == migrate && vm.Action == keep && slices.Contains(f.mounted, x.Name):
+			continue // the migration that was cut goes on with it, or it goes when that is done
+		case x.What == aDisk && w.options.KeepOldDisk:
+			x = Change{What: record, Action: note, Why: []string{fmt.Sprintf("disk %s is unused and kept as an orphan", x.Name)}}
+		}
 		p.Changes = append(p.Changes, x)
 	}
 	if p.Nothing() && (st.CurrentManifestSHA != w.digest || !sameParts(st.Own.Made, w.made) || !sameApplied(st.Own.Applied, w.applied) || len(releaseChanges(w.releases, st.Releases, nil)) > 0) {

@@ -48,13 +48,16 @@ func (r *run) deleteUnused(ctx context.Context) error {
 	for _, d := range st.Disks {
 		switch {
 		case d.ID == st.CurrentDiskID:
-		case d.CID == r.migratedFrom && r.plan.keepOld:
-			r.warn(r.state.Update(func(st *state.State) error {
-				st.Orphan(d, "kept with --keep-old-disk; disk "+currentCID(*st)+" has its content", time.Now())
-				return nil
-			}))
 		default:
-			r.warn(r.deleteDisk(ctx, r.root, "Deleting unused disk '%s'", d))
+			err := r.freeDisk(ctx, d.CID)
+			switch {
+			case err != nil:
+			case r.opts.KeepOldDisk:
+				err = r.keepUnused(d)
+			default:
+				err = r.deleteDisk(ctx, r.root, "Deleting unused disk '%s'", d)
+			}
+			r.warn(err)
 		}
 	}
 	for _, sc := range st.Stemcells {
@@ -63,6 +66,15 @@ func (r *run) deleteUnused(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// keepUnused keeps a disk as an orphan: the one that was migrated from, in this
+// run or in one that was cut.
+func (r *run) keepUnused(d state.Disk) error {
+	return r.state.Update(func(st *state.State) error {
+		st.Orphan(d, "kept with --keep-old-disk; disk "+currentCID(*st)+" is in use instead", time.Now())
+		return nil
+	})
 }
 
 func (r *run) warn(err error) {
