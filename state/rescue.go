@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // rescue is what was made in the cloud while the state could not be written.
@@ -78,7 +79,22 @@ func readRescue(file string) (rescue, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(data, &r)
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, err
+	}
+	return r, r.check()
+}
+
+func (r *rescue) check() error {
+	var p problems
+	for i, made := range r.Made {
+		where := fmt.Sprintf("made[%d]", i)
+		made.Intent.check(&p, where, map[string]bool{})
+		if strings.TrimSpace(made.CID) == "" {
+			p.add("%s has no cid", where)
+		}
+	}
+	return errors.Join(p...)
 }
 
 // recover records what an earlier run made and could not.
@@ -92,7 +108,10 @@ func (l *loaded) recover(path, home string) {
 	if err == nil && !l.found && l.legacy == "" && beside.InstallationID != "" {
 		s.DirectorID, s.InstallationID = beside.DirectorID, beside.InstallationID
 	}
-	all := []rescue{beside}
+	var all []rescue
+	if err == nil {
+		all = append(all, beside)
+	}
 	if home != "" {
 		// A copy: the one beside the state is the one people are told of.
 		if in, err := readRescue(rescueIn(home, s.InstallationID)); err == nil {
@@ -109,7 +128,7 @@ func (l *loaded) recover(path, home string) {
 			continue
 		}
 		for _, made := range r.Made {
-			if made.CID != "" && !slices.Contains(done, made.Intent.ID) {
+			if !slices.Contains(done, made.Intent.ID) {
 				done = append(done, made.Intent.ID)
 				l.recordRescued(made)
 			}

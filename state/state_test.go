@@ -250,36 +250,3 @@ func TestUnwritableFolderKeepsTheFile(t *testing.T) {
 		t.Errorf("file %s, %v; in memory %q", data, err, f.Get().CurrentVMCID)
 	}
 }
-
-func FuzzOpen(f *testing.F) {
-	data, err := os.ReadFile("../testdata/state/create-env.json")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	f.Add([]byte(`{"disks": [{"id": "a", "cid": "b", "cloud_properties": {"x": [1, null]}}], "current_disk_id": "a"}`))
-	f.Add([]byte(`{"bootstrap": {"format": 1, "intents": [{"id": "x", "method": "create_vm"}]}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		path := filepath.Join(t.TempDir(), "state.json")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		file, err := Open(t.Context(), path, Options{})
-		if err != nil {
-			return
-		}
-		defer file.Close()
-		// What was read can be written, and reads back the same.
-		if err := file.Update(func(*State) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		want := file.Get()
-		file.Close()
-		again := open(t, path).Get()
-		a, _ := json.Marshal(want)
-		b, _ := json.Marshal(again)
-		if string(a) != string(b) {
-			t.Errorf("wrote %s, read %s", a, b)
-		}
-	})
-}

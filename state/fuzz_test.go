@@ -1,0 +1,84 @@
+package state
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func FuzzOpen(f *testing.F) {
+	for _, name := range []string{"create-env.json", "bosh-init.json", "format-1.json"} {
+		data, err := os.ReadFile(filepath.Join("..", "testdata", "state", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(`{"disks": [{"id": "a", "cid": "b", "cloud_properties": {"x": [1, null]}}], "current_disk_id": "a"}`))
+	f.Add([]byte(`{"bootstrap": {"format": 1, "intents": [{"id": "x", "method": "create_vm"}]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "state.json")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := Open(t.Context(), path, Options{})
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		// What was read can be written, and reads back the same.
+		if err := file.Update(func(*State) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want := file.Get()
+		file.Close()
+		again := open(t, path).Get()
+		a, _ := json.Marshal(want)
+		b, _ := json.Marshal(again)
+		if string(a) != string(b) {
+			t.Errorf("wrote %s, read %s", a, b)
+		}
+	})
+}
+
+func FuzzDeploymentsYAML(f *testing.F) {
+	for _, name := range []string{"bosh-deployments.yml", "bosh-deployments-plain.yml"} {
+		data, err := os.ReadFile(filepath.Join("..", "testdata", "state", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		legacy := filepath.Join(dir, LegacyName)
+		if err := os.WriteFile(legacy, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := Open(t.Context(), filepath.Join(dir, "state.json"), Options{Legacy: legacy})
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		if err := file.Update(func(*State) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A rescue file is damaged or forged: the state stays sound.
+func FuzzRescue(f *testing.F) {
+	f.Add([]byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10", "made": [{"intent": {"id": "i", "method": "create_vm"}, "cid": "vm-1"}]}`))
+	f.Add([]byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10", "made": [{"intent": {"id": "i", "method": "create_stemcell"}, "cid": "x"}, {"intent": {}, "cid": "y"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "state.json")
+		if err := os.WriteFile(path, []byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(rescueBeside(path), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open(t, path)
+	})
+}
