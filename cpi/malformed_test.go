@@ -1,0 +1,62 @@
+package cpi
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Every way in which a reply can be wrong, with the exact message it gets; see
+// testdata/malformed.golden. UPDATE_GOLDEN=1 writes it.
+func TestMalformedReplies(t *testing.T) {
+	t.Parallel()
+	c := New(Config{})
+	var got strings.Builder
+	for _, out := range []output{
+		{},
+		{stdout: []byte(" \n")},
+		{stdout: []byte("Traceback: oops\nline 2\n")},
+		{stdout: []byte(`{"result":`)},
+		{stdout: []byte(`{"result":"vm-1"} and more`)},
+		{stdout: []byte(`["vm-1"]`)},
+		{stdout: []byte(`{"result":1}`)},
+		{stdout: []byte(`{"result":""}`)},
+		{stdout: []byte(`{"result":[]}`)},
+		{stdout: []byte(`{"result":[7,{}]}`)},
+		{stdout: []byte(`{"result":null}`)},
+		{stdout: []byte(`{"error":{"type":"Bosh::Clouds::CloudError","message":"no quota"}}`)},
+		{stdout: []byte(`{"error":{"message":"\u001b[31mred"}}`)},
+		{stdout: []byte("\x00\xff\xfe")},
+		{status: "exit status 3", stderr: "first\nlast\n"},
+		{status: "signal: killed"},
+		{status: "exit status 1", stdout: []byte("not json"), stderr: "why"},
+	} {
+		reply, err := decodeReply("create_vm", out, c.cfg.Redact)
+		if err == nil && reply.Error != nil {
+			err = c.refused("create_vm", reply.Error)
+		} else if err == nil {
+			_, err = c.decodeVM("create_vm", reply.Result)
+		}
+		if err == nil {
+			t.Errorf("%q is accepted", out.stdout)
+		}
+		fmt.Fprintf(&got, "stdout %q, stderr %q, %s\n  %s\n", out.stdout, out.stderr, out.status, strings.ReplaceAll(fmt.Sprint(err), "\n", "\n  "))
+	}
+	const file = "testdata/malformed.golden"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("the messages differ from %s:\n%s", file, got.String())
+	}
+}
