@@ -40,6 +40,7 @@ func TestHelp(t *testing.T) {
 		"plan":   {"plan", "--help"},
 		"stop":   {"stop", "--help"},
 		"start":  {"start", "--help"},
+		"disks":  {"disks", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, args...)

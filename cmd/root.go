@@ -82,7 +82,7 @@ func newRoot(c *console) *cobra.Command {
 		newStop(c), newStart(c), newRestart(c), newRecreate(c),
 		newStatus(c), newDoctor(c), newLogs(c), newSSH(c),
 		newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c),
-		newCache(c), newState(c),
+		newCache(c), newState(c), newDisks(c),
 		newNotice(c), newPlugin(c),
 	)
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)

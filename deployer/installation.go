@@ -99,6 +99,9 @@ func (r *run) findInstallation(ctx context.Context) error {
 	given := r.opts.Inputs
 	asked := len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || given.VarsStore != ""
 	if asked || r.known.Name == "" {
+		if r.opts.Manifest == "" {
+			return errors.New("this machine does not know the deployment: name its manifest, too")
+		}
 		return r.readManifest(ctx)
 	}
 	u, err := url.Parse(r.known.MBus)
@@ -129,6 +132,9 @@ func (r *run) lacksCPI() bool { return r.cpiBuild == nil }
 func (r *run) readForCPI(ctx context.Context) error {
 	if len(r.manifest.CPI.Templates) > 0 {
 		return nil
+	}
+	if r.opts.Manifest == "" {
+		return errors.New("the CPI is not installed on this machine any more: name the manifest, from which it is made")
 	}
 	return r.readManifest(ctx)
 }

@@ -244,7 +244,7 @@ func decide(w wanted, st state.State, f facts) (Plan, error) {
 		return p, err
 	}
 	if vm.Action == keep {
-		if why := diskReplaces(w, disk); why != "" {
+		if why := diskReplaces(w, st, f, disk); why != "" {
 			vm.Action, vm.Why = replace, []string{why}
 			if disk, err = decideDisk(w, st, f, replace); err != nil {
 				return p, err
@@ -310,6 +310,11 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 	case disk.Action == migrate:
 		p.Warnings = append(p.Warnings, fmt.Sprintf("disk %s is resized where the CPI can, else its data is migrated to a new one: %s", disk.Name, strings.Join(disk.Why, "; ")))
 	}
+	if disk.Action == create {
+		for _, o := range st.Own.Orphans {
+			p.Warnings = append(p.Warnings, fmt.Sprintf("a new, empty disk is made, and disk %s (%s) stays an orphan: bootstrap disks attach takes it instead", o.CID, o.Why))
+		}
+	}
 	if p.silent && f.hasVM && st.Own.Reached {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", st.CurrentVMCID))
 	}
@@ -363,8 +368,12 @@ func decideDisk(w wanted, st state.State, f facts, vm Action) (Change, error) {
 }
 
 // diskReplaces says why what is done to the disk takes a new VM, if it does.
-func diskReplaces(w wanted, disk Change) string {
+func diskReplaces(w wanted, st state.State, f facts, disk Change) string {
+	foreign := slices.IndexFunc(f.mounted, func(cid string) bool { return diskOf(st, cid) == nil })
 	switch {
+	case disk.Action != keep && foreign >= 0:
+		// The agent would take another disk for the target of a migration.
+		return fmt.Sprintf("disk %s is mounted, which is not recorded as the deployment's", f.mounted[foreign])
 	case disk.Action == orphan:
 		// The real agent does not survive the start after its only disk was
 		// removed with remove_persistent_disk.
@@ -460,7 +469,7 @@ type DiskGoneError struct {
 }
 
 func (e *DiskGoneError) Error() string {
-	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget --current", e.CID)
+	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
 }
 
 // ShrinkError says that a smaller disk is asked for.

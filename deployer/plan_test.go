@@ -100,6 +100,7 @@ func TestDecide(t *testing.T) {
 		"disk taken away":      {want: func(w *wanted) { w.disk = nil }, plan: []string{"vm replace: the persistent disk is taken away", "disk orphan: asks for no persistent disk", "jobs create"}},
 		"disk not mounted":     {facts: func(f *facts) { f.mounted = nil }, plan: []string{"disk attach: does not have it mounted"}},
 		"first disk":           {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *facts) { f.mounted = nil }, plan: []string{"disk create: there is no persistent disk"}},
+		"other disk mounted":   {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, which is not recorded", "disk create: no persistent disk", "jobs create"}},
 		"recreate disks":       {want: func(w *wanted) { w.options.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
 		"disk left over":       {state: func(s *state.State) { s.Disks = append(s.Disks, state.Disk{ID: "e", CID: "disk-9"}) }, plan: []string{"disk delete: it is unused"}},
 		"delete-create":        {want: func(w *wanted) { w.strategy = "delete-create"; w.applied["property: web port"] = "z" }, plan: []string{"vm replace: update.vm_strategy is delete-create; properties.port of job web changed", "jobs create"}},

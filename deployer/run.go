@@ -35,6 +35,8 @@ type Options struct {
 	Previous      bool      // deploy: put back what the last deploy that worked had applied
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
 	SkipIfMissing bool      // delete: no state file is no error
+	Disk          string    // disks: CID; forget: empty is the current one
+	Force         bool      // disks forget: do not ask the CPI
 	// AdoptFrom reads the manifest that the VM was made from, for a state that
 	// another tool has written; empty: none.
 	AdoptFrom string
@@ -258,7 +260,9 @@ func (r *run) sayPaths() error {
 	if err != nil {
 		return fmt.Errorf("cannot find the folder of the manifest: %w", err)
 	}
-	r.root.info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
+	if r.opts.Manifest != "" {
+		r.root.info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
+	}
 	r.root.info(fmt.Sprintf("Deployment state: '%s'", path))
 	r.statePath = path
 	return nil

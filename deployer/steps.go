@@ -138,13 +138,17 @@ func restartRows() []row {
 	}...)
 }
 
-// localRows is how the commands begin that need the agent and little else.
-func localRows() []row {
+// stateRows is how the commands begin that change what is recorded.
+func stateRows() []row {
 	return []row{
 		{name: "find state", do: (*run).findState},
 		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
-		{name: "find installation", group: validating, do: (*run).findInstallation},
 	}
+}
+
+// localRows is how the commands begin that need the agent and little else.
+func localRows() []row {
+	return append(stateRows(), row{name: "find installation", group: validating, do: (*run).findInstallation})
 }
 
 // deleteRows is a delete, whole and in order.
@@ -170,6 +174,43 @@ func deleteRows() []row {
 		{name: "delete stemcells", group: deleting, do: (*run).deleteStemcells},
 		{name: "uninstall", do: (*run).uninstall},
 	}...)
+}
+
+// cpiRows is how the commands go on that need the CPI and nothing else: the
+// installed one, or one made as the manifest says.
+func cpiRows() []row {
+	return []row{
+		{name: "start ruby", when: (*run).lacksCPI, group: validating, do: (*run).startRuby, end: (*run).stopRuby},
+		{name: "read manifest", when: (*run).lacksCPI, group: validating, do: (*run).readForCPI},
+		{name: "fetch cpi releases", when: (*run).lacksCPI, group: validating, do: (*run).fetchCPIReleases},
+		{name: "bind registry", do: (*run).bindRegistry, end: (*run).stopRegistry},
+		{name: "build cpi", when: (*run).lacksCPI, group: installing, do: (*run).buildCPI},
+		{name: "connect cpi", do: (*run).connectCPI, end: (*run).closeLog},
+		{name: "settle intents", do: (*run).settleIntents}, // of a run that was cut
+	}
+}
+
+// deleteDiskRows deletes an orphan.
+func deleteDiskRows() []row {
+	rows := append(localRows(),
+		row{name: "expect orphan", do: (*run).expectOrphan},
+		row{name: "confirm", do: (*run).confirmOrphan},
+	)
+	return append(append(rows, cpiRows()...),
+		row{name: "delete disk", group: "deleting disk", do: (*run).deleteOrphan},
+		row{name: "uninstall", group: "deleting disk", do: (*run).uninstallRest},
+	)
+}
+
+// forgetDiskRows drops the record of a disk that is gone.
+func forgetDiskRows() []row {
+	rows := append(stateRows(), row{name: "find disk", do: (*run).findRecord})
+	asked := append(localRows()[len(stateRows()):], append(cpiRows(), row{name: "look", do: (*run).refuseExisting})...)
+	for i := range asked {
+		when := asked[i].when
+		asked[i].when = func(r *run) bool { return !r.opts.Force && (when == nil || when(r)) }
+	}
+	return append(append(rows, asked...), row{name: "forget disk", do: (*run).forgetDisk})
 }
 
 // on asks the plan.

@@ -1,0 +1,135 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+)
+
+func newDisks(c *console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:   "disks {MANIFEST | --state FILE}",
+		Short: "List the persistent disks; attach, delete or forget one",
+		Long: `Disks lists the persistent disks that the state file records: the current one;
+unused ones, which the next deploy deletes; and orphans, which are kept until you
+say. A disk becomes an orphan when the manifest asks for none any more, by
+delete --keep-disk and by deploy --keep-old-disk. Nothing is locked or asked in
+the cloud. With --json, there is one object per line.`,
+		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, _, err := choice.split(args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.started = true
+			return c.listDisks(path)
+		},
+	}
+	choice.flags(cmd.Flags(), false)
+	cmd.AddCommand(newDisksAttach(c), newDisksDelete(c), newDisksForget(c))
+	return cmd
+}
+
+func (c *console) listDisks(path string) error {
+	home, err := c.boshHome()
+	if err != nil {
+		return err
+	}
+	c.plain = true
+	st, err := readState(path, home)
+	if err != nil {
+		return err
+	}
+	list := deployer.Disks(st)
+	if c.json {
+		lines := make([]any, len(list))
+		for i, d := range list {
+			lines[i] = d
+		}
+		return c.printLines(lines)
+	}
+	c.quiet = true
+	out := c.redactor.Writer(c.stdout)
+	defer out.Flush()
+	ui.Disks(out, list)
+	return nil
+}
+
+func newDisksAttach(c *console) *cobra.Command {
+	return c.aboutDisk(&cobra.Command{
+		Use:   "attach {MANIFEST | --state FILE} CID",
+		Short: "Make an orphan the current disk, which the next deploy attaches",
+		Long: `Attach makes an orphan the current disk again. Nothing is done in the cloud: the
+next deploy attaches it to the VM, and plan says so. While another disk is the
+current one it is refused.`,
+		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
+	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
+		stateFlag(cmd.Flags(), opts)
+		lockFlag(cmd.Flags(), &opts.LockWait)
+	})
+}
+
+func newDisksDelete(c *console) *cobra.Command {
+	var ask asking
+	return c.aboutDisk(&cobra.Command{
+		Use:   "delete {MANIFEST | --state FILE} CID",
+		Short: "Delete an orphan and its data",
+		Long: `Delete deletes an orphan, WITH ITS DATA. On the machine that deployed it needs
+neither the manifest's content nor its variables nor downloads. With the last
+orphan of a deployment that was deleted go the state file and the installed CPI.`,
+		Example: "  bootstrap disks delete manifest.yml disk-6b7c",
+	}, deployer.DeleteDisk, func(cmd *cobra.Command, opts *deployer.Options) {
+		c.commonFlags(cmd.Flags(), opts)
+		ask.flags(cmd.Flags())
+		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.confirm(ask) }
+	})
+}
+
+func newDisksForget(c *console) *cobra.Command {
+	current := false
+	return c.aboutDisk(&cobra.Command{
+		Use:   "forget {MANIFEST | --state FILE} {CID | --current}",
+		Short: "Drop the record of a disk that is gone",
+		Long: `Forget drops the record of a disk that does not exist any more, so that the next
+deploy makes a new, empty one. It asks the CPI first and refuses while the disk
+exists; --force does not ask.`,
+		Example: "  bootstrap disks forget manifest.yml --current",
+	}, deployer.ForgetDisk, func(cmd *cobra.Command, opts *deployer.Options) {
+		c.commonFlags(cmd.Flags(), opts)
+		cmd.Flags().BoolVar(&current, "current", false, "the current disk")
+		cmd.Flags().BoolVar(&opts.Force, "force", false, "do not ask whether it is gone")
+	})
+}
+
+// aboutDisk completes a command that takes a CID, or --current instead, behind
+// the manifest.
+func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*cobra.Command, *deployer.Options)) *cobra.Command {
+	var opts deployer.Options
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		want := 1
+		if f := cmd.Flags().Lookup("current"); f != nil && f.Changed {
+			want = 0
+		}
+		if len(args) == want+1 {
+			opts.Manifest, args = args[0], args[1:]
+		}
+		switch {
+		case opts.Manifest == "" && opts.StateFile == "":
+			return errors.New("name the manifest, or the state file with --state, and the disk")
+		case len(args) != want:
+			return errors.New("name one disk by its CID, behind the manifest")
+		case want == 1:
+			opts.Disk = args[0]
+		}
+		c.started = true
+		opts.Inputs.Lenient = true
+		return c.deployment(cmd.Context(), opts, run)
+	}
+	flags(cmd, &opts)
+	return cmd
+}

@@ -1,0 +1,167 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"bootstrap/cpi"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// Disks lists the persistent disks that a state records, the current one
+// first, then the unused ones.
+func Disks(st state.State) []SeenDisk {
+	c := &Condition{}
+	c.addRecords(st)
+	slices.SortStableFunc(c.Disks, func(a, b SeenDisk) int { return rank(a.Use) - rank(b.Use) })
+	return c.Disks
+}
+
+func rank(u DiskUse) int { return slices.Index([]DiskUse{DiskCurrent, DiskUnused, DiskOrphan}, u) }
+
+// AttachDisk makes the orphan with the CID opts.Disk the current disk, which
+// the next deploy attaches. It needs the state file alone.
+func AttachDisk(ctx context.Context, opts Options) error {
+	return execute(ctx, opts, append(stateRows(), row{name: "attach disk", do: (*run).adoptOrphan}))
+}
+
+// DeleteDisk deletes the orphan with the CID opts.Disk and its data. What the
+// CPI needs is taken from this machine, or from the manifest.
+func DeleteDisk(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Refuse
+	return execute(ctx, opts, deleteDiskRows())
+}
+
+// ForgetDisk drops the record of the disk with the CID opts.Disk, or of the
+// current one if that is empty, which the CPI says is gone. With opts.Force
+// the CPI is not asked.
+func ForgetDisk(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = manifest.Refuse
+	return execute(ctx, opts, forgetDiskRows())
+}
+
+// orphanOf returns the orphan with that CID.
+func orphanOf(st state.State, cid string) (state.Orphan, error) {
+	i := slices.IndexFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.CID == cid })
+	if i >= 0 {
+		return st.Own.Orphans[i], nil
+	}
+	switch d := diskOf(st, cid); {
+	case d == nil:
+		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: bootstrap disks lists those that there are", cid)
+	case d.ID == st.CurrentDiskID:
+		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
+	}
+	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
+}
+
+func diskOf(st state.State, cid string) *state.Disk {
+	for i, d := range st.Disks {
+		if d.CID == cid {
+			return &st.Disks[i]
+		}
+	}
+	return nil
+}
+
+func (r *run) adoptOrphan(context.Context) error {
+	cid, st := r.opts.Disk, r.state.Get()
+	if _, err := orphanOf(st, cid); err != nil {
+		return err
+	}
+	if d := st.Disk(); d != nil {
+		return fmt.Errorf("disk %s cannot be attached: disk %s is the current one, and a deployment has one; to change them, take persistent_disk_pool out of the manifest and deploy, which keeps that one as an orphan, then put it back and attach", cid, d.CID)
+	}
+	err := r.state.Update(func(st *state.State) error {
+		d, _ := st.Adopt(cid)
+		st.CurrentDiskID = d.ID
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.root.info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
+	return nil
+}
+
+// expectOrphan refuses to delete anything else.
+func (r *run) expectOrphan(context.Context) error {
+	_, err := orphanOf(r.state.Get(), r.opts.Disk)
+	return err
+}
+
+// confirmOrphan asks before an orphan is destroyed.
+func (r *run) confirmOrphan(ctx context.Context) error {
+	o, err := orphanOf(r.state.Get(), r.opts.Disk)
+	if err != nil || r.opts.Confirm == nil {
+		return err
+	}
+	yes, err := r.opts.Confirm(ctx, []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)})
+	if err == nil && !yes {
+		err = &NotConfirmedError{}
+	}
+	return err
+}
+
+// deleteOrphan deletes the orphan, unless a run that was cut did already.
+func (r *run) deleteOrphan(ctx context.Context) error {
+	if o, err := orphanOf(r.state.Get(), r.opts.Disk); err == nil {
+		if err := r.deleteDisk(ctx, r.stage, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uninstallRest removes the installation with the last thing it was kept for.
+func (r *run) uninstallRest(ctx context.Context) error {
+	st := r.state.Get()
+	if len(st.Owned()) > 0 {
+		return nil
+	}
+	return r.uninstall(ctx)
+}
+
+// findRecord finds out which disk is to be forgotten.
+func (r *run) findRecord(context.Context) error {
+	st := r.state.Get()
+	if r.opts.Disk == "" {
+		if r.opts.Disk = currentCID(st); r.opts.Disk == "" {
+			return errors.New("there is no current disk: bootstrap disks lists those that there are")
+		}
+		return nil
+	}
+	_, err := orphanOf(st, r.opts.Disk)
+	if err != nil && diskOf(st, r.opts.Disk) == nil {
+		return err
+	}
+	return nil
+}
+
+// refuseExisting keeps the record of a disk that is there, or may be: it is
+// the only one.
+func (r *run) refuseExisting(ctx context.Context) error {
+	cid := r.opts.Disk
+	return r.do(fmt.Sprintf("Looking for disk '%s'", cid), func(*stage) error {
+		there, err := r.cpi.HasDisk(ctx, cid)
+		switch {
+		case cpi.NotImplemented(err):
+			return fmt.Errorf("the CPI cannot tell whether disk %s exists: look in the cloud, and if it is gone, --force forgets it", cid)
+		case err == nil && there:
+			return fmt.Errorf("disk %s exists: its record is kept, so that it is not lost; --force forgets it all the same", cid)
+		}
+		return err
+	})
+}
+
+func (r *run) forgetDisk(context.Context) error {
+	cid := r.opts.Disk
+	if err := r.state.Update(func(st *state.State) error { st.Forget("delete_disk", cid); return nil }); err != nil {
+		return err
+	}
+	r.root.info(fmt.Sprintf("Disk '%s' is forgotten", cid))
+	return nil
+}
