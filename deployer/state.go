@@ -25,6 +25,7 @@ func (r *run) stateOptions() state.Options {
 		Home:    r.opts.Home,
 		Waiting: func(l *state.LockedError) { r.root.info(fmt.Sprintf("Waiting up to %v: %v", r.opts.LockWait, l)) },
 		Warn:    func(err error) { r.root.warning(err.Error()) },
+		Trace:   r.opts.traceState(),
 	}
 	if r.opts.Manifest != "" {
 		opts.Legacy = filepath.Join(filepath.Dir(r.opts.Manifest), state.LegacyName)

@@ -56,6 +56,7 @@ func changeRows() []row {
 		{name: "initial apply", when: on(Plan.swaps), group: deploying, do: (*run).initialApply, calls: always("agent apply"), maybe: always("agent get_state")},
 		{name: "render jobs again", when: on(Plan.swaps), group: deploying, do: (*run).renderLate},
 		{name: "compile", when: on(Plan.swaps), group: deploying, do: (*run).compilePackages, end: (*run).awaitKept, calls: (*run).compileCalls},
+		{name: "upload jobs", when: on(Plan.swaps), group: deploying, do: (*run).uploadJobs},
 		{name: "stop old vm", when: (*run).hasSwapped, down: true, group: deploying, do: (*run).stopSwapped, calls: (*run).stopCalls},
 
 		{name: "stop jobs", when: on(Plan.stopsInTurn), down: true, group: deploying, do: (*run).stopRunning, calls: (*run).stopCalls},
