@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -98,6 +99,10 @@ func freePort() (int, error) {
 	var err error
 	for range 100 {
 		port := 10000 + mathrand.IntN(20000)
+		// Another script may have it, and not listen there yet.
+		if _, taken := handedOut.LoadOrStore(port, true); taken {
+			continue
+		}
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
@@ -105,6 +110,9 @@ func freePort() (int, error) {
 	}
 	return 0, err
 }
+
+// handedOut are the ports that scripts of this process were given.
+var handedOut sync.Map
 
 // keys makes a CA, a certificate of the agent and an SSH key, as they would
 // stand in a manifest: in one line, between double quotes.

@@ -186,7 +186,6 @@ func (p Plan) touches() bool { return p.newVM() || p.inPlace() }
 // that still serves.
 
 func (p Plan) swaps() bool        { return p.swap }
-func (p Plan) replaces() bool     { return p.on(aVM) == replace && !p.swap }
 func (p Plan) makesVM() bool      { return p.newVM() && !p.swap }
 func (p Plan) stopsInTurn() bool  { return p.stops() && !p.swap }
 func (p Plan) updates() bool      { return !p.newVM() && p.on(theJobs) == update }

@@ -62,10 +62,8 @@ func (s *State) importDisk(in Import) error {
 	}
 	d := find(s.Disks, func(d *Disk) bool { return d.CID == in.Disk })
 	if d == nil {
-		kept, ok := s.Adopt(in.Disk)
-		if !ok {
-			kept = Disk{ID: uuid.NewString(), CID: in.Disk, CloudProperties: map[string]any{}}
-			s.Disks = append(s.Disks, kept)
+		if _, ok := s.Adopt(in.Disk); !ok {
+			s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: in.Disk, CloudProperties: map[string]any{}})
 		}
 		d = &s.Disks[len(s.Disks)-1]
 	}
