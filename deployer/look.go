@@ -226,14 +226,19 @@ func (r *run) look(ctx context.Context) error {
 // the jobs of one that answers again can be stopped in order.
 func (r *run) revive(ctx context.Context) error {
 	cid := r.state.Get().CurrentVMCID
+	able := true
 	err := r.do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*stage) error {
 		err := r.cpi.RebootVM(ctx, cid)
-		if err != nil && !cpi.NotImplemented(err) {
+		switch {
+		case cpi.NotImplemented(err) || cpi.NotSupported(err):
+			able = false
+			return skip("the CPI cannot")
+		case err != nil:
 			return skip("failed: " + err.Error())
 		}
-		return err
+		return nil
 	})
-	if err != nil || ctx.Err() != nil {
+	if err != nil || ctx.Err() != nil || !able {
 		return errors.Join(err, ctx.Err())
 	}
 	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(*stage) error {
