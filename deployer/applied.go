@@ -163,6 +163,11 @@ func (r *run) findPrevious(ctx context.Context) error {
 		{What: aVM, Name: a.VM, Action: keep},
 		{What: theJobs, Name: r.manifest.Group.Name, Action: update, Why: []string{"asked to with --previous: what was applied before is put back"}},
 	}}
+	for _, w := range previousRows() {
+		if w.down {
+			r.plan.Down = append(r.plan.Down, w.name)
+		}
+	}
 	p := r.plan
 	r.root.rep.emit(Event{Kind: Planned, Plan: &p})
 	return nil
@@ -217,9 +222,9 @@ func previousRows() []row {
 		{name: "find what was applied", do: (*run).findPrevious},
 		{name: "upload jobs", do: (*run).uploadJobs},
 		{name: "clear the record", group: deploying, do: (*run).clearRecord},
-		{name: "stop jobs", group: deploying, do: (*run).stopRunning},
-		{name: "apply", group: deploying, do: (*run).applyPrevious},
-		{name: "start jobs", group: deploying, do: (*run).startJobs},
+		{name: "stop jobs", down: true, group: deploying, do: (*run).stopRunning},
+		{name: "apply", down: true, group: deploying, do: (*run).applyPrevious},
+		{name: "start jobs", down: true, group: deploying, do: (*run).startJobs},
 		{name: "record deployment", group: deploying, do: (*run).recordPrevious},
 	}...)
 }
