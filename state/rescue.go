@@ -162,6 +162,7 @@ func (f *File) dropRescue() {
 			for _, made := range r.Made {
 				if reply := made.Intent.Reply; filepath.Dir(reply) == filepath.Join(f.dir(), "replies") {
 					_ = os.Remove(reply) // the state tells now what it told
+					_ = os.Remove(reply + ".child")
 				}
 			}
 		}
