@@ -74,17 +74,38 @@ func (r *run) lockState(ctx context.Context) error {
 // sweep removes what a run that was killed could not: it holds secrets, or
 // much space. Nobody else works in the folder while the state is locked.
 func (r *run) sweep() {
+	left := r.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
-		left, err := filepath.Glob(filepath.Join(r.dir, pattern))
-		if err != nil {
-			continue // a home with brackets in its name
-		}
-		for _, dir := range left {
-			if err := os.RemoveAll(dir); err != nil {
-				r.root.warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
-			}
+		found, err := filepath.Glob(filepath.Join(r.dir, pattern))
+		if err == nil { // else it is a home with brackets in its name
+			left = append(left, found...)
 		}
 	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			r.root.warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
+		}
+	}
+}
+
+// forgottenReplies are those of the CPI that the state has recorded: the run
+// was killed before it removed them. A state that another tool has written may
+// have lost what it recorded.
+func (r *run) forgottenReplies() []string {
+	st := r.state.Get()
+	dir := filepath.Join(r.dir, "replies")
+	entries, err := os.ReadDir(dir)
+	if err != nil || st.Own.Serial == 0 {
+		return nil
+	}
+	var list []string
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), ".")
+		if !slices.ContainsFunc(st.Own.Intents, func(in state.Intent) bool { return in.ID == id }) {
+			list = append(list, filepath.Join(dir, e.Name()))
+		}
+	}
+	return list
 }
 
 // findFolders finds what this machine keeps of the state's deployment.
