@@ -45,6 +45,25 @@ func (r *run) rememberAgent(vm string) error {
 	return r.keepAgent(now)
 }
 
+// learn keeps how the VM's agent was reached, where that is not kept: the run
+// that made the VM was killed before it came to that. A plan changes nothing.
+func (r *run) learn(vm string) {
+	data, err := os.ReadFile(r.agentFile())
+	var kept agentOfRunning
+	if r.scratch != "" || !r.facts.agentTold || err == nil && json.Unmarshal(data, &kept) == nil && kept.VM == vm {
+		return
+	}
+	now := r.recallAgent(vm)
+	if old := r.state.Get().Own.Swap; old != nil {
+		was := r.recallAgent(old.CID)
+		was.Old = nil
+		now.Old = &was
+	}
+	if err := r.keepAgent(now); err != nil {
+		r.root.warning(fmt.Sprintf("how the agent of VM %s is reached could not be kept; a change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+	}
+}
+
 func (r *run) keepAgent(now agentOfRunning) error {
 	data, err := json.Marshal(now)
 	if err != nil {
@@ -116,6 +135,7 @@ func (r *run) lookAtAgent(ctx context.Context) error {
 	if r.running, err = r.hearAgent(ctx, st.CurrentVMCID, st.Own.AgentID); err != nil {
 		return err
 	}
+	r.learn(st.CurrentVMCID)
 	if old := st.Own.Swap; old != nil {
 		var silent facts
 		silent, r.facts = r.facts, facts{}
