@@ -260,7 +260,7 @@ func ofVMs(dir string) []process {
 	}
 	var list []process
 	for line := range strings.Lines(string(out)) {
-		if !strings.Contains(line, "VCAP_ROOT="+dir) {
+		if !strings.Contains(line, "VCAP_ROOT="+dir+"/") {
 			continue
 		}
 		pid, command, _ := strings.Cut(strings.TrimSpace(line), " ")
