@@ -254,9 +254,6 @@ func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 			return ctx.Err()
 		}
 		if doubt == "" {
-			if err := r.rememberAgent(cid); err != nil {
-				return fmt.Errorf("cannot keep how the agent is reached: %w", err)
-			}
 			return r.adopt(ctx, in, cid, "its agent answers")
 		}
 		why += " and " + doubt
@@ -292,6 +289,9 @@ func (r *run) adopt(ctx context.Context, in state.Intent, cid, how string) error
 	}
 	if in.Method != "create_vm" {
 		return nil
+	}
+	if err := r.keepCurrent(r.recallAgent(cid)); err != nil {
+		return fmt.Errorf("cannot keep how the agent is reached: %w", err)
 	}
 	return r.lookAtAgent(ctx)
 }

@@ -30,16 +30,37 @@ type agentOfRunning struct {
 	// Old is that of the VM which this one replaces and which is not deleted
 	// yet; nil if there is none.
 	Old *agentOfRunning `json:"old,omitempty"`
+	// Coming is that of a VM that is being made: its CID is not known before a
+	// run that was cut may have to reach it.
+	Coming  *agentOfRunning `json:"coming,omitempty"`
+	AgentID string          `json:"agent_id,omitempty"` // of Coming
 }
 
 func (r *run) agentFile() string { return filepath.Join(r.dir, "agent.json") }
 
-// rememberAgent keeps how the new VM's agent is reached.
+// expectAgent keeps how the agent of a VM that is about to be made will be
+// reached, beside that of the VM that runs.
+func (r *run) expectAgent(agentID string) error {
+	now := agentOfRunning{}
+	if vm := r.state.Get().CurrentVMCID; vm != "" {
+		now = r.recallAgent(vm)
+	}
+	now.Coming = &agentOfRunning{AgentID: agentID, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+	return r.keepAgent(now)
+}
+
+// rememberAgent keeps that the VM's agent is reached as the manifest says.
 func (r *run) rememberAgent(vm string) error {
-	now := agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+	return r.keepCurrent(agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA})
+}
+
+// keepCurrent keeps how the current VM's agent is reached, beside that of the
+// one that it replaces.
+func (r *run) keepCurrent(now agentOfRunning) error {
+	now.AgentID, now.Coming, now.Old = "", nil, nil
 	if old := r.state.Get().Own.Swap; old != nil {
 		was := r.recallAgent(old.CID)
-		was.Old = nil
+		was.Old, was.Coming = nil, nil
 		now.Old = &was
 	}
 	return r.keepAgent(now)
@@ -94,10 +115,20 @@ func (r *run) recallAgent(vm string) agentOfRunning {
 	if kept.Old != nil && kept.Old.VM == vm {
 		kept = *kept.Old
 	}
+	if c := kept.Coming; c != nil && kept.VM != vm && r.madeWith(c.AgentID) {
+		kept = *c
+		kept.VM = vm
+	}
 	if kept.VM != vm || kept.MBus == "" {
 		return fallback
 	}
 	return kept
+}
+
+// madeWith tells whether the current VM was made with that agent id, as far as
+// the state is at hand.
+func (r *run) madeWith(agentID string) bool {
+	return r.state == nil || r.state.Get().Own.AgentID == agentID
 }
 
 func (r *run) newAgent(mbus, ca string) (*agent.Client, error) {

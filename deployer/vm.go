@@ -76,6 +76,9 @@ func (r *run) createVM(ctx context.Context) error {
 		if d := st.Disk(); d != nil && m.Group.Disk != nil {
 			req.DiskCIDs = []string{d.CID} // so that the VM is placed where the disk is
 		}
+		if err := r.expectAgent(req.AgentID); err != nil {
+			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
+		}
 		cid, err := r.create(state.Intent{Method: "create_vm", AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.made, Replaces: r.plan.swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
