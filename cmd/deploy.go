@@ -70,6 +70,7 @@ func (c *console) commonFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
 	rubyFlag(f, opts)
 	passEnvFlag(f, opts)
+	f.StringVar(&opts.PackageDir, "package-dir", "", "cache the compiled packages of CPIs in this `FOLDER` (default: ~/.bosh/cache/compiled)")
 	oldAgentFlags(f, opts)
 	viaFlag(f, opts)
 	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long the agent of a new VM may take to answer; that of a VM that is there gets 10 s of it")

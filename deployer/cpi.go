@@ -62,7 +62,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 	var err error
 	r.cpiBuild, err = build.Install(ctx, build.Config{
 		Dir:        r.buildDir(),
-		Cache:      filepath.Join(r.opts.Home, "cache", "compiled"),
+		Cache:      cmp.Or(r.opts.PackageDir, filepath.Join(r.opts.Home, "cache", "compiled")),
 		Deployment: r.manifest.Name,
 		Jobs:       jobs,
 		Properties: r.cpiProperties(),

@@ -142,7 +142,11 @@ func (r *run) readForCPI(ctx context.Context) error {
 // uninstall removes the installation and, with it, the last that the state
 // file is needed for. Orphans that are kept need both, and leftovers are recorded
 // nowhere else.
-func (r *run) uninstall(context.Context) error {
+func (r *run) uninstall(ctx context.Context) error {
+	// If the file stays: what was asked of the jobs that are gone goes with them.
+	if err := r.recordStarted(ctx); err != nil {
+		return err
+	}
 	if n := len(r.state.Get().Own.Orphans); n > 0 {
 		r.root.info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for bootstrap disks", count(n, "disk")))
 		return nil

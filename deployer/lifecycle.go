@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
@@ -67,10 +68,19 @@ func (e *ProtectedError) Error() string {
 // refuseProtected keeps what is protected from being deleted.
 func (r *run) refuseProtected(context.Context) error {
 	r.deleting = true
-	if r.manifest.Protect {
+	if r.manifest.Protect || r.known.Protect || r.saysProtect() {
 		return &ProtectedError{Name: r.manifest.Name}
 	}
 	return nil
+}
+
+// saysProtect tells whether the manifest file protects what was not protected
+// when it was deployed. One that cannot be read says nothing.
+func (r *run) saysProtect() bool {
+	in := r.opts.Inputs
+	in.Generate, in.Lenient = manifest.Plan, true
+	m, err := manifest.Load(r.opts.Manifest, in)
+	return err == nil && m.Protect
 }
 
 // confirmDelete asks before a disk is destroyed.

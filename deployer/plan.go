@@ -259,7 +259,7 @@ func decide(w wanted, st state.State, f facts) (Plan, error) {
 		jobs = decideJobs(w, st, f, replace)
 	}
 	p.swap = vm.Action == replace && w.strategy == "create-swap-delete" && w.noSwap == "" && f.agentTold
-	p.stopped = st.Own.Stopped && st.CurrentVMCID != ""
+	p.stopped = st.Own.Stopped
 	p.blank = vm.Action == keep && f.now.Deployment == ""
 	p.shrinking = disk.Action == migrate && w.disk.Size < st.Disk().Size
 	p.keepOld = w.options.KeepOldDisk

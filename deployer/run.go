@@ -51,7 +51,8 @@ type Options struct {
 	// ssh://user@host:port URLs or lists of them with commas.
 	Via []string
 
-	PassEnv []string // names of variables that the CPI and packaging scripts get, too
+	PackageDir string   // folder where compiled packages of CPIs are cached; empty: below Home
+	PassEnv    []string // names of variables that the CPI and packaging scripts get, too
 
 	LockWait     time.Duration // how long to wait for another run with the same state
 	AgentTimeout time.Duration // how long a new VM's agent may take

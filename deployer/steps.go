@@ -167,6 +167,7 @@ func deleteRows() []row {
 		{name: "settle intents", do: (*run).settleIntents}, // of a run that was cut
 		{name: "look", do: (*run).look},
 		{name: "refuse a silent agent", do: (*run).refuseSilent},
+		{name: "clear the record", group: deleting, do: (*run).clearRecord}, // other tools must not skip from here on
 		{name: "stop swapped vm", when: (*run).hasSwapped, group: deleting, do: (*run).stopSwapped},
 		{name: "delete swapped vm", when: (*run).hasSwapped, group: deleting, do: (*run).deleteSwapped},
 		{name: "stop vm", group: deleting, do: (*run).stopRunning},

@@ -63,7 +63,7 @@ func (s *State) settleVM(in Intent, cid string) error {
 		s.CurrentStemcellID = ""
 	}
 	s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
-	s.Own.Made, s.Own.Applied, s.Own.Stopped = in.Made, nil, false
+	s.Own.Made, s.Own.Applied = in.Made, nil
 	s.Own.ManifestSHA1 = ""
 	return nil
 }
