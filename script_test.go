@@ -58,6 +58,7 @@ func TestScript(t *testing.T) {
 			"serve":     serve,
 			"jumpbox":   jumpbox,
 			"many":      many,
+			"terminal":  terminal,
 		},
 	})
 }
