@@ -200,7 +200,7 @@ func (p Plan) snapshots() bool { return p.snapshot && p.stops() && !p.silent }
 
 // records tells whether the state says afterwards that the manifest is applied.
 func (p Plan) records() bool {
-	return p.touches() || p.on(record) == note || p.on(tags) == update || p.on(anAgent) == update
+	return p.touches() || p.on(record) == note || p.on(tags) == update || p.on(anAgent) == update || p.on(dnsRecord) == update
 }
 
 // needsCPI tells whether the CPI is called.
@@ -297,7 +297,7 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 		}
 		p.Changes = append(p.Changes, x)
 	}
-	if p.Nothing() && (st.CurrentManifestSHA != w.digest || !sameParts(st.Own.Made, w.made) || !sameApplied(st.Own.Applied, w.applied) || len(releaseChanges(w.releases, st.Releases, nil)) > 0) {
+	if !p.records() && (st.CurrentManifestSHA != w.digest || !sameParts(st.Own.Made, w.made) || !sameApplied(st.Own.Applied, w.applied) || len(releaseChanges(w.releases, st.Releases, nil)) > 0) {
 		p.Changes = append(p.Changes, Change{What: record, Action: note, Why: recordReasons(w, st)})
 	}
 	if w.strategy == "create-swap-delete" && vm.Action == replace && !p.swap && w.noSwap != "" {
