@@ -106,7 +106,10 @@ func (r *run) diskCalls() []string {
 			return append(calls, r.migrateCalls()...)
 		}
 		if !r.plan.newVM() {
-			calls = append(calls, "agent unmount_disk", "cpi detach_disk", "agent ping")
+			calls = append(calls, "cpi detach_disk", "agent ping")
+			if slices.Contains(r.facts.mounted, st.Disk().CID) {
+				calls = append(calls, "agent unmount_disk")
+			}
 		}
 		if sameProperties(st.Disk().CloudProperties, r.manifest.Group.Disk.CloudProperties) {
 			return append(calls, "cpi resize_disk")

@@ -99,10 +99,17 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.Di
 		if err := r.do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*stage) error { return r.agent.UnmountDisk(ctx, have.CID) }); err != nil {
 			return false, err
 		}
+	}
+	if !r.plan.newVM() {
 		// The agent goes on knowing the disk: an agent that was told to forget its
-		// only one does not survive its next start.
+		// only one does not survive its next start. One that is not mounted may
+		// still be attached, by a run that was cut; CPIs have many words for one
+		// that is not.
 		if err := r.detachDisk(ctx, vm); err != nil {
-			return false, err
+			if mounted {
+				return false, err
+			}
+			r.root.info(fmt.Sprintf("Disk '%s' is taken as not attached: %v", have.CID, err))
 		}
 		if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil { // some CPIs restart the VM
 			return false, err
