@@ -225,8 +225,8 @@ func (r *run) hear(ctx context.Context, client *agent.Client, agentID string) er
 	if err != nil {
 		return err
 	}
-	if agentID != "" && now.AgentID != "" && now.AgentID != agentID {
-		return fmt.Errorf("the agent that answers there is another VM's (agent id %s, not %s)", now.AgentID, agentID)
+	if err := ownAgent(now, agentID); err != nil {
+		return err
 	}
 	mounted, err := client.ListDisk(ctx)
 	if err != nil {
@@ -240,6 +240,15 @@ func (r *run) sayAddress(address string) {
 	if address != "" {
 		r.root.info(fmt.Sprintf("Instance '%s/0' is running at %s", r.manifest.Group.Name, address))
 	}
+}
+
+// ownAgent tells whether the agent that answered is the one a VM was made with,
+// as far as that is known.
+func ownAgent(now agent.State, agentID string) error {
+	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
+		return nil
+	}
+	return fmt.Errorf("the agent that answers there is another VM's (agent id %s, not %s)", now.AgentID, agentID)
 }
 
 // look asks the CPI what the agent did not tell: whether VM and disk exist.

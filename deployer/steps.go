@@ -52,7 +52,7 @@ func changeRows() []row {
 	return []row{
 		{name: "clear the record", when: on(Plan.touches), group: deploying, do: (*run).clearRecord}, // other tools must not skip from here on
 		{name: "create vm", when: on(Plan.swaps), group: deploying, do: (*run).createVM, calls: always("cpi create_vm", "cpi set_vm_metadata")},
-		{name: "wait for agent", when: on(Plan.swaps), group: deploying, do: (*run).waitForAgent, calls: always("agent ping")},
+		{name: "wait for agent", when: on(Plan.swaps), group: deploying, do: (*run).waitForAgent, calls: always("agent ping", "agent get_state")},
 		{name: "initial apply", when: on(Plan.swaps), group: deploying, do: (*run).initialApply, calls: always("agent apply"), maybe: always("agent get_state")},
 		{name: "render jobs again", when: on(Plan.swaps), group: deploying, do: (*run).renderLate},
 		{name: "compile", when: on(Plan.swaps), group: deploying, do: (*run).compilePackages, end: (*run).awaitKept, calls: (*run).compileCalls},
@@ -64,7 +64,7 @@ func changeRows() []row {
 		{name: "delete old vm", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).deleteOldVM, calls: (*run).deleteVMCalls},
 		{name: "create vm", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).createVM, calls: always("cpi create_vm", "cpi set_vm_metadata")},
 		{name: "open tunnel", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).openTunnel, end: (*run).closeTunnel},
-		{name: "wait for agent", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).waitForAgent, calls: always("agent ping")},
+		{name: "wait for agent", when: on(Plan.makesVM), down: true, group: deploying, do: (*run).waitForAgent, calls: always("agent ping", "agent get_state")},
 		{name: "disks", when: on(Plan.providesDisk), down: true, group: deploying, do: (*run).provideDisk, calls: (*run).diskCalls, maybe: (*run).diskMaybe},
 		{name: "initial apply", when: on(Plan.introduces), down: true, group: deploying, do: (*run).initialApply, calls: (*run).initialCalls}, // tells a dynamic address
 		{name: "render jobs again", when: (*run).rendersLate, down: true, group: deploying, do: (*run).renderLate},

@@ -160,7 +160,7 @@ func (r *run) waitForAgent(ctx context.Context) error {
 	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *stage) error {
 		told := &patience{tell: s.info}
 		defer time.AfterFunc(patientFor, told.end).Stop()
-		if err := client.WaitReady(ctx, r.opts.AgentTimeout, told.met); err != nil {
+		if err := r.waitForOwn(ctx, client, told); err != nil {
 			return err
 		}
 		r.agent = client
@@ -170,6 +170,37 @@ func (r *run) waitForAgent(ctx context.Context) error {
 		})
 	})
 }
+
+// waitForOwn waits until the agent that answers is that of the VM that was just
+// made: where an address is used again, another VM's may be there still.
+func (r *run) waitForOwn(ctx context.Context, client *agent.Client, told *patience) error {
+	want := r.state.Get().Own.AgentID
+	until := time.Now().Add(r.opts.AgentTimeout)
+	for {
+		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), told.met); err != nil {
+			return err
+		}
+		now, err := client.GetState(ctx, false)
+		if err == nil {
+			if err = ownAgent(now, want); err == nil {
+				return nil
+			}
+		}
+		if time.Now().After(until) {
+			return &AgentSilentError{VM: r.state.Get().CurrentVMCID, Err: err}
+		}
+		timer := time.NewTimer(ownPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// ownPause is how long to wait before an agent is asked again whose it is.
+const ownPause = time.Second
 
 // patientFor is how long a new VM may be silent without a word: most are, for
 // a moment.
