@@ -36,8 +36,9 @@ quickstart: build ## one VM on this machine, serving a page
 test: image ## all tests, with the race detector; see .ci/test for flaky ones
 	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 20m
 
-full: image ## all tests again and again, and the fuzzers for minutes each
-	$(GO) test -race -count=3 -timeout 60m ./...
+full: image ## all tests again and again, every cut and fault, and the fuzzers for minutes each
+	$(GO) test -race -count=3 -timeout 90m ./...
+	CRASH=all MATRIX=300 SOAK=200 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak' .
 	$(MAKE) fuzz FUZZTIME=2m
 
 lint: ## go vet, gofmt, staticcheck, gosec

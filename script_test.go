@@ -33,18 +33,7 @@ import (
 // TestScript runs every script of testdata/script: deploys for real, with the
 // embedded CPI and agent.
 func TestScript(t *testing.T) {
-	// One cache for all, as on a machine with many deployments: the machine code
-	// of the embedded Ruby takes seconds to make.
-	cache := t.TempDir()
-	if err := os.Chmod(cache, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	// The program as people get it: with the race detector in it, compiling the
-	// embedded Ruby alone takes more than a minute.
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "bootstrap"), ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin, cache := program(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
@@ -161,7 +150,10 @@ func certificate(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey
 		parent, parentKey = template, key
 	}
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {
 		return nil, nil, err
@@ -253,7 +245,10 @@ type process struct {
 
 // ofVMs lists the processes that belong to a VM below dir, which they carry
 // in their environment.
-func ofVMs(dir string) []process {
+func ofVMs(dir string) []process { return allOf("VCAP_ROOT=" + dir + "/") }
+
+// allOf lists the processes with that in their command line or environment.
+func allOf(text string) []process {
 	// ps shows the environment of one's own processes on Linux and macOS.
 	out, err := exec.Command("ps", "axeww", "-o", "pid=,command=").Output()
 	if err != nil {
@@ -261,7 +256,7 @@ func ofVMs(dir string) []process {
 	}
 	var list []process
 	for line := range strings.Lines(string(out)) {
-		if !strings.Contains(line, "VCAP_ROOT="+dir+"/") {
+		if !strings.Contains(line, text) {
 			continue
 		}
 		pid, command, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -1,0 +1,193 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/state"
+)
+
+// world is what must outlive a deploy that was cut.
+type world struct {
+	disk string // CID; migrations change it
+	born string // the mark on the disk
+}
+
+// converged checks that the lab is what its manifest says, and that there is
+// nothing else. Leftovers that the state tells of may exist.
+func (l *lab) converged(before world) error {
+	st, err := l.state()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	own := st.Own
+	if len(own.Intents) > 0 || own.Swap != nil || len(own.Orphans) > 0 {
+		fail("open: %d intents, swap %v, orphans %v", len(own.Intents), own.Swap, own.Orphans)
+	}
+	if st.CurrentManifestSHA == "" {
+		fail("the manifest is not recorded as deployed")
+	}
+	wantDisk, wantStemcell := []string{}, []string{}
+	if d := st.Disk(); d != nil {
+		wantDisk = []string{d.CID}
+		if d.Size != l.want.Disk {
+			fail("the disk has %d MiB and %d are wanted", d.Size, l.want.Disk)
+		}
+		if born := l.born(d.CID); born == "" || before.born != "" && born != before.born {
+			fail("the data of the disk are not what they were: %q, then %q", before.born, born)
+		}
+	} else if l.want.Disk > 0 {
+		fail("no disk")
+	}
+	if sc := st.Stemcell(); sc != nil {
+		wantStemcell = []string{sc.CID}
+	}
+	if len(st.Disks) != len(wantDisk) || len(st.Stemcells) != 1 {
+		fail("the state has %d disks and %d stemcells", len(st.Disks), len(st.Stemcells))
+	}
+	errs = append(errs, l.exactly("vms", []string{st.CurrentVMCID}, st), l.exactly("disks", wantDisk, st), l.exactly("stemcells", wantStemcell, st))
+	errs = append(errs, l.serves(), l.onlyProcessesOf(st.CurrentVMCID), l.tidy(st))
+	return errors.Join(errs...)
+}
+
+// exactly checks that these exist, and more only where a leftover may be it.
+func (l *lab) exactly(kind string, want []string, st state.State) error {
+	have := l.cids(kind)
+	var surplus, missing []string
+	for _, cid := range have {
+		if !slices.Contains(want, cid) {
+			surplus = append(surplus, cid)
+		}
+	}
+	for _, cid := range want {
+		if !slices.Contains(have, cid) {
+			missing = append(missing, cid)
+		}
+	}
+	allowed := 0
+	for _, left := range st.Own.Leftovers {
+		if strings.HasPrefix("create_"+kind, left.Method) {
+			allowed++
+		}
+	}
+	if len(missing) > 0 || len(surplus) > allowed {
+		return fmt.Errorf("%s: missing %v, surplus %v (%d leftovers)", kind, missing, surplus, allowed)
+	}
+	return nil
+}
+
+// serves checks the page.
+func (l *lab) serves() error {
+	if !slices.Contains(l.want.Jobs, "page") {
+		return nil
+	}
+	client := http.Client{Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", l.page))
+	if err != nil {
+		return fmt.Errorf("the page is away: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(body), "<h1>"+l.want.Title+"</h1>") {
+		return fmt.Errorf("the page is not %q: %s %v", l.want.Title, body, err)
+	}
+	return nil
+}
+
+// onlyProcessesOf checks that of all processes that have to do with the lab
+// only those of that VM are there, or none if it is empty.
+func (l *lab) onlyProcessesOf(vm string) error {
+	var stray []string
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		stray = nil
+		agents := 0
+		for _, p := range allOf(l.dir) {
+			switch {
+			case vm == "" || !strings.Contains(p.command, filepath.Join("vms", vm)):
+				stray = append(stray, p.command)
+			case strings.Contains(p.command, "plugin agent"):
+				agents++
+			}
+		}
+		if vm != "" && agents != 1 {
+			stray = append(stray, fmt.Sprintf("and there are %d agents", agents))
+		}
+		if len(stray) == 0 {
+			return nil
+		}
+	}
+	for i, s := range stray {
+		stray[i], _, _ = strings.Cut(s, " HOME=")
+	}
+	return fmt.Errorf("stray processes: %q", stray)
+}
+
+// tidy checks that nothing temporary is left in any folder that is written to.
+func (l *lab) tidy(st state.State) error {
+	var left []string
+	look := func(dir string, fine func(name string) bool) {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if !fine(e.Name()) {
+				left = append(left, filepath.Join(strings.TrimPrefix(dir, l.dir), e.Name()))
+			}
+		}
+	}
+	none := func(string) bool { return false }
+	look(l.path("tmp"), none)
+	look(l.path("state"), func(name string) bool { return strings.HasPrefix(name, "state.json") })
+	dir := l.path("home/.bosh", st.InstallationID)
+	look(filepath.Join(dir, "replies"), none)
+	look(dir, func(name string) bool {
+		return !strings.HasPrefix(name, "rendered-") && !strings.HasPrefix(name, "stemcell-") && !strings.HasPrefix(name, ".")
+	})
+	look(l.path("home/.bosh/local"), func(name string) bool { return !strings.HasPrefix(name, ".") || name == ".lock" })
+	if len(left) > 0 {
+		return fmt.Errorf("left behind: %v", left)
+	}
+	return nil
+}
+
+// gone checks that a delete has left nothing.
+func (l *lab) gone() error {
+	var errs []error
+	kinds := []string{"vms", "disks", "stemcells"}
+	if len(l.cids("snapshots")) == 0 { // nothing deletes these
+		kinds = append(kinds, "")
+	}
+	for _, kind := range kinds {
+		if left := l.cids(kind); len(left) > 0 {
+			errs = append(errs, fmt.Errorf("in the embedded CPI's folder %s there is %v", kind, left))
+		}
+	}
+	if _, err := os.Stat(l.statePath()); err == nil {
+		errs = append(errs, errors.New("the state file is still there"))
+	}
+	entries, _ := os.ReadDir(l.path("home/.bosh"))
+	for _, e := range entries {
+		if len(e.Name()) == 36 && strings.Count(e.Name(), "-") == 4 {
+			inside, _ := os.ReadDir(l.path("home/.bosh", e.Name()))
+			var names []string
+			for _, i := range inside {
+				names = append(names, i.Name())
+			}
+			// The lock alone is what a run leaves that could not write any state.
+			if len(names) > 0 && !slices.Equal(names, []string{"lock"}) {
+				errs = append(errs, fmt.Errorf("of the installation there is %v", names))
+			}
+		}
+	}
+	return errors.Join(append(errs, l.onlyProcessesOf(""))...)
+}

@@ -1,0 +1,488 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// scenario is something that is done with the program, and may be cut.
+type scenario struct {
+	name   string
+	empty  bool        // nothing is deployed before
+	gone   bool        // and nothing is afterwards
+	shape  func(*wish) // what is deployed before, otherwise than newWish
+	change func(*wish) // what the manifest then asks for
+	before []string    // a run that comes before the one that is cut
+	args   []string    // the run
+	after  []string    // a run that comes afterwards, before it is looked
+}
+
+func scenarios() []scenario {
+	deploy := []string{"deploy"}
+	other := func(w *wish) { w.Title = map[string]string{"one": "two", "two": "one"}[w.Title] }
+	return []scenario{
+		{name: "deploy", empty: true, args: deploy},
+		{name: "delete", gone: true, args: []string{"delete"}},
+		{name: "update", change: other, args: deploy},
+		{name: "package", change: func(w *wish) { w.Source++ }, args: deploy},
+		{name: "resize", change: func(w *wish) { w.Disk++ }, args: deploy},
+		{name: "migrate", args: []string{"deploy", "--recreate-persistent-disks"}},
+		{name: "shrink", change: func(w *wish) { w.Disk-- }, args: []string{"deploy", "--allow-shrink"}},
+		{name: "recreate", args: []string{"deploy", "--recreate"}},
+		{name: "stemcell", change: func(w *wish) { w.Stemcell = 3 - w.Stemcell; other(w) }, args: deploy},
+		{
+			name: "swap", shape: func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
+			change: func(w *wish) { w.MBus = 1 - w.MBus; w.CPU++; other(w) }, args: deploy,
+		},
+		{name: "snapshot", shape: func(w *wish) { w.Snapshot = true }, change: other, args: []string{"deploy", "--recreate"}},
+		{name: "tags", change: func(w *wish) { w.Tags = map[string]string{"n": w.Tags["n"] + "x"} }, args: deploy},
+		{name: "stop", args: []string{"stop"}, after: []string{"start"}},
+		{name: "start", before: []string{"stop"}, args: []string{"start"}},
+	}
+}
+
+// trial is one scenario with one trouble in it, after which the same run is
+// made again and all must be well.
+type trial struct {
+	name     string
+	what     string // the kind of thing that the sample is to meet
+	scenario scenario
+	lab      func(*lab) error // makes a new lab fit for it; nil: any is
+	// meet makes the run that meets the trouble.
+	meet func(l *lab, args []string) (outcome, error)
+	// leftovers is how many leftovers may be recorded.
+	leftovers int
+}
+
+// figures are what a test tells at its end.
+type figures struct {
+	sync.Mutex
+	cases, met, leftovers, failed int
+	whats                         map[string]bool
+}
+
+// lane makes trials one after the other in a lab of its own.
+type lane struct {
+	t     *testing.T
+	lab   *lab
+	fit   func(*lab) error
+	world world
+	has   bool // something is deployed
+	shape string
+}
+
+// reset gives up the lab: what is wrong in it is not for the next trial.
+func (n *lane) reset() {
+	if n.lab != nil {
+		n.lab.end()
+	}
+	n.lab, n.world, n.has, n.shape = nil, world{}, false, ""
+}
+
+// prepare makes the lab what the scenario begins with.
+func (n *lane) prepare(s scenario) error {
+	if n.lab == nil {
+		l, err := newLab(n.t)
+		if err != nil {
+			return err
+		}
+		n.lab = l
+		if n.fit != nil {
+			if err := n.fit(l); err != nil {
+				return err
+			}
+		}
+	}
+	l := n.lab
+	if s.empty {
+		if n.has {
+			if err := l.must("delete"); err != nil {
+				return err
+			}
+			if err := l.gone(); err != nil {
+				return err
+			}
+		}
+		n.has, n.world = false, world{}
+	}
+	shape := ""
+	w := newWish()
+	w.Flaky = l.want.Flaky
+	if s.shape != nil {
+		shape = s.name
+		s.shape(&w)
+	}
+	if s.empty || !n.has || shape != n.shape {
+		w.Disk = max(w.Disk, l.want.Disk) // it must not shrink
+		l.want, n.shape = w, shape
+		if err := l.write(); err != nil || s.empty {
+			return err
+		}
+		if err := l.must("deploy"); err != nil {
+			return err
+		}
+		n.has = true
+	}
+	if s.name == "shrink" && l.want.Disk <= 16 {
+		l.want.Disk = 64
+	}
+	if s.before != nil {
+		if err := l.must(s.before...); err != nil {
+			return err
+		}
+	}
+	st, err := l.state()
+	if err != nil {
+		return err
+	}
+	if d := st.Disk(); d != nil {
+		n.world = world{disk: d.CID, born: l.born(d.CID)}
+	}
+	return nil
+}
+
+// try makes one trial. The error tells the whole story.
+func (n *lane) try(tr trial, f *figures) error {
+	s := tr.scenario
+	if err := n.prepare(s); err != nil {
+		return fmt.Errorf("cannot prepare: %w", err)
+	}
+	l := n.lab
+	if s.change != nil {
+		s.change(&l.want)
+	}
+	if err := l.write(); err != nil {
+		return err
+	}
+	first, err := tr.meet(l, s.args)
+	if err != nil {
+		return err
+	}
+	story := fmt.Sprintf("=== the run that met it ended with %d:\n%s", first.status, first.text)
+	f.Lock()
+	if first.status != 0 {
+		f.met++
+	}
+	f.Unlock()
+	n.has = !s.gone
+	if s.gone && first.status == 0 {
+		return n.goneAfter(story)
+	}
+	again, err := l.run(nil, s.args...)
+	story += fmt.Sprintf("\n=== the run after it ended with %d:\n%s", again.status, again.text)
+	if s.gone {
+		if err == nil && again.status != 0 && again.status != 66 { // it had come to its end
+			err = fmt.Errorf("the second run failed")
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, story)
+		}
+		return n.goneAfter(story)
+	}
+	if err == nil && again.status != 0 {
+		err = fmt.Errorf("the second run failed")
+	}
+	if err == nil && s.after != nil {
+		err = l.must(s.after...)
+	}
+	if err == nil {
+		err = l.converged(n.world)
+	}
+	if err == nil {
+		err = n.nothingToDo()
+	}
+	if err == nil {
+		err = n.count(tr, f)
+	}
+	if err != nil {
+		state, _ := os.ReadFile(l.statePath())
+		return fmt.Errorf("%w\n%s\n=== state:\n%s", err, story, state)
+	}
+	return nil
+}
+
+func (n *lane) goneAfter(story string) error {
+	n.world = world{}
+	if err := n.lab.gone(); err != nil {
+		return fmt.Errorf("%w\n%s", err, story)
+	}
+	return nil
+}
+
+// nothingToDo checks that a plan has no changes.
+func (n *lane) nothingToDo() error {
+	o, err := n.lab.run(nil, "plan")
+	if err == nil && o.status != 0 {
+		err = fmt.Errorf("there is still something to do (%d):\n%s", o.status, o.text)
+	}
+	return err
+}
+
+// count looks at the leftovers; a lab that has one is not used again.
+func (n *lane) count(tr trial, f *figures) error {
+	st, err := n.lab.state()
+	if err != nil {
+		return err
+	}
+	left := len(st.Own.Leftovers)
+	f.Lock()
+	f.leftovers += left
+	f.Unlock()
+	if left > tr.leftovers {
+		return fmt.Errorf("%d leftovers are recorded: %v", left, st.Own.Leftovers)
+	}
+	if left > 0 {
+		n.reset()
+	}
+	return nil
+}
+
+// sample orders trials so that each kind of thing is met once at first, and
+// returns how many these are.
+func sample(all []trial, seed uint64) ([]trial, int) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	seen := map[string]bool{}
+	var first, rest []trial
+	for _, tr := range all {
+		if seen[tr.what] {
+			rest = append(rest, tr)
+			continue
+		}
+		seen[tr.what] = true
+		first = append(first, tr)
+	}
+	return append(together(first), rest...), len(first)
+}
+
+// together orders trials so that few deploys are made only to prepare others:
+// by scenario, and a deploy after each delete.
+func together(list []trial) []trial {
+	var makes, takes, rest []trial
+	for _, tr := range list {
+		switch {
+		case tr.scenario.empty:
+			makes = append(makes, tr)
+		case tr.scenario.gone:
+			takes = append(takes, tr)
+		default:
+			rest = append(rest, tr)
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b trial) int { return cmp.Compare(a.scenario.name, b.scenario.name) })
+	var all []trial
+	for i := range max(len(makes), len(takes)) {
+		if i < len(makes) {
+			all = append(all, makes[i])
+		}
+		if i < len(takes) {
+			all = append(all, takes[i])
+		}
+	}
+	return append(rest, all...)
+}
+
+// chosen applies $CRASH: all, or a regular expression of names; by itself a
+// sample is made, the same for ever, of each kind of thing one, and then of
+// others for $CRASH_TIME.
+func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time) {
+	switch ask := os.Getenv("CRASH"); ask {
+	case "":
+		longer, _ := time.ParseDuration(os.Getenv("CRASH_TIME")) // zero if it is not set
+		list, must = sample(all, 5)
+		return list, must, time.Now().Add(longer)
+	case "all":
+		return together(all), len(all), time.Time{}
+	default:
+		re, err := regexp.Compile(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range all {
+			if re.MatchString(tr.name) {
+				list = append(list, tr)
+			}
+		}
+		return list, len(list), time.Time{}
+	}
+}
+
+// lanes is how many trials are made at a time.
+const lanes = 2
+
+// matrix makes the trials.
+func matrix(t *testing.T, all []trial) {
+	t.Helper()
+	began := time.Now()
+	list, must, until := chosen(t, all)
+	f := &figures{whats: map[string]bool{}}
+	next := 0
+	take := func() (trial, bool) {
+		f.Lock()
+		defer f.Unlock()
+		if next >= len(list) || next >= must && time.Now().After(until) || f.failed >= 10 {
+			return trial{}, false
+		}
+		tr := list[next]
+		next++
+		f.cases++
+		f.whats[tr.what] = true
+		return tr, true
+	}
+	var group sync.WaitGroup
+	for range lanes {
+		group.Go(func() {
+			n := &lane{t: t}
+			defer n.reset()
+			for {
+				tr, ok := take()
+				if !ok {
+					return
+				}
+				if (n.fit == nil) != (tr.lab == nil) {
+					n.reset()
+				}
+				n.fit = tr.lab
+				if err := n.try(tr, f); err != nil {
+					f.Lock()
+					f.failed++
+					f.Unlock()
+					t.Errorf("%s (alone: CRASH='^%s$'): %v", tr.name, regexp.QuoteMeta(tr.name), err)
+					n.reset()
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d of %d cases with %d kinds of points in %v: %d cut, %d survived, %d leftovers recorded",
+		f.cases, len(all), len(f.whats), time.Since(began).Round(time.Second), f.met, f.cases-f.failed, f.leftovers)
+}
+
+// uncut keeps what points has found: two tests ask.
+var uncut struct {
+	sync.Once
+	found map[string][]string
+}
+
+// points runs every scenario uncut, and returns the points that each met.
+func points(t *testing.T) map[string][]string {
+	t.Helper()
+	uncut.Do(func() { uncut.found = findPoints(t) })
+	if uncut.found == nil {
+		t.Fatal("the scenarios do not go well uncut")
+	}
+	return uncut.found
+}
+
+func findPoints(t *testing.T) map[string][]string {
+	list := scenarios()
+	found := map[string][]string{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i := range lanes {
+		group.Go(func() {
+			n := &lane{t: t}
+			defer n.reset()
+			for j := i; j < len(list); j += lanes {
+				s := list[j]
+				tr := trial{name: s.name, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
+					o, met, err := l.traced(args...)
+					if err == nil && o.status != 0 {
+						err = fmt.Errorf("it ended with %d:\n%s", o.status, o.text)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					found[s.name] = met
+					return o, err
+				}}
+				if err := n.try(tr, &figures{}); err != nil {
+					t.Errorf("%s: %v", s.name, err)
+					n.reset()
+				}
+			}
+		})
+	}
+	group.Wait()
+	for _, kind := range []string{"cpi", "agent", "state"} {
+		if !t.Failed() && !strings.Contains(strings.Join(found["deploy"], "\n"), kind+" ") {
+			t.Errorf("no point of a deploy is about %s", kind)
+		}
+	}
+	if t.Failed() {
+		return nil
+	}
+	return found
+}
+
+// cuts lists where a run can be cut: each point it met. Of what is asked again
+// and again until it is so, the first few count.
+func cuts(met []string) []string {
+	var list []string
+	for _, p := range met {
+		word := strings.Fields(p)
+		if len(word) != 4 || word[1] == "get_task" {
+			continue
+		}
+		n, err := strconv.Atoi(word[3])
+		often := word[1] == "ping" || word[1] == "get_state"
+		if err != nil || often && n > 3 {
+			continue
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// TestCrash kills the program at every point of every scenario, without and
+// with the CPI that runs, and runs it again: nothing may be lost, nothing
+// left.
+func TestCrash(t *testing.T) {
+	var all []trial
+	rng := rand.New(rand.NewPCG(7, 7))
+	for name, met := range sorted(points(t)) {
+		s := scenarios()[slices.IndexFunc(scenarios(), func(s scenario) bool { return s.name == name })]
+		for _, p := range cuts(met) {
+			word := strings.Fields(p)
+			all = append(all, killed(s, p, word[0]+" "+word[1], nil))
+			if word[2] == "running" {
+				after := fmt.Sprintf("%dms", []int{0, 3, 10, 30, 60, 120}[rng.IntN(6)])
+				all = append(all, killed(s, p, "with "+word[0]+" "+word[1], []string{"BOOTSTRAP_KILL_CPI=1", "BOOTSTRAP_KILL_AFTER=" + after}))
+			}
+		}
+	}
+	matrix(t, all)
+}
+
+// killed is a trial in which the program dies at a point.
+func killed(s scenario, point, what string, with []string) trial {
+	tr := trial{name: s.name + "/" + point, what: what, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
+		return l.run(append([]string{"BOOTSTRAP_KILL_AT=" + point}, with...), args...)
+	}}
+	if len(with) > 0 {
+		tr.name += " with the CPI"
+		tr.leftovers = 1
+	}
+	return tr
+}
+
+// sorted goes through a map in the order of its keys.
+func sorted[V any](all map[string]V) func(func(string, V) bool) {
+	return func(yield func(string, V) bool) {
+		for _, k := range sortedKeys(all) {
+			if !yield(k, all[k]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,295 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// mutations are what one manifest may have otherwise than another, with the
+// flags that a deploy of it then takes.
+func mutations() []func(*rand.Rand, *wish) (what string, flags []string) {
+	type r = *rand.Rand
+	type flags = []string
+	return []func(r, *wish) (string, flags){
+		func(_ r, w *wish) (string, flags) { w.Title += "!"; return "property", nil },
+		func(_ r, w *wish) (string, flags) { w.Source++; return "package", nil },
+		func(_ r, w *wish) (string, flags) { w.Idle++; return "package of the second job", nil },
+		func(rng r, w *wish) (string, flags) {
+			w.Jobs = [][]string{{"page"}, {"idle"}, {"page", "idle"}, {"idle", "page"}}[rng.IntN(4)]
+			return "jobs", nil
+		},
+		func(_ r, w *wish) (string, flags) { w.Disk += 8; return "disk size", nil },
+		func(_ r, w *wish) (string, flags) {
+			w.Disk = max(8, w.Disk-8)
+			return "smaller disk", flags{"--allow-shrink"}
+		},
+		func(_ r, w *wish) (string, flags) {
+			w.Disk = 64 - w.Disk&64
+			return "disk or none", flags{"--allow-shrink"}
+		},
+		func(_ r, w *wish) (string, flags) { w.Stemcell = 3 - w.Stemcell; return "stemcell", nil },
+		func(_ r, w *wish) (string, flags) { w.CPU++; return "cloud_properties", nil },
+		func(_ r, w *wish) (string, flags) { w.Env += "x"; return "env", nil },
+		func(_ r, w *wish) (string, flags) {
+			w.Tags = maps.Clone(w.Tags)
+			if w.Tags == nil {
+				w.Tags = map[string]string{}
+			}
+			w.Tags["n"] += "x"
+			return "tags", nil
+		},
+		func(_ r, w *wish) (string, flags) { w.Dynamic = !w.Dynamic; return "network", nil },
+		func(_ r, w *wish) (string, flags) { w.MBus = 1 - w.MBus; return "address of the agent", nil },
+		func(_ r, w *wish) (string, flags) { w.Snapshot = !w.Snapshot; return "snapshots", nil },
+		func(rng r, w *wish) (string, flags) {
+			w.Strategy = []string{"", "delete-create", "create-swap-delete"}[rng.IntN(3)]
+			return "strategy " + w.Strategy, nil
+		},
+		func(r, *wish) (string, flags) { return "--recreate", flags{"--recreate"} },
+		func(r, *wish) (string, flags) {
+			return "--recreate-persistent-disks", flags{"--recreate-persistent-disks"}
+		},
+		func(r, *wish) (string, flags) { return "--skip-drain", flags{"--skip-drain"} },
+		func(r, *wish) (string, flags) { return "--keep-old-disk", flags{"--keep-old-disk"} },
+	}
+}
+
+// pair is the n-th pair of manifests, the same for ever.
+func pair(n int) (a, b wish, flags []string, what string) {
+	rng := rand.New(rand.NewPCG(uint64(n), 4711))
+	all := mutations()
+	a = newWish()
+	for range rng.IntN(4) {
+		all[rng.IntN(len(all))](rng, &a)
+	}
+	b = a
+	var names []string
+	for range rng.IntN(4) {
+		name, with := all[rng.IntN(len(all))](rng, &b)
+		names = append(names, name)
+		for _, f := range with {
+			if !slices.Contains(flags, f) {
+				flags = append(flags, f)
+			}
+		}
+	}
+	if b.Disk < a.Disk && !slices.Contains(flags, "--allow-shrink") {
+		flags = append(flags, "--allow-shrink")
+	}
+	return a, b, flags, strings.Join(names, ", ")
+}
+
+// TestPlanIsWhatIsDone deploys pairs of manifests: the calls of CPI and agent
+// that a deploy makes are those that the plan before it has named. $MATRIX is
+// how many pairs, or the number of one as in MATRIX==17.
+func TestPlanIsWhatIsDone(t *testing.T) {
+	first, last := 1, 12
+	if ask := os.Getenv("MATRIX"); ask != "" {
+		one, single := strings.CutPrefix(ask, "=")
+		n, err := strconv.Atoi(one)
+		if err != nil {
+			t.Fatalf("MATRIX: %v", err)
+		}
+		if last = n; single {
+			first = n
+		}
+	}
+	next := first
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range lanes {
+		group.Go(func() {
+			for {
+				mu.Lock()
+				n := next
+				next++
+				mu.Unlock()
+				if n > last {
+					return
+				}
+				_, _, flags, what := pair(n)
+				if err := flow(t, n); err != nil {
+					t.Errorf("pair %d (alone: MATRIX==%d), %s %v: %v", n, n, what, flags, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func flow(t *testing.T, n int) error {
+	l, err := newLab(t)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	a, b, flags, _ := pair(n)
+	for _, deploy := range []struct {
+		want  wish
+		flags []string
+	}{{a, nil}, {b, flags}} {
+		l.want = deploy.want
+		if err := l.asPlanned(deploy.flags, n%2 == 0); err != nil {
+			return err
+		}
+		if err := l.serves(); err != nil {
+			return err
+		}
+	}
+	o, err := l.run(nil, "plan")
+	if err == nil && o.status != 0 {
+		err = fmt.Errorf("there is still something to do (%d):\n%s", o.status, o.text)
+	}
+	return err
+}
+
+// asPlanned makes a plan, deploys, and compares; file: the deploy is told to do
+// that plan.
+func (l *lab) asPlanned(flags []string, file bool) error {
+	if err := l.write(); err != nil {
+		return err
+	}
+	plan := l.path("plan.json")
+	o, err := l.run(nil, slices.Concat([]string{"plan"}, flags, []string{"--out", plan})...)
+	if err != nil {
+		return err
+	}
+	if o.status != 0 && o.status != 2 {
+		return fmt.Errorf("plan ended with %d:\n%s", o.status, o.text)
+	}
+	data, err := os.ReadFile(plan)
+	if err != nil {
+		return err
+	}
+	var told struct {
+		Plan struct{ Calls, Maybe []string }
+	}
+	if err := json.Unmarshal(data, &told); err != nil {
+		return err
+	}
+	args := slices.Concat([]string{"deploy"}, flags)
+	if file {
+		args = []string{"deploy", "--plan", plan}
+	}
+	did, met, err := l.traced(args...)
+	if err == nil && did.status != 0 {
+		err = fmt.Errorf("%v ended with %d", args, did.status)
+	}
+	if err == nil {
+		err = compare(told.Plan.Calls, told.Plan.Maybe, calls(met))
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n=== plan:\n%s\n=== deploy:\n%s", err, o.text, did.text)
+	}
+	return nil
+}
+
+// calls are the calls in a trace, each once, without those that only ask how
+// far another one is, and without blobs.
+func calls(met []string) []string {
+	set := map[string]bool{}
+	for _, p := range met {
+		word := strings.Fields(p)
+		if len(word) == 4 && word[0] != "state" && word[1] != "get_task" && !strings.HasSuffix(word[1], "_blob") {
+			set[word[0]+" "+word[1]] = true
+		}
+	}
+	return sortedKeys(set)
+}
+
+func compare(must, may, did []string) error {
+	var missing, surplus []string
+	for _, c := range must {
+		if !slices.Contains(did, c) {
+			missing = append(missing, c)
+		}
+	}
+	for _, c := range did {
+		if !slices.Contains(must, c) && !slices.Contains(may, c) {
+			surplus = append(surplus, c)
+		}
+	}
+	if len(missing)+len(surplus) > 0 {
+		return fmt.Errorf("planned and not done: %q; done and not planned: %q", missing, surplus)
+	}
+	return nil
+}
+
+// TestDowntime tells for how long a page is away while its deployment changes.
+func TestDowntime(t *testing.T) {
+	l, err := newLab(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.end()
+	if err := l.write(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.must("deploy"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*wish)
+		args   []string
+	}{
+		{"a property", func(w *wish) { w.Title = "two" }, []string{"deploy"}},
+		{"a package", func(w *wish) { w.Source++ }, []string{"deploy"}},
+		{"a bigger disk", func(w *wish) { w.Disk++ }, []string{"deploy"}},
+		{"a migration to another disk", func(*wish) {}, []string{"deploy", "--recreate-persistent-disks"}},
+		{"another VM", func(*wish) {}, []string{"deploy", "--recreate"}},
+	} {
+		c.change(&l.want)
+		if err := l.write(); err != nil {
+			t.Fatal(err)
+		}
+		end := l.probe()
+		began := time.Now()
+		err := l.must(c.args...)
+		took := time.Since(began)
+		away := end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: the page was away for %v of %v", c.what, away.Round(10*time.Millisecond), took.Round(10*time.Millisecond))
+	}
+}
+
+// probe asks for the page all the time; end tells for how long at most there
+// was no answer.
+func (l *lab) probe() (end func() time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	longest := make(chan time.Duration)
+	go func() {
+		var away time.Duration
+		client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		last := time.Now()
+		for ctx.Err() == nil {
+			resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", l.page))
+			if err == nil {
+				resp.Body.Close()
+				away = max(away, time.Since(last))
+				last = time.Now()
+			}
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+		longest <- away
+	}()
+	return func() time.Duration { cancel(); return <-longest }
+}

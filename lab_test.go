@@ -1,0 +1,449 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"bootstrap/state"
+)
+
+// The program as people get it, and a cache for all who run it, are made once:
+// with the race detector in it, compiling the embedded Ruby alone takes more
+// than a minute.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "bootstrap-test-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
+		return dir, err
+	}
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bootstrap"), ".").CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, _ := built(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+// program returns the folder of the program, for a PATH, and that of the
+// caches.
+func program(t *testing.T) (bin, cache string) {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, filepath.Join(dir, "cache")
+}
+
+// lab is a home, ports, releases and a manifest of its own, to deploy in.
+type lab struct {
+	dir, bin string
+	mbus     [2]int // ports; more than one for VMs that exist beside each other
+	page     int    // port
+	proxy    *proxy // between the program and the agent; nil: none
+	ca, leaf *x509.Certificate
+	key      *ecdsa.PrivateKey
+	want     wish
+	env      []string // beside what every run gets
+}
+
+// wish is what a generated manifest asks for.
+type wish struct {
+	Title     string            // of the page
+	Jobs      []string          // page, idle
+	Source    int               // version of the package page-server
+	Idle      int               // version of the package idle-tool
+	Disk      int               // MiB; 0: none
+	DiskProps map[string]any    // its cloud_properties
+	Stemcell  int               // version
+	CPU       int               // a cloud property of the VM; 0: not set
+	Env       string            // a variable of the VM's env; empty: not set
+	Tags      map[string]string // of the deployment
+	Dynamic   bool              // network
+	MBus      int               // which of the lab's ports the agent has
+	Strategy  string            // update.vm_strategy
+	Snapshot  bool              // update.snapshot
+	Flaky     bool              // the CPI does as the files in faults say
+}
+
+func newWish() wish {
+	return wish{Title: "one", Jobs: []string{"page"}, Source: 1, Idle: 1, Disk: 64, Stemcell: 1}
+}
+
+// newLab makes a lab; end removes it with all that runs in it.
+func newLab(t *testing.T) (*lab, error) {
+	t.Helper()
+	bin, cache := program(t)
+	dir, err := os.MkdirTemp("", "bootstrap-lab-")
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, err
+	}
+	l := &lab{dir: dir, bin: filepath.Join(bin, "bootstrap"), want: newWish()}
+	for _, p := range []*int{&l.mbus[0], &l.mbus[1], &l.page} {
+		if *p, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range []string{"home/.bosh", "tmp", "state", "releases"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Symlink(cache, filepath.Join(dir, "home/.bosh/cache")); err != nil {
+		return nil, err
+	}
+	end := time.Now().AddDate(1, 0, 0) // far enough to get no warnings
+	ca, caKey, err := certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.ca = ca
+	l.leaf, l.key, err = certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ca, caKey)
+	return l, err
+}
+
+func (l *lab) end() {
+	for _, p := range allOf(l.dir) {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+	if l.proxy != nil {
+		l.proxy.close()
+	}
+	_ = os.RemoveAll(l.dir)
+}
+
+func (l *lab) path(parts ...string) string {
+	return filepath.Join(append([]string{l.dir}, parts...)...)
+}
+
+func (l *lab) statePath() string { return l.path("state", "state.json") }
+
+// write makes manifest, releases and stemcells what is wished.
+func (l *lab) write() error {
+	if err := l.writeReleases(); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(l.manifest(), "", " ") // which is YAML
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(l.path("manifest.yml"), data, 0o600)
+}
+
+func (l *lab) manifest() map[string]any {
+	type m = map[string]any
+	type list = []any
+	w := l.want
+	port := l.mbus[w.MBus]
+	agent := fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", port)
+	mbus := agent
+	if l.proxy != nil {
+		mbus = fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", l.proxy.port)
+	}
+	keyDER, _ := x509.MarshalECPrivateKey(l.key) // cannot fail: the curve is known
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	env := m{"bosh": m{"mbus": m{"cert": m{"certificate": encode("CERTIFICATE", l.leaf.Raw), "private_key": encode("EC PRIVATE KEY", keyDER)}}}}
+	if w.Env != "" {
+		env["lab"] = w.Env
+	}
+	pool := m{"name": "default", "network": "default", "env": env, "stemcell": m{"url": "file://" + l.path(fmt.Sprintf("stemcell-%d.tgz", w.Stemcell))}}
+	if w.CPU > 0 {
+		pool["cloud_properties"] = m{"cpu": w.CPU}
+	}
+	network, join := m{"name": "default", "type": "dynamic"}, m{"name": "default"}
+	if !w.Dynamic {
+		network = m{"name": "default", "type": "manual", "subnets": list{m{"range": "127.0.0.0/24", "gateway": "127.0.0.254"}}}
+		join["static_ips"] = list{"127.0.0.1"}
+	}
+	var jobs list
+	for _, name := range w.Jobs {
+		jobs = append(jobs, m{"name": name, "release": "lab"})
+	}
+	group := m{
+		"name": "web", "instances": 1, "jobs": jobs, "resource_pool": "default", "networks": list{join},
+		"properties": m{"page": m{"title": w.Title, "port": l.page}},
+	}
+	cpi := m{"name": "local-cpi", "url": "embedded:local-cpi"}
+	if w.Flaky {
+		cpi["url"] = "file://" + l.path("releases", "cpi")
+	}
+	all := m{
+		"name":           "lab",
+		"releases":       list{cpi, m{"name": "lab", "url": "file://" + l.path("releases", "lab")}},
+		"networks":       list{network},
+		"resource_pools": list{pool},
+		"update":         m{"update_watch_time": "0-120000", "vm_strategy": w.Strategy, "snapshot": w.Snapshot},
+		"cloud_provider": m{
+			"template": m{"name": "local_cpi", "release": "local-cpi"}, "mbus": mbus,
+			"cert": m{"ca": encode("CERTIFICATE", l.ca.Raw)}, "properties": m{"agent": m{"mbus": agent}},
+		},
+	}
+	if w.Disk > 0 {
+		all["disk_pools"] = list{m{"name": "default", "disk_size": w.Disk, "cloud_properties": w.DiskProps}}
+		group["persistent_disk_pool"] = "default"
+	}
+	if len(w.Tags) > 0 {
+		all["tags"] = w.Tags
+	}
+	if w.Strategy == "" {
+		delete(all["update"].(m), "vm_strategy")
+	}
+	all["instance_groups"] = list{group}
+	return all
+}
+
+// writeReleases makes the release of the page, with a second job beside it, the
+// CPI whose calls can be made to fail, and the stemcells.
+func (l *lab) writeReleases() error {
+	page := "testdata/quickstart/page-release/"
+	spec, err := os.ReadFile(page + "jobs/page/templates/pre-start.erb")
+	if err != nil {
+		return err
+	}
+	cpiScript, err := os.ReadFile("cpi/local/release/jobs/local_cpi/templates/cpi.erb")
+	if err != nil {
+		return err
+	}
+	own := map[string]string{
+		// The first to come leaves a mark on the disk.
+		"lab/jobs/page/templates/pre-start.erb": string(spec) + `
+born=${VCAP_ROOT:-/var/vcap}/store/page/born
+[ -s "$born" ] || { echo "$$-$RANDOM-$(date +%s)" >"$born.new" && mv "$born.new" "$born"; }
+`,
+		"lab/src/page-server/version":          fmt.Sprintln(l.want.Source),
+		"lab/src/idle-tool/idle":               fmt.Sprintf("#!/bin/bash\n# %d\nexec sleep 1000000\n", l.want.Idle),
+		"lab/packages/idle-tool/spec":          "name: idle-tool\nfiles:\n- idle-tool/*\n",
+		"lab/packages/idle-tool/packaging":     "set -eu\nmkdir -p \"$BOSH_INSTALL_TARGET/bin\"\ninstall -m 755 idle-tool/idle \"$BOSH_INSTALL_TARGET/bin/\"\n",
+		"lab/config/final.yml":                 "name: lab\n",
+		"lab/jobs/idle/spec":                   "name: idle\ntemplates:\n  ctl.erb: bin/ctl\npackages:\n- idle-tool\nproperties: {}\n",
+		"lab/jobs/idle/monit":                  "check process idle\n  with pidfile /var/vcap/sys/run/idle/idle.pid\n  start program \"/var/vcap/jobs/idle/bin/ctl start\"\n  stop program \"/var/vcap/jobs/idle/bin/ctl stop\"\n  group vcap\n",
+		"lab/jobs/idle/templates/ctl.erb":      idleCtl,
+		"cpi/jobs/local_cpi/templates/cpi.erb": flaky(string(cpiScript)),
+	}
+	for from, to := range map[string]string{page: "lab", "cpi/local/release": "cpi"} {
+		err := fs.WalkDir(os.DirFS(from), ".", func(path string, d fs.DirEntry, err error) error {
+			if name := to + "/" + path; err == nil && !d.IsDir() && own[name] == "" {
+				var data []byte
+				data, err = os.ReadFile(filepath.Join(from, path))
+				own[name] = string(data)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for name, text := range own {
+		if err := l.put(filepath.Join("releases", name), text); err != nil {
+			return err
+		}
+	}
+	return l.writeStemcell()
+}
+
+const idleCtl = `#!/bin/bash
+set -eu
+root=${VCAP_ROOT:-/var/vcap}
+run=$root/sys/run/idle
+case ${1:-} in
+start)
+  mkdir -p "$run"
+  "$root/packages/idle-tool/bin/idle" </dev/null >/dev/null 2>&1 &
+  echo $! >"$run/idle.pid"
+  ;;
+stop)
+  [ ! -f "$run/idle.pid" ] || kill "$(cat "$run/idle.pid")" 2>/dev/null || true
+  rm -f "$run/idle.pid"
+  ;;
+esac
+`
+
+// flaky makes bin/cpi look into the folder faults of its home first.
+func flaky(script string) string {
+	head, tail, _ := strings.Cut(script, "\nexec ")
+	return head + `
+request=$(cat)
+method=$(expr "$request" : '.*"method":"\([a-z_]*\)"' || true)
+fault=
+[ ! -f "$HOME/faults/$method" ] || { fault=$(cat "$HOME/faults/$method"); rm "$HOME/faults/$method"; }
+real() { exec ` + strings.TrimSpace(tail) + ` <<<"$request"; }
+case $fault in
+before-hang) exec sleep 1000000 ;;
+before-garbage) echo "this is no JSON {"; exit ;;
+before-silence) exit ;;
+before-exit) echo "it broke" >&2; exit 3 ;;
+before-retry) echo '{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"as planned","ok_to_retry":true},"log":""}'; exit ;;
+before-*) echo '{"result":null,"error":{"type":"'"${fault#before-}"'","message":"as planned","ok_to_retry":false},"log":""}'; exit ;;
+after-hang) (real) >/dev/null; exec sleep 1000000 ;;
+after-garbage) (real) >/dev/null; echo "this is no JSON {"; exit ;;
+after-exit) (real) || true; exit 3 ;;
+after-kill) (real) >/dev/null; kill -9 $$ ;;
+esac
+real
+`
+}
+
+func (l *lab) put(name, text string) error {
+	path := l.path(name)
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+func (l *lab) writeStemcell() error {
+	archive := l.path(fmt.Sprintf("stemcell-%d.tgz", l.want.Stemcell))
+	if _, err := os.Stat(archive); err == nil {
+		return nil
+	}
+	dir := fmt.Sprintf("stemcell-%d", l.want.Stemcell)
+	mf := fmt.Sprintf("name: lab\nversion: \"%d\"\napi_version: 3\noperating_system: local\nstemcell_formats: [local]\ncloud_properties: {}\n", l.want.Stemcell)
+	if err := errors.Join(l.put(filepath.Join(dir, "stemcell.MF"), mf), l.put(filepath.Join(dir, "image"), "")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(l.path(dir, "image"), nil, 0o600); err != nil {
+		return err
+	}
+	out, err := exec.Command("tar", "-C", l.path(dir), "-czf", archive, "stemcell.MF", "image").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// outcome is how a run of the program ended.
+type outcome struct {
+	text   string // all it wrote
+	status int    // -1: a signal
+}
+
+// runLimit is how long one run may take: far longer than any does.
+const runLimit = 5 * time.Minute
+
+// run runs the program in the lab, with env in its environment.
+func (l *lab) run(env []string, args ...string) (outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	defer cancel()
+	cmd, text := l.command(ctx, env, args...)
+	err := cmd.Run()
+	return l.judge(ctx, cmd, text, err)
+}
+
+func (l *lab) command(ctx context.Context, env []string, args ...string) (*exec.Cmd, *os.File) {
+	name := args[0]
+	args = append(slices.Clone(args), l.path("manifest.yml"), "--state", l.statePath(), "--agent-timeout", "2m")
+	cmd := exec.CommandContext(ctx, l.bin, args...)
+	cmd.Dir = l.dir
+	cmd.Env = slices.Concat([]string{"HOME=" + l.path("home"), "TMPDIR=" + l.path("tmp"), "PATH=" + os.Getenv("PATH")}, l.env, env)
+	cmd.WaitDelay = 10 * time.Second
+	// A file: a CPI that lives on must not keep us from seeing the end.
+	out, err := os.CreateTemp(l.dir, "out-"+name+"-")
+	if err == nil {
+		cmd.Stdout, cmd.Stderr = out, out
+	}
+	return cmd, out
+}
+
+func (l *lab) judge(ctx context.Context, cmd *exec.Cmd, text *os.File, err error) (outcome, error) {
+	defer os.Remove(text.Name())
+	defer text.Close()
+	data, _ := os.ReadFile(text.Name())
+	o := outcome{text: string(data), status: -1}
+	var ended *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return o, fmt.Errorf("%v did not end within %v:\n%s", cmd.Args, runLimit, o.text)
+	case err != nil && !errors.As(err, &ended):
+		return o, fmt.Errorf("%v: %w:\n%s", cmd.Args, err, o.text)
+	}
+	o.status = cmd.ProcessState.ExitCode()
+	if strings.Contains(o.text, "goroutine ") && strings.Contains(o.text, "panic") {
+		return o, fmt.Errorf("%v panics:\n%s", cmd.Args, o.text)
+	}
+	if strings.Contains(o.text, "secret-of-the-lab") {
+		return o, fmt.Errorf("%v tells the password of the agent:\n%s", cmd.Args, o.text)
+	}
+	return o, nil
+}
+
+// must is run where only success will do.
+func (l *lab) must(args ...string) error {
+	o, err := l.run(nil, args...)
+	if err == nil && o.status != 0 {
+		err = fmt.Errorf("%v ended with %d:\n%s", args, o.status, o.text)
+	}
+	return err
+}
+
+// traced is run with the points it met.
+func (l *lab) traced(args ...string) (outcome, []string, error) {
+	file := l.path("trace")
+	_ = os.Remove(file)
+	o, err := l.run([]string{"BOOTSTRAP_TRACE=" + file}, args...)
+	if err != nil {
+		return o, nil, err
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return o, strings.Split(strings.TrimSpace(string(data)), "\n"), err
+}
+
+func (l *lab) state() (state.State, error) { return state.Read(l.statePath(), "") }
+
+// cids lists what there is of a kind in the embedded CPI's folder: vms, disks
+// or stemcells.
+func (l *lab) cids(kind string) []string {
+	entries, _ := os.ReadDir(l.path("home/.bosh/local", kind))
+	var list []string
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+// born is the mark that the first job has left on the disk.
+func (l *lab) born(disk string) string {
+	data, _ := os.ReadFile(l.path("home/.bosh/local/disks", disk, "data/page/born"))
+	return strings.TrimSpace(string(data))
+}
+
+// sortedKeys are the keys of a set.
+func sortedKeys[V any](set map[string]V) []string { return slices.Sorted(maps.Keys(set)) }

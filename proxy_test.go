@@ -1,0 +1,130 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// proxy stands between the program and the agent, and lets one message fail.
+type proxy struct {
+	port   int
+	server *http.Server
+	client *http.Client
+	agent  string // host:port
+
+	mu     sync.Mutex
+	fault  string // cut-before, cut-after, status, delay, foreign; empty: none
+	method string // of the message that meets it
+	lying  bool   // another certificate is shown
+}
+
+// addProxy puts a proxy before the agent of the lab.
+func (l *lab) addProxy() error {
+	foreign, foreignKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, nil, nil)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	good := &tls.Certificate{Certificate: [][]byte{l.leaf.Raw}, PrivateKey: l.key}
+	bad := &tls.Certificate{Certificate: [][]byte{foreign.Raw}, PrivateKey: foreignKey}
+	p := &proxy{
+		port:  listener.Addr().(*net.TCPAddr).Port,
+		agent: fmt.Sprintf("127.0.0.1:%d", l.mbus[0]),
+		client: &http.Client{
+			// Another agent may listen there the next time.
+			Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+			Timeout:   5 * time.Minute,
+		},
+	}
+	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
+	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.lying {
+			return bad, nil
+		}
+		return good, nil
+	}}
+	go func() { _ = p.server.Serve(tls.NewListener(listener, config)) }()
+	l.proxy = p
+	return nil
+}
+
+func (p *proxy) close() {
+	_ = p.server.Close()
+	p.client.CloseIdleConnections()
+}
+
+// arm lets the next message of that method fail; an empty fault is peace.
+func (p *proxy) arm(fault, method string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault, p.method, p.lying = fault, method, false
+}
+
+// take says what is to happen to the message, once.
+func (p *proxy) take(method string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fault == "" || method != p.method {
+		return ""
+	}
+	fault := p.fault
+	p.fault = ""
+	p.lying = fault == "foreign"
+	return fault
+}
+
+// ServeHTTP hands the message on, or does what was armed.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	method := strings.ToLower(r.Method) + "_blob"
+	var message struct{ Method string }
+	if strings.HasSuffix(r.URL.Path, "/agent") && json.Unmarshal(body, &message) == nil {
+		method = message.Method
+	}
+	fault := p.take(method)
+	switch fault {
+	case "cut-before", "foreign":
+		panic(http.ErrAbortHandler)
+	case "status":
+		http.Error(w, "as planned", http.StatusInternalServerError)
+		return
+	case "delay":
+		<-time.After(2 * time.Second)
+	}
+	req := r.Clone(r.Context())
+	req.RequestURI = ""
+	req.URL.Scheme, req.URL.Host = "https", p.agent
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp, err := p.client.Do(req)
+	if err != nil {
+		panic(http.ErrAbortHandler) // as where nobody listens, nearly
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || fault == "cut-after" {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(data)
+}
