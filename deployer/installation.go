@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2/maybe"
 
@@ -36,7 +37,7 @@ type installed struct {
 	StemcellAPI int                `json:"stemcell_api_version,omitempty"`
 	Registry    *manifest.Registry `json:"registry,omitempty"` // with the port it had
 	// Secrets are what a redactor must hide in what is told without the
-	// manifest.
+	// manifest, the newest first: the VM's logs may hold older ones.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
@@ -50,7 +51,7 @@ func (r *run) know(ctx context.Context) error {
 		MBus: m.CPI.MBus, CA: m.CPI.CA,
 		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
 		API: r.known.API, StemcellAPI: r.stemcell.APIVersion,
-		Registry: m.CPI.Registry, Secrets: m.Secrets,
+		Registry: m.CPI.Registry, Secrets: r.rememberedSecrets(),
 		CPI: r.known.CPI, Packages: r.known.Packages, Jobs: r.known.Jobs,
 	}
 	if r.cpiBuild != nil {
@@ -78,6 +79,21 @@ func (r *run) know(ctx context.Context) error {
 	}
 	r.known = k
 	return nil
+}
+
+// maxSecrets bounds the secrets that are remembered.
+const maxSecrets = 1000
+
+// rememberedSecrets are those of the manifest and, after them, of the deploys
+// before.
+func (r *run) rememberedSecrets() []string {
+	all := slices.Clone(r.manifest.Secrets)
+	for _, s := range r.known.Secrets {
+		if len(all) < maxSecrets && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // recallKnown reads what know has kept; the zero value where there is nothing,

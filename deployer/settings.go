@@ -46,7 +46,7 @@ func (r *run) updateAgent(ctx context.Context) error {
 		if err := r.keepAgent(how); err != nil {
 			return err
 		}
-		err := r.agent.UpdateSettings(ctx, agent.UpdateSettings{MBus: mbusSettings(m)})
+		err := r.sendSettings(ctx, agent.UpdateSettings{MBus: mbusSettings(m)})
 		if agent.UnknownMessage(err) {
 			s.warning("the agent cannot change its settings: it keeps its password and certificate until the VM is replaced, with deploy --recreate")
 			keepAgentParts(r.want.made, r.state.Get().Own.Made)
@@ -67,6 +67,18 @@ func (r *run) updateAgent(ctx context.Context) error {
 		return r.rememberAgent(vm)
 	})
 }
+
+// sendSettings sends them, and does not wait for long for the answer of an
+// agent that may be gone by then and come back another one.
+func (r *run) sendSettings(ctx context.Context, s agent.UpdateSettings) error {
+	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
+	defer cancel()
+	return r.agent.UpdateSettings(ctx, s)
+}
+
+// settingsTimeout is how long the agent's answer to new settings is waited
+// for: whether it took them over, the way to it with the new ones tells.
+const settingsTimeout = 10 * time.Second
 
 // keepAgentParts takes back that the agent's settings are what was wanted.
 func keepAgentParts(made, have map[string]string) {
