@@ -135,7 +135,6 @@ func (r *run) findInstallation(ctx context.Context) error {
 	if exists(k.CPI) {
 		r.cpiBuild = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
 		r.root.info(fmt.Sprintf("Using what is installed on this machine for deployment '%s'", k.Name))
-		return nil
 	}
 	return nil
 }

@@ -112,7 +112,6 @@ type Plan struct {
 
 	swap      bool // the new VM is made before the old one goes
 	stopped   bool // the jobs stay stopped, as was asked for
-	restart   bool // the jobs are stopped and started without a change
 	snapshot  bool
 	dns       bool
 	blank     bool // the VM has no spec yet
@@ -167,7 +166,7 @@ func (p Plan) applies() bool { return p.newVM() || p.on(theJobs) == update }
 
 // inPlace tells whether the VM stays and its jobs are stopped for a while.
 func (p Plan) inPlace() bool {
-	return !p.newVM() && (p.on(theJobs) == update || p.diskWork() || p.restart)
+	return !p.newVM() && (p.on(theJobs) == update || p.diskWork())
 }
 
 // stops tells whether jobs that may run are stopped.
