@@ -89,7 +89,7 @@ func TestJumpIsNotAdmitted(t *testing.T) {
 }
 
 func TestParseJump(t *testing.T) {
-	for _, text := range []string{"", "ssh+socks5://host", "socks5://user@host", "ssh+socks5://user:s3cret@host:x", "ssh+socks5://user@host?private-key=/no/such/key"} {
+	for _, text := range []string{"", "ssh+socks5://host", "socks5://user@host", "ssh+socks5://user:s3cret@host:x", "ssh+socks5://user@host?private-key=/no/such/key", "ssh+socks5://user:s3cret@host]22", "ssh+socks5://user:s3cret@host:99999"} {
 		if _, err := ParseJump(text, noEnv); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("ParseJump(%q): %v", text, err)
 		}

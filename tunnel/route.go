@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Route makes connections by way of one or several machines, each entered
@@ -80,10 +82,13 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 		Passphrase:  getenv("BOOTSTRAP_SSH_PASSPHRASE"),
 		AgentSocket: getenv("SSH_AUTH_SOCK"),
 	}
+	if !isHost(cfg.Host) {
+		return Config{}, fmt.Errorf("%q is neither a host name nor an IP address", cfg.Host)
+	}
 	cfg.Password, _ = u.User.Password()
 	if port := u.Port(); port != "" {
 		var err error
-		if cfg.Port, err = strconv.Atoi(port); err != nil {
+		if cfg.Port, err = strconv.Atoi(port); err != nil || cfg.Port < 1 || cfg.Port > 65535 {
 			return Config{}, fmt.Errorf("%q is no port", port)
 		}
 	}
@@ -106,6 +111,17 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 		cfg.PrivateKey = ownKey(filepath.Join(home, ".ssh"), cfg.Passphrase)
 	}
 	return cfg, nil
+}
+
+// isHost says whether name can be a host's name or address: what else a URL
+// lets through would only fail when it is dialled.
+func isHost(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return !strings.ContainsFunc(name, func(c rune) bool {
+		return !unicode.In(c, unicode.Letter, unicode.Mark, unicode.Digit) && !strings.ContainsRune("-_.", c)
+	})
 }
 
 // ownKey is the first of the keys that ssh itself would take that can be
