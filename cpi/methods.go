@@ -1,6 +1,7 @@
 package cpi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -171,10 +172,11 @@ func (c *Client) UpdateDisk(ctx context.Context, cid string, size int, props map
 	if err != nil {
 		return "", err
 	}
-	if isNull(result) || string(result) == `""` {
-		return cid, nil
+	now, err := c.decodeNewCID("update_disk", result)
+	if err != nil {
+		return "", err
 	}
-	return c.decodeCID("update_disk", result)
+	return cmp.Or(now, cid), nil
 }
 
 // SnapshotDisk copies a disk as it is now and returns the snapshot's CID.

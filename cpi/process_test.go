@@ -159,6 +159,9 @@ func TestRecorded(t *testing.T) {
 	path := program(t, infoV2, "echo $$ >pid\n"+reply(`{"result":"disk"}`))
 	file := filepath.Join(t.TempDir(), "reply.json")
 	c, told := client(path), 0
+	if err := Announce(file); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second call overwrites the first one's reply
 		cid, err := c.Recorded(file, func(pid int) { told = pid }).CreateDisk(t.Context(), 1, nil, "")
 		if cid != "disk" || err != nil {
@@ -246,12 +249,43 @@ func TestRecoverWithDaemon(t *testing.T) {
 	}
 }
 
+// What update_disk tells of a disk is its CID, if that is another one.
+func TestRecoverChanges(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "reply.json")
+	for _, r := range []struct{ method, text, want string }{
+		{"update_disk", `{"result":"disk-2"}`, "disk-2"},
+		{"update_disk", `{"result":null}`, ""},
+		{"update_disk", `{"result":""}`, ""},
+		{"update_disk", `{"result":true}`, ""},
+		{"resize_disk", `{"result":true}`, ""},
+		{"snapshot_disk", `{"result":"snap-1"}`, "snap-1"},
+	} {
+		if err := os.WriteFile(file, []byte(r.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if cid, err := client("cpi").Recover(t.Context(), r.method, file, nil); cid != r.want || err != nil {
+			t.Errorf("%s %s: %q, %v", r.method, r.text, cid, err)
+		}
+	}
+}
+
 func TestRecoverFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := client("cpi")
 	if _, err := c.Recover(t.Context(), "create_disk", filepath.Join(dir, "absent"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent: %v", err)
+	}
+	file := filepath.Join(dir, "announced")
+	if err := Announce(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := Announce(file); !errors.Is(err, os.ErrExist) {
+		t.Errorf("announced twice: %v", err)
+	}
+	if _, err := c.Recover(t.Context(), "create_disk", file, nil); !errors.Is(err, ErrNotBegun) || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("announced: %v", err)
 	}
 	for text, want := range map[string]error{
 		"":                &GarbageError{},

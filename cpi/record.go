@@ -26,14 +26,44 @@ func (c *Client) Recorded(file string, started func(pid int)) *Client {
 	return &recorded
 }
 
+// announced stands in the file of a reply until the CPI is about to be
+// started.
+const announced = "the CPI is not started yet\n"
+
+// ErrNotBegun says that a recorded call was announced and its CPI was never
+// started.
+var ErrNotBegun = errors.New("the CPI was not started")
+
+// Announce makes the file of a reply before the call is made: while it stands
+// there as it is, the call is proven not to have begun. A file that is missing
+// proves nothing.
+func Announce(file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(announced)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = syncDir(filepath.Dir(file))
+	}
+	if err != nil {
+		_ = os.Remove(file)
+	}
+	return err
+}
+
 // Recover waits for the end of the CPI process that writes file, if it still
-// runs, and returns the CID that the recorded create call gave, none for one
-// that deletes. A file that does not exist is an fs.ErrNotExist: the call was
-// not begun. The other errors are those of the call. waiting, unless nil, is
-// called once with the process if it has to be waited for; its PID is 0 where
-// that is not known.
+// runs, and returns the CID that the recorded call gave: none for one that
+// deletes, or that left a disk its CID. It is ErrNotBegun for a call that was
+// only announced, and an fs.ErrNotExist, which tells nothing, where there is no
+// file. The other errors are those of the call. waiting, unless nil, is called
+// once with the process if it has to be waited for; its PID is 0 where that is
+// not known.
 func (c *Client) Recover(ctx context.Context, method, file string, waiting func(Child)) (string, error) {
 	stdout, err := finished(ctx, file, waiting)
+	if err == nil && string(stdout) == announced {
+		err = ErrNotBegun
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read the CPI's reply to %s: %w", method, err)
 	}
@@ -44,8 +74,11 @@ func (c *Client) Recover(ctx context.Context, method, file string, waiting func(
 	if reply.Error != nil {
 		return "", c.refused(method, reply.Error)
 	}
-	if strings.HasPrefix(method, "delete_") {
+	switch {
+	case strings.HasPrefix(method, "delete_") || method == "resize_disk":
 		return "", nil
+	case method == "update_disk":
+		return c.decodeNewCID(method, reply.Result)
 	}
 	vm, err := c.decodeVM(method, reply.Result)
 	return vm.CID, err
@@ -102,8 +135,8 @@ func (r *record) open() (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s is in use: %w", r.file, err)
 	}
-	// The file's absence says that the call was not begun, also after a power
-	// cut.
+	// From here on the file does not say any more that the call was not begun,
+	// also after a power cut.
 	_ = os.Remove(childFile(r.file))
 	if err := errors.Join(f.Truncate(0), f.Sync(), syncDir(filepath.Dir(r.file))); err != nil {
 		_ = f.Close()

@@ -90,6 +90,15 @@ func (c *Client) decodeCID(method string, result json.RawMessage) (string, error
 	return cid, nil
 }
 
+// decodeNewCID reads the CID of a disk that took another one's place; it is
+// empty where the disk is the same. Some CPIs say true then.
+func (c *Client) decodeNewCID(method string, result json.RawMessage) (string, error) {
+	if isNull(result) || string(result) == `""` || string(result) == "true" {
+		return "", nil
+	}
+	return c.decodeCID(method, result)
+}
+
 // decodeVM reads what create_vm returns: the CID (v1), or the CID and the
 // networks (v2). Each is taken in both versions: an error here would lose the
 // CID of a VM that exists.

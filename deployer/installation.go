@@ -178,3 +178,8 @@ func (r *run) uninstall(ctx context.Context) error {
 		return r.state.Remove()
 	})
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

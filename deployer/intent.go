@@ -70,17 +70,25 @@ func (r *run) destroy(ctx context.Context, in state.Intent, call func(*cpi.Clien
 }
 
 // announce writes the intent, and where the CPI's reply will stand, before
-// the call.
+// the call. The file of the reply comes first: it proves that a call which was
+// cut here was not begun.
 func (r *run) announce(in state.Intent) (state.Intent, error) {
 	in.ID, in.Started = uuid.NewString(), time.Now().UTC().Truncate(time.Second)
 	in.Reply = filepath.Join(r.dir, "replies", in.ID+".json")
 	if err := os.MkdirAll(filepath.Dir(in.Reply), 0o700); err != nil {
 		return in, fmt.Errorf("cannot make the folder of the CPI's replies: %w", err)
 	}
-	return in, r.state.Update(func(st *state.State) error {
+	if err := cpi.Announce(in.Reply); err != nil {
+		return in, fmt.Errorf("cannot make the file of the CPI's reply: %w", err)
+	}
+	err := r.state.Update(func(st *state.State) error {
 		st.Own.Intents = append(st.Own.Intents, in)
 		return nil
 	})
+	if err != nil {
+		cpi.RemoveReply(in.Reply)
+	}
+	return in, err
 }
 
 // notFoundBy tells whether the CPI says that what it was to delete does not
@@ -182,7 +190,7 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 		return err
 	}
 	gone := err == nil || notFoundBy(in.Method, err)
-	if !gone && !(errors.Is(err, fs.ErrNotExist) && r.keptReplies(in)) {
+	if !gone && !errors.Is(err, cpi.ErrNotBegun) {
 		there, known := r.stillThere(ctx, in, err)
 		gone = known && !there
 	}
@@ -223,13 +231,6 @@ type stillRunningError struct{ text string }
 
 func (e *stillRunningError) Error() string { return e.text }
 
-// keptReplies tells whether this machine is the one that made the call: a
-// reply's file is there before the CPI starts, so one that is missing there
-// says that it never did.
-func (r *run) keptReplies(in state.Intent) bool {
-	return in.Reply != "" && exists(filepath.Dir(in.Reply))
-}
-
 // settleCreate finds out what a call made that an earlier run was cut in.
 func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 	cid, err := r.recover(ctx, in)
@@ -241,13 +242,16 @@ func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 		return err
 	case err == nil:
 		return r.adopt(ctx, in, cid, "the CPI finished it")
-	case errors.Is(err, fs.ErrNotExist) && r.keptReplies(in):
+	case errors.Is(err, cpi.ErrNotBegun):
 		return r.settle(in, "")
 	case answered(err):
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
 		return r.settle(in, "")
 	}
 	why := "the CPI left no reply"
+	if errors.Is(err, fs.ErrNotExist) {
+		why = "the file of the CPI's reply is not there any more"
+	}
 	if in.Method == "create_vm" {
 		cid, doubt := r.askWhoIsThere(ctx, in)
 		if ctx.Err() != nil {
@@ -358,9 +362,4 @@ func (r *run) searchFor(in state.Intent) string {
 		what = "what " + in.Method + " makes"
 	}
 	return fmt.Sprintf("look in the cloud for %s made at about %s", what, in.Started.Format(time.RFC3339))
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

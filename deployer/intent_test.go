@@ -176,6 +176,7 @@ func TestSettleDelete(t *testing.T) {
 		"killed, and there":       {"delete_disk", ``, yes, false, "has_disk"},
 		"nobody can tell":         {"delete_vm", `{"resu`, garbage, false, "has_vm"},
 		"never begun":             {"delete_vm", absent, no, false, ""},
+		"the reply is lost":       {"delete_vm", lost, no, true, "has_vm"},
 		"a stemcell, and killed":  {"delete_stemcell", ``, "", false, ""},
 		"a stemcell that is gone": {"delete_stemcell", `{"result":true}`, "", true, ""},
 	} {
@@ -201,11 +202,17 @@ func TestSettleDelete(t *testing.T) {
 	}
 }
 
+// lost is the reply whose file was removed, as an older state is brought back.
+const lost = "lost"
+
 // leaveIntent leaves what a run leaves that is cut in a CPI call.
 func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun bool) state.Intent {
 	t.Helper()
 	in, err := r.announce(in)
-	if err == nil && begun {
+	switch {
+	case err == nil && reply == lost:
+		err = os.Remove(in.Reply)
+	case err == nil && begun:
 		err = os.WriteFile(in.Reply, []byte(reply), 0o600)
 	}
 	if err != nil {
@@ -233,6 +240,9 @@ func TestSettleCreate(t *testing.T) {
 		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
 		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},
 		"never begun":                 {in: vm},
+		"the reply is lost":           {in: vm, reply: lost, why: "the file of the CPI's reply is not there any more and no agent tells"},
+		"the reply is lost, a VM":     {in: vm, reply: lost, agent: "agent-2", has: yes, made: "vm-2"},
+		"the reply is lost, a disk":   {in: disk, reply: lost, why: "not there any more; look in the cloud for a disk"},
 		"its agent answers":           {in: vm, reply: `{"resu`, begun: true, agent: "agent-2", has: yes, made: "vm-2"},
 		"of an unknown name":          {in: vm, begun: true, agent: "agent-2", has: no, why: `its agent answers on VM "vm-2", but that is not its CID`},
 		"the CPI cannot tell":         {in: vm, begun: true, agent: "agent-2", has: refuses(cpi.TypeNotImplemented), why: "the CPI does not tell"},

@@ -148,11 +148,10 @@ func (f *File) restore(ctx context.Context, serial int, force bool) error {
 	if len(lost) > 0 && !force {
 		return &OwnsError{Path: f.path, Owned: lost}
 	}
-	// Whether these calls ended stands in versions that do not count any more.
 	for _, in := range old.Own.Intents {
-		old.Own.Leftovers = append(old.Own.Leftovers, Leftover{Intent: in, Why: fmt.Sprintf("it was under way in version %d, which was restored", serial)})
+		// How it ended stands in versions that do not count any more.
+		f.note("A %s was under way in version %d: the next run looks what became of it", in.Method, serial)
 	}
-	old.Own.Intents = nil
 	have := f.current.Own.Serial
 	f.current = old
 	f.current.Own.Serial = have // that of the file which is replaced
