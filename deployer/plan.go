@@ -24,21 +24,22 @@ type facts struct {
 // wanted is what the manifest, its artifacts and the command line ask for, as
 // far as a plan compares it.
 type wanted struct {
-	digest   string
-	group    string
-	stemcell string            // name/version
-	releases []state.Release   // without ids
-	used     map[string]bool   // names of the releases that the VM's jobs are from
-	made     map[string]string // of what a VM would be made from
-	applied  map[string]string // of what would be put on it
-	disk     *manifest.DiskPool
-	strategy string // update.vm_strategy
-	noSwap   string // why a new VM cannot be made beside the old one; empty: it can
-	snapshot bool
-	dns      bool
-	api      int // effective CPI API version, 0: not known
-	compiles int // packages that would be compiled in place
-	options  Asked
+	digest    string
+	group     string
+	stemcell  string            // name/version
+	releases  []state.Release   // without ids
+	used      map[string]bool   // names of the releases that the VM's jobs are from
+	made      map[string]string // of what a VM would be made from
+	applied   map[string]string // of what would be put on it
+	disk      *manifest.DiskPool
+	noAddress bool   // nobody has told the VM's address so far
+	strategy  string // update.vm_strategy
+	noSwap    string // why a new VM cannot be made beside the old one; empty: it can
+	snapshot  bool
+	dns       bool
+	api       int // effective CPI API version, 0: not known
+	compiles  int // packages that would be compiled in place
+	options   Asked
 }
 
 // Asked is what the command line asks of a deploy beside the manifest; a plan
@@ -114,7 +115,7 @@ type Plan struct {
 	stopped   bool // the jobs stay stopped, as was asked for
 	snapshot  bool
 	dns       bool
-	blank     bool // the VM has no spec yet
+	blank     bool // the VM has no spec yet, or has not told its address
 	silent    bool // the old VM's agent does not answer
 	keepOld   bool
 	shrinking bool
@@ -259,7 +260,7 @@ func decide(w wanted, st state.State, f facts) (Plan, error) {
 	}
 	p.swap = vm.Action == replace && w.strategy == "create-swap-delete" && w.noSwap == "" && f.agentTold
 	p.stopped = st.Own.Stopped
-	p.blank = vm.Action == keep && f.now.Deployment == ""
+	p.blank = vm.Action == keep && (f.now.Deployment == "" || w.noAddress)
 	p.shrinking = disk.Action == migrate && w.disk.Size < st.Disk().Size
 	p.keepOld = w.options.KeepOldDisk
 	p.fill(w, st, f, vm, disk, jobs)

@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -121,22 +122,23 @@ func (r *run) wanted() (wanted, error) {
 	}
 	address, dynamic := m.Address()
 	if dynamic {
-		address = st.Own.Address
+		address = r.knownAddress()
 	}
 	w := wanted{
-		digest:   m.Digest,
-		group:    m.Group.Name,
-		stemcell: r.stemcell.Name + "/" + r.stemcell.Version,
-		used:     map[string]bool{},
-		made:     digests(r.salt, vmParts(m)),
-		applied:  digests(r.salt, instanceParts(m, r.releases, order, address)),
-		disk:     m.Group.Disk,
-		strategy: m.Update.VMStrategy,
-		noSwap:   r.noSwap(address),
-		snapshot: m.Update.Snapshot,
-		dns:      m.UseDNS,
-		api:      r.effectiveAPI(),
-		options:  r.opts.Asked,
+		digest:    m.Digest,
+		group:     m.Group.Name,
+		stemcell:  r.stemcell.Name + "/" + r.stemcell.Version,
+		used:      map[string]bool{},
+		made:      digests(r.salt, vmParts(m)),
+		applied:   digests(r.salt, instanceParts(m, r.releases, order, address)),
+		disk:      m.Group.Disk,
+		noAddress: dynamic && address == "",
+		strategy:  m.Update.VMStrategy,
+		noSwap:    r.noSwap(address),
+		snapshot:  m.Update.Snapshot,
+		dns:       m.UseDNS,
+		api:       r.effectiveAPI(),
+		options:   r.opts.Asked,
 	}
 	for _, ref := range m.Group.Jobs {
 		w.used[ref.Release] = true
@@ -145,6 +147,12 @@ func (r *run) wanted() (wanted, error) {
 		w.releases = append(w.releases, state.Release{Name: rel.Name, Version: r.releases[rel.Name].Version})
 	}
 	return w, nil
+}
+
+// knownAddress is the address of the VM on a dynamic network, as the last
+// deploy recorded it or as the agent tells it now; empty if neither does.
+func (r *run) knownAddress() string {
+	return cmp.Or(r.state.Get().Own.Address, addressIn(r.facts.now.Networks))
 }
 
 // effectiveAPI is the lower of the API versions of CPI and stemcell; 0 where
@@ -220,9 +228,10 @@ func (r *run) makePlan(ctx context.Context) error {
 			return err
 		}
 	} else {
-		r.agent, r.address = r.running, st.Own.Address
-		if address, dynamic := r.manifest.Address(); !dynamic {
-			r.address = address
+		var dynamic bool
+		r.agent = r.running
+		if r.address, dynamic = r.manifest.Address(); dynamic {
+			r.address = r.knownAddress()
 		}
 	}
 	if names := r.manifest.Generated; len(names) > 0 && r.opts.Inputs.Generate == manifest.Plan {
