@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/state"
 )
 
 // agentOfRunning is how the agent of the VM that runs is reached, which is not
@@ -155,6 +156,18 @@ func (r *run) agentAt(mbus, ca, replyTo string) (*agent.Client, error) {
 // take to answer; today's tools use the same 10 s.
 const existingAgentTimeout = 10 * time.Second
 
+// goneAgentTimeout is how long that of a VM may take whose deletion was begun.
+const goneAgentTimeout = 3 * time.Second
+
+// answerTime is how long the agent of a VM may take to answer.
+func (r *run) answerTime(vm string) time.Duration {
+	limit := existingAgentTimeout
+	if r.state != nil && slices.ContainsFunc(r.state.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
+		limit = goneAgentTimeout
+	}
+	return min(limit, r.opts.AgentTimeout)
+}
+
 // lookAtAgent asks the agent of the recorded VM, if there is one, how it is.
 func (r *run) lookAtAgent(ctx context.Context) error {
 	st := r.state.Get()
@@ -204,7 +217,7 @@ func (r *run) hearAt(ctx context.Context, how agentOfRunning, agentID string) (*
 		return nil, err
 	}
 	return client, r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", how.VM), func(*stage) error {
-		err := client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil)
+		err := client.WaitReady(ctx, r.answerTime(how.VM), nil)
 		if err == nil {
 			err = r.hear(ctx, client, agentID)
 		}
