@@ -139,3 +139,53 @@ func FuzzDigest(f *testing.F) {
 		}
 	})
 }
+
+// FuzzIndex damages what the cache keeps of a compiled package and of a
+// release: it is not found, or it is the one that was kept.
+func FuzzIndex(f *testing.F) {
+	data := packageArchive(f, "compiled")
+	s := Open(Config{Dir: filepath.Join(f.TempDir(), "bosh")})
+	keep(f, s, webKey(), data)
+	good, err := os.ReadFile(s.compiledIndexPath(webKey().hash()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(good), "\n")
+	for _, index := range []string{
+		text, strings.Replace(text, `"sha256":"`, `"sha256":"../../`, 1), `{"name":"web","fingerprint":"f1","archive":{"sha256":"../jobs"}}`, "{}", "null", "",
+		`{"jobs":[{"job":{"Name":"a"},"archive":"../..","tree":"","stamp":""}],"packages":[{"archive":{}}]}`,
+	} {
+		f.Add(index, true)
+		f.Add(index, false)
+	}
+	f.Fuzz(func(t *testing.T, index string, summed bool) {
+		s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh")})
+		keep(t, s, webKey(), data)
+		if summed {
+			index = checksum([]byte(index)) + "\n" + index
+		}
+		for _, path := range []string{s.compiledIndexPath(webKey().hash()), s.indexPath("k")} {
+			write(t, []byte(index), path)
+		}
+		if c, ok := compiled(t, s, webKey()); ok {
+			if filepath.Dir(c.Path) != s.cache("packages") {
+				t.Fatalf("found outside of the cache: %s", c.Path)
+			}
+			if got, err := os.ReadFile(c.Path); err != nil || string(got) != string(data) {
+				t.Fatalf("other contents: %v", err)
+			}
+		}
+		if ix, ok := s.loadIndex(context.Background(), "k"); ok {
+			for _, j := range s.release(ix).Jobs {
+				if filepath.Dir(j.Dir) != s.cache("jobs") {
+					t.Fatalf("found outside of the cache: %s", j.Dir)
+				}
+			}
+		}
+		// And it can be made anew.
+		keep(t, s, webKey(), data)
+		if _, ok := compiled(t, s, webKey()); !ok {
+			t.Fatal("kept anew, but not found")
+		}
+	})
+}

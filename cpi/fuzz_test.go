@@ -2,7 +2,12 @@ package cpi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -52,5 +57,35 @@ func FuzzReply(f *testing.F) {
 		_, _ = c.decodeHint("m", reply.Result)
 		_, _ = c.decodeMap("m", reply.Result)
 		_, _ = c.decodeCIDs("m", reply.Result)
+	})
+}
+
+// FuzzRecover reads a reply and the name of the process that wrote it, which
+// an earlier run left: whatever they are, it ends, and no CID is made up.
+func FuzzRecover(f *testing.F) {
+	child := `{"pid": 4194304, "host": "elsewhere", "since": "2025-01-02T03:04:05Z", "birth": "1"}`
+	for _, reply := range []string{`{"result":"vm-1","error":null,"log":""}`, `{"result":["vm-1",{}],"error":null}`, `{"result":"","error":null}`, `{"result":`, "", "null"} {
+		f.Add("create_vm", reply, child)
+		f.Add("delete_vm", reply, `{"pid": -1}`)
+	}
+	f.Add("create_disk", `{"result":" "}`, `{"pid": 1, "birth": ""}`)
+	c := New(Config{})
+	f.Fuzz(func(t *testing.T, method, reply, child string) {
+		file := filepath.Join(t.TempDir(), "reply")
+		for path, text := range map[string]string{file: reply, childFile(file): child} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c, known := childOf(file); known && c.PID <= 1 {
+			t.Fatalf("process %d", c.PID)
+		}
+		cid, err := c.Recover(context.Background(), method, file, nil)
+		if err != nil && (cid != "" || errors.Is(err, fs.ErrNotExist)) {
+			t.Fatalf("CID %q, error %v", cid, err)
+		}
+		if err == nil && !bytes.Contains([]byte(reply), []byte("{")) {
+			t.Fatalf("took %q for a reply", reply)
+		}
 	})
 }

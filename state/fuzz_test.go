@@ -82,3 +82,41 @@ func FuzzRescue(f *testing.F) {
 		open(t, path)
 	})
 }
+
+// The mirror of a state that create-env has saved is damaged or forged: it
+// does not keep anybody from the state.
+func FuzzMirror(f *testing.F) {
+	const id = "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10"
+	for _, s := range []string{
+		`{"vm_cid": "vm-1", "disk_cid": "disk-1", "bootstrap": {"format": 1, "serial": 3, "orphans": [{"cid": "disk-2"}], "intents": [{"id": "i", "method": "create_vm"}]}}`,
+		`{"vm_cid": "vm-0", "bootstrap": {"format": 1, "swap": {"cid": "vm-1"}, "leftovers": [{"intent": {"id": "i", "method": "delete_disk", "cid": "d"}}]}}`,
+		`{"bootstrap": {"orphans": [{"cid": ""}]}}`, `{"bootstrap": {"intents": [{}]}}`, `{"bootstrap": {"format": 99}}`, "", "null", "[]",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		home := filepath.Join(dir, "home")
+		if err := os.MkdirAll(filepath.Join(home, id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "state.json")
+		text := `{"director_id": "d", "installation_id": "` + id + `", "current_vm_cid": "vm-1", "current_disk_id": "a", "disks": [{"id": "a", "cid": "disk-1"}]}`
+		for name, text := range map[string][]byte{path: []byte(text), mirrorOf(home, id): data} {
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file, err := Open(t.Context(), path, Options{Home: home})
+		if err != nil {
+			t.Fatalf("the mirror %s keeps from the state: %v", data, err)
+		}
+		defer file.Close()
+		if st := file.Get(); st.CurrentVMCID != "vm-1" || st.Disk() == nil || st.Disk().CID != "disk-1" {
+			t.Fatalf("the mirror changed what the file says: %+v", st)
+		}
+		if err := file.Update(func(*State) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -72,7 +72,10 @@ func (l *loaded) reflect(path, home string, own bool) {
 	}
 	var m mirror
 	// A damaged mirror tells nothing; the file does.
-	if json.Unmarshal(data, &m) != nil || m.Own.Format > Format {
+	if err := json.Unmarshal(data, &m); err != nil || m.Own.Format > Format {
+		if err != nil && !own {
+			l.damaged(file, err)
+		}
 		return
 	}
 	if own {
@@ -81,6 +84,7 @@ func (l *loaded) reflect(path, home string, own bool) {
 		}
 		return
 	}
+	before, notes := l.current, l.notes
 	sha1 := l.current.Own.ManifestSHA1
 	if vm, disk, stemcell := l.current.current(); vm == m.VM && disk == m.Disk && stemcell == m.Stemcell {
 		l.current.Own = m.Own
@@ -94,6 +98,25 @@ func (l *loaded) reflect(path, home string, own bool) {
 	}
 	l.current.Own.Format, l.current.Own.ManifestSHA1 = Format, sha1
 	l.fit()
+	// What is wrong with the mirror must not be told of the file.
+	if err := l.current.sound(); err != nil && before.sound() == nil {
+		l.current, l.notes = before, notes
+		l.damaged(file, err)
+	}
+}
+
+func (l *loaded) damaged(mirror string, err error) {
+	l.warnings = append(l.warnings, fmt.Errorf("%s cannot be used (%w): what was kept there since another tool wrote the deployment state is lost, such as the disks that were kept and what interrupted runs may have left; look for them in the cloud", mirror, err))
+}
+
+// sound tells what is wrong with a state beyond what is mended.
+func (s *State) sound() error {
+	c, err := s.clone()
+	if err != nil {
+		return err
+	}
+	c.mend()
+	return c.check()
 }
 
 // fit drops from our own part what the records of the file tell otherwise.

@@ -1,8 +1,15 @@
 package tunnel
 
 import (
+	"bytes"
+	"errors"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // FuzzJump looks for addresses of jumpboxes that are taken for what they are
@@ -27,6 +34,49 @@ func FuzzJump(f *testing.F) {
 			if _, _, err := net.SplitHostPort(net.JoinHostPort(cfg.Host, "22")); err != nil {
 				t.Fatalf("%q: host %q: %v", text, cfg.Host, err)
 			}
+		}
+	})
+}
+
+// FuzzKnownHosts damages the file of known host keys: a VM's key is found
+// again as it was remembered, or nothing is, and others' lines stay.
+func FuzzKnownHosts(f *testing.F) {
+	_, public := newKey(f, "")
+	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
+	for _, s := range []string{
+		"", "vm-1 " + key + "\n", "vm-1 " + key, "\n\nvm-1\n", "vm-1 ssh-ed25519 AAAA\n", "vm-2 " + key + "\r\nvm-1 " + key + "\r\n",
+		"# vm-1\nvm+1 " + key, "vm-1 command=\"x\" " + key, "\xEF\xBB\xBFvm-1 " + key, "vm-1 " + key[:30],
+	} {
+		f.Add(s, "vm-1")
+		f.Add(s, "vm 1\n")
+	}
+	f.Fuzz(func(t *testing.T, text, name string) {
+		file := filepath.Join(t.TempDir(), "known_hosts")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := &auth{cfg: Config{Host: "h", Port: 22, HostName: name, KnownHosts: file}}
+		h, err := a.host()
+		if err != nil {
+			var damaged *knownHostsError
+			if !errors.As(err, &damaged) || !strings.Contains(err.Error(), file) {
+				t.Fatalf("a bad error: %v", err)
+			}
+		} else if h.know.key == nil {
+			h.got = public
+			if err := h.remember(); err != nil {
+				t.Fatal(err)
+			}
+			again, err := (&auth{cfg: a.cfg}).host()
+			if err != nil || again.know.key == nil || !bytes.Equal(again.know.key.Marshal(), public.Marshal()) {
+				t.Fatalf("remembered, and then: %v %v", again, err)
+			}
+		}
+		if err := Forget(file, name); err != nil {
+			t.Fatal(err)
+		}
+		if h, err := (&auth{cfg: a.cfg}).host(); err != nil || h.know.key != nil {
+			t.Fatalf("forgotten, and still there: %v", err)
 		}
 	})
 }

@@ -89,7 +89,10 @@ func (s *settings) load(ctx context.Context) error {
 	}
 	if err != nil {
 		cached, cerr := os.ReadFile(s.cache)
-		if cerr != nil || json.Unmarshal(cached, &fresh) != nil {
+		if cerr == nil {
+			cerr = json.Unmarshal(cached, &fresh)
+		}
+		if cerr != nil || checkSettings(fresh) != nil {
 			return failf("Invoking settings fetcher: %w", err)
 		}
 		s.log.Warn("the settings of the last time are used", "cause", err)

@@ -80,7 +80,7 @@ func intact(file, dir string) bool {
 	for count := 0; lines.Scan(); count++ {
 		want, rel, _ := strings.Cut(lines.Text(), " ")
 		if want == "end" {
-			return rel == fmt.Sprint(count)
+			return rel == fmt.Sprint(count) && !lines.Scan()
 		}
 		info, err := os.Lstat(dir + string(filepath.Separator) + rel)
 		if err != nil || facts(info) != want {
