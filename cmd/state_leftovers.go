@@ -76,6 +76,7 @@ type leftoverView struct {
 	Started time.Time `json:"started"`
 	CID     string    `json:"cid,omitempty"`
 	AgentID string    `json:"agent_id,omitempty"`
+	Disk    string    `json:"disk,omitempty"` // that was copied or changed
 	Size    int       `json:"size,omitempty"` // MiB
 	Why     string    `json:"why"`
 }
@@ -83,7 +84,7 @@ type leftoverView struct {
 func leftoversOf(st state.State) []leftoverView {
 	list := []leftoverView{}
 	for _, l := range st.Unsettled("") {
-		list = append(list, leftoverView{l.ID, l.Method, l.Started, l.CID, l.AgentID, l.Size, l.Why})
+		list = append(list, leftoverView{l.ID, l.Method, l.Started, l.CID, l.AgentID, l.Disk, l.Size, l.Why})
 	}
 	return list
 }
@@ -97,6 +98,10 @@ func (l leftoverView) sought() string {
 		return "a VM whose agent has the id " + l.AgentID
 	case l.Method == "create_disk":
 		return fmt.Sprintf("a disk of %d MiB that nothing uses", l.Size)
+	case l.Method == "snapshot_disk":
+		return "a snapshot of disk " + l.Disk
+	case l.Method == "update_disk":
+		return fmt.Sprintf("a disk of %d MiB that was made from disk %s", l.Size, l.Disk)
 	case l.Method == "create_stemcell":
 		return "a stemcell or image that nothing uses"
 	}

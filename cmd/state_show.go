@@ -60,6 +60,7 @@ type stateView struct {
 	InstallationID string         `json:"installation_id"`
 	VMs            []vmView       `json:"vms"`
 	Disks          []diskView     `json:"disks"`
+	Snapshots      []snapshotView `json:"snapshots,omitempty"`
 	Stemcells      []nameView     `json:"stemcells"`
 	Releases       []nameView     `json:"releases"`
 	Deployed       *time.Time     `json:"deployed,omitempty"`
@@ -82,6 +83,12 @@ type diskView struct {
 	Current bool       `json:"current"`
 	Kept    *time.Time `json:"kept_since,omitempty"`
 	Why     string     `json:"why,omitempty"`
+}
+
+type snapshotView struct {
+	CID   string    `json:"cid"`
+	Disk  string    `json:"disk"`
+	Taken time.Time `json:"taken"`
 }
 
 type nameView struct {
@@ -109,6 +116,9 @@ func viewOf(path string, st state.State) stateView {
 	}
 	for _, o := range st.Own.Orphans {
 		v.Disks = append(v.Disks, diskView{CID: o.CID, Size: o.Size, Kept: &o.Since, Why: o.Why})
+	}
+	for _, s := range st.Own.Snapshots {
+		v.Snapshots = append(v.Snapshots, snapshotView(s))
 	}
 	for _, s := range st.Stemcells {
 		v.Stemcells = append(v.Stemcells, nameView{s.CID, s.Name, s.Version, s.ID == st.CurrentStemcellID})
@@ -143,6 +153,9 @@ func (c *console) printState(path string, st state.State) error {
 		} else {
 			row("disk", d.CID, d.Current, "unused", fmt.Sprintf("%d MiB", d.Size))
 		}
+	}
+	for _, s := range view.Snapshots {
+		row("snapshot", s.CID, false, "kept", "of "+s.Disk, "taken "+s.Taken.Format(time.DateOnly))
 	}
 	for _, s := range view.Stemcells {
 		row("stemcell", s.CID, s.Current, "unused", s.Name+"/"+s.Version)

@@ -2,6 +2,7 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -120,13 +121,15 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.Di
 	if !same {
 		title = fmt.Sprintf("Updating disk '%s'", have.CID)
 	}
-	cid := have.CID
-	err = r.do(title, func(*stage) (err error) {
-		if same {
-			err = r.cpi.ResizeDisk(ctx, have.CID, want.Size)
-		} else {
-			cid, err = r.cpi.UpdateDisk(ctx, have.CID, want.Size, nonNil(want.CloudProperties))
+	err = r.do(title, func(*stage) error {
+		props := nonNil(want.CloudProperties)
+		in := state.Intent{Method: "resize_disk", Disk: have.CID, Size: want.Size, CloudProperties: props}
+		call := func(c *cpi.Client) (string, error) { return have.CID, c.ResizeDisk(ctx, have.CID, want.Size) }
+		if !same {
+			in.Method = "update_disk"
+			call = func(c *cpi.Client) (string, error) { return c.UpdateDisk(ctx, have.CID, want.Size, props) }
 		}
+		_, err := r.create(in, call)
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
 			return skip("the CPI cannot")
 		}
@@ -136,16 +139,8 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.Di
 	if err != nil || !changed {
 		return false, err
 	}
-	now := state.Disk{ID: have.ID, CID: cid, Size: want.Size, CloudProperties: nonNil(want.CloudProperties)}
-	err = r.state.Update(func(st *state.State) error {
-		i := slices.IndexFunc(st.Disks, func(d state.Disk) bool { return d.ID == have.ID })
-		st.Disks[i] = now
-		return nil
-	})
-	if err != nil {
-		return false, err
-	}
-	return true, r.attachDisk(ctx, now)
+	st := r.state.Get()
+	return true, r.attachDisk(ctx, *st.Disk()) // under the CID that it has now
 }
 
 // migrateDisk moves the content of the mounted disk to a new one.
@@ -269,7 +264,9 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 	return r.do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, vm), func(*stage) error {
 		hint, err := r.cpi.AttachDisk(ctx, vm, d.CID)
 		if err != nil {
-			return err
+			if hint, err = r.attachAgain(ctx, vm, d, err); err != nil {
+				return err
+			}
 		}
 		r.tagDisk(ctx, d.CID)
 		// Some CPIs restart the VM to attach a disk.
@@ -283,6 +280,27 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 		}
 		return r.agent.MountDisk(ctx, d.CID)
 	})
+}
+
+// attachAgain takes a disk from the VM that has it already, by a run that was
+// cut, and attaches it: some CPIs refuse one that is attached, and only they
+// tell the agent's hint.
+func (r *run) attachAgain(ctx context.Context, vm string, d state.Disk, refusal error) (hint any, err error) {
+	var refused *cpi.Error
+	if !errors.As(refusal, &refused) || r.plan.newVM() {
+		return nil, refusal
+	}
+	attached, err := r.cpi.GetDisks(ctx, vm)
+	if err != nil || !slices.Contains(attached, d.CID) {
+		return nil, refusal
+	}
+	if err := r.cpi.DetachDisk(ctx, vm, d.CID); err != nil {
+		return nil, errors.Join(refusal, err)
+	}
+	if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil { // some CPIs restart the VM
+		return nil, err
+	}
+	return r.cpi.AttachDisk(ctx, vm, d.CID)
 }
 
 // tagDisk names the disk where the cloud shows it; that it cannot be done is
@@ -314,7 +332,9 @@ func (r *run) snapshotDisk(ctx context.Context) error {
 		return nil
 	}
 	return r.do(fmt.Sprintf("Taking a snapshot of disk '%s'", d.CID), func(s *stage) error {
-		cid, err := r.cpi.SnapshotDisk(ctx, d.CID, r.diskMetadata())
+		cid, err := r.create(state.Intent{Method: "snapshot_disk", Disk: d.CID}, func(c *cpi.Client) (string, error) {
+			return c.SnapshotDisk(ctx, d.CID, r.diskMetadata())
+		})
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
 			return skip("the CPI cannot")
 		}

@@ -170,6 +170,9 @@ func (r *run) uninstall(ctx context.Context) error {
 		r.root.warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for bootstrap state leftovers", count(n, "CPI call")))
 		return nil
 	}
+	for _, c := range r.state.Get().Own.Snapshots {
+		r.root.info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud, and is recorded nowhere from now on", c.CID, c.Disk))
+	}
 	return r.do("Uninstalling local artifacts for CPI and deployment", func(*stage) error {
 		r.closeLog()
 		if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {

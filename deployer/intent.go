@@ -19,7 +19,7 @@ import (
 )
 
 // create announces a CPI call in the state, makes it, and records what it
-// made. The CPI writes its reply to a file, and outlives this process: a run
+// made, or what the disk is now that it changed. The CPI writes its reply to a file, and outlives this process: a run
 // that comes after a kill reads it there.
 func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
 	in, err := r.announce(in)
@@ -31,7 +31,11 @@ func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err er
 		if !answered(err) {
 			return "", err // it may have made something all the same
 		}
-		return "", errors.Join(err, r.settle(in, ""))
+		if unwritten := r.settle(in, ""); unwritten != nil {
+			// Whoever could do without the call must see this.
+			return "", fmt.Errorf("%v; %w", err, unwritten)
+		}
+		return "", err
 	}
 	if err := r.settle(in, cid); err != nil {
 		return "", r.rescue(in, cid, err)
@@ -165,8 +169,11 @@ func (r *run) settle(in state.Intent, cid string) error {
 func (r *run) settleIntents(ctx context.Context) error {
 	for _, in := range r.state.Get().Own.Intents {
 		settle := r.settleCreate
-		if deletes(in) {
+		switch {
+		case deletes(in):
 			settle = r.settleDelete
+		case in.Method == "resize_disk" || in.Method == "update_disk":
+			settle = r.settleChange
 		}
 		if err := settle(ctx, in); err != nil {
 			return err
@@ -231,6 +238,62 @@ type stillRunningError struct{ text string }
 
 func (e *stillRunningError) Error() string { return e.text }
 
+// settleChange finds out what a disk is that an earlier run was cut in the
+// change of. The one that is recorded stays so while it exists: its data is
+// there, and the change is made again when its time comes.
+func (r *run) settleChange(ctx context.Context, in state.Intent) error {
+	cid, err := r.recover(ctx, in)
+	var working *stillRunningError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &working):
+		return err
+	case err == nil:
+		return r.adopt(ctx, in, cmp.Or(cid, in.Disk), "the CPI finished it")
+	case errors.Is(err, cpi.ErrNotBegun):
+		return r.settle(in, "")
+	case answered(err):
+		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
+		return r.settle(in, "")
+	case in.Method == "resize_disk":
+		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.Disk))
+		return r.settle(in, "")
+	}
+	why := noReply(err)
+	switch there, err := r.cpi.HasDisk(ctx, in.Disk); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		why += fmt.Sprintf(" and does not tell whether disk %s still exists (%v)", in.Disk, err)
+	case there:
+		why += fmt.Sprintf("; disk %s is there and stays the current one, and another may have been made from it", in.Disk)
+	default:
+		why += fmt.Sprintf("; disk %s does not exist any more, and the one in its place holds the data: with its CID, `bootstrap state leftovers --adopt`, `bootstrap disks forget --current` and `bootstrap disks attach` make it the current one", in.Disk)
+	}
+	return r.leaveBehind(in, why)
+}
+
+// noReply says why a call's reply tells nothing.
+func noReply(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "the file of the CPI's reply is not there any more"
+	}
+	return "the CPI left no reply"
+}
+
+// leaveBehind tells of a call whose outcome nobody knows and keeps it as a
+// leftover.
+func (r *run) leaveBehind(in state.Intent, why string) error {
+	why += "; " + r.searchFor(in)
+	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, in.Started.Format(time.RFC3339), why))
+	err := r.state.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
+	if err == nil {
+		cpi.RemoveReply(in.Reply)
+	}
+	return err
+}
+
 // settleCreate finds out what a call made that an earlier run was cut in.
 func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 	cid, err := r.recover(ctx, in)
@@ -248,10 +311,7 @@ func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
 		return r.settle(in, "")
 	}
-	why := "the CPI left no reply"
-	if errors.Is(err, fs.ErrNotExist) {
-		why = "the file of the CPI's reply is not there any more"
-	}
+	why := noReply(err)
 	if in.Method == "create_vm" {
 		cid, doubt := r.askWhoIsThere(ctx, in)
 		if ctx.Err() != nil {
@@ -262,13 +322,7 @@ func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 		}
 		why += " and " + doubt
 	}
-	why += "; " + r.searchFor(in)
-	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, in.Started.Format(time.RFC3339), why))
-	err = r.state.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
-	if err == nil {
-		cpi.RemoveReply(in.Reply)
-	}
-	return err
+	return r.leaveBehind(in, why)
 }
 
 // adopt records what a call of an earlier run made.
@@ -358,6 +412,10 @@ func (r *run) searchFor(in state.Intent) string {
 		if in.Stemcell != nil {
 			what += fmt.Sprintf(" %s/%s", in.Stemcell.Name, in.Stemcell.Version)
 		}
+	case "snapshot_disk":
+		what = "a snapshot of disk " + in.Disk
+	case "update_disk":
+		what = fmt.Sprintf("a disk of %d MiB that was made from disk %s", in.Size, in.Disk)
 	default:
 		what = "what " + in.Method + " makes"
 	}

@@ -144,6 +144,8 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
+func emptyManifest() *manifest.Manifest { return &manifest.Manifest{Name: "simple"} }
+
 func deleteBy(ctx context.Context, c *cpi.Client, method, cid string) error {
 	switch method {
 	case "delete_vm":
@@ -162,7 +164,6 @@ func recorded(st state.State, cid string) bool {
 // A delete of a run that was cut: by its reply if there is one, else by asking.
 func TestSettleDelete(t *testing.T) {
 	t.Parallel()
-	const absent = "absent"
 	for name, c := range map[string]struct {
 		method, reply, has string
 		gone               bool
@@ -202,6 +203,9 @@ func TestSettleDelete(t *testing.T) {
 	}
 }
 
+// absent is the reply of a call that was not begun.
+const absent = "absent"
+
 // lost is the reply whose file was removed, as an older state is brought back.
 const lost = "lost"
 
@@ -236,6 +240,8 @@ func TestSettleCreate(t *testing.T) {
 		made    string // CID
 		why     string // part of the leftover's; empty: there is none
 		current string // VM that is recorded before
+
+		snapshot bool // snap-1 is recorded
 	}{
 		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
 		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},
@@ -250,6 +256,8 @@ func TestSettleCreate(t *testing.T) {
 		"no agent answers":            {in: vm, begun: true, has: yes, why: "no agent tells who it is"},
 		"a disk that is made":         {in: disk, reply: `{"result":"disk-2"}`, begun: true, made: "disk-2"},
 		"a disk nobody knows of":      {in: disk, begun: true, why: "the CPI left no reply; look in the cloud for a disk of 10 MiB without tags"},
+		"a snapshot that is taken":    {in: state.Intent{Method: "snapshot_disk", Disk: "disk-1"}, reply: `{"result":"snap-1"}`, begun: true, snapshot: true},
+		"a snapshot nobody knows of":  {in: state.Intent{Method: "snapshot_disk", Disk: "disk-1"}, begun: true, why: "look in the cloud for a snapshot of disk disk-1"},
 		"made twice":                  {in: disk, reply: `{"result":"disk-1"}`, begun: true, why: "the same CID twice"},
 		"made while there is another": {in: vm, reply: `{"result":"vm-2"}`, begun: true, current: "vm-1", why: "while VM vm-1 is recorded"},
 	} {
@@ -260,7 +268,7 @@ func TestSettleCreate(t *testing.T) {
 			if c.agent == "" {
 				r.opts.AgentTimeout = 100 * time.Millisecond
 			}
-			r.manifest = &manifest.Manifest{Name: "simple"}
+			r.manifest = emptyManifest()
 			r.manifest.CPI.MBus, r.manifest.CPI.CA = agentAt(t, c.agent)
 			if err := r.state.Update(func(st *state.State) error { st.CurrentVMCID = c.current; return nil }); err != nil {
 				t.Fatal(err)
@@ -272,6 +280,9 @@ func TestSettleCreate(t *testing.T) {
 			st := r.state.Get()
 			if len(st.Own.Intents) > 0 || st.Owns("vm-2") != (c.made == "vm-2") || st.Owns("disk-2") != (c.made == "disk-2") {
 				t.Errorf("intents %v, VM %s, disks %v", st.Own.Intents, st.CurrentVMCID, st.Disks)
+			}
+			if (len(st.Own.Snapshots) == 1) != c.snapshot || c.snapshot && (st.Own.Snapshots[0].CID != "snap-1" || st.Own.Snapshots[0].Disk != "disk-1") {
+				t.Errorf("snapshots %v", st.Own.Snapshots)
 			}
 			why := ""
 			for _, l := range st.Own.Leftovers {

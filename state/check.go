@@ -104,6 +104,10 @@ func (o *Own) check(p *problems, s *State) {
 		}
 	}
 	ids := map[string]bool{}
+	for i, c := range o.Snapshots {
+		p.seen(ids, fmt.Sprintf("bootstrap.snapshots[%d]", i), "cid", c.CID)
+	}
+	ids = map[string]bool{}
 	for i, in := range o.Intents {
 		in.check(p, fmt.Sprintf("bootstrap.intents[%d]", i), ids)
 	}
@@ -122,6 +126,8 @@ func (in *Intent) check(p *problems, where string, ids map[string]bool) {
 		p.add("%s has no stemcell", where)
 	case strings.HasPrefix(in.Method, "delete_") && strings.TrimSpace(in.CID) == "":
 		p.add("%s has no cid", where)
+	case slices.Contains([]string{"snapshot_disk", "resize_disk", "update_disk"}, in.Method) && strings.TrimSpace(in.Disk) == "":
+		p.add("%s has no disk", where)
 	case in.Size < 0:
 		p.add("%s has the size %d", where, in.Size)
 	}

@@ -75,6 +75,9 @@ func (s *State) Owned() []string {
 	for _, r := range s.Stemcells {
 		list = append(list, "stemcell "+r.CID)
 	}
+	for _, c := range s.Own.Snapshots {
+		list = append(list, "snapshot "+c.CID)
+	}
 	for _, in := range s.Own.Intents {
 		list = append(list, "an unfinished "+in.Method)
 	}

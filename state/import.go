@@ -175,15 +175,19 @@ func (s *State) ForgetLeftover(id string) (Leftover, error) {
 
 // AdoptLeftover records what the call with an id that begins with id made,
 // under cid or, if that is empty, the CID that is known. A VM becomes the
-// current one, and a disk an orphan: it may hold data, and what is recorded as
-// a disk and not used is deleted.
+// current one, and a disk an orphan, also one that may have taken another's
+// place: it may hold data, and what is recorded as a disk and not used is
+// deleted.
 func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l, err := s.ForgetLeftover(id)
 	if err != nil {
 		return l, err
 	}
-	if strings.HasPrefix(l.Method, "delete_") {
+	switch {
+	case strings.HasPrefix(l.Method, "delete_"):
 		return l, fmt.Errorf("%s makes nothing that could be adopted; forget it when %s is gone", l.Method, l.CID)
+	case l.Method == "resize_disk":
+		return l, fmt.Errorf("%s makes nothing that could be adopted; disk %s is recorded", l.Method, l.Disk)
 	}
 	if cid == "" {
 		cid = l.CID
@@ -194,7 +198,7 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 		return l, fmt.Errorf("nobody knows what %s made: give its CID", l.Method)
 	case s.Owns(cid):
 		return l, fmt.Errorf("%s is recorded already", cid)
-	case l.Method == "create_disk":
+	case l.Method == "create_disk", l.Method == "update_disk":
 		d := Disk{CID: cid, Size: l.Size, CloudProperties: l.CloudProperties}
 		s.Orphan(d, "adopted: it was left over of "+l.Method, now)
 		return l, nil

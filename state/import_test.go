@@ -76,6 +76,8 @@ func TestLeftovers(t *testing.T) {
 			{Intent: Intent{ID: "disk-id", Method: "create_disk", Size: 512}},
 			{Intent: Intent{ID: "gone-id", Method: "delete_vm", CID: "vm-9"}},
 			{Intent: Intent{ID: "known-id", Method: "create_disk", CID: "disk-7", Size: 256}},
+			{Intent: Intent{ID: "changed-id", Method: "update_disk", Disk: "disk-1", Size: 256}},
+			{Intent: Intent{ID: "copied-id", Method: "snapshot_disk", Disk: "disk-1"}},
 		}
 		return st
 	}
@@ -89,6 +91,12 @@ func TestLeftovers(t *testing.T) {
 	}
 	if l, err := st.AdoptLeftover("known", "", now); err != nil || l.CID != "disk-7" || !st.Owns("disk-7") {
 		t.Errorf("known CID: %+v, %v", l, err)
+	}
+	if _, err := st.AdoptLeftover("changed", "disk-8", now); err != nil || st.Own.Orphans[3].CID != "disk-8" || st.CurrentDiskID != "d" {
+		t.Errorf("in the place of another: %+v, %v", st.Own, err)
+	}
+	if _, err := st.AdoptLeftover("copied", "snap-1", now); err != nil || st.Own.Snapshots[0].CID != "snap-1" {
+		t.Errorf("snapshot: %+v, %v", st.Own, err)
 	}
 	if l, err := st.ForgetLeftover("gone-id"); err != nil || l.CID != "vm-9" || len(st.Own.Leftovers) != 0 {
 		t.Errorf("forgotten %+v, %v", l, err)

@@ -10,7 +10,8 @@ import (
 
 // Settle drops the intent with that id and, where its call created something,
 // records it under cid. A VM becomes the current one; it is an error if there
-// is one already, unless the intent replaces it.
+// is one already, unless the intent replaces it. A disk that was changed is
+// recorded as what it is now, under cid, which may be its own.
 func (s *State) Settle(in Intent, cid string) error {
 	s.Own.Intents = slices.DeleteFunc(s.Own.Intents, func(other Intent) bool { return other.ID == in.ID })
 	if cid == "" {
@@ -27,6 +28,13 @@ func (s *State) Settle(in Intent, cid string) error {
 		return nil
 	case "create_vm":
 		return s.settleVM(in, cid)
+	case "resize_disk", "update_disk":
+		return s.settleChange(in, cid)
+	case "snapshot_disk":
+		if !slices.ContainsFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid }) {
+			s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started})
+		}
+		return nil
 	}
 	return fmt.Errorf("what %s created cannot be recorded", in.Method)
 }
@@ -45,6 +53,18 @@ func (s *State) settleStemcell(in Intent, cid string) error {
 		return nil
 	}
 	s.Stemcells = append(s.Stemcells, made)
+	return nil
+}
+
+func (s *State) settleChange(in Intent, cid string) error {
+	d := find(s.Disks, func(d *Disk) bool { return d.CID == in.Disk })
+	switch {
+	case d == nil:
+		return fmt.Errorf("disk %s took the place of disk %s, which is not recorded", cid, in.Disk)
+	case cid != in.Disk && s.ownsDisk(cid):
+		return fmt.Errorf("disk %s took the place of disk %s and is recorded already: the CPI gave the same CID twice", cid, in.Disk)
+	}
+	d.CID, d.Size, d.CloudProperties = cid, in.Size, nonNil(in.CloudProperties)
 	return nil
 }
 

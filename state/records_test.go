@@ -49,6 +49,8 @@ func TestCheck(t *testing.T) {
 		"intents[0] has no method":                     func(s *State) { s.Own.Intents[0].Method = "" },
 		"intents[0] has no stemcell":                   func(s *State) { s.Own.Intents[0].Method = "create_stemcell" },
 		"intents[1] has the id i":                      func(s *State) { s.Own.Intents = append(s.Own.Intents, s.Own.Intents[0]) },
+		"leftovers[0] has no disk":                     func(s *State) { s.Own.Leftovers[0].Method = "update_disk" },
+		"snapshots[0] has no cid":                      func(s *State) { s.Own.Snapshots = []Snapshot{{Disk: "disk-1"}} },
 		"leftovers[0] has no cid":                      func(s *State) { s.Own.Leftovers[0].CID = "" },
 	} {
 		st := sound()
@@ -130,9 +132,20 @@ func TestSettle(t *testing.T) {
 		{Intent{Method: "create_vm", Replaces: true}, "vm-1", "recorded already"},
 		{Intent{Method: "create_stemcell"}, "sc-2", "nobody knows its name"},
 		{Intent{Method: "delete_vm"}, "vm-1", "cannot be recorded"},
+		{Intent{Method: "update_disk", Disk: "disk-9"}, "disk-2", "which is not recorded"},
+		{Intent{Method: "update_disk", Disk: "disk-1"}, "disk-0", "recorded already"},
 	} {
 		if err := st.Settle(bad.in, bad.cid); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%s of %s: error %v; want %q", bad.in.Method, bad.cid, err, bad.want)
+		}
+	}
+	change := Intent{Method: "update_disk", Disk: "disk-1", Size: 2048}
+	if err := st.Settle(change, "disk-1b"); err != nil || st.Disk().CID != "disk-1b" || st.Disk().Size != 2048 || st.Disk().CloudProperties == nil {
+		t.Errorf("%v, %+v", err, st.Disks)
+	}
+	for range 2 {
+		if err := st.Settle(Intent{Method: "snapshot_disk", Disk: "disk-1b"}, "snap-1"); err != nil || len(st.Own.Snapshots) != 1 {
+			t.Errorf("%v, %+v", err, st.Own.Snapshots)
 		}
 	}
 	// The intent goes, the VM makes way, and a lost stemcell is no obstacle.

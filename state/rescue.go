@@ -141,7 +141,9 @@ func (l *loaded) recover(path, home string) {
 // is becomes a leftover: it is not forgotten, and nothing deletes it.
 func (l *loaded) recordRescued(made rescued) {
 	s := &l.current
-	if s.Owns(made.CID) || slices.ContainsFunc(s.Own.Leftovers, func(o Leftover) bool { return o.ID == made.Intent.ID }) {
+	changed := made.CID == made.Intent.Disk // in its place
+	if s.Owns(made.CID) && !changed || slices.ContainsFunc(s.Own.Leftovers, func(o Leftover) bool { return o.ID == made.Intent.ID }) {
+		_ = s.Settle(made.Intent, "") // nothing to record, which never fails
 		return
 	}
 	if err := s.Settle(made.Intent, made.CID); err != nil {

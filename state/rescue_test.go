@@ -109,6 +109,24 @@ func TestRescueOfWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// A disk that was changed in its place has the CID that it had.
+func TestRescueOfAChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	f := with(t, path, "")
+	in := Intent{ID: "x", Method: "resize_disk", Disk: "disk-1", Size: 2048}
+	update(t, f, func(s *State) {
+		s.Disks, s.CurrentDiskID = []Disk{{ID: "d", CID: "disk-1", Size: 1024}}, "d"
+		s.Own.Intents = []Intent{in}
+	})
+	if _, err := f.Rescue(in, "disk-1"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if st := with(t, path, "").Get(); st.Disk().Size != 2048 || len(st.Own.Intents)+len(st.Own.Leftovers) != 0 {
+		t.Errorf("state %+v", st)
+	}
+}
+
 // The file is lost, what was rescued is not.
 func TestRescueWithoutState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")

@@ -84,6 +84,9 @@ type Own struct {
 	Swap *OldVM `json:"swap,omitempty"`
 	// Orphans are disks that no VM uses and that are kept until somebody says.
 	Orphans []Orphan `json:"orphans,omitempty"`
+	// Snapshots are copies of disks that were taken before changes; nothing
+	// deletes them.
+	Snapshots []Snapshot `json:"snapshots,omitempty"`
 	// DNSVersion is the version of the DNS records that were sent last.
 	DNSVersion uint64 `json:"dns_version,omitempty"`
 	// Leftovers are calls whose outcome nobody can tell.
@@ -108,6 +111,13 @@ type Orphan struct {
 	Why             string         `json:"why"`
 }
 
+// Snapshot is a copy of a disk.
+type Snapshot struct {
+	CID   string    `json:"cid"`
+	Disk  string    `json:"disk"` // CID
+	Taken time.Time `json:"taken"`
+}
+
 // Leftover is a call that an earlier run was cut in and that may have made
 // something in the cloud which no CID is known of.
 type Leftover struct {
@@ -115,8 +125,8 @@ type Leftover struct {
 	Why string `json:"why"`
 }
 
-// Intent announces a CPI call that creates or deletes something, before the
-// call is made; it goes when the call's result is recorded. It holds what the record
+// Intent announces a CPI call that creates, changes or deletes something,
+// before the call is made; it goes when the call's result is recorded. It holds what the record
 // of the result will need.
 type Intent struct {
 	ID      string    `json:"id"`
@@ -129,7 +139,10 @@ type Intent struct {
 	StemcellID string `json:"stemcell_id,omitempty"` // create_vm
 	Group      string `json:"group,omitempty"`       // create_vm: instance group
 
-	Size            int            `json:"size,omitempty"` // create_disk, MiB
+	// Disk is the CID of the disk that is copied or changed: snapshot_disk,
+	// resize_disk, update_disk.
+	Disk            string         `json:"disk,omitempty"`
+	Size            int            `json:"size,omitempty"` // of the disk that is made or changed, MiB
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
 	Stemcell *Stemcell `json:"stemcell,omitempty"` // create_stemcell; without id and CID

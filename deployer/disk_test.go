@@ -1,0 +1,140 @@
+//go:build unix
+
+package deployer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bootstrap/cpi"
+	"bootstrap/state"
+)
+
+// A change of a disk of a run that was cut: by its reply, else the disk that is
+// recorded stays so.
+func TestSettleChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method, reply, has string
+		disk               string // CID that is recorded afterwards
+		changed            bool   // as what was asked for
+		why                string // part of the leftover's; empty: there is none
+		calls              string
+	}{
+		"done in place":           {"update_disk", `{"result":null}`, yes, "disk-1", true, "", ""},
+		"another took its place":  {"update_disk", `{"result":"disk-2"}`, yes, "disk-2", true, "", ""},
+		"refused":                 {"update_disk", `{"error":{"type":"Bosh::Clouds::NotSupported","message":"no"}}`, yes, "disk-1", false, "", ""},
+		"never begun":             {"update_disk", absent, yes, "disk-1", false, "", ""},
+		"killed, and there":       {"update_disk", ``, yes, "disk-1", false, "disk disk-1 is there and stays the current one", "has_disk"},
+		"killed, and gone":        {"update_disk", ``, no, "disk-1", false, "disk disk-1 does not exist any more, and the one in its place holds the data", "has_disk"},
+		"killed, nobody can tell": {"update_disk", `{"resu`, refuses(cpi.TypeNotImplemented), "disk-1", false, "does not tell whether disk disk-1 still exists", "has_disk"},
+		"the reply is lost":       {"update_disk", lost, yes, "disk-1", false, "not there any more", "has_disk"},
+		"a CID that is recorded":  {"update_disk", `{"result":"disk-0"}`, yes, "disk-1", false, "the same CID twice", ""},
+		"resized":                 {"resize_disk", `{"result":null}`, yes, "disk-1", true, "", ""},
+		"resized, and killed":     {"resize_disk", ``, yes, "disk-1", false, "", ""},
+		"never resized":           {"resize_disk", absent, yes, "disk-1", false, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedRun(t, map[string]string{"has_disk": c.has})
+			err := r.state.Update(func(st *state.State) error {
+				st.Own.Orphans = []state.Orphan{{CID: "disk-0"}}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := state.Intent{Method: c.method, Disk: "disk-1", Size: 128, CloudProperties: map[string]any{"type": "fast"}}
+			r.leaveIntent(t, in, c.reply, c.reply != absent)
+			if err := r.settleIntents(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			st := r.state.Get()
+			d := st.Disk()
+			if d == nil || len(st.Disks) != 1 || d.CID != c.disk || (d.Size == 128 && d.CloudProperties["type"] == "fast") != c.changed || len(st.Own.Intents) > 0 {
+				t.Errorf("disks %v, intents %v", st.Disks, st.Own.Intents)
+			}
+			why := ""
+			for _, l := range st.Own.Leftovers {
+				why += l.Why
+			}
+			if !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
+				t.Errorf("leftovers %q, want %q", why, c.why)
+			}
+			if r.calls() != c.calls {
+				t.Errorf("calls %q, want %q", r.calls(), c.calls)
+			}
+		})
+	}
+}
+
+// A snapshot is announced, and its CID is recorded.
+func TestSnapshotIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := snapshotRun(t, `grep -q '"method": "snapshot_disk"' state.json && echo '{"result":"snap-1"}'`)
+	if err := r.snapshotDisk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := r.state.Get(); len(st.Own.Snapshots) != 1 || st.Own.Snapshots[0].CID != "snap-1" || st.Own.Snapshots[0].Taken.IsZero() || len(st.Own.Intents) > 0 {
+		t.Errorf("snapshots %v, intents %v", st.Own.Snapshots, st.Own.Intents)
+	}
+	r = snapshotRun(t, dies)
+	if err := r.snapshotDisk(t.Context()); err == nil || len(r.state.Get().Own.Intents) != 1 {
+		t.Errorf("error %v, intents %v", err, r.state.Get().Own.Intents)
+	}
+	r = snapshotRun(t, refuses(cpi.TypeNotImplemented))
+	if err := r.snapshotDisk(t.Context()); err != nil || len(r.state.Get().Own.Intents) != 0 {
+		t.Errorf("error %v, intents %v", err, r.state.Get().Own.Intents)
+	}
+}
+
+func snapshotRun(t *testing.T, reply string) scripted {
+	r := scriptedRun(t, map[string]string{"snapshot_disk": reply})
+	r.manifest = emptyManifest()
+	return r
+}
+
+// A disk that a run that was cut has attached is attached again by way of a
+// detach, where the CPI refuses it as it is.
+func TestAttachAgain(t *testing.T) {
+	t.Parallel()
+	attach := fmt.Sprintf("if [ -e attached ]; then %s; else touch attached; echo '{\"result\":null}'; fi", refuses(cpi.TypeCloudError))
+	for name, c := range map[string]struct {
+		disks string // that get_disks tells
+		calls string
+		err   string
+	}{
+		"attached":     {`["disk-1"]`, "attach_disk get_disks detach_disk attach_disk", ""},
+		"not attached": {`["disk-0"]`, "attach_disk get_disks", "no way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedRun(t, map[string]string{
+				"attach_disk": attach, "detach_disk": "rm attached; " + good,
+				"get_disks": fmt.Sprintf(`echo '{"result":%s}'`, c.disks), "set_disk_metadata": good,
+			})
+			r.manifest, r.opts.AgentTimeout = emptyManifest(), time.Minute
+			mbus, ca := agentAt(t, "agent-1")
+			var err error
+			if r.agent, err = r.newAgent(mbus, ca); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(r.dir, "attached"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.cpi.AttachDisk(t.Context(), "vm-1", "disk-1")
+			_ = os.Remove(filepath.Join(r.dir, "calls"))
+			_, err = r.attachAgain(t.Context(), "vm-1", state.Disk{CID: "disk-1"}, err)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+			if calls := "attach_disk " + r.calls(); calls != c.calls {
+				t.Errorf("calls %q, want %q", calls, c.calls)
+			}
+		})
+	}
+}
