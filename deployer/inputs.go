@@ -116,10 +116,19 @@ func (r *run) findFolders() {
 	r.recallKnown()
 }
 
+// unlockState ends with the state. A first run that was over before it wrote
+// one takes what it installed along: it holds secrets, and the next run calls
+// its folder by another name.
 func (r *run) unlockState() {
-	if r.state != nil {
-		r.state.Close()
+	if r.state == nil {
+		return
 	}
+	if r.state.Fresh() {
+		if err := os.RemoveAll(r.dir); err != nil {
+			r.root.warning(fmt.Sprintf("the folder %s of this run could not be removed and may hold secrets: %v", r.dir, err))
+		}
+	}
+	r.state.Close()
 }
 
 // fetchArtifacts fetches and verifies every release and the stemcell, side by

@@ -149,6 +149,10 @@ func Read(path, home string) (State, error) {
 // Found tells whether the file existed when it was opened.
 func (f *File) Found() bool { return f.found }
 
+// Fresh tells that there was no file and that nothing was written yet: the
+// folder of the installation has a name that nobody will ask for again.
+func (f *File) Fresh() bool { return f.fresh }
+
 // Notes tells what opening the file did beyond reading it, in sentences.
 func (f *File) Notes() []string { return f.notes }
 
@@ -212,7 +216,7 @@ func (f *File) Update(change func(*State) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", f.path, err)
 	}
-	f.current = next
+	f.current, f.fresh = next, false
 	f.warn(f.pruneBackups())
 	f.warn(f.writeMirror())
 	if f.legacy != "" {
@@ -253,8 +257,14 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// Close unlocks the state.
+// Close unlocks the state. The lock of an installation that was never written
+// down goes with its folder, if nothing else is in it.
 func (f *File) Close() {
+	if f.fresh && f.installation != nil {
+		path := f.installation.f.Path()
+		_ = os.Remove(path)
+		_ = os.Remove(filepath.Dir(path))
+	}
 	f.installation.release()
 	f.installation = nil
 	f.lock.release()

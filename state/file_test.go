@@ -110,6 +110,35 @@ func TestBackups(t *testing.T) {
 	}
 }
 
+// An installation whose first state could not be written leaves nothing.
+func TestFirstWriteFails(t *testing.T) {
+	home := t.TempDir()
+	path := filepath.Join(t.TempDir(), "in", "state.json")
+	for _, fails := range []bool{true, false} {
+		f, err := Open(t.Context(), path, Options{Home: home})
+		if err != nil || !f.Fresh() {
+			t.Fatalf("fresh %t, %v", err == nil, err)
+		}
+		if fails { // what is in the way of the rename is a folder
+			if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = f.Update(func(*State) error { return nil })
+		if (err == nil) == fails || f.Fresh() != fails {
+			t.Errorf("error %v, fresh %t", err, f.Fresh())
+		}
+		f.Close()
+		left, err := os.ReadDir(home)
+		if err != nil || (len(left) == 0) != fails {
+			t.Errorf("left %v, %v", left, err)
+		}
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRestore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")

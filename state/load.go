@@ -14,6 +14,7 @@ import (
 type loaded struct {
 	current  State
 	found    bool
+	fresh    bool // nothing but this names the installation, and it was never written
 	notes    []string
 	warnings []error
 	rescued  bool   // what an earlier run could not write is in current
@@ -69,8 +70,11 @@ func (l *loaded) anew(path string, opts Options) error {
 		return fmt.Errorf("cannot take over the deployment state of bosh-init: %w", err)
 	}
 	l.current.Own.Serial = serial
+	l.fresh = l.current.InstallationID == ""
 	l.identify()
+	id := l.current.InstallationID
 	l.recover(path, opts.Home)
+	l.fresh = l.fresh && l.current.InstallationID == id
 	return nil
 }
 
