@@ -151,7 +151,7 @@ func TestExtractBroken(t *testing.T) {
 		"cut tail":     {good[:len(good)-4], "ends too early"},
 		"wrong sum":    {wrongSum, "checksum"},
 		"cut tar":      {tarOf(t, file("a", strings.Repeat("x", 2000)))[:1024], "ends too early"},
-		"html":         {[]byte("<html>" + strings.Repeat("x", 2000)), "tar"},
+		"html":         {[]byte("<html>" + strings.Repeat("x", 2000)), "web page"},
 		"xz":           {[]byte("\xfd7zXZ\x00rest of it"), "packed with xz"},
 		"empty tar":    {tarOf(t), "no files"},
 		"zstd garbage": {[]byte("\x28\xb5\x2f\xfd" + strings.Repeat("x", 100)), "cannot extract"},

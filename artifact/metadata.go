@@ -1,6 +1,8 @@
 package artifact
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -40,6 +42,9 @@ func parseReleaseMF(text []byte) (releaseMF, error) {
 	var mf releaseMF
 	if err := decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &mf); err != nil {
 		return mf, fmt.Errorf("cannot read release.MF: %w", err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return mf, errors.New("cannot read release.MF: it is empty")
 	}
 	if mf.Name == "" {
 		return mf, fmt.Errorf("cannot read release.MF: it has no name")
@@ -154,6 +159,9 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 	if err := decodeYAML(text, &mf); err != nil {
 		return nil, fmt.Errorf("cannot read stemcell.MF: %w", err)
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, errors.New("cannot read stemcell.MF: it is empty")
+	}
 	if mf.Name == "" || mf.Version == "" {
 		return nil, fmt.Errorf("cannot read stemcell.MF: it has no name or no version")
 	}
@@ -169,12 +177,46 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 	return st, nil
 }
 
-// decodeYAML is yaml.Unmarshal without the mark of the library in the error.
+// decodeYAML is yaml.Unmarshal with errors in words of our own.
 func decodeYAML(text []byte, v any) error {
-	if err := yaml.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	err := yaml.Unmarshal(text, v)
+	var mistyped *yaml.TypeError
+	switch {
+	case errors.As(err, &mistyped):
+		for i, e := range mistyped.Errors {
+			mistyped.Errors[i] = wrongKind(e)
+		}
+		return errors.New(strings.Join(mistyped.Errors, "; "))
+	case err != nil:
+		return fmt.Errorf("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	return nil
+}
+
+var kindMismatch = regexp.MustCompile("^(line \\d+): cannot unmarshal !!(\\w+)(?: `(?:.*)`)? into (.*)$")
+
+// wrongKind says in words what the library says in types.
+func wrongKind(message string) string {
+	m := kindMismatch.FindStringSubmatch(message)
+	if m == nil {
+		return message
+	}
+	got := map[string]string{"seq": "a list", "map": "a map", "str": "text", "int": "a number", "float": "a number", "bool": "true or false"}[m[2]]
+	want := "a map"
+	switch {
+	case strings.HasPrefix(m[3], "[]"):
+		want = "a list"
+	case m[3] == "string":
+		want = "text"
+	case m[3] == "int":
+		want = "a whole number"
+	case m[3] == "bool":
+		want = "true or false"
+	}
+	if got == "" || got == want {
+		return message
+	}
+	return fmt.Sprintf("%s: must be %s, not %s", m[1], want, got)
 }
 
 // plain turns a decoded YAML value into one that JSON can say: maps have

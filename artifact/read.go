@@ -169,7 +169,7 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want piece,
 		// A file with another digest is the better explanation of what is broken in it.
 		if want.algorithm != "" && drain(src) == nil {
 			if e := want.check(sum.hex()[want.algorithm]); e != nil {
-				return nil, nil, fmt.Errorf("cannot verify %s: %w", name, e)
+				return nil, nil, unverified(name, e, err)
 			}
 		}
 		return nil, nil, err
@@ -229,7 +229,7 @@ func split(src *source, name, dir string) (releaseMF, map[string]member, error) 
 func metadata(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxMetadata+1))
 	if err == nil && len(text) > maxMetadata {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxMetadata)
+		return nil, fmt.Errorf("it is larger than %d MiB", maxMetadata>>20)
 	}
 	return text, err
 }

@@ -108,7 +108,7 @@ func readStemcell(ctx context.Context, f *os.File, rec record, name string, want
 	}
 	digests := sum.hex()
 	if wrong := want.check(digests[want.algorithm]); wrong != nil {
-		return "", nil, fmt.Errorf("cannot verify %s: %w", name, wrong)
+		return "", nil, unverified(name, wrong, err)
 	}
 	return text, digests, err
 }

@@ -2,12 +2,19 @@ package artifact
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"path"
 	"path/filepath"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 // UnsafeError says that an archive was refused because of one of its entries.
@@ -24,7 +31,9 @@ func (e *UnsafeError) Error() string {
 // entries calls each for every entry of the tar in u, with its cleaned name
 // ("." for the folder itself), until the end or until each returns stop.
 func entries(u *unpacked, archive string, each func(name string, h *tar.Header, r io.Reader) error) error {
-	tr := tar.NewReader(u)
+	buffered := bufio.NewReaderSize(u, tarBlock)
+	head, _ := buffered.Peek(tarBlock) // what is wrong is told by the tar's reader
+	tr := tar.NewReader(buffered)
 	last := ""
 	for count := 1; ; count++ {
 		h, err := tr.Next()
@@ -32,6 +41,9 @@ func entries(u *unpacked, archive string, each func(name string, h *tar.Header, 
 			break
 		}
 		if err != nil {
+			if what := mistaken(head, err); what != "" && last == "" {
+				return &noArchiveError{archive, what}
+			}
 			return archiveError(archive, last, err)
 		}
 		last = h.Name
@@ -58,6 +70,52 @@ func entries(u *unpacked, archive string, each func(name string, h *tar.Header, 
 	return archiveError(archive, last, u.finish())
 }
 
+// noArchiveError says what stands in the place of an archive.
+type noArchiveError struct{ archive, what string }
+
+func (e *noArchiveError) Error() string {
+	return fmt.Sprintf("cannot extract %s: it is %s", e.archive, e.what)
+}
+
+// unverified says that a file has another digest and, where reading it told,
+// why.
+func unverified(name string, wrong, reading error) error {
+	var no *noArchiveError
+	if errors.As(reading, &no) {
+		return fmt.Errorf("cannot verify %s: %w; it is %s", name, wrong, no.what)
+	}
+	return fmt.Errorf("cannot verify %s: %w", name, wrong)
+}
+
+// tarBlock is the size of a tar's header.
+const tarBlock = 512
+
+// mistaken tells what stands in the place of a tar whose first header is none;
+// empty: it may have been one.
+func mistaken(head []byte, err error) string {
+	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n"))
+	switch {
+	case bytes.HasPrefix(text, []byte("<!doctype")), bytes.HasPrefix(text, []byte("<html")), bytes.HasPrefix(text, []byte("<?xml")):
+		return "a web page and no archive: a server gave an error or asked for a login in its place; look what the URL shows in a browser"
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return "a ZIP file; want a tar, plain or packed with gzip, zstd or bzip2"
+	case len(head) > 0 && !bytes.ContainsFunc(head, func(r rune) bool { return r == utf8.RuneError || r < ' ' && !unicode.IsSpace(r) }):
+		return fmt.Sprintf("text and no archive; it begins %q", excerpt(string(head)))
+	case errors.Is(err, tar.ErrHeader):
+		return "no archive: its contents are no tar, plain or packed with gzip, zstd or bzip2"
+	}
+	return ""
+}
+
+// excerpt is the first line of a text, or the beginning of it.
+func excerpt(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if r := []rune(text); len(r) > 60 {
+		text = string(r[:60]) + "…"
+	}
+	return strings.TrimSpace(text)
+}
+
 // errStop ends entries early: what was looked for is found.
 var errStop = errors.New("stop")
 
@@ -73,7 +131,9 @@ func archiveError(archive, entry string, err error) error {
 	case errors.As(err, &unsafe):
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("cannot extract %s: it ends too early%s", archive, after(entry))
+		return fmt.Errorf("cannot extract %s: it ends too early%s: it is only a part, get it again", archive, after(entry))
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, zstd.ErrCRCMismatch):
+		return fmt.Errorf("cannot extract %s%s: it is damaged (%w), get it again", archive, after(entry), err)
 	default:
 		return fmt.Errorf("cannot extract %s%s: %w", archive, after(entry), err)
 	}

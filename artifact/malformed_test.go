@@ -1,0 +1,146 @@
+package artifact
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// checkGolden compares the messages with those in testdata; UPDATE_GOLDEN=1
+// writes them.
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	name = filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		write(t, []byte(got), name)
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the messages differ from %s:\n%s", name, got)
+	}
+}
+
+// malformed are files that stand where an archive should.
+func malformed(t testing.TB, mf string) []struct {
+	what string
+	data []byte
+} {
+	noise := []byte(strings.Repeat("\x00\xff\x81q", 300))
+	long := tgz(t, file(mf, "name: web\n"), file("filler", string(noise)))
+	damaged := append([]byte{}, long...)
+	damaged[len(damaged)-6] ^= 0xff // of the checksum
+	return []struct {
+		what string
+		data []byte
+	}{
+		{"nothing", nil},
+		{"a page of a server", []byte("\r\n<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n")},
+		{"a page of a server, packed", gzipped([]byte("<html><body>log in</body></html>"))},
+		{"an error of an object store", []byte(`<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`)},
+		{"a pointer of Git LFS", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")},
+		{"a ZIP file", append([]byte("PK\x03\x04"), noise...)},
+		{"an xz file", append([]byte("\xfd7zXZ\x00"), noise...)},
+		{"noise", noise},
+		{"half of it", long[:len(long)/2]},
+		{"a bit is wrong", damaged},
+		{"no files", tgz(t)},
+		{"other files", tgz(t, file("x", "x"))},
+		{"a folder of that name", tgz(t, dir(mf+"/"))},
+		{"empty", tgz(t, file(mf, ""))},
+		{"no YAML", tgz(t, file(mf, "name: web\n  version: [\n"))},
+		{"a list", tgz(t, file(mf, "- name: web\n"))},
+		{"other kinds of values", tgz(t, file(mf, "name: [web]\nversion: {a: b}\njobs: web\nstemcell_formats: x\n"))},
+		{"no name", tgz(t, file(mf, "version: 1\n"))},
+		{"out of the folder", tgz(t, file("../x", ""), file(mf, "name: web\n"))},
+		{"an absolute path", tgz(t, file("/etc/x", ""), file(mf, "name: web\n"))},
+	}
+}
+
+// What each malformed release is told; see testdata/release.golden.
+func TestMalformedReleases(t *testing.T) {
+	t.Parallel()
+	list := malformed(t, "release.MF")
+	with := func(what, mf string, job ...entry) {
+		list = append(list, struct {
+			what string
+			data []byte
+		}{what, tgz(t, file("release.MF", mf), file("jobs/web.tgz", string(tgz(t, job...))))})
+	}
+	mf, monit := "name: web\nversion: 1\njobs: [{name: web, version: 1}]\n", file("monit", "")
+	with("a name that is a path", "name: web\njobs: [{name: ../x}]\n", monit)
+	with("another digest", "name: web\njobs: [{name: web, sha1: da39a3ee5e6b4b0d3255bfef95601890afd80709}]\n", monit)
+	with("no digest", "name: web\njobs: [{name: web, sha1: abc}]\n", monit)
+	with("a job that is not there", "name: web\njobs: [{name: db}]\n", monit)
+	with("no job.MF", mf, monit)
+	with("no YAML in job.MF", mf, monit, file("job.MF", "name: ["))
+	with("a list in job.MF", mf, monit, file("job.MF", "templates: [a, b]"))
+	with("a template that leads out", mf, monit, file("job.MF", "templates: {a: ../../x}"))
+	with("a template that is not there", mf, monit, file("job.MF", "templates: {a: b}"))
+	with("a package that is not there", mf, monit, file("job.MF", "packages: [ruby]"))
+	with("a link that leads out", mf, monit, file("job.MF", "{}"), symlink("l", "/etc/passwd"))
+	with("a hard link that leads out", mf, monit, file("job.MF", "{}"), hardlink("l", "../x"))
+	with("a device", mf, monit, file("job.MF", "{}"), special("n", tar.TypeBlock))
+	list = append(list, struct {
+		what string
+		data []byte
+	}{"a job that is a page", tgz(t, file("release.MF", mf), file("jobs/web.tgz", "<html>"))})
+
+	var got strings.Builder
+	for _, c := range list {
+		s, dir := testStore(t), t.TempDir()
+		_, err := s.Release(context.Background(), fetch(t, s, local("web", write(t, c.data, dir, "web.tgz"), "")), nil)
+		if err == nil {
+			t.Errorf("%s is accepted", c.what)
+		}
+		fmt.Fprintf(&got, "%s\n  %s\n", c.what, strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
+	}
+	// A page has another digest, but is a page all the same.
+	s, dir := testStore(t), t.TempDir()
+	page := write(t, list[1].data, dir, "web.tgz")
+	_, err := s.Release(context.Background(), fetch(t, s, local("web", page, strings.Repeat("0", 40))), nil)
+	fmt.Fprintf(&got, "a page of a server, with a digest in the manifest\n  %s\n", strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
+	checkGolden(t, "release.golden", got.String())
+}
+
+// What each malformed stemcell is told; see testdata/stemcell.golden.
+func TestMalformedStemcells(t *testing.T) {
+	t.Parallel()
+	list := malformed(t, "stemcell.MF")
+	with := func(what, mf string, more ...entry) {
+		list = append(list, struct {
+			what string
+			data []byte
+		}{what, tgz(t, append([]entry{file("stemcell.MF", mf)}, more...)...)})
+	}
+	mf, image := "name: s\nversion: 1\n", file("image", "image")
+	with("cloud_properties with a number as a key", "name: s\nversion: 1\ncloud_properties: {a: {1: 2}}\n", image)
+	with("api_version is text", "name: s\nversion: 1\napi_version: two\n", image)
+	with("no image", mf)
+	with("a folder for an image", mf, dir("image/"))
+	with("a link for an image", mf, symlink("image", "/etc/passwd"))
+	with("another image", mf+"sha1: da39a3ee5e6b4b0d3255bfef95601890afd80709\n", image)
+	with("no digest", mf+"sha1: abc\n", image)
+	with("a file through a link", mf, image, symlink("l", ".."), file("l/x", "x"))
+	with("a named pipe", mf, image, special("n", tar.TypeFifo))
+
+	var got strings.Builder
+	for _, c := range list {
+		s, dir := testStore(t), t.TempDir()
+		st, err := s.Stemcell(context.Background(), fetch(t, s, Source{Kind: KindStemcell, Name: "s", URL: write(t, c.data, dir, "s.tgz")}), nil)
+		if err == nil {
+			_, err = st.Extract(context.Background(), filepath.Join(dir, "to"), nil)
+		}
+		if err == nil {
+			t.Errorf("%s is accepted", c.what)
+		}
+		fmt.Fprintf(&got, "%s\n  %s\n", c.what, strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
+	}
+	checkGolden(t, "stemcell.golden", got.String())
+}
