@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -35,10 +36,13 @@ func decode(data []byte) (s State, own bool, err error) {
 			Format int `json:"format"`
 		}
 		if err := json.Unmarshal(data, &is); err != nil {
-			return s, false, fmt.Errorf("its part under the key bootstrap cannot be read (%v); nothing was changed: restore it from a copy", err)
+			return s, false, notState(fmt.Errorf("under the key bootstrap, %w", inWords(data, err)))
+		}
+		if is.Format < 0 {
+			return s, false, notState(fmt.Errorf("its format is %d", is.Format))
 		}
 		if is.Format > Format {
-			return s, false, fmt.Errorf("its format is %d and this bootstrap knows formats up to %d; use a newer bootstrap", is.Format, Format)
+			return s, false, fmt.Errorf("its format is %d and this bootstrap knows formats up to %d; nothing was changed: use a newer bootstrap", is.Format, Format)
 		}
 	}
 	own = !ofCreateEnv(raw)
@@ -55,7 +59,7 @@ func decode(data []byte) (s State, own bool, err error) {
 		return s, false, err
 	}
 	if err := json.Unmarshal(whole, &s); err != nil {
-		return s, false, notState(err)
+		return s, false, notState(inWords(whole, err))
 	}
 	return s, own, nil
 }
@@ -65,10 +69,10 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 	var raw map[string]json.RawMessage
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(&raw); err != nil {
-		return nil, notState(err)
+		return nil, notState(inWords(data, err))
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("text follows the JSON object; nothing was changed")
+		return nil, notState(errors.New("text follows the JSON object"))
 	}
 	if raw == nil {
 		return nil, notState(fmt.Errorf("it is null"))
@@ -107,7 +111,7 @@ func fromCreateEnv(raw map[string]json.RawMessage) error {
 	var sha1 string
 	if old, ok := raw["current_manifest_sha1"]; ok {
 		if err := json.Unmarshal(old, &sha1); err != nil {
-			return notState(err)
+			return notState(fmt.Errorf("current_manifest_sha1: %w", inWords(old, err)))
 		}
 	}
 	own, err := json.Marshal(map[string]any{"format": 1, "manifest_sha1": sha1})

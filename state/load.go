@@ -29,7 +29,7 @@ func (l *loaded) note(format string, args ...any) {
 // what stands in other places, and checks it. It writes nothing.
 func load(path string, opts Options) (loaded, error) {
 	var l loaded
-	data, err := os.ReadFile(path)
+	data, err := readWhole(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := l.anew(path, opts); err != nil {
@@ -60,7 +60,7 @@ func (l *loaded) anew(path string, opts Options) error {
 	for _, b := range backupsOf(path) {
 		serial = max(serial, b.Serial)
 	}
-	if data, err := os.ReadFile(opts.Legacy); opts.Legacy != "" && err == nil {
+	if data, err := readWhole(opts.Legacy); opts.Legacy != "" && err == nil {
 		if l.current, err = fromDeploymentsYAML(data); err != nil {
 			return fmt.Errorf("cannot take over the deployment state of bosh-init, %s: %w", opts.Legacy, err)
 		}
