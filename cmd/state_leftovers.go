@@ -23,7 +23,10 @@ what it made could not be recorded. Look in the cloud for what they may have mad
 What is there is recorded with --adopt: a VM becomes the current one, a disk one
 that is kept and not used. What is not there, or was deleted by hand, is taken
 off the list with --forget. Nothing in the cloud is touched. An ID may be cut
-short. With --json, the list is one object per line.`,
+short. With --json, the list is one object per line.
+
+A deploy or delete that calls the CPI takes off by itself what it finds gone or
+recorded, and tries again to delete what was to be deleted.`,
 		Example: "  bootstrap state leftovers manifest.yml\n" +
 			"  bootstrap state leftovers manifest.yml --adopt 3f0c vol-4e5f6a7b\n" +
 			"  bootstrap state leftovers manifest.yml --forget 3f0c",

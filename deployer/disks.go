@@ -119,6 +119,7 @@ func (r *run) deleteOrphan(ctx context.Context) error {
 // uninstallRest removes the installation with the last thing it was kept for.
 func (r *run) uninstallRest(ctx context.Context) error {
 	st := r.state.Get()
+	st.Own.Snapshots = nil // nothing here needs the CPI for them
 	if len(st.Owned()) > 0 {
 		return nil
 	}

@@ -201,6 +201,16 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 		there, known := r.stillThere(ctx, in, err)
 		gone = known && !there
 	}
+	if st := r.state.Get(); !gone && !st.Owns(in.CID) {
+		// Another tool, or an older version of the state, has lost the record.
+		why := fmt.Sprintf("whether it ended is not known, and %s is not recorded any more", in.CID)
+		r.root.warning(fmt.Sprintf("an earlier run was cut during %s: %s; it stays in the state file as a leftover", in.Method, why))
+		err := r.state.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
+		if err == nil {
+			cpi.RemoveReply(in.Reply)
+		}
+		return err
+	}
 	if !gone {
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
 		return r.settle(in, "")

@@ -374,3 +374,19 @@ func TestLeftoversAreLimited(t *testing.T) {
 		t.Errorf("%d leftovers, first %s", n, st.Own.Leftovers[0].ID)
 	}
 }
+
+func TestLeftoversAreAboutOneThingEach(t *testing.T) {
+	t.Parallel()
+	var st state.State
+	for _, in := range []state.Intent{
+		{ID: "1", Method: "delete_vm", CID: "vm-9"}, {ID: "2", Method: "delete_vm", CID: "vm-9"},
+		{ID: "3", Method: "create_disk"}, {ID: "4", Method: "create_disk"},
+	} {
+		if err := st.LeaveBehind(in, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(st.Own.Leftovers); n != 3 || st.Own.Leftovers[0].ID != "2" {
+		t.Errorf("leftovers %v", st.Own.Leftovers)
+	}
+}

@@ -42,6 +42,7 @@ func deployRows() []row {
 		{name: "record deployment", when: on(Plan.records), do: (*run).recordDeployment},
 		{name: "send dns", when: on(Plan.sendsDNS), do: (*run).sendDNS, calls: always("agent sync_dns")},
 		{name: "clean up", do: (*run).deleteUnused, calls: (*run).cleanUpCalls},
+		{name: "look at leftovers", when: (*run).hasLeftovers, do: (*run).lookAtLeftovers, maybe: (*run).leftoverCalls},
 		{name: "say", do: (*run).sayResult},
 	}...)
 }
@@ -174,6 +175,7 @@ func deleteRows() []row {
 		{name: "delete vm", group: deleting, do: (*run).deleteOldVM},
 		{name: "delete disks", group: deleting, do: (*run).deleteDisks},
 		{name: "delete stemcells", group: deleting, do: (*run).deleteStemcells},
+		{name: "look at leftovers", do: (*run).lookAtLeftovers},
 		{name: "uninstall", do: (*run).uninstall},
 	}...)
 }
@@ -200,6 +202,7 @@ func deleteDiskRows() []row {
 	)
 	return append(append(rows, cpiRows()...),
 		row{name: "delete disk", group: "deleting disk", do: (*run).deleteOrphan},
+		row{name: "look at leftovers", do: (*run).lookAtLeftovers},
 		row{name: "uninstall", group: "deleting disk", do: (*run).uninstallRest},
 	)
 }

@@ -91,8 +91,12 @@ func (s *State) settleVM(in Intent, cid string) error {
 // maxLeftovers is how many leftovers are kept; the oldest go first.
 const maxLeftovers = 50
 
-// LeaveBehind turns an intent whose outcome nobody can tell into a leftover.
+// LeaveBehind turns an intent whose outcome nobody can tell into a leftover, in
+// the place of one that is about the same thing.
 func (s *State) LeaveBehind(in Intent, why string) error {
+	s.Own.Leftovers = slices.DeleteFunc(s.Own.Leftovers, func(l Leftover) bool {
+		return in.CID != "" && l.CID == in.CID && l.Method == in.Method
+	})
 	s.Own.Leftovers = append(s.Own.Leftovers, Leftover{Intent: in, Why: why})
 	s.Own.Leftovers = s.Own.Leftovers[max(0, len(s.Own.Leftovers)-maxLeftovers):]
 	return s.Settle(in, "")
