@@ -379,6 +379,9 @@ func diskReplaces(w wanted, st state.State, f facts, disk Change) string {
 		return "the persistent disk is taken away"
 	case disk.Action != keep && w.api == 1:
 		return "the CPI's API version 1 tells a VM of a disk only when the VM is made"
+	case w.api == 1 && f.now.Deployment == "" && len(st.Disks) > 1:
+		// What the registry told this VM is gone with the run that made it.
+		return "an earlier run was cut when it may have had two disks, and the CPI's API version 1 takes one from it only in the run that made the VM"
 	}
 	return ""
 }

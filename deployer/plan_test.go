@@ -103,8 +103,15 @@ func TestDecide(t *testing.T) {
 		"other disk mounted":   {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, which is not recorded", "disk create: no persistent disk", "jobs create"}},
 		"recreate disks":       {want: func(w *wanted) { w.options.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
 		"disk left over":       {state: func(s *state.State) { s.Disks = append(s.Disks, state.Disk{ID: "e", CID: "disk-9"}) }, plan: []string{"disk delete: it is unused"}},
-		"delete-create":        {want: func(w *wanted) { w.strategy = "delete-create"; w.applied["property: web port"] = "z" }, plan: []string{"vm replace: update.vm_strategy is delete-create; properties.port of job web changed", "jobs create"}},
-		"delete-create, same":  {want: func(w *wanted) { w.strategy = "delete-create" }},
+		"disk left over, API 1, cut": {
+			want: func(w *wanted) { w.api = 1 }, facts: func(f *facts) { f.now = agent.State{} },
+			state: func(s *state.State) {
+				s.CurrentManifestSHA, s.Disks = "", append(s.Disks, state.Disk{ID: "e", CID: "disk-9"})
+			},
+			plan: []string{"vm replace: it may have had two disks", "jobs create", "disk delete: it is unused"},
+		},
+		"delete-create":       {want: func(w *wanted) { w.strategy = "delete-create"; w.applied["property: web port"] = "z" }, plan: []string{"vm replace: update.vm_strategy is delete-create; properties.port of job web changed", "jobs create"}},
+		"delete-create, same": {want: func(w *wanted) { w.strategy = "delete-create" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
