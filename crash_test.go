@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,47 +17,11 @@ import (
 	"time"
 )
 
-// scenario is something that is done with the program, and may be cut.
-type scenario struct {
-	name   string
-	empty  bool        // nothing is deployed before
-	gone   bool        // and nothing is afterwards
-	shape  func(*wish) // what is deployed before, otherwise than newWish
-	change func(*wish) // what the manifest then asks for
-	before []string    // a run that comes before the one that is cut
-	args   []string    // the run
-	after  []string    // a run that comes afterwards, before it is looked
-}
-
-func scenarios() []scenario {
-	deploy := []string{"deploy"}
-	other := func(w *wish) { w.Title = map[string]string{"one": "two", "two": "one"}[w.Title] }
-	return []scenario{
-		{name: "deploy", empty: true, args: deploy},
-		{name: "delete", gone: true, args: []string{"delete"}},
-		{name: "update", change: other, args: deploy},
-		{name: "package", change: func(w *wish) { w.Source++ }, args: deploy},
-		{name: "resize", change: func(w *wish) { w.Disk++ }, args: deploy},
-		{name: "migrate", args: []string{"deploy", "--recreate-persistent-disks"}},
-		{name: "shrink", change: func(w *wish) { w.Disk-- }, args: []string{"deploy", "--allow-shrink"}},
-		{name: "recreate", args: []string{"deploy", "--recreate"}},
-		{name: "stemcell", change: func(w *wish) { w.Stemcell = 3 - w.Stemcell; other(w) }, args: deploy},
-		{
-			name: "swap", shape: func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
-			change: func(w *wish) { w.MBus = 1 - w.MBus; w.CPU++; other(w) }, args: deploy,
-		},
-		{name: "snapshot", shape: func(w *wish) { w.Snapshot = true }, change: other, args: []string{"deploy", "--recreate"}},
-		{name: "tags", change: func(w *wish) { w.Tags = map[string]string{"n": w.Tags["n"] + "x"} }, args: deploy},
-		{name: "stop", args: []string{"stop"}, after: []string{"start"}},
-		{name: "start", before: []string{"stop"}, args: []string{"start"}},
-	}
-}
-
 // trial is one scenario with one trouble in it, after which the same run is
 // made again and all must be well.
 type trial struct {
 	name     string
-	what     string // the kind of thing that the sample is to meet
+	what     []string // the kinds of things that it meets: a sample has each of them
 	scenario scenario
 	lab      func(*lab) error // makes a new lab fit for it; nil: any is
 	// meet makes the run that meets the trouble.
@@ -116,16 +81,20 @@ func (n *lane) prepare(s scenario) error {
 		}
 		n.has, n.world = false, world{}
 	}
-	shape := ""
 	w := newWish()
 	w.Flaky = l.want.Flaky
-	if s.shape != nil {
-		shape = s.name
-		s.shape(&w)
+	if make := shapes()[s.shape]; make != nil {
+		make(&w)
 	}
-	if s.empty || !n.has || shape != n.shape {
+	if n.has && w.V1 != l.want.V1 { // not a thing to change on a VM
+		if err := l.must("delete"); err != nil {
+			return err
+		}
+		n.has, n.world = false, world{}
+	}
+	if s.empty || !n.has || s.shape != n.shape {
 		w.Disk = max(w.Disk, l.want.Disk) // it must not shrink
-		l.want, n.shape = w, shape
+		l.want, n.shape = w, s.shape
 		if err := l.write(); err != nil || s.empty {
 			return err
 		}
@@ -248,20 +217,35 @@ func (n *lane) count(tr trial, f *figures) error {
 	return nil
 }
 
-// sample orders trials so that each kind of thing is met once at first, and
-// returns how many these are.
+// sample orders trials so that each kind of thing is met once at first, by few
+// trials, and returns how many these are.
 func sample(all []trial, seed uint64) ([]trial, int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	seen := map[string]bool{}
-	var first, rest []trial
-	for _, tr := range all {
-		if seen[tr.what] {
-			rest = append(rest, tr)
-			continue
+	news := func(tr trial) (n int) {
+		for _, what := range tr.what {
+			if !seen[what] {
+				n++
+			}
 		}
-		seen[tr.what] = true
-		first = append(first, tr)
+		return n
+	}
+	var first []trial
+	rest := all
+	for most := 2; most > 0; most-- {
+		var other []trial
+		for _, tr := range rest {
+			if news(tr) < most {
+				other = append(other, tr)
+				continue
+			}
+			for _, what := range tr.what {
+				seen[what] = true
+			}
+			first = append(first, tr)
+		}
+		rest = other
 	}
 	return append(together(first), rest...), len(first)
 }
@@ -318,8 +302,8 @@ func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time)
 	}
 }
 
-// lanes is how many trials are made at a time.
-const lanes = 2
+// lanes is how many trials are made at a time: they wait for most of theirs.
+func lanes() int { return 2 * runtime.GOMAXPROCS(0) }
 
 // matrix makes the trials.
 func matrix(t *testing.T, all []trial) {
@@ -337,11 +321,13 @@ func matrix(t *testing.T, all []trial) {
 		tr := list[next]
 		next++
 		f.cases++
-		f.whats[tr.what] = true
+		for _, what := range tr.what {
+			f.whats[what] = true
+		}
 		return tr, true
 	}
 	var group sync.WaitGroup
-	for range lanes {
+	for range lanes() {
 		group.Go(func() {
 			n := &lane{t: t}
 			defer n.reset()
@@ -365,7 +351,7 @@ func matrix(t *testing.T, all []trial) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d of %d cases with %d kinds of points in %v: %d cut, %d survived, %d leftovers recorded",
+	t.Logf("%d of %d cases with %d kinds of things in %v: %d cut, %d survived, %d leftovers recorded",
 		f.cases, len(all), len(f.whats), time.Since(began).Round(time.Second), f.met, f.cases-f.failed, f.leftovers)
 }
 
@@ -390,11 +376,11 @@ func findPoints(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for i := range lanes {
+	for i := range lanes() {
 		group.Go(func() {
 			n := &lane{t: t}
 			defer n.reset()
-			for j := i; j < len(list); j += lanes {
+			for j := i; j < len(list); j += lanes() {
 				s := list[j]
 				tr := trial{name: s.name, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
 					o, met, err := l.traced(args...)
@@ -466,7 +452,7 @@ func TestCrash(t *testing.T) {
 
 // killed is a trial in which the program dies at a point.
 func killed(s scenario, point, what string, with []string) trial {
-	tr := trial{name: s.name + "/" + point, what: what, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
+	tr := trial{name: s.name + "/" + point, what: []string{what}, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
 		return l.run(append([]string{"BOOTSTRAP_KILL_AT=" + point}, with...), args...)
 	}}
 	if len(with) > 0 {

@@ -110,7 +110,7 @@ func TestPlanIsWhatIsDone(t *testing.T) {
 	next := first
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for range lanes {
+	for range lanes() {
 		group.Go(func() {
 			for {
 				mu.Lock()

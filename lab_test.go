@@ -79,7 +79,9 @@ type lab struct {
 	dir, bin string
 	mbus     [2]int // ports; more than one for VMs that exist beside each other
 	page     int    // port
-	proxy    *proxy // between the program and the agent; nil: none
+	ssh      int    // port of the VM's SSH server, for a registry
+	sshKey   string // public; the private one is in ssh.key
+	proxy    *proxy // between the program and the agents; nil: none
 	ca, leaf *x509.Certificate
 	key      *ecdsa.PrivateKey
 	want     wish
@@ -103,6 +105,7 @@ type wish struct {
 	Strategy  string            // update.vm_strategy
 	Snapshot  bool              // update.snapshot
 	Flaky     bool              // the CPI does as the files in faults say
+	V1        bool              // the CPI speaks API version 1: a registry, and a tunnel to it
 }
 
 func newWish() wish {
@@ -121,7 +124,7 @@ func newLab(t *testing.T) (*lab, error) {
 		return nil, err
 	}
 	l := &lab{dir: dir, bin: filepath.Join(bin, "bootstrap"), want: newWish()}
-	for _, p := range []*int{&l.mbus[0], &l.mbus[1], &l.page} {
+	for _, p := range []*int{&l.mbus[0], &l.mbus[1], &l.page, &l.ssh} {
 		if *p, err = freePort(); err != nil {
 			return nil, err
 		}
@@ -140,6 +143,9 @@ func newLab(t *testing.T) (*lab, error) {
 		return nil, err
 	}
 	l.ca = ca
+	if l.sshKey, err = newSSHKey(l.path("ssh.key")); err != nil {
+		return nil, err
+	}
 	l.leaf, l.key, err = certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ca, caKey)
 	return l, err
 }
@@ -180,7 +186,7 @@ func (l *lab) manifest() map[string]any {
 	agent := fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", port)
 	mbus := agent
 	if l.proxy != nil {
-		mbus = fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", l.proxy.port)
+		mbus = fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", l.proxy.ports[w.MBus])
 	}
 	keyDER, _ := x509.MarshalECPrivateKey(l.key) // cannot fail: the curve is known
 	encode := func(kind string, der []byte) string {
@@ -221,6 +227,12 @@ func (l *lab) manifest() map[string]any {
 			"template": m{"name": "local_cpi", "release": "local-cpi"}, "mbus": mbus,
 			"cert": m{"ca": encode("CERTIFICATE", l.ca.Raw)}, "properties": m{"agent": m{"mbus": agent}},
 		},
+	}
+	if w.V1 {
+		provider := all["cloud_provider"].(m)
+		provider["properties"].(m)["local_cpi"] = m{"api_version": 1, "ssh": m{"port": l.ssh, "user": "vcap", "authorized_keys": list{l.sshKey}}}
+		provider["ssh_tunnel"] = m{"host": "127.0.0.1", "port": l.ssh, "user": "vcap", "private_key": "./ssh.key"}
+		provider["registry"] = m{"host": "127.0.0.1", "port": 0, "username": "registry", "password": "secret-of-the-lab"}
 	}
 	if w.Disk > 0 {
 		all["disk_pools"] = list{m{"name": "default", "disk_size": w.Disk, "cloud_properties": w.DiskProps}}

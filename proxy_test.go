@@ -18,12 +18,11 @@ import (
 	"time"
 )
 
-// proxy stands between the program and the agent, and lets one message fail.
+// proxy stands between the program and the agents, and lets one message fail.
 type proxy struct {
-	port   int
-	server *http.Server
-	client *http.Client
-	agent  string // host:port
+	ports   [2]int // one for each of the agents' ports
+	servers []*http.Server
+	client  *http.Client
 
 	mu     sync.Mutex
 	fault  string // cut-before, cut-after, status, delay, foreign; empty: none
@@ -31,28 +30,22 @@ type proxy struct {
 	lying  bool   // another certificate is shown
 }
 
-// addProxy puts a proxy before the agent of the lab.
+// addProxy puts a proxy before the agents of the lab.
 func (l *lab) addProxy() error {
 	foreign, foreignKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, nil, nil)
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	good := &tls.Certificate{Certificate: [][]byte{l.leaf.Raw}, PrivateKey: l.key}
 	bad := &tls.Certificate{Certificate: [][]byte{foreign.Raw}, PrivateKey: foreignKey}
 	p := &proxy{
-		port:  listener.Addr().(*net.TCPAddr).Port,
-		agent: fmt.Sprintf("127.0.0.1:%d", l.mbus[0]),
 		client: &http.Client{
 			// Another agent may listen there the next time.
 			Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 			Timeout:   5 * time.Minute,
 		},
 	}
-	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
+	l.proxy = p
 	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -61,13 +54,24 @@ func (l *lab) addProxy() error {
 		}
 		return good, nil
 	}}
-	go func() { _ = p.server.Serve(tls.NewListener(listener, config)) }()
-	l.proxy = p
+	for i, agent := range l.mbus {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		p.ports[i] = listener.Addr().(*net.TCPAddr).Port
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(fmt.Sprintf("127.0.0.1:%d", agent), w, r) })
+		server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
+		p.servers = append(p.servers, server)
+		go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
+	}
 	return nil
 }
 
 func (p *proxy) close() {
-	_ = p.server.Close()
+	for _, s := range p.servers {
+		_ = s.Close()
+	}
 	p.client.CloseIdleConnections()
 }
 
@@ -91,8 +95,8 @@ func (p *proxy) take(method string) string {
 	return fault
 }
 
-// ServeHTTP hands the message on, or does what was armed.
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serve hands the message on to the agent, or does what was armed.
+func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -114,7 +118,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req := r.Clone(r.Context())
 	req.RequestURI = ""
-	req.URL.Scheme, req.URL.Host = "https", p.agent
+	req.URL.Scheme, req.URL.Host = "https", agent
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp, err := p.client.Do(req)
 	if err != nil {

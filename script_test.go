@@ -125,20 +125,26 @@ func keys(env *testscript.Env) error {
 	env.Setenv("CA", quote("CERTIFICATE", ca.Raw))
 	env.Setenv("CERTIFICATE", quote("CERTIFICATE", leaf.Raw))
 	env.Setenv("PRIVATE_KEY", quote("EC PRIVATE KEY", keyDER))
-	_, sshKey, err := ed25519.GenerateKey(rand.Reader)
+	public, err := newSSHKey(filepath.Join(env.WorkDir, "ssh.key"))
+	env.Setenv("SSH_PUBLIC", public)
+	return err
+}
+
+// newSSHKey writes a private key, and returns its public one.
+func newSSHKey(path string) (string, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return err
+		return "", err
 	}
-	block, err := ssh.MarshalPrivateKey(sshKey, "")
+	block, err := ssh.MarshalPrivateKey(key, "")
 	if err != nil {
-		return err
+		return "", err
 	}
-	public, err := ssh.NewPublicKey(sshKey.Public())
+	public, err := ssh.NewPublicKey(key.Public())
 	if err != nil {
-		return err
+		return "", err
 	}
-	env.Setenv("SSH_PUBLIC", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))))
-	return os.WriteFile(filepath.Join(env.WorkDir, "ssh.key"), pem.EncodeToMemory(block), 0o600)
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))), os.WriteFile(path, pem.EncodeToMemory(block), 0o600)
 }
 
 func certificate(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {

@@ -1,0 +1,49 @@
+//go:build unix
+
+package main
+
+// scenario is something that is done with the program, and may be cut.
+type scenario struct {
+	name   string
+	empty  bool        // nothing is deployed before
+	gone   bool        // and nothing is afterwards
+	shape  string      // of shapes: what is deployed before; empty: newWish
+	change func(*wish) // what the manifest then asks for
+	before []string    // a run that comes before the one that is cut
+	args   []string    // the run
+	after  []string    // a run that comes afterwards, before it is looked
+}
+
+func scenarios() []scenario {
+	deploy := []string{"deploy"}
+	other := func(w *wish) { w.Title = map[string]string{"one": "two", "two": "one"}[w.Title] }
+	return []scenario{
+		{name: "deploy", empty: true, args: deploy},
+		{name: "delete", gone: true, args: []string{"delete"}},
+		{name: "update", change: other, args: deploy},
+		{name: "package", change: func(w *wish) { w.Source++ }, args: deploy},
+		{name: "resize", change: func(w *wish) { w.Disk++ }, args: deploy},
+		{name: "migrate", args: []string{"deploy", "--recreate-persistent-disks"}},
+		{name: "shrink", change: func(w *wish) { w.Disk-- }, args: []string{"deploy", "--allow-shrink"}},
+		{name: "recreate", args: []string{"deploy", "--recreate"}},
+		{name: "stemcell", change: func(w *wish) { w.Stemcell = 3 - w.Stemcell; other(w) }, args: deploy},
+		{name: "swap", shape: "swapped", change: func(w *wish) { w.MBus = 1 - w.MBus; w.CPU++; other(w) }, args: deploy},
+		{name: "snapshot", shape: "with snapshots", change: other, args: []string{"deploy", "--recreate"}},
+		{name: "tags", change: func(w *wish) { w.Tags = map[string]string{"n": w.Tags["n"] + "x"} }, args: deploy},
+		{name: "stop", args: []string{"stop"}, after: []string{"start"}},
+		{name: "start", before: []string{"stop"}, args: []string{"start"}},
+		{name: "deploy-v1", shape: "v1", empty: true, args: deploy},
+		{name: "delete-v1", shape: "v1", gone: true, args: []string{"delete"}},
+		{name: "resize-v1", shape: "v1", change: func(w *wish) { w.Disk++ }, args: deploy},
+		{name: "recreate-v1", shape: "v1", args: []string{"deploy", "--recreate"}},
+	}
+}
+
+// shapes are what is deployed otherwise than newWish, by name.
+func shapes() map[string]func(*wish) {
+	return map[string]func(*wish){
+		"swapped":        func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
+		"with snapshots": func(w *wish) { w.Snapshot = true },
+		"v1":             func(w *wish) { w.V1 = true },
+	}
+}
