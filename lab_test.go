@@ -105,6 +105,7 @@ type wish struct {
 	Strategy  string            // update.vm_strategy
 	Snapshot  bool              // update.snapshot
 	Flaky     bool              // the CPI does as the files in faults say
+	Moves     bool              // update_disk makes another disk, with another CID, and takes a type
 	V1        bool              // the CPI speaks API version 1: a registry, and a tunnel to it
 }
 
@@ -214,7 +215,7 @@ func (l *lab) manifest() map[string]any {
 		"properties": m{"page": m{"title": w.Title, "port": l.page}},
 	}
 	cpi := m{"name": "local-cpi", "url": "embedded:local-cpi"}
-	if w.Flaky {
+	if w.Flaky || w.Moves {
 		cpi["url"] = "file://" + l.path("releases", "cpi")
 	}
 	all := m{
@@ -314,11 +315,12 @@ stop)
 esac
 `
 
-// flaky makes bin/cpi look into the folder faults of its home first.
+// flaky makes bin/cpi look into the folder faults of its home first. It takes a
+// type as a property of disks, for which update_disk makes another disk.
 func flaky(script string) string {
 	head, tail, _ := strings.Cut(script, "\nexec ")
 	return head + `
-request=$(cat)
+request=$(sed 's/{"type":"[a-z]*"}/{}/')
 method=$(expr "$request" : '.*"method":"\([a-z_]*\)"' || true)
 fault=
 [ ! -f "$HOME/faults/$method" ] || { fault=$(cat "$HOME/faults/$method"); rm "$HOME/faults/$method"; }
@@ -335,7 +337,16 @@ after-garbage) (real) >/dev/null; echo "this is no JSON {"; exit ;;
 after-exit) (real) || true; exit 3 ;;
 after-kill) (real) >/dev/null; kill -9 $$ ;;
 esac
-real
+[ "$method" = update_disk ] || real
+reply=$(real)
+case $reply in *'"error":null'*) ;; *) echo "$reply"; exit ;; esac
+old=$(expr "$request" : '.*"arguments":\["\(disk-[0-9a-f]*\)"')
+new=disk-$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
+cd "$HOME/.bosh/local/disks"
+sed "s/$old/$new/" "$old/disk.json" >"$old/disk.json.new"
+mv "$old/disk.json.new" "$old/disk.json"
+mv "$old" "$new"
+echo '{"result":"'$new'","error":null,"log":""}'
 `
 }
 

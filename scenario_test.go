@@ -23,6 +23,9 @@ func scenarios() []scenario {
 		{name: "update", change: other, args: deploy},
 		{name: "package", change: func(w *wish) { w.Source++ }, args: deploy},
 		{name: "resize", change: func(w *wish) { w.Disk++ }, args: deploy},
+		{name: "type", shape: "with a type", change: func(w *wish) {
+			w.DiskProps = map[string]any{"type": map[any]string{"slow": "fast", "fast": "slow"}[w.DiskProps["type"]]}
+		}, args: deploy},
 		{name: "migrate", args: []string{"deploy", "--recreate-persistent-disks"}},
 		{name: "shrink", change: func(w *wish) { w.Disk-- }, args: []string{"deploy", "--allow-shrink"}},
 		{name: "recreate", args: []string{"deploy", "--recreate"}},
@@ -44,6 +47,7 @@ func shapes() map[string]func(*wish) {
 	return map[string]func(*wish){
 		"swapped":        func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
 		"with snapshots": func(w *wish) { w.Snapshot = true },
+		"with a type":    func(w *wish) { w.Moves, w.DiskProps = true, map[string]any{"type": "slow"} },
 		"v1":             func(w *wish) { w.V1 = true },
 	}
 }
