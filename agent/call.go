@@ -49,9 +49,22 @@ func (c *Client) do(ctx context.Context, m message, out any) error {
 		return err
 	}
 	if err := json.Unmarshal(value, out); err != nil {
-		return fmt.Errorf("cannot %s: the agent's answer is not understood: %s", m.doing, c.clean(err.Error()))
+		return fmt.Errorf("cannot %s: the agent's answer is not understood: %s; it is %q", m.doing, c.clean(misfit(err)), excerpt(c.clean(string(value)), 200))
 	}
 	return nil
+}
+
+// misfit says what encoding/json says in types of Go.
+func misfit(err error) string {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return err.Error()
+	}
+	value, _, _ := strings.Cut(kind.Value, " ")
+	if kind.Field == "" {
+		return fmt.Sprintf("it, or a part of it, is of another kind (%s) than expected", value)
+	}
+	return fmt.Sprintf("%s is of another kind (%s) than expected", kind.Field, value)
 }
 
 func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {

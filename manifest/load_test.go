@@ -336,7 +336,7 @@ func TestFilesThatAreNoManifest(t *testing.T) {
 	if _, err := Load(filepath.Join(dir, "absent.yml"), Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: got %v", err)
 	}
-	if _, err := Load(dir, Options{}); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := Load(dir, Options{}); err == nil || !strings.Contains(err.Error(), "it is a directory") {
 		t.Errorf("directory: got %v", err)
 	}
 	for text, want := range map[string]string{

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	yaml2 "gopkg.in/yaml.v2"
 )
@@ -18,6 +20,9 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 // it points closer to the mistake, that counts.
 func syntaxProblem(file string, data []byte, err error) Problem {
 	line, text := splitError(err)
+	if strings.Contains(text, "control characters") || strings.Contains(text, "UTF-8") {
+		return Problem{Pos: unreadable(file, data), Message: notYAML + explain(text, "")}
+	}
 	var ignored any
 	if err2 := yaml2.Unmarshal(data, &ignored); err2 != nil {
 		line2, text2 := splitError(err2)
@@ -49,6 +54,25 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 		Pos:     Position{File: file, Line: line, Column: len([]rune(content[:column])) + 1},
 		Message: notYAML + message,
 	}
+}
+
+// unreadable returns where the first character stands that no text in UTF-8
+// has.
+func unreadable(file string, data []byte) Position {
+	line, column := 1, 1
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == utf8.RuneError && size == 1, unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r):
+			return Position{File: file, Line: line, Column: column}
+		case r == '\n':
+			line, column = line+1, 1
+		default:
+			column++
+		}
+		data = data[size:]
+	}
+	return Position{File: file, Line: 1, Column: 1}
 }
 
 // splitError takes the line out of an error of the YAML libraries; 0 if it has
@@ -111,6 +135,10 @@ func explain(text, line string) string {
 		return "a value that begins with * refers to an anchor (&name) which is not defined above it; if it is plain text, put it in quotes"
 	case strings.Contains(text, "unknown escape character"):
 		return `a backslash in double quotes must be written twice (\\), or the value put in single quotes`
+	case strings.Contains(text, "did not find expected node content"):
+		return `a value is missing after "[", "{", "," or ":", or what stands there is none; is a list or a map not closed?`
+	case strings.Contains(text, "exceeded max depth"):
+		return "its lists and maps are nested too deep"
 	case strings.Contains(text, "control characters"):
 		return "the file contains control characters; is it really a text file in UTF-8?"
 	case strings.Contains(text, "UTF-"):

@@ -218,7 +218,7 @@ func readFile(what, path string) ([]byte, error) {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("cannot read %s: %s is a directory", what, path)
+		return nil, fmt.Errorf("cannot read %s %s: it is a directory", what, path)
 	}
 	return readAll(what, path, file)
 }
