@@ -79,6 +79,9 @@ func (r *run) destroy(ctx context.Context, in state.Intent, call func(*cpi.Clien
 func (r *run) announce(in state.Intent) (state.Intent, error) {
 	in.ID, in.Started = uuid.NewString(), time.Now().UTC().Truncate(time.Second)
 	in.Reply = filepath.Join(r.dir, "replies", in.ID+".json")
+	if in.Arguments == "" { // they stand in the intent
+		in.Arguments = r.arguments(in.Method, in.CID, in.Disk, in.Size, in.CloudProperties, in.Stemcell)
+	}
 	if err := os.MkdirAll(filepath.Dir(in.Reply), 0o700); err != nil {
 		return in, fmt.Errorf("cannot make the folder of the CPI's replies: %w", err)
 	}
@@ -86,6 +89,7 @@ func (r *run) announce(in state.Intent) (state.Intent, error) {
 		return in, fmt.Errorf("cannot make the file of the CPI's reply: %w", err)
 	}
 	err := r.state.Update(func(st *state.State) error {
+		st.Own.Salt = r.salt
 		st.Own.Intents = append(st.Own.Intents, in)
 		return nil
 	})
@@ -93,6 +97,15 @@ func (r *run) announce(in state.Intent) (state.Intent, error) {
 		cpi.RemoveReply(in.Reply)
 	}
 	return in, err
+}
+
+// arguments is the salted digest of what a CPI call is made with. The salt is
+// the state's, which has it from the first intent on.
+func (r *run) arguments(method string, args ...any) string {
+	if r.salt == "" {
+		r.salt = cmp.Or(r.state.Get().Own.Salt, newSalt())
+	}
+	return digestOf(r.salt, "arguments of "+method, args)
 }
 
 // notFoundBy tells whether the CPI says that what it was to delete does not
@@ -358,6 +371,9 @@ func (r *run) adopt(ctx context.Context, in state.Intent, cid, how string) error
 	if in.Method != "create_vm" {
 		return nil
 	}
+	if r.manifest != nil && r.stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
+		r.root.info(fmt.Sprintf("The manifest, or what it names, has changed since VM %s was asked for: the plan says what becomes of it", cid))
+	}
 	if err := r.keepCurrent(r.recallAgent(cid)); err != nil {
 		return fmt.Errorf("cannot keep how the agent is reached: %w", err)
 	}
@@ -371,7 +387,12 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 	if r.manifest == nil {
 		return "", "no manifest says where its agent would answer"
 	}
-	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
+	mbus, ca := r.manifest.CPI.MBus, r.manifest.CPI.CA
+	if how := r.comingAgent(in.AgentID); how != nil { // the manifest may have changed
+		mbus, ca = how.MBus, how.CA
+		r.opts.Secret(mbus)
+	}
+	client, err := r.newAgent(mbus, ca)
 	if err != nil {
 		return "", err.Error()
 	}

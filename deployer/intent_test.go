@@ -242,6 +242,7 @@ func TestSettleCreate(t *testing.T) {
 		current string // VM that is recorded before
 
 		snapshot bool // snap-1 is recorded
+		moved    bool // the manifest says another address by now
 	}{
 		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
 		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},
@@ -250,6 +251,7 @@ func TestSettleCreate(t *testing.T) {
 		"the reply is lost, a VM":     {in: vm, reply: lost, agent: "agent-2", has: yes, made: "vm-2"},
 		"the reply is lost, a disk":   {in: disk, reply: lost, why: "not there any more; look in the cloud for a disk"},
 		"its agent answers":           {in: vm, reply: `{"resu`, begun: true, agent: "agent-2", has: yes, made: "vm-2"},
+		"its agent, where it was":     {in: vm, reply: `{"resu`, begun: true, agent: "agent-2", has: yes, made: "vm-2", moved: true},
 		"of an unknown name":          {in: vm, begun: true, agent: "agent-2", has: no, why: `its agent answers on VM "vm-2", but that is not its CID`},
 		"the CPI cannot tell":         {in: vm, begun: true, agent: "agent-2", has: refuses(cpi.TypeNotImplemented), why: "the CPI does not tell"},
 		"another agent answers":       {in: vm, begun: true, agent: "agent-3", has: yes, why: "another agent (agent-3) answers"},
@@ -270,6 +272,13 @@ func TestSettleCreate(t *testing.T) {
 			}
 			r.manifest = emptyManifest()
 			r.manifest.CPI.MBus, r.manifest.CPI.CA = agentAt(t, c.agent)
+			if c.moved {
+				coming := agentOfRunning{MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA, AgentID: "agent-2"}
+				if err := r.keepAgent(agentOfRunning{Coming: &coming}); err != nil {
+					t.Fatal(err)
+				}
+				r.manifest.CPI.MBus, _ = agentAt(t, "agent-3")
+			}
 			if err := r.state.Update(func(st *state.State) error { st.CurrentVMCID = c.current; return nil }); err != nil {
 				t.Fatal(err)
 			}

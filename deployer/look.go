@@ -97,6 +97,17 @@ func (r *run) keepAgent(now agentOfRunning) error {
 	return maybe.WriteFile(r.agentFile(), data, 0o600)
 }
 
+// comingAgent is how the agent of a VM is reached that was being made with that
+// agent id; nil if that is not kept.
+func (r *run) comingAgent(agentID string) *agentOfRunning {
+	data, err := os.ReadFile(r.agentFile())
+	var kept agentOfRunning
+	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Coming == nil || kept.Coming.AgentID != agentID || kept.Coming.MBus == "" {
+		return nil
+	}
+	return kept.Coming
+}
+
 func (r *run) recallAgent(vm string) agentOfRunning {
 	fallback := agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
 	if r.opts.OldMBus != "" || r.opts.OldCA != "" {

@@ -56,9 +56,6 @@ func (r *run) deleteVM(ctx context.Context, in *stage, cid string) error {
 
 // createVM makes the VM and records it at once.
 func (r *run) createVM(ctx context.Context) error {
-	if err := r.state.Update(func(st *state.State) error { st.Own.Salt = r.salt; return nil }); err != nil {
-		return err
-	}
 	st := r.state.Get()
 	sc := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
 	if sc == nil {
@@ -79,7 +76,7 @@ func (r *run) createVM(ctx context.Context) error {
 		if err := r.expectAgent(req.AgentID); err != nil {
 			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
 		}
-		cid, err := r.create(state.Intent{Method: "create_vm", AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.made, Replaces: r.plan.swap}, func(c *cpi.Client) (string, error) {
+		cid, err := r.create(state.Intent{Method: "create_vm", Arguments: r.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.made, Replaces: r.plan.swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
 		})
@@ -92,6 +89,12 @@ func (r *run) createVM(ctx context.Context) error {
 		r.tagVM(ctx, cid)
 		return nil
 	})
+}
+
+// vmArguments is the digest of what a VM is made with now.
+func (r *run) vmArguments() string {
+	m := r.manifest
+	return r.arguments("create_vm", r.stemcell.Name, r.stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
 }
 
 // tagVM names the VM where the cloud shows it; that it cannot be done is no

@@ -134,6 +134,9 @@ type Intent struct {
 	Started time.Time `json:"started"`
 	Reply   string    `json:"reply,omitempty"` // file in which the CPI's reply will stand
 	PID     int       `json:"pid,omitempty"`   // of the CPI
+	// Arguments is the salted digest of what the call was made with, as far as
+	// the manifest says it.
+	Arguments string `json:"arguments,omitempty"`
 
 	AgentID    string `json:"agent_id,omitempty"`    // create_vm
 	StemcellID string `json:"stemcell_id,omitempty"` // create_vm
