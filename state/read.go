@@ -17,12 +17,7 @@ const maxSize = 64 << 20
 // readWhole reads a state file, and nothing that is none: a folder, a device,
 // a file of gigabytes.
 func readWhole(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(path) // opening a pipe would wait for its writer
 	switch {
 	case err != nil:
 		return nil, err
@@ -31,6 +26,11 @@ func readWhole(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err == nil && len(data) > maxSize {
 		return nil, fmt.Errorf("%s is larger than %d MiB, which none is", path, maxSize>>20)
