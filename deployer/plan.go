@@ -324,8 +324,12 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 
 // addSmall adds what changes without a downtime on a VM that stays.
 func (p *Plan) addSmall(w wanted, st state.State) {
-	if len(st.Own.Applied) > 0 && st.Own.Applied[partTags] != w.applied[partTags] {
+	switch {
+	case len(st.Own.Applied) > 0 && st.Own.Applied[partTags] != w.applied[partTags]:
 		p.Changes = append(p.Changes, Change{What: tags, Action: update, Why: []string{"tags changed"}})
+	case len(st.Own.Applied) == 0 && st.Own.AgentID != "":
+		// It may have been cut before it named what it made.
+		p.Changes = append(p.Changes, Change{What: tags, Action: update, Why: []string{"the deploy that made the VM was not finished"}})
 	}
 	if list := agentChanged(st.Own.Made, w.made); len(st.Own.Made) > 0 && len(list) > 0 {
 		p.Changes = append(p.Changes, Change{What: anAgent, Action: update, Why: []string{"changed: " + strings.Join(list, ", ")}})

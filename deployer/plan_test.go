@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		"another tool, other":     {state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"vm replace: what the VM was made from is unknown", "jobs create"}},
 		"another tool, adopted":   {want: func(w *wanted) { w.options.AdoptVM = true }, state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"jobs update in place: what was put on the VM last is unknown"}},
 		"cut":                     {state: func(s *state.State) { s.CurrentManifestSHA, s.Releases = "", nil }, plan: []string{"jobs update in place: the last deploy was not finished"}},
-		"cut before the apply":    {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *facts) { f.now = agent.State{} }, plan: []string{"jobs update in place: nothing was put on the VM yet"}},
+		"cut before the apply":    {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *facts) { f.now = agent.State{} }, plan: []string{"jobs update in place: nothing was put on the VM yet", "tags update in place: the deploy that made the VM was not finished"}},
 		"other spec":              {facts: func(f *facts) { f.now.ConfigurationHash = "other" }, plan: []string{"jobs update in place: the agent has another spec"}},
 		"VM gone":                 {facts: func(f *facts) { *f = facts{agentErr: errors.New("refused")} }, plan: []string{"vm create: VM vm-1 is gone", "jobs create"}},
 		"silent, to be fixed":     {want: func(w *wanted) { w.options.Fix = true }, facts: silent, plan: []string{"vm replace: the agent does not answer", "jobs create"}},
