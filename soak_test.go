@@ -73,7 +73,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("%d cycles with %d kills in %v; after the first: %v; after the last: %v", cycles, kills, time.Since(began).Round(time.Second), before, after)
 	if !after.within(before) {
-		t.Errorf("something grows: %v after one cycle, %v after %d", before, after, cycles)
+		t.Errorf("something grows: %v after one cycle, %v after %d: %v", before, after, cycles, l.written())
 	}
 }
 
@@ -90,16 +90,21 @@ func (a load) String() string {
 	return fmt.Sprintf("%d processes, %d files and folders, %d goroutines and %d descriptors of the test", a.processes, a.files, a.goroutines, a.descriptors)
 }
 
-// load counts what the lab has: processes, and files outside of the caches,
-// which keep what was made once.
-func (l *lab) load() load {
-	now := load{processes: len(allOf(l.dir)), goroutines: runtime.NumGoroutine()}
+// written lists files and folders outside of the caches, which keep what was
+// made once.
+func (l *lab) written() (list []string) {
 	_ = filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !strings.HasPrefix(path, l.path("releases")) && !strings.HasPrefix(filepath.Base(path), "stemcell-") && !strings.HasPrefix(path, l.path("home/.bosh/downloads")) {
-			now.files++
+			list = append(list, strings.TrimPrefix(path, l.dir))
 		}
 		return nil
 	})
+	return list
+}
+
+// load counts what the lab has.
+func (l *lab) load() load {
+	now := load{processes: len(allOf(l.dir)), goroutines: runtime.NumGoroutine(), files: len(l.written())}
 	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
 		if fds, err := os.ReadDir(dir); err == nil {
 			now.descriptors = len(fds)
