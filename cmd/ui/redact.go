@@ -31,7 +31,7 @@ type Redactor struct {
 const minSecret = 4
 
 // Add tells the redactor of values that must not be shown, in any of the
-// forms a text may carry them: as they are, as JSON, in a URL, line by line.
+// forms a text may carry them: as they are, as they are shown, as JSON, in a URL, line by line.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *Redactor) Add(values ...string) {
 	}
 	for _, v := range values {
 		v = strings.TrimRight(v, "\n")
-		forms := []string{v, url.QueryEscape(v), url.PathEscape(v), jsonForm(v)}
+		forms := []string{v, visible(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v)}
 		if u, err := url.Parse(v); err == nil && u.User != nil {
 			if pw, ok := u.User.Password(); ok {
 				forms = append(forms, pw)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/cheggaaa/pb/v3"
 
@@ -50,6 +51,9 @@ func (t *text) handle(e deployer.Event) {
 		return
 	}
 	t.told = e.Time
+	if e.Kind != deployer.Log { // a job's own lines stay what they are
+		e.Name, e.Message, e.Reason = visible(e.Name), visible(e.Message), visible(e.Reason)
+	}
 	switch e.Kind {
 	case deployer.Begin:
 		t.begin(e)
@@ -207,9 +211,27 @@ func duration(seconds float64) string {
 // Succeeded tells that all went well.
 func Succeeded(out io.Writer) { fmt.Fprint(out, "\nSucceeded\n") }
 
+// visible shows control characters as \x1b: what a CPI, an agent or a file says
+// must not move the cursor or recolour the terminal.
+func visible(text string) string {
+	hidden := func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
+	if !strings.ContainsFunc(text, hidden) {
+		return text
+	}
+	var b strings.Builder
+	for _, c := range strings.ReplaceAll(text, "\r\n", "\n") {
+		if hidden(c) {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
 // Failed tells what went wrong and what can be done about it.
 func Failed(out io.Writer, code int, err error, hint string) {
-	fmt.Fprintf(out, "\nError: %v\n", err)
+	fmt.Fprintf(out, "\nError: %s\n", visible(err.Error()))
 	if hint != "" {
 		fmt.Fprintf(out, "Hint: %s\n", hint)
 	}

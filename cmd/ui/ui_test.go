@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -99,6 +100,11 @@ func TestResults(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	out.Reset()
+	Failed(&out, 1, errors.New("the CPI says: \x1b[31mno\x1b[0m\r\n\tat line\u009b1\rYes"), "")
+	if got := out.String(); got != "\nError: the CPI says: \\x1b[31mno\\x1b[0m\n\tat line\\x9b1\\x0dYes\n\nExit code 1\n" {
+		t.Errorf("got %q", got)
+	}
+	out.Reset()
 	JSONResult(&out, 0, nil, "")
 	if got := out.String(); got != `{"kind":"result","status":"finished","exit_code":0}`+"\n" {
 		t.Errorf("got %q", got)
@@ -126,6 +132,19 @@ func TestRedactor(t *testing.T) {
 		if got := r.String(c.in); got != c.want {
 			t.Errorf("String(%q) = %q, want %q", c.in, got, c.want)
 		}
+	}
+}
+
+// What a CPI says cannot steer the terminal; the lines of a job's log stay.
+func TestControlCharacters(t *testing.T) {
+	r := &Redactor{}
+	r.Add("s3cret\x1bpass")
+	var out bytes.Buffer
+	show := Plain(r.Writer(&out))
+	show(deployer.Event{Kind: deployer.Warning, Message: "\x1b]0;title\a s3cret\x1bpass"})
+	show(deployer.Event{Kind: deployer.Log, Name: "page.log", Message: "\x1b[32mup\x1b[0m"})
+	if got, want := out.String(), "Warning: \\x1b]0;title\\x07 <redacted>\n==> page.log <==\n\x1b[32mup\x1b[0m\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
