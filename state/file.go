@@ -107,6 +107,10 @@ func lockOnly(ctx context.Context, path string, opts Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	// No lock is left beside what can be no state.
+	if err := isFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read the deployment state: %w", err)
+	}
 	f := &File{path: path, opts: opts}
 	f.locker = locker{who: opts.Holder, until: time.Now().Add(opts.Wait), waiting: opts.Waiting}
 	f.lock, err = f.locker.acquire(ctx, "the deployment state", path+".lock")
@@ -205,10 +209,10 @@ func (f *File) Update(change func(*State) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment state: %w", err)
 	}
-	// A state that was not there yet names its installation only now; nobody
-	// else knows it, so that this does not wait.
-	if err := f.lockInstallation(context.Background(), next.InstallationID); err != nil {
-		return err
+	if !f.fresh {
+		if err := f.lockInstallation(context.Background(), next.InstallationID); err != nil {
+			return err
+		}
 	}
 	f.trace("before")
 	err = f.write(data)
@@ -217,6 +221,12 @@ func (f *File) Update(change func(*State) error) error {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", f.path, err)
 	}
 	f.current, f.fresh = next, false
+	// A state that was not there yet names its installation only now: nobody
+	// else knows it, so that this does not wait, and a run that is killed
+	// before has left no folder that nobody would find.
+	if err := f.lockInstallation(context.Background(), next.InstallationID); err != nil {
+		return err
+	}
 	f.warn(f.pruneBackups())
 	f.warn(f.writeMirror())
 	if f.legacy != "" {
@@ -257,14 +267,8 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// Close unlocks the state. The lock of an installation that was never written
-// down goes with its folder, if nothing else is in it.
+// Close unlocks the state.
 func (f *File) Close() {
-	if f.fresh && f.installation != nil {
-		path := f.installation.f.Path()
-		_ = os.Remove(path)
-		_ = os.Remove(filepath.Dir(path))
-	}
 	f.installation.release()
 	f.installation = nil
 	f.lock.release()

@@ -17,14 +17,8 @@ const maxSize = 64 << 20
 // readWhole reads a state file, and nothing that is none: a folder, a device,
 // a file of gigabytes.
 func readWhole(path string) ([]byte, error) {
-	info, err := os.Stat(path) // opening a pipe would wait for its writer
-	switch {
-	case err != nil:
+	if err := isFile(path); err != nil {
 		return nil, err
-	case info.IsDir():
-		return nil, fmt.Errorf("%s is a folder; name a file in it", path)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -36,6 +30,20 @@ func readWhole(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is larger than %d MiB, which none is", path, maxSize>>20)
 	}
 	return data, err
+}
+
+// isFile is an error unless there is a regular file at path.
+func isFile(path string) error {
+	info, err := os.Stat(path) // opening a pipe would wait for its writer
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder; name a file in it", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	return nil
 }
 
 // inWords says what encoding/json says in types of Go.
