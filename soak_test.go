@@ -90,15 +90,17 @@ func (a load) String() string {
 	return fmt.Sprintf("%d processes, %d files and folders, %d goroutines and %d descriptors of the test", a.processes, a.files, a.goroutines, a.descriptors)
 }
 
-// written lists files and folders outside of the caches, which keep what was
-// made once.
+// written lists what the program wrote, outside of the caches, which keep what
+// was made once.
 func (l *lab) written() (list []string) {
-	_ = filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !strings.HasPrefix(path, l.path("releases")) && !strings.HasPrefix(filepath.Base(path), "stemcell-") && !strings.HasPrefix(path, l.path("home/.bosh/downloads")) {
-			list = append(list, strings.TrimPrefix(path, l.dir))
-		}
-		return nil
-	})
+	for _, dir := range []string{"home", "state", "tmp"} {
+		_ = filepath.WalkDir(l.path(dir), func(path string, d os.DirEntry, err error) error {
+			if err == nil && !strings.HasPrefix(path, l.path("home/.bosh/downloads")) {
+				list = append(list, strings.TrimPrefix(path, l.dir))
+			}
+			return nil
+		})
+	}
 	return list
 }
 
