@@ -11,70 +11,110 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// TestSoak deploys, changes and deletes, $SOAK times (once by itself), and kills
-// the program at random moments: in the end nothing has grown.
+// TestSoak deploys, changes and deletes, $SOAK times (once by itself) in some
+// labs side by side, and kills the program at random moments: in the end
+// nothing has grown.
 func TestSoak(t *testing.T) {
 	cycles := 1
 	if n, err := strconv.Atoi(os.Getenv("SOAK")); err == nil {
 		cycles = n
 	}
-	l, err := newLab(t)
-	if err != nil {
-		t.Fatal(err)
+	var all []*soaker
+	for i := range min(lanes(), cycles) {
+		l, err := newLab(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.end()
+		all = append(all, &soaker{lane: lane{t: t, lab: l}, rng: rand.New(rand.NewPCG(uint64(cycles), uint64(i)))})
 	}
-	defer l.end()
-	rng := rand.New(rand.NewPCG(uint64(cycles), 3))
-	list := scenarios()
-	n := &lane{t: t, lab: l}
-	kills := 0
-	var before load
 	began := time.Now()
-	for i := range cycles {
-		for range 3 {
-			s := list[rng.IntN(len(list))]
-			if s.name == "snapshot" {
-				continue // nothing deletes these
-			}
-			tr := trial{name: s.name, scenario: s, leftovers: 1, meet: func(l *lab, args []string) (outcome, error) {
-				o, err := l.killedAfter(time.Duration(rng.IntN(2000))*time.Millisecond, args)
-				if o.status == -1 {
-					kills++
-				}
-				return o, err
-			}}
-			if err := n.try(tr, &figures{}); err != nil {
-				t.Fatalf("cycle %d, %s: %v", i+1, s.name, err)
-			}
-			if n.lab == nil {
-				t.Fatalf("cycle %d, %s: a leftover, though the CPI was not killed", i+1, s.name)
-			}
-		}
-		if n.has {
-			if err := l.must("delete"); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.gone(); err != nil {
-				t.Fatalf("cycle %d: %v", i+1, err)
-			}
-			n.has = false
-		}
-		if i == 0 {
-			before = l.load()
-		}
-	}
-	after := l.load()
+	soak(t, all, len(all))
+	before := loadOf(all)
+	soak(t, all, cycles-len(all))
+	after := loadOf(all)
 	// What a cycle needs for a moment may still be on its way out.
 	for deadline := time.Now().Add(30 * time.Second); !after.within(before) && time.Now().Before(deadline); <-time.After(time.Second) {
-		after = l.load()
+		after = loadOf(all)
 	}
-	t.Logf("%d cycles with %d kills in %v; after the first: %v; after the last: %v", cycles, kills, time.Since(began).Round(time.Second), before, after)
+	kills := 0
+	var written []string
+	for _, s := range all {
+		kills += s.kills
+		written = append(written, s.lab.written()...)
+	}
+	t.Logf("%d cycles in %d labs with %d kills in %v; after the first ones: %v; after the last ones: %v", cycles, len(all), kills, time.Since(began).Round(time.Second), before, after)
 	if !after.within(before) {
-		t.Errorf("something grows: %v after one cycle, %v after %d: %v", before, after, cycles, l.written())
+		t.Errorf("something grows: %v after one cycle in each lab, %v after %d in all: %v", before, after, cycles, written)
 	}
+}
+
+// soak makes n cycles, spread over the labs.
+func soak(t *testing.T, all []*soaker, n int) {
+	t.Helper()
+	var left atomic.Int64
+	left.Store(int64(n))
+	var group sync.WaitGroup
+	for _, s := range all {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := s.cycle(); err != nil {
+					t.Error(err)
+					left.Store(0)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// soaker makes cycles in a lab of its own.
+type soaker struct {
+	lane
+	rng   *rand.Rand
+	kills int
+}
+
+// cycle makes three scenarios, each killed at some moment and made again, and
+// then a delete.
+func (s *soaker) cycle() error {
+	list := scenarios()
+	for range 3 {
+		sc := list[s.rng.IntN(len(list))]
+		if sc.name == "snapshot" {
+			continue // nothing deletes these
+		}
+		tr := trial{name: sc.name, scenario: sc, leftovers: 1, meet: func(l *lab, args []string) (outcome, error) {
+			o, err := l.killedAfter(time.Duration(s.rng.IntN(2000))*time.Millisecond, args)
+			if o.status == -1 {
+				s.kills++
+			}
+			return o, err
+		}}
+		if err := s.try(tr, &figures{}); err != nil {
+			return fmt.Errorf("%s: %w", sc.name, err)
+		}
+		if s.lab == nil {
+			return fmt.Errorf("%s: a leftover, though the CPI was not killed", sc.name)
+		}
+	}
+	if !s.has {
+		return nil
+	}
+	s.has = false
+	if err := s.lab.must("delete"); err != nil {
+		return err
+	}
+	return s.lab.gone()
 }
 
 // load is what may grow.
@@ -104,9 +144,13 @@ func (l *lab) written() (list []string) {
 	return list
 }
 
-// load counts what the lab has.
-func (l *lab) load() load {
-	now := load{processes: len(allOf(l.dir)), goroutines: runtime.NumGoroutine(), files: len(l.written())}
+// loadOf counts what the test and its labs have.
+func loadOf(all []*soaker) load {
+	now := load{goroutines: runtime.NumGoroutine()}
+	for _, s := range all {
+		now.processes += len(allOf(s.lab.dir))
+		now.files += len(s.lab.written())
+	}
 	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
 		if fds, err := os.ReadDir(dir); err == nil {
 			now.descriptors = len(fds)
