@@ -19,8 +19,8 @@ import (
 )
 
 // create announces a CPI call in the state, makes it, and records what it
-// made, or what the disk is now that it changed. The CPI writes its reply to a file, and outlives this process: a run
-// that comes after a kill reads it there.
+// made, or what the disk is now that it changed. The CPI writes its reply to a
+// file, and outlives this process: a run that comes after a kill reads it there.
 func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
 	in, err := r.announce(in)
 	if err != nil {
