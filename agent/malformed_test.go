@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 
 	"bootstrap/agent"
 )
 
 // What each malformed reply of an agent is told; see testdata/malformed.golden.
-// UPDATE_GOLDEN=1 writes it.
+// go test -update writes it.
 func TestMalformedReplies(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -58,20 +59,5 @@ func TestMalformedReplies(t *testing.T) {
 		text := strings.ReplaceAll(fmt.Sprint(err), c.Address(), "10.0.0.5:6868")
 		fmt.Fprintf(&got, "%d %.80q to %s\n  %s\n", status, body, r.call, strings.ReplaceAll(text, "\n", "\n  "))
 	}
-	const file = "testdata/malformed.golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("the messages differ from %s:\n%s", file, got.String())
-	}
+	golden.Assert(t, got.String(), "malformed.golden")
 }

@@ -4,28 +4,12 @@ import (
 	"archive/tar"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// checkGolden compares the messages with those in testdata; UPDATE_GOLDEN=1
-// writes them.
-func checkGolden(t *testing.T, name, got string) {
-	t.Helper()
-	name = filepath.Join("testdata", name)
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		write(t, []byte(got), name)
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the messages differ from %s:\n%s", name, got)
-	}
-}
+	"gotest.tools/v3/golden"
+)
 
 // malformed are files that stand where an archive should.
 func malformed(t testing.TB, mf string) []struct {
@@ -106,7 +90,7 @@ func TestMalformedReleases(t *testing.T) {
 	page := write(t, list[1].data, dir, "web.tgz")
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", page, strings.Repeat("0", 40))), nil)
 	fmt.Fprintf(&got, "a page of a server, with a digest in the manifest\n  %s\n", strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
-	checkGolden(t, "release.golden", got.String())
+	golden.Assert(t, got.String(), "release.golden")
 }
 
 // What each malformed stemcell is told; see testdata/stemcell.golden.
@@ -142,5 +126,5 @@ func TestMalformedStemcells(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s\n  %s\n", c.what, strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
 	}
-	checkGolden(t, "stemcell.golden", got.String())
+	golden.Assert(t, got.String(), "stemcell.golden")
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
@@ -47,19 +49,7 @@ func TestHelp(t *testing.T) {
 			if code != 0 || errs != "" {
 				t.Fatalf("exit code %d, %s", code, errs)
 			}
-			file := filepath.Join("testdata", "help", name+".txt")
-			if os.Getenv("UPDATE_GOLDEN") != "" {
-				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if out != string(want) {
-				t.Errorf("help differs from %s:\n%s", file, out)
-			}
+			golden.Assert(t, out, "help/"+name+".txt")
 		})
 	}
 }

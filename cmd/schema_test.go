@@ -1,8 +1,9 @@
 package cmd
 
 import (
-	"os"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 // The committed schema is the one that is printed.
@@ -11,19 +12,7 @@ func TestSchema(t *testing.T) {
 	if code != 0 || errs != "" {
 		t.Fatalf("exit code %d, %s", code, errs)
 	}
-	const file = "../docs/manifest.schema.json"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out != string(want) {
-		t.Errorf("%s is not what bootstrap schema prints; UPDATE_GOLDEN=1 go test ./cmd writes it anew", file)
-	}
+	golden.Assert(t, out, "../../docs/manifest.schema.json")
 	if code, _, errs := run(t, "schema", "manifest.yml"); code != exitUsage {
 		t.Errorf("with an argument: exit code %d, %s", code, errs)
 	}

@@ -1,9 +1,10 @@
 package cmd
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 func TestStateHelp(t *testing.T) {
@@ -20,15 +21,7 @@ func TestStateHelp(t *testing.T) {
 		if code != 0 || errs != "" {
 			t.Fatalf("exit code %d, %s", code, errs)
 		}
-		file := filepath.Join("testdata", "help", name+".txt")
-		if os.Getenv("UPDATE_GOLDEN") != "" {
-			if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want, err := os.ReadFile(file); err != nil || out != string(want) {
-			t.Errorf("help differs from %s, %v:\n%s", file, err, out)
-		}
+		golden.Assert(t, out, "help/"+name+".txt")
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gotest.tools/v3/golden"
 )
 
 const variablesManifest = `
@@ -29,15 +31,7 @@ func TestVariablesHelp(t *testing.T) {
 		if code != 0 || errs != "" {
 			t.Fatalf("exit code %d, %s", code, errs)
 		}
-		file := filepath.Join("testdata", "help", name+".txt")
-		if os.Getenv("UPDATE_GOLDEN") != "" {
-			if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want, err := os.ReadFile(file); err != nil || out != string(want) {
-			t.Errorf("help differs from %s, %v:\n%s", file, err, out)
-		}
+		golden.Assert(t, out, "help/"+name+".txt")
 	}
 }
 

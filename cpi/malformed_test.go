@@ -2,13 +2,14 @@ package cpi
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 // Every way in which a reply can be wrong, with the exact message it gets; see
-// testdata/malformed.golden. UPDATE_GOLDEN=1 writes it.
+// testdata/malformed.golden. go test -update writes it.
 func TestMalformedReplies(t *testing.T) {
 	t.Parallel()
 	c := New(Config{})
@@ -43,20 +44,5 @@ func TestMalformedReplies(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "stdout %q, stderr %q, %s\n  %s\n", out.stdout, out.stderr, out.status, strings.ReplaceAll(fmt.Sprint(err), "\n", "\n  "))
 	}
-	const file = "testdata/malformed.golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("the messages differ from %s:\n%s", file, got.String())
-	}
+	golden.Assert(t, got.String(), "malformed.golden")
 }

@@ -2,14 +2,12 @@ package manifest
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"gotest.tools/v3/golden"
+)
 
 // Each manifest in testdata/problems has a file with the messages that a user
 // sees: errors, or the warnings of an accepted manifest.
@@ -38,19 +36,7 @@ func TestMessages(t *testing.T) {
 			got := problems.Error() + "\n"
 			got = strings.ReplaceAll(got, dir+"/", "")
 			got = strings.ReplaceAll(got, "testdata/problems/", "")
-			golden := strings.TrimSuffix(file, ".yml") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
+			golden.Assert(t, got, strings.TrimSuffix(filepath.Join("problems", filepath.Base(file)), ".yml")+".golden")
 			for _, secret := range []string{"sesame", "hidden", "p/a#ss"} {
 				if strings.Contains(got, secret) {
 					t.Errorf("the messages contain the secret %q", secret)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 // What is told of each malformed file in each of its places; see
@@ -69,17 +71,5 @@ func TestMalformedFiles(t *testing.T) {
 			}
 		}
 	}
-	const file = "testdata/malformed.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("the messages differ from %s:\n%s", file, got.String())
-	}
+	golden.Assert(t, got.String(), "malformed.golden")
 }

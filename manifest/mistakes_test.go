@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"gotest.tools/v3/golden"
 )
 
 // Each file of testdata/mistakes holds, after the flags, what a beginner wrote,
@@ -43,7 +44,7 @@ func TestMistakes(t *testing.T) {
 				t.Fatal("accepted")
 			}
 			got := strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "") + "\n"
-			if *update {
+			if golden.FlagUpdate() {
 				archive.Files = append(archive.Files, txtar.File{Name: "messages", Data: []byte(got)})
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)

@@ -5,13 +5,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 // What each malformed request is answered, and that none stores anything; see
-// testdata/malformed.golden. UPDATE_GOLDEN=1 writes it.
+// testdata/malformed.golden. go test -update writes it.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
@@ -45,20 +46,5 @@ func TestMalformedRequests(t *testing.T) {
 			fmt.Fprintf(&got, "%s: %s %s as %s:%s, %d bytes\n  %s\n", side, c.method, c.target, c.user, c.password, len(c.body), strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body)))
 		}
 	}
-	const file = "testdata/malformed.golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("the answers differ from %s:\n%s", file, got.String())
-	}
+	golden.Assert(t, got.String(), "malformed.golden")
 }

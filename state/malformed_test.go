@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 // What each malformed state file is told, and that it stays as it is; see
-// testdata/malformed.golden. UPDATE_GOLDEN=1 writes it.
+// testdata/malformed.golden. go test -update writes it.
 func TestMalformedStates(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
@@ -64,20 +66,5 @@ func TestMalformedStates(t *testing.T) {
 	_, err = Peek(large, Options{})
 	told("a terabyte", large, err)
 
-	const file = "testdata/malformed.golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("the messages differ from %s:\n%s", file, got.String())
-	}
+	golden.Assert(t, got.String(), "malformed.golden")
 }

@@ -1,14 +1,13 @@
 package templates
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files with the embedded Ruby")
+	"gotest.tools/v3/golden"
+)
 
 // TestGolden renders templates that use every method of the context, and
 // libraries of all kinds, with both Rubies.
@@ -34,13 +33,13 @@ func testGolden(t *testing.T, cfg Config) {
 	}
 	for _, name := range names {
 		plain := strings.TrimSuffix(filepath.Base(name), ".erb")
-		got, golden := read(t, dir, "job", plain), strings.TrimSuffix(name, ".erb")+".golden"
-		if *update && cfg.embedded() {
-			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+		got, kept := read(t, dir, "job", plain), strings.TrimSuffix(name, ".erb")+".golden"
+		if golden.FlagUpdate() && cfg.embedded() {
+			if err := os.WriteFile(kept, []byte(got), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := strings.Split(read(t, golden), "\n")
+		want := strings.Split(read(t, kept), "\n")
 		for i, line := range strings.Split(got, "\n") {
 			if i >= len(want) || line != want[i] {
 				t.Errorf("%s, line %d: got\n%s\nwant\n%s", name, i+1, line, strings.Join(want[min(i, len(want)):min(i+1, len(want))], ""))

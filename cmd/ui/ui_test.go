@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"bootstrap/deployer"
 )
 
@@ -29,27 +31,11 @@ func replay(t *testing.T, file string, render func(deployer.Event)) {
 	}
 }
 
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("output differs from %s:\n%s", file, got)
-	}
-}
-
 func TestPlain(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
 	replay(t, "testdata/deploy.jsonl", Plain(r.Writer(&out)))
-	golden(t, "testdata/deploy.txt", out.String())
+	golden.Assert(t, out.String(), "deploy.txt")
 	if strings.ContainsAny(out.String(), "\r\x1b") {
 		t.Error("control characters without a terminal")
 	}
@@ -59,7 +45,7 @@ func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
 	replay(t, "testdata/deploy.jsonl", Terminal(r.Writer(&out), func() int { return 80 }))
-	golden(t, "testdata/deploy.tty.txt", out.String())
+	golden.Assert(t, out.String(), "deploy.tty.txt")
 	// What stands on the screen in the end is what Plain prints, but for the
 	// lines that tell how far a stage is.
 	screen := strings.Builder{}
