@@ -20,9 +20,9 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                      {"cmd"},
-		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
+		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "atomicfile", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
-		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "manifest", "registry", "state", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "atomicfile", "cpi", "cpi/build", "manifest", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},
 		"cpi/local":             {"cpi", "agent", "artifact"},
 		"cpi/cpitest":           {"cpi"},
@@ -35,11 +35,12 @@ func imports() map[string][]string {
 		"agent":                 {},
 		"agent/local/monit":     {},
 		"artifact":              {},
+		"atomicfile":            {},
 		"cpi":                   {},
-		"manifest":              {"manifest/gen"},
+		"manifest":              {"atomicfile", "manifest/gen"},
 		"manifest/gen":          {},
 		"registry":              {},
-		"state":                 {},
+		"state":                 {"atomicfile"},
 		"tunnel":                {},
 	}
 }

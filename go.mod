@@ -8,7 +8,6 @@ require (
 	github.com/cheggaaa/pb/v3 v3.2.1
 	github.com/creack/pty v1.1.24
 	github.com/gofrs/flock v0.13.1
-	github.com/google/renameio/v2 v2.0.2
 	github.com/google/uuid v1.6.0
 	github.com/klauspost/compress v1.20.3
 	github.com/rogpeppe/go-internal v1.16.0

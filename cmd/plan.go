@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/google/renameio/v2/maybe"
 	"github.com/spf13/cobra"
 
+	"bootstrap/atomicfile"
 	"bootstrap/deployer"
 )
 
@@ -60,7 +60,7 @@ func (e *changesError) Error() string { return "there are changes" }
 func writePlan(path string, plan deployer.PlanFile) error {
 	data, err := json.MarshalIndent(plan, "", "  ")
 	if err == nil {
-		err = maybe.WriteFile(path, append(data, '\n'), 0o600)
+		err = atomicfile.Write(path, append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the plan: %w", err)

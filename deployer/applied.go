@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/renameio/v2/maybe"
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/atomicfile"
 	"bootstrap/state"
 )
 
@@ -63,7 +63,7 @@ func (r *run) keepApplied() error {
 		archive = filepath.Join(current, "rendered.tgz")
 	}
 	err = errors.Join(
-		maybe.WriteFile(filepath.Join(next, "record.json"), data, 0o600),
+		atomicfile.Write(filepath.Join(next, "record.json"), data),
 		r.keepSketch(next),
 		copyFile(archive, filepath.Join(next, "rendered.tgz")),
 	)
@@ -86,7 +86,7 @@ func (r *run) keepSketch(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return maybe.WriteFile(filepath.Join(dir, "sketch.yml"), r.manifest.Sketch, 0o600)
+	return atomicfile.Write(filepath.Join(dir, "sketch.yml"), r.manifest.Sketch)
 }
 
 func copyFile(from, to string) error {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact"
+	"bootstrap/atomicfile"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -74,6 +75,8 @@ func (r *run) lockState(ctx context.Context) error {
 // sweep removes what a run that was killed could not: it holds secrets, or
 // much space. Nobody else works in the folder while the state is locked.
 func (r *run) sweep() {
+	atomicfile.DropCut(r.agentFile())
+	atomicfile.DropCut(r.installationFile())
 	left := r.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
 		found, err := filepath.Glob(filepath.Join(r.dir, pattern))

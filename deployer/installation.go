@@ -11,8 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2/maybe"
-
+	"bootstrap/atomicfile"
 	"bootstrap/cpi/build"
 	"bootstrap/manifest"
 )
@@ -74,7 +73,7 @@ func (r *run) know(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
-	if err := maybe.WriteFile(r.installationFile(), data, 0o600); err != nil {
+	if err := atomicfile.Write(r.installationFile(), data); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}
 	r.known = k

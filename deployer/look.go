@@ -11,9 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2/maybe"
-
 	"bootstrap/agent"
+	"bootstrap/atomicfile"
 	"bootstrap/cpi"
 	"bootstrap/state"
 )
@@ -94,7 +93,7 @@ func (r *run) keepAgent(now agentOfRunning) error {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
-	return maybe.WriteFile(r.agentFile(), data, 0o600)
+	return atomicfile.Write(r.agentFile(), data)
 }
 
 // comingAgent is how the agent of a VM is reached that was being made with that

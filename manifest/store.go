@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/google/renameio/v2/maybe"
 	yaml2 "gopkg.in/yaml.v2"
+
+	"bootstrap/atomicfile"
 )
 
 // lockTimeout is how long another process may take to generate its variables.
@@ -97,6 +98,8 @@ func (s *varsStore) acquire(d *document) error {
 		return fmt.Errorf("cannot lock the vars store %s with %s.lock: %w", s.shown, s.path, err)
 	}
 	s.lock = lock
+	atomicfile.DropCut(s.path)
+	atomicfile.DropCut(s.path + ".previous")
 	return s.read(d)
 }
 
@@ -124,29 +127,12 @@ func (s *varsStore) save() error {
 		return fmt.Errorf("cannot write the vars store %s: %v", s.shown, err)
 	}
 	if s.before != nil {
-		if err := writePrivate(s.path+".previous", s.before); err != nil {
+		if err := atomicfile.Write(s.path+".previous", s.before); err != nil {
 			return fmt.Errorf("cannot keep a copy of the vars store %s: %w", s.shown, err)
 		}
 	}
-	if err := writePrivate(s.path, data); err != nil {
+	if err := atomicfile.Write(s.path, data); err != nil {
 		return fmt.Errorf("cannot write the vars store %s: %w", s.shown, err)
-	}
-	return nil
-}
-
-// writePrivate replaces a file in one go.
-func writePrivate(path string, data []byte) error {
-	// A file that another tool made would keep its mode.
-	if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := maybe.WriteFile(path, data, 0o600); err != nil {
-		return err
-	}
-	// Where a folder cannot be synced the file is no less whole.
-	if dir, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = dir.Sync()
-		_ = dir.Close()
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/atomicfile"
 )
 
 // keptBackups is how many versions before the present one are kept.
@@ -83,7 +85,7 @@ func (f *File) backUp() error {
 	if err == nil && os.Link(f.path, target) != nil {
 		var data []byte // not every file system has links
 		if data, err = os.ReadFile(f.path); err == nil {
-			err = replace(target, data)
+			err = atomicfile.Write(target, data)
 		}
 	}
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"bootstrap/atomicfile"
 )
 
 // Options says how a state file is opened.
@@ -79,7 +81,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *File, err error) {
 			f.Close()
 		}
 	}()
-	dropTemporary(f.path)
+	atomicfile.DropCut(f.path)
 	if f.loaded, err = load(f.path, opts); err != nil {
 		return nil, err
 	}
@@ -245,7 +247,7 @@ func (f *File) write(data []byte) error {
 		return err
 	}
 	f.warn(f.backUp())
-	return replace(f.path, data)
+	return atomicfile.Write(f.path, data)
 }
 
 // Remove deletes the state file, its backups and its mirror; the locks stay

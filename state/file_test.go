@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -371,6 +372,30 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 	}
 	if want := []string{".state.json", ".state.json.swp", ".state.json12x", "state.json.lock", "state.json1"}; !slices.Equal(names, want) {
 		t.Errorf("left %v", names)
+	}
+}
+
+// So does what one of the mirror left.
+func TestTemporaryMirrorIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	again := func() *File {
+		f, err := Open(t.Context(), path, Options{Home: home})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := again()
+	update(t, f, func(s *State) { s.CurrentVMCID = "vm-1" })
+	f.Close()
+	left := filepath.Join(home, f.Get().InstallationID, ".state.json77")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again().Close()
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left %s, %v", left, err)
 	}
 }
 

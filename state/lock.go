@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"bootstrap/atomicfile"
 )
 
 // Holder says who has a state locked.
@@ -149,5 +151,8 @@ func (f *File) lockInstallation(ctx context.Context, id string) error {
 		got, err = f.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
 	}
 	f.installation = got
+	if err == nil {
+		atomicfile.DropCut(mirrorOf(f.opts.Home, id))
+	}
 	return err
 }

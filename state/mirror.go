@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"bootstrap/atomicfile"
 )
 
 // mirror is what create-env drops from a state file when it saves it, and
@@ -42,7 +44,7 @@ func (f *File) writeMirror() error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = replace(path, data)
+		err = atomicfile.Write(path, data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot mirror the deployment state: %w", err)

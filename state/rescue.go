@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"bootstrap/atomicfile"
 )
 
 // rescue is what was made in the cloud while the state could not be written.
@@ -70,7 +72,7 @@ func (f *File) addRescued(file string, made rescued) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return replace(file, data)
+	return atomicfile.Write(file, data)
 }
 
 func readRescue(file string) (rescue, error) {

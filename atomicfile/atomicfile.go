@@ -1,4 +1,5 @@
-package state
+// Package atomicfile writes files whole or not at all, for their owner alone.
+package atomicfile
 
 import (
 	"errors"
@@ -7,9 +8,11 @@ import (
 	"strings"
 )
 
-// replace makes data the content of the file at path, 0600: all of it or none.
-// The temporary file is beside it, not in a folder that others share.
-func replace(path string, data []byte) (err error) {
+// Write makes data the content of the file at path, mode 0600: all of it or
+// none, and lasting when it returns. The temporary file is beside it, not in a
+// folder that others share; a process that is killed leaves it there, for
+// DropCut.
+func Write(path string, data []byte) (err error) {
 	dir, base := filepath.Split(path)
 	temp, err := os.CreateTemp(dir, "."+base+"*")
 	if err != nil {
@@ -41,9 +44,9 @@ func syncDir(dir string) {
 	_ = d.Close()
 }
 
-// dropTemporary removes what writes of the file that were cut have left. It
-// wants the lock: nobody may be writing.
-func dropTemporary(path string) {
+// DropCut removes the temporary files of writes of the file at path that were
+// cut. The caller holds the lock that keeps others from writing it.
+func DropCut(path string) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
