@@ -445,6 +445,16 @@ func (l *lab) must(args ...string) error {
 	return err
 }
 
+// forget takes a leftover off the list.
+func (l *lab) forget(id string) error {
+	cmd := exec.Command(l.bin, "state", "leftovers", "--state", l.statePath(), "--forget", id)
+	cmd.Env = []string{"HOME=" + l.path("home")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w:\n%s", cmd.Args, err, out)
+	}
+	return nil
+}
+
 // traced is run with the points it met.
 func (l *lab) traced(args ...string) (outcome, []string, error) {
 	file := l.path("trace")

@@ -93,7 +93,9 @@ func (s *soaker) cycle() error {
 		if sc.name == "snapshot" {
 			continue // nothing deletes these
 		}
-		tr := trial{name: sc.name, scenario: sc, leftovers: 1, meet: func(l *lab, args []string) (outcome, error) {
+		// A kill between the announcement of a call and its begin leaves it open
+		// whether it was begun.
+		tr := trial{name: sc.name, scenario: sc, leftovers: 1, forget: true, meet: func(l *lab, args []string) (outcome, error) {
 			o, err := l.killedAfter(time.Duration(s.rng.IntN(2000))*time.Millisecond, args)
 			if o.status == -1 {
 				s.kills++
@@ -102,9 +104,6 @@ func (s *soaker) cycle() error {
 		}}
 		if err := s.try(tr, &figures{}); err != nil {
 			return fmt.Errorf("%s: %w", sc.name, err)
-		}
-		if s.lab == nil {
-			return fmt.Errorf("%s: a leftover, though the CPI was not killed", sc.name)
 		}
 	}
 	if !s.has {
