@@ -164,6 +164,7 @@ func (r *run) waitForAgent(ctx context.Context) error {
 		told := &patience{tell: s.info}
 		defer time.AfterFunc(patientFor, told.end).Stop()
 		if err := r.waitForOwn(ctx, client, told); err != nil {
+			r.suspectLeftovers()
 			return err
 		}
 		r.agent = client
@@ -172,6 +173,16 @@ func (r *run) waitForAgent(ctx context.Context) error {
 			return nil
 		})
 	})
+}
+
+// suspectLeftovers tells of VMs that earlier runs may have made, and that may be
+// at the address where an agent was waited for in vain.
+func (r *run) suspectLeftovers() {
+	for _, l := range r.state.Get().Own.Leftovers {
+		if l.Method == "create_vm" {
+			r.root.warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers` lists it", l.AgentID, l.Started.Format(time.RFC3339)))
+		}
+	}
 }
 
 // waitForOwn waits until the agent that answers is that of the VM that was just
