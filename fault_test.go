@@ -112,7 +112,7 @@ func (l *lab) deleteUnknownVMs() error {
 			continue
 		}
 		dir := l.path("home/.bosh/local/vms", cid)
-		endAll(dir)
+		endAll(func() []process { return ofVMs(dir) })
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}

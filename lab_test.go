@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -152,9 +151,7 @@ func newLab(t *testing.T) (*lab, error) {
 }
 
 func (l *lab) end() {
-	for _, p := range allOf(l.dir) {
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
-	}
+	endAll(func() []process { return allOf(l.dir) })
 	if l.proxy != nil {
 		l.proxy.close()
 	}

@@ -79,7 +79,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	if err := keys(env); err != nil {
 		return err
 	}
-	env.Defer(func() { endAll(env.WorkDir) })
+	env.Defer(func() { endAll(func() []process { return ofVMs(env.WorkDir) }) })
 	return nil
 }
 
@@ -229,7 +229,7 @@ func processes(ts *testscript.TestScript, neg bool, _ []string) {
 
 // killall kills every process of the VMs at once, as a power cut would.
 func killAll(ts *testscript.TestScript, _ bool, args []string) {
-	endAll(ts.MkAbs("."))
+	endAll(func() []process { return ofVMs(ts.MkAbs(".")) })
 }
 
 // serve FOLDER serves files over HTTP at $HTTP_PORT until the script ends.
@@ -274,9 +274,11 @@ func allOf(text string) []process {
 	return list
 }
 
-func endAll(dir string) {
+// endAll ends the processes that find lists, again and again: one may start
+// another while they die.
+func endAll(find func() []process) {
 	for range 20 {
-		list := ofVMs(dir)
+		list := find()
 		if len(list) == 0 {
 			return
 		}
