@@ -185,7 +185,7 @@ func (r *run) settleIntents(ctx context.Context) error {
 		switch {
 		case deletes(in):
 			settle = r.settleDelete
-		case in.Method == "resize_disk" || in.Method == "update_disk":
+		case changes(in):
 			settle = r.settleChange
 		}
 		if err := settle(ctx, in); err != nil {
@@ -261,29 +261,21 @@ type stillRunningError struct{ text string }
 
 func (e *stillRunningError) Error() string { return e.text }
 
+// changes tells whether the call changes a disk, which may be another one then.
+func changes(in state.Intent) bool { return in.Method == "resize_disk" || in.Method == "update_disk" }
+
 // settleChange finds out what a disk is that an earlier run was cut in the
 // change of. The one that is recorded stays so while it exists: its data is
 // there, and the change is made again when its time comes.
 func (r *run) settleChange(ctx context.Context, in state.Intent) error {
-	cid, err := r.recover(ctx, in)
-	var working *stillRunningError
+	why, err := r.settleByReply(ctx, in)
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &working):
+	case err != nil || why == "":
 		return err
-	case err == nil:
-		return r.adopt(ctx, in, cmp.Or(cid, in.Disk), "the CPI finished it")
-	case errors.Is(err, cpi.ErrNotBegun):
-		return r.settle(in, "")
-	case answered(err):
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
-		return r.settle(in, "")
 	case in.Method == "resize_disk":
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.Disk))
 		return r.settle(in, "")
 	}
-	why := noReply(err)
 	switch there, err := r.cpi.HasDisk(ctx, in.Disk); {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -297,12 +289,30 @@ func (r *run) settleChange(ctx context.Context, in state.Intent) error {
 	return r.leaveBehind(in, why)
 }
 
-// noReply says why a call's reply tells nothing.
-func noReply(err error) string {
-	if errors.Is(err, fs.ErrNotExist) {
-		return "the file of the CPI's reply is not there any more"
+// settleByReply settles a call that makes or changes something, where its reply
+// tells how it ended; else it says why not.
+func (r *run) settleByReply(ctx context.Context, in state.Intent) (why string, err error) {
+	cid, err := r.recover(ctx, in)
+	var working *stillRunningError
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.As(err, &working):
+		return "", err
+	case err == nil:
+		if changes(in) {
+			cid = cmp.Or(cid, in.Disk)
+		}
+		return "", r.adopt(ctx, in, cid, "the CPI finished it")
+	case errors.Is(err, cpi.ErrNotBegun):
+		return "", r.settle(in, "")
+	case answered(err):
+		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
+		return "", r.settle(in, "")
+	case errors.Is(err, fs.ErrNotExist):
+		return "the file of the CPI's reply is not there any more", nil
 	}
-	return "the CPI left no reply"
+	return "the CPI left no reply", nil
 }
 
 // leaveBehind tells of a call whose outcome nobody knows and keeps it as a
@@ -319,22 +329,10 @@ func (r *run) leaveBehind(in state.Intent, why string) error {
 
 // settleCreate finds out what a call made that an earlier run was cut in.
 func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
-	cid, err := r.recover(ctx, in)
-	var working *stillRunningError
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &working):
+	why, err := r.settleByReply(ctx, in)
+	if err != nil || why == "" {
 		return err
-	case err == nil:
-		return r.adopt(ctx, in, cid, "the CPI finished it")
-	case errors.Is(err, cpi.ErrNotBegun):
-		return r.settle(in, "")
-	case answered(err):
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
-		return r.settle(in, "")
 	}
-	why := noReply(err)
 	if in.Method == "create_vm" {
 		cid, doubt := r.askWhoIsThere(ctx, in)
 		if ctx.Err() != nil {
