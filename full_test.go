@@ -24,7 +24,6 @@ func (l *lab) withoutState(point string, args []string) (outcome, error) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	reached := false
 	var err error
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -34,8 +33,7 @@ func (l *lab) withoutState(point string, args []string) (outcome, error) {
 			return l.judge(ctx, cmd, text, err) // it never came there
 		case <-tick.C:
 			_, err := os.Stat(waits)
-			reached = err == nil
-			waiting = !reached
+			waiting = err != nil
 		}
 	}
 	away := l.path("state-away")
