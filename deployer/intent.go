@@ -218,11 +218,7 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 		// Another tool, or an older version of the state, has lost the record.
 		why := fmt.Sprintf("whether it ended is not known, and %s is not recorded any more", in.CID)
 		r.root.warning(fmt.Sprintf("an earlier run was cut during %s: %s; it stays in the state file as a leftover", in.Method, why))
-		err := r.state.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
-		if err == nil {
-			cpi.RemoveReply(in.Reply)
-		}
-		return err
+		return r.keepLeftover(in, why)
 	}
 	if !gone {
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
@@ -320,6 +316,10 @@ func (r *run) settleByReply(ctx context.Context, in state.Intent) (why string, e
 func (r *run) leaveBehind(in state.Intent, why string) error {
 	why += "; " + r.searchFor(in)
 	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, in.Started.Format(time.RFC3339), why))
+	return r.keepLeftover(in, why)
+}
+
+func (r *run) keepLeftover(in state.Intent, why string) error {
 	err := r.state.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
 	if err == nil {
 		cpi.RemoveReply(in.Reply)
