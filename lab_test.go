@@ -29,9 +29,9 @@ import (
 	"bootstrap/state"
 )
 
-// The program as people get it, and a cache for all who run it, are made once:
-// with the race detector in it, compiling the embedded Ruby alone takes more
-// than a minute.
+// built builds the program as people get it, and makes a cache for all who run
+// it, once: with the race detector in it, compiling the embedded Ruby alone takes
+// more than a minute. The compiled Ruby of earlier test runs is used again.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
 	if err != nil {
@@ -43,8 +43,51 @@ var built = sync.OnceValues(func() (string, error) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bootstrap"), ".").CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
 	}
-	return dir, nil
+	return dir, copyRuby(keptRuby(), filepath.Join(dir, "cache", "ruby"))
 })
+
+// keptRuby is the folder that keeps the compiled Ruby from one test run to the
+// next, empty where the machine has no place for it. The program verifies what
+// it finds there.
+func keptRuby() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "bootstrap-test", "ruby")
+}
+
+// copyRuby copies a cache of compiled Rubies, modes included, if it has one that
+// to lacks.
+func copyRuby(from, to string) error {
+	complete, _ := filepath.Glob(filepath.Join(from, "ruby-*", "sums"))
+	lacks := slices.ContainsFunc(complete, func(sums string) bool {
+		_, err := os.Stat(filepath.Join(to, filepath.Base(filepath.Dir(sums)), "sums"))
+		return err != nil
+	})
+	if !lacks || from == "" || to == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(to), "ruby-new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	if out, err := exec.Command("cp", "-a", from, filepath.Join(scratch, "ruby")).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot copy the compiled Ruby: %w: %s", err, out)
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	err = os.Rename(filepath.Join(scratch, "ruby"), to)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another test run was faster
+	}
+	return err
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -57,6 +100,9 @@ func TestMain(m *testing.M) {
 	}
 	status := m.Run()
 	if dir, _ := built(); dir != "" {
+		if err := copyRuby(filepath.Join(dir, "cache", "ruby"), keptRuby()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(status)
