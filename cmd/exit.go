@@ -67,6 +67,7 @@ func judge(err error) (code int, hint string) {
 		silent      *deployer.AgentSilentError
 		unreachable *agent.UnreachableError
 		refused     *cpi.Error
+		unsettled   *deployer.UnsettledError
 		interrupted *deployer.InterruptedError
 		stopped     *stoppedError
 		moved       *deployer.PlanMovedError
@@ -96,6 +97,8 @@ func judge(err error) (code int, hint string) {
 		return exitAgent, "look why it does not answer, or give up the VM with --fix: its jobs are not stopped then, its disk is kept"
 	case errors.As(err, &unreachable):
 		return exitAgent, ""
+	case errors.As(err, &unsettled):
+		return exitFailed, fmt.Sprintf("what %s made is unknown; run the same command again: it looks for that, keeps what it cannot find as a leftover (bootstrap state leftovers), and goes on", unsettled.Method)
 	case errors.As(err, &refused):
 		return exitCPI, ""
 	}

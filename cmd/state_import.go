@@ -2,9 +2,11 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cpi"
 	"bootstrap/state"
 )
 
@@ -31,6 +33,9 @@ A file of create-env needs no import: --state names it as it is.`,
 			if (from != "") == (in != state.Import{}) {
 				return errors.New("import needs either --from or at least one CID")
 			}
+			if err := errors.Join(checkCID("--vm-cid", in.VM), checkCID("--disk-cid", in.Disk), checkCID("--stemcell-cid", in.Stemcell.CID)); err != nil {
+				return err
+			}
 			c.started = true
 			return c.changeState(cmd.Context(), path, choice.wait, true, func(st *state.State) error {
 				if from == "" {
@@ -55,4 +60,15 @@ A file of create-env needs no import: --state names it as it is.`,
 	f.StringVar(&in.Stemcell.Name, "stemcell-name", "", "its name (default: "+state.UnknownStemcell+")")
 	f.StringVar(&in.Stemcell.Version, "stemcell-version", "", "its version")
 	return cmd
+}
+
+// checkCID refuses what was given as a CID and cannot be one; none may be given.
+func checkCID(flag, cid string) error {
+	if cid == "" {
+		return nil
+	}
+	if err := cpi.CheckCID(cid); err != nil {
+		return fmt.Errorf("%s %.100q cannot be a CID: %w", flag, cid, err)
+	}
+	return nil
 }

@@ -42,6 +42,9 @@ recorded, and tries again to delete what was to be deleted.`,
 			if adopt != "" && forget != "" {
 				return errors.New("a leftover is either adopted or forgotten")
 			}
+			if err := checkCID("--adopt", strings.Join(rest, "")); err != nil {
+				return err
+			}
 			c.started = true
 			switch {
 			case forget != "":

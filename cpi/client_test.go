@@ -361,7 +361,7 @@ func TestEmptyCIDsReachNoCPI(t *testing.T) {
 		"delete_snapshot": one(c.DeleteSnapshot(ctx, "")),
 	} {
 		var notStarted *StartError
-		if !errors.As(got.err, &notStarted) || !strings.Contains(got.err.Error(), "empty") {
+		if !errors.As(got.err, &notStarted) || !strings.Contains(got.err.Error(), "blank") {
 			t.Errorf("%s: %v", name, got.err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 )
 
 // VMRequest is what create_vm wants to know.
@@ -221,11 +222,11 @@ func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
 	return c.decodeBool(method, result)
 }
 
-// given refuses empty CIDs: there are CPIs that take one for "all".
+// given refuses blank CIDs: there are CPIs that take one for "all".
 func given(method string, cids ...string) error {
 	for i, cid := range cids {
-		if cid == "" {
-			return &StartError{Method: method, Err: fmt.Errorf("CID %d of %d in its arguments is empty", i+1, len(cids))}
+		if strings.TrimSpace(cid) == "" {
+			return &StartError{Method: method, Err: fmt.Errorf("CID %d of %d in its arguments is blank", i+1, len(cids))}
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package cpi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -64,6 +65,15 @@ func (c *Client) wrong(method, want string, result json.RawMessage) error {
 	return &ResultError{Method: method, Want: want, Got: got}
 }
 
+// wrongCID is the error for a result whose CID is refused.
+func (c *Client) wrongCID(method, want string, result json.RawMessage, why error) error {
+	err := c.wrong(method, want, result)
+	if bad, ok := err.(*ResultError); ok && why != nil {
+		bad.Got += " (" + why.Error() + ")"
+	}
+	return err
+}
+
 func isNull(result json.RawMessage) bool {
 	return len(result) == 0 || string(result) == "null"
 }
@@ -81,13 +91,21 @@ func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
 	return Info{StemcellFormats: wire.StemcellFormats, APIVersion: version}, nil
 }
 
-// decodeCID reads a CID, which is never empty.
+// decodeCID reads a CID, which CheckCID takes.
 func (c *Client) decodeCID(method string, result json.RawMessage) (string, error) {
-	var cid string
-	if json.Unmarshal(result, &cid) != nil || cid == "" {
-		return "", c.wrong(method, "a CID that is not empty", result)
+	cid, err := parseCID(result)
+	if err != nil {
+		return "", c.wrongCID(method, "a CID", result, err)
 	}
 	return cid, nil
+}
+
+func parseCID(result json.RawMessage) (string, error) {
+	var cid string
+	if isNull(result) || json.Unmarshal(result, &cid) != nil {
+		return "", errors.New("it is no string")
+	}
+	return cid, CheckCID(cid)
 }
 
 // decodeNewCID reads the CID of a disk that took another one's place; it is
@@ -112,9 +130,9 @@ func (c *Client) decodeVM(method string, result json.RawMessage) (VMResult, erro
 	if len(list) == 0 {
 		return VMResult{}, c.wrong(method, want, result)
 	}
-	cid, err := c.decodeCID(method, list[0])
+	cid, err := parseCID(list[0])
 	if err != nil {
-		return VMResult{}, c.wrong(method, want, result)
+		return VMResult{}, c.wrongCID(method, want, result, fmt.Errorf("the CID: %w", err))
 	}
 	vm := VMResult{CID: cid}
 	if len(list) > 1 {
@@ -132,10 +150,17 @@ func (c *Client) decodeBool(method string, result json.RawMessage) (bool, error)
 	return yes, nil
 }
 
+// maxHint is the length of the longest disk hint that is taken, in bytes: it
+// goes to the agent and into its settings.
+const maxHint = 64 << 10
+
 // decodeHint reads a disk hint: a string or an object; null is none.
 func (c *Client) decodeHint(method string, result json.RawMessage) (any, error) {
 	if isNull(result) {
 		return nil, nil
+	}
+	if len(result) > maxHint {
+		return nil, c.wrong(method, fmt.Sprintf("a disk hint of at most %d KiB", maxHint>>10), result)
 	}
 	var hint any
 	if err := json.Unmarshal(result, &hint); err == nil {
@@ -160,9 +185,9 @@ func (c *Client) decodeCIDs(method string, result json.RawMessage) ([]string, er
 	if json.Unmarshal(result, &cids) != nil {
 		return nil, c.wrong(method, "a list of CIDs", result)
 	}
-	for _, cid := range cids {
-		if cid == "" {
-			return nil, c.wrong(method, "a list of CIDs, none empty", result)
+	for i, cid := range cids {
+		if err := CheckCID(cid); err != nil {
+			return nil, c.wrongCID(method, "a list of CIDs", result, fmt.Errorf("number %d: %w", i+1, err))
 		}
 	}
 	return cids, nil

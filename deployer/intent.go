@@ -29,7 +29,7 @@ func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err er
 	cid, err := call(r.cpi.Recorded(in.Reply, nil))
 	if err != nil {
 		if !answered(err) {
-			return "", err // it may have made something all the same
+			return "", &UnsettledError{Method: in.Method, Err: err} // it may have made something all the same
 		}
 		if unwritten := r.settle(in, ""); unwritten != nil {
 			// Whoever could do without the call must see this.
@@ -158,6 +158,17 @@ func (r *run) forget(in state.Intent, forget func(*state.State)) error {
 	}
 	return err
 }
+
+// UnsettledError says that a CPI call ended without a usable reply, so that it
+// may have made something. The next run settles it.
+type UnsettledError struct {
+	Method string
+	Err    error
+}
+
+func (e *UnsettledError) Error() string { return e.Err.Error() }
+
+func (e *UnsettledError) Unwrap() error { return e.Err }
 
 // answered tells whether a failed CPI call was answered, or never begun, so
 // that nothing it made is left behind.
@@ -308,7 +319,20 @@ func (r *run) settleByReply(ctx context.Context, in state.Intent) (why string, e
 	case errors.Is(err, fs.ErrNotExist):
 		return "the file of the CPI's reply is not there any more", nil
 	}
-	return "the CPI left no reply", nil
+	return badReply(err), nil
+}
+
+// badReply says what is wrong with the reply of a CPI that has ended.
+func badReply(err error) string {
+	var result *cpi.ResultError
+	var garbage *cpi.GarbageError
+	switch {
+	case errors.As(err, &result):
+		return fmt.Sprintf("the CPI's reply gives %s instead of %s", result.Got, result.Want)
+	case errors.As(err, &garbage) && garbage.Head != "":
+		return "the CPI's reply cannot be read: " + garbage.Reason
+	}
+	return "the CPI left no reply"
 }
 
 // leaveBehind tells of a call whose outcome nobody knows and keeps it as a
@@ -411,7 +435,7 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 		return "", doubt
 	case now.AgentID != in.AgentID:
 		return "", fmt.Sprintf("another agent (%s) answers at %s", now.AgentID, client.Address())
-	case name == "":
+	case cpi.CheckCID(name) != nil:
 		return "", "its agent, which answers, knows no name of the VM"
 	}
 	// On some clouds the name that the agent knows is not the CID.
