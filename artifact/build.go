@@ -347,7 +347,7 @@ func (s *Store) build(ctx context.Context, b *releaseFolder) (*index, error) {
 		ix.Packages = append(ix.Packages, packageIndex{p.Package, at})
 	}
 	for i, j := range b.jobs {
-		built, err := s.buildJob(b, j, filepath.Join(dir, "job"+strconv.Itoa(i)))
+		built, err := s.buildJob(ctx, b, j, filepath.Join(dir, "job"+strconv.Itoa(i)))
 		if err != nil {
 			return nil, fmt.Errorf("job %q: %w", j.job.Name, err)
 		}
@@ -415,7 +415,7 @@ func (f folderFile) unchanged(sum *sums) error {
 }
 
 // buildJob makes the folder that extracting a job's archive would make.
-func (s *Store) buildJob(b *releaseFolder, j folderJob, dir string) (jobIndex, error) {
+func (s *Store) buildJob(ctx context.Context, b *releaseFolder, j folderJob, dir string) (jobIndex, error) {
 	ix := jobIndex{Job: j.job, Archive: j.job.Fingerprint}
 	for _, f := range j.files {
 		data, err := fs.ReadFile(b.fsys, f.from)
@@ -439,7 +439,7 @@ func (s *Store) buildJob(b *releaseFolder, j folderJob, dir string) (jobIndex, e
 	if ix.Tree, _, err = treeDigest(dir); err != nil {
 		return ix, err
 	}
-	if err := placeFolder(dir, s.jobPath(ix.Archive), ix.Tree); err != nil {
+	if err := s.placeFolder(ctx, dir, s.jobPath(ix.Archive), ix.Tree); err != nil {
 		return ix, err
 	}
 	ix.Stamp, err = treeStamp(s.jobPath(ix.Archive), nil)

@@ -19,7 +19,7 @@ import (
 // renamed to their place. done removes it; what a killed run left there is
 // removed by the next one that finds nobody else at work.
 func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
-	if err := os.MkdirAll(s.cache("tmp"), 0o700); err != nil {
+	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
 		return "", nil, err
 	}
 	lock := flock.New(s.cache("tmp.lock"), flock.SetPermissions(0o600))
@@ -30,7 +30,8 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
 		return "", nil, fmt.Errorf("cannot lock %s: %w", lock.Path(), err)
 	}
-	// Only now: while it is locked, nobody takes the folder for a leftover.
+	// Only while it is locked: MkdirAll fails where another run removes the
+	// folder at the same time.
 	if err := os.MkdirAll(s.cache("tmp"), 0o700); err != nil {
 		lock.Unlock()
 		return "", nil, err
@@ -113,29 +114,40 @@ func intactAt(ctx context.Context, path string, a *stored) bool {
 	return hex.EncodeToString(h.Sum(nil)) == a.SHA256
 }
 
-// placeFolder moves a finished folder to path. One that stands there with the
-// same contents stays, for somebody may be reading it.
-func placeFolder(dir, path, tree string) error {
+// placeFolder moves a finished folder to path. An existing one with the same
+// contents stays, for somebody may be reading it.
+func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
-		err := os.Rename(dir, path)
-		if err == nil {
+	isThere := func() bool {
+		existing, _, err := treeDigest(path)
+		return err == nil && existing == tree
+	}
+	err := os.Rename(dir, path)
+	if err == nil || isThere() {
+		return nil
+	}
+	// One run at a time, which looks again: what another one has just placed
+	// is not moved away from under its readers.
+	unlock, lockErr := s.lock(ctx, "place-"+filepath.Base(path))
+	if lockErr != nil {
+		return lockErr
+	}
+	defer unlock()
+	for try := range 3 {
+		if isThere() {
 			return nil
-		}
-		there, _, statErr := treeDigest(path)
-		if statErr == nil && there == tree {
-			return nil
-		}
-		if try == 3 {
-			return err
 		}
 		// Damaged: out of the way, into the temporary folder beside dir.
 		if away := os.Rename(path, fmt.Sprintf("%s.damaged%d", dir, try)); away != nil && !errors.Is(away, fs.ErrNotExist) {
 			return away
 		}
+		if err = os.Rename(dir, path); err == nil {
+			return nil
+		}
 	}
+	return err
 }
 
 // treeDigest hashes names, modes and contents of a folder, and separately

@@ -369,7 +369,7 @@ func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m membe
 	if j.Tree, _, err = treeDigest(dir); err != nil {
 		return j, err
 	}
-	if err := placeFolder(dir, s.jobPath(j.Archive), j.Tree); err != nil {
+	if err := s.placeFolder(ctx, dir, s.jobPath(j.Archive), j.Tree); err != nil {
 		return j, err
 	}
 	j.Stamp, err = treeStamp(s.jobPath(j.Archive), nil)

@@ -1,0 +1,102 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/gofrs/flock"
+)
+
+// While another run clears the temporary folder, nobody makes it: MkdirAll
+// fails where a folder is removed under it.
+func TestWorkWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	s := testStore(t)
+	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := flock.New(s.cache("tmp.lock"))
+	if err := other.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	defer other.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, _, err := s.work(ctx); err == nil {
+		t.Error("the lock of another run was ignored")
+	}
+	if _, err := os.Lstat(s.cache("tmp")); err == nil {
+		t.Error("the temporary folder was made without the lock")
+	}
+}
+
+// Runs that begin and end side by side make and remove the temporary folder
+// of one cache, again and again.
+func TestWorkSideBySide(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for range 24 {
+		wg.Go(func() {
+			for range 20 {
+				// A Store of its own, as another process has it.
+				work, done, err := Open(Config{Dir: dir}).work(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := os.WriteFile(filepath.Join(work, "file"), nil, 0o600); err != nil {
+					t.Errorf("the folder was removed while a run used it: %v", err)
+				}
+				done()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A damaged folder of a job is replaced by one of several runs, and what one
+// of them placed is not taken away by another that saw the damage, too.
+func TestPlaceFolderSideBySide(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	s := Open(Config{Dir: base})
+	path := s.jobPath("job")
+	fill := func(dir, text string) string {
+		for i := range 12 {
+			write(t, []byte(text), dir, fmt.Sprint(i))
+		}
+		return dir
+	}
+	tree, _, err := treeDigest(fill(filepath.Join(base, "good"), "good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 30 {
+		removeAll(path)
+		fill(path, "damaged")
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for n := range 8 {
+			mine := fill(filepath.Join(base, fmt.Sprintf("%d-%d", round, n)), "good")
+			wg.Go(func() {
+				<-start
+				if err := s.placeFolder(context.Background(), mine, path, tree); err != nil {
+					t.Error(err)
+				}
+				for i := range 12 {
+					if got, err := os.ReadFile(filepath.Join(path, fmt.Sprint(i))); err != nil || string(got) != "good" {
+						t.Errorf("a run that placed the folder reads %q: %v", got, err)
+						return
+					}
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+	}
+}
