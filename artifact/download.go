@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -20,12 +21,31 @@ import (
 // retry says how hard a download is tried.
 type retry struct {
 	tries          int           // in a row that bring nothing
+	stalls         int           // of them, those that end because the server stalls
 	pause, longest time.Duration // between them: the first and the longest
-	silence        time.Duration // after which a server counts as gone
+	pace           pace
+}
+
+// pace is the slowest that a server may send.
+type pace struct {
+	silence time.Duration // without a single byte
+	window  time.Duration // in which at least floor bytes must come
+	floor   int64
 }
 
 // progressMade is how much a try must bring for the count to begin anew.
 const progressMade = 1 << 20
+
+// maxDownload bounds a file whose size nothing tells beforehand. The largest
+// stemcells have about 20 GiB.
+const maxDownload = 64 << 30
+
+// remoteFile is a file on a server.
+type remoteFile struct {
+	url   *url.URL
+	limit int64               // bytes; a larger file is refused
+	sign  func(*http.Request) // adds credentials; may be nil
+}
 
 // download returns the verified file of a remote source. It is named by its
 // digest, so the same file from another URL is the same file.
@@ -62,7 +82,7 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 			return theirs, ok, err
 		}
 	}
-	if err := s.transfer(ctx, u, path, want, p); err != nil {
+	if err := s.transfer(ctx, remoteFile{url: u, limit: s.maxDownload}, path, want, s.retry, p); err != nil {
 		return "", false, fmt.Errorf("cannot download %s: %w", publicURL(src.URL), err)
 	}
 	return path, false, nil
@@ -112,8 +132,8 @@ func (s *Store) verified(ctx context.Context, path string, want piece, p Progres
 	return true, s.learn(f, rec, func(rec *record) { rec.know(digests) })
 }
 
-// transfer loads u to path, resuming what an earlier try or run left.
-func (s *Store) transfer(ctx context.Context, u *url.URL, path string, want piece, p Progress) error {
+// transfer loads a file to path, resuming what an earlier try or run left.
+func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want piece, try retry, p Progress) error {
 	client, done, err := s.client()
 	if err != nil {
 		return err
@@ -125,11 +145,11 @@ func (s *Store) transfer(ctx context.Context, u *url.URL, path string, want piec
 	}
 	defer part.close()
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = s.retry.pause, s.retry.longest
+	pause.InitialInterval, pause.MaxInterval = try.pause, try.longest
 	mismatches := 0
-	for failed := 0; ; {
+	for failed, stalled := 0, 0; ; {
 		before := part.size
-		err := part.get(ctx, client, u, s.retry.silence, p)
+		err := part.get(ctx, client, from, try.pace, p)
 		if err == nil {
 			if err = part.verify(); err == nil {
 				return s.keep(part, path)
@@ -150,13 +170,20 @@ func (s *Store) transfer(ctx context.Context, u *url.URL, path string, want piec
 			return permanent.error
 		}
 		if part.size-before >= progressMade {
-			failed = 0
+			failed, stalled = 0, 0
 			pause.Reset()
 		}
-		if failed++; failed >= s.retry.tries {
+		var stall *stallError
+		if errors.As(err, &stall) {
+			if stalled++; stalled >= try.stalls {
+				return fmt.Errorf("%w (tried %d times); %s is kept and the next run goes on from there where the server allows it: look at the network and the proxies, or fetch the file by other means and name it by a file:// URL",
+					err, stalled, part.come())
+			}
+		}
+		if failed++; failed >= try.tries {
 			return fmt.Errorf("%w (tried %d times)", err, failed)
 		}
-		if err := wait(ctx, retryAfter(err, pause.NextBackOff(), s.retry.longest)); err != nil {
+		if err := wait(ctx, retryAfter(err, pause.NextBackOff(), try.longest)); err != nil {
 			return err
 		}
 	}

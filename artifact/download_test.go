@@ -289,7 +289,7 @@ func TestDownloadSilence(t *testing.T) {
 	})
 	defer close(end)
 	s := testStore(t)
-	s.retry.silence = 200 * time.Millisecond
+	s.retry.pace.silence = 200 * time.Millisecond
 	fetch(t, s, remote(srv.URL, data))
 	if n.Load() < 2 {
 		t.Error("the silent server was not given up")

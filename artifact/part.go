@@ -24,6 +24,8 @@ type part struct {
 	want piece
 	sum  *sums // of the size bytes
 	meta partMeta
+	// total is what the server says the whole has; 0 or -1: nothing.
+	total int64
 }
 
 // partMeta stands beside the part, so that a later run can ask for the rest of
@@ -79,42 +81,76 @@ func (p *part) verify() error {
 	return p.want.check(p.sum.hex()[p.want.algorithm])
 }
 
-// get is one try to load the rest of u.
-func (p *part) get(ctx context.Context, client *http.Client, u *url.URL, silence time.Duration, progress Progress) error {
+// stallError says that a server holds a download up.
+type stallError struct{ text string }
+
+func (e *stallError) Error() string { return e.text }
+
+// come is how much has come, in words.
+func (p *part) come() string {
+	if p.total > 0 {
+		return fmt.Sprintf("the part of %d of %d bytes", p.size, p.total)
+	}
+	return fmt.Sprintf("the part of %d bytes", p.size)
+}
+
+// get is one try to load the rest of a file.
+func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, slowest pace, progress Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the server sent nothing for %v", silence)) })
+	watch := time.AfterFunc(slowest.silence, func() {
+		cancel(&stallError{fmt.Sprintf("the server sent nothing for %v", slowest.silence)})
+	})
 	defer watch.Stop()
-	resp, err := p.ask(ctx, client, u)
+	resp, err := p.ask(ctx, client, from)
 	if err != nil {
 		return p.explain(ctx, err)
 	}
 	defer resp.Body.Close()
-	total, err := p.accept(resp, u)
-	if err != nil || total == p.size {
+	p.total, err = p.accept(resp, from)
+	if err != nil || p.total == p.size {
 		return err
 	}
 	buf := make([]byte, bufferSize)
+	window, inWindow := time.Now(), int64(0)
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
-			watch.Reset(silence)
+			watch.Reset(slowest.silence)
+			if p.size+int64(n) > from.limit {
+				return &permanentError{errors.Join(tooLarge(-1, from.limit), p.reset())}
+			}
 			if err := p.write(buf[:n]); err != nil {
 				return &permanentError{err}
 			}
 			if progress != nil {
-				progress(p.size, max(total, 0))
+				progress(p.size, max(p.total, 0))
 			}
 		}
 		switch {
-		case errors.Is(err, io.EOF) && (total < 0 || p.size == total):
+		case errors.Is(err, io.EOF) && (p.total < 0 || p.size == p.total):
 			return nil
 		case errors.Is(err, io.EOF):
-			return fmt.Errorf("it ended after %d of %d bytes", p.size, total)
+			return fmt.Errorf("it ended after %d of %d bytes", p.size, p.total)
 		case err != nil:
 			return p.explain(ctx, err)
 		}
+		inWindow += int64(n)
+		if passed := time.Since(window); passed >= slowest.window {
+			if inWindow < slowest.floor {
+				return &stallError{fmt.Sprintf("the server sent only %d bytes in %v", inWindow, passed.Round(time.Millisecond))}
+			}
+			window, inWindow = time.Now(), 0
+		}
 	}
+}
+
+// tooLarge refuses a file; size is -1 if the server has not told it.
+func tooLarge(size, limit int64) error {
+	if size < 0 {
+		return fmt.Errorf("it is larger than %d bytes, which is the most that is taken", limit)
+	}
+	return fmt.Errorf("it has %d bytes, and %d are the most that is taken", size, limit)
 }
 
 func (p *part) write(b []byte) error {
@@ -124,16 +160,19 @@ func (p *part) write(b []byte) error {
 	return err
 }
 
-func (p *part) ask(ctx context.Context, client *http.Client, u *url.URL) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+func (p *part) ask(ctx context.Context, client *http.Client, from remoteFile) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.url.String(), nil)
 	if err != nil {
 		return nil, &permanentError{err}
 	}
 	if p.size > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", p.size))
-		if p.meta.Validator != "" && p.meta.URL == urlKey(u) {
+		if p.meta.Validator != "" && p.meta.URL == urlKey(from.url) {
 			req.Header.Set("If-Range", p.meta.Validator)
 		}
+	}
+	if from.sign != nil {
+		from.sign(req)
 	}
 	return client.Do(req)
 }
@@ -146,13 +185,16 @@ func urlKey(u *url.URL) string {
 
 // accept judges the head of a reply and makes p fit to its body. total is -1
 // if the server does not say it.
-func (p *part) accept(resp *http.Response, u *url.URL) (total int64, err error) {
+func (p *part) accept(resp *http.Response, from remoteFile) (total int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
 		if err := p.reset(); err != nil {
 			return 0, &permanentError{err}
 		}
-		p.meta = partMeta{URL: urlKey(u), Validator: validator(resp.Header)}
+		if resp.ContentLength > from.limit {
+			return 0, &permanentError{tooLarge(resp.ContentLength, from.limit)}
+		}
+		p.meta = partMeta{URL: urlKey(from.url), Validator: validator(resp.Header)}
 		if err := writeJSON(p.metaPath(), p.meta); err != nil {
 			return 0, &permanentError{err}
 		}
@@ -161,6 +203,9 @@ func (p *part) accept(resp *http.Response, u *url.URL) (total int64, err error) 
 		start, total, ok := contentRange(resp.Header.Get("Content-Range"))
 		if !ok || start != p.size {
 			return 0, errors.Join(fmt.Errorf("the server sent another part than was asked for"), p.reset())
+		}
+		if total > from.limit {
+			return 0, &permanentError{errors.Join(tooLarge(total, from.limit), p.reset())}
 		}
 		return total, nil
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -210,18 +255,29 @@ type busyError struct {
 
 func (e *busyError) Error() string { return "the server answered " + e.status }
 
+// refusedError is a reply that stays the same when it is asked for again.
+type refusedError struct {
+	code   int
+	region string // where S3 says that the bucket is
+}
+
+func (e *refusedError) Error() string {
+	status := fmt.Sprintf("the server answered %d %s", e.code, http.StatusText(e.code))
+	if e.code == http.StatusUnauthorized || e.code == http.StatusForbidden {
+		return status + ": look at user and password in the url"
+	}
+	return status
+}
+
 func statusError(resp *http.Response) error {
-	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch code := resp.StatusCode; {
 	case code >= 500 && code != http.StatusNotImplemented,
 		code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
 		code == http.StatusRequestedRangeNotSatisfiable:
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		return &busyError{status, time.Duration(seconds) * time.Second}
-	case code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return &permanentError{fmt.Errorf("the server answered %s: look at user and password in the url", status)}
+		return &busyError{fmt.Sprintf("%d %s", code, http.StatusText(code)), time.Duration(seconds) * time.Second}
 	}
-	return &permanentError{fmt.Errorf("the server answered %s", status)}
+	return &permanentError{&refusedError{resp.StatusCode, resp.Header.Get("X-Amz-Bucket-Region")}}
 }
 
 // retryAfter is the server's wish, but never longer than the longest pause.

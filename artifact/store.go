@@ -88,8 +88,10 @@ type Store struct {
 	embedded map[string]fs.FS
 	getenv   func(string) string
 	retry    retry
-	dial     dialFunc
-	tls      *tls.Config // nil: the system's roots
+	// maxDownload is the constant, but in tests.
+	maxDownload int64
+	dial        dialFunc
+	tls         *tls.Config // nil: the system's roots
 
 	inUse struct {
 		sync.Mutex
@@ -107,7 +109,11 @@ func Open(cfg Config) *Store {
 		embedded: cfg.Embedded,
 		getenv:   cfg.Getenv,
 		dial:     cfg.Dial,
-		retry:    retry{tries: 5, pause: 500 * time.Millisecond, longest: 20 * time.Second, silence: time.Minute},
+		retry: retry{
+			tries: 5, stalls: 3, pause: 500 * time.Millisecond, longest: 20 * time.Second,
+			pace: pace{silence: 30 * time.Second, window: time.Minute, floor: 64 << 10},
+		},
+		maxDownload: maxDownload,
 	}
 }
 

@@ -1,0 +1,126 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// drip answers with a byte now and then, and never comes to an end.
+func drip(w http.ResponseWriter, r *http.Request, data []byte, every time.Duration) {
+	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for i := range data {
+		w.Write(data[i : i+1])
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// A server that drips or is silent is given up, by name and with what came;
+// when it works again, the download goes on.
+func TestDownloadStalls(t *testing.T) {
+	t.Parallel()
+	data := body(1 << 20)
+	for name, c := range map[string]struct {
+		stall func(w http.ResponseWriter, r *http.Request)
+		words []string
+	}{
+		"drip": {func(w http.ResponseWriter, r *http.Request) { drip(w, r, data, time.Millisecond) },
+			[]string{"sent only", "bytes in"}},
+		"silent in the middle": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			w.Write(data[:1000])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, []string{"sent nothing for", "the part of 1000 of 1048576 bytes is kept"}},
+		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			[]string{"sent nothing for"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int32
+			var good atomic.Bool
+			srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if good.Load() {
+					content(w, r, "", data)
+					return
+				}
+				n.Add(1)
+				// Without ranges each try begins anew, so that this does not end by itself.
+				r.Header.Del("Range")
+				c.stall(w, r)
+			})
+			s := testStore(t)
+			patient := s.retry.pace
+			if name == "drip" {
+				s.retry.pace.window, s.retry.pace.floor = 50*time.Millisecond, 1<<20
+			} else {
+				s.retry.pace.silence = 100 * time.Millisecond
+			}
+			_, err := s.Fetch(context.Background(), remote(srv.URL+"/x.tgz?token=hidden", data), nil)
+			mustFail(t, err, append(c.words, srv.URL+"/x.tgz?…", "tried 3 times", "file://")...)
+			if n.Load() != 3 || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%d tries: %v", n.Load(), err)
+			}
+			good.Store(true)
+			s.retry.pace = patient
+			fetch(t, s, remote(srv.URL+"/x.tgz?token=hidden", data))
+		})
+	}
+}
+
+// A file larger than the limit is refused by what the server says, else when
+// the limit is reached; it is not tried again and leaves nothing behind.
+func TestDownloadTooLarge(t *testing.T) {
+	t.Parallel()
+	data := body(1 << 20)
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter)
+		words  []string
+	}{
+		"told":     {func(w http.ResponseWriter) { w.Header().Set("Content-Length", fmt.Sprint(len(data))) }, []string{"it has 1048576 bytes"}},
+		"not told": {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, []string{"larger than 524288 bytes"}},
+		"partial": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes 10-%d/%d", len(data)-1, len(data)))
+			w.WriteHeader(http.StatusPartialContent)
+		}, []string{"it has 1048576 bytes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int32
+			srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				n.Add(1)
+				c.answer(w)
+				w.Write(data)
+			})
+			s := testStore(t)
+			s.maxDownload = 1 << 19
+			src := remote(srv.URL, data)
+			if name == "partial" {
+				write(t, data[:10], s.downloads(), "sha1-"+src.Digest+".part")
+			}
+			_, err := s.Fetch(context.Background(), src, nil)
+			mustFail(t, err, append(c.words, srv.URL)...)
+			if n.Load() != 1 {
+				t.Errorf("asked %d times", n.Load())
+			}
+			list, _ := os.ReadDir(s.downloads())
+			for _, f := range list {
+				if info, err := f.Info(); err == nil && info.Size() > 0 {
+					t.Errorf("%s of %d bytes is left", f.Name(), info.Size())
+				}
+			}
+		})
+	}
+}
