@@ -34,11 +34,11 @@ func mutations() []func(*rand.Rand, *wish) (what string, flags []string) {
 		func(_ r, w *wish) (string, flags) { w.Disk += 8; return "disk size", nil },
 		func(_ r, w *wish) (string, flags) {
 			w.Disk = max(8, w.Disk-8)
-			return "smaller disk", flags{"--allow-shrink"}
+			return "smaller disk", flags{"--allow-shrink", "--yes"}
 		},
 		func(_ r, w *wish) (string, flags) {
 			w.Disk = 64 - w.Disk&64
-			return "disk or none", flags{"--allow-shrink"}
+			return "disk or none", flags{"--allow-shrink", "--yes"}
 		},
 		func(_ r, w *wish) (string, flags) { w.Stemcell = 3 - w.Stemcell; return "stemcell", nil },
 		func(_ r, w *wish) (string, flags) { w.CPU++; return "cloud_properties", nil },
@@ -87,7 +87,7 @@ func pair(n int) (a, b wish, flags []string, what string) {
 		}
 	}
 	if b.Disk < a.Disk && !slices.Contains(flags, "--allow-shrink") {
-		flags = append(flags, "--allow-shrink")
+		flags = append(flags, "--allow-shrink", "--yes")
 	}
 	return a, b, flags, strings.Join(names, ", ")
 }

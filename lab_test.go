@@ -445,6 +445,9 @@ func (l *lab) run(env []string, args ...string) (outcome, error) {
 func (l *lab) command(ctx context.Context, env []string, args ...string) (*exec.Cmd, *os.File) {
 	name := args[0]
 	args = append(slices.Clone(args), l.path("manifest.yml"), "--state", l.statePath(), "--agent-timeout", "2m")
+	if name == "delete" {
+		args = append(args, "--yes")
+	}
 	cmd := exec.CommandContext(ctx, l.bin, args...)
 	cmd.Dir = l.dir
 	cmd.Env = slices.Concat([]string{"HOME=" + l.path("home"), "TMPDIR=" + l.path("tmp"), "PATH=" + os.Getenv("PATH")}, l.env, env)

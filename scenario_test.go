@@ -27,7 +27,7 @@ func scenarios() []scenario {
 			w.DiskProps = map[string]any{"type": map[any]string{"slow": "fast", "fast": "slow"}[w.DiskProps["type"]]}
 		}, args: deploy},
 		{name: "migrate", args: []string{"deploy", "--recreate-persistent-disks"}},
-		{name: "shrink", change: func(w *wish) { w.Disk-- }, args: []string{"deploy", "--allow-shrink"}},
+		{name: "shrink", change: func(w *wish) { w.Disk-- }, args: []string{"deploy", "--allow-shrink", "--yes"}},
 		{name: "recreate", args: []string{"deploy", "--recreate"}},
 		{name: "stemcell", change: func(w *wish) { w.Stemcell = 3 - w.Stemcell; other(w) }, args: deploy},
 		{name: "swap", shape: "swapped", change: func(w *wish) { w.MBus = 1 - w.MBus; w.CPU++; other(w) }, args: deploy},

@@ -16,7 +16,8 @@ import (
 
 // terminal ANSWER COMMAND... runs a command at a terminal and prints what that
 // shows. When the command asks, asked.sh runs, if there is one, and then ANSWER
-// is typed; an empty ANSWER is for a command that must not ask.
+// is typed; an empty ANSWER is for a command that must not ask, ctrl-c is the
+// key.
 func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: terminal ANSWER COMMAND...")
@@ -64,7 +65,11 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 					ts.Fatalf("asked.sh: %v\n%s", err, out)
 				}
 			}
-			if _, err := io.WriteString(screen, answer+"\n"); err != nil {
+			typed := answer + "\n"
+			if answer == "ctrl-c" {
+				typed = "\x03"
+			}
+			if _, err := io.WriteString(screen, typed); err != nil {
 				ts.Fatalf("cannot answer: %v", err)
 			}
 		}

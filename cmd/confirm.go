@@ -3,7 +3,7 @@ package cmd
 import (
 	"bufio"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
 )
 
 // asking says whether a person is asked before something is destroyed.
@@ -20,36 +21,80 @@ type asking struct {
 }
 
 func (a *asking) flags(f *pflag.FlagSet) {
-	f.BoolVarP(&a.yes, "yes", "y", false, "do not ask, the answer is yes")
-	f.BoolVarP(&a.silent, "non-interactive", "n", false, "do not ask, as where there is no terminal")
+	f.BoolVarP(&a.yes, "yes", "y", false, "never prompt: the answer to every question is yes")
+	f.BoolVarP(&a.silent, "non-interactive", "n", false, "the same as --yes")
 }
 
-// confirm returns how to ask; nil where nobody is to be asked or is there.
-func (c *console) confirm(a asking) func(context.Context, []string) (bool, error) {
-	in, ok := c.stdin.(*os.File)
-	out, isFile := c.stdout.(*os.File)
-	if a.yes || a.silent || c.json || !ok || !isFile || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+// confirm returns how to ask; nil where the answer is yes. Where standard input
+// is not a terminal nobody is asked: what destroys data is refused then, and
+// everything else goes on.
+func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bool, error) {
+	if a.yes || a.silent {
 		return nil
 	}
-	return func(ctx context.Context, what []string) (bool, error) {
-		w := c.redactor.Writer(c.stdout)
-		ui.Ask(w, what)
-		_ = w.Flush()
-		answer := make(chan string, 1)
-		go func() {
-			// A read of a terminal cannot be ended; the process is about to.
-			line, err := bufio.NewReader(in).ReadString('\n')
-			if err != nil && err != io.EOF {
-				line = ""
+	return func(ctx context.Context, q deployer.Question) (bool, error) {
+		in, ok := c.stdin.(*os.File)
+		if !ok || !term.IsTerminal(int(in.Fd())) {
+			if q.Data {
+				return false, &deployer.UnaskedError{What: q.What}
 			}
-			answer <- line
-		}()
-		select {
-		case line := <-answer:
-			said := strings.ToLower(strings.TrimSpace(line))
-			return said == "y" || said == "yes", nil
-		case <-ctx.Done():
-			return false, fmt.Errorf("not answered: %w", ctx.Err())
+			return true, nil
 		}
+		screen, closeScreen, err := c.screen()
+		if err != nil {
+			return false, &deployer.UnaskedError{What: q.What}
+		}
+		defer closeScreen()
+		w := c.redactor.Writer(screen)
+		ui.Ask(w, q.What)
+		if err := w.Flush(); err != nil {
+			return false, &deployer.UnaskedError{What: q.What}
+		}
+		c.asking.Store(true)
+		yes, err := answer(ctx, in)
+		if err == nil {
+			c.asking.Store(false)
+		}
+		return yes, err
+	}
+}
+
+// screen is where a question is shown: standard output or standard error, if
+// one of them is a terminal, else the terminal that controls the process.
+// JSON keeps standard output for itself.
+func (c *console) screen() (w io.Writer, closeIt func(), err error) {
+	streams := []io.Writer{c.stdout, c.stderr}
+	if c.json {
+		streams = streams[1:]
+	}
+	for _, s := range streams {
+		if f, ok := s.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return f, func() {}, nil
+		}
+	}
+	f, err := os.OpenFile(terminalDevice, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { _ = f.Close() }, nil
+}
+
+// answer reads a line from the terminal: only y and yes are a yes.
+func answer(ctx context.Context, in *os.File) (bool, error) {
+	line := make(chan string, 1)
+	go func() {
+		// A read of a terminal cannot be ended; the process is about to.
+		text, err := bufio.NewReader(in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			text = ""
+		}
+		line <- text
+	}()
+	select {
+	case text := <-line:
+		said := strings.ToLower(strings.TrimSpace(text))
+		return said == "y" || said == "yes", nil
+	case <-ctx.Done():
+		return false, &deployer.NotConfirmedError{Interrupted: true}
 	}
 }

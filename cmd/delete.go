@@ -1,9 +1,13 @@
 package cmd
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"bootstrap/deployer"
+	"bootstrap/state"
 )
 
 func newDelete(c *console) *cobra.Command {
@@ -15,15 +19,23 @@ func newDelete(c *console) *cobra.Command {
 		Long: `Delete stops the jobs, deletes the VM, THE PERSISTENT DISK WITH ITS DATA, the
 stemcell, the installed CPI and the state file. A delete that was interrupted
 goes on when it is run again. On the machine that deployed it needs neither the
-manifest's content nor its variables nor downloads. Orphaned disks are kept.`,
-		Example: "  bootstrap delete manifest.yml",
+manifest's content nor its variables nor downloads. Orphaned disks are kept.
+
+A terminal is asked before a disk is deleted, wherever the output goes. Without
+a terminal on standard input a disk is deleted only with --yes.`,
+		Example: "  bootstrap delete manifest.yml\n  bootstrap delete manifest.yml --yes",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
 			opts.Inputs.Lenient = true
 			opts.Confirm = c.confirm(ask)
-			return c.deployment(cmd.Context(), opts, deployer.Delete)
+			err := c.deployment(cmd.Context(), opts, deployer.Delete)
+			var missing *state.MissingError
+			if errors.As(err, &missing) {
+				return fmt.Errorf("%w; with --skip-if-missing delete succeeds when there is nothing to delete", err)
+			}
+			return err
 		},
 	}
 	c.commonFlags(cmd.Flags(), &opts)

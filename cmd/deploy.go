@@ -33,6 +33,7 @@ again.`,
 			c.started = true
 			opts.Manifest = args[0]
 			opts.Confirm = c.confirm(ask)
+			opts.Existing = cmd.Name() == "recreate"
 			if plan != "" {
 				var err error
 				if opts.Planned, err = readPlan(plan); err != nil {

@@ -71,6 +71,8 @@ func judge(err error) (code int, hint string) {
 		interrupted *deployer.InterruptedError
 		stopped     *stoppedError
 		moved       *deployer.PlanMovedError
+		refusal     *deployer.NotConfirmedError
+		unasked     *deployer.UnaskedError
 	)
 	switch {
 	case err == nil:
@@ -81,12 +83,14 @@ func judge(err error) (code int, hint string) {
 		return exitChanges, ""
 	case errors.As(err, &usage):
 		return exitUsage, "see bootstrap --help"
-	case errors.As(err, &interrupted), errors.As(err, &stopped):
+	case errors.As(err, &interrupted), errors.As(err, &stopped), errors.As(err, &refusal) && refusal.Interrupted:
 		return exitInterrupted, ""
+	case errors.As(err, &unasked):
+		return exitUsage, ""
 	case errors.As(err, &problems):
 		return exitManifest, ""
 	case errors.As(err, &missing):
-		return exitNoState, "name the state file with --state; to a delete, --skip-if-missing makes this no error"
+		return exitNoState, "nothing is deployed there; use --state if the state file is elsewhere"
 	case errors.As(err, &moved):
 		return exitMoved, ""
 	case errors.As(err, &locked):

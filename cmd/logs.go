@@ -32,7 +32,7 @@ goes on until it is interrupted.`,
 			if what.Follow || what.Tail > 0 {
 				c.productOf(deployer.Log)
 			}
-			c.ends = what.Follow
+			c.ends.Store(what.Follow)
 			if what.Follow && !cmd.Flags().Changed("tail") {
 				what.Tail = 10
 			}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,8 @@ type console struct {
 	quiet          bool                 // the command speaks for itself: plugins, version
 	plain          bool                 // the standard output is for the result alone
 	running        cpi.Running          // the CPI calls that are being made
-	ends           bool                 // a signal is how the command is meant to end
+	ends           atomic.Bool          // a signal or a closed pipe is how the command is meant to end
+	asking         atomic.Bool          // a question waits for its answer
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -127,7 +129,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		if c.ends {
+		if c.ends.Load() || c.asking.Load() {
 			return
 		}
 		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: interrupted(c.running.List(), time.Now())})

@@ -14,11 +14,17 @@ import (
 
 // untilStopped runs fn, whose context ends with the first SIGINT or SIGTERM. A
 // second one does not wait for fn: the error is then a *stoppedError, and the
-// process is about to end.
+// process is about to end. A reader of the output that goes away does not end
+// fn, which may be in the middle of a change: only commands that are meant to
+// end by a signal end then.
 func (c *console) untilStopped(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	// It is caught to the very end, because the result is written after fn has
+	// ended. If it were ignored, CPIs and packaging scripts would inherit that.
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
@@ -32,6 +38,10 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 				return &stoppedError{calls: c.running.List()}
 			}
 			cancel()
+		case <-pipes:
+			if c.ends.Load() {
+				cancel()
+			}
 		}
 	}
 }

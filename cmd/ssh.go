@@ -63,7 +63,8 @@ as it is, WITH THE SECRETS IN IT.`,
 // onlyWarnings leaves the standard streams to the result; what a person must
 // know is told on the standard error.
 func (c *console) onlyWarnings() {
-	c.plain, c.ends = true, true
+	c.plain = true
+	c.ends.Store(true)
 	tell := c.renderer(c.stderr)
 	c.report = func(e deployer.Event) {
 		if e.Kind == deployer.Warning {

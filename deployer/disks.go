@@ -96,14 +96,10 @@ func (r *run) expectOrphan(context.Context) error {
 // confirmOrphan asks before an orphan is destroyed.
 func (r *run) confirmOrphan(ctx context.Context) error {
 	o, err := orphanOf(r.state.Get(), r.opts.Disk)
-	if err != nil || r.opts.Confirm == nil {
+	if err != nil {
 		return err
 	}
-	yes, err := r.opts.Confirm(ctx, []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)})
-	if err == nil && !yes {
-		err = &NotConfirmedError{}
-	}
-	return err
+	return r.ask(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
 }
 
 // deleteOrphan deletes the orphan, unless a run that was cut did already.

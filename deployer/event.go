@@ -4,6 +4,7 @@
 package deployer
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ const (
 	Finished Status = "finished"
 	Skipped  Status = "skipped"
 	Failed   Status = "failed"
+	Stopped  Status = "interrupted" // by a signal or a question without an answer
 )
 
 // Event is one thing a run tells as it goes; as JSON it is one line of the
@@ -90,9 +92,12 @@ func (s *stage) begin(name string, group bool) *stage {
 func (s *stage) end(err error) error {
 	e := Event{Kind: End, Stage: s.number, Parent: s.parent, Group: s.group, Name: s.name, Status: Finished, Seconds: time.Since(s.started).Seconds()}
 	var why skip
+	var interrupted *InterruptedError
 	switch {
 	case errors.As(err, &why):
 		e.Status, e.Reason, err = Skipped, string(why), nil
+	case errors.Is(err, context.Canceled), errors.As(err, &interrupted):
+		e.Status = Stopped
 	case err != nil:
 		e.Status, e.Error = Failed, err.Error()
 	}

@@ -56,7 +56,7 @@ func (r *run) findState(context.Context) error {
 		r.root.info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.statePath))
 		return errDone
 	}
-	return &state.MissingError{Path: r.statePath}
+	return state.Missing(r.statePath, r.opts.Manifest)
 }
 
 // lockState locks and reads the state file, and makes the folder of the

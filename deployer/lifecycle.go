@@ -87,14 +87,10 @@ func (r *run) saysProtect() bool {
 func (r *run) confirmDelete(ctx context.Context) error {
 	st := r.state.Get()
 	d := st.Disk()
-	if d == nil || r.opts.KeepDisk || r.opts.Confirm == nil {
+	if d == nil || r.opts.KeepDisk {
 		return nil
 	}
-	yes, err := r.opts.Confirm(ctx, []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)})
-	if err == nil && !yes {
-		err = &NotConfirmedError{}
-	}
-	return err
+	return r.ask(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
 }
 
 // peek reads the state without locking it, for a list that changes nothing.

@@ -307,12 +307,8 @@ func (r *run) confirm(ctx context.Context) error {
 	if len(list) == 0 || r.opts.Confirm == nil || r.opts.Planned != nil {
 		return nil
 	}
-	yes, err := r.opts.Confirm(ctx, list)
-	if err != nil {
+	if err := r.ask(ctx, Question{What: list, Data: r.plan.shrinking}); err != nil {
 		return err
-	}
-	if !yes {
-		return &NotConfirmedError{}
 	}
 	before := r.plan
 	if err := r.lookAgain(ctx); err != nil {

@@ -1,6 +1,10 @@
 package deployer
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"strings"
+)
 
 // AgentSilentError says that a VM exists and its agent does not answer, so
 // that its jobs cannot be stopped nor its disk unmounted.
@@ -43,7 +47,39 @@ func (e *PlanMovedError) Error() string {
 	return fmt.Sprintf("the plan does not hold any more: %s; nothing was changed: make a new plan", e.What)
 }
 
-// NotConfirmedError says that the person did not agree to the plan.
-type NotConfirmedError struct{}
+// Question is what a person is asked before a run destroys something.
+type Question struct {
+	What []string // a line for each thing that is destroyed
+	Data bool     // data is lost that nothing can bring back
+}
 
-func (e *NotConfirmedError) Error() string { return "not confirmed; nothing was changed" }
+// ask asks the question, if anybody is to be asked, and refuses to go on
+// without a yes.
+func (r *run) ask(ctx context.Context, q Question) error {
+	if r.opts.Confirm == nil {
+		return nil
+	}
+	yes, err := r.opts.Confirm(ctx, q)
+	if err == nil && !yes {
+		err = &NotConfirmedError{}
+	}
+	return err
+}
+
+// NotConfirmedError says that the person did not agree to what a run would
+// destroy.
+type NotConfirmedError struct {
+	Interrupted bool // the question was interrupted, not answered
+}
+
+func (e *NotConfirmedError) Error() string { return "cancelled: nothing was changed" }
+
+// UnaskedError says that a run would destroy data and that there is nobody to
+// ask.
+type UnaskedError struct {
+	What []string // as in Question
+}
+
+func (e *UnaskedError) Error() string {
+	return fmt.Sprintf("cannot ask for confirmation, because standard input is not a terminal: %s; nothing was changed; add --yes to do it without a question", strings.Join(e.What, "; "))
+}

@@ -33,15 +33,16 @@ type Options struct {
 	Asked
 	Planned       *PlanFile // deploy: do this plan or refuse
 	Previous      bool      // deploy: put back what the last deploy that worked had applied
+	Existing      bool      // deploy: refuse to make a new deployment
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
-	SkipIfMissing bool      // delete: no state file is no error
+	SkipIfMissing bool      // delete: succeed if there is no state file
 	Disk          string    // disks: CID; forget: empty is the current one
 	Force         bool      // disks forget: do not ask the CPI
 	// AdoptFrom reads the manifest that the VM was made from, for a state that
 	// another tool has written; empty: none.
 	AdoptFrom string
-	// Confirm asks whether what is destroyed may be; nil: nobody is asked.
-	Confirm func(ctx context.Context, what []string) (bool, error)
+	// Confirm asks a person; nil: the answer to every question is yes.
+	Confirm func(context.Context, Question) (bool, error)
 
 	// OldMBus and OldCA (PEM) are how the agent of the VM that runs is reached,
 	// where that is neither remembered here nor what the manifest says.

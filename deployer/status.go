@@ -142,7 +142,7 @@ func onlooker(opts Options) (*run, state.State, error) {
 		return nil, state.State{}, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, state.State{}, &state.MissingError{Path: path}
+		return nil, state.State{}, state.Missing(path, opts.Manifest)
 	}
 	st, err := state.Read(path, opts.Home)
 	if err != nil {

@@ -12,6 +12,7 @@ const (
 // the service is down for.
 func deployRows() []row {
 	head := []row{
+		{name: "find state", when: func(r *run) bool { return r.opts.Existing }, do: (*run).findState},
 		{name: "check inputs", do: (*run).checkInputs},
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "lock state", group: validating, do: (*run).lockState, end: (*run).unlockState},
@@ -83,7 +84,7 @@ func planRows() []row {
 		{name: "peek at state", group: validating, do: (*run).peek, end: (*run).removeScratch},
 	}
 	deploy := deployRows()
-	for _, w := range deploy[3:] {
+	for _, w := range deploy[4:] {
 		switch w.name {
 		case "settle intents", "revive":
 			continue

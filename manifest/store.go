@@ -84,8 +84,8 @@ func (s *varsStore) add(name string, value any) { s.added[name] = value }
 // acquire locks the store until close, so that no two processes generate the
 // same variables, and reads it again.
 func (s *varsStore) acquire(d *document) error {
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return fmt.Errorf("cannot write the vars store: %w", err)
+	if _, err := os.Stat(filepath.Dir(s.path)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot write the vars store %s: its folder does not exist; if the path is right, make the folder first", s.shown)
 	}
 	lock := flock.New(s.path+".lock", flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR))
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)

@@ -45,10 +45,23 @@ type File struct {
 
 // MissingError says that there is no state file where one was looked for.
 type MissingError struct {
-	Path string
+	Path     string
+	Manifest string // the manifest that was named, if that does not exist either
+}
+
+// Missing returns the error for a state file at path that does not exist.
+// manifest is the manifest beside which it was looked for; empty: none.
+func Missing(path, manifest string) *MissingError {
+	if _, err := os.Stat(manifest); manifest == "" || !errors.Is(err, fs.ErrNotExist) {
+		manifest = ""
+	}
+	return &MissingError{Path: path, Manifest: manifest}
 }
 
 func (e *MissingError) Error() string {
+	if e.Manifest != "" {
+		return fmt.Sprintf("there is no file %s, and no deployment state file at %s", e.Manifest, e.Path)
+	}
 	return fmt.Sprintf("no deployment state file at %s", e.Path)
 }
 

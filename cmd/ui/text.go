@@ -100,7 +100,7 @@ func (t *text) begin(e deployer.Event) {
 }
 
 func (t *text) end(e deployer.Event) {
-	result := map[deployer.Status]string{deployer.Finished: "Finished", deployer.Failed: "Failed"}[e.Status]
+	result := map[deployer.Status]string{deployer.Finished: "Finished", deployer.Failed: "Failed", deployer.Stopped: "Interrupted"}[e.Status]
 	if e.Status == deployer.Skipped {
 		result = "Skipped [" + e.Reason + "]"
 	}
