@@ -85,7 +85,7 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	} else if !info.IsDir() {
 		return fmt.Errorf("cannot keep the logs: %s is no folder", filepath.Dir(target))
 	}
-	err = r.do(fmt.Sprintf("Fetching the %s logs", what.kinds()), func(*stage) error {
+	err = r.do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*stage) error {
 		archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), filepath.Dir(target))
 		if err != nil {
 			return err
