@@ -20,9 +20,9 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                      {"cmd"},
-		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "atomicfile", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
+		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "atomicfile", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
-		"deployer":              {"agent", "artifact", "atomicfile", "cpi", "cpi/build", "manifest", "registry", "state", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "atomicfile", "cpi", "cpi/build", "guard", "manifest", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},
 		"cpi/local":             {"cpi", "agent", "artifact"},
 		"cpi/cpitest":           {"cpi"},
@@ -37,6 +37,7 @@ func imports() map[string][]string {
 		"artifact":              {},
 		"atomicfile":            {},
 		"cpi":                   {},
+		"guard":                 {},
 		"manifest":              {"atomicfile", "manifest/gen"},
 		"manifest/gen":          {},
 		"registry":              {},
@@ -53,6 +54,7 @@ func libraries() map[string][]string {
 		"github.com/spf13/cobra":        {"cmd"},
 		"github.com/spf13/pflag":        {"cmd"},
 		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
+		"github.com/mattn/go-runewidth": {"cmd/ui"},
 		"gopkg.in/yaml.v2":              {"manifest", "artifact"},
 		"gopkg.in/yaml.v3":              {"manifest", "artifact", "state"}, // state: files of the first bosh-init
 		"github.com/creack/pty":         {"agent/local"},

@@ -48,6 +48,7 @@ func TestScript(t *testing.T) {
 			"jumpbox":   jumpbox,
 			"many":      many,
 			"terminal":  terminal,
+			"tamper":    tamper,
 		},
 	})
 }

@@ -250,4 +250,4 @@ func certificateNames(cert *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
+func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,9 +46,11 @@ one object per line.`,
 				return err
 			}
 			if c.json {
-				return c.printCached(list, nil)
+				printLines(c, "cached", list)
+				return nil
 			}
-			return c.printRaw(cacheTable(list))
+			c.print(func(out *ui.Writer) { cacheTable(out, list) })
+			return nil
 		},
 	}
 }
@@ -80,7 +81,8 @@ What is removed is downloaded or compiled again when it is needed.`,
 				before = time.Now().AddDate(1, 0, 0) // clocks go wrong
 			}
 			gone, err := prune(home, before, dry)
-			return errors.Join(c.printPruned(gone, dry), err)
+			c.printPruned(gone, dry)
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -92,7 +94,7 @@ What is removed is downloaded or compiled again when it is needed.`,
 
 // cacheItem is one thing in the cache; the JSON is what --json prints.
 type cacheItem struct {
-	Kind    string     `json:"kind"`
+	Type    string     `json:"type"`
 	Name    string     `json:"name"`
 	Size    int64      `json:"size"` // bytes
 	LastUse *time.Time `json:"last_use,omitempty"`
@@ -110,7 +112,7 @@ func (i cacheItem) used() time.Time {
 }
 
 func entryItem(e artifact.Entry) cacheItem {
-	item := cacheItem{Kind: string(e.Kind), Name: e.Name, Size: e.Size}
+	item := cacheItem{Type: string(e.Kind), Name: e.Name, Size: e.Size}
 	if !e.LastUse.IsZero() {
 		used := e.LastUse.UTC().Truncate(time.Second)
 		item.LastUse = &used
@@ -133,7 +135,7 @@ func cached(home string) ([]cacheItem, error) {
 	packages, err := build.List(filepath.Join(home, "cache", "compiled"), home)
 	for _, p := range packages {
 		used := p.LastUse.UTC().Truncate(time.Second)
-		list = append(list, cacheItem{Kind: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
+		list = append(list, cacheItem{Type: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
 	}
 	slices.SortStableFunc(list, func(a, b cacheItem) int { return b.used().Compare(a.used()) })
 	return list, err
@@ -176,50 +178,42 @@ func prune(home string, before time.Time, dry bool) ([]cacheItem, error) {
 	return gone, err
 }
 
-func (c *console) printPruned(gone []cacheItem, dry bool) error {
+func (c *console) printPruned(gone []cacheItem, dry bool) {
 	if c.json {
 		removed := !dry
-		return c.printCached(gone, &removed)
+		for i := range gone {
+			gone[i].Removed = &removed
+		}
+		printLines(c, "cached", gone)
+		return
 	}
-	var b strings.Builder
 	verb, sum := "Removed", int64(0)
 	if dry {
 		verb = "Would remove"
 	}
-	for _, i := range gone {
-		fmt.Fprintf(&b, "%s %s %s (%s)\n", verb, i.Kind, i.Name, ui.Size(i.Size))
-		sum += i.Size
-	}
-	fmt.Fprintf(&b, "%s %d of these, %s\n", verb, len(gone), ui.Size(sum))
-	return c.printRaw([]byte(b.String()))
+	c.print(func(out *ui.Writer) {
+		for _, i := range gone {
+			fmt.Fprintf(out, "%s %s %s (%s)\n", verb, i.Type, i.Name, ui.Size(i.Size))
+			sum += i.Size
+		}
+		fmt.Fprintf(out, "%s %d of these, %s\n", verb, len(gone), ui.Size(sum))
+	})
 }
 
-func (c *console) printCached(list []cacheItem, removed *bool) error {
-	lines := make([]any, len(list))
-	for i, item := range list {
-		item.Removed = removed
-		lines[i] = item
-	}
-	return c.printLines(lines)
-}
-
-func cacheTable(list []cacheItem) []byte {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "KIND\tNAME\tSIZE\tLAST USE\tNEEDED BY\n")
+func cacheTable(out *ui.Writer, list []cacheItem) {
+	table := ui.NewTable(out, "KIND", "NAME", "SIZE", "LAST USE", "NEEDED BY")
 	sum := int64(0)
 	for _, i := range list {
 		used, by := "-", "-"
 		if i.LastUse != nil {
-			used = i.LastUse.Local().Format(time.DateTime)
+			used = ui.Moment(*i.LastUse)
 		}
 		if len(i.UsedBy) > 0 {
 			by = strings.Join(i.UsedBy, ", ")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, ui.Size(i.Size), used, by)
+		table.Row(i.Type, i.Name, ui.Size(i.Size), used, by)
 		sum += i.Size
 	}
-	fmt.Fprintf(table, "all\t\t%s\t\t\n", ui.Size(sum))
-	_ = table.Flush() // a Builder takes everything
-	return []byte(b.String())
+	table.Row("all", "", ui.Size(sum), "", "")
+	table.Print()
 }

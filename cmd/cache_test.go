@@ -113,7 +113,7 @@ func TestCacheAsJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &item); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		kinds[item.Kind+" "+item.Name] = item
+		kinds[item.Type+" "+item.Name] = item
 	}
 	if item := kinds["compiled package ruby/f1 (os/1)"]; item.Size == 0 || item.LastUse == nil || time.Since(*item.LastUse) > time.Hour {
 		t.Errorf("%+v of:\n%s", item, out)

@@ -47,16 +47,10 @@ func (c *console) listDisks(path string) error {
 	}
 	list := deployer.Disks(st)
 	if c.json {
-		lines := make([]any, len(list))
-		for i, d := range list {
-			lines[i] = d
-		}
-		return c.printLines(lines)
+		printLines(c, "disk", list)
+		return nil
 	}
-	c.quiet = true
-	out := c.redactor.Writer(c.stdout)
-	defer out.Flush()
-	ui.Disks(out, list)
+	c.print(func(out *ui.Writer) { ui.Disks(out, list) })
 	return nil
 }
 

@@ -22,8 +22,8 @@ proxies. With a manifest or --state it also checks the manifest, the state file 
 who has it locked, the registry's port, the tunnel's key, whether the agent answers
 and why not, the clock, the certificates, and the CPI that is installed here. Each
 check ends as ok, warn, fail or skipped, and says what to do. It changes nothing
-but the cache of the embedded Ruby. With --json, it prints one list of objects
-{check, result, detail, remedy}.
+but the cache of the embedded Ruby. With --json, each check is an object on a line
+of its own.
 
 It ends with exit code 0 if no check failed, and 1 if one did; with --strict a
 warning is a failure, too.`,
@@ -56,14 +56,14 @@ warning is a failure, too.`,
 }
 
 func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool) error {
-	out := c.redactor.Writer(c.stdout)
+	out := c.redactor.Writer(c.out)
 	defer out.Flush()
 	count := map[deployer.CheckResult]int{}
-	list := []deployer.Check{}
 	err := deployer.Diagnose(ctx, opts, func(check deployer.Check) {
 		count[check.Result]++
-		list = append(list, check)
-		if !c.json {
+		if c.json {
+			printLines(c, "check", []deployer.Check{check})
+		} else {
 			ui.Check(out, check)
 		}
 	})
@@ -71,11 +71,7 @@ func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool
 		return err
 	}
 	failed, warned := count[deployer.CheckFail], count[deployer.CheckWarn]
-	if c.json {
-		if err := ui.JSONValue(out, list); err != nil {
-			return err
-		}
-	} else {
+	if !c.json {
 		ui.Checked(out, failed, warned)
 	}
 	if failed > 0 || strict && warned > 0 {

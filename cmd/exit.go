@@ -3,12 +3,15 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
+	"bootstrap/guard"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -112,29 +115,72 @@ func judge(err error) (code int, hint string) {
 // finish tells how the command ended, once and in one place, and returns its
 // exit code.
 func (c *console) finish(err error) int {
-	code, hint := judge(err)
-	errs := c.redactor.Writer(c.stderr)
-	defer errs.Flush()
-	out := errs
-	if !c.plain {
-		out = c.redactor.Writer(c.stdout)
-		defer out.Flush()
+	if wantsJSON(c.args) && !c.started {
+		c.json = true // the flag may stand behind what is wrong
 	}
-	var told exitCode
-	var changes *changesError
-	switch {
-	case errors.As(err, &told):
-	case errors.As(err, &changes):
-		if c.json {
-			ui.JSONResult(out, code, nil, "")
-		}
-	case c.json && c.started && !c.quiet:
-		printProblems(out, err)
-		ui.JSONResult(out, code, err, hint)
-	case err == nil && !c.quiet && c.report != nil:
-		ui.Succeeded(out)
-	case err != nil:
-		ui.Failed(errs, code, err, hint)
+	if _, usage := err.(*usageError); usage {
+		c.redactor.Add(valuesIn(c.args)...)
+	}
+	var panicked *guard.Panic
+	if errors.As(err, &panicked) {
+		err = c.reportPanic(panicked)
+	}
+	code, hint := judge(err)
+	c.tell(code, err, hint)
+	if lost := c.out.lost(); lost != nil && (err == nil || code == exitChanges) {
+		code = exitFailed
+		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; what was done is done", lost), "")
 	}
 	return code
+}
+
+// tell prints the end of the output.
+func (c *console) tell(code int, err error, hint string) {
+	var ended exitCode
+	var changes *changesError
+	told := errors.As(err, &ended) || errors.As(err, &changes)
+	if told {
+		err = nil
+	}
+	switch {
+	case err == nil && c.silent:
+	case c.json:
+		out := c.redactor.Lines(c.out)
+		printProblems(out, err)
+		ui.JSONResult(out, code, err, hint)
+	case err != nil:
+		c.failed(code, err, hint)
+	case !told && !c.quiet && c.report != nil:
+		stream := io.Writer(c.out)
+		if c.plain {
+			stream = c.stderr
+		}
+		out := c.redactor.Writer(stream)
+		ui.Succeeded(out)
+		_ = out.Flush()
+	}
+}
+
+func (c *console) failed(code int, err error, hint string) {
+	out := c.redactor.Writer(c.stderr)
+	ui.Failed(out, code, err, hint)
+	_ = out.Flush() // nobody is left to be told
+}
+
+// valuesIn are the values of variables in the arguments: an error about the
+// command line repeats a part of it, and nobody has said yet what is secret.
+func valuesIn(args []string) []string {
+	var values []string
+	for i, arg := range args {
+		before := ""
+		if i > 0 {
+			before = args[i-1]
+		}
+		short := strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.Contains(arg, "v")
+		_, value, found := strings.Cut(strings.TrimPrefix(arg, "--var="), "=")
+		if found && (short || strings.HasPrefix(arg, "--var=") || before == "--var" || strings.HasPrefix(before, "-") && strings.HasSuffix(before, "v")) {
+			values = append(values, value)
+		}
+	}
+	return values
 }

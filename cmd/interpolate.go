@@ -71,7 +71,8 @@ func (c *console) printDocument(document *manifest.Document, part bool, path str
 			return err
 		}
 		if text, ok := found.Text(); ok {
-			return c.printRaw([]byte(text + "\n"))
+			c.product("document", text+"\n")
+			return nil
 		}
 		document = found
 	}
@@ -79,15 +80,6 @@ func (c *console) printDocument(document *manifest.Document, part bool, path str
 	if err != nil {
 		return err
 	}
-	return c.printRaw(data)
-}
-
-// printRaw writes the product of a command to standard output, which then
-// holds nothing else.
-func (c *console) printRaw(data []byte) error {
-	if _, err := c.stdout.Write(data); err != nil {
-		return fmt.Errorf("cannot write the result: %w", err)
-	}
-	c.quiet = true
+	c.product("document", string(data))
 	return nil
 }

@@ -67,7 +67,7 @@ func (c *console) productOf(kind deployer.Kind) {
 	if c.json {
 		return // an event says itself what it is
 	}
-	product, rest := c.renderer(c.stdout), c.renderer(c.stderr)
+	product, rest := c.renderer(c.out), c.renderer(c.stderr)
 	c.plain = true
 	c.report = func(e deployer.Event) {
 		if e.Kind == kind {

@@ -17,7 +17,8 @@ func newNotice(c *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.printRaw([]byte(text))
+			c.product("text", text)
+			return nil
 		},
 	}
 }

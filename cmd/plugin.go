@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"log"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ func newPlugin(c *console) *cobra.Command {
 		Short: "One call of the embedded CPI: a request on stdin, a response on stdout",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.started, c.quiet = true, true
+			c.started, c.silent = true, true
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -37,7 +38,8 @@ func newPlugin(c *console) *cobra.Command {
 		Short: "The agent of the embedded VM in that folder",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started, c.quiet = true, true
+			c.started, c.silent = true, true
+			log.SetOutput(c.redactor.Writer(c.stderr)) // of net/http, to the agent's log
 			return agentlocal.Run(cmd.Context(), args[0], c.stderr)
 		},
 	}
@@ -47,7 +49,7 @@ func newPlugin(c *console) *cobra.Command {
 		Short: "The embedded Ruby: requests on stdin, answers on stdout",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.started, c.quiet = true, true
+			c.started, c.silent = true, true
 			status, err := templates.Serve(cmd.Context(), c.stdin, c.stdout, c.stderr, cache)
 			if status != 0 {
 				return exitCode(status)

@@ -24,9 +24,9 @@ unless --show-secrets is given. What goes on is told on the standard error.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
-			c.report = c.renderer(c.stderr)
+			c.report = c.renderer(c.beside())
 			c.plain = true
-			what.Each = func(path, content string) { ui.File(c.stdout, path, content) }
+			what.Each = c.printFile
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.Render(ctx, opts, what)
 			})
@@ -41,4 +41,16 @@ unless --show-secrets is given. What goes on is told on the standard error.`,
 	rubyFlag(f, &opts)
 	viaFlag(f, &opts)
 	return cmd
+}
+
+// printFile prints a rendered file; deployer has taken the secrets out.
+func (c *console) printFile(path, content string) {
+	if !c.json {
+		c.product("file", ui.File(path, content))
+		return
+	}
+	c.redactor.Lines(c.out).Product("file", struct {
+		Path    string `json:"path"`
+		Content string `json:"content"`
+	}{path, content})
 }

@@ -3,10 +3,12 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -31,12 +33,23 @@ import (
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	c := newConsole(args, stdin, stdout, stderr, env)
 	restrictUmask()
-	root := newRoot(c)
-	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	return c.execute(newRoot(c))
+}
+
+// execute runs the command that the arguments name and tells how it ended.
+func (c *console) execute(root *cobra.Command) int {
+	// What packages of others log, such as net/http, is no part of the output.
+	log.SetFlags(0)
+	log.SetOutput(io.Discard)
+	var text bytes.Buffer // help and version
+	root.SetArgs(c.args)
+	root.SetIn(c.stdin)
+	root.SetOut(&text)
+	root.SetErr(c.redactor.Writer(c.stderr))
 	err := c.untilStopped(root.ExecuteContext)
+	if text.Len() > 0 {
+		c.product("text", text.String())
+	}
 	if err != nil && !c.started {
 		err = &usageError{err}
 	}
@@ -49,12 +62,14 @@ type console struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	out            *output // the standard output, for all that is printed
 	env            []string
 	redactor       *ui.Redactor
 	json           bool
 	report         func(deployer.Event) // nil until a command reports
 	started        bool                 // the command line was understood
-	quiet          bool                 // the command speaks for itself: plugins, version
+	quiet          bool                 // the command has printed its result
+	silent         bool                 // nothing is told: plugins, and ssh after a session
 	plain          bool                 // the standard output is for the result alone
 	running        cpi.Running          // the CPI calls that are being made
 	ends           atomic.Bool          // a signal or a closed pipe is how the command is meant to end
@@ -62,7 +77,7 @@ type console struct {
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
-	return &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, env: env, redactor: &ui.Redactor{}}
+	return &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, out: &output{to: stdout}, env: env, redactor: &ui.Redactor{}}
 }
 
 func newRoot(c *console) *cobra.Command {
@@ -88,12 +103,6 @@ func newRoot(c *console) *cobra.Command {
 		newNotice(c), newPlugin(c),
 	)
 	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
-	// --help and --version end without a RunE.
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		c.quiet = true
-		help(cmd, args)
-	})
 	return root
 }
 
@@ -116,12 +125,13 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add
+	opts.Name = c.redactor.Name
 	opts.OpenLog = c.openLog
 	if opts.Ruby == "" {
 		opts.Ruby = c.getenv("BOOTSTRAP_RUBY")
 	}
 	if c.report == nil {
-		c.report = c.renderer(c.stdout)
+		c.report = c.renderer(c.out)
 	}
 	opts.Report = c.report
 	opts.Running = &c.running
@@ -160,11 +170,11 @@ func (c *console) renderer(stream io.Writer) func(deployer.Event) {
 }
 
 func (c *console) unguarded(stream io.Writer) func(deployer.Event) {
-	out := c.redactor.Writer(stream)
 	if c.json {
-		return ui.JSON(out)
+		return ui.JSON(c.redactor.Lines(stream))
 	}
-	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	out := c.redactor.Writer(stream)
+	if f := c.terminalOf(stream); f != nil && c.getenv("TERM") != "dumb" {
 		return ui.Terminal(out, func() int {
 			width, _, err := term.GetSize(int(f.Fd()))
 			if err != nil {
@@ -234,7 +244,7 @@ func (c *console) openLog(path string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the log file: %w", err)
 	}
-	return &logFile{Writer: c.redactor.Writer(f), file: f}, nil
+	return &logFile{Writer: c.redactor.LogWriter(f), file: f}, nil
 }
 
 // logFile is a file that is written through the redactor.

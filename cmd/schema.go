@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"encoding/json"
+
 	"github.com/spf13/cobra"
 
 	"bootstrap/manifest"
@@ -22,7 +24,15 @@ check it. Those with yaml-language-server take it from the manifest's first line
 			if err != nil {
 				return err
 			}
-			return c.printRaw(schema)
+			if c.json {
+				c.quiet = true
+				c.redactor.Lines(c.out).Product("schema", struct {
+					Schema json.RawMessage `json:"schema"`
+				}{schema})
+				return nil
+			}
+			c.product("schema", string(schema))
+			return nil
 		},
 	}
 }

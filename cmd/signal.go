@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/guard"
 )
 
 // untilStopped runs fn, whose context ends with the first SIGINT or SIGTERM. A
@@ -28,7 +29,7 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- fn(ctx) }()
+	go func() { done <- guard.Call(func() error { return fn(ctx) }) }()
 	for {
 		select {
 		case err := <-done:

@@ -47,9 +47,13 @@ as it is, WITH THE SECRETS IN IT.`,
 			var interrupted *deployer.InterruptedError
 			switch {
 			case errors.As(err, &ended):
+				c.silent = true
 				return exitCode(ended.Status)
 			case errors.As(err, &interrupted):
+				c.silent = true
 				return exitCode(exitInterrupted) // nothing is left to go on with
+			case err == nil:
+				c.silent = true
 			}
 			return err
 		},

@@ -79,7 +79,7 @@ func (c *console) stateOptions(wait time.Duration) (state.Options, error) {
 // say tells something beside the result.
 func (c *console) say(kind deployer.Kind, message string) {
 	if c.report == nil {
-		c.report = c.renderer(c.stderr)
+		c.report = c.renderer(c.beside())
 	}
 	c.report(deployer.Event{Time: time.Now(), Kind: kind, Message: message})
 }

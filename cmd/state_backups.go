@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/state"
 )
@@ -32,7 +32,8 @@ with what each of them records. With --json, there is one object per line.`,
 			if err != nil {
 				return err
 			}
-			return c.printBackups(list)
+			c.printBackups(list)
+			return nil
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -48,9 +49,8 @@ type backupView struct {
 	Error   string    `json:"error,omitempty"` // why it cannot be restored
 }
 
-func (c *console) printBackups(list []state.Backup) error {
+func (c *console) printBackups(list []state.Backup) {
 	views := make([]backupView, len(list))
-	lines := make([]any, len(list))
 	for i, b := range list {
 		v := backupView{Serial: b.Serial, Written: b.Written.UTC(), Path: b.Path, Owned: []string{}}
 		st, err := b.Load()
@@ -59,17 +59,21 @@ func (c *console) printBackups(list []state.Backup) error {
 		} else {
 			v.Owned = append(v.Owned, st.Owned()...)
 		}
-		views[i], lines[i] = v, v
+		views[i] = v
 	}
 	if c.json {
-		return c.printLines(lines)
+		printLines(c, "backup", views)
+		return
 	}
-	if len(list) == 0 {
-		return c.printRaw([]byte("No backups\n"))
+	c.print(func(out *ui.Writer) { backupTable(out, views) })
+}
+
+func backupTable(out *ui.Writer, views []backupView) {
+	if len(views) == 0 {
+		fmt.Fprintln(out, "No backups")
+		return
 	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "SERIAL\tREPLACED OR WRITTEN\tRECORDS\n")
+	table := ui.NewTable(out, "SERIAL", "REPLACED OR WRITTEN", "RECORDS")
 	for _, v := range views {
 		records := strings.Join(v.Owned, ", ")
 		switch {
@@ -78,10 +82,9 @@ func (c *console) printBackups(list []state.Backup) error {
 		case records == "":
 			records = "nothing"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\n", v.Serial, v.Written.Format(time.RFC3339), records)
+		table.Row(strconv.Itoa(v.Serial), ui.Moment(v.Written), records)
 	}
-	_ = table.Flush() // a strings.Builder takes everything
-	return c.printRaw([]byte(b.String()))
+	table.Print()
 }
 
 func newStateRestore(c *console) *cobra.Command {

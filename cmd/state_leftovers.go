@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/state"
 )
@@ -125,18 +126,16 @@ func (c *console) listLeftovers(path string) error {
 	}
 	list := leftoversOf(st)
 	if c.json {
-		lines := make([]any, len(list))
-		for i, l := range list {
-			lines[i] = l
+		printLines(c, "leftover", list)
+		return nil
+	}
+	c.print(func(out *ui.Writer) {
+		for _, l := range list {
+			fmt.Fprintf(out, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, ui.Moment(l.Started), l.sought(), l.Why)
 		}
-		return c.printLines(lines)
-	}
-	var b strings.Builder
-	for _, l := range list {
-		fmt.Fprintf(&b, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, l.Started.UTC().Format(time.RFC3339), l.sought(), l.Why)
-	}
-	if len(list) == 0 {
-		b.WriteString("Nothing is left over\n")
-	}
-	return c.printRaw([]byte(b.String()))
+		if len(list) == 0 {
+			fmt.Fprintln(out, "Nothing is left over")
+		}
+	})
+	return nil
 }

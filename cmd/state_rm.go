@@ -1,8 +1,11 @@
 package cmd
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/state"
 )
 
@@ -30,10 +33,20 @@ To delete what it records, use bootstrap delete.`,
 			if err := state.Discard(cmd.Context(), path, force, opts); err != nil {
 				return err
 			}
-			return c.printRaw([]byte("Removed " + path + "\n"))
+			if c.json {
+				printLines(c, "removed", []removedView{{path}})
+				return nil
+			}
+			c.print(func(out *ui.Writer) { fmt.Fprintln(out, "Removed "+path) })
+			return nil
 		},
 	}
 	choice.flags(cmd.Flags(), true)
 	cmd.Flags().BoolVar(&force, "force", false, "also a file that records something, or is damaged")
 	return cmd
+}
+
+// removedView is a state file that is removed, as --json prints it.
+type removedView struct {
+	Path string `json:"path"`
 }

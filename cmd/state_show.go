@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/state"
 )
 
@@ -132,43 +132,46 @@ func viewOf(path string, st state.State) stateView {
 func (c *console) printState(path string, st state.State) error {
 	view := viewOf(path, st)
 	if c.json {
-		return c.printLines([]any{view})
+		printLines(c, "state", []stateView{view})
+		return nil
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "State file %s, serial number %d\nInstallation %s\n", view.Path, view.Serial, view.InstallationID)
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "\nWHAT\tCID\tUSE\tDETAILS\n")
+	c.print(view.print)
+	return nil
+}
+
+func (v stateView) print(out *ui.Writer) {
+	fmt.Fprintf(out, "State file %s, serial number %d\nInstallation %s\n\n", v.Path, v.Serial, v.InstallationID)
+	table := ui.NewTable(out, "WHAT", "CID", "USE", "DETAILS")
 	row := func(what, cid string, current bool, other string, details ...string) {
 		if current {
 			other = "current"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", what, cid, other, strings.Join(details, ", "))
+		table.Row(what, cid, other, strings.Join(details, ", "))
 	}
-	for _, vm := range view.VMs {
+	for _, vm := range v.VMs {
 		row("VM", vm.CID, vm.Current, "makes way", vm.details()...)
 	}
-	for _, d := range view.Disks {
+	for _, d := range v.Disks {
 		if d.Kept != nil {
-			row("disk", d.CID, false, "kept", fmt.Sprintf("%d MiB", d.Size), "since "+d.Kept.Format(time.DateOnly), d.Why)
+			row("disk", d.CID, false, "kept", fmt.Sprintf("%d MiB", d.Size), "since "+ui.Moment(*d.Kept), d.Why)
 		} else {
 			row("disk", d.CID, d.Current, "unused", fmt.Sprintf("%d MiB", d.Size))
 		}
 	}
-	for _, s := range view.Snapshots {
-		row("snapshot", s.CID, false, "kept", "of "+s.Disk, "taken "+s.Taken.Format(time.DateOnly))
+	for _, s := range v.Snapshots {
+		row("snapshot", s.CID, false, "kept", "of "+s.Disk, "taken "+ui.Moment(s.Taken))
 	}
-	for _, s := range view.Stemcells {
+	for _, s := range v.Stemcells {
 		row("stemcell", s.CID, s.Current, "unused", s.Name+"/"+s.Version)
 	}
-	for _, r := range view.Releases {
+	for _, r := range v.Releases {
 		row("release", "-", r.Current, "", r.Name+"/"+r.Version)
 	}
-	for _, l := range view.Leftovers {
+	for _, l := range v.Leftovers {
 		row("leftover", "-", false, "unknown", l.Method+" "+l.ID)
 	}
-	_ = table.Flush() // a strings.Builder takes everything
-	fmt.Fprintf(&b, "\n%s\n", view.ending())
-	return c.printRaw([]byte(b.String()))
+	table.Print()
+	fmt.Fprintf(out, "\n%s\n", v.ending())
 }
 
 func (vm vmView) details() []string {
@@ -187,7 +190,7 @@ func (v stateView) ending() string {
 	if v.Finished {
 		text = "The last deploy finished"
 		if v.Deployed != nil {
-			text += " " + v.Deployed.Format(time.RFC3339)
+			text += " " + ui.Moment(*v.Deployed)
 		}
 	}
 	if v.Stopped {

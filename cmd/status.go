@@ -52,14 +52,10 @@ func (c *console) status(ctx context.Context, opts deployer.Options) error {
 	if err != nil {
 		return err
 	}
-	out := c.redactor.Writer(c.stdout)
-	defer out.Flush()
 	if c.json {
-		if err := ui.JSONValue(out, condition); err != nil {
-			return err
-		}
+		printLines(c, "", []*deployer.Condition{condition})
 	} else {
-		ui.Condition(out, condition, time.Now())
+		c.print(func(out *ui.Writer) { ui.Condition(out, condition, time.Now()) })
 	}
 	switch agent := condition.Agent; {
 	case condition.Well:

@@ -3,10 +3,8 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -17,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/artifact"
+	"bootstrap/cmd/ui"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/manifest"
@@ -218,26 +217,23 @@ func (v *validation) finish(path string) error {
 		})
 		return &problems
 	}
-	out := v.redactor.Writer(v.stdout)
-	defer out.Flush()
 	if v.json {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		for _, w := range v.manifest.Warnings {
-			_ = enc.Encode(problemLine(w))
-		}
+		out := v.redactor.Lines(v.out)
+		printEach(out, v.manifest.Warnings)
 		for _, u := range v.unchecked {
-			_ = enc.Encode(u)
+			out.Print("", u)
 		}
 		return nil
 	}
-	for _, w := range v.manifest.Warnings {
-		fmt.Fprintln(out, w)
-	}
-	fmt.Fprintf(out, "%s is valid.\n", path)
-	for _, u := range v.unchecked {
-		fmt.Fprintf(out, "Not checked: %s: %s\n", u.What, u.Why)
-	}
+	v.print(func(out *ui.Writer) {
+		for _, w := range manifest.Problems(v.manifest.Warnings).Shortened() {
+			fmt.Fprintln(out, w)
+		}
+		fmt.Fprintf(out, "%s is valid.\n", path)
+		for _, u := range v.unchecked {
+			fmt.Fprintf(out, "Not checked: %s: %s\n", u.What, u.Why)
+		}
+	})
 	return nil
 }
 
@@ -258,14 +254,15 @@ func problemLine(p manifest.Problem) problem {
 
 // printProblems prints the problems of a manifest, if that is what err is, as
 // objects.
-func printProblems(out io.Writer, err error) {
+func printProblems(out *ui.Lines, err error) {
 	var problems *manifest.Problems
-	if !errors.As(err, &problems) {
-		return
+	if errors.As(err, &problems) {
+		printEach(out, *problems)
 	}
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	for _, p := range *problems {
-		_ = enc.Encode(problemLine(p))
+}
+
+func printEach(out *ui.Lines, problems manifest.Problems) {
+	for _, p := range problems.Shortened() {
+		out.Print("", problemLine(p))
 	}
 }

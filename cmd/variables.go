@@ -1,18 +1,17 @@
 package cmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/manifest"
 )
 
@@ -45,9 +44,11 @@ there is one object per line.`,
 				return err
 			}
 			if c.json {
-				return c.printLines(variableLines(list, time.Now()))
+				printLines(c, "variable", variableLines(list, time.Now()))
+				return nil
 			}
-			return c.printRaw(variableTable(list, time.Now()))
+			c.print(func(out *ui.Writer) { variableTable(out, list, time.Now()) })
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -82,7 +83,8 @@ brings the new values to the VM.`,
 			if err != nil {
 				return err
 			}
-			return c.printRotated(rotated, what.DryRun)
+			c.printRotated(rotated, what.DryRun)
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -92,44 +94,35 @@ brings the new values to the VM.`,
 	return cmd
 }
 
-func (c *console) printRotated(rotated []manifest.Rotated, dry bool) error {
+// rotatedLine is a variable with a new value, as --json prints it.
+type rotatedLine struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Why     string `json:"why"`
+	Rotated bool   `json:"rotated"` // false: it only would be
+}
+
+func (c *console) printRotated(rotated []manifest.Rotated, dry bool) {
 	if c.json {
-		lines := make([]any, len(rotated))
+		lines := make([]rotatedLine, len(rotated))
 		for i, r := range rotated {
-			lines[i] = struct {
-				Name    string `json:"name"`
-				Type    string `json:"type"`
-				Why     string `json:"why"`
-				Rotated bool   `json:"rotated"`
-			}{r.Name, r.Type, r.Why, !dry}
+			lines[i] = rotatedLine{r.Name, r.Type, r.Why, !dry}
 		}
-		return c.printLines(lines)
+		printLines(c, "rotation", lines)
+		return
 	}
 	verb := "Rotated"
 	if dry {
 		verb = "Would rotate"
 	}
-	var b strings.Builder
-	for _, r := range rotated {
-		fmt.Fprintf(&b, "%s %s (%s): %s\n", verb, r.Name, r.Type, r.Why)
-	}
-	if len(rotated) == 0 {
-		b.WriteString("Nothing to rotate\n")
-	}
-	return c.printRaw([]byte(b.String()))
-}
-
-// printLines writes one JSON object per line.
-func (c *console) printLines(lines []any) error {
-	var b strings.Builder
-	for _, line := range lines {
-		text, err := json.Marshal(line)
-		if err != nil {
-			return err
+	c.print(func(out *ui.Writer) {
+		for _, r := range rotated {
+			fmt.Fprintf(out, "%s %s (%s): %s\n", verb, r.Name, r.Type, r.Why)
 		}
-		b.Write(append(text, '\n'))
-	}
-	return c.printRaw([]byte(b.String()))
+		if len(rotated) == 0 {
+			fmt.Fprintln(out, "Nothing to rotate")
+		}
+	})
 }
 
 // variableLine is a variable as --json prints it.
@@ -148,8 +141,8 @@ type variableFind struct {
 	Message string `json:"message"`
 }
 
-func variableLines(list []manifest.Variable, now time.Time) []any {
-	lines := make([]any, len(list))
+func variableLines(list []manifest.Variable, now time.Time) []variableLine {
+	lines := make([]variableLine, len(list))
 	for i, v := range list {
 		line := variableLine{Name: v.Name, Type: v.Type, Value: string(v.Origin)}
 		if !v.NotAfter.IsZero() {
@@ -164,17 +157,15 @@ func variableLines(list []manifest.Variable, now time.Time) []any {
 	return lines
 }
 
-func variableTable(list []manifest.Variable, now time.Time) []byte {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "NAME\tTYPE\tVALUE\tEXPIRES\n")
+func variableTable(out *ui.Writer, list []manifest.Variable, now time.Time) {
+	table := ui.NewTable(out, "NAME", "TYPE", "VALUE", "EXPIRES")
 	for _, v := range list {
 		kind, expires := v.Type, "-"
 		if kind == "" {
 			kind = "-"
 		}
 		if !v.NotAfter.IsZero() {
-			expires = v.NotAfter.UTC().Format(time.DateOnly)
+			expires = ui.Moment(v.NotAfter)
 			switch left := daysLeft(v.NotAfter, now); {
 			case left < 0:
 				expires += " (expired)"
@@ -184,15 +175,14 @@ func variableTable(list []manifest.Variable, now time.Time) []byte {
 				expires += fmt.Sprintf(" (%d days left)", left)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Name, kind, v.Origin, expires)
+		table.Row(v.Name, kind, string(v.Origin), expires)
 	}
-	_ = table.Flush() // a strings.Builder takes everything
+	table.Print()
 	for _, v := range list {
 		for _, f := range v.Findings {
-			fmt.Fprintf(&b, "Warning: %s: %s\n", v.Pos, f)
+			fmt.Fprintf(out, "Warning: %s: %s\n", v.Pos, f)
 		}
 	}
-	return []byte(b.String())
 }
 
 // daysLeft returns the whole days until then, negative once it has passed.

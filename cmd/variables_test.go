@@ -63,6 +63,7 @@ func TestVariables(t *testing.T) {
 	}
 	check := func(got, want string) {
 		t.Helper()
+		got = regexp.MustCompile(` \d\d:\d\d UTC`).ReplaceAllString(got, "")
 		got = strings.ReplaceAll(strings.ReplaceAll(got, day(100), "<100>"), day(10), "<10>")
 		if got = strings.ReplaceAll(got, path, "m.yml"); got != want {
 			t.Errorf("output is\n%s\nwant\n%s", got, want)
@@ -106,7 +107,7 @@ Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name 
 			t.Error(line)
 		}
 	}
-	if got := bootstrap(0, append(rotate, "ca", "--json", "--dry-run")...); got != `{"name":"ca","type":"certificate","why":"named","rotated":false}`+"\n"+`{"name":"leaf","type":"certificate","why":"signed by ca","rotated":false}`+"\n" {
+	if got := bootstrap(0, append(rotate, "ca", "--json", "--dry-run")...); got != `{"kind":"rotation","name":"ca","type":"certificate","why":"named","rotated":false}`+"\n"+`{"kind":"rotation","name":"leaf","type":"certificate","why":"signed by ca","rotated":false}`+"\n"+`{"kind":"result","status":"finished","exit_code":0}`+"\n" {
 		t.Error(got)
 	}
 

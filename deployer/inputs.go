@@ -30,7 +30,7 @@ func (r *run) readManifest(context.Context) error {
 		if len(m.Generated) > 0 && r.opts.Inputs.Generate == manifest.Write {
 			s.info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
 		}
-		for _, w := range m.Warnings {
+		for _, w := range manifest.Problems(m.Warnings).Shortened() {
 			s.warning(place(w))
 		}
 		if m.CPI.CA == "" {
@@ -147,7 +147,7 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 		if err := r.checkJobs(); err != nil {
 			return err
 		}
-		for _, p := range UnknownProperties(r.manifest, r.releases) {
+		for _, p := range manifest.Problems(UnknownProperties(r.manifest, r.releases)).Shortened() {
 			s.warning(place(p))
 		}
 		return nil

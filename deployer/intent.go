@@ -255,7 +255,7 @@ func (r *run) recover(ctx context.Context, in state.Intent) (string, error) {
 		if child.PID > 0 {
 			process = fmt.Sprintf("process %d", child.PID)
 		}
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, in.Started.Format(time.RFC3339), process))
+		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, utcMinute(in.Started), process))
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return "", &stillRunningError{fmt.Sprintf("cannot go on: the CPI of an earlier run still works at %s after %s; look what %s does, end it, and run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
@@ -339,7 +339,7 @@ func badReply(err error) string {
 // leftover.
 func (r *run) leaveBehind(in state.Intent, why string) error {
 	why += "; " + r.searchFor(in)
-	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, in.Started.Format(time.RFC3339), why))
+	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, utcMinute(in.Started), why))
 	return r.keepLeftover(in, why)
 }
 
@@ -472,5 +472,5 @@ func (r *run) searchFor(in state.Intent) string {
 	default:
 		what = "what " + in.Method + " makes"
 	}
-	return fmt.Sprintf("look in the cloud for %s made at about %s", what, in.Started.Format(time.RFC3339))
+	return fmt.Sprintf("look in the cloud for %s made at about %s", what, utcMinute(in.Started))
 }

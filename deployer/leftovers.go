@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"bootstrap/cpi"
 	"bootstrap/state"
@@ -52,7 +51,7 @@ func (r *run) lookAtLeftovers(ctx context.Context) error {
 			return nil
 		}
 		if err := r.lookAtLeftover(ctx, l); err != nil {
-			r.root.warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, for bootstrap state leftovers", l.Method, l.Started.Format(time.DateOnly), err))
+			r.root.warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, for bootstrap state leftovers", l.Method, utcMinute(l.Started), err))
 		}
 	}
 	return nil

@@ -67,6 +67,7 @@ type Options struct {
 	Holder   state.Holder           // whom the lock names
 	Redact   func(string) string    // takes secrets out of a text
 	Secret   func(values ...string) // tells the redactor of more secrets
+	Name     func(names ...string)  // tells it of public names, which stay readable
 	Report   func(Event)
 	Running  *cpi.Running // is told which CPI calls are being made; may be nil
 	Trace    func(Point)  // is told of every point where a run may be cut; may be nil

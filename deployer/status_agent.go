@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,44 +38,62 @@ type SeenAddress struct {
 	IP      string `json:"ip"`
 }
 
-// Vitals are the agent's figures of its machine, in its own shape.
+// Vitals are the agent's figures of its machine, in its own shape, as numbers.
 type Vitals struct {
 	Load []Figure `json:"load,omitempty"` // of 1, 5 and 15 minutes
 	CPU  struct {
-		User Figure `json:"user,omitempty"` // percent, as all that follow
-		Sys  Figure `json:"sys,omitempty"`
-		Wait Figure `json:"wait,omitempty"`
+		User Figure `json:"user,omitzero"` // percent, as all that follow
+		Sys  Figure `json:"sys,omitzero"`
+		Wait Figure `json:"wait,omitzero"`
 	} `json:"cpu"`
 	Memory MemoryUse           `json:"mem"`
 	Swap   MemoryUse           `json:"swap"`
 	Disks  map[string]DiskFull `json:"disk,omitempty"` // system, ephemeral, persistent
 	Uptime struct {
-		Seconds Figure `json:"secs,omitempty"`
+		Seconds Figure `json:"secs,omitzero"`
 	} `json:"uptime"`
 }
 
 // MemoryUse is how much memory is in use.
 type MemoryUse struct {
-	KB      Figure `json:"kb,omitempty"`
-	Percent Figure `json:"percent,omitempty"`
+	KB      Figure `json:"kb,omitzero"`
+	Percent Figure `json:"percent,omitzero"`
 }
 
 // DiskFull is how full a disk is.
 type DiskFull struct {
-	Percent Figure `json:"percent,omitempty"`
-	Inodes  Figure `json:"inode_percent,omitempty"`
+	Percent Figure `json:"percent,omitzero"`
+	Inodes  Figure `json:"inode_percent,omitzero"`
 }
 
-// Figure is a number as the agent writes it, which is mostly as a text.
-type Figure string
+// Figure is a number that the agent writes as a text or as a number.
+type Figure struct {
+	Value *float64 // nil: not told
+}
 
-// UnmarshalJSON takes texts and numbers.
-func (f *Figure) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) != nil {
-		text = strings.Trim(string(data), `"`)
+// Known tells whether the agent told the figure.
+func (f Figure) Known() bool { return f.Value != nil }
+
+// IsZero tells encoding/json to leave out what is not known.
+func (f Figure) IsZero() bool { return f.Value == nil }
+
+// String returns the figure with as many digits as it needs.
+func (f Figure) String() string {
+	if f.Value == nil {
+		return "-"
 	}
-	*f = Figure(text)
+	return strconv.FormatFloat(*f.Value, 'f', -1, 64)
+}
+
+// MarshalJSON writes a number.
+func (f Figure) MarshalJSON() ([]byte, error) { return json.Marshal(f.Value) }
+
+// UnmarshalJSON takes texts and numbers; what is neither says nothing.
+func (f *Figure) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseFloat(strings.Trim(string(data), `"`), 64)
+	if err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+		f.Value = &n
+	}
 	return nil
 }
 
@@ -239,10 +258,7 @@ func (c *Condition) addVitals(said any) {
 	}
 }
 
-func (f Figure) atLeast(limit float64) bool {
-	n, err := strconv.ParseFloat(string(f), 64)
-	return err == nil && n >= limit
-}
+func (f Figure) atLeast(limit float64) bool { return f.Value != nil && *f.Value >= limit }
 
 // addMounts tells which disks the agent has mounted.
 func (c *Condition) addMounts(ctx context.Context, client *agent.Client) {

@@ -96,7 +96,7 @@ func TestConditionOfAgent(t *testing.T) {
 	if got := strings.Join(c.Notes, "; "); got != "the system disk of the VM is 91% full" {
 		t.Errorf("notes: %s", got)
 	}
-	if v := c.Vitals; v == nil || v.Load[1] != "0.2" || v.CPU.User != "1" || v.Uptime.Seconds != "70" || v.Disks["system"].Inodes != "7" {
+	if v := c.Vitals; v == nil || v.Load[1].String() != "0.2" || v.CPU.User.String() != "1" || *v.Uptime.Seconds.Value != 70 || v.Disks["system"].Inodes.String() != "7" {
 		t.Errorf("vitals: %+v", v)
 	}
 

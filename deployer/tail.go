@@ -82,25 +82,24 @@ func (r *run) newestLogs(ctx context.Context, a *agent.Client, filters []string,
 
 // fetchLogs fetches an archive of logs to a temporary file in dir, 0600 and
 // read from its beginning.
-func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (archive *os.File, err error) {
+func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (*os.File, error) {
 	blob, err := a.FetchLogs(ctx, kinds, filters)
 	if err != nil {
 		return nil, err
 	}
-	archive, err = os.CreateTemp(dir, "logs-*.tgz~")
+	f, err := os.CreateTemp(dir, "logs-*.tgz~")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			discard(archive)
-		}
-	}()
-	if err = a.GetBlob(ctx, blob.BlobstoreID, archive, blob.SHA1, nil); err != nil {
+	err = a.GetBlob(ctx, blob.BlobstoreID, f, blob.SHA1, nil)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		discard(f)
 		return nil, err
 	}
-	_, err = archive.Seek(0, io.SeekStart)
-	return archive, err
+	return f, nil
 }
 
 func discard(f *os.File) {

@@ -59,13 +59,51 @@ func (p Problem) String() string {
 // never warnings alone.
 type Problems []Problem
 
-// Error returns one line for each problem.
+// maxShown is how many problems are shown of one manifest.
+const maxShown = 200
+
+// Error returns one line for each problem of Shortened.
 func (p Problems) Error() string {
-	lines := make([]string, len(p))
-	for i, problem := range p {
+	short := p.Shortened()
+	lines := make([]string, len(short))
+	for i, problem := range short {
 		lines[i] = problem.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Shortened returns the problems that are shown where there are very many, in
+// their order: errors before warnings, and at the end how many are left out.
+func (p Problems) Shortened() Problems {
+	if len(p) <= maxShown {
+		return p
+	}
+	var short Problems
+	var errors, left int
+	for _, problem := range p {
+		if !problem.Warning {
+			errors++
+		}
+	}
+	warnings := max(maxShown-errors, 0)
+	errors = min(errors, maxShown)
+	more := Problem{Warning: true}
+	for _, problem := range p {
+		room := &errors
+		if problem.Warning {
+			room = &warnings
+		}
+		if *room == 0 {
+			left++
+			more.Pos.File = problem.Pos.File
+			more.Warning = more.Warning && problem.Warning
+			continue
+		}
+		*room--
+		short = append(short, problem)
+	}
+	more.Message = fmt.Sprintf("… and %d more", left)
+	return append(short, more)
 }
 
 // failed tells whether a problem is more than a warning.

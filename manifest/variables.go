@@ -236,9 +236,9 @@ func why(name string, names []string, r Rotation, value any) string {
 	}
 	_, end, _ := gen.Validity(value)
 	if end.Before(time.Now()) {
-		return "expired on " + end.UTC().Format(time.DateOnly)
+		return "expired on " + end.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	return "expires on " + end.UTC().Format(time.DateOnly)
+	return "expires on " + end.UTC().Format("2006-01-02 15:04 UTC")
 }
 
 // related tells what another variable of a rotation has to do with this one.

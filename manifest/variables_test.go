@@ -73,7 +73,7 @@ func rotatedNames(list []Rotated) string {
 
 func TestRotate(t *testing.T) {
 	t.Parallel()
-	soon := time.Now().Add(20 * 24 * time.Hour).UTC().Format(time.DateOnly)
+	soon := time.Now().Add(20 * 24 * time.Hour).UTC().Format("2006-01-02 15:04 UTC")
 	for name, c := range map[string]struct {
 		rotation Rotation
 		vars     []string // besides ip

@@ -39,7 +39,7 @@ func (e *LockedError) Error() string {
 		return fmt.Sprintf("%s is locked (%s) by another process", e.What, e.Path)
 	}
 	return fmt.Sprintf("%s is locked (%s) by %s@%s, process %d, `bootstrap %s`, since %s",
-		e.What, e.Path, h.User, h.Host, h.PID, h.Command, h.Since.Format(time.RFC3339))
+		e.What, e.Path, h.User, h.Host, h.PID, h.Command, h.Since.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
 // lock is an flock, which the kernel drops when its holder dies. That of a

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"bootstrap/deployer"
@@ -11,15 +10,15 @@ import (
 // Check prints one finding of the doctor, for people.
 func Check(out *Writer, c deployer.Check) {
 	const indent = "\n                        "
-	fmt.Fprintf(out, "%-7s  %-13s  %s\n", c.Result, c.Name, strings.ReplaceAll(c.Detail, "\n", indent))
+	fmt.Fprintf(out, "%-7s  %-13s  %s\n", c.Result, c.Name, strings.ReplaceAll(out.clean(c.Detail, maxMessage), "\n", indent))
 	if c.Remedy != "" {
-		fmt.Fprintf(out, "%s%s\n", indent[1:], "Remedy: "+strings.ReplaceAll(c.Remedy, "\n", indent))
+		fmt.Fprintf(out, "%s%s\n", indent[1:], "Remedy: "+strings.ReplaceAll(out.clean(c.Remedy, maxMessage), "\n", indent))
 	}
 	_ = out.Flush() // as all output here
 }
 
 // Checked tells how all checks ended together.
-func Checked(out io.Writer, failed, warned int) {
+func Checked(out *Writer, failed, warned int) {
 	switch {
 	case failed > 0:
 		fmt.Fprintf(out, "\nFailed: %d, warnings: %d\n", failed, warned)

@@ -1,19 +1,70 @@
 package ui
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"bootstrap/deployer"
 )
 
+// Lines is the way of everything to a stream that programs read: one JSON
+// object per line, each with a kind. Values are redacted and shortened as text
+// is, keys and the words that we choose ourselves are not.
+type Lines struct {
+	mu       sync.Mutex
+	redactor *Redactor
+	to       io.Writer
+	err      error
+}
+
+// Lines returns a writer of JSON objects to a stream.
+func (r *Redactor) Lines(to io.Writer) *Lines { return &Lines{redactor: r, to: to} }
+
+// Print writes one object; kind is added where value has none of its own.
+func (l *Lines) Print(kind string, value any) {
+	l.print(kind, value, func(text string) string { return bounded(l.redactor.Shown(text), maxMessage) })
+}
+
+// Product writes what a command was asked for, whole and as it is.
+func (l *Lines) Product(kind string, value any) {
+	l.print(kind, value, func(text string) string { return text })
+}
+
+func (l *Lines) print(kind string, value any, text func(string) string) {
+	line, err := object(kind, value, text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.to.Write(append(line, '\n'))
+	}
+	if err != nil && l.err == nil {
+		l.err = err
+	}
+}
+
+// Err returns the first error of the stream.
+func (l *Lines) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
 // JSON returns a renderer of events as JSON, one object per line.
-func JSON(out *Writer) func(deployer.Event) {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
+func JSON(out *Lines) func(deployer.Event) {
 	return func(e deployer.Event) {
-		// A stream that cannot be written to has nobody who reads it.
-		_ = enc.Encode(e)
+		e.Time = e.Time.UTC()
+		if e.Kind == deployer.Log { // its lines have a bound of their own
+			out.print("", e, out.redactor.Shown)
+			return
+		}
+		out.Print("", e)
 	}
 }
 
@@ -27,12 +78,136 @@ type Result struct {
 }
 
 // JSONResult prints how the run ended.
-func JSONResult(out io.Writer, code int, err error, hint string) {
+func JSONResult(out *Lines, code int, err error, hint string) {
 	r := Result{Kind: "result", Status: deployer.Finished, ExitCode: code, Hint: hint}
 	if err != nil {
 		r.Status, r.Error = deployer.Failed, err.Error()
 	}
-	enc := json.NewEncoder(out)
+	out.Print("", r)
+}
+
+// object returns value as a JSON object in one line, with a kind and with its
+// texts as text returns them.
+func object(kind string, value any, text func(string) string) ([]byte, error) {
+	data, err := marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 || data[0] != '{' {
+		return nil, fmt.Errorf("cannot print %T as a JSON object", value)
+	}
+	tokens := json.NewDecoder(bytes.NewReader(data))
+	tokens.UseNumber()
+	w := rewriter{text: text}
+	if err := w.value(tokens, "", kind); err != nil {
+		return nil, err
+	}
+	return w.out.Bytes(), nil
+}
+
+func marshal(value any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(r)
+	err := enc.Encode(value)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
+}
+
+// rewriter copies JSON and changes the texts in it.
+type rewriter struct {
+	out  bytes.Buffer
+	text func(string) string
+}
+
+// value copies the next value, which stands under key; a kind is put before
+// the members of the outermost object.
+func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
+	token, err := tokens.Token()
+	if err != nil {
+		return err
+	}
+	switch t := token.(type) {
+	case string:
+		if !ours(key, t) {
+			t = w.text(t)
+		}
+		w.string(t)
+		return nil
+	case json.Delim:
+		return w.members(tokens, t, key, kind)
+	}
+	data, err := marshal(token) // a number, true, false or null
+	w.out.Write(data)
+	return err
+}
+
+func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind string) error {
+	w.out.WriteString(open.String())
+	first, name := true, key
+	if kind != "" {
+		w.out.WriteString(`"kind":`)
+		w.string(kind)
+		first = false
+	}
+	for tokens.More() {
+		if !first {
+			w.out.WriteByte(',')
+		}
+		first = false
+		if open == '{' {
+			token, err := tokens.Token()
+			if err != nil {
+				return err
+			}
+			name, _ = token.(string)
+			w.string(name)
+			w.out.WriteByte(':')
+		}
+		if err := w.value(tokens, name, ""); err != nil {
+			return err
+		}
+	}
+	end, err := tokens.Token()
+	if err != nil {
+		return err
+	}
+	w.out.WriteString(end.(json.Delim).String())
+	return nil
+}
+
+// ours tells the words that the program chooses, which programs compare, and
+// moments: a password may be the same word.
+func ours(key, text string) bool {
+	switch key {
+	case "kind", "status", "use", "result":
+		return true
+	}
+	_, err := time.Parse(time.RFC3339Nano, text)
+	return err == nil
+}
+
+// string writes a JSON string. Characters that steer a terminal are escaped
+// also where JSON does not ask for it.
+func (w *rewriter) string(text string) {
+	data, err := marshal(text)
+	if err != nil { // no text makes that happen
+		return
+	}
+	if !strings.ContainsFunc(text, hidden) {
+		w.out.Write(data)
+		return
+	}
+	for len(data) > 0 {
+		c, size := utf8.DecodeRune(data)
+		switch {
+		case !hidden(c):
+			w.out.Write(data[:size])
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(&w.out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&w.out, `\u%04x`, c)
+		}
+		data = data[size:]
+	}
 }

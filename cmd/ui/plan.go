@@ -2,7 +2,6 @@ package ui
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"bootstrap/deployer"
@@ -11,7 +10,7 @@ import (
 // writePlan prints a plan: a line for each thing and what becomes of it, with
 // the reasons, then the manifest's differences and what the service is down
 // for. told says which warnings stand above already.
-func writePlan(out io.Writer, p deployer.Plan, told func(string) bool) {
+func writePlan(out *Writer, p deployer.Plan, told func(string) bool) {
 	fmt.Fprintln(out, "\nPlan")
 	for _, c := range p.Changes {
 		line := fmt.Sprintf("  %-16s %s", c.Action, c.What)
@@ -21,7 +20,7 @@ func writePlan(out io.Writer, p deployer.Plan, told func(string) bool) {
 		if len(c.Why) > 0 {
 			line += ": " + strings.Join(c.Why, "; ")
 		}
-		fmt.Fprintln(out, line)
+		fmt.Fprintln(out, out.clean(line, maxMessage))
 	}
 	if len(p.Diff) > 0 {
 		fmt.Fprintln(out, "\nManifest")
@@ -38,13 +37,13 @@ func writePlan(out io.Writer, p deployer.Plan, told func(string) bool) {
 	}
 	for _, w := range p.Warnings {
 		if !told(w) {
-			fmt.Fprintln(out, "Warning: "+w)
+			fmt.Fprintln(out, "Warning: "+out.clean(w, maxMessage))
 		}
 	}
 }
 
 // Ask asks whether what is destroyed may be.
-func Ask(out io.Writer, what []string) {
+func Ask(out *Writer, what []string) {
 	fmt.Fprintln(out)
 	for _, w := range what {
 		fmt.Fprintln(out, "  "+w)

@@ -1,17 +1,18 @@
 // Package ui shows events to people and programs. It and main are the only
-// ones to write to the standard streams, and nothing passes it that the
-// redactor knows as a secret.
+// ones to write to the standard streams. Everything that is shown or logged
+// passes a Writer or Lines: secrets are taken out, control characters are
+// shown instead of obeyed, and what is too long is shortened.
 package ui
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Redacted stands where a secret was.
@@ -20,10 +21,15 @@ const Redacted = "<redacted>"
 // Redactor takes secrets out of texts: the values it was told, credentials in
 // URLs, and private keys. The zero value is ready; it may be used by many
 // goroutines.
+//
+// A password may be an ordinary word and equal the name of a job. String is for
+// values and for what others say, and knows no exception. Shown is for our own
+// sentences: there a public name stays readable, also if it equals a secret.
 type Redactor struct {
 	mu       sync.Mutex
 	secrets  map[string]bool
-	replacer *strings.Replacer
+	names    map[string]bool
+	compiled *compiled // nil: something was added since
 }
 
 // minSecret is the shortest value that is taken out: a shorter one stands in
@@ -57,7 +63,23 @@ func (r *Redactor) Add(values ...string) {
 			}
 		}
 	}
-	r.replacer = nil
+	r.compiled = nil
+}
+
+// Name tells the redactor of public names: of releases, jobs, templates,
+// variables, and the keys of property paths.
+func (r *Redactor) Name(names ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names == nil {
+		r.names = map[string]bool{}
+	}
+	for _, n := range names {
+		if len(n) >= minSecret { // a shorter one contains no secret
+			r.names[n] = true
+		}
+	}
+	r.compiled = nil
 }
 
 func jsonForm(v string) string {
@@ -73,79 +95,167 @@ var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 )
 
-// String returns text without the secrets.
+// formsOfURLs are how our own messages and help texts say what a URL looks
+// like; they hold no credentials.
+func formsOfURLs() []string {
+	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST"}
+}
+
+// String returns text without the secrets, whatever else they are.
 func (r *Redactor) String(text string) string {
-	r.mu.Lock()
-	if r.replacer == nil {
-		var list []string
-		for s := range r.secrets {
-			list = append(list, s)
-		}
-		// The longest first, so that a secret within another leaves no rest.
-		slices.SortFunc(list, func(a, b string) int {
-			if len(a) != len(b) {
-				return len(b) - len(a)
-			}
-			return strings.Compare(a, b)
-		})
-		var pairs []string
-		for _, s := range list {
-			pairs = append(pairs, s, Redacted)
-		}
-		r.replacer = strings.NewReplacer(pairs...)
+	return withoutForms(r.look().all.Replace(text), nil)
+}
+
+// Shown returns a sentence of our own without the secrets; a public name in it
+// stays.
+func (r *Redactor) Shown(text string) string {
+	c := r.look()
+	if len(c.names) == 0 {
+		return withoutForms(c.all.Replace(text), formsOfURLs())
 	}
-	replacer := r.replacer
-	r.mu.Unlock()
-	text = replacer.Replace(text)
+	// A secret that is no part of a name first: it may hold a name.
+	return withoutForms(c.replaceUnlessNamed(c.others.Replace(text)), formsOfURLs())
+}
+
+// withoutForms takes out what is secret by its form: credentials in URLs and
+// private keys. The URLs in known stay.
+func withoutForms(text string, known []string) string {
 	if strings.Contains(text, "PRIVATE KEY-----") {
 		text = privateKey.ReplaceAllString(text, Redacted)
 	}
-	if strings.Contains(text, "://") {
-		text = userInfo.ReplaceAllString(text, "://"+Redacted+"@")
+	if !strings.Contains(text, "://") {
+		return text
 	}
-	return text
+	var b strings.Builder
+	end := 0
+	for _, m := range userInfo.FindAllStringIndex(text, -1) {
+		from := m[0] + len("://")
+		if slices.ContainsFunc(known, func(form string) bool { return standsAt(text, from, form) }) {
+			continue
+		}
+		b.WriteString(text[end:from])
+		b.WriteString(Redacted + "@")
+		end = m[1]
+	}
+	return b.String() + text[end:]
 }
 
-// Writer returns a writer that passes whole lines on to w without the
-// secrets; Flush passes on what is left of a line.
-func (r *Redactor) Writer(w io.Writer) *Writer { return &Writer{redactor: r, to: w} }
-
-// Writer is a redacting writer.
-type Writer struct {
-	mu       sync.Mutex
-	redactor *Redactor
-	to       io.Writer
-	held     []byte
+// compiled is what the redactor looks for, in the form it looks for it.
+type compiled struct {
+	all    *strings.Replacer
+	others *strings.Replacer // secrets that are no part of a public name
+	named  map[byte][]string // the other secrets by their first byte, the longest first
+	names  []string          // public names that contain a secret, the longest first
 }
 
-// Write takes p and passes on the lines that are whole.
-func (w *Writer) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held = append(w.held, p...)
-	i := bytes.LastIndexByte(w.held, '\n')
-	if i < 0 {
-		return len(p), nil
+func (r *Redactor) look() *compiled {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.compiled != nil {
+		return r.compiled
 	}
-	lines := w.held[:i+1]
-	// A private key is held until it ends, so that it is seen whole; what
-	// never ends is passed on all the same, redacted to its end.
-	if b := bytes.LastIndex(lines, []byte("-----BEGIN ")); b >= 0 && !bytes.Contains(lines[b:], []byte("-----END ")) && len(lines) < 64<<10 {
-		return len(p), nil
+	secrets := longestFirst(r.secrets)
+	c := &compiled{all: replacer(secrets), named: map[byte][]string{}}
+	names := longestFirst(r.names)
+	names = append(names, formsOfURLs()...)
+	tricky := map[string]bool{}
+	var others []string
+	// All names as one text: most secrets are in none of them.
+	joined := strings.Join(names, "\x00")
+	for _, s := range secrets {
+		if strings.Contains(s, "\x00") || !strings.Contains(joined, s) {
+			others = append(others, s)
+			continue
+		}
+		c.named[s[0]] = append(c.named[s[0]], s)
+		for _, n := range names {
+			if strings.Contains(n, s) {
+				tricky[n] = true
+			}
+		}
 	}
-	_, err := io.WriteString(w.to, w.redactor.String(string(lines)))
-	w.held = append(w.held[:0], w.held[i+1:]...)
-	return len(p), err
+	c.others, c.names = replacer(others), longestFirst(tricky)
+	r.compiled = c
+	return c
 }
 
-// Flush passes on an unfinished line.
-func (w *Writer) Flush() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.held) == 0 {
-		return nil
+// longestFirst sorts, so that a secret within another leaves no rest.
+func longestFirst(set map[string]bool) []string {
+	list := make([]string, 0, len(set))
+	for s := range set {
+		list = append(list, s)
 	}
-	_, err := io.WriteString(w.to, w.redactor.String(string(w.held)))
-	w.held = w.held[:0]
-	return err
+	slices.SortFunc(list, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return list
+}
+
+func replacer(secrets []string) *strings.Replacer {
+	pairs := make([]string, 0, 2*len(secrets))
+	for _, s := range secrets {
+		pairs = append(pairs, s, Redacted)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// replaceUnlessNamed replaces the secrets that are a part of a public name,
+// except where that name stands.
+func (c *compiled) replaceUnlessNamed(text string) string {
+	spans := c.spans(text)
+	var b strings.Builder
+	done := 0
+	for i := 0; i < len(text); i++ {
+		for _, s := range c.named[text[i]] {
+			if !strings.HasPrefix(text[i:], s) {
+				continue
+			}
+			end := i + len(s)
+			if slices.ContainsFunc(spans, func(at [2]int) bool { return at[0] <= i && end <= at[1] }) {
+				continue
+			}
+			b.WriteString(text[done:i])
+			b.WriteString(Redacted)
+			done, i = end, end-1
+			break
+		}
+	}
+	return b.String() + text[done:]
+}
+
+// spans finds where public names stand, as words of their own.
+func (c *compiled) spans(text string) [][2]int {
+	var spans [][2]int
+	for _, n := range c.names {
+		for from := 0; ; {
+			i := strings.Index(text[from:], n)
+			if i < 0 {
+				break
+			}
+			i += from
+			if standsAt(text, i, n) {
+				spans = append(spans, [2]int{i, i + len(n)})
+			}
+			from = i + 1
+		}
+	}
+	return spans
+}
+
+// standsAt tells whether word stands in text at i, and is not a part of a
+// longer one.
+func standsAt(text string, i int, word string) bool {
+	if !strings.HasPrefix(text[i:], word) {
+		return false
+	}
+	before, _ := utf8.DecodeLastRuneInString(text[:i])
+	after, _ := utf8.DecodeRuneInString(text[i+len(word):])
+	return (i == 0 || !inWord(before)) && (i+len(word) == len(text) || !inWord(after))
+}
+
+func inWord(c rune) bool {
+	return c == '_' || c == '-' || unicode.IsLetter(c) || unicode.IsDigit(c)
 }

@@ -1,21 +1,17 @@
 package ui
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"bootstrap/deployer"
 )
 
 // Condition prints how a deployment is, for people.
-func Condition(out io.Writer, c *deployer.Condition, now time.Time) {
+func Condition(out *Writer, c *deployer.Condition, now time.Time) {
 	conditionFacts(out, c, now)
 	conditionProcesses(out, c)
 	conditionDisks(out, c)
@@ -24,7 +20,7 @@ func Condition(out io.Writer, c *deployer.Condition, now time.Time) {
 		fmt.Fprintln(out)
 	}
 	for _, text := range c.Notes {
-		fmt.Fprintf(out, "Note: %s\n", text)
+		fmt.Fprintf(out, "Note: %s\n", out.clean(text, maxMessage))
 	}
 	if c.Well {
 		fmt.Fprint(out, "\nAll is well.\n")
@@ -32,17 +28,15 @@ func Condition(out io.Writer, c *deployer.Condition, now time.Time) {
 	}
 	fmt.Fprint(out, "\nNot well:\n")
 	for _, text := range c.Problems {
-		fmt.Fprintf(out, "- %s\n", text)
+		fmt.Fprintf(out, "- %s\n", out.clean(text, maxMessage))
 	}
 }
 
 // conditionFacts prints what there is one of.
-func conditionFacts(out io.Writer, c *deployer.Condition, now time.Time) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	defer table.Flush()
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
-	}
+func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
+	table := NewTable(out)
+	defer table.Print()
+	line := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
 	line("State file", "%s", c.StateFile)
 	if c.Deployment != "" || c.Group != "" {
 		line("Deployment", "%s, instance %s/0", orDash(c.Deployment), orDash(c.Group))
@@ -72,7 +66,7 @@ func conditionFacts(out io.Writer, c *deployer.Condition, now time.Time) {
 	}
 	line("Last deploy", "%s", deployText(c, now))
 	for _, u := range c.Unfinished {
-		text := u.Method + " since " + moment(u.Started)
+		text := u.Method + " since " + Moment(u.Started)
 		if u.CID != "" {
 			text += " of " + u.CID
 		}
@@ -129,9 +123,9 @@ func deployText(c *deployer.Condition, now time.Time) string {
 	case c.LastDeploy == nil:
 		return text + ", when is not recorded"
 	case !c.Finished:
-		return fmt.Sprintf("%s; the last that did: %s", text, moment(*c.LastDeploy))
+		return fmt.Sprintf("%s; the last that did: %s", text, Moment(*c.LastDeploy))
 	}
-	return fmt.Sprintf("%s %s (%s ago)", text, moment(*c.LastDeploy), span(now.Sub(*c.LastDeploy)))
+	return fmt.Sprintf("%s %s (%s ago)", text, Moment(*c.LastDeploy), span(now.Sub(*c.LastDeploy)))
 }
 
 func vitalsLines(v *deployer.Vitals, line func(name, format string, args ...any)) {
@@ -140,18 +134,18 @@ func vitalsLines(v *deployer.Vitals, line func(name, format string, args ...any)
 	}
 	var parts []string
 	if len(v.Load) > 0 {
-		parts = append(parts, "load "+joined(v.Load, func(f deployer.Figure) string { return string(f) }))
+		parts = append(parts, "load "+joined(v.Load, deployer.Figure.String))
 	}
 	for _, p := range []struct {
 		name  string
 		value deployer.Figure
 	}{{"CPU user", v.CPU.User}, {"sys", v.CPU.Sys}, {"wait", v.CPU.Wait}, {"memory", v.Memory.Percent}, {"swap", v.Swap.Percent}} {
-		if p.value != "" {
+		if p.value.Known() {
 			parts = append(parts, fmt.Sprintf("%s %s%%", p.name, p.value))
 		}
 	}
-	if seconds, err := strconv.ParseInt(string(v.Uptime.Seconds), 10, 64); err == nil {
-		parts = append(parts, "up "+span(time.Duration(seconds)*time.Second))
+	if v.Uptime.Seconds.Known() {
+		parts = append(parts, "up "+span(time.Duration(*v.Uptime.Seconds.Value)*time.Second))
 	}
 	if len(parts) > 0 {
 		line("Vitals", "%s", strings.Join(parts, ", "))
@@ -163,26 +157,25 @@ func vitalsLines(v *deployer.Vitals, line func(name, format string, args ...any)
 	}
 }
 
-func conditionProcesses(out io.Writer, c *deployer.Condition) {
+func conditionProcesses(out *Writer, c *deployer.Condition) {
 	if len(c.Processes) == 0 {
 		return
 	}
 	fmt.Fprintln(out)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "PROCESS\tSTATE\tUPTIME\tCPU\tMEMORY\n")
+	table := NewTable(out, "PROCESS", "STATE", "UPTIME", "CPU", "MEMORY")
 	for _, p := range c.Processes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f%%\t%s (%.1f%%)\n", p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), p.CPU, Size(int64(p.Memory)<<10), p.Percent)
+		table.Row(p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), fmt.Sprintf("%.1f%%", p.CPU),
+			fmt.Sprintf("%s (%.1f%%)", Size(int64(p.Memory)<<10), p.Percent))
 	}
-	_ = table.Flush() // as all output here
+	table.Print()
 }
 
-func conditionDisks(out io.Writer, c *deployer.Condition) {
+func conditionDisks(out *Writer, c *deployer.Condition) {
 	if len(c.Disks) == 0 {
 		return
 	}
 	fmt.Fprintln(out)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "DISK\tSIZE\tUSE\tMOUNTED\n")
+	table := NewTable(out, "DISK", "SIZE", "USE", "MOUNTED")
 	for _, d := range c.Disks {
 		mounted := "-"
 		if d.Mounted != nil {
@@ -190,23 +183,22 @@ func conditionDisks(out io.Writer, c *deployer.Condition) {
 		}
 		use := string(d.Use)
 		if d.Since != nil {
-			use += " since " + moment(*d.Since)
+			use += " since " + Moment(*d.Since)
 		}
 		if d.Why != "" {
 			use += ": " + d.Why
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", d.CID, Size(int64(d.Size)<<20), use, mounted)
+		table.Row(d.CID, Size(int64(d.Size)<<20), use, mounted)
 	}
-	_ = table.Flush()
+	table.Print()
 }
 
-func conditionCertificates(out io.Writer, c *deployer.Condition) {
+func conditionCertificates(out *Writer, c *deployer.Condition) {
 	if len(c.Certificates) == 0 {
 		return
 	}
 	fmt.Fprintln(out)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "CERTIFICATE\tSUBJECT\tFOR\tEXPIRES\n")
+	table := NewTable(out, "CERTIFICATE", "SUBJECT", "FOR", "EXPIRES")
 	for _, cert := range c.Certificates {
 		left := fmt.Sprintf("%d days left", cert.DaysLeft)
 		switch {
@@ -215,9 +207,9 @@ func conditionCertificates(out io.Writer, c *deployer.Condition) {
 		case cert.DaysLeft == 1:
 			left = "1 day left"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s (%s)\n", cert.What, orDash(cert.Subject), orDash(strings.Join(cert.Names, ", ")), cert.NotAfter.Format(time.DateOnly), left)
+		table.Row(cert.What, orDash(cert.Subject), orDash(strings.Join(cert.Names, ", ")), fmt.Sprintf("%s (%s)", Moment(cert.NotAfter), left))
 	}
-	_ = table.Flush()
+	table.Print()
 }
 
 func orDash(text string) string {
@@ -235,8 +227,6 @@ func joined[T any](list []T, text func(T) string) string {
 	return strings.Join(parts, ", ")
 }
 
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
-
 // span is a length of time in its two largest units.
 func span(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
@@ -249,11 +239,4 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%dh %dm", s/3600, s/60%60)
 	}
 	return fmt.Sprintf("%dd %dh", s/86400, s/3600%24)
-}
-
-// JSONValue prints a value as one line of JSON.
-func JSONValue(out io.Writer, value any) error {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(value)
 }

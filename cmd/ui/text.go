@@ -5,9 +5,9 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/cheggaaa/pb/v3"
+	"github.com/mattn/go-runewidth"
 
 	"bootstrap/deployer"
 )
@@ -34,7 +34,7 @@ type text struct {
 	width      func() int   // nil where there is no terminal
 	open       map[int]bool // groups that are open
 	line       int          // the stage whose line is unfinished, 0 for none
-	barred     bool         // a bar stands on the line
+	redrawn    bool         // the line is not as it stays: a bar, or a label that was cut
 	afterGroup bool         // a group has just ended
 	told       time.Time    // when a line was last written
 	warned     map[string]bool
@@ -46,13 +46,14 @@ const quietFor = 10 * time.Second
 
 func (t *text) handle(e deployer.Event) {
 	defer t.out.Flush()
+	e.Name, e.Reason = t.line1(e.Name), t.line1(e.Reason)
 	if e.Kind == deployer.Progress {
 		t.progress(e)
 		return
 	}
 	t.told = e.Time
-	if e.Kind != deployer.Log { // a job's own lines stay what they are
-		e.Name, e.Message, e.Reason = visible(e.Name), visible(e.Message), visible(e.Reason)
+	if e.Kind != deployer.Log { // its lines have a bound of their own
+		e.Message = t.out.clean(e.Message, maxMessage)
 	}
 	switch e.Kind {
 	case deployer.Begin:
@@ -68,7 +69,7 @@ func (t *text) handle(e deployer.Event) {
 		fmt.Fprintln(t.out, "Warning: "+e.Message)
 	case deployer.Planned:
 		t.leaveLine()
-		writePlan(t.out, *e.Plan, func(w string) bool { return t.warned[w] })
+		writePlan(t.out, *e.Plan, func(w string) bool { return t.warned[t.out.clean(w, maxMessage)] })
 		t.afterGroup = true
 	case deployer.Log:
 		t.leaveLine()
@@ -95,8 +96,9 @@ func (t *text) begin(e deployer.Event) {
 	if t.line != 0 {
 		return // it runs beside the one on the line, and is written when it ends
 	}
-	fmt.Fprint(t.out, t.label(e))
-	t.line = e.Stage
+	label := t.label(e)
+	fmt.Fprint(t.out, t.clip(label))
+	t.line, t.redrawn = e.Stage, t.clip(label) != label
 }
 
 func (t *text) end(e deployer.Event) {
@@ -112,15 +114,20 @@ func (t *text) end(e deployer.Event) {
 		fmt.Fprintf(t.out, "%s %s (%s)\n", result, e.Name, took)
 		return
 	}
+	result = fmt.Sprintf(" %s (%s)", result, took)
+	whole := t.label(e) + result
+	fits := t.width == nil || runewidth.StringWidth(whole) <= t.columns()
 	switch {
-	case t.line == e.Stage && t.barred:
-		fmt.Fprintf(t.out, "\r\x1b[K%s", t.label(e))
-	case t.line != e.Stage:
+	case t.line == e.Stage && !t.redrawn && fits:
+		fmt.Fprintln(t.out, result)
+	case t.line == e.Stage && t.width != nil:
+		t.out.control(clearLine)
+		fmt.Fprintln(t.out, t.fold(whole))
+	default:
 		t.leaveLine()
-		fmt.Fprint(t.out, t.label(e))
+		fmt.Fprintln(t.out, t.fold(whole))
 	}
-	fmt.Fprintf(t.out, " %s (%s)\n", result, took)
-	t.line, t.barred = 0, false
+	t.line, t.redrawn = 0, false
 }
 
 // label is how the line of a stage begins.
@@ -132,17 +139,71 @@ func (t *text) label(e deployer.Event) string {
 	return indent + e.Name + "..."
 }
 
+// line1 is a name or a reason, which is one line.
+func (t *text) line1(s string) string {
+	return strings.ReplaceAll(t.out.clean(s, maxCell), "\n", " ")
+}
+
+// clearLine goes to the beginning of the line and clears it, but no more rows
+// than one: what is redrawn must not be wider than the terminal.
+const clearLine = "\r\x1b[K"
+
+// columns is how wide a line may be; the last column stays free, since some
+// terminals begin a new row when it is written.
+func (t *text) columns() int {
+	width := t.width()
+	if width <= 0 {
+		width = 80
+	}
+	return max(width, 10) - 1
+}
+
+// clip cuts a line that will be redrawn to what the terminal can show.
+func (t *text) clip(line string) string {
+	if t.width == nil {
+		return line
+	}
+	return runewidth.Truncate(line, t.columns(), "…")
+}
+
+// fold breaks a line that is wider than the terminal between words, and within
+// words that are too long.
+func (t *text) fold(line string) string {
+	if t.width == nil || runewidth.StringWidth(line) <= t.columns() {
+		return line
+	}
+	const indent = "    "
+	text := strings.TrimLeft(line, " ")
+	row := line[:len(line)-len(text)]
+	var rows []string
+	empty := true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && runewidth.StringWidth(row+" "+word) > t.columns() {
+			rows, row, empty = append(rows, row), indent, true
+		}
+		if !empty {
+			row += " "
+		}
+		row, empty = row+word, false
+		for runewidth.StringWidth(row) > t.columns() {
+			head := runewidth.Truncate(row, t.columns(), "")
+			rows, row = append(rows, head), indent+row[len(head):]
+		}
+	}
+	return strings.Join(append(rows, row), "\n")
+}
+
 // leaveLine ends an unfinished line, so that something else can be written.
 func (t *text) leaveLine() {
 	if t.line == 0 {
 		return
 	}
-	if t.barred {
-		fmt.Fprint(t.out, "\r\x1b[K")
+	if t.redrawn {
+		t.out.control(clearLine)
 	} else {
 		fmt.Fprintln(t.out)
 	}
-	t.line, t.barred = 0, false
+	t.line, t.redrawn = 0, false
 }
 
 func (t *text) progress(e deployer.Event) {
@@ -163,20 +224,27 @@ func (t *text) progress(e deployer.Event) {
 		t.leaveLine()
 		t.line = e.Stage
 	}
-	t.barred = true
-	fmt.Fprintf(t.out, "\r\x1b[K%s %s", t.label(e), t.draw(e))
+	t.redrawn = true
+	t.out.control(clearLine)
+	fmt.Fprint(t.out, t.draw(e))
 }
 
-// draw renders a bar that fits behind the label.
+// draw renders the line of a stage with a bar, or with the amount where there
+// is no room for one; of a label that leaves no room for it, the end is cut.
 func (t *text) draw(e deployer.Event) string {
-	room := t.width() - len(t.label(e)) - 2
+	label := t.label(e)
+	room := t.columns() - runewidth.StringWidth(label) - 1
 	if room < 20 || e.Total <= 0 {
-		return amount(e)
+		how := amount(e)
+		if space := t.columns() - runewidth.StringWidth(how) - 1; space >= 10 {
+			return runewidth.Truncate(label, space, "…") + " " + how
+		}
+		return t.clip(label)
 	}
 	bar := pb.ProgressBarTemplate(`{{ bar . "[" "#" "#" " " "]" }} {{ percent . }} {{ counters . }}`).New(0)
 	bar.Set(pb.Static, true).Set(pb.Bytes, true).Set(pb.Terminal, true)
 	bar.SetWriter(io.Discard).SetWidth(room).SetTotal(e.Total).SetCurrent(e.Done)
-	return strings.TrimRight(bar.String(), " ")
+	return label + " " + strings.TrimRight(bar.String(), " ")
 }
 
 func amount(e deployer.Event) string {
@@ -211,37 +279,23 @@ func duration(seconds float64) string {
 // Succeeded tells that all went well.
 func Succeeded(out io.Writer) { fmt.Fprint(out, "\nSucceeded\n") }
 
-// visible shows control characters as \x1b: what a CPI, an agent or a file says
-// must not move the cursor or recolour the terminal.
-func visible(text string) string {
-	hidden := func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
-	if !strings.ContainsFunc(text, hidden) {
-		return text
-	}
-	var b strings.Builder
-	for _, c := range strings.ReplaceAll(text, "\r\n", "\n") {
-		if hidden(c) {
-			fmt.Fprintf(&b, `\x%02x`, c)
-		} else {
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
-}
-
 // Failed tells what went wrong and what can be done about it.
-func Failed(out io.Writer, code int, err error, hint string) {
-	fmt.Fprintf(out, "\nError: %s\n", visible(err.Error()))
+func Failed(out *Writer, code int, err error, hint string) {
+	fmt.Fprintf(out, "\nError: %s\n", out.clean(err.Error(), maxMessage))
 	if hint != "" {
 		fmt.Fprintf(out, "Hint: %s\n", hint)
 	}
 	fmt.Fprintf(out, "\nExit code %d\n", code)
 }
 
-// File prints a file below a line with its name.
-func File(out io.Writer, path, content string) {
-	fmt.Fprintf(out, "==> %s <==\n%s", path, content)
+// File returns a file below a line with its name.
+func File(path, content string) string {
 	if !strings.HasSuffix(content, "\n") {
-		fmt.Fprintln(out)
+		content += "\n"
 	}
+	return fmt.Sprintf("==> %s <==\n%s", path, content)
 }
+
+// Visible shows the control characters of a text instead of obeying them: what
+// a command was asked for, printed on a terminal.
+func Visible(text string) string { return visible(text) }

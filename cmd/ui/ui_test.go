@@ -69,7 +69,7 @@ func TestTerminal(t *testing.T) {
 func TestJSONRoundTrip(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
-	replay(t, "testdata/deploy.jsonl", JSON(r.Writer(&out)))
+	replay(t, "testdata/deploy.jsonl", JSON(r.Lines(&out)))
 	want, err := os.ReadFile("testdata/deploy.jsonl")
 	if err != nil {
 		t.Fatal(err)
@@ -81,17 +81,19 @@ func TestJSONRoundTrip(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	var out bytes.Buffer
-	Failed(&out, 69, fmt.Errorf("VM vm-1 does not answer 100%%"), "use --fix")
+	r := &Redactor{}
+	w := r.Writer(&out)
+	Failed(w, 69, fmt.Errorf("VM vm-1 does not answer 100%%"), "use --fix")
 	if got := out.String(); got != "\nError: VM vm-1 does not answer 100%\nHint: use --fix\n\nExit code 69\n" {
 		t.Errorf("got %q", got)
 	}
 	out.Reset()
-	Failed(&out, 1, errors.New("the CPI says: \x1b[31mno\x1b[0m\r\n\tat line\u009b1\rYes"), "")
+	Failed(w, 1, errors.New("the CPI says: \x1b[31mno\x1b[0m\r\n\tat line\u009b1\rYes"), "")
 	if got := out.String(); got != "\nError: the CPI says: \\x1b[31mno\\x1b[0m\n\tat line\\x9b1\\x0dYes\n\nExit code 1\n" {
 		t.Errorf("got %q", got)
 	}
 	out.Reset()
-	JSONResult(&out, 0, nil, "")
+	JSONResult(r.Lines(&out), 0, nil, "")
 	if got := out.String(); got != `{"kind":"result","status":"finished","exit_code":0}`+"\n" {
 		t.Errorf("got %q", got)
 	}
@@ -121,15 +123,15 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// What a CPI says cannot steer the terminal; the lines of a job's log stay.
+// What a CPI or a log says cannot steer the terminal.
 func TestControlCharacters(t *testing.T) {
 	r := &Redactor{}
 	r.Add("s3cret\x1bpass")
 	var out bytes.Buffer
 	show := Plain(r.Writer(&out))
 	show(deployer.Event{Kind: deployer.Warning, Message: "\x1b]0;title\a s3cret\x1bpass"})
-	show(deployer.Event{Kind: deployer.Log, Name: "page.log", Message: "\x1b[32mup\x1b[0m"})
-	if got, want := out.String(), "Warning: \\x1b]0;title\\x07 <redacted>\n==> page.log <==\n\x1b[32mup\x1b[0m\n"; got != want {
+	show(deployer.Event{Kind: deployer.Log, Name: "page.log", Message: "\x1b[32mup\u202e\x1b[0m"})
+	if got, want := out.String(), "Warning: \\x1b]0;title\\x07 <redacted>\n==> page.log <==\n\\x1b[32mup\\u202e\\x1b[0m\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -106,7 +106,7 @@ func TestExpiredCA(t *testing.T) {
 		v.add(t, "certificate", "ca", quick(map[string]any{"is_ca": true, "duration": 1}))
 		time.Sleep(25 * time.Hour)
 		_, err := Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, v.find)
-		if want := `cannot generate variable "leaf": option ca: variable "ca" cannot sign certificates: it expired on 2000-01-02; rotate it`; err == nil || err.Error() != want {
+		if want := `cannot generate variable "leaf": option ca: variable "ca" cannot sign certificates: it expired on 2000-01-02 00:00 UTC; rotate it`; err == nil || err.Error() != want {
 			t.Errorf("error is %v", err)
 		}
 	})

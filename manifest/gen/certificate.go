@@ -148,7 +148,7 @@ func findAuthority(name string, ca func(string) (any, bool)) (*authority, error)
 	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		err = errors.New("its key usage does not hold key_cert_sign")
 	case time.Now().After(cert.NotAfter):
-		err = fmt.Errorf("it expired on %s; rotate it", cert.NotAfter.UTC().Format(time.DateOnly))
+		err = fmt.Errorf("it expired on %s; rotate it", moment(cert.NotAfter))
 	}
 	if err != nil {
 		return wrong(err)

@@ -203,11 +203,11 @@ func (c *checker) period(cert *x509.Certificate, now time.Time, warnWithin time.
 	left := cert.NotAfter.Sub(now)
 	switch {
 	case now.Before(cert.NotBefore):
-		c.find(NotYetValid, "", "the stored certificate is not valid before %s", day(cert.NotBefore))
+		c.find(NotYetValid, "", "the stored certificate is not valid before %s", moment(cert.NotBefore))
 	case left < 0:
-		c.find(Expired, "", "the stored certificate expired on %s, %s ago", day(cert.NotAfter), days(-left))
+		c.find(Expired, "", "the stored certificate expired on %s, %s ago", moment(cert.NotAfter), days(-left))
 	case left <= warnWithin:
-		c.find(Expiring, "", "the stored certificate expires on %s, in %s", day(cert.NotAfter), days(left))
+		c.find(Expiring, "", "the stored certificate expires on %s, in %s", moment(cert.NotAfter), days(left))
 	}
 }
 
@@ -310,7 +310,7 @@ func quoted(names []string) string {
 	return strings.Join(words, ", ")
 }
 
-func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 func days(d time.Duration) string {
 	switch n := int(d.Hours() / 24); n {

@@ -1,0 +1,110 @@
+package cmd
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"bootstrap/cmd/ui"
+)
+
+// output is a stream that remembers whether it took all that was written.
+type output struct {
+	mu  sync.Mutex
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err == nil {
+			o.err = err
+		}
+	}
+	return n, err
+}
+
+// lost returns why something that was written did not arrive. A reader that
+// has gone wanted no more, which is no failure.
+func (o *output) lost() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if errors.Is(o.err, syscall.EPIPE) {
+		return nil
+	}
+	return o.err
+}
+
+// terminalOf returns the terminal that a stream is, nil if it is none.
+func (c *console) terminalOf(stream io.Writer) *os.File {
+	if o, ok := stream.(*output); ok {
+		stream = o.to
+	}
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// beside is where a command whose standard output is its result tells what
+// goes on; with --json a kind tells the two apart.
+func (c *console) beside() io.Writer {
+	if c.json {
+		return c.out
+	}
+	return c.stderr
+}
+
+// product prints what the command was asked for, as it is. Only a terminal
+// gets its control characters escaped.
+func (c *console) product(kind, text string) {
+	c.quiet = true
+	if c.json {
+		c.redactor.Lines(c.out).Product(kind, struct {
+			Text string `json:"text"`
+		}{text})
+		return
+	}
+	if c.terminalOf(c.out) != nil {
+		text = ui.Visible(text)
+	}
+	_, _ = io.WriteString(c.out, text) // finish tells that it failed
+}
+
+// print prints a result for people.
+func (c *console) print(write func(out *ui.Writer)) {
+	c.quiet = true
+	out := c.redactor.Writer(c.out)
+	write(out)
+	_ = out.Flush() // finish tells that it failed
+}
+
+// printLines prints a result as JSON, each object on a line of its own.
+func printLines[T any](c *console, kind string, list []T) {
+	c.quiet = true
+	out := c.redactor.Lines(c.out)
+	for _, v := range list {
+		out.Print(kind, v)
+	}
+}
+
+// wantsJSON tells whether the arguments ask for JSON, also where they are wrong
+// and the flag was not reached.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--json", "--json=true":
+			return true
+		case "--":
+			return false
+		}
+	}
+	return false
+}

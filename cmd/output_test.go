@@ -1,0 +1,230 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/manifest"
+)
+
+// commands lists the words of all commands of the program.
+func commands() [][]string {
+	var list [][]string
+	var walk func(cmd *cobra.Command, words []string)
+	walk = func(cmd *cobra.Command, words []string) {
+		for _, sub := range cmd.Commands() {
+			if sub.Name() == "plugin" {
+				continue // speaks protocols of its own
+			}
+			path := append(slices.Clone(words), sub.Name())
+			list = append(list, path)
+			walk(sub, path)
+		}
+	}
+	root := newRoot(newConsole(nil, nil, nil, nil, nil))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd("x")
+	walk(root, nil)
+	return list
+}
+
+// checkJSON checks that the output is objects with a kind, one per line, and
+// that the result is the last of them.
+func checkJSON(t *testing.T, args []string, code int, out, errs string) {
+	t.Helper()
+	if errs != "" {
+		t.Errorf("%q: on the standard error: %s", args, errs)
+	}
+	var kinds []string
+	for line := range strings.Lines(out) {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			t.Errorf("%q: %v: %s", args, err, line)
+			return
+		}
+		kind, _ := object["kind"].(string)
+		if kind == "" {
+			t.Errorf("%q: without a kind: %s", args, line)
+		}
+		kinds = append(kinds, kind)
+		if kind == "result" && (object["exit_code"] != float64(code) || object["status"] == "failed" && object["error"] == nil) {
+			t.Errorf("%q: exit code %d and result %s", args, code, line)
+		}
+	}
+	if n := len(kinds); n == 0 || kinds[n-1] != "result" || slices.Contains(kinds[:n-1], "result") {
+		t.Errorf("%q: kinds %q", args, kinds)
+	}
+}
+
+// With --json a program that reads the output is never given anything else.
+func TestEveryCommandSpeaksJSON(t *testing.T) {
+	for _, words := range commands() {
+		for _, more := range [][]string{
+			{"--json", "--no-such-flag"},
+			{"--no-such-flag", "--json"},
+			{"--json", "nowhere.yml"},
+			{"--json", "nowhere.yml", "7"},
+			{"--json", "--state", "nowhere.json"},
+			{"--json", "a", "b", "c", "d"},
+			{"--json"},
+			{"--json", "--help"},
+		} {
+			args := append(slices.Clone(words), more...)
+			if slices.Equal(args, []string{"doctor", "--json"}) {
+				continue // starts the embedded Ruby; a script runs it
+			}
+			t.Run(strings.Join(args, " "), func(t *testing.T) {
+				t.Chdir(t.TempDir())
+				code, out, errs := run(t, args...)
+				if words[0] == "completion" || words[0] == "help" {
+					code = min(code, exitUsage) // cobra's own commands
+				}
+				checkJSON(t, args, code, out, errs)
+			})
+		}
+	}
+	for _, args := range [][]string{{"deply", "--json"}, {"--json", "--version"}, {"--json"}, {"--json=true", "-x"}} {
+		code, out, errs := run(t, args...)
+		checkJSON(t, args, code, out, errs)
+	}
+}
+
+// A command whose output is lost does not say by its exit code that all is well.
+func TestOutputIsLost(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "m.yml")
+	if err := os.WriteFile(file, []byte("a: 1\nvariables: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--help"}, {"--version"}, {"schema"}, {"notice"}, {"interpolate", file}, {"variables", "list", file},
+		{"cache", "list"}, {"cache", "prune", "--all", "--dry-run"}, {"state", "--help"}, {"schema", "--json"}, {"completion", "bash"},
+	} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs bytes.Buffer
+		code := Main(args, strings.NewReader(""), full, &errs, []string{"HOME=" + dir})
+		full.Close()
+		if code != exitFailed || !strings.Contains(errs.String(), "cannot write to the standard output: write /dev/full: no space left on device") {
+			t.Errorf("%q: exit code %d, %s", args, code, &errs)
+		}
+	}
+}
+
+// brokenPipe is a reader that has gone.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Err: syscall.EPIPE}
+}
+
+// A reader that wants no more, as head does, makes no run fail.
+func TestReaderIsGone(t *testing.T) {
+	var errs bytes.Buffer
+	if code := Main([]string{"schema"}, nil, brokenPipe{}, &errs, nil); code != exitDone || errs.Len() > 0 {
+		t.Errorf("exit code %d, %s", code, &errs)
+	}
+}
+
+// A panic ends like every failure: with a sentence, what to report in a file
+// for the owner alone, and an exit code that means nothing else.
+func TestPanic(t *testing.T) {
+	for name, home := range map[string]bool{"with a home": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("TMPDIR", dir)
+			env := []string{"HOME=" + filepath.Join(dir, "none")}
+			if home {
+				env = []string{"HOME=" + dir}
+				if err := os.Mkdir(filepath.Join(dir, ".bosh"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out, errs bytes.Buffer
+			c := newConsole([]string{"break", "-v", "x=s3cret-pass"}, strings.NewReader(""), &out, &errs, env)
+			root := newRoot(c)
+			var value string
+			broken := &cobra.Command{Use: "break", RunE: func(*cobra.Command, []string) error {
+				c.started = true
+				c.redactor.Add(value)
+				panic("it has the password " + value)
+			}}
+			broken.Flags().StringVarP(&value, "var", "v", "", "")
+			root.AddCommand(broken)
+			code := c.execute(root)
+			if code != exitFailed || strings.Contains(errs.String(), "s3cret-pass") || strings.Contains(errs.String(), "goroutine") {
+				t.Fatalf("exit code %d, %s", code, &errs)
+			}
+			found := regexp.MustCompile(`a defect of bootstrap itself: it has the password .*; please report it with the file (\S+),`).FindStringSubmatch(errs.String())
+			if found == nil || !strings.HasPrefix(found[1], dir) {
+				t.Fatalf("it says %s", &errs)
+			}
+			report, err := os.ReadFile(found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(report); strings.Contains(text, "s3cret-pass") || !strings.Contains(text, "cmd.TestPanic") {
+				t.Errorf("the report is %s", text)
+			}
+			if info, err := os.Stat(found[1]); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("mode %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// What the command line repeats of itself in an error is not the value of a
+// variable.
+func TestUsageErrorsKeepSecrets(t *testing.T) {
+	for _, args := range [][]string{
+		{"deploy", "-Qvpw=s3cret-pass", "m.yml"},
+		{"deploy", "-v", "pw=s3cret-pass", "s3cret-pass", "m.yml"},
+		{"deploy", "--var=pw=s3cret-pass", "s3cret-pass", "m.yml"},
+		{"deploy", "--var", "pw=s3cret-pass", "s3cret-pass", "m.yml"},
+		{"deploy", "-yv", "pw=s3cret-pass", "s3cret-pass", "m.yml"},
+		{"disks", "-s3cret-pass", "-v", "pw=s3cret-pass"},
+		{"deploy", "--json", "-Qvpw=s3cret-pass", "m.yml"},
+	} {
+		code, out, errs := run(t, args...)
+		if code != exitUsage || strings.Contains(out+errs, "s3cret-pass") {
+			t.Errorf("%q: exit code %d\n%s%s", args, code, out, errs)
+		}
+	}
+}
+
+// Nobody wants to read, or keep, a line for each of many thousand problems.
+func TestManyProblems(t *testing.T) {
+	var problems manifest.Problems
+	for i := range 1000 {
+		problems = append(problems, manifest.Problem{Pos: manifest.Position{File: "m.yml", Line: i + 1}, Message: "wrong", Warning: i < 900})
+	}
+	for _, json := range []bool{false, true} {
+		var out, errs bytes.Buffer
+		c := newConsole(nil, nil, &out, &errs, nil)
+		c.json, c.started = json, true
+		c.finish(&problems)
+		text := out.String() + errs.String()
+		lines := strings.Count(text, "\n")
+		if lines > 220 || !strings.Contains(text, "m.yml: warning: … and 800 more") || !strings.Contains(text, "m.yml:1000") {
+			t.Errorf("%d lines:\n%s", lines, text)
+		}
+	}
+	if err := errors.Join(&problems); len(err.Error()) > 20000 {
+		t.Errorf("%d bytes", len(err.Error()))
+	}
+}

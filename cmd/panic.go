@@ -1,0 +1,48 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/guard"
+)
+
+// reportPanic writes where the program panicked to a file, and returns the
+// error that names it.
+func (c *console) reportPanic(p *guard.Panic) error {
+	const what = "cannot go on, because of a defect of bootstrap itself"
+	text := fmt.Sprintf("bootstrap %s, %s, %s/%s\n%s\narguments: %s\n\npanic: %v\n\n%s",
+		version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
+		strings.Join(withoutValues(c.args), " "), p.Value, p.Stack)
+	path, err := c.writePanic(text)
+	if err != nil {
+		return fmt.Errorf("%s: %v; please report this sentence and what you ran. Where it happened could not be written down: %v", what, p.Value, err)
+	}
+	return fmt.Errorf("%s: %v; please report it with the file %s, from which known secrets are taken out. Running the same command again finds out what was made, and goes on", what, p.Value, path)
+}
+
+// writePanic writes a report of mode 0600 below ~/.bosh, or where there is none
+// to the folder of temporary files.
+func (c *console) writePanic(text string) (string, error) {
+	var f *os.File
+	err := errors.New("there is no home folder")
+	if home, failed := c.boshHome(); failed == nil {
+		f, err = os.CreateTemp(home, "panic-*.txt")
+	}
+	if err != nil {
+		f, err = os.CreateTemp("", "bootstrap-panic-*.txt")
+	}
+	if err != nil {
+		return "", err
+	}
+	out := c.redactor.LogWriter(f)
+	fmt.Fprintln(out, text)
+	err = errors.Join(out.Flush(), f.Close())
+	return filepath.Clean(f.Name()), err
+}

@@ -1,0 +1,172 @@
+package ui
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of what is shown. What others say has bounds of its own where it
+// comes in; these hold whatever it is.
+const (
+	maxLine    = 16 << 10 // of a line
+	maxMessage = 64 << 10 // of a message or an error
+	maxCell    = 512      // of a table's cell
+	maxLogged  = 1 << 20  // of a line of a log file
+)
+
+// Writer is the way of all text to a stream or a log file. It passes whole
+// lines on without secrets, with control characters shown, and shortens those
+// that are too long.
+type Writer struct {
+	mu       sync.Mutex
+	redactor *Redactor
+	to       io.Writer
+	longest  int // line
+	held     []byte
+	err      error
+}
+
+// Writer returns a writer to a stream; Flush passes on what is left of a line.
+func (r *Redactor) Writer(to io.Writer) *Writer {
+	return &Writer{redactor: r, to: to, longest: maxLine}
+}
+
+// LogWriter returns a writer to a log file, where the lines may be longer.
+func (r *Redactor) LogWriter(to io.Writer) *Writer {
+	return &Writer{redactor: r, to: to, longest: maxLogged}
+}
+
+// Write takes p and passes on the lines that are whole. It never fails: Err
+// says whether the stream took all.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = append(w.held, p...)
+	i := bytes.LastIndexByte(w.held, '\n')
+	if i < 0 {
+		return len(p), nil
+	}
+	lines := w.held[:i+1]
+	// A private key is held until it ends, so that it is seen whole; what
+	// never ends is passed on all the same, redacted to its end.
+	if b := bytes.LastIndex(lines, []byte("-----BEGIN ")); b >= 0 && !bytes.Contains(lines[b:], []byte("-----END ")) && len(lines) < 64<<10 {
+		return len(p), nil
+	}
+	w.pass(string(lines))
+	w.held = append(w.held[:0], w.held[i+1:]...)
+	return len(p), nil
+}
+
+// Flush passes on an unfinished line.
+func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flush()
+	return w.err
+}
+
+func (w *Writer) flush() {
+	if len(w.held) > 0 {
+		w.pass(string(w.held))
+		w.held = w.held[:0]
+	}
+}
+
+// Err returns the first error of the stream.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *Writer) pass(text string) {
+	text = visible(w.redactor.Shown(text))
+	if len(text) > w.longest {
+		var b strings.Builder
+		for line := range strings.Lines(text) {
+			whole, ended := strings.CutSuffix(line, "\n")
+			b.WriteString(bounded(whole, w.longest))
+			if ended {
+				b.WriteByte('\n')
+			}
+		}
+		text = b.String()
+	}
+	w.send(text)
+}
+
+func (w *Writer) send(text string) {
+	if _, err := io.WriteString(w.to, text); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// control sends what steers the terminal, which only the program itself does.
+func (w *Writer) control(sequence string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flush()
+	w.send(sequence)
+}
+
+// clean makes a text safe to be put among others: it is redacted before it is
+// shortened, so that no secret is cut in two.
+func (w *Writer) clean(text string, limit int) string {
+	return bounded(visible(w.redactor.Shown(text)), limit)
+}
+
+// bounded returns at most limit bytes of text, and says how many it left out.
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d more bytes)", text[:cut], len(text)-cut)
+}
+
+// visible shows what would steer a terminal, or turn text round, as \x1b or
+// \u202e, and bytes that are no text as \xff.
+func visible(text string) string {
+	if !needsEscape(text) {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		c, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case c == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case c == '\r' && strings.HasPrefix(text[i:], "\r\n"):
+		case !hidden(c):
+			b.WriteString(text[i : i+size])
+		case c < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+func needsEscape(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, hidden)
+}
+
+// hidden tells characters that are obeyed instead of shown: controls, and the
+// formatting characters but for the two joiners, which words are written with.
+func hidden(c rune) bool {
+	switch c {
+	case '\n', '\t', '\u200c', '\u200d':
+		return false
+	}
+	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp)
+}

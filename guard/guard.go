@@ -1,0 +1,29 @@
+// Package guard turns a panic into an error, so that a defect of this program
+// ends a run as every failure does: in order, and with a sentence.
+package guard
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// Panic is a panic that was caught.
+type Panic struct {
+	Value any    // may hold secrets
+	Stack []byte // of the goroutine that panicked
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("a defect of bootstrap: %v", p.Value) }
+
+// Catch turns a panic of the function that defers it into its error.
+func Catch(err *error) {
+	if value := recover(); value != nil {
+		*err = &Panic{Value: value, Stack: debug.Stack()}
+	}
+}
+
+// Call calls fn and returns its error, or its panic.
+func Call(fn func() error) (err error) {
+	defer Catch(&err)
+	return fn()
+}
