@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"bootstrap/manifest"
 	"bootstrap/state"
-	"bootstrap/templates"
 )
 
 // RenderOptions says what Render renders and where to.
@@ -75,15 +75,13 @@ func (r *run) fetchJobReleases(ctx context.Context) error {
 }
 
 func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
-	var jobs []templates.Job
-	var names []string
-	for _, j := range r.templateJobs() {
-		names = append(names, j.Name)
-		if what.Job == "" || j.Name == what.Job {
-			jobs = append(jobs, j)
-		}
+	jobs := r.templateJobs()
+	names := make([]string, len(jobs))
+	for i := range jobs {
+		names[i] = jobs[i].Name
+		jobs[i].LinksOnly = what.Job != "" && what.Job != names[i]
 	}
-	if len(jobs) == 0 && what.Job != "" {
+	if what.Job != "" && !slices.Contains(names, what.Job) {
 		return fmt.Errorf("instance group %s has no job %s; it has: %s", r.manifest.Group.Name, what.Job, strings.Join(names, ", "))
 	}
 	dir, err := os.MkdirTemp("", "bootstrap-render-")

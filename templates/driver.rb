@@ -7,11 +7,16 @@
 module BootstrapTemplates
   LIBRARIES = %w[erb json yaml]
 
-  class UnknownProperty < StandardError
-    attr_reader :names
+  # The global variables that belong to the running method or thread.
+  OF_A_METHOD = %i[$~ $_ $& $` $' $+ $! $@ $? $1 $2 $3 $4 $5 $6 $7 $8 $9]
 
-    def initialize(names)
+  class UnknownProperty < StandardError
+    attr_reader :names, :owner
+
+    # The owner is the link that was asked, nil: the job itself.
+    def initialize(names, owner = nil)
       @names = names
+      @owner = owner
       super("Can't find property '#{names.join("', or '")}'")
     end
   end
@@ -28,10 +33,21 @@ module BootstrapTemplates
   # Node gives access to a hash by method: properties.a.b. An unknown name is
   # nil. A few methods of OpenStruct are answered where no key has their name.
   class Node
+    # The methods that no key hides: Ruby and this class need them.
+    KEPT = %i[
+      __id__ __send__ define_singleton_method inspect instance_eval instance_exec
+      is_a? kind_of? methods nil? object_id respond_to? to_json to_s
+    ]
+
     def initialize(hash)
       @hash = {}
       @seen = {}
-      hash.each { |key, value| @hash[key.to_sym] = value }
+      hash.each do |key, value|
+        name = key.to_sym
+        @hash[name] = value
+        # A key hides a method that every object has, such as hash or display.
+        define_singleton_method(name) { wrap(name) } if Object.method_defined?(name) && !KEPT.include?(name)
+      end
     end
 
     def method_missing(name, *args)
@@ -76,21 +92,48 @@ module BootstrapTemplates
     end
   end
 
-  # Lookup has the methods that read raw_properties.
+  # Properties has the methods that read and write hashes by dotted names.
+  module Properties
+    def lookup_property(collection, name)
+      BootstrapTemplates.find(collection, name)
+    end
+
+    def set_property(collection, name, value)
+      *parents, last = name.split(".")
+      parents.inject(collection) { |hash, key| hash[key] ||= {} }[last] = value
+    end
+
+    def copy_property(to, from, name, default = nil)
+      value = BootstrapTemplates.find(from, name)
+      set_property(to, name, value.nil? ? default : value)
+    end
+
+    def sort_property(value)
+      return value unless value.is_a?(Hash)
+      value.map { |key, item| [key, sort_property(item)] }.sort_by(&:first).to_h
+    end
+  end
+
+  # Lookup reads the properties of a job, of a link or of an instance of a link:
+  # those that bootstrap_source returns, with the owner for UnknownProperty.
   module Lookup
+    include Properties
+
     def p(*args)
       names = Array(args[0])
+      properties, owner = bootstrap_source
       names.each do |name|
-        value = BootstrapTemplates.find(raw_properties, name)
+        value = BootstrapTemplates.find(properties, name)
         return value unless value.nil?
       end
       return args[1] if args.length == 2
-      raise UnknownProperty.new(names)
+      raise UnknownProperty.new(names, owner)
     end
 
     def if_p(*names)
+      properties, = bootstrap_source
       values = names.map do |name|
-        value = BootstrapTemplates.find(raw_properties, name)
+        value = BootstrapTemplates.find(properties, name)
         return Otherwise.new(self) if value.nil?
         value
       end
@@ -132,30 +175,53 @@ module BootstrapTemplates
     end
   end
 
-  # Link is what a job consumes of another one; its instances have the same
-  # methods to read properties.
+  # Link is what a job consumes of another one.
   class Link
     include Lookup
-    attr_reader :raw_properties, :instances
-    alias properties raw_properties
+    attr_reader :properties, :instances
 
-    def initialize(data)
-      @data = data
-      @raw_properties = data["properties"] || {}
-      @instances = (data["instances"] || []).map { |instance| Instance.new(instance, @raw_properties) }
+    def initialize(name, data)
+      @name = name
+      @address = data["address"]
+      @properties = data["properties"] || {}
+      @instances = (data["instances"] || []).map { |instance| Instance.new(name, instance) }
     end
 
     def address(*)
-      @data["address"] || (@instances.empty? ? nil : @instances[0].address)
+      @address || (@instances.empty? ? nil : @instances[0].address)
     end
 
-    class Instance < Node
-      include Lookup
-      attr_reader :raw_properties
+    def inspect
+      "#<link #{@name}>"
+    end
+    alias to_s inspect
 
-      def initialize(data, properties)
-        super(data)
-        @raw_properties = data["properties"] || properties
+    private
+
+    def bootstrap_source
+      [@properties, { "link" => @name }]
+    end
+
+    # Instance has nothing but what the Director tells of an instance.
+    class Instance
+      include Lookup
+      attr_reader :name, :index, :id, :az, :address, :properties, :bootstrap
+
+      def initialize(link, data)
+        @link = link
+        @name, @index, @id, @az, @address, @properties, @bootstrap =
+          data.values_at("name", "index", "id", "az", "address", "properties", "bootstrap")
+      end
+
+      def inspect
+        "#<instance of link #{@link}>"
+      end
+      alias to_s inspect
+
+      private
+
+      def bootstrap_source
+        [@properties, { "link" => @link, "instance" => true }]
       end
     end
   end
@@ -179,12 +245,12 @@ module BootstrapTemplates
 
     def link(name)
       raise UnknownLink.new(name) unless @links.key?(name)
-      Link.new(@links[name])
+      Link.new(name, @links[name])
     end
 
     def if_link(name)
       return Otherwise.new(self) unless @links.key?(name)
-      yield(Link.new(@links[name]))
+      yield(Link.new(name, @links[name]))
       Done.new
     end
 
@@ -197,6 +263,10 @@ module BootstrapTemplates
 
     def openstruct(value)
       BootstrapTemplates.struct(value)
+    end
+
+    def bootstrap_source
+      [@raw_properties, nil]
     end
   end
 
@@ -238,6 +308,8 @@ module BootstrapTemplates
         end
       end
       patch_json
+      patch_objects
+      watch_globals
       nil
     end
 
@@ -249,10 +321,17 @@ module BootstrapTemplates
       end
     end
 
-    # find returns the value of a dotted name, nil if there is none.
+    # find returns the value of a dotted name, nil if there is none. A list, a
+    # number or a boolean on the way is a mistake of whoever made the properties.
     def find(properties, name)
+      seen = []
       name.split(".").inject(properties) do |value, key|
-        return nil unless value.is_a?(Hash)
+        case value
+        when nil, String then return nil
+        when Array, Numeric, true, false
+          raise TypeError, "property '#{seen.join(".")}' is #{kind(value)}, so it has no '#{key}'"
+        end
+        seen << key
         value[key]
       end
     end
@@ -278,6 +357,14 @@ module BootstrapTemplates
 
     private
 
+    def kind(value)
+      case value
+      when Array then "a list"
+      when Numeric then "a number"
+      else "a boolean"
+      end
+    end
+
     def merge(left, right)
       left.merge(right) do |_, old, new|
         old.is_a?(Hash) && new.is_a?(Hash) ? merge(old, new) : new
@@ -285,6 +372,8 @@ module BootstrapTemplates
     end
 
     def render(file, source, data)
+      values = @read_globals.call
+      variables = ENV.to_hash
       source.force_encoding(Encoding::UTF_8)
       source.force_encoding(Encoding::BINARY) unless source.valid_encoding?
       erb = ERB.new(source, :trim_mode => "-")
@@ -292,6 +381,39 @@ module BootstrapTemplates
       { "result" => [erb.result(scope(data))].pack("m0") }
     rescue Exception => error # rubocop:disable Lint/RescueException
       { "error" => describe(error, file, data) }
+    ensure
+      restore(values, variables) if variables
+    end
+
+    # restore gives the global variables and the environment the values that
+    # they had before a template: the next one must not see what this one set.
+    def restore(values, variables)
+      (global_variables - @own_globals).each do |name|
+        begin
+          eval("#{name} = nil")
+        rescue StandardError
+          next # an alias of a variable that cannot be set
+        end
+      end
+      @write_globals.call(values)
+      ENV.replace(variables)
+    end
+
+    # watch_globals makes the procs that read and write Ruby's own variables:
+    # those that can be written and are not about the running method.
+    def watch_globals
+      @own_globals = global_variables
+      names = (@own_globals - OF_A_METHOD).select do |name|
+        begin
+          eval("#{name} = #{name}")
+          true
+        rescue StandardError, SyntaxError
+          false
+        end
+      end
+      @read_globals = eval("proc { [#{names.join(", ")}] }")
+      writes = names.each_with_index.map { |name, i| "#{name} = values[#{i}] unless #{name}.equal?(values[#{i}])" }
+      @write_globals = eval("proc { |values| #{writes.join("; ")} }")
     end
 
     # scope returns the binding for one template. Its class is nobody else's,
@@ -314,6 +436,7 @@ module BootstrapTemplates
         "message" => redact(text, data)[0, 2000],
         "line" => line.to_i,
         "properties" => error.is_a?(UnknownProperty) ? error.names.map(&:to_s) : [],
+        "owner" => error.is_a?(UnknownProperty) ? error.owner : nil,
         "link" => error.is_a?(UnknownLink) ? error.name.to_s : "",
       }
     end
@@ -387,6 +510,32 @@ module BootstrapTemplates
           end
         end
         ruby2_keywords(:dump) if respond_to?(:ruby2_keywords, true)
+      end
+    end
+
+    # patch_objects gives all objects blank?, present? and presence, which the
+    # Director's process has.
+    def patch_objects
+      return if Object.method_defined?(:blank?)
+      Object.class_eval do
+        def blank?
+          respond_to?(:empty?) ? !!empty? : !self
+        end
+
+        def present?
+          !blank?
+        end
+
+        def presence
+          self if present?
+        end
+      end
+      String.class_eval do
+        def blank?
+          scrub("?").strip !~ /[^[:space:]]/
+        rescue Encoding::CompatibilityError
+          false
+        end
       end
     end
   end

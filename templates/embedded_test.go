@@ -72,6 +72,21 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
+// TestLibraries loads libraries that want a network or a terminal, of which
+// templates use what needs neither.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	job := newJob(t, "job", map[string]string{"f": `<% %w[resolv net/http net/https drb open-uri socket io/console io/wait io/nonblock].each { |name| require name } %><%=
+		[Resolv::IPv4::Regex.match?("10.0.0.1"), Net::HTTP::Get.new("/x").path, URI("http://h/p").host, IO.console, DRb::DRbObject.name].inspect %>`})
+	dir := t.TempDir()
+	if err := start(t, embedded(t)).Render(t.Context(), []Job{job}, dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := read(t, dir, "job", "f"), `[true, "/x", "h", nil, "DRb::DRbObject"]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestOfNow has each run, and each job, see the time and other random numbers.
 func TestOfNow(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,7 @@ package templates
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-
-	"bootstrap/artifact"
 )
 
 // Failure is one template that could not be rendered.
@@ -63,6 +60,9 @@ func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 	f.Line, f.Message, f.Properties = e.Line, e.Message, e.Properties
 	f.Expression = expression(text, e.Line)
 	switch {
+	case len(e.Properties) > 0 && e.Owner != nil:
+		f.Message = e.Owner.String() + " has no value for property " + quoted(e.Properties)
+		f.Advice = ownerAdvice(job, e.Owner, e.Properties)
 	case len(e.Properties) > 0:
 		f.Message = "property " + quoted(e.Properties) + " has no value"
 		f.Advice = advice(job, e.Properties)
@@ -115,31 +115,5 @@ func linkAdvice(job *Job, name string) string {
 	if !ok {
 		return "the job's spec does not consume it, so the manifest cannot give it"
 	}
-	path := "consumes." + name
-	if job.Context.Path != "" {
-		path = job.Context.Path + "." + path
-	}
-	return why + ": give it at " + path
-}
-
-// advice says where the manifest sets the properties, or that it cannot.
-func advice(job *Job, names []string) string {
-	var paths, undeclared []string
-	for _, name := range names {
-		declared := slices.ContainsFunc(job.Properties, func(p artifact.Property) bool {
-			return p.Name == name || strings.HasPrefix(p.Name, name+".") || strings.HasPrefix(name, p.Name+".")
-		})
-		switch {
-		case !declared:
-			undeclared = append(undeclared, name)
-		case job.Context.PropertiesPath == "":
-			paths = append(paths, "properties."+name)
-		default:
-			paths = append(paths, job.Context.PropertiesPath+"."+name)
-		}
-	}
-	if len(paths) == 0 {
-		return "the job's spec does not declare " + quoted(undeclared) + ", so the manifest cannot set it"
-	}
-	return "set it at " + strings.Join(paths, " or ")
+	return why + ": give it at " + job.consumesAt(name)
 }

@@ -40,6 +40,13 @@ func testFailures(t *testing.T, cfg Config) {
 		"undeclared":         {"x <% if true %><%= p('b.c') %><% end %> ", ", line 1, in x <% if true %><%= p('b.c') %><% end %>: property 'b.c' has no value: the job's spec does not declare 'b.c', so the manifest cannot set it"},
 		"below a declared":   {"<%= p('defaulted.q') %>", ": property 'defaulted.q' has no value: set it at cloud_provider.properties.defaulted.q"},
 		"link":               {"<% link('nope') %>", ": there is no link 'nope': the job's spec does not consume it, so the manifest cannot give it"},
+		"below a list":       {"<%= p('a.list.x', 'none') %>", ", in <%= p('a.list.x', 'none') %>: property 'a.list' is a list, so it has no 'x' (TypeError)"},
+		"below a number":     {"<% if_p('number.x') {}.else {} %>", ": property 'number' is a number, so it has no 'x' (TypeError)"},
+		"below a boolean":    {"<%= lookup_property({'a' => {'b' => false}}, 'a.b.c.d') %>", ": property 'a.b' is a boolean, so it has no 'c' (TypeError)"},
+		"link property":      {"<%= link('db').p('tls.off') %>", ": link 'db' has no value for property 'tls.off': set it at consumes.db.properties.tls.off"},
+		"instance property":  {"<%= link('db').instances[0].p(%w[port x]) %>", ": an instance of link 'db' has no value for property 'port' or 'x': an instance has only the properties that consumes.db.instances of the manifest give it"},
+		"instance method":    {"<%= link('db').instances[0].port %>", ": undefined method 'port' for an instance of BootstrapTemplates::Link::Instance (NoMethodError)"},
+		"link method":        {"<%= link('db').port %>", ": undefined method 'port' for an instance of BootstrapTemplates::Link (NoMethodError)"},
 		"raise":              {"\n\n<% raise 'two words' %>", ", line 3, in <% raise 'two words' %>: two words"},
 		"nil":                {"<%= properties.nope.name %>", ": undefined method 'name' for nil (NoMethodError)"},
 		"method of a text":   {"<%= p('password').nope %>", ": undefined method 'nope' for an instance of String (NoMethodError)"},
@@ -166,6 +173,10 @@ func testIntruders(t *testing.T, cfg Config) {
 		"06": {"<%= defined?(X).inspect %> <%= respond_to?(:helper, true) %> <%= @state.inspect %> <%= p('a.both') %> <%= p('a.list').length %>", "nil false nil c 4"},
 		"07": {"<% class String; def shout; upcase; end; end %><%= 'a'.respond_to?(:shout) %>", "false"},
 		"08": {"<% at_exit { puts 'bye' } %>8", "8"},
+		"11": {"<% $list = [1]; $; = 'x'; $, = 'y'; ENV['X'] = '1'; $stderr = StringIO.new; $VERBOSE = true %>11", "11"},
+		"12": {"<%= [$list, $;, $,, ENV['X'], $stderr.equal?(STDERR), $VERBOSE].inspect %>", "[nil, nil, nil, nil, true, nil]"},
+		"13": {"<% require 'English'; $list ||= 0 %><%= $list %> <%= $ERROR_INFO.inspect %>", "0 nil"},
+		"14": {"<%= $list.inspect %> <%= $PROGRAM_NAME == $0 %>", "nil true"},
 		"10": {"<%= __FILE__.end_with?('templates/10') %> <%= __LINE__ %>", "true 1"},
 	}
 	if !cfg.embedded() {
@@ -293,5 +304,27 @@ func testUnspeakableProperties(t *testing.T, cfg Config) {
 	var failures *Failures
 	if err := start(t, cfg).Render(t.Context(), []Job{job}, t.TempDir()); !errors.As(err, &failures) || !strings.Contains(fmt.Sprint(err), "cannot be given to Ruby") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestMisplacedProperties has values in the manifest where a job's spec needs
+// maps: each is told once, with its place, whether or not a template asks.
+func TestMisplacedProperties(t *testing.T) {
+	t.Parallel()
+	e := start(t, Config{})
+	properties := []artifact.Property{{Name: "a.b", Default: 1}, {Name: "a.c"}, {Name: "d.e.f"}, {Name: "g.h"}, {Name: "text.x", Default: 2}, {Name: "null.x"}}
+	job := newJob(t, "job", map[string]string{"f": "no tag"}, properties...)
+	job.Context = Context{PropertiesPath: "jobs[0].properties", GlobalProperties: map[string]any{"a": map[any]any{"b": 1}, "text": "t", "null": nil}}
+	if err := e.Render(t.Context(), []Job{job}, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	job.Context.ClusterProperties = map[string]any{"a": []any{1}, "d": map[string]any{"e": 5}, "g": true}
+	err := e.Render(t.Context(), []Job{job}, t.TempDir())
+	const want = `cannot render 3 templates:
+  job 'job' of release 'rel': property 'a.b' cannot be read: jobs[0].properties.a is a list, where the job's spec needs a map
+  job 'job' of release 'rel': property 'd.e.f' cannot be read: jobs[0].properties.d.e is a number, where the job's spec needs a map
+  job 'job' of release 'rel': property 'g.h' cannot be read: jobs[0].properties.g is a boolean, where the job's spec needs a map`
+	if fmt.Sprint(err) != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

@@ -38,7 +38,10 @@ func connect(jobs []Job, id string) Failures {
 	}
 	for i := range jobs {
 		job := &jobs[i]
-		job.links, job.unlinked = map[string]any{}, map[string]string{}
+		if job.LinksOnly {
+			continue
+		}
+		job.links, job.unlinked, job.providers = map[string]any{}, map[string]string{}, map[string]provided{}
 		for _, l := range job.Consumes {
 			link, missing, err := job.consume(l, offers, id)
 			switch {
@@ -93,7 +96,7 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 		}
 		for _, key := range []string{linkInstances, linkProperties, linkAddress} {
 			if _, ok := m[key]; ok {
-				link, err = manual(m)
+				link, err = j.manual(m, id)
 				return link, "", err
 			}
 		}
@@ -111,6 +114,7 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 		}
 	}
 	if len(found) == 1 {
+		j.providers[l.Name] = found[0]
 		return found[0].resolved(id), "", ""
 	}
 	var problem string
@@ -132,9 +136,15 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 	return nil, problem, ""
 }
 
-// manual is a link that the manifest describes.
-func manual(said map[string]any) (map[string]any, string) {
+// manual is a link that the manifest describes. With properties alone its
+// instance is that of the job itself, whose address the manifest may not know.
+func (j *Job) manual(said map[string]any, id string) (map[string]any, string) {
 	link := map[string]any{linkProperties: map[string]any{}, linkInstances: []any{}}
+	_, instances := said[linkInstances]
+	_, address := said[linkAddress]
+	if !instances && !address {
+		link[linkInstances] = []any{j.Context.filled(j.Name, id).instance()}
+	}
 	for _, key := range []string{linkInstances, linkProperties, linkAddress} {
 		value, ok := said[key]
 		if !ok || value == nil {
@@ -176,61 +186,13 @@ func (o provided) resolved(id string) map[string]any {
 	}
 	return map[string]any{
 		"instance_group": c.Name, linkProperties: properties,
-		linkInstances: []any{map[string]any{
-			"name": c.Name, "id": c.ID, "index": c.Index, "az": c.AZ, "address": c.Address, "bootstrap": c.Bootstrap,
-		}},
+		linkInstances: []any{c.instance()},
 	}
 }
 
-// source is where the values of a job's properties come from, as for the
-// driver: the job's own hide all others, those of the group win.
-func (c *Context) source() any {
-	if c.JobProperties != nil {
-		return plain(c.JobProperties)
+// instance is the instance as a link has it.
+func (c Context) instance() map[string]any {
+	return map[string]any{
+		"name": c.Name, "id": c.ID, "index": c.Index, "az": c.AZ, "address": c.Address, "bootstrap": c.Bootstrap,
 	}
-	return merge(plain(c.GlobalProperties).(map[string]any), plain(c.ClusterProperties).(map[string]any))
-}
-
-func merge(left, right map[string]any) map[string]any {
-	out := map[string]any{}
-	for name, value := range left {
-		out[name] = value
-	}
-	for name, value := range right {
-		a, ok := out[name].(map[string]any)
-		b, ok2 := value.(map[string]any)
-		if ok && ok2 {
-			value = merge(a, b)
-		}
-		out[name] = value
-	}
-	return out
-}
-
-// find is the value of a dotted name, nil if there is none.
-func find(value any, name string) any {
-	for _, key := range strings.Split(name, ".") {
-		m, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = m[key]
-	}
-	return value
-}
-
-// set sets the value of a dotted name, unless a value stands in its way.
-func set(m map[string]any, name string, value any) {
-	keys := strings.Split(name, ".")
-	for _, key := range keys[:len(keys)-1] {
-		if m[key] == nil {
-			m[key] = map[string]any{}
-		}
-		next, ok := m[key].(map[string]any)
-		if !ok {
-			return
-		}
-		m = next
-	}
-	m[keys[len(keys)-1]] = value
 }

@@ -66,6 +66,15 @@ func TestLinks(t *testing.T) {
 		"by hand, address": {func(db, other, web *Job) {
 			web.Context.Consumes = map[string]any{"db": map[string]any{"address": "db.example"}}
 		}, `{} "db.example" []`},
+		"by hand, this instance": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"properties": map[string]any{"port": 9}}}
+		}, strings.Replace(own, `{"port":5432,"tls":{"ca":"pem","off":null}}`, `{"port":9}`, 1)},
+		"by hand, no instance": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"instances": []any{}, "properties": map[string]any{"port": 9}}}
+		}, `{"port":9} nil []`},
+		"by hand, all fields": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"instances": []any{map[string]any{"name": "n", "id": "i", "index": 1, "az": "z", "address": "a", "bootstrap": false}}}}
+		}, `{} "a" [["n","i",1,"z","a",false]]`},
 		"undeclared": {func(db, other, web *Job) { web.Consumes = nil }, "none"},
 		"given": {func(db, other, web *Job) {
 			web.Context.Links = map[string]any{"db": map[string]any{"properties": map[string]any{"a": 1}}}
@@ -117,6 +126,40 @@ func TestMissingLinks(t *testing.T) {
 		err := e.Render(t.Context(), []Job{web, db, other}, t.TempDir())
 		var failures *Failures
 		if !errors.As(err, &failures) || !strings.Contains(fmt.Sprint(err), test.want) {
+			t.Errorf("%s: got\n%v\nwant\n%s", name, err, test.want)
+		}
+	}
+}
+
+// TestMissingLinkProperties has templates that ask a link for a property that
+// it has not: the advice is about who provides the link, not about the job.
+func TestMissingLinkProperties(t *testing.T) {
+	t.Parallel()
+	each(t, testMissingLinkProperties)
+}
+
+func testMissingLinkProperties(t *testing.T, cfg Config) {
+	tests := map[string]struct {
+		template string
+		change   func(db, web *Job)
+		want     string
+	}{
+		"shared": {"<% link('db').p('tls.off') %>", func(db, web *Job) { db.Context.PropertiesPath = "jobs[1].properties" },
+			"link 'db' has no value for property 'tls.off': job 'db' provides the link: set it at jobs[1].properties.tls.off"},
+		"not shared": {"<% link('db').p(%w[secret x]) %>", func(db, web *Job) {},
+			"link 'db' has no value for property 'secret' or 'x': job 'db', which provides the link as 'conn', does not share 'secret' or 'x': describe the link with instances and properties at jobs[7].consumes.db"},
+		"by hand": {"<% link('db').p(%w[a b]) %>", func(db, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"instances": []any{}}}
+		}, "link 'db' has no value for property 'a' or 'b': set it at jobs[7].consumes.db.properties.a or jobs[7].consumes.db.properties.b"},
+		"of an instance": {"<% link('db').instances[0].p('port') %>", func(db, web *Job) {},
+			"an instance of link 'db' has no value for property 'port': an instance has only the properties that jobs[7].consumes.db.instances of the manifest give it; a template finds those of the link with link('db').p"},
+	}
+	e := start(t, cfg)
+	for name, test := range tests {
+		db, other, web := group(t, test.template)
+		test.change(&db, &web)
+		err := e.Render(t.Context(), []Job{web, db, other}, t.TempDir())
+		if !strings.HasSuffix(fmt.Sprint(err), ": "+test.want) {
 			t.Errorf("%s: got\n%v\nwant\n%s", name, err, test.want)
 		}
 	}

@@ -48,7 +48,21 @@ type rubyError struct {
 	Message    string   `json:"message"`
 	Line       int      `json:"line"`
 	Properties []string `json:"properties"`
+	Owner      *owner   `json:"owner"` // of the properties; nil: the job itself
 	Link       string   `json:"link"`
+}
+
+// owner is a link, or an instance of it, that was asked for properties.
+type owner struct {
+	Link     string `json:"link"`
+	Instance bool   `json:"instance"`
+}
+
+func (o *owner) String() string {
+	if o.Instance {
+		return "an instance of link '" + o.Link + "'"
+	}
+	return "link '" + o.Link + "'"
 }
 
 // formatError is a context that is not JSON.

@@ -63,9 +63,13 @@ type Engine struct {
 type Job struct {
 	*artifact.Job
 	Context Context
+	// LinksOnly leaves the job's templates out: it is there for the links that
+	// it provides.
+	LinksOnly bool
 
-	links    map[string]any    // by name
-	unlinked map[string]string // why a link that the job consumes is missing
+	links     map[string]any      // by name
+	providers map[string]provided // of the links that other jobs provide
+	unlinked  map[string]string   // why a link that the job consumes is missing
 }
 
 // Context has the facts about one instance.
@@ -83,11 +87,13 @@ type Context struct {
 	GlobalProperties, ClusterProperties, JobProperties map[string]any
 	// Consumes and Provides are what the manifest says of the job's links, by
 	// name: "nil", or for a consumed one "from" or the whole link ("instances",
-	// "properties", "address"), for a provided one "as". Where it says nothing
-	// the types decide, among the jobs that are rendered together.
+	// "properties", "address"; with "properties" alone its instance is this one),
+	// for a provided one "as". Where it says nothing the types decide, among the
+	// jobs that are rendered together.
 	Consumes, Provides map[string]any
 	// Links, by name, come before all others: each has "instances" (a list of
-	// name, id, index, az, address, bootstrap), "properties" and "address".
+	// name, id, index, az, address, bootstrap, properties), "properties" and
+	// "address".
 	Links map[string]any
 	// ReleaseVersion is spec.release.version.
 	ReleaseVersion string
@@ -181,13 +187,18 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 			return fmt.Errorf("cannot render templates: job '%s' is given twice", job.Name)
 		}
 		seen[job.Name] = true
+		if job.LinksOnly {
+			continue
+		}
 		own, err := jobFiles(job)
 		if err != nil {
 			return err
 		}
-		failed, err := e.renderJob(ctx, job, own)
-		if err != nil {
-			return err
+		failed := misplaced(job)
+		if len(failed) == 0 {
+			if failed, err = e.renderJob(ctx, job, own); err != nil {
+				return err
+			}
 		}
 		failures = append(failures, failed...)
 		files = append(files, own...)
@@ -376,6 +387,9 @@ func write(dir string, jobs []Job, files []*file) error {
 	}
 	defer root.Close()
 	for _, job := range jobs {
+		if job.LinksOnly {
+			continue
+		}
 		if err := root.RemoveAll(job.Name); err != nil {
 			return fmt.Errorf("cannot remove what was rendered before: %w", err)
 		}

@@ -79,11 +79,15 @@ func sample() (Context, []artifact.Property) {
 		ClusterProperties: map[string]any{
 			"a":      map[string]any{"both": "c", "list": []any{1, 2.5, "x", map[string]any{"k": "v"}}, "off": false, "null": nil, "undeclared": 1},
 			"number": 1.0, "big": uint64(18446744073709551615), "text": "ünï\n\"q\" #{x}", "yaml": map[any]any{1: "one", "two": map[any]any{true: nil}},
-			"scalar": "abc",
+			"scalar": "abc", "hash": "sha",
+			"own": map[string]any{"display": 1, "method": "GET", "presence": true, "then": 2, "format": "json", "class": "c"},
 		},
 		Links: map[string]any{"db": map[string]any{
 			"address": "db.internal", "properties": map[string]any{"port": 5432, "tls": map[string]any{"on": true}},
-			"instances": []any{map[string]any{"name": "db", "id": "i0", "index": 0, "az": "z1", "address": "10.0.0.7", "bootstrap": true}},
+			"instances": []any{
+				map[string]any{"name": "db", "id": "i0", "index": 0, "az": "z1", "address": "10.0.0.7", "bootstrap": true},
+				map[string]any{"properties": map[string]any{"disk": map[string]any{"size": 7}}},
+			},
 		}},
 		ReleaseVersion: "1.2", PropertiesPath: "cloud_provider.properties",
 	}
@@ -93,7 +97,7 @@ func sample() (Context, []artifact.Property) {
 		def  any
 	}{
 		{"a.both", nil}, {"a.global", "default"}, {"a.list", nil}, {"a.null", "default"}, {"a.off", true}, {"a.unset", nil},
-		{"big", nil}, {"defaulted", map[string]any{"x": []any{"y"}}}, {"number", nil}, {"scalar", nil}, {"scalar.deeper", "d"},
+		{"big", nil}, {"defaulted", map[string]any{"x": []any{"y"}}}, {"hash", nil}, {"number", nil}, {"own", nil}, {"scalar", nil}, {"scalar.deeper", "d"},
 		{"text", nil}, {"yaml", nil},
 	} {
 		properties = append(properties, artifact.Property{Name: p.name, Default: p.def})
@@ -119,10 +123,21 @@ func testContext(t *testing.T, cfg Config) {
 		{"if_p done", `<% if_p("scalar") do %>1<% end.else_if_p("scalar") do |s| %>2<% end.else do %>3<% end %>`, "1"},
 		{"if_p false", `<% if_p("a.off") do |x| %><%= x %><% end %>`, "false"},
 		{"if_p else_if_link", `<% if_p("a.unset") do %>1<% end.else_if_link("db") do |l| %><%= l.p("port") %><% end %>`, "5432"},
-		{"link", `<% l = link("db") %><%= l.p("port") %> <%= l.p("nope", 1) %> <%= l.address %> <%= l.properties["tls"]["on"] %> <%= l.instances.map { |i| [i.name, i.id, i.index, i.az, i.address, i.bootstrap, i.p("port")].join(",") }.join(";") %>`,
-			"5432 1 db.internal true db,i0,0,z1,10.0.0.7,true,5432"},
+		{"link", `<% l = link("db") %><%= l.p("port") %> <%= l.p("nope", 1) %> <%= l.address %> <%= l.properties["tls"]["on"] %> <%= l.instances.map { |i| [i.name, i.id, i.index, i.az, i.address, i.bootstrap, i.p("port", 1)].join(",") }.join(";") %>`,
+			"5432 1 db.internal true db,i0,0,z1,10.0.0.7,true,1;,,,,,,1"},
+		{"link instances", `<% i = link("db").instances[1] %><%= i.properties.map { |k, v| "#{k}=#{v}" }.join %> <%= i.properties.fetch("disk").keys.inspect %> <%= i.properties.key?("x") %> <%= i.p("disk.size") %> <% i.if_p("x") do %>x<% end.else_if_p("disk.size") do |s| %><%= s %><% end %> <%= link("db").instances[0].properties.inspect %>`,
+			`disk={"size"=>7} ["size"] false 7 7 nil`},
+		{"lookup_property", `<%= lookup_property(raw_properties, "a.both") %> <%= lookup_property({"a" => {"b" => false}}, "a.b") %> <%= lookup_property({}, "a.b").inspect %> <%= lookup_property(nil, "a").inspect %> <%= link("db").lookup_property({"x" => 1}, "x") %>`,
+			"c false nil nil 1"},
+		{"other helpers", `<% h = {}; set_property(h, "b.x", 1); copy_property(h, {"q" => {"r" => 2}}, "q.r"); copy_property(h, {}, "a", 3) %><%= h.to_json %> <%= sort_property(h).to_json %>`,
+			`{"b":{"x":1},"q":{"r":2},"a":3} {"a":3,"b":{"x":1},"q":{"r":2}}`},
+		{"blank", `<%= ["", " \u00a0\n", "a", nil, [], {}, [nil], 0, false, true, :a, properties, "\xff"].map(&:blank?).inspect %> <%= "a".presence %> <%= "".presence.inspect %> <%= nil.present? %>`,
+			"[true, true, false, true, true, true, false, false, true, false, false, false, false] a nil false"},
+		{"versions", `<%= Gem::Version.new("1.10") > Gem::Version.new("1.9") %> <%= Gem::Requirement.new("~> 2.1").satisfied_by?(Gem::Version.new("2.3")) %>`, "true true"},
+		{"properties that hide methods", `<%= [properties.hash, properties.own.display, properties.own.method, properties.own.presence, properties.own.then, properties.own.format, properties.own.class].inspect %>`,
+			`["sha", 1, "GET", true, 2, "json", "c"]`},
 		{"link if_p", `<% link("db").if_p("tls.on") do |on| %><%= on %><% end.else do %>no<% end %>`, "true"},
-		{"if_link", `<% if_link("db") do |l| %><%= l.instances.length %><% end.else do %>no<% end %>`, "1"},
+		{"if_link", `<% if_link("db") do |l| %><%= l.instances.length %><% end.else do %>no<% end %>`, "2"},
 		{"if_link else", `<% if_link("x") do |l| %>1<% end.else_if_link("y") do |l| %>2<% end.else_if_p("scalar") do |s| %><%= s %><% end.else do %>no<% end %>`, "abc"},
 		{"spec", `<%= [spec.name, spec.id, spec.index, spec.address, spec.ip, spec.az, spec.bootstrap, spec.deployment, spec.release.name, spec.release.version, spec.job.name].inspect %>`,
 			`["group", "id-1", 3, "10.1.2.3", "10.1.2.3", "z1", true, "dep", "rel", "1.2", "job"]`},

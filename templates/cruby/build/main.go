@@ -32,6 +32,9 @@ var prelude string
 //go:embed socket.rb
 var socket []byte
 
+//go:embed io.rb
+var terminal []byte
+
 // findLibrary returns the Ruby files of the module that has the standard
 // library: a line for each with its name there and its content. What the other
 // module has too, which is what belongs to the platform, is left out.
@@ -171,15 +174,25 @@ func standardLibrary(ctx context.Context, wasm []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := add(w, "socket.rb", socket); err != nil {
-		return nil, err
+	for _, stub := range []struct {
+		name string
+		data []byte
+	}{{"socket.rb", socket}, {"io/console.rb", terminal}, {"io/nonblock.rb", terminal}, {"io/wait.rb", terminal}} {
+		if err := add(w, stub.name, stub.data); err != nil {
+			return nil, err
+		}
 	}
 	err = w.Close()
 	return out.Bytes(), err
 }
 
-// unused tells of tools for developers, which are most of the library.
+// unused tells of tools for developers, which are most of the library. Of
+// RubyGems only Gem::Version is of use.
 func unused(name string) bool {
+	switch name {
+	case "rubygems/deprecate.rb", "rubygems/requirement.rb", "rubygems/version.rb":
+		return false
+	}
 	top, _, _ := strings.Cut(name, "/")
 	switch strings.TrimSuffix(top, ".rb") {
 	case "bundler", "bundled_gems", "rubygems", "rdoc", "irb", "reline", "readline", "prism", "ruby_vm", "debug", "syntax_suggest", "did_you_mean", "error_highlight", "mkmf", "un", "racc", "js":

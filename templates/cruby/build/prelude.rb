@@ -6,7 +6,7 @@ ENV.clear
 %w[
   base64 bigdecimal cgi csv date delegate digest digest/md5 digest/sha1 digest/sha2 erb forwardable
   ipaddr json open3 openssl optparse ostruct pathname pp psych rexml/document securerandom
-  set shellwords singleton stringio strscan tempfile time timeout tmpdir tsort uri yaml zlib
+  rubygems/requirement rubygems/version set shellwords singleton stringio strscan tempfile time timeout tmpdir tsort uri yaml zlib
 ].each do |library|
   require library
   GC.start

@@ -1,0 +1,173 @@
+package templates
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+)
+
+// source is where the values of a job's properties come from, as for the
+// driver: the job's own hide all others, those of the group win.
+func (c *Context) source() any {
+	if c.JobProperties != nil {
+		return plain(c.JobProperties)
+	}
+	return merge(plain(c.GlobalProperties).(map[string]any), plain(c.ClusterProperties).(map[string]any))
+}
+
+func merge(left, right map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range left {
+		out[name] = value
+	}
+	for name, value := range right {
+		a, ok := out[name].(map[string]any)
+		b, ok2 := value.(map[string]any)
+		if ok && ok2 {
+			value = merge(a, b)
+		}
+		out[name] = value
+	}
+	return out
+}
+
+// find is the value of a dotted name, nil if there is none.
+func find(value any, name string) any {
+	for _, key := range strings.Split(name, ".") {
+		m, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = m[key]
+	}
+	return value
+}
+
+// set sets the value of a dotted name, unless a value stands in its way.
+func set(m map[string]any, name string, value any) {
+	keys := strings.Split(name, ".")
+	for _, key := range keys[:len(keys)-1] {
+		if m[key] == nil {
+			m[key] = map[string]any{}
+		}
+		next, ok := m[key].(map[string]any)
+		if !ok {
+			return
+		}
+		m = next
+	}
+	m[keys[len(keys)-1]] = value
+}
+
+// misplaced returns a failure for each list, number or boolean that the
+// manifest has where a property of the job's spec needs a map. The Director
+// and create-env refuse it, too.
+func misplaced(job *Job) Failures {
+	source := job.Context.source()
+	var failures Failures
+	seen := map[string]bool{}
+	for _, p := range job.Properties {
+		at, found := blocked(source, p.Name)
+		if found == "" || seen[at] {
+			continue
+		}
+		seen[at] = true
+		failures = append(failures, &Failure{
+			Release: job.Release, Job: job.Name,
+			Message: fmt.Sprintf("property '%s' cannot be read: %s is %s, where the job's spec needs a map", p.Name, job.setAt(at), found),
+		})
+	}
+	return failures
+}
+
+// blocked returns where on the way to a dotted name a value has no keys, and
+// what it is; both are empty if there is none. Text counts as no value, as in
+// create-env.
+func blocked(source any, name string) (at, found string) {
+	keys := strings.Split(name, ".")
+	for i, key := range keys {
+		switch v := source.(type) {
+		case map[string]any:
+			source = v[key]
+			continue
+		case nil, string:
+			return "", ""
+		case []any:
+			found = "a list"
+		case bool:
+			found = "a boolean"
+		default:
+			found = "a number"
+		}
+		return strings.Join(keys[:i], "."), found
+	}
+	return "", ""
+}
+
+// setAt is the path at which the manifest sets a property of the job.
+func (j *Job) setAt(name string) string {
+	if j.Context.PropertiesPath == "" {
+		return "properties." + name
+	}
+	return j.Context.PropertiesPath + "." + name
+}
+
+// consumesAt is the path at which the manifest describes a link of the job.
+func (j *Job) consumesAt(link string) string {
+	if j.Context.Path == "" {
+		return "consumes." + link
+	}
+	return j.Context.Path + ".consumes." + link
+}
+
+// advice says where the manifest sets the properties, or that it cannot.
+func advice(job *Job, names []string) string {
+	var paths, undeclared []string
+	for _, name := range names {
+		if job.declares(name) {
+			paths = append(paths, job.setAt(name))
+		} else {
+			undeclared = append(undeclared, name)
+		}
+	}
+	if len(paths) == 0 {
+		return "the job's spec does not declare " + quoted(undeclared) + ", so the manifest cannot set it"
+	}
+	return "set it at " + strings.Join(paths, " or ")
+}
+
+// declares tells whether the manifest can set the property, a part of it or
+// what it is a part of.
+func (j *Job) declares(name string) bool {
+	return slices.ContainsFunc(j.Properties, func(p artifact.Property) bool { return related(p.Name, name) })
+}
+
+// related tells whether one of two dotted names is a part of the other.
+func related(a, b string) bool {
+	return a == b || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
+}
+
+// ownerAdvice says where a link, or an instance of it, gets the properties
+// that a template asked it for.
+func ownerAdvice(job *Job, o *owner, names []string) string {
+	by, provided := job.providers[o.Link]
+	switch {
+	case o.Instance:
+		return fmt.Sprintf("an instance has only the properties that %s.instances of the manifest give it; a template finds those of the link with link('%s').p", job.consumesAt(o.Link), o.Link)
+	case !provided:
+		return "set it at " + job.consumesAt(o.Link) + ".properties." + strings.Join(names, " or "+job.consumesAt(o.Link)+".properties.")
+	}
+	var paths []string
+	for _, name := range names {
+		if slices.ContainsFunc(by.link.Properties, func(p string) bool { return related(p, name) }) {
+			paths = append(paths, by.job.setAt(name))
+		}
+	}
+	if len(paths) == 0 {
+		return fmt.Sprintf("job '%s', which provides the link as '%s', does not share %s: describe the link with instances and properties at %s",
+			by.job.Name, by.name, quoted(names), job.consumesAt(o.Link))
+	}
+	return fmt.Sprintf("job '%s' provides the link: set it at %s", by.job.Name, strings.Join(paths, " or "))
+}
