@@ -57,7 +57,7 @@ func (l *lab) converged(before world) error {
 		fail("the state has %d disks and %d stemcells", len(st.Disks), len(st.Stemcells))
 	}
 	errs = append(errs, l.exactly("vms", []string{st.CurrentVMCID}, st), l.exactly("disks", wantDisk, st), l.exactly("stemcells", wantStemcell, st))
-	errs = append(errs, l.serves(), l.onlyProcessesOf(st.CurrentVMCID), l.tidy(st))
+	errs = append(errs, l.serves(), l.isRotated(), l.onlyProcessesOf(st.CurrentVMCID), l.tidy(st))
 	return errors.Join(errs...)
 }
 

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,10 +128,24 @@ type lab struct {
 	ssh      int    // port of the VM's SSH server, for a registry
 	sshKey   string // public; the private one is in ssh.key
 	proxy    *proxy // between the program and the agents; nil: none
-	ca, leaf *x509.Certificate
-	key      *ecdsa.PrivateKey
 	want     wish
 	env      []string // beside what every run gets
+
+	keys   sync.Mutex // guards what follows
+	cas    map[int]authority
+	leaves map[[2]int]identity // by the numbers of the CA and the certificate
+}
+
+// authority is a CA that signs certificates of agents.
+type authority struct {
+	*x509.Certificate
+	key *ecdsa.PrivateKey
+}
+
+// identity is a certificate of an agent.
+type identity struct {
+	ca, leaf *x509.Certificate
+	key      *ecdsa.PrivateKey
 }
 
 // wish is what a generated manifest asks for.
@@ -152,6 +167,9 @@ type wish struct {
 	Flaky     bool              // the CPI does as the files in faults say
 	Moves     bool              // update_disk makes another disk, with another CID, and takes a type
 	V1        bool              // the CPI speaks API version 1: a registry, and a tunnel to it
+	Password  int               // which of the agent's passwords
+	CA, Leaf  int               // which of its CAs and certificates
+	Whole     bool              // env.bosh.mbus.cert has the CA, too
 }
 
 func newWish() wish {
@@ -183,16 +201,10 @@ func newLab(t *testing.T) (*lab, error) {
 	if err := os.Symlink(cache, filepath.Join(dir, "home/.bosh/cache")); err != nil {
 		return nil, err
 	}
-	end := time.Now().AddDate(1, 0, 0) // far enough to get no warnings
-	ca, caKey, err := certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	l.ca = ca
 	if l.sshKey, err = newSSHKey(l.path("ssh.key")); err != nil {
 		return nil, err
 	}
-	l.leaf, l.key, err = certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ca, caKey)
+	_, err = l.identity(l.want)
 	return l, err
 }
 
@@ -202,6 +214,65 @@ func (l *lab) end() {
 		l.proxy.close()
 	}
 	_ = os.RemoveAll(l.dir)
+}
+
+// identity makes, or finds again, the certificate that is wished.
+func (l *lab) identity(w wish) (identity, error) {
+	l.keys.Lock()
+	defer l.keys.Unlock()
+	if l.cas == nil {
+		l.cas, l.leaves = map[int]authority{}, map[[2]int]identity{}
+	}
+	end := time.Now().AddDate(1, 0, 0) // far enough to get no warnings
+	ca, ok := l.cas[w.CA]
+	if !ok {
+		cert, key, err := certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+		if err != nil {
+			return identity{}, err
+		}
+		ca = authority{cert, key}
+		l.cas[w.CA] = ca
+	}
+	id, ok := l.leaves[[2]int{w.CA, w.Leaf}]
+	if !ok {
+		leaf, key, err := certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ca.Certificate, ca.key)
+		if err != nil {
+			return identity{}, err
+		}
+		id = identity{ca.Certificate, leaf, key}
+		l.leaves[[2]int{w.CA, w.Leaf}] = id
+	}
+	return id, nil
+}
+
+// agentURL is where the agent itself listens, with user and password.
+func (l *lab) agentURL(w wish) string {
+	return fmt.Sprintf("https://mbus:secret-of-the-lab%d@127.0.0.1:%d", w.Password, l.mbus[w.MBus])
+}
+
+// isRotated checks, from outside, that the agent serves the certificate that is
+// wished, accepts the password that is, and no earlier one.
+func (l *lab) isRotated() error {
+	w := l.want
+	id, err := l.identity(w)
+	if err != nil {
+		return err
+	}
+	leaf, status, err := askAgent(l.agentURL(w))
+	switch {
+	case err != nil:
+		return err
+	case !leaf.Equal(id.leaf):
+		return fmt.Errorf("the agent serves the certificate %X, and %X is wished", leaf.SerialNumber, id.leaf.SerialNumber)
+	case status != http.StatusOK:
+		return fmt.Errorf("the agent answers the new password with %d", status)
+	}
+	for w.Password--; w.Password >= 0; w.Password-- {
+		if _, status, err := askAgent(l.agentURL(w)); err != nil || status != http.StatusUnauthorized {
+			return fmt.Errorf("the agent answers an old password with %d, %w", status, err)
+		}
+	}
+	return nil
 }
 
 func (l *lab) path(parts ...string) string {
@@ -227,16 +298,24 @@ func (l *lab) manifest() map[string]any {
 	type list = []any
 	w := l.want
 	port := l.mbus[w.MBus]
-	agent := fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", port)
+	agent := l.agentURL(w)
 	mbus := agent
 	if l.proxy != nil {
-		mbus = fmt.Sprintf("https://mbus:secret-of-the-lab@127.0.0.1:%d", l.proxy.ports[w.MBus])
+		mbus = strings.Replace(mbus, fmt.Sprint(":", port), fmt.Sprint(":", l.proxy.ports[w.MBus]), 1)
 	}
-	keyDER, _ := x509.MarshalECPrivateKey(l.key) // cannot fail: the curve is known
+	id, err := l.identity(w)
+	if err != nil {
+		panic(err) // no randomness
+	}
+	keyDER, _ := x509.MarshalECPrivateKey(id.key) // cannot fail: the curve is known
 	encode := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
-	env := m{"bosh": m{"mbus": m{"cert": m{"certificate": encode("CERTIFICATE", l.leaf.Raw), "private_key": encode("EC PRIVATE KEY", keyDER)}}}}
+	cert := m{"certificate": encode("CERTIFICATE", id.leaf.Raw), "private_key": encode("EC PRIVATE KEY", keyDER)}
+	if w.Whole {
+		cert["ca"] = encode("CERTIFICATE", id.ca.Raw)
+	}
+	env := m{"bosh": m{"mbus": m{"cert": cert}}}
 	if w.Env != "" {
 		env["lab"] = w.Env
 	}
@@ -269,7 +348,7 @@ func (l *lab) manifest() map[string]any {
 		"update":         m{"update_watch_time": "0-120000", "vm_strategy": w.Strategy, "snapshot": w.Snapshot},
 		"cloud_provider": m{
 			"template": m{"name": "local_cpi", "release": "local-cpi"}, "mbus": mbus,
-			"cert": m{"ca": encode("CERTIFICATE", l.ca.Raw)}, "properties": m{"agent": m{"mbus": agent}},
+			"cert": m{"ca": encode("CERTIFICATE", id.ca.Raw)}, "properties": m{"agent": m{"mbus": agent}},
 		},
 	}
 	if w.V1 {

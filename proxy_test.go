@@ -13,6 +13,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +25,10 @@ type proxy struct {
 	servers []*http.Server
 	client  *http.Client
 
-	mu     sync.Mutex
-	fault  string // cut-before, cut-after, status, delay, foreign; empty: none
+	mu sync.Mutex
+	// fault is cut-before, cut-after, status, delay or foreign; of update_settings
+	// also unknown, ignored, or half: the certificate is not taken. Empty: none.
+	fault  string
 	method string // of the message that meets it
 	lying  bool   // another certificate is shown
 }
@@ -36,7 +39,6 @@ func (l *lab) addProxy() error {
 	if err != nil {
 		return err
 	}
-	good := &tls.Certificate{Certificate: [][]byte{l.leaf.Raw}, PrivateKey: l.key}
 	bad := &tls.Certificate{Certificate: [][]byte{foreign.Raw}, PrivateKey: foreignKey}
 	p := &proxy{
 		client: &http.Client{
@@ -46,15 +48,15 @@ func (l *lab) addProxy() error {
 		},
 	}
 	l.proxy = p
-	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.lying {
-			return bad, nil
-		}
-		return good, nil
-	}}
 	for i, agent := range l.mbus {
+		config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.lying {
+				return bad, nil
+			}
+			return l.servedAt(agent)
+		}}
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -66,6 +68,28 @@ func (l *lab) addProxy() error {
 		go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
 	}
 	return nil
+}
+
+// servedAt is the certificate that the agent at a port serves, or else the one
+// that is wished.
+func (l *lab) servedAt(port int) (*tls.Certificate, error) {
+	id, err := l.identity(l.want)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true})
+	if err == nil {
+		leaf := conn.ConnectionState().PeerCertificates[0]
+		conn.Close()
+		l.keys.Lock()
+		defer l.keys.Unlock()
+		for _, other := range l.leaves {
+			if leaf.Equal(other.leaf) {
+				id = other
+			}
+		}
+	}
+	return &tls.Certificate{Certificate: [][]byte{id.leaf.Raw}, PrivateKey: id.key}, nil
 }
 
 func (p *proxy) close() {
@@ -115,6 +139,14 @@ func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 		return
 	case "delay":
 		<-time.After(2 * time.Second)
+	case "unknown":
+		fmt.Fprint(w, `{"exception":{"message":"unknown message update_settings"}}`)
+		return
+	case "ignored":
+		fmt.Fprint(w, `{"value":"ok"}`)
+		return
+	case "half":
+		body = regexp.MustCompile(`"cert":{[^}]*}`).ReplaceAll(body, []byte(`"cert":{}`))
 	}
 	req := r.Clone(r.Context())
 	req.RequestURI = ""

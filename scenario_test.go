@@ -33,6 +33,7 @@ func scenarios() []scenario {
 		{name: "swap", shape: "swapped", change: func(w *wish) { w.MBus = 1 - w.MBus; w.CPU++; other(w) }, args: deploy},
 		{name: "snapshot", shape: "with snapshots", change: other, args: []string{"deploy", "--recreate"}},
 		{name: "tags", change: func(w *wish) { w.Tags = map[string]string{"n": w.Tags["n"] + "x"} }, args: deploy},
+		{name: "rotate", change: func(w *wish) { w.Password++; w.CA++; w.Leaf++ }, args: deploy},
 		{name: "stop", args: []string{"stop"}, after: []string{"start"}},
 		{name: "start", before: []string{"stop"}, args: []string{"start"}},
 		{name: "deploy-v1", shape: "v1", empty: true, args: deploy},

@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -42,6 +43,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"expand":    expand,
 			"page":      page,
+			"served":    served,
 			"processes": processes,
 			"killall":   killAll,
 			"serve":     serve,
@@ -214,6 +216,32 @@ func page(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = ts.Stdout().Write(body)
 	ts.Check(err)
+}
+
+// served URL prints the serial number of the certificate that the agent at the
+// URL serves, and the HTTP status by which it accepts or refuses the URL's user
+// and password.
+func served(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: served URL")
+	}
+	leaf, status, err := askAgent(args[0])
+	ts.Check(err)
+	fmt.Fprintf(ts.Stdout(), "serial %X\nstatus %d\n", leaf.SerialNumber, status)
+}
+
+// askAgent pings the agent at a URL with user and password, whatever
+// certificate it serves, and returns that and the HTTP status.
+func askAgent(url string) (*x509.Certificate, int, error) {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	resp, err := client.Post(url+"/agent", "application/json", strings.NewReader(`{"method":"ping","arguments":[],"reply_to":""}`))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	return resp.TLS.PeerCertificates[0], resp.StatusCode, nil
 }
 
 // processes PATTERN prints the command lines of the VMs' processes; with !

@@ -27,6 +27,13 @@ func UnknownMessage(err error) bool {
 	return errors.As(err, &e) && strings.HasPrefix(e.Message, "unknown message ")
 }
 
+// UnknownTask reports whether the agent does not know the task that was asked
+// for: it has restarted since.
+func UnknownTask(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && strings.HasPrefix(e.Message, "Task with id ") && strings.HasSuffix(e.Message, " could not be found")
+}
+
 // StopError is an Error of a stop that waited: processes that do not end within
 // five minutes or that end badly. A plain stop (StopAsync) is what can follow.
 type StopError struct {

@@ -292,7 +292,23 @@ type MBusSettings struct {
 // UpdateSettings changes settings. The agent restarts when MBus or Blobstores
 // change, and a client with the old password or CA may then lose it.
 func (c *Client) UpdateSettings(ctx context.Context, s UpdateSettings) error {
-	return c.do(ctx, message{method: "update_settings", doing: "update the agent's settings", args: []any{s}}, nil)
+	return c.do(ctx, updateSettings(s), nil)
+}
+
+// BeginUpdateSettings sends settings as UpdateSettings does and does not wait
+// until the agent has taken them. It returns the id of the task for GetTask,
+// which is empty if the agent has answered already.
+func (c *Client) BeginUpdateSettings(ctx context.Context, s UpdateSettings) (task string, err error) {
+	value, err := c.post(ctx, updateSettings(s))
+	if err != nil {
+		return "", err
+	}
+	begun, _ := asTask(value)
+	return begun.ID, nil
+}
+
+func updateSettings(s UpdateSettings) message {
+	return message{method: "update_settings", doing: "update the agent's settings", args: []any{s}}
 }
 
 // RunErrand runs bin/run of a job, with what it printed.

@@ -202,6 +202,7 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 		v.warn("name the manifest, or give --old-mbus and --old-ca", "how the agent of VM %s is reached is not known on this machine", d.st.CurrentVMCID)
 		return
 	}
+	d.settleAccess(ctx, &d.how, d.st.DirectorID)
 	client, err := d.agentAt(d.how.MBus, d.how.CA, d.st.DirectorID)
 	if err != nil {
 		v.fail("correct cloud_provider.mbus and cloud_provider.cert.ca", "%v", err)

@@ -24,9 +24,12 @@ type agentOfRunning struct {
 	VM   string `json:"vm"` // CID
 	MBus string `json:"mbus"`
 	CA   string `json:"ca"`
-	// Next is how it is reached once it has taken over new settings, while that
-	// is under way.
+	// Next is how it is reached once it has taken new settings, from before they
+	// are sent until it has been seen to use them. Its own Next is an earlier
+	// change that was never seen to be taken.
 	Next *agentOfRunning `json:"next,omitempty"`
+	// Fixed says that the agent cannot change its settings.
+	Fixed bool `json:"fixed,omitempty"`
 	// Old is that of the VM which this one replaces and which is not deleted
 	// yet; nil if there is none.
 	Old *agentOfRunning `json:"old,omitempty"`
@@ -75,6 +78,9 @@ func (r *run) learn(vm string) {
 		return
 	}
 	now := r.recallAgent(vm)
+	if found := r.facts.access; found.MBus != "" {
+		now.MBus, now.CA = found.MBus, found.CA
+	}
 	if old := r.state.Get().Own.Swap; old != nil {
 		was := r.recallAgent(old.CID)
 		was.Old = nil
@@ -204,42 +210,38 @@ func (r *run) lookAtAgent(ctx context.Context) error {
 
 // hearAgent asks the agent of one VM how it is, and puts the answer into the
 // facts. agentID, where it is known, tells it from another VM's at the same
-// address.
+// address. It returns the client that the agent answers, or else the one that it
+// most likely will.
 func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client, error) {
 	how := r.recallAgent(vm)
-	client, err := r.hearAt(ctx, how, agentID)
-	if err != nil || r.facts.agentTold || how.Next == nil {
-		return client, err
-	}
-	// A run was cut while the agent took over new settings.
-	how.Next.Old = how.Old
-	next, err := r.hearAt(ctx, *how.Next, agentID)
-	if err != nil || !r.facts.agentTold || r.scratch != "" {
-		return next, err
-	}
-	return next, r.keepAgent(*how.Next)
-}
-
-func (r *run) hearAt(ctx context.Context, how agentOfRunning, agentID string) (*agent.Client, error) {
-	r.opts.Secret(how.MBus)
-	client, err := r.newAgent(how.MBus, how.CA)
-	if err != nil {
-		return nil, err
-	}
-	return client, r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", how.VM), func(*stage) error {
-		err := client.WaitReady(ctx, r.answerTime(how.VM), nil)
-		if err == nil {
-			err = r.hear(ctx, client, agentID)
+	limit := r.answerTime(vm)
+	var client *agent.Client
+	err := r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(*stage) error {
+		var found access
+		var err error
+		for start := time.Now(); ; {
+			client, found, err = r.findAgent(ctx, how, max(limit-time.Since(start), time.Millisecond), r.state.Get().DirectorID)
+			if client == nil {
+				return err
+			}
+			if err != nil {
+				break
+			}
+			// An agent may restart with other settings just after it has answered.
+			if err = r.hear(ctx, client, agentID); !unreachable(err) || len(r.accesses(how)) == 1 || time.Since(start) >= limit {
+				break
+			}
 		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case err != nil:
+			r.facts.agentErr = err
+			return skip("it does not answer: " + err.Error())
 		}
-		r.facts.agentErr = err
-		return skip("it does not answer: " + err.Error())
+		return r.noteAccess(ctx, vm, client, found)
 	})
+	return client, err
 }
 
 // hear takes what the agent tells into the facts.
@@ -325,9 +327,11 @@ func (r *run) revive(ctx context.Context) error {
 		return errors.Join(err, ctx.Err())
 	}
 	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(*stage) error {
-		err := r.running.WaitReady(ctx, min(rebootTimeout, r.opts.AgentTimeout), nil)
+		// An agent that was to restart with other settings may have done so now.
+		client, found, err := r.findAgent(ctx, r.recallAgent(cid), min(rebootTimeout, r.opts.AgentTimeout), r.state.Get().DirectorID)
 		if err == nil {
-			err = r.hear(ctx, r.running, r.state.Get().Own.AgentID)
+			r.running = client
+			err = r.hear(ctx, client, r.state.Get().Own.AgentID)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -336,7 +340,7 @@ func (r *run) revive(ctx context.Context) error {
 			r.facts.agentErr = err
 			return skip("it does not answer: " + err.Error())
 		}
-		return nil
+		return r.noteAccess(ctx, cid, client, found)
 	})
 }
 

@@ -96,12 +96,12 @@ func vmParts(m *manifest.Manifest) map[string]any {
 
 // agentParts is how the agent is to be reached.
 func agentParts(m *manifest.Manifest) map[string]any {
-	parts := map[string]any{"the agent: CA": m.CPI.CA}
+	parts := map[string]any{agentPrefix + partCA: m.CPI.CA}
 	if u := m.CPI.MBusURL; u != nil && u.User != nil {
-		parts["the agent: user and password"] = u.User.String()
+		parts[agentPrefix+partPassword] = u.User.String()
 	}
 	if bosh, ok := m.ResourcePool.Env["bosh"].(map[string]any); ok && bosh["mbus"] != nil {
-		parts["the agent: certificate"] = bosh["mbus"]
+		parts[agentPrefix+partCertificate] = bosh["mbus"]
 	}
 	return parts
 }

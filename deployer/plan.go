@@ -2,6 +2,7 @@ package deployer
 
 import (
 	"cmp"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +14,14 @@ import (
 
 // facts is what looking at the world told.
 type facts struct {
-	agentTold bool        // the agent answered, and it is that of the recorded VM
-	agentErr  error       // why not
-	now       agent.State // what it told
-	mounted   []string    // CIDs of the disks that the VM has mounted
-	hasVM     bool        // the VM exists
-	diskGone  bool        // the CPI says that the current disk does not exist
+	agentTold bool              // the agent answered, and it is that of the recorded VM
+	agentErr  error             // why not
+	now       agent.State       // what it told
+	mounted   []string          // CIDs of the disks that the VM has mounted
+	hasVM     bool              // the VM exists
+	diskGone  bool              // the CPI says that the current disk does not exist
+	access    access            // how the agent was reached
+	served    *x509.Certificate // the agent's own; nil: unknown
 }
 
 // wanted is what the manifest, its artifacts and the command line ask for, as
@@ -37,8 +40,11 @@ type wanted struct {
 	noSwap    string // why a new VM cannot be made beside the old one; empty: it can
 	snapshot  bool
 	dns       bool
-	api       int // effective CPI API version, 0: not known
-	compiles  int // packages that would be compiled in place
+	api       int      // effective CPI API version, 0: not known
+	compiles  int      // packages that would be compiled in place
+	differs   []string // settings of the agent that are not what the manifest says, as it was seen
+	stays     []string // settings of the agent that cannot change on a running VM
+	stuck     string   // why
 	options   Asked
 }
 
@@ -297,7 +303,7 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 		}
 		p.Changes = append(p.Changes, x)
 	}
-	if !p.records() && (st.CurrentManifestSHA != w.digest || !sameParts(st.Own.Made, w.made) || !sameApplied(st.Own.Applied, w.applied) || len(releaseChanges(w.releases, st.Releases, nil)) > 0) {
+	if !p.records() && (st.CurrentManifestSHA != w.digest || !sameParts(st.Own.Made, w.madeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.applied) || len(releaseChanges(w.releases, st.Releases, nil)) > 0) {
 		p.Changes = append(p.Changes, Change{What: record, Action: note, Why: recordReasons(w, st)})
 	}
 	if w.strategy == "create-swap-delete" && vm.Action == replace && !p.swap && w.noSwap != "" {
@@ -331,8 +337,12 @@ func (p *Plan) addSmall(w wanted, st state.State) {
 		// It may have been cut before it named what it made.
 		p.Changes = append(p.Changes, Change{What: tags, Action: update, Why: []string{"the deploy that made the VM was not finished"}})
 	}
-	if list := agentChanged(st.Own.Made, w.made); len(st.Own.Made) > 0 && len(list) > 0 {
+	list, stays := w.agentWork(st)
+	if len(list) > 0 {
 		p.Changes = append(p.Changes, Change{What: anAgent, Action: update, Why: []string{"changed: " + strings.Join(list, ", ")}})
+	}
+	if len(stays) > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: %s", strings.Join(stays, ", "), w.stuck))
 	}
 	if w.dns && (st.Own.DNSVersion == 0 || p.touches() && st.Own.Applied[partAddress] != w.applied[partAddress]) {
 		p.Changes = append(p.Changes, Change{What: dnsRecord, Action: update, Why: []string{"features.use_dns_addresses is true and the VM has no records yet"}})

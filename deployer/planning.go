@@ -140,6 +140,8 @@ func (r *run) wanted() (wanted, error) {
 		api:       r.effectiveAPI(),
 		options:   r.opts.Asked,
 	}
+	w.differs = r.agentDiffers()
+	w.stays, w.stuck = r.agentStays()
 	for _, ref := range m.Group.Jobs {
 		w.used[ref.Release] = true
 	}
@@ -222,6 +224,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	if r.plan, err = decide(w, st, r.facts); err != nil {
 		return err
 	}
+	w.made = w.madeOf(st, r.plan.on(aVM))
 	r.want = w
 	if r.plan.newVM() {
 		if err := r.planDelivery(ctx, nil); err != nil {

@@ -47,10 +47,6 @@ func (r *run) reachAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	how := r.recallAgent(st.CurrentVMCID)
-	r.opts.Secret(how.MBus)
-	if r.running, err = r.agentAt(how.MBus, how.CA, st.DirectorID); err != nil {
-		return err
-	}
-	return r.running.WaitReady(ctx, r.opts.AgentTimeout, nil)
+	r.running, _, err = r.findAgent(ctx, r.recallAgent(st.CurrentVMCID), r.opts.AgentTimeout, st.DirectorID)
+	return err
 }

@@ -3,16 +3,18 @@ package deployer
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
-	"time"
 
 	"bootstrap/agent"
 	"bootstrap/manifest"
+	"bootstrap/state"
 )
 
 // agentChanged lists which of the agent's own settings changed: those that a
@@ -21,64 +23,112 @@ func agentChanged(have, want map[string]string) []string {
 	var list []string
 	for _, p := range changedParts(have, want) {
 		if isAgentPart(p) {
-			list = append(list, strings.TrimPrefix(p, "the agent: "))
+			list = append(list, strings.TrimPrefix(p, agentPrefix))
 		}
 	}
 	return list
 }
 
 func isAgentPart(part string) bool {
-	return strings.HasPrefix(part, "the agent: ") && part != partAgentAddress
+	return strings.HasPrefix(part, agentPrefix) && part != partAgentAddress
 }
 
-// restartTimeout is how long an agent may take to come back with new settings.
-const restartTimeout = 2 * time.Minute
+// The settings of the agent, in the words of a plan.
+const (
+	agentPrefix     = "the agent: "
+	partCA          = "CA"
+	partCertificate = "certificate"
+	partPassword    = "user and password"
+)
 
-// updateAgent gives the running agent its new password and certificate. How it
-// is to be reached then is kept before: whichever of the two answers after a
-// run that was cut is the one.
+// agentWork lists the agent's settings that change on the VM, and those that
+// should and cannot.
+func (w wanted) agentWork(st state.State) (changes, stays []string) {
+	changes = slices.Clone(w.differs)
+	if len(st.Own.Made) > 0 {
+		changes = append(changes, agentChanged(st.Own.Made, w.made)...)
+	}
+	slices.Sort(changes)
+	for _, c := range slices.Compact(slices.Clone(changes)) {
+		if slices.Contains(w.stays, c) {
+			stays = append(stays, c)
+		}
+	}
+	changes = slices.DeleteFunc(slices.Compact(changes), func(c string) bool { return slices.Contains(w.stays, c) })
+	return changes, stays
+}
+
+// madeOf returns what is recorded as what the VM is made from once the plan is
+// done: a VM that stays keeps the agent's settings that cannot change on it.
+func (w wanted) madeOf(st state.State, vm Action) map[string]string {
+	if vm != keep || len(st.Own.Made) == 0 {
+		return w.made
+	}
+	made := maps.Clone(w.made)
+	for _, part := range w.stays {
+		if have, ok := st.Own.Made[agentPrefix+part]; ok {
+			made[agentPrefix+part] = have
+		} else {
+			delete(made, agentPrefix+part)
+		}
+	}
+	return made
+}
+
+// agentStays lists the agent's settings that cannot change on the running VM,
+// and why.
+func (r *run) agentStays() (list []string, why string) {
+	kept, ok := r.keptAgent()
+	if ok && kept.Fixed && kept.VM == r.state.Get().CurrentVMCID {
+		return []string{partCA, partCertificate, partPassword}, "this agent cannot change its settings"
+	}
+	return nil, ""
+}
+
+// updateAgent gives the running agent its new password and certificate, and
+// ends well only when the agent has been seen to use them. From before they are
+// sent until then, both ways to reach the agent are remembered.
 func (r *run) updateAgent(ctx context.Context) error {
 	vm := r.state.Get().CurrentVMCID
 	m := r.manifest
 	return r.do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *stage) error {
 		how := r.recallAgent(vm)
-		how.Next = &agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA}
+		before := how
+		how.Next = &agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
 		if err := r.keepAgent(how); err != nil {
 			return err
 		}
-		err := r.sendSettings(ctx, agent.UpdateSettings{MBus: mbusSettings(m)})
-		if agent.UnknownMessage(err) {
-			s.warning("the agent cannot change its settings: it keeps its password and certificate until the VM is replaced, with deploy --recreate")
+		fresh, err := r.rotateAgent(ctx, how)
+		if refusedBy(err) {
+			// The agent keeps what it had.
+			before.Fixed = agent.UnknownMessage(err)
+			if err := r.keepAgent(before); err != nil {
+				return err
+			}
+		}
+		switch {
+		case agent.UnknownMessage(err):
+			s.warning(keepsSettings("the agent cannot change its settings"))
 			keepAgentParts(r.want.made, r.state.Get().Own.Made)
 			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// The agent restarts, maybe before it has answered.
-		fresh, err2 := r.newAgent(m.CPI.MBus, m.CPI.CA)
-		if err2 != nil {
-			return errors.Join(err, err2)
-		}
-		if err2 := fresh.WaitReady(ctx, min(restartTimeout, r.opts.AgentTimeout), nil); err2 != nil {
-			return errors.Join(fmt.Errorf("the agent does not answer with its new settings: %w", err2), err)
+		case err != nil:
+			return err
 		}
 		r.agent, r.running = fresh, fresh
 		return r.rememberAgent(vm)
 	})
 }
 
-// sendSettings sends them, and does not wait for long for the answer of an
-// agent that may be gone by then and come back another one.
-func (r *run) sendSettings(ctx context.Context, s agent.UpdateSettings) error {
-	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
-	defer cancel()
-	return r.agent.UpdateSettings(ctx, s)
+// keepsSettings tells that the agent's settings are not those of the manifest.
+func keepsSettings(why string) string {
+	return why + ": it keeps its password and certificate until the VM is replaced, with deploy --recreate"
 }
 
-// settingsTimeout is how long the agent's answer to new settings is waited
-// for: whether it took them over, the way to it with the new ones tells.
-const settingsTimeout = 10 * time.Second
+// refusedBy reports whether the agent has answered that it does not do it.
+func refusedBy(err error) bool {
+	var e *agent.Error
+	return errors.As(err, &e)
+}
 
 // keepAgentParts takes back that the agent's settings are what was wanted.
 func keepAgentParts(made, have map[string]string) {
@@ -91,7 +141,9 @@ func keepAgentParts(made, have map[string]string) {
 }
 
 // mbusSettings is what the agent is to listen with: at the address that the
-// CPI told it, or else at any.
+// CPI told it, or else at any. The agent takes a certificate only if there is a
+// CA beside it, or else goes back to the one that the VM was made with. It reads
+// nothing of the CA: where the manifest has none, the certificate stands in.
 func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 	listen, _ := lookUp(m.CPI.Properties, "agent.mbus")
 	text, _ := listen.(string)
@@ -102,9 +154,22 @@ func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 	u.User = m.CPI.MBusURL.User
 	settings := &agent.MBusSettings{URLs: []string{u.String()}}
 	mbus, _ := lookUp(m.ResourcePool.Env, "bosh.mbus.cert")
-	cert, _ := mbus.(map[string]any)
-	settings.Cert = agent.Cert{CA: textAt(cert, "ca"), Certificate: textAt(cert, "certificate"), PrivateKey: textAt(cert, "private_key")}
+	given, _ := mbus.(map[string]any)
+	cert := agent.Cert{Certificate: textAt(given, "certificate"), PrivateKey: textAt(given, "private_key")}
+	if cert.Certificate != "" && cert.PrivateKey != "" {
+		cert.CA = cmp.Or(textAt(given, "ca"), m.CPI.CA, cert.Certificate)
+		settings.Cert = cert
+	}
 	return settings
+}
+
+// wantedLeaf returns the certificate that the agent is to serve; nil where the
+// manifest does not say.
+func wantedLeaf(m *manifest.Manifest) *x509.Certificate {
+	if list := parsePEM(agentCertificate(m)); len(list) > 0 {
+		return list[0]
+	}
+	return nil
 }
 
 func textAt(m map[string]any, key string) string {

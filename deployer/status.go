@@ -117,11 +117,14 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 	r.opts.Secret(how.MBus)
 	var peer agent.Peer
 	if c.VM != nil {
-		if peer, err = r.askAgent(ctx, c, how, st.DirectorID); err != nil {
+		if peer, err = r.askAgent(ctx, c, &how, st.DirectorID); err != nil {
 			return nil, err
 		}
 	}
 	c.judgeDeploy(st)
+	if leaf := wantedLeaf(r.manifest); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
+		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", serial(peer.Certificates[0]), serial(leaf))
+	}
 	now := time.Now()
 	c.Certificates = append(c.Certificates, r.certificates(peer.Certificates, how.CA, now)...)
 	for _, cert := range c.Certificates {

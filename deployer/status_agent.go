@@ -102,7 +102,7 @@ const fullFrom = 90
 
 // askAgent asks the agent of the VM how it is. That it does not answer is a
 // finding; the error is only that of ctx.
-func (r *run) askAgent(ctx context.Context, c *Condition, how agentOfRunning, director string) (agent.Peer, error) {
+func (r *run) askAgent(ctx context.Context, c *Condition, how *agentOfRunning, director string) (agent.Peer, error) {
 	if how.MBus == "" {
 		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
@@ -111,6 +111,7 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how agentOfRunning, di
 	err := r.openRoute(ctx)
 	var client *agent.Client
 	if err == nil {
+		r.settleAccess(ctx, how, director)
 		client, err = r.agentAt(how.MBus, how.CA, director)
 	}
 	if ctx.Err() != nil {

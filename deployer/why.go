@@ -27,6 +27,10 @@ func replaceReasons(w wanted, st state.State) []string {
 		return why
 	}
 	parts := slices.DeleteFunc(changedParts(st.Own.Made, w.made), isAgentPart)
+	if cert := agentPrefix + partCertificate; st.Own.Made[cert] != "" && w.made[cert] == "" {
+		// Told to have none, the agent would go back to an older one.
+		why = append(why, "env.bosh.mbus was removed")
+	}
 	return append(why, partReasons(parts)...)
 }
 

@@ -87,6 +87,9 @@ func (t *tasks) runOne(ctx context.Context, task *task) {
 	value, err := runSafely(task.ctx, task.run)
 	stop()
 	task.cancel(nil)
+	if errors.Is(err, errRestart) {
+		return // it ends when the agent has begun anew, and not before
+	}
 	if err != nil {
 		t.log.Error("a task failed", "task", task.id, "cause", err)
 	}

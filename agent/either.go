@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// WaitAny waits until the agent answers one of the clients and returns that
+// client. The clients have the same address and differ in what they trust and
+// in their passwords. The error, an *UnreachableError, is that of the first
+// client; it comes early if waiting does not help any of them.
+func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*Client, error) {
+	if len(clients) == 0 {
+		return nil, errors.New("cannot wait for the agent: how it is reached is unknown")
+	}
+	if len(clients) == 1 {
+		return clients[0], clients[0].WaitReady(ctx, timeout, nil)
+	}
+	start := time.Now()
+	var hopeless time.Time // since when no client has hope
+	for pause := probeFirst; ; pause = min(pause*5/4, probeLast) {
+		var first Probe
+		hope := false
+		for i, c := range clients {
+			left := timeout - time.Since(start)
+			probe, ok := c.probe(ctx, min(max(left, probeShort), probeReply))
+			if ok {
+				return c, nil
+			}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("cannot wait for the agent: %w", context.Cause(ctx))
+			}
+			if i == 0 {
+				first = probe
+			}
+			if !probe.hopeless() {
+				hope = true
+				break // the network's fault: the others would meet it, too
+			}
+		}
+		switch {
+		case hope:
+			hopeless = time.Time{}
+		case hopeless.IsZero():
+			hopeless = time.Now()
+		}
+		waited := time.Since(start)
+		if waited+pause >= timeout || !hopeless.IsZero() && time.Since(hopeless) >= grace {
+			return nil, &UnreachableError{Address: clients[0].Address(), Waited: waited, Last: first, Met: []Probe{first}}
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, fmt.Errorf("cannot wait for the agent: %w", err)
+		}
+	}
+}

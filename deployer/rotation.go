@@ -1,0 +1,234 @@
+package deployer
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// How long an agent may take to use new settings. It restarts for them, which
+// takes seconds; one that says it is done, or that shows no sign of having got
+// them, is not waited for as long.
+const (
+	restartTimeout = 2 * time.Minute
+	answerTimeout  = 20 * time.Second
+	endedTimeout   = 3 * time.Second
+	lookTimeout    = 5 * time.Second
+	lookFirst      = 20 * time.Millisecond
+	lookLast       = 500 * time.Millisecond
+)
+
+// NotRotatedError says that the agent does not use the settings that it was
+// given.
+type NotRotatedError struct {
+	What string // what it does instead, and what to do
+	Err  error  // may be nil
+}
+
+func (e *NotRotatedError) Error() string {
+	text := "cannot change the settings of the agent: " + e.What
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+func (e *NotRotatedError) Unwrap() error { return e.Err }
+
+// rotation is a change of the agent's password and certificate.
+type rotation struct {
+	old, fresh *agent.Client // trust the CAs of both settings
+	strict     *agent.Client // as it will be: the new password, and the new CA alone
+	want       *x509.Certificate
+	user       bool      // the password, or the user, changes
+	task       string    // on the agent; empty: it is not known or has ended
+	ended      time.Time // when the agent said that the task was done; zero: it did not
+	refusal    error     // the agent's answer that it does not do it
+}
+
+// rotateAgent sends the settings of the manifest and waits until the agent uses
+// them. It returns the client that reaches the agent then.
+func (r *run) rotateAgent(ctx context.Context, how agentOfRunning) (*agent.Client, error) {
+	m := r.manifest
+	now, next := access{how.MBus, how.CA}, access{m.CPI.MBus, m.CPI.CA}
+	both := []access{now, next}
+	settings := agent.UpdateSettings{MBus: mbusSettings(m)}
+	c := rotation{user: userOf(now.MBus) != userOf(next.MBus)}
+	if settings.MBus.Cert.Certificate != "" {
+		c.want = wantedLeaf(m)
+	}
+	var errs [3]error
+	c.old, errs[0] = r.newAgent(now.MBus, trusted(both, now))
+	c.fresh, errs[1] = r.newAgent(next.MBus, trusted(both, next))
+	c.strict, errs[2] = r.newAgent(next.MBus, next.CA)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	defer c.old.Close()
+	defer c.fresh.Close()
+	sent, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	task, err := r.agent.BeginUpdateSettings(sent, settings)
+	var lost *agent.UnreachableError
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && !(errors.As(err, &lost) && lost.Sent):
+		return nil, err // it never got there, or the agent says no
+	}
+	c.task = task
+	if err == nil && task == "" {
+		c.ended = time.Now()
+	}
+	if err := c.wait(ctx, min(restartTimeout, r.opts.AgentTimeout), err); err != nil {
+		return nil, err
+	}
+	if c.want != nil {
+		r.root.info("The agent serves the certificate with the serial number " + serial(c.want))
+	}
+	return c.strict, nil
+}
+
+// wait looks again and again what the agent serves until that is what it is to
+// serve. met is what became of sending.
+func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) error {
+	start := time.Now()
+	for pause := lookFirst; ; pause = min(pause*3/2, lookLast) {
+		s := c.look(ctx)
+		waited := time.Since(start)
+		silent := c.task == "" && waited >= answerTimeout || !c.ended.IsZero() && time.Since(c.ended) >= endedTimeout
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.done() && (c.task == "" || waited >= answerTimeout):
+			return nil
+		case c.refusal != nil && s.untouched():
+			return c.refusal
+		case s.half(), waited >= limit, silent && s.answers():
+			if !s.answers() {
+				met = s.err
+			}
+			return &NotRotatedError{What: s.what(), Err: met}
+		}
+		c.askTask(ctx, s)
+		if err := pauseFor(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// served is what the agent was seen to do, from outside.
+type served struct {
+	*rotation
+	leaf        *x509.Certificate
+	certificate bool  // it serves the wanted one, or none is asked for
+	takesOld    bool  // the old password
+	refusesOld  bool  // certainly
+	takesNew    bool  // the new password
+	trustsNew   bool  // and the new CA verifies its certificate
+	err         error // of the new password
+}
+
+// look asks once, with either password, where the certificate is from one of
+// the CAs.
+func (c *rotation) look(ctx context.Context) served {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	s := served{rotation: c}
+	s.err = c.strict.Ping(ctx)
+	s.takesNew, s.trustsNew = s.err == nil, s.err == nil
+	if !s.takesNew {
+		s.takesNew = c.fresh.Ping(ctx) == nil
+	}
+	if c.user {
+		err := c.old.Ping(ctx)
+		var e *agent.UnreachableError
+		s.takesOld = err == nil
+		s.refusesOld = errors.As(err, &e) && e.Last.Cause == agent.Unauthorized
+	}
+	// Last: an agent that refuses the old password has restarted, and serves the
+	// certificate that it is going to keep.
+	if peer, err := c.fresh.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
+		s.leaf = peer.Certificates[0]
+	}
+	s.certificate = c.want == nil || s.leaf != nil && c.want.Equal(s.leaf)
+	return s
+}
+
+// askTask asks for the task that takes the settings, which an agent that
+// restarts for them ends afterwards.
+func (c *rotation) askTask(ctx context.Context, s served) {
+	client := c.fresh
+	switch {
+	case c.task == "" || !s.answers():
+		return
+	case !s.takesNew:
+		client = c.old
+	}
+	_, running, err := client.GetTask(ctx, c.task)
+	switch {
+	case err == nil && !running, agent.UnknownTask(err): // a restart has ended it
+		c.task, c.ended = "", time.Now()
+	case refusedBy(err):
+		c.task, c.refusal = "", err
+	}
+}
+
+func (s served) answers() bool { return s.takesOld || s.takesNew }
+
+// done reports whether the agent uses the new settings, and only these.
+func (s served) done() bool {
+	return s.certificate && s.trustsNew && (!s.user || s.refusesOld)
+}
+
+// untouched reports whether the agent uses none of the new settings.
+func (s served) untouched() bool {
+	if s.user {
+		return s.takesOld && !s.takesNew
+	}
+	return s.takesNew && !s.certificate
+}
+
+// half reports whether the agent certainly uses the new password and not the
+// new certificate: it has restarted with that.
+func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.certificate }
+
+// what tells a person what the agent does.
+func (s served) what() string {
+	switch {
+	case s.takesNew && !s.certificate:
+		text := fmt.Sprintf("it serves the certificate with the serial number %s instead of the one with %s", serial(s.leaf), serial(s.want))
+		if s.user {
+			text += ", and has taken the new password"
+		}
+		return text + "; run the deploy again, or replace the VM with deploy --recreate"
+	case s.takesNew && s.takesOld:
+		return "it accepts the old password as well as the new one; run the deploy again, or replace the VM with deploy --recreate"
+	case s.takesOld:
+		return "it still uses its old password; run the deploy again, or replace the VM with deploy --recreate"
+	}
+	return "it does not answer after it was given the new ones; run the deploy again, which tries the old ones and the new ones"
+}
+
+// serial returns the serial number of a certificate as openssl prints it.
+func serial(c *x509.Certificate) string {
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%X", c.SerialNumber)
+}

@@ -1,0 +1,249 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// TestRotate changes the agent's password, certificate and CA on a running VM,
+// alone and together, in both layouts in which manifests write them, and looks
+// from outside what the agent serves then.
+func TestRotate(t *testing.T) {
+	t.Parallel()
+	changes := []struct {
+		name   string
+		change func(*wish)
+	}{
+		{"password", func(w *wish) { w.Password++ }},
+		{"certificate", func(w *wish) { w.Leaf++ }},
+		{"CA and certificate", func(w *wish) { w.CA++ }},
+		{"all", func(w *wish) { w.Password++; w.CA++; w.Leaf++ }},
+		{"all, and a job", func(w *wish) { w.Password++; w.CA++; w.Leaf++; w.Title += "x" }},
+	}
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprint("with the CA in env.bosh.mbus.cert: ", whole), func(t *testing.T) {
+			t.Parallel()
+			l, err := newLab(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.end()
+			l.want.Whole = whole
+			if err := l.write(); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.must("deploy"); err != nil {
+				t.Fatal(err)
+			}
+			st, err := l.state()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range changes {
+				c.change(&l.want)
+				if err := l.write(); err != nil {
+					t.Fatal(err)
+				}
+				o, err := l.run(nil, "deploy")
+				if err != nil || o.status != 0 || !strings.Contains(o.text, "update in place  agent") {
+					t.Fatalf("%s: %v, status %d:\n%s", c.name, err, o.status, o.text)
+				}
+				now, err := l.state()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if now.CurrentVMCID != st.CurrentVMCID {
+					t.Fatalf("%s: the VM was replaced:\n%s", c.name, o.text)
+				}
+				if err := l.isRotated(); err != nil {
+					t.Fatalf("%s: %v\n%s", c.name, err, o.text)
+				}
+				if o, err := l.run(nil, "plan"); err != nil || o.status != 0 {
+					t.Fatalf("%s: there is still something to do: %v\n%s", c.name, err, o.text)
+				}
+			}
+		})
+	}
+}
+
+// rotated makes a lab in which everything was deployed, and its manifest then
+// asks for another password, certificate and CA.
+func rotated(t *testing.T, before func(*lab) error) *lab {
+	t.Helper()
+	l, err := newLab(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.end)
+	if before != nil {
+		if err := before(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.write(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.must("deploy"); err != nil {
+		t.Fatal(err)
+	}
+	l.want.Password++
+	l.want.CA++
+	l.want.Leaf++
+	if err := l.write(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestRotateHalf finds an agent that has taken a part of the change, whoever
+// gave it that: it is reached, and the deploy finishes the change.
+func TestRotateHalf(t *testing.T) {
+	t.Parallel()
+	for name, part := range map[string]struct{ password, certificate bool }{
+		"the password":    {true, false},
+		"the certificate": {false, true},
+		"both":            {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := rotated(t, nil)
+			old := l.want
+			old.Password, old.CA, old.Leaf = 0, 0, 0
+			taken := old
+			if part.password {
+				taken.Password = l.want.Password
+			}
+			if part.certificate {
+				taken.CA, taken.Leaf = l.want.CA, l.want.Leaf
+			}
+			if err := l.giveSettings(old, taken, part.certificate); err != nil {
+				t.Fatal(err)
+			}
+			if o, err := l.run(nil, "status"); err != nil || o.status != 0 {
+				t.Errorf("status: %v, %d:\n%s", err, o.status, o.text)
+			}
+			o, err := l.run(nil, "deploy")
+			if err != nil || o.status != 0 || !strings.Contains(o.text, "update in place  agent") {
+				t.Fatalf("deploy: %v, %d:\n%s", err, o.status, o.text)
+			}
+			if err := l.isRotated(); err != nil {
+				t.Fatalf("%v\n%s", err, o.text)
+			}
+			if o, err := l.run(nil, "plan"); err != nil || o.status != 0 {
+				t.Errorf("there is still something to do: %v\n%s", err, o.text)
+			}
+		})
+	}
+}
+
+// giveSettings gives the agent other settings, as somebody else would, and waits
+// until it uses them.
+func (l *lab) giveSettings(have, want wish, certificate bool) error {
+	id, err := l.identity(want)
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalECPrivateKey(id.key)
+	if err != nil {
+		return err
+	}
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	mbus := &agent.MBusSettings{URLs: []string{l.agentURL(want)}}
+	if certificate {
+		mbus.Cert = agent.Cert{CA: encode("CERTIFICATE", id.ca.Raw), Certificate: encode("CERTIFICATE", id.leaf.Raw), PrivateKey: encode("EC PRIVATE KEY", key)}
+	}
+	c, err := agent.New(agent.Config{URL: l.agentURL(have)})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.BeginUpdateSettings(ctx, agent.UpdateSettings{MBus: mbus}); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		leaf, status, err := askAgent(l.agentURL(want))
+		if err == nil && status == http.StatusOK && (!certificate || leaf.Equal(id.leaf)) {
+			return nil
+		}
+	}
+	return errors.New("the agent does not take the settings")
+}
+
+// TestRotateRefused gives settings to agents that do not take them: nothing is
+// claimed that is not so, and nobody is locked out.
+func TestRotateRefused(t *testing.T) {
+	t.Parallel()
+	meet := func(t *testing.T, fault string) (*lab, outcome) {
+		l := rotated(t, (*lab).addProxy)
+		l.proxy.arm(fault, "update_settings")
+		o, err := l.run(nil, "deploy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.proxy.arm("", "")
+		return l, o
+	}
+	expect := func(t *testing.T, o outcome, status int, text string) {
+		t.Helper()
+		if o.status != status || !strings.Contains(o.text, text) {
+			t.Fatalf("it ended with %d, want %d and %q:\n%s", o.status, status, text, o.text)
+		}
+	}
+	run := func(t *testing.T, l *lab, args ...string) outcome {
+		t.Helper()
+		o, err := l.run(nil, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for fault, said := range map[string]string{
+		"ignored": "it still uses its old password",
+		"half":    "instead of the one with",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			l, o := meet(t, fault)
+			expect(t, o, 1, said)
+			expect(t, run(t, l, "status"), 0, "All is well")
+			expect(t, run(t, l, "plan"), 2, "update in place  agent")
+			expect(t, run(t, l, "deploy"), 0, "Succeeded")
+			if err := l.isRotated(); err != nil {
+				t.Error(err)
+			}
+			expect(t, run(t, l, "plan"), 0, "")
+		})
+	}
+	t.Run("unknown", func(t *testing.T) {
+		t.Parallel()
+		const warning = "stays until the VM is replaced, with deploy --recreate: this agent cannot change its settings"
+		l, o := meet(t, "unknown")
+		expect(t, o, 0, "Warning: the agent cannot change its settings")
+		expect(t, run(t, l, "plan"), 0, warning)
+		expect(t, run(t, l, "deploy"), 0, warning)
+		expect(t, run(t, l, "stop"), 0, "Succeeded")
+		expect(t, run(t, l, "start"), 0, "Succeeded")
+		expect(t, run(t, l, "deploy", "--recreate"), 0, "Stopping jobs")
+		if err := l.isRotated(); err != nil {
+			t.Error(err)
+		}
+		if o := run(t, l, "plan"); o.status != 0 || strings.Contains(o.text, warning) {
+			t.Errorf("a new VM has what the manifest says: %d\n%s", o.status, o.text)
+		}
+	})
+}
