@@ -204,9 +204,25 @@ func parseValue(text string) (*node, error) {
 	return d.root, nil
 }
 
+// FileError says that a file that was named could not be read. It wraps
+// fs.ErrNotExist where there is none.
+type FileError struct{ Err error }
+
+func (e *FileError) Error() string { return e.Err.Error() }
+func (e *FileError) Unwrap() error { return e.Err }
+
 // readFile reads a file of the user's, which may be a pipe, but not an endless
-// one; what says what it is. A path may begin with ~.
+// one; what says what it is. A path may begin with ~. The error is a
+// *FileError.
 func readFile(what, path string) ([]byte, error) {
+	data, err := readPath(what, path)
+	if err != nil {
+		return nil, &FileError{Err: err}
+	}
+	return data, nil
+}
+
+func readPath(what, path string) ([]byte, error) {
 	expanded, err := expandHome(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %s: cannot tell which directory ~ is: %v", what, path, err)

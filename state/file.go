@@ -65,10 +65,21 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("no deployment state file at %s", e.Path)
 }
 
+// FolderError says that what was named as the manifest is a folder.
+type FolderError struct{ Path string }
+
+func (e *FolderError) Error() string {
+	return fmt.Sprintf("cannot read the manifest %s: it is a directory; name the file in it", e.Path)
+}
+
 // Path returns where the state of a manifest lies: the flag if it is set,
-// else `<manifest without extension>-state.json` beside the manifest.
+// else `<manifest without extension>-state.json` beside the manifest. The error
+// is a *FolderError where the manifest is a folder.
 func Path(manifest, flag string) (string, error) {
 	if flag == "" {
+		if info, err := os.Stat(manifest); err == nil && info.IsDir() {
+			return "", &FolderError{Path: manifest}
+		}
 		base := strings.TrimSuffix(filepath.Base(manifest), filepath.Ext(manifest))
 		flag = filepath.Join(filepath.Dir(manifest), base+"-state.json")
 	}
