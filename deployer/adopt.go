@@ -2,6 +2,8 @@ package deployer
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	"bootstrap/manifest"
 )
@@ -10,6 +12,10 @@ import (
 func (r *run) readAdopted(context.Context) error {
 	st := r.state.Get()
 	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
+		// It is not needed, and a mistyped name is still told.
+		if _, err := os.Stat(r.opts.AdoptFrom); err != nil {
+			return &manifest.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %w", err)}
+		}
 		r.root.warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
 		return nil
 	}

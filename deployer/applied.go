@@ -213,6 +213,19 @@ func (r *run) recordPrevious(context.Context) error {
 	return nil
 }
 
+// planPreviousRows finds what previousRows would do, and changes nothing.
+func planPreviousRows() []row {
+	return []row{
+		{name: "find state", do: (*run).findState},
+		{name: "peek at state", group: validating, do: (*run).peek, end: (*run).removeScratch},
+		{name: "find installation", group: validating, do: (*run).findInstallation},
+		{name: "look at the agent", do: (*run).lookAtAgent},
+		{name: "expect vm", do: (*run).expectVM},
+		{name: "expect disk", do: (*run).expectDisk},
+		{name: "find what was applied", do: (*run).findPrevious},
+	}
+}
+
 // previousRows puts back what was applied before, on the VM that is there.
 func previousRows() []row {
 	return append(localRows(), []row{

@@ -138,6 +138,12 @@ func (r *run) findRecord(context.Context) error {
 	return nil
 }
 
+// confirmForget asks before a record goes that nobody has compared with the
+// cloud.
+func (r *run) confirmForget(ctx context.Context) error {
+	return r.ask(ctx, Question{What: []string{fmt.Sprintf("the record of disk %s is forgotten; if the disk exists, it stays in the cloud and nothing knows of it", r.opts.Disk)}})
+}
+
 // refuseExisting keeps the record of a disk that is there, or may be: it is
 // the only one.
 func (r *run) refuseExisting(ctx context.Context) error {

@@ -312,6 +312,8 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 	switch {
 	case p.shrinking:
 		p.Warnings = append(p.Warnings, fmt.Sprintf("disk %s shrinks from %d to %d MiB: what does not fit cannot be moved", disk.Name, st.Disk().Size, w.disk.Size))
+	case disk.Action == migrate && (w.options.RecreateDisks || w.api == 1):
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the data of disk %s moves to a new disk: %s", disk.Name, strings.Join(disk.Why, "; ")))
 	case disk.Action == migrate:
 		p.Warnings = append(p.Warnings, fmt.Sprintf("disk %s is resized where the CPI can, else its data is migrated to a new one: %s", disk.Name, strings.Join(disk.Why, "; ")))
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,6 +20,7 @@ type PlanFile struct {
 	Format       int    `json:"format"`
 	Deployment   string `json:"deployment"`
 	Installation string `json:"installation_id,omitempty"` // empty: there was no state
+	StateFile    string `json:"state_file,omitempty"`      // absolute path; empty: not known
 	Serial       int    `json:"serial"`                    // of the state
 	Salt         string `json:"salt"`
 	Inputs       string `json:"inputs"` // digest of manifest, operations and variables
@@ -31,9 +34,13 @@ const planFormat = 1
 func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	opts.Inputs.Generate = manifest.Plan
 	file := PlanFile{Format: planFormat, Asked: opts.Asked, Salt: newSalt()}
-	err := execute(ctx, opts, append(planRows(), row{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
+	rows := planRows()
+	if opts.Previous {
+		rows = planPreviousRows()
+	}
+	err := execute(ctx, opts, append(rows, row{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
 		st := r.state.Get()
-		file.Plan, file.Deployment = r.plan, r.manifest.Name
+		file.Plan, file.Deployment, file.StateFile = r.plan, r.manifest.Name, r.statePath
 		if r.state.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}
@@ -53,12 +60,39 @@ func (r *run) checkInputs(context.Context) error {
 	if p.Format != planFormat {
 		return fmt.Errorf("cannot use the plan: its format is %d and this bootstrap knows %d; make a new plan", p.Format, planFormat)
 	}
+	if err := r.checkDeployment(p); err != nil {
+		return err
+	}
 	digest, err := manifest.InputsDigest(r.opts.Manifest, r.opts.Inputs, p.Salt)
 	if err != nil {
 		return err
 	}
 	if digest != p.Inputs {
 		return &PlanMovedError{What: "the manifest, its operations or its variables are not those it was made from"}
+	}
+	return nil
+}
+
+// checkDeployment refuses the plan of another deployment. A deployment that has
+// a state is known by its installation's id. One that had none yet is known by
+// where its state file was to be, except that its folder may have moved, as from
+// one machine to another.
+func (r *run) checkDeployment(p *PlanFile) error {
+	if p.Installation != "" {
+		st, err := state.Read(r.statePath, r.opts.Home)
+		if err == nil && exists(r.statePath) && st.InstallationID != p.Installation {
+			return &PlanMovedError{What: fmt.Sprintf("it was made for deployment %s, installation %s; %s is of installation %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
+		}
+		return nil // a damaged state is told when it is opened
+	}
+	if p.StateFile == "" || p.StateFile == r.statePath {
+		return nil
+	}
+	there, err := os.Stat(filepath.Dir(p.StateFile))
+	here, err2 := os.Stat(filepath.Dir(r.statePath))
+	moved := err != nil || err2 == nil && os.SameFile(there, here)
+	if !moved || filepath.Base(p.StateFile) != filepath.Base(r.statePath) {
+		return &PlanMovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, r.statePath)}
 	}
 	return nil
 }

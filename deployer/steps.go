@@ -210,7 +210,10 @@ func deleteDiskRows() []row {
 
 // forgetDiskRows drops the record of a disk that is gone.
 func forgetDiskRows() []row {
-	rows := append(stateRows(), row{name: "find disk", do: (*run).findRecord})
+	rows := append(stateRows(),
+		row{name: "find disk", do: (*run).findRecord},
+		row{name: "confirm", when: func(r *run) bool { return r.opts.Force }, do: (*run).confirmForget},
+	)
 	asked := append(localRows()[len(stateRows()):], append(cpiRows(), row{name: "look", do: (*run).refuseExisting})...)
 	for i := range asked {
 		when := asked[i].when
