@@ -19,7 +19,7 @@ func newCache(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "List what is kept in ~/.bosh for later deploys, or remove it",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newCacheList(c), newCachePrune(c))
@@ -34,7 +34,7 @@ func newCacheList(c *console) *cobra.Command {
 that were unpacked, packages of CPIs that were compiled on this machine, and
 packages that VMs compiled. The latest used come first. With --json, there is
 one object per line.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true
 			home, err := c.boshHome()
@@ -56,7 +56,7 @@ one object per line.`,
 }
 
 func newCachePrune(c *console) *cobra.Command {
-	var olderThan daysFlag
+	var olderThan time.Duration
 	var all, dry bool
 	cmd := &cobra.Command{
 		Use:   "prune {--older-than TIME | --all}",
@@ -66,17 +66,17 @@ refuses while another run uses the cache, and leaves the compiled packages of
 CPIs that are installed: without them the deployments could not be deleted.
 What is removed is downloaded or compiled again when it is needed.`,
 		Example: "  bootstrap cache prune --older-than 30d --dry-run",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("older-than") == all {
-				return errors.New("prune needs either --older-than or --all")
+			if !cmd.Flags().Changed("older-than") && !all {
+				return errors.New("prune needs --older-than TIME or --all")
 			}
 			c.started = true
 			home, err := c.boshHome()
 			if err != nil {
 				return err
 			}
-			before := time.Now().Add(-time.Duration(olderThan))
+			before := time.Now().Add(-olderThan)
 			if all {
 				before = time.Now().AddDate(1, 0, 0) // clocks go wrong
 			}
@@ -86,7 +86,7 @@ What is removed is downloaded or compiled again when it is needed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&olderThan, "older-than", "remove what was last used before this `TIME`, such as 30d or 12h")
+	timeVar(f, &olderThan, "older-than", 0, "remove what was not used for this time, such as 30d or 12h")
 	f.BoolVar(&all, "all", false, "remove everything that no installed CPI needs")
 	f.BoolVar(&dry, "dry-run", false, "only tell what would be removed")
 	return cmd

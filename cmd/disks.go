@@ -2,9 +2,10 @@ package cmd
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
@@ -21,8 +22,11 @@ say. A disk becomes an orphan when the manifest asks for none any more, by
 delete --keep-disk and by deploy --keep-old-disk. Nothing is locked or asked in
 the cloud. With --json, there is one object per line.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
-		RunE: func(_ *cobra.Command, args []string) error {
-			path, _, err := choice.split(args, 0, 0)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := mistaken(cmd, args, 1); err != nil {
+				return err
+			}
+			path, _, err := choice.split(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
@@ -63,7 +67,7 @@ next deploy attaches it to the VM, and plan says so. While another disk is the
 current one it is refused.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
 	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
-		stateFlag(cmd.Flags(), opts)
+		stateFlag(cmd.Flags(), &opts.StateFile)
 		lockFlag(cmd.Flags(), &opts.LockWait)
 	})
 }
@@ -78,7 +82,7 @@ neither the manifest's content nor its variables nor downloads. With the last
 orphan of a deployment that was deleted go the state file and the installed CPI.`,
 		Example: "  bootstrap disks delete manifest.yml disk-6b7c",
 	}, deployer.DeleteDisk, func(cmd *cobra.Command, opts *deployer.Options) {
-		c.commonFlags(cmd.Flags(), opts)
+		c.diskFlags(cmd.Flags(), opts)
 		ask.flags(cmd.Flags())
 		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.confirm(ask) }
 	})
@@ -86,18 +90,31 @@ orphan of a deployment that was deleted go the state file and the installed CPI.
 
 func newDisksForget(c *console) *cobra.Command {
 	current := false
+	var ask asking
 	return c.aboutDisk(&cobra.Command{
 		Use:   "forget {MANIFEST | --state FILE} {CID | --current}",
 		Short: "Drop the record of a disk that is gone",
-		Long: `Forget drops the record of a disk that does not exist any more, so that the next
-deploy makes a new, empty one. It asks the CPI first and refuses while the disk
-exists; --force does not ask.`,
+		Long: `Forget drops the record of a disk that no longer exists, so that the next deploy
+makes a new, empty one. It asks the CPI first and refuses while the disk exists.
+With --force the CPI is not asked; on a terminal, you are.`,
 		Example: "  bootstrap disks forget manifest.yml --current",
 	}, deployer.ForgetDisk, func(cmd *cobra.Command, opts *deployer.Options) {
-		c.commonFlags(cmd.Flags(), opts)
+		c.diskFlags(cmd.Flags(), opts)
+		ask.flags(cmd.Flags())
+		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.confirm(ask) }
 		cmd.Flags().BoolVar(&current, "current", false, "the current disk")
-		cmd.Flags().BoolVar(&opts.Force, "force", false, "do not ask whether it is gone")
+		cmd.Flags().BoolVar(&opts.Force, "force", false, "forget it without asking the CPI whether it is gone")
 	})
+}
+
+// diskFlags are those of commands that may call the CPI about a disk.
+func (c *console) diskFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	c.inputFlags(f, &opts.Inputs)
+	stateFlag(f, &opts.StateFile)
+	lockFlag(f, &opts.LockWait)
+	cpiFlags(f, opts)
+	agentFlags(f, opts)
+	answerFlag(f, opts)
 }
 
 // aboutDisk completes a command that takes a CID, or --current instead, behind
@@ -109,15 +126,17 @@ func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deploy
 		if f := cmd.Flags().Lookup("current"); f != nil && f.Changed {
 			want = 0
 		}
-		if len(args) == want+1 {
-			opts.Manifest, args = args[0], args[1:]
-		}
 		switch {
-		case opts.Manifest == "" && opts.StateFile == "":
-			return errors.New("name the manifest, or the state file with --state, and the disk")
-		case len(args) != want:
-			return errors.New("name one disk by its CID, behind the manifest")
-		case want == 1:
+		case opts.StateFile == "" && len(args) == 0:
+			return fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
+		case len(args) > want+1:
+			return tooMany(cmd, args)
+		case len(args) == want+1:
+			opts.Manifest, args = args[0], args[1:]
+		case opts.StateFile == "" || len(args) < want:
+			return fmt.Errorf("%s needs the CID of a disk: %s", shortPath(cmd), form(cmd))
+		}
+		if want == 1 {
 			opts.Disk = args[0]
 		}
 		c.started = true

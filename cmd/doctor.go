@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +29,7 @@ warning is a failure, too.`,
 		Example: "  bootstrap doctor\n" +
 			"  bootstrap doctor bosh.yml -l vars.yml --vars-store creds.yml\n" +
 			"  bootstrap doctor bosh.yml --vars-store creds.yml --expiry-warning 60d --strict --json",
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostAManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			if len(args) > 0 {
@@ -43,14 +42,13 @@ warning is a failure, too.`,
 		},
 	}
 	f := cmd.Flags()
-	c.varFlags(f, &opts.Inputs)
-	expiryFlag(f, &opts.Inputs)
-	stateFlag(f, &opts)
-	rubyFlag(f, &opts)
+	c.inputFlags(f, &opts.Inputs)
+	stateFlag(f, &opts.StateFile)
+	rubyFlag(f, &opts.Ruby)
 	oldAgentFlags(f, &opts)
 	viaFlag(f, &opts)
 	passEnvFlag(f, &opts)
-	f.DurationVar(&opts.AgentTimeout, "agent-timeout", 10*time.Second, "how long the agent may take to answer")
+	answerFlag(f, &opts)
 	f.BoolVar(&strict, "strict", false, "a warning is a failure, too")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"bootstrap/agent"
@@ -16,7 +17,8 @@ import (
 	"bootstrap/state"
 )
 
-// The exit codes, which scripts may rely on; exitHelp tells them to people.
+// The exit codes, which scripts may rely on; exitHelp tells them to
+// people.
 const (
 	exitDone        = 0
 	exitFailed      = 1
@@ -31,30 +33,10 @@ const (
 	exitInterrupted = 130
 )
 
-const exitHelp = `
-Exit codes:
-  0    done
-  1    failed
-  2    plan: there are changes
-  64   wrong usage
-  65   the manifest is wrong
-  66   no state file where one was looked for
-  69   an agent does not answer
-  70   the CPI reported an error
-  73   the plan does not hold any more
-  75   another process has the state locked
-  130  interrupted
-`
-
 // exitCode is the error of a child role that has told all it has to tell.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// usageError is a command line that was not understood.
-type usageError struct{ error }
-
-func (e *usageError) Unwrap() error { return e.error }
 
 // judge is the one table from an error to its exit code and, where there is
 // more to say than the error does, a hint.
@@ -65,6 +47,8 @@ func judge(err error) (code int, hint string) {
 		changes     *changesError
 		problems    *manifest.Problems
 		missing     *state.MissingError
+		unreadable  *manifest.FileError
+		folder      *state.FolderError
 		locked      *state.LockedError
 		busy        *artifact.BusyError
 		silent      *deployer.AgentSilentError
@@ -84,8 +68,10 @@ func judge(err error) (code int, hint string) {
 		return int(plain), ""
 	case errors.As(err, &changes):
 		return exitChanges, ""
+	case errors.As(err, &folder):
+		return exitManifest, ""
 	case errors.As(err, &usage):
-		return exitUsage, "see bootstrap --help"
+		return exitUsage, "see " + usage.command + " --help"
 	case errors.As(err, &interrupted), errors.As(err, &stopped), errors.As(err, &refusal) && refusal.Interrupted:
 		return exitInterrupted, ""
 	case errors.As(err, &unasked):
@@ -94,6 +80,10 @@ func judge(err error) (code int, hint string) {
 		return exitManifest, ""
 	case errors.As(err, &missing):
 		return exitNoState, "nothing is deployed there; use --state if the state file is elsewhere"
+	case errors.As(err, &unreadable) && errors.Is(err, fs.ErrNotExist):
+		return exitNoState, ""
+	case errors.As(err, &unreadable):
+		return exitManifest, ""
 	case errors.As(err, &moved):
 		return exitMoved, ""
 	case errors.As(err, &locked):

@@ -27,7 +27,7 @@ With --vars-store, variables that have a type and no value are generated and
 kept in that file.`,
 		Example: `  bootstrap interpolate bosh.yml -o docker/cpi.yml -l vars.yml
   bootstrap interpolate creds.yml --path /admin_password`,
-		Args: cobra.ExactArgs(1),
+		Args: oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = manifest.Write
@@ -43,7 +43,7 @@ kept in that file.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
-	f.StringVar(&path, "path", "", "print only what stands at a `PATH` of operations files; text is printed as it is")
+	f.StringVar(&path, "path", "", "print only what is at this `PATH`, as operations files write it")
 	f.BoolVar(&errMissing, "var-errs", false, "fail when a variable has no value")
 	f.BoolVar(&errUnused, "var-errs-unused", false, "fail when a value is given that no variable uses")
 	return cmd

@@ -2,69 +2,99 @@ package cmd
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"bootstrap/deployer"
 )
 
 func newStop(c *console) *cobra.Command {
 	return c.lifecycle(&cobra.Command{
-		Use:   "stop MANIFEST",
+		Use:   "stop {MANIFEST | --state FILE}",
 		Short: "Stop the jobs and leave the VM",
 		Long: `Stop runs the jobs' pre-stop and drain scripts, stops them, and runs post-stop.
 VM and disk stay as they are. The jobs stay stopped, also through a deploy, until
 bootstrap start.`,
 		Example: "  bootstrap stop manifest.yml",
-	}, deployer.Stop)
+	}, deployer.Stop, c.stopFlags)
 }
 
 func newStart(c *console) *cobra.Command {
 	return c.lifecycle(&cobra.Command{
-		Use:   "start MANIFEST",
+		Use:   "start {MANIFEST | --state FILE}",
 		Short: "Start the jobs on the VM that is there",
 		Long: `Start runs pre-start, starts the jobs, waits until they run, and runs post-start
 and post-deploy. A VM whose agent does not answer is rebooted first.`,
 		Example: "  bootstrap start manifest.yml",
-	}, deployer.Start)
+	}, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
+		cpiFlags(f, opts) // to reboot the VM
+		timeVar(f, &opts.AgentTimeout, "agent-timeout", 2*time.Minute, "how long a rebooted VM's agent may take")
+	})
 }
 
 func newRestart(c *console) *cobra.Command {
 	return c.lifecycle(&cobra.Command{
-		Use:     "restart MANIFEST",
+		Use:     "restart {MANIFEST | --state FILE}",
 		Short:   "Stop the jobs and start them again",
 		Long:    "Restart does what stop and start do, one after the other.",
 		Example: "  bootstrap restart manifest.yml",
-	}, deployer.Restart)
+	}, deployer.Restart, c.stopFlags)
+}
+
+// stopFlags are those of commands that stop jobs and call no CPI.
+func (c *console) stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	skipDrainFlag(f, opts)
+	answerFlag(f, opts)
 }
 
 // lifecycle completes a command that works on the VM that is there.
-func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deployer.Options) error) *cobra.Command {
+func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = manifestOrState
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.started = true
-		opts.Manifest = args[0]
+		opts.Manifest = first(args)
 		opts.Inputs.Lenient = true
 		return c.deployment(cmd.Context(), opts, run)
 	}
-	c.commonFlags(cmd.Flags(), &opts)
+	f := cmd.Flags()
+	c.inputFlags(f, &opts.Inputs)
+	stateFlag(f, &opts.StateFile)
+	lockFlag(f, &opts.LockWait)
+	agentFlags(f, &opts)
+	flags(f, &opts)
 	return cmd
+}
+
+// first is the manifest, where one is named.
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
 }
 
 // newRecreate is deploy --recreate by its own name.
 func newRecreate(c *console) *cobra.Command {
-	cmd := newDeploy(c)
-	cmd.Use = "recreate MANIFEST"
-	cmd.Short = "Replace the VM: deploy --recreate"
-	cmd.Long = "Recreate does what deploy --recreate does: it makes a new VM though nothing\nchanged. The persistent disk goes over to it."
-	cmd.Example = "  bootstrap recreate manifest.yml"
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cmd.Flags().Set("recreate", "true"); err != nil {
-			return err
-		}
-		return run(cmd, args)
+	var opts deployer.Options
+	var ask asking
+	cmd := &cobra.Command{
+		Use:     "recreate MANIFEST",
+		Short:   "Replace the VM: deploy --recreate",
+		Long:    "Recreate does what deploy --recreate does: it makes a new VM though nothing\nchanged. The persistent disk goes over to it.",
+		Example: "  bootstrap recreate manifest.yml",
+		Args:    oneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest, opts.Recreate, opts.Existing = args[0], true, true
+			opts.Confirm = c.confirm(ask)
+			return c.deployment(cmd.Context(), opts, deployer.Deploy)
+		},
 	}
+	c.deployFlags(cmd.Flags(), &opts)
+	planFlags(cmd.Flags(), &opts)
+	ask.flags(cmd.Flags())
 	return cmd
 }

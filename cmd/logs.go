@@ -2,7 +2,8 @@ package cmd
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ func newLogs(c *console) *cobra.Command {
 	var opts deployer.Options
 	var what deployer.LogsOptions
 	cmd := &cobra.Command{
-		Use:   "logs MANIFEST",
+		Use:   "logs {MANIFEST | --state FILE}",
 		Short: "Fetch, show or follow the VM's logs",
 		Long: `Logs fetches the logs of the jobs, through the agent, into an archive that only
 its owner may read. SECRETS THAT A JOB LOGS STAND IN IT.
@@ -22,19 +23,16 @@ With --tail or --follow the logs are shown instead, on standard output, without
 the secrets of the manifest; what goes on is told on standard error. --follow
 goes on until it is interrupted.`,
 		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
-		Args:    cobra.ExactArgs(1),
+		Args:    manifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			opts.Manifest = args[0]
-			if what.Tail < 0 {
-				return &usageError{errors.New("--tail wants a number of lines")}
-			}
+			opts.Manifest = first(args)
 			if what.Follow || what.Tail > 0 {
 				c.productOf(deployer.Log)
 			}
 			c.ends.Store(what.Follow)
 			if what.Follow && !cmd.Flags().Changed("tail") {
-				what.Tail = 10
+				what.Tail = defaultTail
 			}
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.Logs(ctx, opts, what)
@@ -44,22 +42,19 @@ goes on until it is interrupted.`,
 	f := cmd.Flags()
 	f.BoolVar(&what.Agent, "agent", false, "the agent's logs instead of the jobs'")
 	f.BoolVar(&what.System, "system", false, "the machine's logs, /var/log, instead of the jobs'")
-	f.StringArrayVar(&what.Jobs, "job", nil, "only the logs of this job; may be repeated")
-	f.StringArrayVar(&what.Only, "only", nil, "only what this `GLOB` below the folder of logs matches, ** for any folders; may be repeated")
-	f.StringVar(&what.Dir, "dir", ".", "put the archive in this `FOLDER`, with the name of the deployment and the time")
+	f.StringArrayVar(&what.Jobs, "job", nil, "only the logs of the job with this `NAME`; repeatable")
+	f.StringArrayVar(&what.Only, "only", nil, "only logs that match this `GLOB`, ** for any folders; repeatable")
+	f.StringVar(&what.Dir, "dir", ".", "put the archive into this `FOLDER`, under a name of its own")
 	f.StringVar(&what.Out, "out", "", "write the archive to this `FILE`")
-	f.IntVar(&what.Tail, "tail", 0, "show the last `N` lines of each log")
-	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log and then what comes")
+	f.Var((*linesFlag)(&what.Tail), "tail", fmt.Sprintf("show the last `N` lines of each log (without N: %d)", defaultTail))
+	f.Lookup("tail").Annotations = map[string][]string{withoutValue: {strconv.Itoa(defaultTail)}}
+	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log, and what is added to it")
 	c.reachFlags(f, &opts)
-	cmd.MarkFlagsMutuallyExclusive("job", "agent")
-	cmd.MarkFlagsMutuallyExclusive("job", "system")
-	cmd.MarkFlagsMutuallyExclusive("dir", "out")
-	for _, archive := range []string{"dir", "out"} {
-		cmd.MarkFlagsMutuallyExclusive(archive, "tail")
-		cmd.MarkFlagsMutuallyExclusive(archive, "follow")
-	}
 	return cmd
 }
+
+// defaultTail is how many lines --tail and --follow begin with.
+const defaultTail = 10
 
 // productOf leaves standard output to events of one kind; what goes on is told
 // on the standard error.

@@ -10,7 +10,7 @@ func newNotice(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "notice",
 		Short: "Print the licence and the notices of the embedded Ruby",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true
 			text, err := templates.Notice()

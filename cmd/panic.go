@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"bootstrap/cmd/ui"
@@ -19,7 +18,7 @@ func (c *console) reportPanic(p *guard.Panic) error {
 	const what = "cannot go on, because of a defect of bootstrap itself"
 	text := fmt.Sprintf("bootstrap %s, %s, %s/%s\n%s\narguments: %s\n\npanic: %v\n\n%s",
 		version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
-		strings.Join(withoutValues(c.args), " "), p.Value, p.Stack)
+		c.command, p.Value, p.Stack)
 	path, err := c.writePanic(text)
 	if err != nil {
 		return fmt.Errorf("%s: %v; please report this sentence and what you ran. Where it happened could not be written down: %v", what, p.Value, err)

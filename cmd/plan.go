@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/atomicfile"
 	"bootstrap/deployer"
+	"bootstrap/manifest"
 )
 
 func newPlan(c *console) *cobra.Command {
@@ -23,7 +23,7 @@ with a reason for each change and what the service would be down for. It changes
 nothing anywhere. Values that a deploy would generate stand for themselves. The
 exit code is 0 if there is nothing to do and 2 if there is.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
@@ -46,9 +46,14 @@ exit code is 0 if there is nothing to do and 2 if there is.`,
 			return &changesError{}
 		},
 	}
-	c.commonFlags(cmd.Flags(), &opts)
-	planFlags(cmd.Flags(), &opts)
-	cmd.Flags().StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
+	f := cmd.Flags()
+	c.deployFlags(f, &opts)
+	planFlags(f, &opts)
+	adoptFlags(f, &opts)
+	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
+	f.BoolVar(&opts.Previous, "previous", false, "what deploy --previous would do")
+	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
+	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, and so waits for none
 	return cmd
 }
 
@@ -68,14 +73,17 @@ func writePlan(path string, plan deployer.PlanFile) error {
 	return nil
 }
 
+// maxPlan bounds the file of a plan.
+const maxPlan = 64 << 20
+
 func readPlan(path string) (*deployer.PlanFile, error) {
-	data, err := os.ReadFile(path)
+	data, err := readBounded(path, maxPlan)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the plan: %w", err)
+		return nil, &manifest.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
 	}
 	var plan deployer.PlanFile
 	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {
-		return nil, fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)
+		return nil, &manifest.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
 	}
 	return &plan, nil
 }

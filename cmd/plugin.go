@@ -14,12 +14,12 @@ import (
 // newPlugin is the program in its other roles, as child processes of itself:
 // the embedded CPI, the embedded agent and the embedded Ruby.
 func newPlugin(c *console) *cobra.Command {
-	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: cobra.NoArgs}
+	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: noArgs}
 	var config string
 	cpi := &cobra.Command{
 		Use:   "cpi --config FILE",
 		Short: "One call of the embedded CPI: a request on stdin, a response on stdout",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.started, c.silent = true, true
 			self, err := os.Executable()
@@ -32,7 +32,7 @@ func newPlugin(c *console) *cobra.Command {
 			return nil
 		},
 	}
-	cpi.Flags().StringVar(&config, "config", "", "the CPI's configuration")
+	cpi.Flags().StringVar(&config, "config", "", "the `FILE` of the CPI's configuration")
 	agent := &cobra.Command{
 		Use:   "agent FOLDER",
 		Short: "The agent of the embedded VM in that folder",
@@ -47,7 +47,7 @@ func newPlugin(c *console) *cobra.Command {
 	ruby := &cobra.Command{
 		Use:   "templates --cache FOLDER",
 		Short: "The embedded Ruby: requests on stdin, answers on stdout",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.started, c.silent = true, true
 			status, err := templates.Serve(cmd.Context(), c.stdin, c.stdout, c.stderr, cache)
@@ -57,7 +57,7 @@ func newPlugin(c *console) *cobra.Command {
 			return err
 		},
 	}
-	ruby.Flags().StringVar(&cache, "cache", "", "where machine code is kept")
+	ruby.Flags().StringVar(&cache, "cache", "", "the `FOLDER` where machine code is kept")
 	plugin.AddCommand(cpi, agent, ruby)
 	return plugin
 }

@@ -20,7 +20,7 @@ and touches nothing else. The files are printed, or written to a folder with
 --out; two of them can be compared with diff. Secrets are shown as <redacted>
 unless --show-secrets is given. What goes on is told on the standard error.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
@@ -34,11 +34,11 @@ unless --show-secrets is given. What goes on is told on the standard error.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &opts.Inputs)
-	f.StringVar(&what.Job, "job", "", "only this job")
-	f.StringVar(&what.Out, "out", "", "write the files to this folder")
+	f.StringArrayVar(&what.Jobs, "job", nil, "only the job with this `NAME`; repeatable")
+	f.StringVar(&what.Out, "out", "", "write the files to this `FOLDER`")
 	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not take secrets out")
-	stateFlag(f, &opts)
-	rubyFlag(f, &opts)
+	stateFlag(f, &opts.StateFile)
+	rubyFlag(f, &opts.Ruby)
 	viaFlag(f, &opts)
 	return cmd
 }

@@ -12,13 +12,13 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"bootstrap/cmd/ui"
@@ -42,16 +42,19 @@ func (c *console) execute(root *cobra.Command) int {
 	log.SetFlags(0)
 	log.SetOutput(io.Discard)
 	var text bytes.Buffer // help and version
-	root.SetArgs(c.args)
+	root.SetArgs(fillIn(root, c.args))
 	root.SetIn(c.stdin)
 	root.SetOut(&text)
 	root.SetErr(c.redactor.Writer(c.stderr))
-	err := c.untilStopped(root.ExecuteContext)
+	err := c.untilStopped(func(ctx context.Context) error {
+		cmd, err := root.ExecuteContextC(ctx)
+		if err != nil && !c.started {
+			err = wrongUsage(cmd, err)
+		}
+		return err
+	})
 	if text.Len() > 0 {
 		c.product("text", text.String())
-	}
-	if err != nil && !c.started {
-		err = &usageError{err}
 	}
 	return c.finish(err)
 }
@@ -74,6 +77,7 @@ type console struct {
 	running        cpi.Running          // the CPI calls that are being made
 	ends           atomic.Bool          // a signal or a closed pipe is how the command is meant to end
 	asking         atomic.Bool          // a question waits for its answer
+	command        string               // the command line without values, for those whom a lock keeps waiting
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -87,22 +91,22 @@ func newRoot(c *console) *cobra.Command {
 		Long:          "Bootstrap turns one BOSH manifest into one running VM, and keeps it what the manifest says.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		Version:       version(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
-	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON event per line")
-	root.AddCommand(
-		newDeploy(c), newPlan(c), newDelete(c),
-		newStop(c), newStart(c), newRestart(c), newRecreate(c),
-		newStatus(c), newDoctor(c), newLogs(c), newSSH(c),
-		newRender(c), newInterpolate(c), newValidate(c), newVariables(c), newSchema(c),
-		newCache(c), newState(c), newDisks(c),
-		newNotice(c), newPlugin(c),
-	)
-	root.SetHelpTemplate(root.HelpTemplate() + exitHelp)
+	c.everywhereFlags(root.PersistentFlags())
+	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
+	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
+	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSchema(c))
+	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newCache(c))
+	root.AddCommand(newDoctor(c), newNotice(c), newExitCodes(), newPlugin(c))
+	root.SetHelpCommand(newHelp(c))
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpTemplate(root.HelpTemplate() + "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}")
+	c.checkArgs(root)
 	return root
 }
 
@@ -197,7 +201,7 @@ func (c *console) getenv(name string) string {
 }
 
 func (c *console) holder() state.Holder {
-	h := state.Holder{PID: os.Getpid(), Command: strings.Join(withoutValues(c.args), " "), Since: time.Now().Truncate(time.Second)}
+	h := state.Holder{PID: os.Getpid(), Command: c.command, Since: time.Now().Truncate(time.Second)}
 	h.Host, _ = os.Hostname() // for the message only
 	if u, err := user.Current(); err == nil {
 		h.User = u.Username
@@ -205,33 +209,43 @@ func (c *console) holder() state.Holder {
 	return h
 }
 
-// withoutValues are the arguments without the values of variables, which may
-// be secrets.
-func withoutValues(args []string) []string {
-	shown := slices.Clone(args)
-	for i, arg := range args {
-		name, rest := "", arg
-		switch {
-		case i > 0 && (args[i-1] == "-v" || args[i-1] == "--var"):
-		case i > 0 && (args[i-1] == "--old-mbus" || args[i-1] == "--via"):
-			shown[i] = "…"
-			continue
-		case strings.HasPrefix(arg, "--old-mbus="), strings.HasPrefix(arg, "--via="):
-			flag, _, _ := strings.Cut(arg, "=")
-			shown[i] = flag + "=…"
-			continue
-		case strings.HasPrefix(arg, "--var="):
-			name, rest = "--var=", strings.TrimPrefix(arg, "--var=")
-		case strings.HasPrefix(arg, "-v") && !strings.HasPrefix(arg, "--"):
-			name, rest = "-v", strings.TrimPrefix(arg, "-v")
-		default:
-			continue
-		}
-		if variable, _, ok := strings.Cut(rest, "="); ok {
-			shown[i] = name + variable + "=…"
-		}
+// checkArgs has every command look at its flags together before it looks at
+// its arguments, and keep what it was called with.
+func (c *console) checkArgs(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		c.checkArgs(sub)
 	}
-	return shown
+	if !cmd.Runnable() {
+		return
+	}
+	positional := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := checkTogether(cmd); err != nil {
+			return err
+		}
+		c.command = withoutValues(cmd, args)
+		if positional == nil {
+			return nil
+		}
+		return positional(cmd, args)
+	}
+}
+
+// withoutValues is the command line as others may see it: the command, the
+// manifest, and which flags were given. Any other word may be a secret.
+func withoutValues(cmd *cobra.Command, args []string) string {
+	words := []string{shortPath(cmd)}
+	if len(args) > 0 && exists(args[0]) {
+		words = append(words, args[0])
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		word := "--" + f.Name
+		if f.Value.Type() != "bool" {
+			word += "=…"
+		}
+		words = append(words, word)
+	})
+	return strings.Join(words, " ")
 }
 
 // openLog opens a log file for appending; what grew past 10 MiB starts anew.

@@ -17,7 +17,7 @@ check it. Those with yaml-language-server take it from the manifest's first line
 
   # yaml-language-server: $schema=manifest.schema.json`,
 		Example: "  bootstrap schema > manifest.schema.json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true
 			schema, err := manifest.Schema()

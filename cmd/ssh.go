@@ -18,7 +18,7 @@ func newSSH(c *console) *cobra.Command {
 	var opts deployer.Options
 	var what deployer.SSHOptions
 	cmd := &cobra.Command{
-		Use:   "ssh MANIFEST [-- COMMAND...]",
+		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
 		Short: "Log in to the VM, or run a command there",
 		Long: `Ssh has the agent make a user on the VM for this one login, with a key made for
 it, logs in and removes the user again, whatever ends the session. The VM's host
@@ -30,10 +30,18 @@ exit code is that of the command. On a terminal, a shell gets one too, and so
 does a command whose output is not redirected. What comes from the VM is shown
 as it is, WITH THE SECRETS IN IT.`,
 		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
-		Args:    cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {
+				args = nil // they are the command's
+			}
+			return manifestOrState(cmd, args[:min(len(args), 1)])
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			opts.Manifest, what.Command = args[0], args[1:]
+			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+				opts.Manifest, args = args[0], args[1:]
+			}
+			what.Command = args
 			what.Stdin, what.Stdout, what.Stderr = c.stdin, c.stdout, c.stderr
 			what.Terminal = c.terminal(cmd.Context(), len(what.Command) > 0)
 			c.onlyWarnings()

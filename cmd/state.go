@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,7 +19,7 @@ func newState(c *console) *cobra.Command {
 		Long: `The state file is the record of what a deployment owns in the cloud. It lies
 beside the manifest, or where --state says; the five versions before the present
 one are in the folder STATE.backups.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateImport(c), newStateLeftovers(c), newStateRm(c))
@@ -34,7 +33,7 @@ type stateChoice struct {
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
-	f.StringVar(&s.file, "state", "", "state file (default: MANIFEST without extension + -state.json)")
+	stateFlag(f, &s.file)
 	if locks {
 		lockFlag(f, &s.wait)
 	}
@@ -42,18 +41,18 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 
 // split takes the manifest from the arguments, which there is unless --state
 // names the file, and leaves at least min and at most max others.
-func (s *stateChoice) split(args []string, min, max int) (path string, rest []string, err error) {
+func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
 	manifest, others := "", args
 	if len(args) > 0 && (s.file == "" || len(args) > max) {
 		manifest, others = args[0], args[1:]
 	}
 	switch {
 	case manifest == "" && s.file == "":
-		return "", nil, errors.New("name the manifest, or the state file with --state")
+		return "", nil, fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
 	case len(others) < min:
-		return "", nil, errors.New("an argument is missing")
+		return "", nil, fmt.Errorf("%s needs one argument more: %s", shortPath(cmd), form(cmd))
 	case len(others) > max:
-		return "", nil, fmt.Errorf("%q is one argument too many", others[max])
+		return "", nil, tooMany(cmd, args)
 	}
 	path, err = state.Path(manifest, s.file)
 	return path, others, err

@@ -22,8 +22,8 @@ func newStateBackups(c *console) *cobra.Command {
 		Long: `Backups lists the versions of the state file that are kept, the newest first,
 with what each of them records. With --json, there is one object per line.`,
 		Example: "  bootstrap state backups manifest.yml",
-		RunE: func(_ *cobra.Command, args []string) error {
-			path, _, err := choice.split(args, 0, 0)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := choice.split(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ present version becomes a backup; if it is damaged, it is kept with the ending
 not, that would be forgotten, and it is refused without --force.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := choice.split(args, 1, 1)
+			path, rest, err := choice.split(cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}

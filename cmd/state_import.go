@@ -26,12 +26,12 @@ A file of create-env needs no import: --state names it as it is.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
 			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := choice.split(args, 0, 0)
+			path, _, err := choice.split(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			if (from != "") == (in != state.Import{}) {
-				return errors.New("import needs either --from or at least one CID")
+			if from == "" && (in == state.Import{}) {
+				return errors.New("import needs --from FILE or at least one CID, as with --vm-cid CID")
 			}
 			if err := errors.Join(checkCID("--vm-cid", in.VM), checkCID("--disk-cid", in.Disk), checkCID("--stemcell-cid", in.Stemcell.CID)); err != nil {
 				return err
@@ -51,14 +51,14 @@ A file of create-env needs no import: --state names it as it is.`,
 	}
 	f := cmd.Flags()
 	choice.flags(f, true)
-	f.StringVar(&from, "from", "", "a state `FILE` of another tool or from another place")
-	f.StringVar(&in.VM, "vm-cid", "", "the VM, which becomes the current one")
-	f.StringVar(&in.AgentID, "agent-id", "", "the agent id that the VM was made with")
-	f.StringVar(&in.Disk, "disk-cid", "", "the persistent disk, which becomes the current one")
-	f.IntVar(&in.DiskSize, "disk-size", 0, "its size in MiB (default: unknown; the next deploy moves its content to a new disk)")
-	f.StringVar(&in.Stemcell.CID, "stemcell-cid", "", "the stemcell that the VM was made from")
-	f.StringVar(&in.Stemcell.Name, "stemcell-name", "", "its name (default: "+state.UnknownStemcell+")")
-	f.StringVar(&in.Stemcell.Version, "stemcell-version", "", "its version")
+	f.StringVar(&from, "from", "", "the state `FILE` of another tool, or of ours from elsewhere")
+	f.StringVar(&in.VM, "vm-cid", "", "the `CID` of the VM, which becomes the current one")
+	f.StringVar(&in.AgentID, "agent-id", "", "the agent `ID` that the VM was made with")
+	f.StringVar(&in.Disk, "disk-cid", "", "the `CID` of the persistent disk, which becomes the current one")
+	f.IntVar(&in.DiskSize, "disk-size", 0, "its size in `MIB`; if unknown, deploy moves its data to a new disk")
+	f.StringVar(&in.Stemcell.CID, "stemcell-cid", "", "the `CID` of the stemcell that the VM was made from")
+	f.StringVar(&in.Stemcell.Name, "stemcell-name", "", "its `NAME` (default: "+state.UnknownStemcell+")")
+	f.StringVar(&in.Stemcell.Version, "stemcell-version", "", "its `VERSION`")
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -36,12 +35,9 @@ recorded, and tries again to delete what was to be deleted.`,
 			if adopt != "" {
 				cids = 1
 			}
-			path, rest, err := choice.split(args, 0, cids)
+			path, rest, err := choice.split(cmd, args, 0, cids)
 			if err != nil {
 				return err
-			}
-			if adopt != "" && forget != "" {
-				return errors.New("a leftover is either adopted or forgotten")
 			}
 			if err := checkCID("--adopt", strings.Join(rest, "")); err != nil {
 				return err
@@ -72,7 +68,7 @@ recorded, and tries again to delete what was to be deleted.`,
 	f := cmd.Flags()
 	choice.flags(f, true)
 	f.StringVar(&forget, "forget", "", "take the leftover with this `ID` off the list")
-	f.StringVar(&adopt, "adopt", "", "record what the call with this `ID` made, under the CID that is given or known")
+	f.StringVar(&adopt, "adopt", "", "record what the call with this `ID` made, under its CID")
 	return cmd
 }
 

@@ -1,27 +1,32 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
 	"bootstrap/state"
 )
 
 func newStateRm(c *console) *cobra.Command {
 	var choice stateChoice
 	var force bool
+	var ask asking
 	cmd := &cobra.Command{
 		Use:   "rm {MANIFEST | --state FILE}",
 		Short: "Remove the state file, without deleting anything in the cloud",
 		Long: `Rm removes a state file that records nothing. With --force it also removes one
 that does, or that is damaged: VM, disks and stemcells stay in the cloud, and
-nothing knows of them any more. The backups stay, so that restore brings it back.
+nothing knows of them. On a terminal it asks first. The backups stay, so that
+restore brings it back.
 To delete what it records, use bootstrap delete.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := choice.split(args, 0, 0)
+			path, _, err := choice.split(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
@@ -29,6 +34,11 @@ To delete what it records, use bootstrap delete.`,
 			opts, err := c.stateOptions(choice.wait)
 			if err != nil {
 				return err
+			}
+			if force {
+				if err := c.confirmForgotten(cmd.Context(), path, opts.Home, c.confirm(ask)); err != nil {
+					return err
+				}
 			}
 			if err := state.Discard(cmd.Context(), path, force, opts); err != nil {
 				return err
@@ -42,6 +52,7 @@ To delete what it records, use bootstrap delete.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
+	ask.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", false, "also a file that records something, or is damaged")
 	return cmd
 }
@@ -49,4 +60,24 @@ To delete what it records, use bootstrap delete.`,
 // removedView is a state file that is removed, as --json prints it.
 type removedView struct {
 	Path string `json:"path"`
+}
+
+// confirmForgotten asks before the only record of something is removed.
+func (c *console) confirmForgotten(ctx context.Context, path, home string, confirm func(context.Context, deployer.Question) (bool, error)) error {
+	if confirm == nil {
+		return nil
+	}
+	what := "the state file " + path + " is removed; it cannot be read, and what it records stays in the cloud"
+	if st, err := readState(path, home); err == nil {
+		owned := st.Owned()
+		if len(owned) == 0 {
+			return nil
+		}
+		what = "the state file " + path + " is removed; these stay in the cloud and nothing knows of them: " + strings.Join(owned, ", ")
+	}
+	yes, err := confirm(ctx, deployer.Question{What: []string{what}})
+	if err == nil && !yes {
+		err = &deployer.NotConfirmedError{}
+	}
+	return err
 }

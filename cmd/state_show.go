@@ -22,8 +22,8 @@ func newStateShow(c *console) *cobra.Command {
 		Long: `Show prints what the state file records, without locking it or asking the cloud:
 see status for what is true of it. With --json, it prints one object.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
-		RunE: func(_ *cobra.Command, args []string) error {
-			path, _, err := choice.split(args, 0, 0)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := choice.split(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"gotest.tools/v3/golden"
 )
 
@@ -49,7 +50,7 @@ func TestStateChoice(t *testing.T) {
 		{"", []string{"m.yml", "cid", "y"}, 0, 1, "", 0},
 	} {
 		choice := stateChoice{file: c.file}
-		path, rest, err := choice.split(c.args, c.min, c.max)
+		path, rest, err := choice.split(&cobra.Command{Use: "show"}, c.args, c.min, c.max)
 		if (err != nil) != (c.path == "") || err == nil && (filepath.Base(path) != c.path || len(rest) != c.rest) {
 			t.Errorf("--state %q, %v: %s, %v, %v", c.file, c.args, path, rest, err)
 		}

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,15 +28,10 @@ the agent does not answer, and 66 if there is no state file.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +
 			"  bootstrap status --state manifest-state.json --json",
-		Args: cobra.MaximumNArgs(1),
+		Args: manifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && opts.StateFile == "" {
-				return errors.New("status needs a manifest or --state")
-			}
 			c.started = true
-			if len(args) > 0 {
-				opts.Manifest = args[0]
-			}
+			opts.Manifest = first(args)
 			c.report = func(deployer.Event) {} // the result alone is printed
 			return c.deployment(cmd.Context(), opts, c.status)
 		},

@@ -33,7 +33,7 @@ templates it renders. It connects to nothing and generates nothing, and says
 what it could not check. With --json, each finding is an object on a line of its
 own.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Inputs.Generate = manifest.Plan
@@ -50,7 +50,7 @@ own.`,
 		},
 	}
 	c.varFlags(cmd.Flags(), &opts.Inputs)
-	rubyFlag(cmd.Flags(), &opts)
+	rubyFlag(cmd.Flags(), &opts.Ruby)
 	return cmd
 }
 

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/ui"
 	"bootstrap/manifest"
@@ -19,7 +16,7 @@ func newVariables(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "variables",
 		Short: "List the variables of a manifest, or give them new values",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newVariablesList(c), newVariablesRotate(c))
@@ -36,7 +33,7 @@ and when a certificate ends. It warns of stored values that do not match their
 options any more. Values are not printed, and none is generated. With --json,
 there is one object per line.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneManifest,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.started = true
 			list, err := manifest.Variables(args[0], inputs)
@@ -52,15 +49,13 @@ there is one object per line.`,
 		},
 	}
 	f := cmd.Flags()
-	c.varFlags(f, &inputs)
-	expiryFlag(f, &inputs)
+	c.inputFlags(f, &inputs)
 	return cmd
 }
 
 func newVariablesRotate(c *console) *cobra.Command {
 	var inputs manifest.Options
 	var what manifest.Rotation
-	var expiring daysFlag
 	cmd := &cobra.Command{
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
@@ -71,12 +66,14 @@ it is written in one go, and the previous file is kept beside it. Deploy then
 brings the new values to the VM.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error { return manifestAnd(cmd, args, math.MaxInt) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what.Names = args[1:]
-			what.ExpiringWithin = time.Duration(expiring)
-			if (len(what.Names) > 0) == cmd.Flags().Changed("expiring-within") {
-				return errors.New("rotate needs either the names of variables or --expiring-within")
+			switch expiring := cmd.Flags().Changed("expiring-within"); {
+			case expiring && len(what.Names) > 0:
+				return errors.New("the names of variables and --expiring-within cannot be used together")
+			case !expiring && len(what.Names) == 0:
+				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
 			c.started = true
 			rotated, err := manifest.Rotate(args[0], inputs, what)
@@ -89,7 +86,7 @@ brings the new values to the VM.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
-	f.Var(&expiring, "expiring-within", "rotate the certificates that end within this `TIME`, such as 30d")
+	timeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that end within this time, such as 30d")
 	f.BoolVar(&what.DryRun, "dry-run", false, "only tell what would be rotated")
 	return cmd
 }
@@ -187,43 +184,3 @@ func variableTable(out *ui.Writer, list []manifest.Variable, now time.Time) {
 
 // daysLeft returns the whole days until then, negative once it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
-
-// expiryFlag adds the flag of commands that warn of stored certificates.
-func expiryFlag(f *pflag.FlagSet, inputs *manifest.Options) {
-	inputs.ExpiryWarning = 30 * day
-	f.Var((*daysFlag)(&inputs.ExpiryWarning), "expiry-warning", "warn of stored certificates that end within this `TIME`, such as 30d or 12h")
-}
-
-const day = 24 * time.Hour
-
-// daysFlag is a time in days, such as 30d, or as Go writes it, such as 12h.
-type daysFlag time.Duration
-
-func (d *daysFlag) Type() string { return "time" }
-
-func (d *daysFlag) String() string {
-	switch t := time.Duration(*d); {
-	case t == 0:
-		return "0"
-	case t%day == 0:
-		return strconv.Itoa(int(t/day)) + "d"
-	}
-	return time.Duration(*d).String()
-}
-
-func (d *daysFlag) Set(text string) error {
-	t, err := time.ParseDuration(text)
-	if number, ok := strings.CutSuffix(text, "d"); ok {
-		var n int64
-		n, err = strconv.ParseInt(number, 10, 64)
-		if n > int64(math.MaxInt64/day) {
-			return fmt.Errorf("%s is too long", text)
-		}
-		t = time.Duration(n) * day
-	}
-	if err != nil || t < 0 {
-		return errors.New("expected a time such as 30d or 12h")
-	}
-	*d = daysFlag(t)
-	return nil
-}

@@ -116,11 +116,11 @@ Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name 
 		args []string
 		want string
 	}{
-		{64, rotate, "rotate needs either the names of variables or --expiring-within"},
-		{64, append(rotate, "ca", "--expiring-within", "1d"), "rotate needs either"},
-		{64, append(rotate, "--expiring-within", "-1d"), "expected a time such as 30d or 12h"},
-		{64, append(rotate, "--expiring-within", "soon"), "expected a time such as 30d or 12h"},
-		{64, append(rotate, "--expiring-within", "999999999d"), "999999999d is too long"},
+		{64, rotate, "rotate needs the names of variables or --expiring-within TIME"},
+		{64, append(rotate, "ca", "--expiring-within", "1d"), "the names of variables and --expiring-within cannot be used together"},
+		{64, append(rotate, "--expiring-within", "-1d"), "a time is written as in 30s, 10m, 2h, 30d or 3w"},
+		{64, append(rotate, "--expiring-within", "soon"), "a time is written as in 30s, 10m, 2h, 30d or 3w"},
+		{64, append(rotate, "--expiring-within", "999999999d"), "--expiring-within 999999999d: it is too long"},
 		{1, append(rotate, "given"), `cannot rotate "given": its value is given with --var`},
 		{1, []string{"variables", "rotate", path, "ca"}, "name it with --vars-store FILE"},
 		{65, []string{"variables", "rotate", path, "--vars-store", store, "leaf"}, "the variable ((ip)) has no value"},

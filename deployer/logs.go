@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -27,6 +28,9 @@ type LogsOptions struct {
 // is, or line by line as events of the kind Log, without secrets.
 func Logs(ctx context.Context, opts Options, what LogsOptions) error {
 	return reach(ctx, opts, func(r *run, ctx context.Context) error {
+		if err := r.checkLogJobs(ctx, what.Jobs); err != nil {
+			return err
+		}
 		switch {
 		case what.Follow:
 			return r.followLogs(ctx, what)
@@ -35,6 +39,23 @@ func Logs(ctx context.Context, opts Options, what LogsOptions) error {
 		}
 		return r.keepLogs(ctx, what)
 	})
+}
+
+// checkLogJobs refuses names of jobs that the VM does not have, and would have
+// no logs.
+func (r *run) checkLogJobs(ctx context.Context, asked []string) error {
+	if len(asked) == 0 {
+		return nil
+	}
+	now, err := r.running.GetState(ctx, false)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, job := range now.Job.Templates {
+		names = append(names, job.Name)
+	}
+	return expectJobs(cmp.Or(now.Job.Name, r.manifest.Group.Name), asked, names)
 }
 
 // kinds is what the agent is asked for.

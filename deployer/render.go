@@ -18,8 +18,8 @@ import (
 
 // RenderOptions says what Render renders and where to.
 type RenderOptions struct {
-	Job         string // only this job of the instance group; empty: all
-	Out         string // folder the files go to; empty: they are handed to Each
+	Jobs        []string // only these jobs of the instance group; none: all
+	Out         string   // folder the files go to; empty: they are handed to Each
 	ShowSecrets bool
 	// Each is called with each file, in the order of their paths: job/path.
 	Each func(path, content string)
@@ -74,15 +74,29 @@ func (r *run) fetchJobReleases(ctx context.Context) error {
 	return r.do("Validating jobs", func(*stage) error { return r.checkGroupJobs() })
 }
 
+// expectJobs refuses names of jobs that an instance group does not have.
+func expectJobs(group string, asked, names []string) error {
+	for _, job := range asked {
+		if slices.Contains(names, job) {
+			continue
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("instance group %s has no job %s: it has no jobs", group, job)
+		}
+		return fmt.Errorf("instance group %s has no job %s; it has: %s", group, job, strings.Join(names, ", "))
+	}
+	return nil
+}
+
 func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	jobs := r.templateJobs()
 	names := make([]string, len(jobs))
 	for i := range jobs {
 		names[i] = jobs[i].Name
-		jobs[i].LinksOnly = what.Job != "" && what.Job != names[i]
+		jobs[i].LinksOnly = len(what.Jobs) > 0 && !slices.Contains(what.Jobs, names[i])
 	}
-	if what.Job != "" && !slices.Contains(names, what.Job) {
-		return fmt.Errorf("instance group %s has no job %s; it has: %s", r.manifest.Group.Name, what.Job, strings.Join(names, ", "))
+	if err := expectJobs(r.manifest.Group.Name, what.Jobs, names); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "bootstrap-render-")
 	if err != nil {

@@ -60,10 +60,10 @@ func (r *Route) Close() error {
 func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 	var machines []Config
 	for part := range strings.SplitSeq(text, ",") {
-		u, err := url.Parse(strings.TrimSpace(part))
-		if err != nil || u.Scheme != "ssh" || u.Hostname() == "" || u.User.Username() == "" || strings.Trim(u.Path, "/") != "" {
+		u := viaURL(part)
+		if u == nil {
 			// Without the value, for it may hold a password.
-			return nil, errors.New("want a list of URLs such as ssh://user@host:22 or ssh://user@host?private-key=/path/of/key, separated by commas")
+			return nil, errors.New("expected ssh://user@host[:port][?private-key=PATH], several with commas between them")
 		}
 		cfg, err := fromURL(u, getenv)
 		if err != nil {
@@ -72,6 +72,18 @@ func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 		machines = append(machines, cfg)
 	}
 	return machines, nil
+}
+
+// IsVia tells whether text is the URL of one machine, as ParseVia reads it.
+func IsVia(text string) bool { return viaURL(text) != nil }
+
+// viaURL reads the URL of one machine; nil if it is none.
+func viaURL(text string) *url.URL {
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil || u.Scheme != "ssh" || u.Hostname() == "" || u.User.Username() == "" || strings.Trim(u.Path, "/") != "" {
+		return nil
+	}
+	return u
 }
 
 // fromURL is a machine to jump from, with what the environment says of keys.

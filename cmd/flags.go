@@ -1,0 +1,136 @@
+package cmd
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"bootstrap/deployer"
+	"bootstrap/manifest"
+)
+
+// everywhereFlags are accepted by every command, so that a script may put them
+// behind any: each command that asks, or prints otherwise, has its own.
+func (c *console) everywhereFlags(f *pflag.FlagSet) {
+	f.BoolVar(&c.json, "json", false, "print one JSON event per line")
+	f.BoolP("yes", "y", false, "never ask")
+	f.BoolP("non-interactive", "n", false, "never ask")
+	f.Bool("tty", false, "accepted for scripts of bosh; changes nothing")
+	f.Bool("no-color", false, "accepted for scripts of bosh; changes nothing")
+	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
+		f.Lookup(name).Hidden = true
+	}
+}
+
+// deployFlags are those of the commands that make a VM, or plan to.
+func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	c.inputFlags(f, &opts.Inputs)
+	stateFlag(f, &opts.StateFile)
+	lockFlag(f, &opts.LockWait)
+	skipDrainFlag(f, opts)
+	cpiFlags(f, opts)
+	agentFlags(f, opts)
+	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; any other: 10s")
+}
+
+// planFlags are those that change what a deploy plans.
+func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk though nothing changed")
+	f.BoolVar(&opts.Fix, "fix", false, "reboot a VM whose agent is silent; if that fails, replace it")
+	f.BoolVar(&opts.AllowShrink, "allow-shrink", false, "move the data to a smaller disk")
+	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep a disk whose data was moved as an orphan")
+}
+
+// adoptFlags are those for a VM that another tool made.
+func adoptFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.StringVar(&opts.AdoptFrom, "adopt-from", "", "the `MANIFEST` from which another tool made the VM")
+	f.BoolVar(&opts.AdoptVM, "adopt-vm", false, "take a VM that another tool made as it is")
+}
+
+// inputFlags are those of every command that reads a manifest and warns of the
+// certificates in its vars store.
+func (c *console) inputFlags(f *pflag.FlagSet, inputs *manifest.Options) {
+	c.varFlags(f, inputs)
+	expiryFlag(f, inputs)
+}
+
+// reachFlags are those of every command that only talks to the VM.
+func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	c.varFlags(f, &opts.Inputs)
+	stateFlag(f, &opts.StateFile)
+	agentFlags(f, opts)
+	answerFlag(f, opts)
+}
+
+// agentFlags say how the agent of the VM is reached.
+func agentFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	oldAgentFlags(f, opts)
+	viaFlag(f, opts)
+	timeVar(f, &opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
+}
+
+// answerFlag is for commands that make no VM.
+func answerFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Second, "how long the agent may take to answer")
+}
+
+// cpiFlags are those of every command that may install or call the CPI.
+func cpiFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	rubyFlag(f, &opts.Ruby)
+	passEnvFlag(f, opts)
+	f.StringVar(&opts.PackageDir, "package-dir", "", "cache compiled CPI packages in this `FOLDER`, not in ~/.bosh")
+	timeVar(f, &opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
+}
+
+func oldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.Var((*mbusFlag)(&opts.OldMBus), "old-mbus", "reach the running agent at this `URL`, not at the manifest's")
+	f.Var((*fileFlag)(&opts.OldCA), "old-ca", "verify the running agent with the CA in this `FILE`")
+}
+
+func viaFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.Var((*viaValue)(&opts.Via), "via", "go through the jumpbox at this `URL`, ssh://user@host; repeatable")
+}
+
+func passEnvFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.Var((*namesFlag)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` to the CPI; repeatable")
+}
+
+func skipDrainFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.BoolVar(&opts.SkipDrain, "skip-drain", false, "stop the jobs without their pre-stop and drain scripts")
+}
+
+func stateFlag(f *pflag.FlagSet, path *string) {
+	f.StringVar(path, "state", "", "the state `FILE` (default: NAME-state.json beside MANIFEST)")
+}
+
+func lockFlag(f *pflag.FlagSet, wait *time.Duration) {
+	timeVar(f, wait, "lock-wait", 0, "how long to wait for another run (default: not at all)")
+}
+
+func rubyFlag(f *pflag.FlagSet, path *string) {
+	f.StringVar(path, "ruby", "", "render with the Ruby at this `PATH` (or set BOOTSTRAP_RUBY)")
+}
+
+// expiryFlag adds the flag of commands that warn of stored certificates.
+func expiryFlag(f *pflag.FlagSet, inputs *manifest.Options) {
+	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of stored certificates that end so soon")
+}
+
+// timeVar adds a flag for a time.
+func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duration, usage string) {
+	*t = value
+	f.Var((*timeFlag)(t), name, usage)
+}
+
+// varFlags adds the flags for operations files and variables, which every
+// command that reads a manifest has, and fills in what else they need.
+func (c *console) varFlags(f *pflag.FlagSet, inputs *manifest.Options) {
+	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
+	f.VarP(pairsFlag{&inputs.Vars, "-v", "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
+	f.Var(pairsFlag{&inputs.VarFiles, "--var-file", "NAME=PATH"}, "var-file", "give a variable the content of a file")
+	f.StringArrayVarP(&inputs.VarsFiles, "vars-file", "l", nil, "read variables from this YAML `FILE`")
+	f.StringArrayVar(&inputs.VarsEnv, "vars-env", nil, "read variables from the environment: `PREFIX`_name=VALUE")
+	f.StringVar(&inputs.VarsStore, "vars-store", "", "keep generated variables in this YAML `FILE`")
+	inputs.Environ = c.env
+	inputs.Stdin = c.stdin
+}

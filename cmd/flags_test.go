@@ -1,0 +1,353 @@
+package cmd
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// eachCommand visits every command that can be run.
+func eachCommand(t *testing.T, visit func(t *testing.T, cmd *cobra.Command)) {
+	t.Helper()
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Runnable() {
+			t.Run(strings.ReplaceAll(cmd.CommandPath(), " ", "-"), func(t *testing.T) { visit(t, cmd) })
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	root := newRoot(newConsole(nil, nil, io.Discard, io.Discard, nil))
+	root.InitDefaultHelpCmd()
+	walk(root)
+}
+
+func flagsOf(cmd *cobra.Command) []*pflag.Flag {
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	var list []*pflag.Flag
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { list = append(list, f) })
+	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { list = append(list, f) })
+	return list
+}
+
+// harmless are the flags that work together with every other flag: they say
+// what is read, how something is reached or done, or how a run is told.
+const harmless = "help version json yes non-interactive tty no-color " +
+	"ops-file var var-file vars-file vars-env vars-store expiry-warning " +
+	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir"
+
+// together are the other flags that work with one another: on these commands,
+// all of a row.
+func together() [][2]string {
+	return [][2]string{
+		{"deploy plan recreate", "recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"deploy plan", "recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"deploy plan", "adopt-vm recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"deploy plan", "adopt-from recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"deploy plan", "previous skip-drain"},
+		{"deploy", "plan adopt-from"}, // an input, as variables are: to be given again
+		{"plan", "out recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"plan", "out adopt-vm"},
+		{"plan", "out adopt-from"},
+		{"delete", "keep-disk fix skip-if-missing skip-drain"},
+		{"logs", "agent system only dir"},
+		{"logs", "agent system only out"},
+		{"logs", "agent system only tail follow"},
+		{"logs", "job dir"},
+		{"logs", "job out"},
+		{"logs", "job tail follow"},
+		{"render", "job out show-secrets"},
+		{"interpolate", "path var-errs var-errs-unused"},
+		{"variables-rotate", "expiring-within dry-run"},
+		{"cache-prune", "older-than dry-run"},
+		{"cache-prune", "all dry-run"},
+		{"state-import", "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"},
+		{"disks-forget", "current force"},
+	}
+}
+
+// Of any two flags of a command it is decided whether they work together. Where
+// they do not, the command line is refused, and names both.
+func TestFlagsTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given := func(f *pflag.Flag) string {
+		switch metavar, _ := pflag.UnquoteUsage(f); {
+		case f.Value.Type() == "bool":
+			return "--" + f.Name
+		case metavar == "TIME":
+			return "--" + f.Name + "=1h"
+		case metavar == "N" || metavar == "MIB":
+			return "--" + f.Name + "=3"
+		default:
+			return "--" + f.Name + "=" + file
+		}
+	}
+	used := map[refusal]bool{}
+	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		list := flagsOf(cmd)
+		path := strings.ReplaceAll(shortPath(cmd), " ", "-")
+		for i, a := range list {
+			for _, b := range list[i+1:] {
+				works := slices.Contains(strings.Fields(harmless), a.Name) || slices.Contains(strings.Fields(harmless), b.Name)
+				for _, row := range together() {
+					flags := strings.Fields(row[1])
+					if slices.Contains(strings.Fields(row[0]), path) && slices.Contains(flags, a.Name) && slices.Contains(flags, b.Name) {
+						works = true
+					}
+				}
+				refused := false
+				for _, r := range refusals() {
+					if r.about(cmd) && r.refuses(a.Name, b.Name) {
+						refused, used[r] = true, true
+					}
+				}
+				switch {
+				case works && refused:
+					t.Errorf("--%s and --%s are refused, and said to work together", a.Name, b.Name)
+				case !works && !refused:
+					t.Errorf("nobody has decided whether --%s and --%s work together: add them to refusals or to this test", a.Name, b.Name)
+				case refused:
+					for _, both := range [][]string{{given(a), given(b)}, {given(b), given(a)}} {
+						code, out, errs := run(t, append(strings.Fields(shortPath(cmd)), both...)...)
+						if code != exitUsage || out != "" || !strings.Contains(errs, "cannot be used together") ||
+							!strings.Contains(errs, "--"+a.Name) || !strings.Contains(errs, "--"+b.Name) {
+							t.Errorf("%v: exit code %d\n%s%s", both, code, out, errs)
+						}
+					}
+				}
+			}
+		}
+	})
+	for _, r := range refusals() {
+		if !used[r] {
+			t.Errorf("no command has the flags of the rule %+v", r)
+		}
+	}
+}
+
+// A flag that is switched off asks for nothing.
+func TestFlagSwitchedOff(t *testing.T) {
+	code, _, errs := run(t, "deploy", "--previous=false", "--recreate", "no-such.yml")
+	if code != exitNoState || !strings.Contains(errs, "no-such.yml") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// Every command takes what scripts put behind any command.
+func TestFlagsEverywhere(t *testing.T) {
+	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		if err := cmd.ParseFlags([]string{"-y", "--yes", "-n", "--non-interactive", "--tty", "--no-color", "--json"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A help text says in one line what a flag takes, and does not speak of types.
+func TestFlagHelp(t *testing.T) {
+	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		for _, f := range flagsOf(cmd) {
+			metavar, _ := pflag.UnquoteUsage(f)
+			if f.Value.Type() != "bool" && !regexp.MustCompile(`^[A-Z]+(=[A-Z]+)?$`).MatchString(metavar) {
+				t.Errorf("--%s takes %q: name in capitals what it takes", f.Name, metavar)
+			}
+		}
+		help := cmd.LocalFlags().FlagUsages() + cmd.InheritedFlags().FlagUsages()
+		for line := range strings.Lines(help) {
+			if len([]rune(line)) > 101 {
+				t.Errorf("a line of %d columns: %s", len(line)-1, line)
+			}
+		}
+	})
+}
+
+func TestTimes(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "30d": 30 * day, "3w": 21 * day,
+		"1w2d3h": 9*day + 3*time.Hour, "1.5h": 90 * time.Minute,
+	} {
+		var got timeFlag
+		if err := got.Set(text); err != nil || time.Duration(got) != want {
+			t.Errorf("%s: %v, %v", text, time.Duration(got), err)
+		}
+	}
+	for _, text := range []string{"", "5", "-5m", "d", "2d1w", "1d-1h", "x", "5 m", "99999999999w", "1d99999999h", "15251w"} {
+		var got timeFlag
+		if err := got.Set(text); err == nil {
+			t.Errorf("%q is %v", text, time.Duration(got))
+		}
+	}
+	for d, want := range map[time.Duration]string{0: "0", 10 * time.Second: "10s", 10 * time.Minute: "10m", 2 * time.Hour: "2h", 30 * day: "30d", 90 * time.Second: "1m30s", 70 * time.Minute: "1h10m", time.Hour + time.Second: "1h0m1s"} {
+		if got := timeFlag(d); got.String() != want {
+			t.Errorf("%v is written %s, not %s", d, got.String(), want)
+		}
+	}
+}
+
+// Every flag for a time takes days and weeks, and says which unit is missing.
+func TestTimeFlags(t *testing.T) {
+	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		for _, f := range flagsOf(cmd) {
+			if metavar, _ := pflag.UnquoteUsage(f); metavar != "TIME" {
+				continue
+			}
+			if err := f.Value.Set("3w"); err != nil {
+				t.Error(err)
+			}
+			code, _, errs := run(t, append(strings.Fields(shortPath(cmd)), "--"+f.Name, "5")...)
+			if code != exitUsage || !strings.Contains(errs, "--"+f.Name+" 5: say the unit, for example 5m or 30s") {
+				t.Errorf("exit code %d, %s", code, errs)
+			}
+		}
+	})
+}
+
+// Those whom a lock keeps waiting see which command holds it, and no value.
+func TestLockCommand(t *testing.T) {
+	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
+	t.Chdir(dir)
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"deploy m.yml --recreate", "deploy m.yml --recreate"},
+		{"deploy -ynv pw=SECRET m.yml", "deploy m.yml --non-interactive --var=… --yes"},
+		{"deploy -nvpw=SECRET m.yml", "deploy m.yml --non-interactive --var=…"},
+		{"deploy -vpw=SECRET -v pw=SECRET --var pw=SECRET --var=pw=SECRET m.yml", "deploy m.yml --var=…"},
+		{"deploy --var-file SECRET=m.yml -l SECRET -oSECRET --vars-env SECRET --vars-store SECRET m.yml", "deploy m.yml --ops-file=… --var-file=… --vars-env=… --vars-file=… --vars-store=…"},
+		{"deploy --old-mbus https://u:SECRET@h:1 --via ssh://u:SECRET@h m.yml", "deploy m.yml --old-mbus=… --via=…"},
+		{"disks delete m.yml SECRET --state SECRET", "disks delete m.yml --state=…"},
+		{"variables rotate m.yml SECRET", "variables rotate m.yml"},
+		{"ssh m.yml -- SECRET", "ssh m.yml"},
+	} {
+		con := newConsole(nil, strings.NewReader(""), io.Discard, io.Discard, nil)
+		root := newRoot(con)
+		var stop func(cmd *cobra.Command)
+		stop = func(cmd *cobra.Command) {
+			if cmd.RunE != nil {
+				cmd.RunE = func(*cobra.Command, []string) error { return nil }
+			}
+			for _, sub := range cmd.Commands() {
+				stop(sub)
+			}
+		}
+		stop(root)
+		root.SetArgs(strings.Fields(c.args))
+		if err := root.Execute(); err != nil {
+			t.Errorf("%s: %v", c.args, err)
+		}
+		if got := con.holder().Command; got != c.want {
+			t.Errorf("%s: %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+// A command line that is not understood is told in terms of what was typed, with
+// what to write instead, and changes nothing.
+func TestWrongUsage(t *testing.T) {
+	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
+	t.Chdir(dir)
+	for _, c := range []struct{ args, want, hint string }{
+		{"deply m.yml", `unknown command "deply". Did you mean "deploy"?`, "bootstrap --help"},
+		{"create-env m.yml", `unknown command "create-env". Did you mean "deploy"?`, "bootstrap --help"},
+		{"delete-env m.yml", `unknown command "delete-env". Did you mean "delete"?`, "bootstrap --help"},
+		{"no-such", `unknown command "no-such"`, "bootstrap --help"},
+		{"pw=SECRET deploy m.yml", `unknown command "pw=…"`, "bootstrap --help"},
+		{"help nosuch", `unknown command "nosuch"`, "bootstrap help --help"},
+		{"help state shwo", `state has no command "shwo"; it has backups, import, leftovers, restore, rm, show. Did you mean "show"?`, "bootstrap help --help"},
+		{"disks lst m.yml", `disks has no command "lst"; it has attach, delete, forget`, "bootstrap disks --help"},
+		{"disks atach", `disks has no command "atach"; it has attach, delete, forget. Did you mean "attach"?`, "bootstrap disks --help"},
+		{"cache lst", `cache has no command "lst"; it has list, prune. Did you mean "list"?`, "bootstrap cache --help"},
+		{"variables rotat m.yml", `variables has no command "rotat"; it has list, rotate. Did you mean "rotate"?`, "bootstrap variables --help"},
+		{"deploy", "deploy needs a manifest: bootstrap deploy MANIFEST\n", "bootstrap deploy --help"},
+		{"deploy m.yml SECRET", "deploy was given 2 arguments, which are too many: bootstrap deploy MANIFEST\n", "bootstrap deploy --help"},
+		{"delete", "delete needs a manifest, or the state file: bootstrap delete {MANIFEST | --state FILE}\n", "bootstrap delete --help"},
+		{"ssh", "ssh needs a manifest, or the state file: bootstrap ssh {MANIFEST | --state FILE} [-- COMMAND...]\n", "bootstrap ssh --help"},
+		{"ssh -- ls", "ssh needs a manifest, or the state file", "bootstrap ssh --help"},
+		{"status", "status needs a manifest, or the state file", "bootstrap status --help"},
+		{"state show", "state show needs a manifest, or the state file", "bootstrap state show --help"},
+		{"state restore m.yml", "state restore needs one argument more: bootstrap state restore {MANIFEST | --state FILE} SERIAL\n", "bootstrap state restore --help"},
+		{"disks attach m.yml", "disks attach needs the CID of a disk: bootstrap disks attach {MANIFEST | --state FILE} CID\n", "bootstrap disks attach --help"},
+		{"notice x", "notice takes no arguments", "bootstrap notice --help"},
+		{"deploy --plann p m.yml", `deploy has no flag --plann. Did you mean "--plan"?`, "bootstrap deploy --help"},
+		{"deploy --password=SECRET m.yml", "deploy has no flag --password\n", "bootstrap deploy --help"},
+		{"deploy -xSECRET m.yml", "deploy has no flag -x\n", "bootstrap deploy --help"},
+		{"stop --fix m.yml", "stop has no flag --fix\n", "bootstrap stop --help"},
+		{"deploy m.yml --state", "--state needs a value: --state FILE\n", "bootstrap deploy --help"},
+		{"deploy m.yml -v", "--var needs a value: --var NAME=VALUE\n", "bootstrap deploy --help"},
+		{"deploy -v SECRET m.yml", "-v number 1: write it as NAME=VALUE, for example -v region=eu-1\n", "bootstrap deploy --help"},
+		{"deploy --var-file ca= m.yml", "--var-file number 1: write it as NAME=PATH, for example --var-file ca=ca.pem\n", "bootstrap deploy --help"},
+		{"deploy --via foo m.yml", `--via "foo": expected ssh://`, "bootstrap deploy --help"},
+		{"deploy --via u:SECRET@h m.yml", `--via: expected ssh://`, "bootstrap deploy --help"},
+		{"deploy --old-mbus foo m.yml", "--old-mbus: expected https://", "bootstrap deploy --help"},
+		{"deploy --old-ca lost.pem m.yml", "--old-ca lost.pem: no such file or directory\n", "bootstrap deploy --help"},
+		{"deploy --old-ca /dev/zero m.yml", "--old-ca /dev/zero: it is larger than the limit of 1 MiB\n", "bootstrap deploy --help"},
+		{"logs m.yml --tail m.yml", `--tail takes a number of lines, for example --tail 20; "m.yml" is not a number`, "bootstrap logs --help"},
+		{"logs m.yml --tail -5", "--tail -5: it takes a number of lines, for example --tail 20\n", "bootstrap logs --help"},
+		{"cache prune", "prune needs --older-than TIME or --all\n", "bootstrap cache prune --help"},
+		{"variables rotate m.yml", "rotate needs the names of variables or --expiring-within TIME\n", "bootstrap variables rotate --help"},
+		{"variables rotate m.yml ca --expiring-within 3w", "the names of variables and --expiring-within cannot be used together\n", "bootstrap variables rotate --help"},
+	} {
+		code, out, errs := run(t, strings.Fields(c.args)...)
+		if code != exitUsage || out != "" || !strings.Contains(errs, c.want) || !strings.Contains(errs, "Hint: see "+c.hint+"\n") || strings.Contains(errs, "SECRET") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %s", c.args, code, out, errs)
+		}
+	}
+	if code, _, errs := run(t, "deploy", ""); code != exitUsage || !strings.Contains(errs, "no manifest was named (the argument is empty)") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// A file that was named and does not exist ends with one exit code, and one that
+// cannot be read as what it was named for with another, for every command.
+func TestMissingFiles(t *testing.T) {
+	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
+	t.Chdir(dir)
+	if err := os.Mkdir("folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"deploy", "plan", "validate", "interpolate", "render", "variables list"} {
+		for args, want := range map[string]int{"lost.yml": exitNoState, "folder": exitManifest, ".": exitManifest, "m.yml -o lost.yml": exitNoState, "m.yml -l folder": exitManifest} {
+			code, _, errs := run(t, append(strings.Fields(command), strings.Fields(args)...)...)
+			if code != want || !strings.Contains(errs, "cannot read the ") {
+				t.Errorf("%s %s: exit code %d, want %d: %s", command, args, code, want, errs)
+			}
+		}
+	}
+	for _, command := range []string{"stop", "start", "restart", "delete", "logs", "ssh", "status", "disks", "state show", "state backups", "state rm"} {
+		code, _, errs := run(t, append(strings.Fields(command), "folder")...)
+		if code != exitManifest || !strings.Contains(errs, "cannot read the manifest folder: it is a directory") {
+			t.Errorf("%s: exit code %d, %s", command, code, errs)
+		}
+	}
+	for args, want := range map[string]int{"lost.json": exitNoState, "folder": exitManifest, "m.yml": exitManifest, "/dev/zero": exitManifest} {
+		code, _, errs := run(t, "deploy", "m.yml", "--plan", args)
+		if code != want || !strings.Contains(errs, "cannot read the plan "+args+": ") {
+			t.Errorf("--plan %s: exit code %d, want %d: %s", args, code, want, errs)
+		}
+	}
+}
+
+// The exit codes are a topic of the help, and every page says so in one line.
+func TestExitCodesTopic(t *testing.T) {
+	code, out, _ := run(t, "help", "exit-codes")
+	if code != 0 || !strings.HasPrefix(out, exitHelp) {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+	code, out, _ = run(t, "help", "disks", "forget")
+	if code != 0 || !strings.HasPrefix(out, "Forget drops") || strings.Count(out, "xit code") != 1 || !strings.HasSuffix(out, "Exit codes: bootstrap help exit-codes\n") {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+}

@@ -1,0 +1,80 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// exitHelp tells people the exit codes.
+const exitHelp = `  0    done
+  1    failed
+  2    plan: there are changes
+  64   wrong usage
+  65   the manifest, or another file that was named, is wrong
+  66   the manifest, the state file or another file that was named does not exist
+  69   the VM's agent does not answer
+  70   the CPI (cloud) reported an error
+  73   the plan is out of date
+  75   another run has the state locked
+  130  interrupted
+
+With --json, the last line says it, too: "kind":"result" has "exit_code".
+ssh ends with the exit code of the command on the VM; status and doctor say in
+their help what theirs mean.`
+
+// newExitCodes is a topic of the help.
+func newExitCodes() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "What the exit codes mean",
+		Long:  exitHelp,
+	}
+}
+
+// newHelp is the help command, which does not take a mistyped name for none.
+func newHelp(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command, or about exit-codes",
+		Long:  "Help prints the help of a command, as --help behind it does, or of a topic:\nexit-codes.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about := cmd.Root()
+			for _, name := range args {
+				next := child(about, name)
+				if next == nil {
+					return noSuchCommand(about, name)
+				}
+				about = next
+			}
+			c.started, c.quiet = true, true
+			about.InitDefaultHelpFlag()
+			about.InitDefaultVersionFlag()
+			return about.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			about, _, err := cmd.Root().Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return subcommands(about), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+// child is the subcommand of that name or alias; nil if there is none.
+func child(cmd *cobra.Command, name string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name || sub.HasAlias(name) {
+			return sub
+		}
+	}
+	return nil
+}
+
+// group puts commands under a heading of the root's help.
+func group(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
+}

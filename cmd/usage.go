@@ -1,0 +1,244 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// usageError is a command line that was not understood.
+type usageError struct {
+	error
+	command string // whose help tells more, as it is written: "bootstrap state rm"
+}
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// wrongUsage is err as the error of a command line.
+func wrongUsage(cmd *cobra.Command, err error) error {
+	command := "bootstrap"
+	if cmd != nil {
+		command = cmd.CommandPath()
+	}
+	return &usageError{err, command}
+}
+
+// shortPath is a command without the program's name: "state rm".
+func shortPath(cmd *cobra.Command) string {
+	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
+}
+
+// form is how a command is written: "bootstrap deploy MANIFEST".
+func form(cmd *cobra.Command) string {
+	if cmd.HasParent() {
+		return cmd.Parent().CommandPath() + " " + cmd.Use
+	}
+	return cmd.Use
+}
+
+// oneManifest is for commands that take a manifest and nothing else.
+func oneManifest(cmd *cobra.Command, args []string) error { return manifestAnd(cmd, args, 1) }
+
+// manifestAnd wants a manifest and at most max arguments with it.
+func manifestAnd(cmd *cobra.Command, args []string, max int) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("%s needs a manifest: %s", shortPath(cmd), form(cmd))
+	case args[0] == "":
+		return errors.New("no manifest was named (the argument is empty)")
+	case len(args) > max:
+		return tooMany(cmd, args)
+	}
+	return nil
+}
+
+// manifestOrState is for commands that take a manifest, for which the state
+// file is enough on the machine that deployed.
+func manifestOrState(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 && cmd.Flags().Changed("state") {
+		return nil
+	}
+	if len(args) == 0 {
+		return fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
+	}
+	return oneManifest(cmd, args)
+}
+
+// noArgs is for commands that take no argument, or subcommands alone.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasAvailableSubCommands() {
+		return noSuchCommand(cmd, args[0])
+	}
+	return tooMany(cmd, args)
+}
+
+// tooMany does not repeat the arguments: one that is too many may be the value
+// of a variable.
+func tooMany(cmd *cobra.Command, args []string) error {
+	if cmd.Args == nil || !strings.Contains(cmd.Use, " ") {
+		return fmt.Errorf("%s takes no arguments", shortPath(cmd))
+	}
+	return fmt.Errorf("%s was given %d arguments, which are too many: %s", shortPath(cmd), len(args), form(cmd))
+}
+
+// noSuchCommand says that a command, or the program itself, has no subcommand
+// of that name.
+func noSuchCommand(cmd *cobra.Command, name string) error {
+	if before, _, found := strings.Cut(name, "="); found {
+		name = before + "=…" // of a variable
+	}
+	names := subcommands(cmd)
+	text := fmt.Sprintf("unknown command %q", name)
+	if cmd.HasParent() {
+		text = fmt.Sprintf("%s has no command %q; it has %s", shortPath(cmd), name, strings.Join(names, ", "))
+	}
+	return errors.New(text + didYouMean(similar(cmd, name, names)))
+}
+
+// similar is the command that was meant, by its letters or by what other tools
+// call it.
+func similar(cmd *cobra.Command, name string, names []string) string {
+	for _, sub := range cmd.Commands() {
+		if slices.Contains(sub.SuggestFor, name) {
+			return sub.Name()
+		}
+	}
+	return manifest.Nearest(name, names)
+}
+
+func didYouMean(near string) string {
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(". Did you mean %q?", near)
+}
+
+// mistaken tells whether a command that has subcommands and takes a manifest
+// was given the name of a subcommand that it does not have.
+func mistaken(cmd *cobra.Command, args []string, most int) error {
+	if len(args) == 0 || strings.ContainsAny(args[0], `./\`) || exists(args[0]) {
+		return nil
+	}
+	if path, err := state.Path(args[0], ""); err == nil && exists(path) {
+		return nil
+	}
+	if len(args) > most || similar(cmd, args[0], subcommands(cmd)) != "" {
+		return noSuchCommand(cmd, args[0])
+	}
+	return nil
+}
+
+func subcommands(cmd *cobra.Command) []string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "help" {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// flagError words what is wrong with a flag. It shows no value that may be a
+// secret.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		empty   *pflag.ValueRequiredError
+		wrong   *pflag.InvalidValueError
+		syntax  *pflag.InvalidSyntaxError
+		whole   wholeText
+	)
+	command := shortPath(cmd)
+	if command == "" {
+		command = "bootstrap"
+	}
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return fmt.Errorf("%s has no flag -%s", command, unknown.GetSpecifiedName())
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s has no flag --%s%s", command, unknown.GetSpecifiedName(), didYouMean(similarFlag(cmd, unknown.GetSpecifiedName())))
+	case errors.As(err, &empty):
+		metavar, _ := pflag.UnquoteUsage(empty.GetFlag())
+		return fmt.Errorf("--%s needs a value: --%s %s", empty.GetFlag().Name, empty.GetFlag().Name, metavar)
+	case errors.As(err, &whole):
+		return whole
+	case errors.As(err, &wrong):
+		return fmt.Errorf("--%s %s: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+	case errors.As(err, &syntax):
+		name, _, _ := strings.Cut(syntax.GetSpecifiedFlag(), "=")
+		return fmt.Errorf("%s is not a flag", name)
+	}
+	return err
+}
+
+func similarFlag(cmd *cobra.Command, name string) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := manifest.Nearest(name, names); near != "" {
+		return "--" + near
+	}
+	return ""
+}
+
+// withoutValue is the annotation of a flag that may stand without its value:
+// what it is then.
+const withoutValue = "without-value"
+
+// fillIn gives flags that stand without their value, at the end or before
+// another flag, the one that they have then.
+func fillIn(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil {
+		return args
+	}
+	var filled []string
+	for i, arg := range args {
+		if arg == "--" {
+			return append(filled, args[i:]...)
+		}
+		filled = append(filled, arg)
+		name, long := strings.CutPrefix(arg, "--")
+		f := cmd.Flags().Lookup(name)
+		if !long || f == nil || len(f.Annotations[withoutValue]) == 0 {
+			continue
+		}
+		if i == len(args)-1 || isFlag(args[i+1]) {
+			filled = append(filled, f.Annotations[withoutValue][0])
+		}
+	}
+	return filled
+}
+
+// isFlag tells a flag from a value, which may be a negative number.
+func isFlag(arg string) bool {
+	return len(arg) > 1 && arg[0] == '-' && (arg[1] < '0' || arg[1] > '9')
+}
+
+// atMostAManifest is for commands that may do without one.
+func atMostAManifest(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return oneManifest(cmd, args)
+}

@@ -1,0 +1,236 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"bootstrap/tunnel"
+)
+
+// wholeText is what is wrong with a flag's value, as a sentence that names the
+// flag; other errors of a value are put behind its name and value.
+type wholeText string
+
+func (e wholeText) Error() string { return string(e) }
+
+const day = 24 * time.Hour
+
+// timeFlag is a time as Go writes it, such as 90s or 2h, or with days and weeks
+// before that, such as 30d or 3w.
+type timeFlag time.Duration
+
+func (t *timeFlag) Type() string { return "TIME" }
+
+func (t *timeFlag) String() string {
+	d := time.Duration(*t)
+	switch {
+	case d == 0:
+		return "0"
+	case d%day == 0:
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Set reads a time.
+func (t *timeFlag) Set(text string) error {
+	if _, err := strconv.ParseUint(text, 10, 64); err == nil && strings.Trim(text, "0") != "" {
+		return errors.New("say the unit, for example 5m or 30s")
+	}
+	rest, sum := text, time.Duration(0)
+	for _, unit := range []struct {
+		letter string
+		length time.Duration
+	}{{"w", 7 * day}, {"d", day}} {
+		number, after, found := strings.Cut(rest, unit.letter)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 63)
+		if err != nil {
+			return errNoTime
+		}
+		if n > uint64((math.MaxInt64-sum)/unit.length) {
+			return errors.New("it is too long")
+		}
+		rest, sum = after, sum+time.Duration(n)*unit.length
+	}
+	if rest != "" || text == "" {
+		d, err := time.ParseDuration(rest)
+		switch {
+		case err != nil || d < 0:
+			return errNoTime
+		case d > math.MaxInt64-sum:
+			return errors.New("it is too long")
+		}
+		sum += d
+	}
+	*t = timeFlag(sum)
+	return nil
+}
+
+var errNoTime = errors.New("a time is written as in 30s, 10m, 2h, 30d or 3w")
+
+// linesFlag is a number of lines.
+type linesFlag int
+
+func (n *linesFlag) Type() string   { return "N" }
+func (n *linesFlag) String() string { return strconv.Itoa(int(*n)) }
+
+// Set reads the number.
+func (n *linesFlag) Set(text string) error {
+	number, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return wholeText(fmt.Sprintf("--tail takes a number of lines, for example --tail 20; %q is not a number", text))
+	case number < 0:
+		return errors.New("it takes a number of lines, for example --tail 20")
+	}
+	*n = linesFlag(number)
+	return nil
+}
+
+// namesFlag are names of environment variables.
+type namesFlag []string
+
+func (v *namesFlag) Type() string   { return "NAME" }
+func (v *namesFlag) String() string { return strings.Join(*v, ",") }
+
+// Set adds names, with commas between them.
+func (v *namesFlag) Set(list string) error {
+	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	for one := range strings.SplitSeq(list, ",") {
+		one = strings.TrimSpace(one)
+		if !name.MatchString(one) {
+			if before, _, found := strings.Cut(one, "="); found {
+				one = before + "=…" // a value may be a secret
+			}
+			return wholeText(fmt.Sprintf("--pass-env takes names: %q is not the name of an environment variable", one))
+		}
+		*v = append(*v, one)
+	}
+	return nil
+}
+
+// maxCA bounds the file of certificates that a flag names.
+const maxCA = 1 << 20
+
+// fileFlag is the content of the file that the flag names.
+type fileFlag string
+
+func (v *fileFlag) Type() string   { return "FILE" }
+func (v *fileFlag) String() string { return "" }
+
+// Set reads the file.
+func (v *fileFlag) Set(path string) error {
+	data, err := readBounded(path, maxCA)
+	*v = fileFlag(data)
+	return err
+}
+
+// readBounded reads a file that has no more than max bytes. It may be a pipe
+// that somebody writes to; one that nobody writes to is empty.
+func readBounded(path string, max int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err // callers name the file
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, errors.New("it is a folder")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(data)) > max {
+		err = fmt.Errorf("it is larger than the limit of %d MiB", max>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// pairsFlag are NAME=VALUE pairs. What has no = may be a value alone, and a
+// secret: it is not shown.
+type pairsFlag struct {
+	list *[]string
+	flag string // as people write it
+	want string
+}
+
+func (v pairsFlag) Type() string   { return v.want }
+func (v pairsFlag) String() string { return "" }
+
+// Set adds a pair.
+func (v pairsFlag) Set(text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if !found || name == "" || v.want == "NAME=PATH" && value == "" {
+		return wholeText(fmt.Sprintf("%s number %d: write it as %s, for example %s", v.flag, len(*v.list)+1, v.want, v.example()))
+	}
+	*v.list = append(*v.list, text)
+	return nil
+}
+
+func (v pairsFlag) example() string {
+	if v.want == "NAME=PATH" {
+		return v.flag + " ca=ca.pem"
+	}
+	return v.flag + " region=eu-1"
+}
+
+// viaValue are URLs of jumpboxes.
+type viaValue []string
+
+func (v *viaValue) Type() string   { return "URL" }
+func (v *viaValue) String() string { return "" }
+
+// Set adds URLs, with commas between them. What looks like a password is not
+// shown.
+func (v *viaValue) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		if tunnel.IsVia(one) {
+			continue
+		}
+		shown := ""
+		if !strings.ContainsAny(one, "@?") {
+			shown = fmt.Sprintf(" %q", strings.TrimSpace(one))
+		}
+		return wholeText(fmt.Sprintf("--via%s: expected ssh://user@host[:port][?private-key=PATH], several with commas between them", shown))
+	}
+	*v = append(*v, text)
+	return nil
+}
+
+// mbusFlag is the URL of an agent, with its password.
+type mbusFlag string
+
+func (v *mbusFlag) Type() string   { return "URL" }
+func (v *mbusFlag) String() string { return "" }
+
+// Set takes the URL.
+func (v *mbusFlag) Set(text string) error {
+	if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" || u.Hostname() == "") {
+		return wholeText("--old-mbus: expected https://USER:PASSWORD@HOST:PORT")
+	}
+	*v = mbusFlag(text)
+	return nil
+}
