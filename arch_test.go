@@ -38,10 +38,11 @@ func imports() map[string][]string {
 		"atomicfile":            {},
 		"cpi":                   {},
 		"guard":                 {},
-		"manifest":              {"atomicfile", "manifest/gen"},
+		"lockfile":              {"atomicfile"},
+		"manifest":              {"atomicfile", "lockfile", "manifest/gen"},
 		"manifest/gen":          {},
 		"registry":              {},
-		"state":                 {"atomicfile"},
+		"state":                 {"atomicfile", "lockfile"},
 		"tunnel":                {},
 	}
 }

@@ -17,8 +17,8 @@ func newState(c *console) *cobra.Command {
 		Use:   "state",
 		Short: "Look at the state file, import one, bring back an earlier one",
 		Long: `The state file is the record of what a deployment owns in the cloud. It lies
-beside the manifest, or where --state says; the five versions before the present
-one are in the folder STATE.backups.`,
+beside the manifest, or where --state says. What each of the last five runs before
+the present version has left is in the folder STATE.backups.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}

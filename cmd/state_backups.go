@@ -19,8 +19,10 @@ func newStateBackups(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backups {MANIFEST | --state FILE}",
 		Short: "List the earlier versions of the state file",
-		Long: `Backups lists the versions of the state file that are kept, the newest first,
-with what each of them records. With --json, there is one object per line.`,
+		Long: `Backups lists the versions of the state file that are kept, the newest first: what
+the last run has left and the five runs before it, with what each records. A
+version that alone records something that nobody has deleted is kept for ever,
+and says so. With --json, there is one object per line.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := choice.split(cmd, args, 0, 0)
@@ -28,7 +30,7 @@ with what each of them records. With --json, there is one object per line.`,
 				return err
 			}
 			c.started = true
-			list, err := state.Backups(path)
+			list, err := state.Versions(path)
 			if err != nil {
 				return err
 			}
@@ -42,22 +44,25 @@ with what each of them records. With --json, there is one object per line.`,
 
 // backupView is a backup as --json prints it.
 type backupView struct {
-	Serial  int       `json:"serial"`
-	Written time.Time `json:"written"`
-	Path    string    `json:"path"`
-	Owned   []string  `json:"owned"`
-	Error   string    `json:"error,omitempty"` // why it cannot be restored
+	Serial   int       `json:"serial"`
+	Written  time.Time `json:"written"`
+	Path     string    `json:"path"`
+	Present  bool      `json:"present"`  // the state file still is this version
+	Finished bool      `json:"finished"` // the deploy that wrote it was
+	Owned    []string  `json:"owned"`
+	Only     []string  `json:"only_here,omitempty"` // what no later version records, and nobody has deleted
+	Error    string    `json:"error,omitempty"`     // why it cannot be restored
 }
 
-func (c *console) printBackups(list []state.Backup) {
+func (c *console) printBackups(list []state.Version) {
 	views := make([]backupView, len(list))
 	for i, b := range list {
-		v := backupView{Serial: b.Serial, Written: b.Written.UTC(), Path: b.Path, Owned: []string{}}
-		st, err := b.Load()
-		if err != nil {
-			v.Error = err.Error()
+		v := backupView{Serial: b.Serial, Written: b.Written.UTC(), Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
+		if b.Err != nil {
+			v.Error = b.Err.Error()
 		} else {
-			v.Owned = append(v.Owned, st.Owned()...)
+			v.Finished = b.State.CurrentManifestSHA != ""
+			v.Owned = append(v.Owned, b.State.Owned()...)
 		}
 		views[i] = v
 	}
@@ -73,18 +78,32 @@ func backupTable(out *ui.Writer, views []backupView) {
 		fmt.Fprintln(out, "No backups")
 		return
 	}
-	table := ui.NewTable(out, "SERIAL", "REPLACED OR WRITTEN", "RECORDS")
+	table := ui.NewTable(out, "SERIAL", "WRITTEN", "DEPLOY", "RECORDS")
 	for _, v := range views {
-		records := strings.Join(v.Owned, ", ")
-		switch {
-		case v.Error != "":
-			records = "cannot be read: " + v.Error
-		case records == "":
-			records = "nothing"
+		deploy := "unfinished"
+		if v.Finished {
+			deploy = "finished"
 		}
-		table.Row(strconv.Itoa(v.Serial), ui.Moment(v.Written), records)
+		table.Row(strconv.Itoa(v.Serial), ui.Moment(v.Written), deploy, v.records())
 	}
 	table.Print()
+}
+
+func (v backupView) records() string {
+	records := strings.Join(v.Owned, ", ")
+	switch {
+	case v.Error != "":
+		return "cannot be read: " + v.Error
+	case records == "":
+		records = "nothing"
+	}
+	if len(v.Only) > 0 {
+		records += " (only here: " + strings.Join(v.Only, ", ") + ")"
+	}
+	if v.Present {
+		records += " (the present version)"
+	}
+	return records
 }
 
 func newStateRestore(c *console) *cobra.Command {

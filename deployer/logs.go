@@ -3,12 +3,17 @@ package deployer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"bootstrap/atomicfile"
 )
 
 // LogsOptions says which logs are wanted and what becomes of them.
@@ -101,24 +106,35 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	if err != nil {
 		return fmt.Errorf("cannot find the folder of the archive: %w", err)
 	}
-	if info, err := os.Stat(filepath.Dir(target)); err != nil {
+	dir := filepath.Dir(target)
+	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("cannot keep the logs: %w", err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("cannot keep the logs: %s is no folder", filepath.Dir(target))
+		return fmt.Errorf("cannot keep the logs: %s is no folder", dir)
+	}
+	stream := what.Out != "" && atomicfile.InPlace(target)
+	if _, err := os.Lstat(target); err == nil && what.Out != "" && !stream {
+		return &fileExistsError{Path: target} // before the work
 	}
 	err = r.do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*stage) error {
-		archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), filepath.Dir(target))
+		if stream {
+			dir = ""
+		}
+		archive, err := r.fetchWanted(ctx, what, dir)
 		if err != nil {
 			return err
 		}
-		defer discard(archive) // after the rename it is not there any more
-		if err := archive.Sync(); err != nil {
-			return fmt.Errorf("cannot keep the logs: %w", err)
+		defer discard(archive)
+		if stream {
+			err = pour(archive, target)
+		} else {
+			target, err = nameLogs(archive, target, what.Out == "")
 		}
-		if err := os.Rename(archive.Name(), target); err != nil {
-			return fmt.Errorf("cannot keep the logs: %w", err)
+		var exists *fileExistsError
+		if err != nil && !errors.As(err, &exists) {
+			err = fmt.Errorf("cannot keep the logs: %w", err)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
@@ -127,9 +143,75 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	return nil
 }
 
+// fileExistsError says that an archive would overwrite a file.
+type fileExistsError struct{ Path string }
+
+func (e *fileExistsError) Error() string {
+	return fmt.Sprintf("cannot keep the logs: %s exists and is not overwritten: remove it, or name another file", e.Path)
+}
+
+// nameLogs gives the temporary file its name, which no file has: where another
+// may be chosen, that with the first free number.
+func nameLogs(archive *os.File, target string, numbered bool) (string, error) {
+	if err := archive.Sync(); err != nil {
+		return "", err
+	}
+	base, name := strings.TrimSuffix(target, ".tgz"), target
+	for n := 2; ; n++ {
+		err := os.Link(archive.Name(), name) // unlike a rename, it overwrites nothing
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			if _, there := os.Lstat(name); there != nil { // not every file system has links
+				return name, os.Rename(archive.Name(), name)
+			}
+		}
+		switch {
+		case err == nil:
+			return name, nil
+		case !numbered:
+			return "", &fileExistsError{Path: target}
+		}
+		name = fmt.Sprintf("%s-%d.tgz", base, n)
+	}
+}
+
+// pour writes the archive to what is no regular file.
+func pour(archive *os.File, target string) error {
+	out, err := atomicfile.Open(target)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, archive)
+	return errors.Join(err, out.Close())
+}
+
+// fetchWanted fetches the archive. It is an error if there is nothing in it of
+// what was asked for by name.
+func (r *run) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os.File, error) {
+	archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), dir)
+	if err != nil || len(what.filters()) == 0 {
+		return archive, err
+	}
+	found, err := hasFiles(archive)
+	if err == nil && !found {
+		var asked []string
+		for _, glob := range what.Only {
+			asked = append(asked, "--only "+glob)
+		}
+		for _, job := range what.Jobs {
+			asked = append(asked, "--job "+job)
+		}
+		err = fmt.Errorf("no log on the VM is that of %s", strings.Join(asked, ", "))
+	}
+	if err != nil {
+		discard(archive)
+		return nil, err
+	}
+	return archive, nil
+}
+
 // showLogs shows the end of each log once.
 func (r *run) showLogs(ctx context.Context, what LogsOptions) error {
-	archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), "")
+	archive, err := r.fetchWanted(ctx, what, "")
 	if err != nil {
 		return err
 	}

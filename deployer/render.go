@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/atomicfile"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -131,7 +132,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	})
 }
 
-// writeRendered writes one file for its owner only, whatever was there.
+// writeRendered writes one file for its owner only, whatever file was there.
 func writeRendered(path, content string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
@@ -139,6 +140,12 @@ func writeRendered(path, content string, d fs.DirEntry) error {
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot write the rendered files: %w", err)
+	}
+	if atomicfile.InPlace(path) {
+		if err := atomicfile.Write(path, []byte(content)); err != nil {
+			return fmt.Errorf("cannot write the rendered files: %w", err)
+		}
+		return nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot write the rendered files: %w", err)

@@ -162,6 +162,27 @@ func eachLog(archive io.Reader, visit func(h *tar.Header, content io.Reader) err
 	}
 }
 
+// hasFiles tells whether an archive of logs has any file, and reads it from its
+// beginning again.
+func hasFiles(archive io.ReadSeeker) (bool, error) {
+	unpacked, err := gzip.NewReader(archive)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the archive of logs: %w", err)
+	}
+	for entries := tar.NewReader(unpacked); ; {
+		h, err := entries.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("cannot read the archive of logs: %w", err)
+		case h.Typeflag == tar.TypeReg:
+			_, err := archive.Seek(0, io.SeekStart)
+			return true, err
+		}
+	}
+}
+
 // readLines returns the last n lines of text, how many bytes the whole lines
 // are, and what follows them.
 func readLines(text io.Reader, n int) (lines []string, size int64, rest string, err error) {

@@ -285,7 +285,7 @@ func readAll(what, path string, r io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, cause(err))
 	case len(data) > maxFileSize:
-		return nil, fmt.Errorf("cannot read %s %s: it is larger than %d MiB, which none is", what, path, maxFileSize>>20)
+		return nil, fmt.Errorf("cannot read %s %s: it is larger than %d MiB, the limit for %s", what, path, maxFileSize>>20, what)
 	}
 	return data, nil
 }

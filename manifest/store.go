@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
 	yaml2 "gopkg.in/yaml.v2"
 
 	"bootstrap/atomicfile"
+	"bootstrap/lockfile"
 )
 
 // lockTimeout is how long another process may take to generate its variables.
@@ -24,8 +23,10 @@ const lockTimeout = time.Minute
 type varsStore struct {
 	path   string // links resolved
 	shown  string // as the user wrote it
-	lock   *flock.Flock
+	lock   *lockfile.Lock
+	stream bool   // the path is a pipe or a device: it is read once, and written in place
 	before []byte // the file as it was read; nil: there was none
+	saved  bool
 	values map[string]*variable
 	names  []string // of values, in the order of the file
 	added  map[string]any
@@ -44,7 +45,7 @@ func (d *document) openStore(path string) (*varsStore, error) {
 	if real, err := filepath.EvalSymlinks(expanded); err == nil {
 		expanded = real
 	}
-	s := &varsStore{path: expanded, shown: path, added: map[string]any{}}
+	s := &varsStore{path: expanded, shown: path, stream: atomicfile.InPlace(expanded), added: map[string]any{}}
 	return s, s.read(d)
 }
 
@@ -84,35 +85,62 @@ func (s *varsStore) add(name string, value any) { s.added[name] = value }
 // acquire locks the store until close, so that no two processes generate the
 // same variables, and reads it again.
 func (s *varsStore) acquire(d *document) error {
+	if s.stream {
+		return nil
+	}
 	if _, err := os.Stat(filepath.Dir(s.path)); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot write the vars store %s: its folder does not exist; if the path is right, make the folder first", s.shown)
 	}
-	lock := flock.New(s.path+".lock", flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR))
-	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
-	defer cancel()
-	const retry = 50 * time.Millisecond
-	if got, err := lock.TryLockContext(ctx, retry); err != nil || !got {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("cannot write the vars store %s: another process has had it locked (%s.lock) for %v", s.shown, s.path, lockTimeout)
-		}
-		return fmt.Errorf("cannot lock the vars store %s with %s.lock: %w", s.shown, s.path, err)
+	lock, err := s.awaitLock()
+	if err != nil {
+		return err
 	}
 	s.lock = lock
+	atomicfile.Match(lock.Path(), s.path) // who may write the one may lock the other
 	atomicfile.DropCut(s.path)
 	atomicfile.DropCut(s.path + ".previous")
 	return s.read(d)
 }
 
-// close gives up the lock.
-func (s *varsStore) close() {
-	if s != nil && s.lock != nil {
-		_ = s.lock.Close()
-		s.lock = nil
+// awaitLock locks the file beside the store, and waits for another process that
+// has it locked.
+func (s *varsStore) awaitLock() (*lockfile.Lock, error) {
+	const retry = 50 * time.Millisecond
+	path := s.path + ".lock"
+	limit, tick := time.NewTimer(lockTimeout), time.NewTicker(retry)
+	defer limit.Stop()
+	defer tick.Stop()
+	for {
+		lock, err := lockfile.Try(path)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("cannot lock the vars store %s with %s: %w", s.shown, path, err)
+		case lock != nil:
+			return lock, nil
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return nil, fmt.Errorf("cannot write the vars store %s: another process has had it locked (%s) for %v", s.shown, path, lockTimeout)
+		}
 	}
 }
 
-// save writes the file with the values that were added: whole, only for its
-// owner to read. The previous one is kept beside it, with the ending .previous.
+// close gives up the lock. A lock file that was made for nothing goes.
+func (s *varsStore) close() {
+	if s == nil || s.lock == nil {
+		return
+	}
+	if s.lock.Made() && !s.saved {
+		s.lock.Remove()
+	} else {
+		s.lock.Close()
+	}
+	s.lock = nil
+}
+
+// save writes the file with the values that were added: whole, and if it is a new
+// one, only for its owner to read. The previous one is kept beside it, with the ending .previous.
 func (s *varsStore) save() error {
 	if s == nil || len(s.added) == 0 {
 		return nil
@@ -126,13 +154,15 @@ func (s *varsStore) save() error {
 	if err != nil {
 		return fmt.Errorf("cannot write the vars store %s: %v", s.shown, err)
 	}
-	if s.before != nil {
+	if s.before != nil && !s.stream {
 		if err := atomicfile.Write(s.path+".previous", s.before); err != nil {
 			return fmt.Errorf("cannot keep a copy of the vars store %s: %w", s.shown, err)
 		}
+		atomicfile.Match(s.path+".previous", s.path)
 	}
 	if err := atomicfile.Write(s.path, data); err != nil {
 		return fmt.Errorf("cannot write the vars store %s: %w", s.shown, err)
 	}
+	s.saved = true
 	return nil
 }

@@ -43,7 +43,7 @@ func stored(t *testing.T, path string) map[string]any {
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	file := write(t, generating)
-	store := filepath.Join(t.TempDir(), "new", "creds.yml")
+	store := filepath.Join(t.TempDir(), "creds.yml")
 	opts := Options{VarsStore: store, Generate: Write, Vars: []string{"name=a.example", "given=1"}}
 	d, err := Evaluate(file, opts)
 	if err != nil {

@@ -1,11 +1,10 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +15,12 @@ import (
 	"bootstrap/atomicfile"
 )
 
-// keptBackups is how many versions before the present one are kept.
+// keptBackups is how many versions before the present one are kept, beside those
+// that nothing else replaces.
 const keptBackups = 5
 
-// Backup is an earlier version of a state file.
+// Backup is a version of a state file: what one run left, or what one that was
+// killed left when the next began to write.
 type Backup struct {
 	Serial  int
 	Written time.Time
@@ -67,40 +68,50 @@ func (b Backup) Load() (State, error) {
 	return l.current, err
 }
 
-// backUp keeps the file that is about to be replaced, under its serial
-// number: by another name of the same content, which is as well synced as the
-// file is.
-func (f *File) backUp() error {
-	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+// startBackups keeps the file as it is before the first write of a run, if it
+// exists. Most often the run before has done that at its end.
+func (f *File) startBackups() error {
+	if !fileExists(f.path) {
 		return nil
 	}
+	return f.backUp()
+}
+
+// backUp keeps the present file under its serial number. It is a copy: other
+// tools write the file in place.
+func (f *File) backUp() error {
 	target := filepath.Join(f.backups(), strconv.Itoa(f.current.Own.Serial)+".json")
-	err := os.MkdirAll(f.backups(), 0o700)
-	if err == nil {
-		// One that is there is of a write that was cut before its rename.
-		if err = os.Remove(target); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	if err == nil && os.Link(f.path, target) != nil {
-		var data []byte // not every file system has links
-		if data, err = os.ReadFile(f.path); err == nil {
-			err = atomicfile.Write(target, data)
-		}
-	}
-	if err != nil {
+	if err := f.keep(target); err != nil {
 		return fmt.Errorf("cannot keep a backup of the deployment state: %w", err)
 	}
 	return nil
 }
 
-func (f *File) pruneBackups() error {
-	list := backupsOf(f.path)
-	var errs []error
-	for _, b := range list[min(len(list), keptBackups):] {
-		errs = append(errs, os.Remove(b.Path))
+func (f *File) keep(target string) error {
+	data, err := readWhole(f.path)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	if have, err := readWhole(target); err == nil && bytes.Equal(have, data) {
+		return nil
+	}
+	if err := f.makeBackups(); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(target, data); err != nil {
+		return err
+	}
+	atomicfile.Match(target, f.path)
+	if info, err := os.Stat(f.path); err == nil {
+		_ = os.Chtimes(target, info.ModTime(), info.ModTime()) // when this version was written
+	}
+	return nil
+}
+
+func (f *File) makeBackups() error {
+	err := atomicfile.MkdirAll(f.backups(), 0o700)
+	atomicfile.Match(f.backups(), f.path)
+	return err
 }
 
 // Restore makes an earlier version the present one, under a new serial number,
@@ -137,9 +148,10 @@ func (f *File) restore(ctx context.Context, serial int, force bool) error {
 		if err := os.Rename(f.path, damaged); err != nil {
 			return fmt.Errorf("cannot put the damaged deployment state aside: %w", err)
 		}
-		f.loaded = loaded{found: true}
+		f.loaded, f.gone = loaded{found: true}, readGone(f.path)
 		f.note("What was in the file is no state; it is kept as %s", damaged)
 	}
+	f.readGone() // before the present version is another one
 	var lost []string
 	kept := old.Owned()
 	for _, thing := range f.current.Owned() {

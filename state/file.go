@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bootstrap/atomicfile"
+	"bootstrap/lockfile"
 )
 
 // Options says how a state file is opened.
@@ -38,8 +39,10 @@ type File struct {
 	path         string
 	opts         Options
 	locker       locker
-	lock         *lock
-	installation *lock // nil until it is known
+	lock         *lockfile.Lock
+	installation *lockfile.Lock  // nil until it is known
+	written      bool            // by this run
+	gone         map[string]bool // what was dropped on purpose, see dropped
 	loaded
 }
 
@@ -139,8 +142,11 @@ func lockOnly(ctx context.Context, path string, opts Options) (*File, error) {
 	}
 	f := &File{path: path, opts: opts}
 	f.locker = locker{who: opts.Holder, until: time.Now().Add(opts.Wait), waiting: opts.Waiting}
-	f.lock, err = f.locker.acquire(ctx, "the deployment state", path+".lock")
-	return f, err
+	if f.lock, err = f.locker.acquire(ctx, "the deployment state", path+".lock"); err != nil {
+		return nil, err
+	}
+	atomicfile.Match(path+".lock", path) // who may write the state may lock it
+	return f, nil
 }
 
 // resolve follows the links at path, also to a file that is not there yet.
@@ -209,8 +215,8 @@ func (f *File) warn(err error) {
 
 // Update changes the state and writes it whole: to a temporary file that is
 // synced and renamed, mode 0600. Nothing changes if change or the write
-// fails. The version before is kept among the backups, and what create-env
-// drops in the mirror.
+// fails. The version before the first Update of a run is kept among the backups,
+// and what create-env drops in the mirror.
 func (f *File) Update(change func(*State) error) error {
 	if f.lock == nil {
 		return errPeeked
@@ -246,6 +252,7 @@ func (f *File) Update(change func(*State) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", f.path, err)
 	}
+	f.warn(f.drop(f.current.things(), next.things()))
 	f.current, f.fresh = next, false
 	// A state that was not there yet names its installation only now: nobody
 	// else knows it, so that this does not wait, and a run that is killed
@@ -253,7 +260,10 @@ func (f *File) Update(change func(*State) error) error {
 	if err := f.lockInstallation(context.Background(), next.InstallationID); err != nil {
 		return err
 	}
-	f.warn(f.pruneBackups())
+	if !f.written {
+		f.written = true
+		f.warn(f.pruneBackups())
+	}
 	f.warn(f.writeMirror())
 	if f.legacy != "" {
 		f.warn(retire(f.legacy))
@@ -263,24 +273,23 @@ func (f *File) Update(change func(*State) error) error {
 }
 
 func (f *File) write(data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
 		return err
 	}
-	// A file that another tool made would keep its mode as a backup.
-	if err := os.Chmod(f.path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !f.written {
+		f.warn(f.startBackups())
 	}
-	f.warn(f.backUp())
 	return atomicfile.Write(f.path, data)
 }
 
-// Remove deletes the state file, its backups and its mirror; the locks stay
-// until Close.
+// Remove deletes the state file, its mirror and its backups, but for those that
+// record what nobody has deleted. The lock stays until Close.
 func (f *File) Remove() error {
-	if err := removeAll(f.path, f.backups(), f.mirrorPath()); err != nil {
+	f.written = false
+	if err := removeAll(f.path, f.mirrorPath()); err != nil {
 		return fmt.Errorf("cannot remove the deployment state: %w", err)
 	}
-	return nil
+	return f.removeBackups()
 }
 
 func removeAll(paths ...string) error {
@@ -293,9 +302,19 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// Close unlocks the state.
+// Close keeps what this run wrote among the backups, and unlocks the state. The
+// lock file of a state that does not exist goes.
 func (f *File) Close() {
-	f.installation.release()
+	if f.written && f.lock != nil {
+		f.warn(f.backUp())
+		f.warn(f.pruneBackups())
+	}
+	f.installation.Close()
 	f.installation = nil
-	f.lock.release()
+	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
+		f.lock.Remove()
+	} else {
+		f.lock.Close()
+	}
+	f.lock = nil
 }

@@ -11,9 +11,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"bootstrap/atomicfile"
+	"bootstrap/lockfile"
 )
 
 // Holder says who has a state locked.
@@ -42,13 +41,6 @@ func (e *LockedError) Error() string {
 		e.What, e.Path, h.User, h.Host, h.PID, h.Command, h.Since.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
-// lock is an flock, which the kernel drops when its holder dies. That of a
-// state is never removed: a second process could then lock a file that is
-// gone. That of an installation goes with its folder.
-type lock struct {
-	f *flock.Flock
-}
-
 // locker is what acquiring locks needs; its deadline is one for all of them.
 type locker struct {
 	who     Holder
@@ -60,7 +52,7 @@ const lockRetry = 100 * time.Millisecond
 
 // acquire locks a file, and waits for it as long as it may: the error is a
 // *LockedError when that was not long enough.
-func (l *locker) acquire(ctx context.Context, what, path string) (*lock, error) {
+func (l *locker) acquire(ctx context.Context, what, path string) (*lockfile.Lock, error) {
 	var told bool
 	tick := time.NewTicker(lockRetry)
 	defer tick.Stop()
@@ -82,17 +74,15 @@ func (l *locker) acquire(ctx context.Context, what, path string) (*lock, error) 
 	}
 }
 
-func (l *locker) try(what, path string) (*lock, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+func (l *locker) try(what, path string) (*lockfile.Lock, error) {
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", what, err)
 	}
-	f := flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR))
-	got, err := f.TryLock()
+	got, err := lockfile.Try(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock %s with %s: %w", what, path, err)
 	}
-	if !got || !there(f) {
-		_ = f.Close()
+	if got == nil {
 		locked := &LockedError{What: what, Path: path}
 		if data, err := os.ReadFile(path); err == nil {
 			// A lock file that is just being written tells nothing yet.
@@ -102,30 +92,13 @@ func (l *locker) try(what, path string) (*lock, error) {
 	}
 	data, err := json.Marshal(l.who)
 	if err == nil {
-		err = os.WriteFile(path, append(data, '\n'), 0o600)
+		err = got.Write(append(data, '\n'))
 	}
 	if err != nil {
-		_ = f.Close()
+		got.Close()
 		return nil, fmt.Errorf("cannot lock %s with %s: %w", what, path, err)
 	}
-	return &lock{f: f}, nil
-}
-
-// there tells whether the file that was locked still has its name: who had it
-// before may have removed it with its folder.
-func there(f *flock.Flock) bool {
-	locked, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Stat(f.Path())
-	return err == nil && os.SameFile(locked, named)
-}
-
-func (l *lock) release() {
-	if l != nil {
-		_ = l.f.Close()
-	}
+	return got, nil
 }
 
 // lockInstallation locks the folder of the installation, which two copies of
@@ -138,12 +111,12 @@ func (f *File) lockInstallation(ctx context.Context, id string) error {
 	}
 	dir := filepath.Join(f.opts.Home, id)
 	if f.installation != nil {
-		if filepath.Dir(f.installation.f.Path()) == dir {
+		if f.installation.Dir() == dir {
 			return nil
 		}
-		f.installation.release()
+		f.installation.Close()
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
 	got, err := f.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))

@@ -27,7 +27,7 @@ func readWhole(path string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err == nil && len(data) > maxSize {
-		return nil, fmt.Errorf("%s is larger than %d MiB, which none is", path, maxSize>>20)
+		return nil, fmt.Errorf("%s is larger than %d MiB, the limit for a state file", path, maxSize>>20)
 	}
 	return data, err
 }

@@ -1,0 +1,115 @@
+// Package lockfile locks files that tell who has them locked and that may be
+// removed by whoever has.
+package lockfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"bootstrap/atomicfile"
+)
+
+// Lock is an flock on a file, which the kernel drops when its holder dies.
+type Lock struct {
+	f    *flock.Flock
+	made bool
+}
+
+// Try locks the file at path and makes it, mode 0600, where there is none. The
+// Lock is nil while another process has it. A link is not followed: it could
+// lead to a file that is not meant to be written to.
+//
+// A file may have been removed between opening and locking it, by whoever had it
+// locked. Then the lock keeps nobody away, and the one of that name now is
+// locked in its place: so a lock file can be removed at any time by its holder.
+func Try(path string) (*Lock, error) {
+	for try := 0; ; try++ {
+		info, err := os.Lstat(path)
+		if err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is %s and no file that this program made: remove it", path, kind(info.Mode()))
+		}
+		f := flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow))
+		got, lockErr := f.TryLock()
+		if lockErr != nil {
+			return nil, lockErr
+		}
+		if !got {
+			return nil, nil
+		}
+		l := &Lock{f: f, made: err != nil}
+		if l.there() {
+			if l.made {
+				atomicfile.GiveToFolderOwner(path)
+			}
+			return l, nil
+		}
+		_ = f.Close()
+		if try == 100 {
+			return nil, fmt.Errorf("%s is removed each time that it is locked", path)
+		}
+	}
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	}
+	return "a special file"
+}
+
+// there tells whether the file that is locked still has its name.
+func (l *Lock) there() bool {
+	locked, err := l.f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(l.f.Path())
+	return err == nil && os.SameFile(locked, named)
+}
+
+// Path returns the path of the file.
+func (l *Lock) Path() string { return l.f.Path() }
+
+// Made tells that there was no file.
+func (l *Lock) Made() bool { return l.made }
+
+// Write makes data the content of the file.
+func (l *Lock) Write(data []byte) error {
+	f, err := os.OpenFile(l.f.Path(), os.O_WRONLY|os.O_TRUNC|noFollow, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// Close unlocks the file. A nil Lock is one that was not got.
+func (l *Lock) Close() {
+	if l != nil {
+		_ = l.f.Close()
+	}
+}
+
+// Remove removes the file and unlocks it. Windows keeps a file that is open.
+func (l *Lock) Remove() {
+	if l == nil {
+		return
+	}
+	if l.there() {
+		_ = os.Remove(l.f.Path())
+	}
+	_ = l.f.Close()
+}
+
+// Dir returns the folder that the file is in.
+func (l *Lock) Dir() string { return filepath.Dir(l.f.Path()) }
