@@ -21,9 +21,10 @@ func newSSH(c *console) *cobra.Command {
 		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
 		Short: "Log in to the VM, or run a command there",
 		Long: `Ssh has the agent make a user on the VM for this one login, with a key made for
-it, logs in and removes the user again, whatever ends the session. The VM's host
-key is the one that the agent tells. The system's ssh is used where there is one,
-else, and through jumpboxes, a client of our own.
+it, logs in and removes the user again. If ssh is killed, the next command that
+talks to the VM removes the user. The key is in no file. The VM's host key is the
+one that the agent tells. The system's ssh is used where there is one, else, on
+Windows and through jumpboxes, a client of our own.
 
 The words of COMMAND are joined and given to a shell on the VM, as ssh does. The
 exit code is that of the command. On a terminal, a shell gets one too, and so

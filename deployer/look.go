@@ -196,6 +196,9 @@ func (r *run) lookAtAgent(ctx context.Context) error {
 		return err
 	}
 	r.learn(st.CurrentVMCID)
+	if r.facts.agentTold && r.scratch == "" {
+		r.endLogins(ctx, r.running, st.CurrentVMCID)
+	}
 	if old := st.Own.Swap; old != nil {
 		var silent facts
 		silent, r.facts = r.facts, facts{}

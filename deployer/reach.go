@@ -36,6 +36,7 @@ func (r *run) findVM(context.Context) error {
 	if st.CurrentVMCID == "" {
 		return fmt.Errorf("there is no VM: %s records none; bootstrap deploy makes one", r.statePath)
 	}
+	r.vm = st.CurrentVMCID
 	r.dir = filepath.Join(r.opts.Home, st.InstallationID)
 	r.recallKnown()
 	return nil
@@ -48,5 +49,8 @@ func (r *run) reachAgent(ctx context.Context) error {
 		return err
 	}
 	r.running, _, err = r.findAgent(ctx, r.recallAgent(st.CurrentVMCID), r.opts.AgentTimeout, st.DirectorID)
+	if err == nil {
+		r.endLogins(ctx, r.running, st.CurrentVMCID)
+	}
 	return err
 }

@@ -129,6 +129,7 @@ type run struct {
 	route        route                        // execute
 	releases     map[string]*artifact.Release // fetch artifacts, by name
 	stemcell     *artifact.Stemcell           // fetch artifacts
+	vm           string                       // find vm: CID of the one that is recorded
 	running      *agent.Client                // look at the agent: of the VM that exists; nil if it has none
 	facts        facts                        // look
 	registry     *registryServer              // bind registry; nil if not asked for

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,6 +64,7 @@ type sshLogin struct {
 	port    int
 	hostKey string // line of authorized_keys, as the agent told
 	alias   string // what the host is called in messages
+	dir     string // temporary, for the system's ssh
 }
 
 // logIn makes a user, calls fn and removes the user in every case.
@@ -70,18 +72,23 @@ func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails
 	login := sshLogin{user: "bosh_" + hex.EncodeToString(name)}
+	login.dir = filepath.Join(os.TempDir(), loginDirPrefix+hex.EncodeToString(name))
 	var public string
 	var err error
 	if login.key, public, err = tunnel.OneTimeKey(); err != nil {
 		return err
 	}
+	done := r.recordLogin(loginRecord{VM: r.vm, User: login.user, Dir: login.dir})
 	// Also after a failure, in which the user may have been made.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		if err := r.running.CleanupSSH(ctx, "^"+login.user+"$"); err != nil && !agent.UnknownMessage(err) {
-			r.root.warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key: %v", login.user, err))
+		err := r.running.CleanupSSH(ctx, "^"+login.user+"$")
+		gone := err == nil || agent.UnknownMessage(err)
+		if !gone {
+			r.root.warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key; the next run removes it: %v", login.user, err))
 		}
+		done(gone)
 	}()
 	told, err := r.running.SetupSSH(ctx, login.user, public)
 	if err != nil {
@@ -98,11 +105,21 @@ func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	return fn(login)
 }
 
-// session runs the command with the system's ssh where there is one and it
-// knows the way, else with our own client.
+// session runs the command with the system's ssh where there is one, it knows
+// the way and can be given the key, else with our own client.
 func (r *run) session(ctx context.Context, login sshLogin, what SSHOptions) (status int, err error) {
-	if program, err := exec.LookPath("ssh"); err == nil && !what.OwnClient && r.route.dial == nil {
-		return systemSSH(ctx, program, login, what)
+	program, err := exec.LookPath("ssh")
+	if err == nil && !what.OwnClient && r.route.dial == nil && runtime.GOOS != "windows" {
+		if err := os.Mkdir(login.dir, 0o700); err != nil {
+			return 0, fmt.Errorf("cannot make a temporary folder for ssh: %w", err)
+		}
+		defer os.RemoveAll(login.dir)
+		socket := filepath.Join(login.dir, "agent")
+		// A folder with too long a name has no room for a socket.
+		if end, err := tunnel.ServeKey(login.key, socket); err == nil {
+			defer end()
+			return systemSSH(ctx, program, socket, login, what)
+		}
 	}
 	return tunnel.Run(ctx, tunnel.Config{
 		Host:       login.host,
@@ -121,27 +138,20 @@ func (r *run) session(ctx context.Context, login sshLogin, what SSHOptions) (sta
 	})
 }
 
-// systemSSH runs the program ssh with the key and the host key in files, which
-// are there as long as it runs, and with no settings but these.
-func systemSSH(ctx context.Context, program string, login sshLogin, what SSHOptions) (status int, err error) {
-	dir, err := os.MkdirTemp("", "bootstrap-ssh-") // 0700
-	if err != nil {
-		return 0, fmt.Errorf("cannot make a folder for the key: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	key, known := filepath.Join(dir, "key"), filepath.Join(dir, "known_hosts")
+// systemSSH runs the program ssh with no settings but these: the key comes from
+// the socket, as from an ssh-agent, and the host key from a file.
+func systemSSH(ctx context.Context, program, socket string, login sshLogin, what SSHOptions) (status int, err error) {
+	known := filepath.Join(login.dir, "known_hosts")
 	alias := "vm-of-" + strconv.Itoa(os.Getpid())
-	for path, text := range map[string]string{key: login.key, known: alias + " " + login.hostKey + "\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			return 0, fmt.Errorf("cannot write the key: %w", err)
-		}
+	if err := os.WriteFile(known, []byte(alias+" "+login.hostKey+"\n"), 0o600); err != nil {
+		return 0, fmt.Errorf("cannot write the VM's host key: %w", err)
 	}
 	// In options, a percent sign stands for something else and a space ends a name.
-	escape := strings.NewReplacer("%", "%%")
-	args := []string{"-F", "none", "-i", escape.Replace(key), "-l", login.user, "-p", strconv.Itoa(login.port)}
+	quote := func(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
+	args := []string{"-F", "none", "-l", login.user, "-p", strconv.Itoa(login.port)}
 	for _, option := range []string{
-		"IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes", "LogLevel=ERROR", "ServerAliveInterval=15", "ConnectTimeout=30",
-		"StrictHostKeyChecking=yes", `UserKnownHostsFile="` + escape.Replace(known) + `"`, "GlobalKnownHostsFile=none", "HostKeyAlias=" + alias, "UpdateHostKeys=no",
+		"IdentityFile=none", "IdentityAgent=" + quote(socket), "BatchMode=yes", "LogLevel=ERROR", "ServerAliveInterval=15", "ConnectTimeout=30",
+		"StrictHostKeyChecking=yes", "UserKnownHostsFile=" + quote(known), "GlobalKnownHostsFile=none", "HostKeyAlias=" + alias, "UpdateHostKeys=no",
 	} {
 		args = append(args, "-o", option)
 	}
