@@ -139,6 +139,11 @@ func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deploy
 		if want == 1 {
 			opts.Disk = args[0]
 		}
+		if opts.Manifest == "" {
+			if err := noInputs(cmd); err != nil {
+				return err
+			}
+		}
 		c.started = true
 		opts.Inputs.Lenient = true
 		return c.deployment(cmd.Context(), opts, run)

@@ -155,6 +155,14 @@ func TestFlagsEverywhere(t *testing.T) {
 	})
 }
 
+// They may stand before the command, as those of bosh.
+func TestFlagsBeforeTheCommand(t *testing.T) {
+	code, _, errs := run(t, "--tty", "-n", "--no-color", "deploy", "no-such.yml")
+	if code != exitNoState || !strings.Contains(errs, "no-such.yml") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
 // A help text says in one line what a flag takes, and does not speak of types.
 func TestFlagHelp(t *testing.T) {
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
@@ -280,6 +288,9 @@ func TestWrongUsage(t *testing.T) {
 		{"state show", "state show needs a manifest, or the state file", "bootstrap state show --help"},
 		{"state restore m.yml", "state restore needs one argument more: bootstrap state restore {MANIFEST | --state FILE} SERIAL\n", "bootstrap state restore --help"},
 		{"disks attach m.yml", "disks attach needs the CID of a disk: bootstrap disks attach {MANIFEST | --state FILE} CID\n", "bootstrap disks attach --help"},
+		{"status --state m-state.json -v a=b", "--var is for a manifest, and none is named: bootstrap status MANIFEST\n", "bootstrap status --help"},
+		{"doctor --vars-store creds.yml", "--vars-store is for a manifest, and none is named: bootstrap doctor MANIFEST\n", "bootstrap doctor --help"},
+		{"disks delete --state m-state.json disk-1 -o ops.yml", "--ops-file is for a manifest, and none is named: bootstrap disks delete MANIFEST\n", "bootstrap disks delete --help"},
 		{"notice x", "notice takes no arguments", "bootstrap notice --help"},
 		{"deploy --plann p m.yml", `deploy has no flag --plann. Did you mean "--plan"?`, "bootstrap deploy --help"},
 		{"deploy --password=SECRET m.yml", "deploy has no flag --password\n", "bootstrap deploy --help"},

@@ -65,12 +65,23 @@ func manifestAnd(cmd *cobra.Command, args []string, max int) error {
 // file is enough on the machine that deployed.
 func manifestOrState(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 && cmd.Flags().Changed("state") {
-		return nil
+		return noInputs(cmd)
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
 	}
 	return oneManifest(cmd, args)
+}
+
+// noInputs refuses operations and variables where no manifest is named, which
+// they would be for.
+func noInputs(cmd *cobra.Command) error {
+	for _, name := range []string{"ops-file", "var", "var-file", "vars-file", "vars-env", "vars-store"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is for a manifest, and none is named: bootstrap %s MANIFEST", name, shortPath(cmd))
+		}
+	}
+	return nil
 }
 
 // noArgs is for commands that take no argument, or subcommands alone.
@@ -238,7 +249,7 @@ func isFlag(arg string) bool {
 // atMostAManifest is for commands that may do without one.
 func atMostAManifest(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return nil
+		return noInputs(cmd)
 	}
 	return oneManifest(cmd, args)
 }
