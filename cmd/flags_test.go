@@ -307,6 +307,7 @@ func TestWrongUsage(t *testing.T) {
 		{"deploy --old-ca /dev/zero m.yml", "--old-ca /dev/zero: it is larger than the limit of 1 MiB\n", "bootstrap deploy --help"},
 		{"logs m.yml --tail m.yml", `--tail takes a number of lines, for example --tail 20; "m.yml" is not a number`, "bootstrap logs --help"},
 		{"logs m.yml --tail -5", "--tail -5: it takes a number of lines, for example --tail 20\n", "bootstrap logs --help"},
+		{"logs m.yml --tail 0", "--tail 0 shows nothing; give a number of lines, for example --tail 20\n", "bootstrap logs --help"},
 		{"cache prune", "prune needs --older-than TIME or --all\n", "bootstrap cache prune --help"},
 		{"variables rotate m.yml", "rotate needs the names of variables or --expiring-within TIME\n", "bootstrap variables rotate --help"},
 		{"variables rotate m.yml ca --expiring-within 3w", "the names of variables and --expiring-within cannot be used together\n", "bootstrap variables rotate --help"},
@@ -360,5 +361,30 @@ func TestExitCodesTopic(t *testing.T) {
 	code, out, _ = run(t, "help", "disks", "forget")
 	if code != 0 || !strings.HasPrefix(out, "Forget drops") || strings.Count(out, "xit code") != 1 || !strings.HasSuffix(out, "Exit codes: bootstrap help exit-codes\n") {
 		t.Errorf("exit code %d, %s", code, out)
+	}
+}
+
+// A flag that may stand without its value takes no other argument for it.
+func TestFlagWithoutValue(t *testing.T) {
+	root := newRoot(newConsole(nil, nil, io.Discard, io.Discard, nil))
+	for args, want := range map[string]string{
+		"logs m.yml --tail":            "logs m.yml --tail 10",
+		"logs --tail --follow m.yml":   "logs --tail 10 --follow m.yml",
+		"logs --tail 20 m.yml":         "logs --tail 20 m.yml",
+		"logs --tail=20 m.yml":         "logs --tail=20 m.yml",
+		"logs m.yml --tail -5":         "logs m.yml --tail -5",
+		"logs --tail m.yml":            "logs --tail m.yml",
+		"ssh m.yml -- logs --tail -f":  "ssh m.yml -- logs --tail -f",
+		"deploy m.yml --tail":          "deploy m.yml --tail",
+		"no-such m.yml --tail":         "no-such m.yml --tail",
+		"--json logs m.yml --tail -y":  "--json logs m.yml --tail 10 -y",
+		"logs --tail m.yml -- --tail":  "logs --tail m.yml -- --tail",
+		"logs m.yml --job web --tail":  "logs m.yml --job web --tail 10",
+		"logs m.yml --tail --job web":  "logs m.yml --tail 10 --job web",
+		"logs m.yml --tail 0 --follow": "logs m.yml --tail 0 --follow",
+	} {
+		if got := strings.Join(fillIn(root, strings.Fields(args)), " "); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
 	}
 }

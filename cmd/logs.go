@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -25,6 +26,9 @@ goes on until it is interrupted.`,
 		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
 		Args:    manifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("tail") && what.Tail == 0 && !what.Follow {
+				return errors.New("--tail 0 shows nothing; give a number of lines, for example --tail 20")
+			}
 			c.started = true
 			opts.Manifest = first(args)
 			if what.Follow || what.Tail > 0 {
