@@ -97,6 +97,8 @@ func (op *operation) check(item cursor, absent bool) (wrong string, pos Position
 	if n := len(op.path.tokens); n > 0 {
 		last = op.path.tokens[n-1]
 	}
+	// The end of a path counts only where the path gets there.
+	reached := !slices.ContainsFunc(op.path.tokens, func(t opToken) bool { return t.optional })
 	switch {
 	case op.kind == "replace" && op.value == nil && item.get("value").given():
 		return "the value is null, which no operation can set; to take the key away, use type: remove", item.get("value").pos
@@ -108,9 +110,9 @@ func (op *operation) check(item cursor, absent bool) (wrong string, pos Position
 		return "the whole document cannot be removed", op.pos
 	case op.kind == "test" && op.value == nil && !absent:
 		return "lacks value, or absent: true" + item.misspelt("value", "absent"), item.pos
-	case op.kind != "replace" && last.kind == appendToken:
+	case op.kind != "replace" && last.kind == appendToken && reached:
 		return fmt.Sprintf(`the path %q is wrong: "-" stands for the place behind the last item, where nothing is to %s`, op.path.shown(), op.kind), op.pos
-	case op.kind != "replace" && last.insert != overwrite:
+	case op.kind != "replace" && last.insert != overwrite && reached:
 		return fmt.Sprintf("the path %q is wrong: :before and :after are only for operations of the type replace", op.path.shown()), op.pos
 	}
 	return "", Position{}

@@ -127,6 +127,13 @@ func removalsAndTests() []operationCase {
 		{"[1]", "remove /0:after", "! only for operations of the type replace"},
 		{"[1]", `remove ""`, "! the whole document cannot be removed"},
 		{"a: 1", "remove /a 2", "! has a value"},
+		{"[{name: a}]", "remove /name=b?:before", "[{name: a}]"},
+		{"[{name: a}]", "remove /name=b?:after", "[{name: a}]"},
+		{"[{name: a}]", "remove /name=a?:after", "! :before and :after are only for the place of a new item"},
+		{"a: 1", "remove /b?/-", "{a: 1}"},
+		{"a: 1", "remove /b?/0:after", "{a: 1}"},
+		{"a: [1]", "remove /a?/-", `! "-" stands for the place behind the last item`},
+		{"[{name: a}]", "remove /name=b?/c/-", "[{name: a}]"},
 
 		{"a: {b: [1, x]}", "test /a {b: [1, x]}", "{a: {b: [1, x]}}"},
 		{"a: {b: [1, x]}", "test /a {b: [x, 1]}", "! the value that is there is another one"},
@@ -139,6 +146,7 @@ func removalsAndTests() []operationCase {
 		{"[1]", "test /1 ABSENT", "[1]"},
 		{"[{name: a}]", "test /name=b ABSENT", "[{name: a}]"},
 		{"[{name: a}, {name: a}]", "test /name=a ABSENT", "! has 2 items"},
+		{"[{name: a}]", "test /name=b?:before {name: b}", "[{name: a}]"},
 		{"[1]", "test /- 1", "! where nothing is to test"},
 		{"a: 1", "test /a", "! lacks value, or absent: true"},
 	}

@@ -301,12 +301,13 @@ func (w walk) step(token int, n *node) (*node, error) {
 	switch {
 	case t.kind == appendToken:
 		return nil, &pathError{token: token, message: `"-" stands for the place behind the last item, where nothing can be found`}
-	case t.insert != overwrite:
-		return nil, &pathError{token: token, message: ":before and :after are only for the place of a new item, at the end of a path"}
 	case t.kind != keyToken:
 		index, err := w.item(token, n)
 		if err != nil || index < 0 {
 			return nil, err
+		}
+		if t.insert != overwrite {
+			return nil, &pathError{token: token, message: ":before and :after are only for the place of a new item, at the end of a path"}
 		}
 		return n.items[index], nil
 	case n.kind != mapKind:
