@@ -292,7 +292,7 @@ func readAll(what, path string, r io.Reader) ([]byte, error) {
 
 // YAML returns the document as create-env writes it.
 func (d *Document) YAML() ([]byte, error) {
-	data, err := yaml2.Marshal(d.root.generic())
+	data, err := yaml2.Marshal(d.root.ordered())
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
 	}

@@ -119,13 +119,15 @@ func FuzzYAML(f *testing.F) {
 
 var semanticError = regexp.MustCompile(`anchor|map key|cannot decode|map merge|base64`)
 
-var loneTag = regexp.MustCompile(`!([\pZ\pC,\[\]{}]|$)`)
-
 // compareWithYAML2 checks that the document means what it means to yaml.v2.
-func compareWithYAML2(t *testing.T, data []byte) {
+func compareWithYAML2(t interface {
+	Helper()
+	Skip(...any)
+	Fatalf(string, ...any)
+}, data []byte) {
 	t.Helper()
-	if loneTag.Match(data) {
-		t.Skip("yaml.v3 does not tell the tag ! from none")
+	if (bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe"))) && bytes.IndexByte(data, '!') >= 0 {
+		t.Skip("the tag ! is not found in UTF-16")
 	}
 	var want any
 	errWant := yaml2.Unmarshal(data, &want)

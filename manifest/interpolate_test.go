@@ -106,7 +106,11 @@ func TestValueSources(t *testing.T) {
 		{"quotes that do not match", []string{"var", `x=it's`}, `it's`},
 		{"empty text", []string{"var", `x=""`}, `""`},
 		{"an equals sign", []string{"var", "x=a=b"}, "a=b"},
-		{"a comment is meant as text", []string{"var", "x=#abc"}, `"#abc"`}, // difference: null
+		{"a comment", []string{"var", "x=#abc"}, "~"},
+		{"a comment in quotes", []string{"var", `x="#abc"`}, `"#abc"`},
+		{"a tag alone", []string{"var", "x=!"}, `"!"`},
+		{"a tag alone before a number", []string{"var", "x=! 5"}, `"! 5"`},
+		{"environment, a tag alone", []string{"env", "PRE_x=! 5"}, `"5"`},
 		{"file", []string{"file", "x"}, `"line one\nline two\n"`},
 		{"environment", []string{"env", "PRE_x=01"}, "1"},
 		{"environment, quoted", []string{"env", `PRE_x="01"`}, `"01"`},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	yaml2 "gopkg.in/yaml.v2"
 	"pgregory.net/rapid"
 )
 
@@ -211,4 +212,81 @@ func TestValuesArriveUnchanged(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Scalars with tags, anchors and comments mean what they mean to yaml.v2,
+// wherever they stand.
+func TestTagsMeanWhatTheyMeanToYAML2(t *testing.T) {
+	t.Parallel()
+	properties := rapid.SampledFrom([]string{"", "! ", "! ", "!!str ", "!!int ", "!!null ", "!!bool ", "!!float ", "!!binary ", "!!timestamp ", "!x ", "!<!> ", "!<x> ",
+		"&a ", "&b ! ", "! &c ", "&d\n    ! ", "&e # no\n    ! ", "&f\t!\t", "&! ", "&g !!int "})
+	scalar := rapid.SampledFrom([]string{"", "5", "0755", "1_000", "1.5", "yes", "~", "null", ".inf", "x", "ö", "2001-01-01", "<<", "#c", "x#c", "!", "a!b", "!x", "'5'", `"~"`, "'!'", "*a", "|\n    5\n", "x\n    ! y", "aGk="})
+	value := rapid.Custom(func(t *rapid.T) string {
+		before, text := properties.Draw(t, "properties"), scalar.Draw(t, "scalar")
+		if before != "" && strings.HasPrefix(text, "!") {
+			return before // no value has two tags
+		}
+		return before + text
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var doc strings.Builder
+		doc.WriteString(rapid.SampledFrom([]string{"", "", "\ufeff", "--- # !\n", "é: ! \u00a0\n", "# !\r\n", "%YAML 1.1\n---\n"}).Draw(t, "begin"))
+		for range rapid.IntRange(1, 3).Draw(t, "entries") {
+			switch rapid.IntRange(0, 4).Draw(t, "form") {
+			case 0:
+				fmt.Fprintf(&doc, "k: %s\n", value.Draw(t, "value"))
+			case 1:
+				fmt.Fprintf(&doc, "%s: v\r\n", value.Draw(t, "key"))
+			case 2:
+				fmt.Fprintf(&doc, "l:\n  - %s\n  - é: %s\n", value.Draw(t, "first"), value.Draw(t, "second"))
+			case 3:
+				fmt.Fprintf(&doc, "f: [é, %s, %s ]\n", value.Draw(t, "first"), value.Draw(t, "second"))
+			case 4:
+				fmt.Fprintf(&doc, "m: {é: %s , %s : v}\r", value.Draw(t, "first"), value.Draw(t, "second"))
+			}
+		}
+		compareWithYAML2(t, []byte(doc.String()))
+	})
+}
+
+// Two keys are written in the order of yaml.v2; of more, its order is not one.
+func TestOrderOfKeysIsThatOfYAML2(t *testing.T) {
+	t.Parallel()
+	keys := rapid.OneOf(
+		rapid.Map(rapid.SampledFrom([]any{nil, true, false, 0, 1, -1, 1 << 60, 1<<60 + 1, uint64(1 << 63), uint64(1<<63 + 1), 0.0, 1.0, 1.5, -2.5, 1e300, "", "ä", "Ä1", "٣"}), func(k any) any { return k }),
+		rapid.Map(rapid.StringMatching(`[0-9a-c._\-A ]{0,6}`), func(k string) any { return k }),
+		rapid.Map(rapid.StringMatching(`[0-9]{1,40}[ab]?[0-9]{0,2}`), func(k string) any { return k }),
+		rapid.Map(rapid.StringMatching(`1[0-2]{1,4}[ab]?`), func(k string) any { return k }),
+		rapid.Map(rapid.String(), func(k string) any { return k }),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := keys.Draw(t, "a"), keys.Draw(t, "b")
+		want, err := yaml2.Marshal(map[any]any{a: 1, b: 1})
+		if a == b || err != nil || compareKeys(a, b) == 0 {
+			return
+		}
+		n := &node{kind: mapKind}
+		for _, key := range []any{a, b} {
+			n.entries = append(n.entries, entry{key: key, value: &node{value: 1}})
+		}
+		if got := show(t, n); got != string(want) {
+			t.Fatalf("got\n%s\nyaml.v2 writes\n%s", got, want)
+		}
+	})
+}
+
+// A document is always written in the same way, even one whose keys yaml.v2
+// writes in an order by chance.
+func TestOrderOfKeysIsAlwaysTheSame(t *testing.T) {
+	t.Parallel()
+	doc := "{"
+	for _, key := range []string{"9", "10a", "9a", "2a", "1e3", "12e4", "a1", "1-2", "0x1F", "007", "1.10", "1.9", "6e1", "00e1", "5e999", "~", "true"} {
+		doc += key + ": v, "
+	}
+	first, err := evaluated(t, doc+"}")
+	for range 50 {
+		if again, err2 := evaluated(t, doc+"}"); err != nil || err2 != nil || again != first {
+			t.Fatalf("%v, %v: once\n%s\nthen\n%s", err, err2, first, again)
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -145,11 +144,16 @@ func (s *varsStore) save() error {
 	if s == nil || len(s.added) == 0 {
 		return nil
 	}
-	all := make(map[string]any, len(s.values)+len(s.added))
+	var all yaml2.MapSlice
 	for name, v := range s.values {
-		all[name] = v.value.generic()
+		if _, again := s.added[name]; !again {
+			all = append(all, yaml2.MapItem{Key: name, Value: v.value.ordered()})
+		}
 	}
-	maps.Copy(all, s.added)
+	for name, value := range s.added {
+		all = append(all, yaml2.MapItem{Key: name, Value: value})
+	}
+	sortKeys(all)
 	data, err := yaml2.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("cannot write the vars store %s: %v", s.shown, err)

@@ -39,7 +39,7 @@ func (d *document) readVariables(opts Options) (variables, error) {
 		errs = append(errs, vars.addFile(i, arg))
 	}
 	for i, arg := range opts.Vars {
-		errs = append(errs, vars.addValue(i, arg))
+		errs = append(errs, d.addValue(vars, i, arg))
 	}
 	return vars, errors.Join(errs...)
 }
@@ -154,7 +154,7 @@ func (vars variables) addFile(index int, arg string) error {
 
 // addValue adds NAME=VALUE. The value is read as YAML; where that makes it
 // text, its text counts as it stands, without a pair of quotes around it.
-func (vars variables) addValue(index int, arg string) error {
+func (d *document) addValue(vars variables, index int, arg string) error {
 	name, text, found := strings.Cut(arg, "=")
 	if !found || name == "" {
 		return fmt.Errorf("cannot use --var number %d: expected NAME=VALUE", index+1)
@@ -173,8 +173,8 @@ func (vars variables) addValue(index int, arg string) error {
 	case isText:
 		value.value = unquoted(text)
 	case value.value == nil && strings.HasPrefix(plain, "#"):
-		// A comment to YAML, but nobody means to give none.
-		value = &node{value: text}
+		d.report(true, Position{File: "--var " + shortened(name)}, nil,
+			`the value is null, because to YAML a text that begins with # is a comment; for that text, put quotes of its own around it: '%s="#..."'`, shortened(name))
 	}
 	return vars.set(name, &variable{value: value, loose: true, origin: "--var"})
 }

@@ -152,7 +152,7 @@ func parseAs(file string, data []byte, names bool) *document {
 		d.problems = append(d.problems, syntaxProblem(file, data, err))
 		return d
 	}
-	c := converter{document: d, names: names, open: map[*yaml.Node]bool{}}
+	c := converter{document: d, names: names, tags: loneTags{data: data}, open: map[*yaml.Node]bool{}}
 	d.root = c.convert(top.Content[0], nil, 0)
 	var second yaml.Node
 	if err := decode(decoder, &second); !errors.Is(err, io.EOF) {
@@ -176,7 +176,8 @@ func decode(decoder *yaml.Decoder, n *yaml.Node) (err error) {
 // empty interface.
 type converter struct {
 	*document
-	names     bool                // the keys at the top are names
+	names     bool // the keys at the top are names
+	tags      loneTags
 	open      map[*yaml.Node]bool // being expanded: what an alias must not lead back to
 	inAlias   int
 	nodes     int // that aliases added
@@ -213,6 +214,9 @@ func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
 		return m
 	}
 	value, err := scalarValue(n)
+	if _, isText := value.(string); !isText && n.Style&yaml.TaggedStyle == 0 && c.tags.on(n) {
+		value = n.Value
+	}
 	if err != nil {
 		c.report(false, c.position(n), at, "%v", err)
 	}
@@ -385,7 +389,7 @@ func (n *node) generic() any {
 func (n *node) digest() (string, error) {
 	sum := sha512.New()
 	encoder := yaml2.NewEncoder(sum)
-	if err := errors.Join(encoder.Encode(n.generic()), encoder.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(n.ordered()), encoder.Close()); err != nil {
 		return "", fmt.Errorf("cannot write the evaluated manifest as YAML: %v", err)
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)), nil

@@ -20,7 +20,7 @@ func scalars() []string {
 		`1e10000000000000000000000000000000000000|5e1234567890|12e03|0x|0xg|1,000|$1|%TAG|!x|'yes'|"no"|'0755'|"1.0"|"null"|''|""|"a\tb"|"\u00e9"|"\xff"|`+
 		`!!str yes|!!str 1|!!str|!!int 1|!!int "1"|!!int 0755|!!int 1.5|!!int yes|!!float 1|!!float "1.5"|!!float 18446744073709551615|!!float x|`+
 		`!!bool yes|!!bool "off"|!!bool 1|!!null ~|!!null x|!!null ""|!!timestamp 2001-01-01|!!timestamp "2001-01-01"|!!timestamp x|`+
-		`!!binary aGVsbG8=|!!binary gIGC|!!binary "aGk="|!!binary a|!foo bar|!!set x|!<tag:yaml.org,2002:str> 5|!!merge x`, "|")
+		`!!binary aGVsbG8=|!!binary gIGC|!!binary "aGk="|!!binary a|!foo bar|! 5|! yes|! ~|! '5'|&x ! 5|! &x 1.5|!!set x|!<tag:yaml.org,2002:str> 5|!!merge x`, "|")
 }
 
 // hardDocuments are documents that exercise the corners of YAML.
@@ -39,7 +39,7 @@ func hardDocuments() []string {
 		"a: !!binary |\n  aGVs\n  bG8=\n", "a: [1, 2, ]\nb: {}\nc: []\nd:\n- \n-\n- ~\n", "- a\n- b: c\n  d: e\n-\n  - f\n",
 		"a: \"x: y\"\nb: x:y\nc: http://x/y#z\nd: a #comment\n", "%YAML 1.1\n---\na: b\n", "%TAG !e! tag:e.com,2000:\n---\na: !e!x b\n",
 		"\xef\xbb\xbfa: b\n", "a: \xff\n", "a: b\x00\n", "a:\tb\n", "a:\n\tb: c\n", "a: b\r\nc: d\r\n", "a: {b: c\n", "a: [b\n", "a: \"b\n", "a: 'b\n",
-		"a: b: c\n", "a\nb\n", "a: b\n c: d\n", "- a\nb: c\n", "a: @b\n", "a: `b`\n", "a: %b\n", "a: *\n", "a: &\n", "a: !\n", "a: |x\n",
+		"a: b: c\n", "a\nb\n", "a: b\n c: d\n", "- a\nb: c\n", "a: @b\n", "a: `b`\n", "a: %b\n", "a: *\n", "a: &\n", "a: !\n", "a: !\nb: ! \n\nc: &x !\n- !\n", "- !\n- &x\n  ! 5\n- &y # !\n  5\n", "a: &x\n! 5: c\n", "a: |x\n",
 		"a: ((b))\nc: \"((d.e)) ((f))\"\n((g)): h\nvariables: [{name: i, type: password}]\n", "variables: []\n", "variables: x\n",
 		strings.Repeat("[", 600) + strings.Repeat("]", 600), bomb(9, 9), "a: &a " + strings.Repeat("x", 5000) + "\nb: [" + strings.Repeat("*a,", 5000) + "]\n",
 		strings.Repeat("{a: ", 100) + "b" + strings.Repeat("}", 100), "a:\n" + strings.Repeat(" ", 1200) + "b: c\n", strings.Repeat("k", 1200) + ": v\n",
