@@ -58,6 +58,7 @@ func judge(err error) (code int, hint string) {
 		interrupted *deployer.InterruptedError
 		stopped     *stoppedError
 		moved       *deployer.PlanMovedError
+		unrecorded  *deployer.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
 	)
@@ -84,6 +85,8 @@ func judge(err error) (code int, hint string) {
 		return exitNoState, ""
 	case errors.As(err, &unreadable):
 		return exitManifest, ""
+	case errors.As(err, &unrecorded):
+		return exitNoState, ""
 	case errors.As(err, &moved):
 		return exitMoved, ""
 	case errors.As(err, &locked):

@@ -26,6 +26,7 @@ func deployRows() []row {
 		{name: "settle intents", when: (*run).looksByCPI, do: (*run).settleIntents}, // of a run that was cut
 		{name: "look", when: (*run).looksByCPI, do: (*run).look, calls: (*run).lookCalls},
 		{name: "revive", when: (*run).mayRevive, do: (*run).revive},
+		{name: "look for a VM nobody recorded", when: (*run).lacksVM, do: (*run).refuseUnrecorded, calls: always("agent ping"), maybe: always("agent get_state", "agent list_disk")},
 		{name: "plan", do: (*run).tellPlan},
 		{name: "confirm", do: (*run).confirm},
 		{name: "bind registry", when: (*run).callsCPI, do: (*run).bindRegistry, end: (*run).stopRegistry},

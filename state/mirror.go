@@ -19,6 +19,10 @@ type mirror struct {
 	Disk     string `json:"disk_cid"`
 	Stemcell string `json:"stemcell_cid"`
 	Own      Own    `json:"bootstrap"`
+
+	// Made and Size are what an import of the VM wants to know beside.
+	Made Stemcell `json:"stemcell"`
+	Size int      `json:"disk_size,omitempty"` // MiB
 }
 
 func mirrorOf(home, installation string) string {
@@ -39,7 +43,14 @@ func (f *File) writeMirror() error {
 		return nil
 	}
 	vm, disk, stemcell := f.current.current()
-	data, err := json.MarshalIndent(mirror{State: f.path, VM: vm, Disk: disk, Stemcell: stemcell, Own: f.current.Own}, "", "    ")
+	m := mirror{State: f.path, VM: vm, Disk: disk, Stemcell: stemcell, Own: f.current.Own}
+	if made := f.current.Stemcell(); made != nil {
+		m.Made = *made
+	}
+	if d := f.current.Disk(); d != nil {
+		m.Size = d.Size
+	}
+	data, err := json.MarshalIndent(m, "", "    ")
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
@@ -130,4 +141,29 @@ func (l *loaded) fit() {
 	own.Orphans = slices.DeleteFunc(own.Orphans, func(o Orphan) bool {
 		return slices.ContainsFunc(s.Disks, func(d Disk) bool { return d.CID == o.CID })
 	})
+}
+
+// Remembered is what this machine keeps of a VM whose state was at path, and
+// whether it keeps anything: of the one with that agent id, if it is not empty.
+func Remembered(home, path, agentID string) (Import, bool) {
+	path, err := resolve(path)
+	if err != nil || home == "" {
+		return Import{}, false
+	}
+	mirrors, err := filepath.Glob(filepath.Join(home, "*", "state.json"))
+	if err != nil { // it is a home with brackets in its name
+		return Import{}, false
+	}
+	for _, file := range mirrors {
+		var m mirror
+		data, err := readWhole(file)
+		if err != nil || json.Unmarshal(data, &m) != nil || m.State != path || m.VM == "" {
+			continue
+		}
+		if agentID == "" || m.Own.AgentID == agentID {
+			m.Made.CID = m.Stemcell
+			return Import{VM: m.VM, AgentID: m.Own.AgentID, Disk: m.Disk, DiskSize: m.Size, Stemcell: m.Made}, true
+		}
+	}
+	return Import{}, false
 }
