@@ -64,6 +64,9 @@ func mutations() []func(*rand.Rand, *wish) (what string, flags []string) {
 		},
 		func(r, *wish) (string, flags) { return "--skip-drain", flags{"--skip-drain"} },
 		func(r, *wish) (string, flags) { return "--keep-old-disk", flags{"--keep-old-disk"} },
+		func(_ r, w *wish) (string, flags) { w.Password++; return "password of the agent", nil },
+		func(_ r, w *wish) (string, flags) { w.Leaf++; return "certificate of the agent", nil },
+		func(_ r, w *wish) (string, flags) { w.CA++; return "CA of the agent", nil },
 	}
 }
 

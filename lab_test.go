@@ -170,6 +170,7 @@ type wish struct {
 	Password  int               // which of the agent's passwords
 	CA, Leaf  int               // which of its CAs and certificates
 	Whole     bool              // env.bosh.mbus.cert has the CA, too
+	TmpFS     bool              // the agent keeps its settings in memory
 }
 
 func newWish() wish {
@@ -315,7 +316,11 @@ func (l *lab) manifest() map[string]any {
 	if w.Whole {
 		cert["ca"] = encode("CERTIFICATE", id.ca.Raw)
 	}
-	env := m{"bosh": m{"mbus": m{"cert": cert}}}
+	bosh := m{"mbus": m{"cert": cert}}
+	if w.TmpFS {
+		bosh["agent"] = m{"settings": m{"tmpfs": true}}
+	}
+	env := m{"bosh": bosh}
 	if w.Env != "" {
 		env["lab"] = w.Env
 	}

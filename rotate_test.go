@@ -8,8 +8,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -246,4 +250,127 @@ func TestRotateRefused(t *testing.T) {
 			t.Errorf("a new VM has what the manifest says: %d\n%s", o.status, o.text)
 		}
 	})
+}
+
+// TestRotateForgotten reboots a VM whose agent keeps its settings in memory: it
+// comes back with the password and the certificate that the VM was made with.
+func TestRotateForgotten(t *testing.T) {
+	t.Parallel()
+	l := rotated(t, func(l *lab) error { l.want.TmpFS = true; return nil })
+	for _, args := range [][]string{{"deploy"}, {"deploy", "--fix"}} {
+		before, err := l.state()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if args[0] == "deploy" && len(args) > 1 {
+			l.want.CA++ // and the manifest has gone on
+			if err := l.write(); err != nil {
+				t.Fatal(err)
+			}
+			endAll(func() []process { return ofVMs(l.dir) })
+		}
+		o, err := l.run(nil, args...)
+		if err != nil || o.status != 0 {
+			t.Fatalf("%v: %v, status %d:\n%s", args, err, o.status, o.text)
+		}
+		if err := l.isRotated(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, o.text)
+		}
+		if after, err := l.state(); err != nil || after.CurrentVMCID != before.CurrentVMCID {
+			t.Fatalf("%v: the VM was replaced: %v\n%s", args, err, o.text)
+		}
+	}
+}
+
+// TestRotateRandom makes random changes of the agent's settings, and deploys
+// that are killed at random points, one after the other: the agent is never out
+// of reach, and the VM stays. $ROTATE is how many sequences, or the number of one
+// as in ROTATE==17.
+func TestRotateRandom(t *testing.T) {
+	t.Parallel()
+	first, last := 1, 2
+	if ask := os.Getenv("ROTATE"); ask != "" {
+		one, single := strings.CutPrefix(ask, "=")
+		n, err := strconv.Atoi(one)
+		if err != nil {
+			t.Fatalf("ROTATE: %v", err)
+		}
+		if last = n; single {
+			first = n
+		}
+	}
+	var group sync.WaitGroup
+	slots := make(chan bool, lanes())
+	for n := first; n <= last; n++ {
+		slots <- true
+		group.Go(func() {
+			defer func() { <-slots }()
+			if story, err := rotateAtRandom(t, rand.New(rand.NewPCG(uint64(n), 12))); err != nil {
+				t.Errorf("sequence %d (alone: ROTATE==%d): %v\n%s", n, n, err, strings.Join(story, "\n"))
+			}
+		})
+	}
+	group.Wait()
+}
+
+func rotateAtRandom(t *testing.T, rng *rand.Rand) (story []string, err error) {
+	l, err := newLab(t)
+	if err != nil {
+		return nil, err
+	}
+	defer l.end()
+	l.want.Whole, l.want.TmpFS = rng.IntN(2) == 0, rng.IntN(2) == 0
+	do := func(status int, env []string, args ...string) {
+		if err != nil {
+			return
+		}
+		var o outcome
+		o, err = l.run(env, args...)
+		story = append(story, fmt.Sprintf("--- %v %v ended with %d:\n%s", env, args, o.status, o.text))
+		if err == nil && o.status != status && (env == nil || o.status != 0) {
+			err = fmt.Errorf("%v ended with %d, want %d", args, o.status, status)
+		}
+	}
+	if err := l.write(); err != nil {
+		return nil, err
+	}
+	do(0, nil, "deploy")
+	before, err2 := l.state()
+	for range 4 + rng.IntN(5) {
+		if rng.IntN(4) > 0 {
+			l.want.Password += rng.IntN(2)
+			l.want.CA += rng.IntN(2)
+			l.want.Leaf += rng.IntN(2)
+			err = errors.Join(err, l.write())
+		}
+		moment := []string{"before", "after"}[rng.IntN(2)]
+		switch rng.IntN(8) {
+		case 0:
+			do(0, nil, "deploy")
+		case 1:
+			do(0, nil, "restart")
+		case 2:
+			do(0, nil, "status")
+		case 3:
+			story = append(story, "--- the VM is rebooted")
+			endAll(func() []process { return ofVMs(l.dir) })
+			do(0, nil, "start")
+		case 4:
+			do(-1, []string{"BOOTSTRAP_KILL_AT=" + fmt.Sprintf("state write %s %d", moment, 1+rng.IntN(2))}, "deploy")
+		case 5:
+			do(-1, []string{"BOOTSTRAP_KILL_AT=" + fmt.Sprintf("agent ping %s %d", moment, 1+rng.IntN(8))}, "deploy")
+		default:
+			do(-1, []string{"BOOTSTRAP_KILL_AT=" + fmt.Sprintf("agent update_settings %s 1", moment)}, "deploy")
+		}
+	}
+	do(0, nil, "deploy")
+	do(0, nil, "plan")
+	if err = errors.Join(err, err2); err != nil {
+		return story, err
+	}
+	after, err := l.state()
+	if err == nil && after.CurrentVMCID != before.CurrentVMCID {
+		err = errors.New("the VM was replaced")
+	}
+	return story, errors.Join(err, l.isRotated())
 }

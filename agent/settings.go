@@ -40,6 +40,11 @@ type EnvBosh struct {
 		URLs []string `json:"urls,omitempty"`
 		Cert Cert     `json:"cert"`
 	} `json:"mbus"`
+	Agent struct {
+		Settings struct {
+			TmpFS bool `json:"tmpfs,omitempty"` // kept in memory
+		} `json:"settings"`
+	} `json:"agent"`
 	Blobstores []Blobstore       `json:"blobstores,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 }

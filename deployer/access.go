@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/manifest"
 )
 
 // access is one way in which an agent may be reached.
 type access struct {
-	MBus string // with user and password
-	CA   string // PEM; empty: the certificate is not checked
+	MBus string `json:"mbus"` // with user and password
+	CA   string `json:"ca"`   // PEM; empty: the certificate is not checked
 }
 
 // maxPending bounds the changes of an agent's settings that are remembered
@@ -40,7 +41,17 @@ func (r *run) accesses(how agentOfRunning) []access {
 	if r.manifest != nil {
 		add(r.manifest.CPI.MBus, r.manifest.CPI.CA)
 	}
+	if how.Made != nil {
+		add(how.Made.MBus, how.Made.CA)
+	}
 	return list
+}
+
+// forgetsSettings reports whether the agent keeps its settings in memory, so
+// that a reboot brings back those that the VM was made with.
+func forgetsSettings(m *manifest.Manifest) bool {
+	value, _ := lookUp(m.ResourcePool.Env, "bosh.agent.settings.tmpfs")
+	return value == true
 }
 
 func hostOf(mbus string) string {

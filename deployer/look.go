@@ -28,6 +28,9 @@ type agentOfRunning struct {
 	// are sent until it has been seen to use them. Its own Next is an earlier
 	// change that was never seen to be taken.
 	Next *agentOfRunning `json:"next,omitempty"`
+	// Made is how it was reached when the VM was made, which a reboot brings back
+	// where the agent keeps its settings in memory; else nil.
+	Made *access `json:"made,omitempty"`
 	// Fixed says that the agent cannot change its settings.
 	Fixed bool `json:"fixed,omitempty"`
 	// Old is that of the VM which this one replaces and which is not deleted

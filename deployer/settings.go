@@ -115,7 +115,11 @@ func (r *run) updateAgent(ctx context.Context) error {
 			return err
 		}
 		r.agent, r.running = fresh, fresh
-		return r.rememberAgent(vm)
+		now := agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA}
+		if forgetsSettings(m) {
+			now.Made = cmp.Or(before.Made, &access{before.MBus, before.CA})
+		}
+		return r.keepCurrent(now)
 	})
 }
 

@@ -117,6 +117,9 @@ func (v *vm) run(ctx context.Context) error {
 		}
 		return err
 	}
+	if err := v.settings.forget(); err != nil {
+		return fmt.Errorf("cannot forget the settings of before the reboot: %w", err)
+	}
 	v.blobs = blobs{dir: v.path("data", "blobs"), sensitive: v.path("data", "sensitive_blobs"), temp: v.temp()}
 	if err := v.repairStore(); err != nil {
 		return fmt.Errorf("cannot mount the persistent disk: %w", err)

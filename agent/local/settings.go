@@ -123,6 +123,18 @@ func checkSettings(s agent.Settings) error {
 	return nil
 }
 
+// forget removes what messages changed, as a reboot does where the settings are
+// kept in memory (env.bosh.agent.settings.tmpfs).
+func (s *settings) forget() error {
+	if !s.get().Env.Bosh.Agent.Settings.TmpFS {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.update = updateSettings{}
+	return removeFiles(s.updates)
+}
+
 func (s *settings) get() agent.Settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
