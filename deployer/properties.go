@@ -27,7 +27,7 @@ func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 		}
 		for _, path := range unknown(ref.Properties, known) {
 			list = append(list, manifest.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
-				Message: fmt.Sprintf("job %s has no such property%s", ref.Name, meant(path, known))})
+				Message: fmt.Sprintf("job %s has no such property%s", ref.Name, meant(list, path, known))})
 		}
 	}
 	for _, level := range []struct {
@@ -36,7 +36,7 @@ func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 	}{{group, m.Group.Properties}, {"properties", m.Properties}} {
 		for _, path := range unknown(level.props, shared) {
 			list = append(list, manifest.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
-				Message: "no job that reads these properties has such a one" + meant(path, shared)})
+				Message: "no job that reads these properties has such a one" + meant(list, path, shared)})
 		}
 	}
 	return list
@@ -54,14 +54,23 @@ func propertyNames(job *artifact.Job) []string {
 // it, nor into it, nor on the way to it. Of several below one place only the
 // place is listed.
 func unknown(props map[string]any, known []string) []string {
+	names, above := map[string]bool{}, map[string]bool{}
+	for _, name := range known {
+		names[name] = true
+		for i, c := range name {
+			if c == '.' {
+				above[name[:i]] = true
+			}
+		}
+	}
 	var list []string
 	var walk func(prefix string, m map[string]any)
 	walk = func(prefix string, m map[string]any) {
 		for key, value := range m {
 			path := prefix + key
 			switch {
-			case slices.Contains(known, path):
-			case slices.ContainsFunc(known, func(n string) bool { return strings.HasPrefix(n, path+".") }):
+			case names[path]:
+			case above[path]:
 				if below, ok := value.(map[string]any); ok {
 					walk(path+".", below)
 				}
@@ -75,8 +84,12 @@ func unknown(props map[string]any, known []string) []string {
 	return list
 }
 
-// meant suggests the known name that path is nearly.
-func meant(path string, known []string) string {
+// meant suggests the known name that path is nearly, as long as the list of
+// what was found is short enough for it to be shown.
+func meant(found []manifest.Problem, path string, known []string) string {
+	if len(found) >= manifest.MaxShown {
+		return ""
+	}
 	if near := manifest.Nearest(path, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}

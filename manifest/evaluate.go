@@ -43,9 +43,10 @@ type evaluation struct {
 	byName      map[string]*definition // the first one of each name
 	chain       []string               // of variables being generated, each for the one before
 	missing     []*missing
-	generated   []string        // names, in the order of their generation
-	plainText   map[string]bool // what the files say without variables
-	secrets     secretSet       // of the variables that were used
+	missingBy   map[string]*missing // by name
+	generated   []string            // names, in the order of their generation
+	plainText   map[string]bool     // what the files say without variables
+	secrets     secretSet           // of the variables that were used
 }
 
 // missing is a variable without a value.
@@ -111,7 +112,7 @@ func (e *evaluation) interpolate() error {
 	f := filler{document: e.document, lookup: e.lookup, missing: e.noteMissing, broken: e.pending}
 	e.root = f.fill(e.root, nil, 0)
 	for _, def := range e.definitions {
-		if e.resolve(def.name) == nil && e.missingUse(def.name) == nil {
+		if e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
 			e.noteMissing(def.name, def.place.pos, def.place.at)
 		}
 	}
@@ -144,22 +145,15 @@ func (e *evaluation) noteMissing(name string, pos Position, at *step) {
 	if def := e.byName[name]; def != nil && def.state != untouched {
 		return
 	}
-	if m := e.missingUse(name); m != nil {
+	if m := e.missingBy[name]; m != nil {
 		m.uses++
 		return
 	}
-	e.missing = append(e.missing, &missing{name: name, pos: pos, at: at, uses: 1})
-}
-
-// missingUse returns what is noted of a variable without a value; nil if
-// nothing is.
-func (e *evaluation) missingUse(name string) *missing {
-	for _, m := range e.missing {
-		if m.name == name {
-			return m
-		}
+	if e.missingBy == nil {
+		e.missingBy = map[string]*missing{}
 	}
-	return nil
+	m := &missing{name: name, pos: pos, at: at, uses: 1}
+	e.missing, e.missingBy[name] = append(e.missing, m), m
 }
 
 // missingProblems returns a report of each variable without a value.
@@ -170,12 +164,15 @@ func (e *evaluation) missingProblems() Problems {
 	}
 	slices.Sort(names)
 	var problems Problems
-	for _, m := range e.missing {
+	for i, m := range e.missing {
 		more := ""
 		if m.uses > 1 {
 			more = fmt.Sprintf(" (it is used in %d places)", m.uses)
 		}
-		near := nearest(m.name, names)
+		near := ""
+		if i < MaxShown { // the others are not shown
+			near = nearest(m.name, names)
+		}
 		def := e.byName[m.name]
 		switch {
 		case near != "":

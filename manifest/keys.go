@@ -61,11 +61,16 @@ func nearest(word string, options []string) string {
 		return ""
 	}
 	best, least := "", 1+len(word)/4
+	plain := normal(word)
 	for _, option := range options {
 		if len(option) > 64 {
 			continue
 		}
-		if d := distance(normal(word), normal(option)); option != "" && d <= least && (best == "" || d < least) {
+		other := normal(option)
+		if max(len(plain)-len(other), len(other)-len(plain)) > least {
+			continue // what they differ in length is a distance
+		}
+		if d := distance(plain, other); option != "" && d <= least && (best == "" || d < least) {
 			best, least = option, d
 		}
 	}

@@ -369,6 +369,35 @@ func TestLongManifest(t *testing.T) {
 	}
 }
 
+// Of a file in which everything is wrong the most useful problems are told, and
+// neither looking for them nor telling them takes its time with each of them.
+func TestManyMissingVariables(t *testing.T) {
+	t.Parallel()
+	var b, vars strings.Builder
+	b.WriteString("name: x\nproperties:\n list:\n")
+	for i := range 100_000 {
+		fmt.Fprintf(&b, " - ((v%d))\n", i)
+		fmt.Fprintf(&vars, "w%d: 1\n", i)
+	}
+	dir := t.TempDir()
+	path, given := filepath.Join(dir, "m.yml"), filepath.Join(dir, "vars.yml")
+	if err := errors.Join(os.WriteFile(path, []byte(b.String()), 0o600), os.WriteFile(given, []byte(vars.String()), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path, Options{VarsFiles: []string{given}})
+	var problems *Problems
+	if !errors.As(err, &problems) || len(*problems) < 100_000 {
+		t.Fatalf("got %.1000v", err)
+	}
+	text := err.Error()
+	if lines := strings.Count(text, "\n"); lines != MaxShown || len(text) > 64<<10 {
+		t.Errorf("%d lines, %d bytes", lines, len(text))
+	}
+	if !strings.Contains(text, "did you mean ((w0))?") || !strings.HasSuffix(text, " more") {
+		t.Errorf("got %.1000s … %s", text, text[len(text)-200:])
+	}
+}
+
 func BenchmarkLoad10000Lines(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "m.yml")
 	if err := os.WriteFile(path, []byte(long(10_000)), 0o600); err != nil {

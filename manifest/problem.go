@@ -59,8 +59,8 @@ func (p Problem) String() string {
 // never warnings alone.
 type Problems []Problem
 
-// maxShown is how many problems are shown of one manifest.
-const maxShown = 200
+// MaxShown is how many problems are shown of one manifest.
+const MaxShown = 200
 
 // Error returns one line for each problem of Shortened.
 func (p Problems) Error() string {
@@ -75,7 +75,7 @@ func (p Problems) Error() string {
 // Shortened returns the problems that are shown where there are very many, in
 // their order: errors before warnings, and at the end how many are left out.
 func (p Problems) Shortened() Problems {
-	if len(p) <= maxShown {
+	if len(p) <= MaxShown {
 		return p
 	}
 	var short Problems
@@ -85,8 +85,8 @@ func (p Problems) Shortened() Problems {
 			errors++
 		}
 	}
-	warnings := max(maxShown-errors, 0)
-	errors = min(errors, maxShown)
+	warnings := max(MaxShown-errors, 0)
+	errors = min(errors, MaxShown)
 	more := Problem{Warning: true}
 	for _, problem := range p {
 		room := &errors
