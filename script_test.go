@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -51,6 +52,7 @@ func TestScript(t *testing.T) {
 			"many":      many,
 			"terminal":  terminal,
 			"tamper":    tamper,
+			"events":    events,
 		},
 	})
 }
@@ -314,5 +316,37 @@ func endAll(find func() []process) {
 		for _, p := range list {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
+	}
+}
+
+// events FILE checks what a command printed with --json: objects with a kind,
+// each stage that begins ends, and the result is the last.
+func events(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: events FILE")
+	}
+	open := map[int]string{}
+	last := ""
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var e struct {
+			Kind, Name string
+			Stage      int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Kind == "" || last == "result" {
+			ts.Fatalf("%v, after a %s: %s", err, last, line)
+		}
+		last = e.Kind
+		switch e.Kind {
+		case "begin":
+			open[e.Stage] = e.Name
+		case "end":
+			if name, ok := open[e.Stage]; !ok || name != e.Name {
+				ts.Fatalf("an end without a beginning: %s", line)
+			}
+			delete(open, e.Stage)
+		}
+	}
+	if last != "result" || len(open) > 0 {
+		ts.Fatalf("the last is a %s, and never ended: %v", last, open)
 	}
 }

@@ -130,6 +130,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add
 	opts.Name = c.redactor.Name
+	c.publishPaths(home, opts)
 	opts.OpenLog = c.openLog
 	if opts.Ruby == "" {
 		opts.Ruby = c.getenv("BOOTSTRAP_RUBY")
@@ -150,6 +151,24 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	})
 	defer stop()
 	return run(ctx, opts)
+}
+
+// publishPaths tells the redactor the names of the files of the deployment,
+// which may hold a word that is a password, too.
+func (c *console) publishPaths(home string, opts deployer.Options) {
+	paths := []string{home, opts.Manifest, opts.StateFile, opts.Inputs.VarsStore}
+	if path, err := state.Path(opts.Manifest, opts.StateFile); err == nil {
+		paths = append(paths, path)
+	}
+	for _, p := range append(paths, append(opts.Inputs.Ops, opts.Inputs.VarsFiles...)...) {
+		if p == "" {
+			continue
+		}
+		c.redactor.Name(p)
+		if abs, err := filepath.Abs(p); err == nil {
+			c.redactor.Name(abs)
+		}
+	}
 }
 
 // boshHome is the folder of caches and installations.

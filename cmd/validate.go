@@ -42,6 +42,7 @@ own.`,
 				return err
 			}
 			c.redactor.Add(m.Secrets...)
+			c.redactor.Name(m.Names...)
 			v := validation{console: c, manifest: m, ruby: cmp.Or(opts.Ruby, c.getenv("BOOTSTRAP_RUBY"))}
 			if err := v.checkArtifacts(cmd.Context()); err != nil {
 				return err

@@ -27,6 +27,7 @@ func (r *run) readAdopted(context.Context) error {
 		return err
 	}
 	r.opts.Secret(m.Secrets...)
+	r.publish(m.Names...)
 	r.adopted = m
 	return nil
 }

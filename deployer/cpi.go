@@ -74,7 +74,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 				if skipped != "" {
 					err = skip(skipped)
 				}
-				_ = s.end(err)
+				_ = s.end(r.withoutValues(err))
 			}
 		},
 	})

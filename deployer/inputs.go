@@ -27,6 +27,7 @@ func (r *run) readManifest(context.Context) error {
 		}
 		r.manifest = m
 		r.opts.Secret(m.Secrets...)
+		r.publish(m.Names...)
 		if len(m.Generated) > 0 && r.opts.Inputs.Generate == manifest.Write {
 			s.info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
 		}
@@ -38,6 +39,33 @@ func (r *run) readManifest(context.Context) error {
 		}
 		return nil
 	})
+}
+
+// publish tells names that may be shown also where a secret is the same word.
+func (r *run) publish(names ...string) {
+	if r.opts.Name != nil {
+		r.opts.Name(names...)
+	}
+}
+
+// publishReleases does so with the names in releases.
+func (r *run) publishReleases() {
+	for _, rel := range r.releases {
+		names := []string{rel.Name}
+		for _, job := range rel.Jobs {
+			names = append(names, job.Name)
+			for _, t := range job.Templates {
+				names = append(names, t.Source, t.Destination)
+			}
+			for _, p := range job.Properties {
+				names = append(names, p.Name)
+			}
+		}
+		for _, p := range rel.Packages {
+			names = append(names, p.Name)
+		}
+		r.publish(names...)
+	}
 }
 
 // place words a warning for where it is known to be one.
@@ -212,6 +240,7 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, stemcell b
 		})
 	}
 	_ = g.Wait()
+	r.publishReleases()
 	return errors.Join(errs...)
 }
 

@@ -105,6 +105,7 @@ func (r *run) recallKnown() {
 	}
 	r.known = k
 	r.opts.Secret(k.Secrets...)
+	r.publish(k.Name, k.Group)
 }
 
 // findInstallation takes from this machine what a command needs that is not

@@ -63,7 +63,7 @@ func (r *run) render(ctx context.Context) error {
 		r.rendered.dir = dir
 		content := filepath.Join(dir, "content")
 		if err := r.engine.Render(ctx, r.templateJobs(), content); err != nil {
-			return err
+			return r.withoutValues(err)
 		}
 		if r.rendered.hash, err = templates.Fingerprint(content); err != nil {
 			return err
@@ -72,6 +72,15 @@ func (r *run) render(ctx context.Context) error {
 		r.rendered.digest, err = pack(ctx, content, r.rendered.archive)
 		return err
 	})
+}
+
+// withoutValues takes secrets out of what templates said when they failed.
+func (r *run) withoutValues(err error) error {
+	var failures *templates.Failures
+	if errors.As(err, &failures) {
+		failures.Redact(r.opts.Redact)
+	}
+	return err
 }
 
 // templateJobs are the jobs of the instance group with what their templates

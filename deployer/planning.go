@@ -387,7 +387,8 @@ func (r *run) manifestDiff() []string {
 	}
 	lines := make([]string, len(list))
 	for i, d := range list {
-		lines[i] = r.opts.Redact(d.String())
+		d.Old, d.New = r.opts.Redact(d.Old), r.opts.Redact(d.New) // its path is a name
+		lines[i] = d.String()
 	}
 	return lines
 }

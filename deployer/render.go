@@ -104,7 +104,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = r.do("Rendering job templates", func(*stage) error { return r.engine.Render(ctx, jobs, dir) })
+	err = r.do("Rendering job templates", func(*stage) error { return r.withoutValues(r.engine.Render(ctx, jobs, dir)) })
 	if err != nil {
 		return err
 	}

@@ -174,6 +174,7 @@ func (r *run) readManifestIfAny() error {
 	}
 	r.manifest = m
 	r.opts.Secret(m.Secrets...)
+	r.publish(m.Names...)
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (e *evaluation) failCycle(def *definition) {
 	for _, name := range cycle {
 		e.byName[name].state = failed
 	}
-	def.place.fail("cannot be generated: it needs itself, by way of its options: %s", strings.Join(cycle, " -> "))
+	def.place.fail("cannot be generated: it needs itself, by way of its options: %s", literal(strings.Join(cycle, " -> ")))
 }
 
 // generate makes the value of a definition, or notes that it will be made.
@@ -236,9 +236,9 @@ func (e *evaluation) failGenerating(def *definition, err error) {
 	case !errors.As(err, &option):
 		def.place.fail("%v", err)
 	case option.Option == "":
-		def.place.fail("the variable %q cannot be generated: %s", def.name, option.Message)
+		def.place.fail("the variable %q cannot be generated: %s", literal(def.name), option.Message)
 	default:
-		def.place.get("options").get(option.Option).fail("the variable %q cannot be generated: %s", def.name, option.Message)
+		def.place.get("options").get(option.Option).fail("the variable %q cannot be generated: %s", literal(def.name), option.Message)
 	}
 }
 
@@ -280,7 +280,7 @@ func (e *evaluation) removeDefinitions() {
 		}
 		gone[def.place.node] = true
 		if first := e.byName[def.name]; first != def {
-			def.place.fail("the variable %q is defined twice, first in %s", def.name, first.place.pos)
+			def.place.fail("the variable %q is defined twice, first in %s", literal(def.name), first.place.pos)
 		}
 	}
 	for _, item := range list.items {

@@ -108,7 +108,7 @@ func (r *reader) readReleases(list cursor) {
 		}
 		name, ok := item.get("name").need("the name of the release")
 		if ok && slices.Contains(r.releases.list, name) {
-			item.get("name").fail("must be unique, but another release is called %q, too", name)
+			item.get("name").fail("must be unique, but another release is called %q, too", literal(name))
 		}
 		r.releases.add(item.get("name"), name, ok)
 		url := r.sourceURL(item.get("url"), "release")
@@ -135,7 +135,7 @@ func (r *reader) readNetworks(list cursor) {
 		}
 		name, ok := item.get("name").need("the name of the network")
 		if ok && slices.Contains(r.networks.list, name) {
-			item.get("name").warn("another network is called %q, too; the last one counts", name)
+			item.get("name").warn("another network is called %q, too; the last one counts", literal(name))
 		}
 		r.networks.add(item.get("name"), name, ok)
 		network.Name = name
@@ -249,7 +249,7 @@ func (r *reader) readResourcePools(list cursor) {
 		p := pool{place: item}
 		p.Name, p.named = item.get("name").need("the name of the resource pool")
 		if p.named && slices.ContainsFunc(r.pools, func(other pool) bool { return other.named && other.Name == p.Name }) {
-			item.get("name").warn("another resource pool is called %q, too; the first one counts", p.Name)
+			item.get("name").warn("another resource pool is called %q, too; the first one counts", literal(p.Name))
 		}
 		network := item.get("network")
 		if name, ok := network.need("the name of a network in networks"); ok {
@@ -282,7 +282,7 @@ func (r *reader) readDiskPools(list cursor) {
 		d := disk{place: item}
 		d.Name, d.named = item.get("name").need("the name of the disk pool")
 		if d.named && slices.ContainsFunc(r.disks, func(other disk) bool { return other.named && other.Name == d.Name }) {
-			item.get("name").warn("another disk pool is called %q, too; the first one counts", d.Name)
+			item.get("name").warn("another disk pool is called %q, too; the first one counts", literal(d.Name))
 		}
 		place := item.get("disk_size")
 		size, ok := place.whole()

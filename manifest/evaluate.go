@@ -45,7 +45,6 @@ type evaluation struct {
 	missing     []*missing
 	missingBy   map[string]*missing // by name
 	generated   []string            // names, in the order of their generation
-	plainText   map[string]bool     // what the files say without variables
 	secrets     secretSet           // of the variables that were used
 }
 

@@ -83,7 +83,7 @@ func (r *reader) readJobs(c cursor) []JobRef {
 			}
 			job := r.readJobRef(item)
 			if seen[job.Name] && job.Name != "" {
-				item.get("name").fail("must be unique, but another job is called %q, too", job.Name)
+				item.get("name").fail("must be unique, but another job is called %q, too", literal(job.Name))
 			}
 			seen[job.Name] = true
 			job.Properties = item.get("properties").properties()
@@ -185,7 +185,7 @@ func (r *reader) readGroupNetworks(list cursor) []GroupNetwork {
 			ref.Name = name
 			r.networks.check(place, name, "a network", "networks")
 			if slices.ContainsFunc(refs, func(other GroupNetwork) bool { return other.Name == name }) {
-				place.fail("the network %q is listed twice", name)
+				place.fail("the network %q is listed twice", literal(name))
 			}
 		}
 		primary := len(items) == 1 || slices.Contains(ref.Default, "gateway")
@@ -246,9 +246,9 @@ func (r *reader) readStaticIPs(list cursor, network *Network, primary bool) []st
 	if len(items) == 0 && !list.unsettled() && network != nil {
 		switch {
 		case network.Type == typeManual:
-			list.fail("must hold the address of the VM, since %q is a manual network%s", network.Name, example(network))
+			list.fail("must hold the address of the VM, since %q is a manual network%s", literal(network.Name), example(network))
 		case network.Type == typeVIP && primary:
-			list.fail("must hold the address of the VM, since the vip network %q is its default for the gateway", network.Name)
+			list.fail("must hold the address of the VM, since the vip network %q is its default for the gateway", literal(network.Name))
 		}
 	}
 	var ips []string

@@ -56,7 +56,7 @@ func (r *reader) readTemplates(c cursor) []JobRef {
 		}
 		ref := r.readJobRef(item)
 		if seen[ref.Name] && ref.Name != "" {
-			item.get("name").fail("must be unique, but another template is called %q, too", ref.Name)
+			item.get("name").fail("must be unique, but another template is called %q, too", literal(ref.Name))
 		}
 		seen[ref.Name] = true
 		refs = append(refs, ref)

@@ -122,7 +122,7 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 		inner, ok := embedded(value)
 		if !ok {
 			f.spoil(name)
-			f.report(false, n.pos, at, "the variable ((%s)) is %s; within other text, only text and whole numbers can be filled in", name, value.describe())
+			f.report(false, n.pos, at, "the variable ((%s)) is %s; within other text, only text and whole numbers can be filled in", literal(name), value.describe())
 			b.WriteString(text[m[0]:m[1]])
 			continue
 		}

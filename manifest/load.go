@@ -58,6 +58,7 @@ func load(path, file string, data []byte, opts Options) (*Manifest, error) {
 	secrets := maps.Clone(e.secrets)
 	r.addSecrets(secrets)
 	m.Secrets = secrets.sorted()
+	m.Names = e.publicNames(m)
 	m.Warnings = d.problems.sorted()
 	if err := e.finish(); err != nil {
 		return nil, err

@@ -36,6 +36,9 @@ type Manifest struct {
 	// Secrets holds every secret value of the document, the longest first:
 	// what a redactor must hide.
 	Secrets []string
+	// Names holds the public names of the document: those of things and of
+	// variables, and the keys. One of them may equal a secret.
+	Names []string
 	// Generated are the names of variables that were generated, or would be
 	// with the mode Plan, in their order.
 	Generated []string

@@ -33,6 +33,8 @@ type document struct {
 	pending map[string]bool
 	// hide takes the values of variables out of messages; nil: there are none.
 	hide *strings.Replacer
+	// plainText holds what the files say without variables.
+	plainText map[string]bool
 }
 
 type kind uint8
@@ -85,17 +87,42 @@ func simpleKey(key string) bool {
 
 // String returns the path as people write it: instance_groups[0].name.
 func (s *step) String() string {
-	switch {
-	case s == nil:
+	return s.shown(func(key string) string { return key })
+}
+
+// shown is String with the keys as key returns them.
+func (s *step) shown(key func(string) string) string {
+	if s == nil {
 		return ""
-	case s.index >= 0:
-		return s.up.String() + "[" + strconv.Itoa(s.index) + "]"
-	case !simpleKey(s.key):
-		return s.up.String() + "[" + strconv.Quote(s.key) + "]"
-	case s.up == nil:
-		return s.key
 	}
-	return s.up.String() + "." + s.key
+	above := s.up.shown(key)
+	if s.index >= 0 {
+		return above + "[" + strconv.Itoa(s.index) + "]"
+	}
+	name := key(s.key)
+	switch {
+	case name == s.key && !simpleKey(name):
+		return above + "[" + strconv.Quote(name) + "]"
+	case above == "":
+		return name
+	}
+	return above + "." + name
+}
+
+// hidden returns text without the values of variables.
+func (d *document) hidden(text string) string {
+	if d.hide == nil {
+		return text
+	}
+	return d.hide.Replace(text)
+}
+
+// hiddenKey is hidden but for keys that the files say in plain text.
+func (d *document) hiddenKey(key string) string {
+	if d.plainText[key] {
+		return key
+	}
+	return d.hidden(key)
 }
 
 // child returns the step to the value of a key.
@@ -104,29 +131,32 @@ func (s *step) child(key string) *step { return &step{up: s, key: key, index: -1
 // item returns the step to an item of a list.
 func (s *step) item(index int) *step { return &step{up: s, index: index} }
 
-// report notes a problem. Texts among args lose their secrets, and long ones
-// are shortened.
+// literal is a name in a message: it is shown also where a secret is the same
+// word.
+type literal string
+
+// report notes a problem. Texts among args lose their secrets unless they are
+// literal, and long ones are shortened.
 func (d *document) report(warning bool, pos Position, at *step, format string, args ...any) {
 	const longest = 300
-	hidden := func(text string) string {
-		if d.hide != nil {
-			return d.hide.Replace(text)
-		}
-		return text
-	}
 	for i, arg := range args {
-		text, ok := arg.(string)
-		if !ok {
+		var text string
+		switch arg := arg.(type) {
+		case literal:
+			text = string(arg)
+		case string:
+			text = d.hidden(arg)
+		default:
 			continue
 		}
-		if text = hidden(text); len(text) > longest {
+		if len(text) > longest {
 			text = strings.ToValidUTF8(text[:longest], "") + "..."
 		}
 		args[i] = text
 	}
 	d.problems = append(d.problems, Problem{
 		Pos:     pos,
-		Path:    hidden(at.String()),
+		Path:    at.shown(d.hiddenKey),
 		Message: fmt.Sprintf(format, args...),
 		Warning: warning,
 	})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"gotest.tools/v3/golden"
 
@@ -185,4 +186,125 @@ func TestLogLines(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("got %q", out.String())
 	}
+}
+
+// A password may be an ordinary word: where it stands as the name of something
+// it is shown, anywhere else it is not.
+func TestPublicNames(t *testing.T) {
+	r := &Redactor{}
+	r.Add("postgres", "admin", "my admin pass", "web.tls", "password", "secret-job-x")
+	r.Name("postgres", "admin", "properties.web.tls.port", "password", "job-x", "vm")
+	for _, c := range []struct{ in, shown, strict string }{
+		{"job postgres of release 'postgres/12'", "job postgres of release 'postgres/12'", "job <redacted> of release '<redacted>/12'"},
+		{"properties.admin.password changed", "properties.admin.password changed", "properties.<redacted>.<redacted> changed"},
+		{"properties.web.tls.port", "properties.web.tls.port", "properties.<redacted>.port"},
+		{"at web.tls", "at <redacted>", "at <redacted>"},
+		{"it is xpostgres, postgresx, my-postgres, postgres_1", "it is x<redacted>, <redacted>x, my-<redacted>, <redacted>_1", "it is x<redacted>, <redacted>x, my-<redacted>, <redacted>_1"},
+		{"the value is my admin pass", "the value is <redacted>", "the value is <redacted>"},
+		{"secret-job-x is not job-x", "<redacted> is not job-x", "<redacted> is not job-x"},
+		{"give https://user:password@host:port", "give https://user:password@host:port", "give https://<redacted>@host:port"},
+		{"such as ssh://user@host:22", "such as ssh://user@host:22", "such as ssh://<redacted>@host:22"},
+		{"https://user:password@10.0.0.1", "https://<redacted>@10.0.0.1", "https://<redacted>@10.0.0.1"},
+		{"https://USER:PASSWORD@HOST:PORT", "https://USER:PASSWORD@HOST:PORT", "https://<redacted>@HOST:PORT"},
+	} {
+		if got := r.Shown(c.in); got != c.shown {
+			t.Errorf("Shown(%q) = %q, want %q", c.in, got, c.shown)
+		}
+		if got := r.String(c.in); got != c.strict {
+			t.Errorf("String(%q) = %q, want %q", c.in, got, c.strict)
+		}
+	}
+}
+
+// No secret passes in a value, whatever the names are; a name that is a word of
+// its own always does, whatever the secrets are.
+func FuzzRedactor(f *testing.F) {
+	f.Add("postgres", "other-pass", "postgres", "the password is ", "!")
+	f.Add("s3cr3t", "s3cr3t-and-more", "a.b", "\x1b[31m", "s3cr")
+	f.Add("aaaa", "aaab", "aaaaa", "a", "a")
+	f.Add("p%s\"\n&", "-----BEGIN X PRIVATE KEY-----", "web", "://", "@")
+	f.Fuzz(func(t *testing.T, one, other, name, before, after string) {
+		r := &Redactor{}
+		r.Add(one, other)
+		r.Name(name)
+		for _, secret := range []string{one, other} {
+			secret = strings.TrimRight(secret, "\n")
+			if len(strings.TrimSpace(secret)) < minSecret {
+				continue
+			}
+			got := strings.ReplaceAll(r.String(before+secret+after), Redacted, "\x00")
+			if strings.Contains(got, secret) && !strings.Contains(secret, "\x00") {
+				t.Errorf("%q passes in %q", secret, got)
+			}
+			var out bytes.Buffer
+			lines := r.Lines(&out)
+			lines.Print("x", map[string]string{"value": before + secret + after})
+			var back map[string]string
+			if err := json.Unmarshal(out.Bytes(), &back); err != nil || lines.Err() != nil {
+				t.Fatalf("%v, %v: %q", err, lines.Err(), out.String())
+			}
+			got = strings.ReplaceAll(back["value"], Redacted, "\x00")
+			if !strings.Contains(name, secret) && !strings.Contains(before+after, name) && utf8.ValidString(secret) && strings.Contains(got, secret) && !strings.Contains(secret, "\x00") {
+				t.Errorf("%q passes in %q", secret, got)
+			}
+		}
+		for _, c := range name {
+			if !inWord(c) {
+				return
+			}
+		}
+		sentence := "= " + name + " ="
+		for _, secret := range []string{one, other} {
+			if v := strings.TrimSpace(secret); strings.ContainsAny(v, "= ") || v == "" {
+				return // it may reach beyond the name
+			}
+		}
+		if got := r.Shown(sentence); name != "" && got != sentence {
+			t.Errorf("%q is shown as %q", sentence, got)
+		}
+	})
+}
+
+// Whatever is written, a terminal is only shown it, in lines of a bounded
+// length; JSON keeps it as it is.
+func FuzzWriter(f *testing.F) {
+	f.Add("\x1b[31mred\x1b[0m \u202eback\u2069 \x9b2J \xff\r\nnext\rline\x00\x7f\u009d", 3)
+	f.Add(strings.Repeat("a long line ", 10), 5000)
+	f.Add("cell\twith\ntabs\vand\flines", 1)
+	f.Fuzz(func(t *testing.T, text string, times int) {
+		text = strings.Repeat(text, 1+max(times, 0)%(1+(64<<10)/max(len(text), 1)))
+		r := &Redactor{}
+		var out bytes.Buffer
+		w := r.Writer(&out)
+		fmt.Fprint(w, text)
+		table := NewTable(w, "ONE", "TWO")
+		table.Row(text, text)
+		table.Print()
+		for _, render := range []func(deployer.Event){Plain(w), Terminal(w, func() int { return 40 })} {
+			render(deployer.Event{Kind: deployer.Begin, Stage: 1, Name: text})
+			render(deployer.Event{Kind: deployer.End, Stage: 1, Name: text, Status: deployer.Skipped, Reason: text})
+			render(deployer.Event{Kind: deployer.Log, Name: text, Message: text})
+		}
+		Failed(w, 1, errors.New(text), "")
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(strings.ReplaceAll(out.String(), clearLine, "")) {
+			if line = strings.TrimSuffix(line, "\n"); needsEscape(line) || len(line) > maxLine+100 {
+				t.Fatalf("%d bytes: %.200q", len(line), line)
+			}
+		}
+		if !utf8.ValidString(text) {
+			return
+		}
+		out.Reset()
+		r.Lines(&out).Product("x", map[string]string{"value": text})
+		var back map[string]string
+		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back["value"] != text {
+			t.Fatalf("%v: %.200q of %.200q", err, back["value"], text)
+		}
+		if needsEscape(out.String()) {
+			t.Errorf("%.200q", out.String())
+		}
+	})
 }
