@@ -98,7 +98,7 @@ var (
 // formsOfURLs are how our own messages and help texts say what a URL looks
 // like; they hold no credentials.
 func formsOfURLs() []string {
-	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST"}
+	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST", "USER[:PASSWORD]@HOST"}
 }
 
 // String returns text without the secrets, whatever else they are.
