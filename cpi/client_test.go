@@ -461,3 +461,56 @@ func TestErrorKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestStemcellGone has what CPIs say when a stemcell does not exist.
+func TestStemcellGone(t *testing.T) {
+	t.Parallel()
+	said := func(message string) error {
+		return fmt.Errorf("wrapped: %w", &Error{Type: TypeCloudError, Message: message})
+	}
+	for _, tt := range []struct {
+		err  error
+		cid  string
+		gone bool
+	}{
+		{&Error{Type: TypeStemcellNotFound, Message: "x"}, "sc-1", true},
+		{said("could not find AMI 'ami-1'"), "ami-1", true},
+		{said("could not find AMI 'ami-1'"), "ami-1 light", true},
+		{said("Creating vm: Stemcell 'stemcell-1' does not exists"), "stemcell-1", true},
+		{said("Could not find VM for stemcell 'sc-1'"), "sc-1", true},
+		{said("Image `5b1e' not found"), "5b1e", true},
+		{said("Given stemcell 'bosh-stemcell-1' does not exist"), "bosh-stemcell-1", true},
+		{said("Expected to find stemcell 'sc-1'"), "sc-1", true},
+		{said("Error response from daemon: No such image: sha256:1234"), "sha256:1234", true},
+		{said("could not find AMI 'ami-12'"), "ami-1", false},
+		{said("subnet-7 does not exist; creating a VM from ami-1 and many other words"), "ami-1", false},
+		{said("subnet-7 does not exist\nami-1"), "ami-1", false},
+		{said("ami-1 is not supported here"), "ami-1", false},
+		{said("network not found"), "", false},
+		{&Error{Type: TypeDiskNotFound, Message: "disk-1"}, "sc-1", false},
+		{&ExitError{Stderr: "could not find AMI 'ami-1'"}, "ami-1", false},
+		{nil, "ami-1", false},
+	} {
+		if StemcellGone(tt.err, tt.cid) != tt.gone {
+			t.Errorf("%v, %q: want %v", tt.err, tt.cid, tt.gone)
+		}
+	}
+}
+
+func TestHasStemcell(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		info, reply  string
+		there, known bool
+	}{
+		{infoV2, "", false, false},
+		{`{"result":{"stemcell_formats":["x"],"api_version":2,"extensions":"has_stemcell"},"error":null,"log":""}`, "", false, false},
+		{`{"result":{"stemcell_formats":["x"],"api_version":2,"extensions":[1,"has_stemcell"]},"error":null,"log":""}`, `{"result":true}`, true, true},
+		{`{"result":{"stemcell_formats":["x"],"api_version":2,"extensions":["has_stemcell"]},"error":null,"log":""}`, `{"result":false}`, false, true},
+	} {
+		c := client(program(t, tt.info, reply(tt.reply)))
+		if there, known, err := c.HasStemcell(t.Context(), "sc-1"); there != tt.there || known != tt.known || err != nil {
+			t.Errorf("%s: %v, %v, %v", tt.info, there, known, err)
+		}
+	}
+}

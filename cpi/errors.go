@@ -3,6 +3,7 @@ package cpi
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -132,6 +133,24 @@ func NotFound(err error) bool {
 		return false
 	}
 	return e.Type == TypeVMNotFound || e.Type == TypeDiskNotFound || e.Type == TypeStemcellNotFound
+}
+
+// StemcellGone tells whether the CPI says that this stemcell does not exist.
+// BOSH has an error type for that, and most CPIs use a CloudError instead, whose
+// words are read here: "could not find AMI 'ami-1'", "Image `5b1e' not found".
+func StemcellGone(err error, cid string) bool {
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	name, _, _ := strings.Cut(cid, " ") // "ami-1 light" is told as ami-1
+	if e.Type == TypeStemcellNotFound || name == "" {
+		return e.Type == TypeStemcellNotFound
+	}
+	name = regexp.QuoteMeta(name)
+	gone, err := regexp.Compile(`(?i)(?:could not find|cannot find|unable to find|expected to find|no such image)[^;,\n]{0,24}[^-\w]` + name + `(?:[^-\w]|$)` +
+		`|(?:^|[^-\w])` + name + `\W{1,3}(?:does not exists?|(?:was |is )?not found|could not be found)`)
+	return err == nil && gone.MatchString(e.Message)
 }
 
 // shorten cuts text to at most n bytes, between two characters.

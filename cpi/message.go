@@ -44,7 +44,13 @@ type ResponseError struct {
 type Info struct {
 	StemcellFormats []string `json:"stemcell_formats"`
 	APIVersion      int      `json:"api_version"` // 1 if the CPI names none; capped at 2
+	// Extensions are methods beyond BOSH's that the CPI has. Only the embedded
+	// one has any.
+	Extensions []string `json:"extensions,omitempty"`
 }
+
+// HasStemcellMethod is the extension that tells whether a stemcell exists.
+const HasStemcellMethod = "has_stemcell"
 
 // The error types every CPI may report; a CPIError is about the request, not
 // about the cloud.

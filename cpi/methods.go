@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,17 @@ func (c *Client) CreateStemcell(ctx context.Context, image string, props map[str
 // DeleteStemcell deletes a stemcell.
 func (c *Client) DeleteStemcell(ctx context.Context, cid string) error {
 	return c.do(ctx, "delete_stemcell", []string{cid})
+}
+
+// HasStemcell tells whether a stemcell exists. Most CPIs cannot tell: known is
+// false then, and nothing was asked.
+func (c *Client) HasStemcell(ctx context.Context, cid string) (there, known bool, err error) {
+	info, err := c.Info(ctx)
+	if err != nil || !slices.Contains(info.Extensions, HasStemcellMethod) {
+		return false, false, err
+	}
+	there, err = c.ask(ctx, HasStemcellMethod, cid)
+	return there, err == nil, err
 }
 
 // CreateVM makes and starts a VM; its agent need not answer yet.

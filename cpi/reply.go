@@ -83,12 +83,20 @@ func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
 	var wire struct {
 		StemcellFormats []string `json:"stemcell_formats"`
 		APIVersion      float64  `json:"api_version"`
+		Extensions      any      `json:"extensions"`
 	}
 	if isNull(result) || json.Unmarshal(result, &wire) != nil || wire.APIVersion < 0 {
 		return Info{}, c.wrong("info", want, result)
 	}
 	version := int(min(max(wire.APIVersion, 1), 2))
-	return Info{StemcellFormats: wire.StemcellFormats, APIVersion: version}, nil
+	info := Info{StemcellFormats: wire.StemcellFormats, APIVersion: version}
+	list, _ := wire.Extensions.([]any) // another CPI may mean something else by that name
+	for _, e := range list {
+		if name, ok := e.(string); ok {
+			info.Extensions = append(info.Extensions, name)
+		}
+	}
+	return info, nil
 }
 
 // decodeCID reads a CID, which CheckCID takes.

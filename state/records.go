@@ -40,13 +40,20 @@ func (s *State) Settle(in Intent, cid string) error {
 }
 
 // settleStemcell records a stemcell. Light stemcells may share one CID: there
-// is one record of it, or deleting one of two would take the other along.
+// is one record of it, or deleting one of two would take the other along. One
+// that is uploaded again takes the place of the one that is gone.
 func (s *State) settleStemcell(in Intent, cid string) error {
 	if in.Stemcell == nil {
 		return fmt.Errorf("stemcell %s was created and nobody knows its name and version", cid)
 	}
 	made := *in.Stemcell
-	made.ID, made.CID = uuid.NewString(), cid
+	made.CID = cid
+	if gone := find(s.Stemcells, func(r *Stemcell) bool { return made.ID != "" && r.ID == made.ID }); gone != nil {
+		*gone = made
+		s.mend() // another record may have that CID
+		return nil
+	}
+	made.ID = uuid.NewString()
 	if same := find(s.Stemcells, func(r *Stemcell) bool { return r.CID == cid }); same != nil {
 		made.ID = same.ID
 		*same = made

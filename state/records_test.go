@@ -122,6 +122,11 @@ func TestSettle(t *testing.T) {
 	if err := st.Settle(stemcell, "sc-1"); err != nil || len(st.Stemcells) != 1 || st.Stemcell().Version != "2" {
 		t.Errorf("%v, %+v", err, st.Stemcells)
 	}
+	// One that is uploaded again keeps its record, and the VM what it was made from.
+	again := Intent{ID: "2", Method: "create_stemcell", Stemcell: &Stemcell{ID: st.CurrentStemcellID, Name: "os", Version: "2"}}
+	if err := st.Settle(again, "sc-2"); err != nil || len(st.Stemcells) != 1 || st.Stemcell() == nil || st.Stemcell().CID != "sc-2" {
+		t.Errorf("%v, %+v", err, st.Stemcells)
+	}
 	for _, bad := range []struct {
 		in   Intent
 		cid  string

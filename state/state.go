@@ -148,7 +148,9 @@ type Intent struct {
 	Size            int            `json:"size,omitempty"` // of the disk that is made or changed, MiB
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
-	Stemcell *Stemcell `json:"stemcell,omitempty"` // create_stemcell; without id and CID
+	// Stemcell is what create_stemcell makes, without its CID. Its ID is that of
+	// the record whose stemcell is gone from the cloud; empty: a new record.
+	Stemcell *Stemcell `json:"stemcell,omitempty"`
 
 	// CID is what a call that deletes is about.
 	CID string `json:"cid,omitempty"`

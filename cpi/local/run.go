@@ -147,6 +147,8 @@ func (c *call) method() func(context.Context) (any, error) {
 		return c.createStemcell
 	case "delete_stemcell":
 		return c.deleteStemcell
+	case cpi.HasStemcellMethod:
+		return c.hasStemcell
 	case "create_vm":
 		return c.createVM
 	case "delete_vm":
@@ -214,5 +216,5 @@ func (c *call) args(into ...any) error {
 }
 
 func (c *call) info() (any, error) {
-	return cpi.Info{StemcellFormats: []string{"local"}, APIVersion: c.cfg.APIVersion}, nil
+	return cpi.Info{StemcellFormats: []string{"local"}, APIVersion: c.cfg.APIVersion, Extensions: []string{cpi.HasStemcellMethod}}, nil
 }

@@ -47,6 +47,14 @@ func (c *call) createStemcell(context.Context) (any, error) {
 	return cid, nil
 }
 
+func (c *call) hasStemcell(context.Context) (any, error) {
+	var cid string
+	if err := c.args((*cidArg)(&cid)); err != nil {
+		return nil, err
+	}
+	return c.root.has(stemcells(), cid)
+}
+
 func (c *call) deleteStemcell(ctx context.Context) (any, error) {
 	var cid string
 	if err := c.args((*cidArg)(&cid)); err != nil {
