@@ -123,11 +123,12 @@ func program(t *testing.T) (bin, cache string) {
 // lab is a home, ports, releases and a manifest of its own, to deploy in.
 type lab struct {
 	dir, bin string
-	mbus     [2]int // ports; more than one for VMs that exist beside each other
-	page     int    // port
-	ssh      int    // port of the VM's SSH server, for a registry
-	sshKey   string // public; the private one is in ssh.key
-	proxy    *proxy // between the program and the agents; nil: none
+	mbus     [2]int       // ports; more than one for VMs that exist beside each other
+	page     int          // port
+	ssh      int          // port of the VM's SSH server, for a registry
+	sshKey   string       // public; the private one is in ssh.key
+	proxy    *proxy       // between the program and the agents; nil: none
+	held     net.Listener // at a port that something else needs
 	want     wish
 	env      []string // beside what every run gets
 
@@ -456,6 +457,7 @@ case $fault in
 before-hang) exec sleep 1000000 ;;
 before-garbage) echo "this is no JSON {"; exit ;;
 before-silence) exit ;;
+says-false) echo '{"result":false,"error":null,"log":""}'; exit ;;
 before-exit) echo "it broke" >&2; exit 3 ;;
 before-retry) echo '{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"as planned","ok_to_retry":true},"log":""}'; exit ;;
 before-*) echo '{"result":null,"error":{"type":"'"${fault#before-}"'","message":"as planned","ok_to_retry":false},"log":""}'; exit ;;

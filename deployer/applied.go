@@ -185,18 +185,23 @@ func (r *run) applyPrevious(ctx context.Context) error {
 	})
 }
 
+// record makes what was applied the current deployment.
+func (a applied) record(st *state.State) {
+	st.CurrentManifestSHA, st.Own.Applied = a.Digest, a.Applied
+	st.Releases, st.CurrentReleaseIDs = nil, nil
+	for _, rel := range a.Releases {
+		rel.ID = uuid.NewString()
+		st.Releases = append(st.Releases, rel)
+		st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
+	}
+}
+
 // recordPrevious makes what was put back the current deployment.
 func (r *run) recordPrevious(context.Context) error {
 	a, now := r.previous, time.Now().UTC().Truncate(time.Second)
 	if err := r.state.Update(func(st *state.State) error {
-		st.CurrentManifestSHA, st.Own.Applied, st.Own.Stopped = a.Digest, a.Applied, false
-		st.Releases, st.CurrentReleaseIDs = nil, nil
-		for _, rel := range a.Releases {
-			rel.ID = uuid.NewString()
-			st.Releases = append(st.Releases, rel)
-			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
-		}
-		st.Own.Deployed = &now
+		a.record(st)
+		st.Own.Stopped, st.Own.Deployed = false, &now
 		return nil
 	}); err != nil {
 		return err

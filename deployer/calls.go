@@ -35,8 +35,38 @@ func (r *run) lookCalls() []string {
 }
 
 func (r *run) stemcellCalls() []string {
-	if r.plan.on(aStemcell) == create {
+	if r.plan.on(aStemcell) == create || r.checksLight() {
 		return []string{"cpi create_stemcell"}
+	}
+	return nil
+}
+
+// stemcellMaybe are the calls about a stemcell that may be gone, and may get
+// another CID when it is uploaded again.
+func (r *run) stemcellMaybe() []string {
+	calls := []string{"cpi create_stemcell"}
+	if r.checksLight() {
+		calls = append(calls, "cpi delete_stemcell")
+	}
+	return calls
+}
+
+// cloudCalls are those that check the cloud before the VM that runs is touched.
+func (r *run) cloudCalls() []string {
+	st := r.state.Get()
+	var calls []string
+	if r.asksForVM() {
+		calls = append(calls, "cpi has_vm")
+	}
+	if st.Disk() != nil && !r.facts.diskSeen {
+		calls = append(calls, "cpi has_disk")
+	}
+	return calls
+}
+
+func (r *run) cloudMaybe() []string {
+	if r.plan.newVM() {
+		return []string{"cpi has_stemcell"}
 	}
 	return nil
 }

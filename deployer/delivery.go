@@ -88,7 +88,7 @@ func (r *run) compilePackages(ctx context.Context) error {
 		if err != nil {
 			d.uploads.cancel()
 			_ = d.uploads.wait()
-			return err
+			return r.compileFailed(ctx, l, err)
 		}
 	}
 	return d.uploads.wait()

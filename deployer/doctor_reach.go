@@ -154,7 +154,11 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 	default:
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(want.Port)))
 		if err != nil {
-			v.fail(fmt.Sprintf("end what listens there (lsof -i :%d tells), or set cloud_provider.registry.port to 0 to have a free one picked", want.Port), "the registry's port cannot be bound: %v", err)
+			holder := listenerAt(fmt.Sprint(want.Port))
+			if holder == "" {
+				holder = fmt.Sprintf("what listens there (lsof -i :%d tells)", want.Port)
+			}
+			v.fail("end "+holder+", or set cloud_provider.registry.port to 0 to have a free one picked", "the registry's port cannot be bound: %v", err)
 			return
 		}
 		_ = l.Close()
@@ -173,10 +177,7 @@ func (d *doctor) checkSSH(_ context.Context, v *verdict) {
 		v.skip("the manifest asks for no SSH tunnel")
 		return
 	}
-	err := tunnel.CheckLogin(tunnel.Config{
-		Host: want.Host, Port: want.Port, User: want.User, Password: want.Password, PrivateKey: want.PrivateKey,
-		Passphrase: d.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE"), AgentSocket: d.opts.Getenv("SSH_AUTH_SOCK"),
-	})
+	err := tunnel.CheckLogin(d.tunnelConfig(want))
 	switch {
 	case err != nil:
 		v.fail("correct cloud_provider.ssh_tunnel, or what the message names", "the tunnel could not log in: %v", err)

@@ -53,7 +53,7 @@ func (r *run) destroy(ctx context.Context, in state.Intent, call func(*cpi.Clien
 		return err
 	}
 	err = call(r.cpi.Recorded(in.Reply, nil))
-	missing := notFoundBy(in.Method, err)
+	missing := notFoundBy(in, err)
 	if err != nil && !missing {
 		there, known := r.stillThere(ctx, in, err)
 		if there || answered(err) && !known {
@@ -110,18 +110,18 @@ func (r *run) arguments(method string, args ...any) string {
 
 // notFoundBy tells whether the CPI says that what it was to delete does not
 // exist; that something else does not says nothing of it.
-func notFoundBy(method string, err error) bool {
+func notFoundBy(in state.Intent, err error) bool {
 	var refused *cpi.Error
 	if !errors.As(err, &refused) {
 		return false
 	}
-	switch method {
+	switch in.Method {
 	case "delete_vm":
 		return refused.Type == cpi.TypeVMNotFound
 	case "delete_disk":
 		return refused.Type == cpi.TypeDiskNotFound
 	case "delete_stemcell":
-		return refused.Type == cpi.TypeStemcellNotFound
+		return cpi.StemcellGone(err, in.CID)
 	}
 	return cpi.NotFound(err)
 }
@@ -220,7 +220,7 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 	if errors.As(err, &working) {
 		return err
 	}
-	gone := err == nil || notFoundBy(in.Method, err)
+	gone := err == nil || notFoundBy(in, err)
 	if !gone && !errors.Is(err, cpi.ErrNotBegun) {
 		there, known := r.stillThere(ctx, in, err)
 		gone = known && !there

@@ -30,14 +30,23 @@ type rendered struct {
 	blob    string // id of the uploaded archive; empty: not uploaded
 }
 
-// renderEarly renders while the old VM still serves, which it can unless the
-// address comes only with the new VM.
+// renderEarly renders while the old VM still serves. Where the address comes
+// only with the new VM, it renders with the old one's, so that a template that
+// fails does so now, and renderLate renders again.
 func (r *run) renderEarly(ctx context.Context) error {
 	address, dynamic := r.manifest.Address()
 	switch {
 	case !dynamic:
 		r.address = address
-	case r.plan.newVM() || r.address == "":
+	case r.plan.newVM():
+		if r.address = r.knownAddress(); r.address == "" {
+			return nil
+		}
+		err := r.render(ctx)
+		r.removeRendered()
+		r.address, r.rendered = "", rendered{}
+		return err
+	case r.address == "":
 		return nil
 	}
 	return r.render(ctx)

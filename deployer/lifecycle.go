@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"bootstrap/manifest"
 	"bootstrap/state"
@@ -120,6 +121,10 @@ func (r *run) showPlan(ctx context.Context) error {
 	}
 	if err := r.makePlan(ctx); err != nil {
 		return err
+	}
+	for _, err := range r.machineProblems(ctx) {
+		text := strings.TrimSuffix(err.Error(), "; nothing was changed")
+		r.plan.Warnings = append(r.plan.Warnings, "deploy would stop before anything is done: "+text)
 	}
 	p := r.plan
 	r.root.rep.emit(Event{Kind: Planned, Plan: &p})

@@ -288,27 +288,38 @@ func (r *run) look(ctx context.Context) error {
 	// A delete asks in any case: a CPI that looks in the wrong place does not
 	// know any VM, and what it does not know would count as deleted.
 	if cid := st.CurrentVMCID; cid != "" && (r.deleting || !r.facts.agentTold) {
-		err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) (err error) {
-			r.facts.hasVM, err = r.cpi.HasVM(ctx, cid)
+		if err := r.lookForVM(ctx, cid); err != nil {
 			return err
-		})
-		if err != nil {
-			return err
-		}
-		if r.facts.agentTold && !r.facts.hasVM {
-			return fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid)
 		}
 	}
 	d := st.Disk()
 	if d == nil || slices.Contains(r.facts.mounted, d.CID) {
 		return nil
 	}
+	return r.lookForDisk(ctx, d)
+}
+
+// lookForVM asks the CPI whether the VM exists. One whose agent answers does.
+func (r *run) lookForVM(ctx context.Context, cid string) error {
+	err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) (err error) {
+		r.facts.hasVM, err = r.cpi.HasVM(ctx, cid)
+		return err
+	})
+	if err == nil && r.facts.agentTold && !r.facts.hasVM {
+		err = fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid)
+	}
+	return err
+}
+
+// lookForDisk asks the CPI whether the disk exists.
+func (r *run) lookForDisk(ctx context.Context, d *state.Disk) error {
 	return r.do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*stage) error {
 		there, err := r.cpi.HasDisk(ctx, d.CID)
 		if cpi.NotImplemented(err) {
+			r.facts.diskSeen = true
 			return skip("the CPI cannot tell")
 		}
-		r.facts.diskGone = err == nil && !there
+		r.facts.diskGone, r.facts.diskSeen = err == nil && !there, err == nil
 		return err
 	})
 }

@@ -22,6 +22,7 @@ type facts struct {
 	diskGone  bool              // the CPI says that the current disk does not exist
 	access    access            // how the agent was reached
 	served    *x509.Certificate // the agent's own; nil: unknown
+	diskSeen  bool              // the CPI was asked for the current disk
 }
 
 // wanted is what the manifest, its artifacts and the command line ask for, as
@@ -45,6 +46,7 @@ type wanted struct {
 	differs   []string // settings of the agent that are not what the manifest says, as it was seen
 	stays     []string // settings of the agent that cannot change on a running VM
 	stuck     string   // why
+	anew      int      // packages that would be compiled on a new VM
 	options   Asked
 }
 
@@ -109,7 +111,8 @@ type Plan struct {
 	Diff []string `json:"diff,omitempty"`
 	// Down are the rows that run while the service is down, in their order.
 	Down []string `json:"down,omitempty"`
-	// Compiles is how many packages are compiled while the service is down.
+	// Compiles is how many packages are compiled while the service is down: on
+	// the VM that stays, or on the one that comes when the old one is deleted.
 	Compiles int `json:"compiles,omitempty"`
 	// Calls are the calls of the CPI and the agent that running the plan makes,
 	// each once: "cpi create_vm", "agent apply". Maybe are those that depend on
@@ -122,6 +125,7 @@ type Plan struct {
 	snapshot  bool
 	dns       bool
 	blank     bool // the VM has no spec yet, or has not told its address
+	beside    bool // the VM compiles while the one that it replaces still serves
 	silent    bool // the old VM's agent does not answer
 	keepOld   bool
 	shrinking bool
@@ -157,6 +161,8 @@ func (p Plan) Destroys() []string {
 			list = append(list, fmt.Sprintf("disk %s is replaced by a new one with its content", c.Name))
 		case c.What == aDisk && c.Action == orphan:
 			list = append(list, fmt.Sprintf("disk %s is taken from the VM and kept", c.Name))
+		case c.What == packages:
+			list = append(list, c.Why...)
 		}
 	}
 	return list
@@ -191,14 +197,15 @@ func (p Plan) touches() bool { return p.newVM() || p.inPlace() }
 // The rows of a deploy ask more closely. In turn means: not beside an old VM
 // that still serves.
 
-func (p Plan) swaps() bool        { return p.swap }
-func (p Plan) makesVM() bool      { return p.newVM() && !p.swap }
-func (p Plan) stopsInTurn() bool  { return p.stops() && !p.swap }
-func (p Plan) updates() bool      { return !p.newVM() && p.on(theJobs) == update }
-func (p Plan) prepares() bool     { return p.updates() && p.Compiles == 0 && !p.blank }
-func (p Plan) compiles() bool     { return p.applies() && !p.swap && !p.prepares() }
-func (p Plan) providesDisk() bool { return p.newVM() || p.diskWork() }
-func (p Plan) introduces() bool   { return p.makesVM() || p.updates() && p.blank }
+func (p Plan) swaps() bool          { return p.swap }
+func (p Plan) makesVM() bool        { return p.newVM() && !p.swap }
+func (p Plan) stopsInTurn() bool    { return p.stops() && !p.swap }
+func (p Plan) updates() bool        { return !p.newVM() && p.on(theJobs) == update }
+func (p Plan) prepares() bool       { return p.updates() && p.Compiles == 0 && !p.blank && !p.beside }
+func (p Plan) compiles() bool       { return p.applies() && !p.swap && !p.prepares() && !p.beside }
+func (p Plan) compilesBeside() bool { return p.beside }
+func (p Plan) providesDisk() bool   { return p.newVM() || p.diskWork() }
+func (p Plan) introduces() bool     { return p.makesVM() || p.updates() && p.blank }
 func (p Plan) sendsDNS() bool {
 	return p.dns && (p.touches() || p.on(dnsRecord) == update) && !p.stopped
 }
@@ -287,10 +294,7 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 		p.Changes = append(p.Changes, disk)
 	}
 	p.Changes = append(p.Changes, jobs)
-	if vm.Action == keep && jobs.Action == update && w.compiles > 0 {
-		p.Compiles = w.compiles
-		p.Changes = append(p.Changes, Change{What: packages, Action: create, Why: []string{fmt.Sprintf("compiles %s while the service is down", count(w.compiles, "package"))}})
-	}
+	p.compile(w, st, f, vm, jobs)
 	if vm.Action == keep {
 		p.addSmall(w, st)
 	}
@@ -322,12 +326,45 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 			p.Warnings = append(p.Warnings, fmt.Sprintf("a new, empty disk is made, and disk %s (%s) stays an orphan: bootstrap disks attach takes it instead", o.CID, o.Why))
 		}
 	}
+	if vm.Action == replace && !p.swap && f.agentTold && asksOtherVM(w, st) {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("VM %s is deleted before the new one is made: if the CPI refuses to make that one (its cloud_properties are wrong, for example), there is no way back to the old one; the disk is kept, and the service comes back with a deploy that succeeds", vm.Name))
+	}
 	if p.silent && f.hasVM && st.Own.Reached {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", st.CurrentVMCID))
 	}
 	if p.stopped {
 		p.Warnings = append(p.Warnings, "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them")
 	}
+}
+
+// asksOtherVM tells whether the CPI is asked for another VM than it has made.
+func asksOtherVM(w wanted, st state.State) bool {
+	sc := st.Stemcell()
+	return len(st.Own.Made) == 0 || sc == nil || sc.Name+"/"+sc.Version != w.stemcell ||
+		slices.ContainsFunc(changedParts(st.Own.Made, w.made), func(part string) bool { return !isAgentPart(part) })
+}
+
+// compile adds what is compiled while the service is down. Only the VM that
+// stays could be asked to compile, and its agent removes the packages that the
+// jobs run from; a new VM that comes beside the old one compiles before that one
+// stops.
+func (p *Plan) compile(w wanted, st state.State, f facts, vm, jobs Change) {
+	var why string
+	switch {
+	case vm.Action == keep && jobs.Action == update && w.compiles > 0 && st.Own.Swap != nil && len(f.now.Job.Templates) == 0:
+		// An earlier run was cut, or failed, before it put a job on the new VM.
+		p.beside = true
+		return
+	case vm.Action == keep && jobs.Action == update && w.compiles > 0:
+		p.Compiles = w.compiles
+		why = "compiles %s while the service is down; if one does not compile, what ran before is put back where this machine has kept it"
+	case vm.Action == replace && !p.swap && f.agentTold && w.anew > 0:
+		p.Compiles = w.anew
+		why = "compiles %s on the new VM while the service is down; if one does not compile, it stays down until a deploy succeeds"
+	default:
+		return
+	}
+	p.Changes = append(p.Changes, Change{What: packages, Action: create, Why: []string{fmt.Sprintf(why, count(p.Compiles, "package"))}})
 }
 
 // addSmall adds what changes without a downtime on a VM that stays.

@@ -247,6 +247,10 @@ func (r *run) makePlan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.sortPackages(ctx, nil); err != nil {
+		return err
+	}
+	w.anew = r.compileCount()
 	if err := r.planDelivery(ctx, r.facts.now.Packages); err != nil {
 		return err
 	}

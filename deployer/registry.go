@@ -40,7 +40,7 @@ func (r *run) bindRegistry(context.Context) error {
 		// Only this machine: what is served holds secrets.
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)))
 		if err != nil {
-			return fmt.Errorf("cannot bind the registry's port: %w; set cloud_provider.registry.port to 0 to have a free one picked", err)
+			return portTaken(net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)), "the registry", "set cloud_provider.registry.port to 0 to have a free one picked", err)
 		}
 		g.port = l.Addr().(*net.TCPAddr).Port
 		g.Registry = registry.New(g.username, g.password, want.OpenGet)
@@ -76,22 +76,12 @@ func (r *run) openTunnel(ctx context.Context) error {
 	cid := r.state.Get().CurrentVMCID
 	return r.do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *stage) (err error) {
 		handler := r.registry.Tunnel()
-		r.tunnel, err = tunnel.Open(ctx, tunnel.Config{
-			Host:           want.Host,
-			Port:           want.Port,
-			User:           want.User,
-			Dial:           r.route.dial,
-			Password:       want.Password,
-			PrivateKey:     want.PrivateKey,
-			Passphrase:     r.opts.Getenv("BOOTSTRAP_SSH_PASSPHRASE"),
-			AgentSocket:    r.opts.Getenv("SSH_AUTH_SOCK"),
-			KnownHosts:     filepath.Join(r.dir, "known_hosts"),
-			HostName:       cid,
-			Remote:         net.JoinHostPort("127.0.0.1", fmt.Sprint(r.registry.port)),
-			ConnectTimeout: want.ConnectTimeout,
-			AuthTimeout:    want.AuthTimeout,
-			Report:         s.info,
-		}, func(l net.Listener) error {
+		cfg := r.tunnelConfig(want)
+		cfg.Dial, cfg.Report = r.route.dial, s.info
+		cfg.KnownHosts, cfg.HostName = filepath.Join(r.dir, "known_hosts"), cid
+		cfg.Remote = net.JoinHostPort("127.0.0.1", fmt.Sprint(r.registry.port))
+		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout
+		r.tunnel, err = tunnel.Open(ctx, cfg, func(l net.Listener) error {
 			// One server per connection: closing it ends what it serves.
 			err := httpServer(handler).Serve(l)
 			if errors.Is(err, http.ErrServerClosed) {

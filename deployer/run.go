@@ -130,6 +130,8 @@ type run struct {
 	releases     map[string]*artifact.Release // fetch artifacts, by name
 	stemcell     *artifact.Stemcell           // fetch artifacts
 	vm           string                       // find vm: CID of the one that is recorded
+	stemcellGone string                       // check the cloud, create vm: CID of the record whose stemcell is to be uploaded again
+	stemcellMade bool                         // upload stemcell: by this run
 	running      *agent.Client                // look at the agent: of the VM that exists; nil if it has none
 	facts        facts                        // look
 	registry     *registryServer              // bind registry; nil if not asked for

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"bootstrap/cpi"
@@ -17,13 +19,19 @@ func (r *run) currentStemcell() *state.Stemcell {
 }
 
 // uploadStemcell makes the stemcell known to the cloud, once per name and
-// version.
+// version, and again where it is gone from there.
 func (r *run) uploadStemcell(ctx context.Context) error {
 	sc := r.stemcell
 	return r.do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *stage) error {
 		st := r.state.Get()
-		if st.FindStemcell(sc.Name, sc.Version) != nil {
-			return skip("Stemcell already uploaded")
+		made := state.Stemcell{Name: sc.Name, Version: sc.Version, APIVersion: sc.APIVersion}
+		if known := st.FindStemcell(sc.Name, sc.Version); known != nil {
+			switch {
+			case known.CID == r.stemcellGone:
+				made.ID = known.ID
+			case !r.checksLight():
+				return skip("Stemcell already uploaded")
+			}
 		}
 		dir, err := os.MkdirTemp(r.dir, "stemcell-")
 		if err != nil {
@@ -34,10 +42,40 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		in := state.Intent{Method: "create_stemcell", Stemcell: &state.Stemcell{Name: sc.Name, Version: sc.Version, APIVersion: sc.APIVersion}}
+		in := state.Intent{Method: "create_stemcell", Stemcell: &made}
 		_, err = r.create(in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
+		r.stemcellMade = err == nil
 		return err
 	})
+}
+
+// checksLight tells whether the CPI is given a light stemcell again before the
+// VM that runs is deleted. A light stemcell only names an image of the cloud:
+// the CPI looks for the image, and refuses one that is gone.
+func (r *run) checksLight() bool {
+	light := slices.ContainsFunc(r.stemcell.Formats, func(f string) bool { return strings.HasSuffix(f, "-light") })
+	return light && r.plan.on(aVM) == replace
+}
+
+// lookForStemcell asks whether the stemcell that is recorded as uploaded exists,
+// where the CPI can tell.
+func (r *run) lookForStemcell(ctx context.Context) error {
+	st := r.state.Get()
+	known := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
+	if known == nil || !r.plan.newVM() {
+		return nil
+	}
+	there, told, err := r.cpi.HasStemcell(ctx, known.CID)
+	if err == nil && told && !there {
+		r.missStemcell(known.CID)
+	}
+	return err
+}
+
+// missStemcell tells that the stemcell is gone, so that it is uploaded again.
+func (r *run) missStemcell(cid string) {
+	r.stemcellGone = cid
+	r.root.warning(fmt.Sprintf("stemcell %s is recorded and the CPI says that it does not exist: it is uploaded again", cid))
 }
 
 // deleteUnused deletes the disks and stemcells that the state owns and that

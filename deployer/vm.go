@@ -54,8 +54,23 @@ func (r *run) deleteVM(ctx context.Context, in *stage, cid string) error {
 	})
 }
 
-// createVM makes the VM and records it at once.
+// createVM makes the VM and records it at once. Few CPIs can be asked for a
+// stemcell: that it is gone from the cloud often shows only here.
 func (r *run) createVM(ctx context.Context) error {
+	err := r.makeVM(ctx)
+	st := r.state.Get()
+	sc := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
+	if sc == nil || !cpi.StemcellGone(err, sc.CID) || r.stemcellMade {
+		return err
+	}
+	r.missStemcell(sc.CID)
+	if err := r.uploadStemcell(ctx); err != nil {
+		return err
+	}
+	return r.makeVM(ctx)
+}
+
+func (r *run) makeVM(ctx context.Context) error {
 	st := r.state.Get()
 	sc := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
 	if sc == nil {
