@@ -90,13 +90,15 @@ func (v *validation) checkArtifacts(ctx context.Context) error {
 		}
 	}
 	v.checkProperties(releases)
-	stemcell := v.manifest.ResourcePool.Stemcell
-	switch err := v.stemcell(ctx, stemcell); {
+	ref := v.manifest.ResourcePool.Stemcell
+	stemcell, err := v.stemcell(ctx, ref)
+	switch {
 	case errors.Is(err, errOffline):
 		v.skip("the stemcell", err)
 	case err != nil:
-		v.fail(stemcell.Pos, "", err)
+		v.fail(ref.Pos, "", err)
 	}
+	v.problems = append(v.problems, deployer.CheckPackages(v.manifest, releases, stemcell)...)
 	if len(v.manifest.Generated) > 0 {
 		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(v.manifest.Generated, ", ")))
 	}
@@ -175,12 +177,17 @@ func (v *validation) release(ctx context.Context, ref manifest.Release) (*artifa
 	return release, err
 }
 
-func (v *validation) stemcell(ctx context.Context, ref manifest.StemcellRef) error {
-	return v.offline(ctx, artifact.Source{Kind: artifact.KindStemcell, URL: ref.URL, Digest: ref.SHA1},
-		func(ctx context.Context, store *artifact.Store, file artifact.File) error {
-			_, err := store.Stemcell(ctx, file, nil)
+// stemcell returns what the stemcell says about itself, nil with an error.
+func (v *validation) stemcell(ctx context.Context, ref manifest.StemcellRef) (stemcell *artifact.Stemcell, err error) {
+	err = v.offline(ctx, artifact.Source{Kind: artifact.KindStemcell, URL: ref.URL, Digest: ref.SHA1},
+		func(ctx context.Context, store *artifact.Store, file artifact.File) (err error) {
+			stemcell, err = store.Stemcell(ctx, file, nil)
 			return err
 		})
+	if err != nil {
+		return nil, err
+	}
+	return stemcell, nil
 }
 
 // offline reads a source that is on this machine; the error of another one is

@@ -317,24 +317,38 @@ func (r *run) checkGroupJobs() error {
 	return errors.Join(errs...)
 }
 
-// checkJobs checks the instance group's jobs and that compiled packages were
-// compiled for this stemcell.
+// checkJobs checks the instance group's jobs and their packages.
 func (r *run) checkJobs() error {
 	if err := r.checkGroupJobs(); err != nil {
 		return err
 	}
-	var errs []error
 	order, err := r.packageOrder()
 	if err != nil {
 		return err
 	}
-	want := r.stemcell.OS + "/" + r.stemcell.Version
-	for _, p := range order {
-		if p.pkg.Compiled() && !strings.EqualFold(p.pkg.Stemcell, want) {
-			errs = append(errs, fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s: use the release compiled for it, or its source", p.pkg.Name, p.release, p.pkg.Stemcell, want))
-		}
+	var errs []error
+	for _, p := range r.foreign(order) {
+		errs = append(errs, errors.New(r.whyForeign(p)))
 	}
 	return errors.Join(errs...)
+}
+
+// foreign returns the packages that were compiled for another stemcell than
+// the manifest's.
+func (r *run) foreign(order []located) []located {
+	var foreign []located
+	for _, p := range order {
+		if p.pkg.Compiled() && !strings.EqualFold(p.pkg.Stemcell, r.stemcell.OS+"/"+r.stemcell.Version) {
+			foreign = append(foreign, p)
+		}
+	}
+	return foreign
+}
+
+// whyForeign says why a package of foreign cannot be used.
+func (r *run) whyForeign(p located) string {
+	return fmt.Sprintf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
+		p.pkg.Name, p.release, p.pkg.Stemcell, r.stemcell.OS, r.stemcell.Version)
 }
 
 func jobNames(rel *artifact.Release) string {

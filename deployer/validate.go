@@ -16,6 +16,36 @@ import (
 	"bootstrap/templates"
 )
 
+// CheckPackages checks the packages of the instance group's jobs, as far as
+// their releases, by name, are there, as a deploy does. The stemcell is nil if
+// it is not known.
+func CheckPackages(m *manifest.Manifest, releases map[string]*artifact.Release, stemcell *artifact.Stemcell) []manifest.Problem {
+	c := templateCheck{manifest: m, releases: releases}
+	known := *m
+	known.Group.Jobs = c.known(m.Group.Jobs)
+	r := &run{manifest: &known, releases: releases, stemcell: stemcell}
+	var problems []manifest.Problem
+	order, err := r.packageOrder()
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range several.Unwrap() {
+			problems = append(problems, manifest.Problem{Pos: m.Group.Pos, Message: err.Error()})
+		}
+	}
+	if stemcell == nil {
+		return problems
+	}
+	for _, p := range r.foreign(order) {
+		problem := manifest.Problem{Pos: m.Group.Pos, Message: r.whyForeign(p)}
+		for i, ref := range m.Releases {
+			if ref.Name == p.release {
+				problem.Pos, problem.Path = ref.Pos, fmt.Sprintf("releases[%d]", i)
+			}
+		}
+		problems = append(problems, problem)
+	}
+	return problems
+}
+
 // CheckTemplates renders the templates of the manifest's jobs, and of its CPI's,
 // as far as their releases, by name, are there, and keeps nothing of it. It
 // returns what a deploy would fail with as problems, and in doubtful what may
