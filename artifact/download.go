@@ -112,24 +112,36 @@ func (s *Store) known(path string, want piece) bool {
 // verified tells whether path is the file wanted, reading it unless that is
 // known.
 func (s *Store) verified(ctx context.Context, path string, want piece, p Progress) (bool, error) {
-	if s.known(path, want) {
-		touch(s.recordPath(path))
-		return true, nil
+	digests, err := s.check(ctx, path, want, p)
+	return digests != nil, err
+}
+
+// check returns the digests of path, nil unless it is the file wanted. It
+// reads the file unless they are known.
+func (s *Store) check(ctx context.Context, path string, want piece, p Progress) (map[string]string, error) {
+	if id := identifyPath(path); id.Regular {
+		if rec := s.recall(path, id); rec.satisfies(want) == nil {
+			touch(s.recordPath(path))
+			return rec.Digests, nil
+		}
 	}
 	f, rec, err := s.open(path)
-	if err != nil || !rec.Identity.Regular {
-		return false, nil
+	if err != nil {
+		return nil, nil
 	}
 	defer f.Close()
+	if !rec.Identity.Regular {
+		return nil, nil
+	}
 	sum := newSums("sha256", want.algorithm)
 	if err := drain(&source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p, each: sum}); err != nil {
-		return false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	digests := sum.hex()
 	if want.check(digests[want.algorithm]) != nil {
-		return false, nil
+		return nil, nil
 	}
-	return true, s.learn(f, rec, func(rec *record) { rec.know(digests) })
+	return digests, s.learn(f, rec, func(rec *record) { rec.know(digests) })
 }
 
 // transfer loads a file to path, resuming what an earlier try or run left.

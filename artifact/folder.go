@@ -10,43 +10,88 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
-// folderRelease builds a release from a folder in release layout, unless the
-// cache has what the folder holds.
-func (s *Store) folderRelease(ctx context.Context, f File) (*index, error) {
+// knownFolder is what the cache knows of a release folder.
+type knownFolder struct {
+	index   *index // nil: it has to be read
+	stamp   string
+	settled bool
+}
+
+// knownFolder looks whether a folder is as it was when its release was built,
+// with all packages that are needed.
+func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
+	var k knownFolder
+	if f.Path == "" {
+		return k, nil
+	}
+	var err error
+	if k.stamp, k.settled, err = releaseStamp(f.Path, f.Name); err != nil {
+		return k, err
+	}
 	var rec record
-	stamp, settled := "", false
-	if f.Path != "" {
-		var err error
-		if stamp, settled, err = releaseStamp(f.Path, f.Name); err != nil {
-			return nil, err
-		}
-		if readJSON(s.recordPath(f.Path), &rec) == nil && rec.Path == f.Path && rec.Stamp == stamp {
-			if ix, ok := s.loadIndex(ctx, rec.Release); ok {
-				return ix, nil
-			}
+	if readJSON(s.recordPath(f.Path), &rec) == nil && rec.Path == f.Path && rec.Stamp == k.stamp {
+		if ix, ok := s.loadIndex(ctx, rec.Release); ok && ix.has(ix.needed(f.Needs)) {
+			k.index = ix
 		}
 	}
-	b, err := readReleaseFolder(ctx, f.fsys, f.Name, s.cache())
+	return k, nil
+}
+
+// folderRelease builds a release from a folder in release layout, unless the
+// cache has what the folder holds.
+func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, error) {
+	known, err := s.knownFolder(ctx, f)
+	if err != nil || known.index != nil {
+		return known.index, nil, err
+	}
+	b, err := s.readReleaseFolder(ctx, f, false)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", place(f), err)
+		return nil, nil, fmt.Errorf("%s: %w", place(f), err)
+	}
+	needed := b.skeleton().needed(f.Needs)
+	var unread []Unread
+	if f.Needs.Try {
+		unread, needed = b.unread(needed), nil
+	} else if err := errors.Join(b.problems(needed), b.lackingError(place(f), needed)); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", place(f), err)
 	}
 	key := "folder-" + b.fingerprint
 	ix, ok := s.loadIndex(ctx, key)
-	if !ok {
-		if ix, err = s.build(ctx, b); err != nil {
-			return nil, fmt.Errorf("%s: %w", place(f), err)
+	if !ok || !ix.has(needed) {
+		if ix, err = s.build(ctx, b, needed, ix); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", place(f), err)
 		}
 		if err := s.saveIndex(key, ix); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if !settled {
-		return ix, nil
+	if known.settled {
+		err = s.remember(record{Path: f.Path, Release: key, Stamp: known.stamp})
 	}
-	return ix, s.remember(record{Path: f.Path, Release: key, Stamp: stamp})
+	return ix, unread, err
+}
+
+// unread says what keeps the packages needed from being made.
+func (b *releaseFolder) unread(needed map[string]bool) []Unread {
+	var list []Unread
+	for _, p := range b.packages {
+		switch {
+		case !needed[p.Name]:
+		case p.err != nil:
+			list = append(list, Unread{p.Name, p.err, false})
+		case len(p.lacks) > 0:
+			var names []string
+			for _, bl := range p.lacks {
+				names = append(names, bl.name)
+			}
+			list = append(list, Unread{p.Name, fmt.Errorf("%s is not on this machine yet", strings.Join(names, ", ")), true})
+		}
+	}
+	return list
 }
 
 // releaseStamp is the identity of everything that a release is built from;
@@ -73,6 +118,25 @@ func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 			return "", false, err
 		}
 		fmt.Fprintf(h, "%s %s\n", part, stamp)
+		if part != "jobs" && part != "packages" {
+			continue
+		}
+		// A folder of a job or package may be a link into a submodule.
+		list, err := os.ReadDir(p)
+		if err != nil {
+			return "", false, err
+		}
+		for _, d := range list {
+			to, err := filepath.EvalSymlinks(filepath.Join(p, d.Name()))
+			if d.Type()&fs.ModeSymlink == 0 || err != nil {
+				continue
+			}
+			stamp, err := treeStamp(to, each)
+			if err != nil {
+				return "", false, err
+			}
+			fmt.Fprintf(h, "%s/%s %s\n", part, d.Name(), stamp)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), settled, nil
 }
@@ -81,6 +145,12 @@ func releaseParts() []string { return []string{"config", "jobs", "packages", "sr
 
 // readFolderMetadata reads a small file of a folder.
 func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
+	// Before it is opened: a named pipe would wait for a writer.
+	if info, err := fs.Stat(fsys, name); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, cause(err))
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("cannot read %s: it is no plain file", name)
+	}
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, cause(err))

@@ -265,5 +265,5 @@ func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	}
 	os.RemoveAll(s.cache("archives"))
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
-	mustFail(t, err, "cannot verify", blob)
+	mustFail(t, err, "packages/base/abc (package base)", "bosh create-release")
 }

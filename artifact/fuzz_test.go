@@ -3,7 +3,9 @@ package artifact
 import (
 	"archive/tar"
 	"context"
+	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,6 +188,77 @@ func FuzzIndex(f *testing.F) {
 		keep(t, s, webKey(), data)
 		if _, ok := compiled(t, s, webKey()); !ok {
 			t.Fatal("kept anew, but not found")
+		}
+	})
+}
+
+// FuzzReleaseFolder reads hostile config/blobs.yml, config/final.yml, spec.lock
+// and index.yml: whatever they name, only the server that is there is asked,
+// and nothing is read or written outside of the folder and the cache.
+func FuzzReleaseFolder(f *testing.F) {
+	archive := packageArchive(f, "vendored")
+	zeros := strings.Repeat("0", 40)
+	final := "name: web\nblobstore: {provider: s3, options: {bucket_name: b, endpoint: 'http://127.0.0.1:1'}}\n"
+	index := "builds:\n  abc: {version: abc, blobstore_id: x, sha1: '" + sha256Of(archive) + "'}\n"
+	lock := "name: base\nfingerprint: abc\n"
+	for _, blobs := range []string{
+		"blob/x: {size: 1, object_id: x, sha: " + zeros + "}", "../../x: {size: 1, object_id: x, sha: " + zeros + "}",
+		"/etc/passwd: {object_id: ../x, sha: " + zeros + "}", "blob/x: {size: 99999999999999999999, object_id: \"a\\0b\", sha: sha256:" + zeros + "}",
+		"packaging: {object_id: x, sha: " + zeros + "}", bomb(), "{}", "- a", "\x00",
+	} {
+		f.Add(blobs, final, lock, index)
+	}
+	for _, final := range []string{
+		"name: web\nblobstore: {provider: local, options: {blobstore_path: ../../..}}", "name: web\nblobstore: {provider: local, options: {blobstore_path: /}}",
+		"name: ../web\nblobstore: {provider: gcs, options: {bucket_name: ../x, folder_name: ../y, host: a@b}}",
+		"name: web\nblobstore: {provider: dav, options: {endpoint: 'http://u:p@127.0.0.1:1/x?y#z', user: u}}", "name: web\nblobstore: {provider: s3, options: [a]}", bomb(),
+	} {
+		f.Add("blob/x: {object_id: etc/passwd, sha: "+zeros+"}", final, lock, index)
+	}
+	for _, lock := range []string{"name: ../x\nfingerprint: abc", "name: base\nfingerprint: ../../x", "name: base\nfingerprint: abc\ndependencies: [base, base]", bomb()} {
+		f.Add("{}", final, lock, index)
+	}
+	for _, index := range []string{"builds: {abc: {blobstore_id: ../../../etc/passwd, sha1: " + zeros + "}}", "builds: {x: {version: abc, sha1: ../../x}}", "builds: [a]", bomb()} {
+		f.Add("{}", final, lock, index)
+	}
+	f.Fuzz(func(t *testing.T, blobs, final, lock, index string) {
+		base := t.TempDir()
+		dir := filepath.Join(base, "release")
+		for name, text := range map[string]string{
+			"config/blobs.yml": blobs, "config/final.yml": final, "packages/base/spec.lock": lock, ".final_builds/packages/base/index.yml": index,
+			"packages/web/spec": "name: web\nfiles: ['**/*']\n", "packages/web/packaging": "true\n", "src/web/data": "data",
+		} {
+			write(t, []byte(text), dir, name)
+		}
+		before := treeOf(t, dir)
+		s := Open(Config{Dir: filepath.Join(base, "bosh"), Getenv: func(string) string { return "" },
+			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("there is no network") }})
+		s.retry = retry{tries: 1, stalls: 1, pace: s.retry.pace}
+		r, err := obtain(s, Source{URL: dir})
+		if err != nil {
+			if text := err.Error(); text == "" || strings.Contains(text, "%!") || len(text) > 64<<10 {
+				t.Fatalf("bad message: %.1000q", text)
+			}
+		} else {
+			for _, p := range r.Packages {
+				if filepath.Dir(p.Archive) != s.cache("archives") || !plainName(p.Name) {
+					t.Fatalf("package %+v", p)
+				}
+			}
+		}
+		if after := treeOf(t, dir); after != before {
+			t.Fatalf("the folder holds %s after %s", after, before)
+		}
+		list, _ := os.ReadDir(base)
+		for _, d := range list {
+			if d.Name() != "release" && d.Name() != "bosh" {
+				t.Fatalf("%s was made", d.Name())
+			}
+		}
+		for _, file := range strings.Fields(treeOf(t, filepath.Join(base, "bosh"))) {
+			if !strings.HasPrefix(file, "cache/") {
+				t.Fatalf("%s was made", file)
+			}
 		}
 	})
 }

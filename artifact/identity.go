@@ -58,6 +58,7 @@ type record struct {
 	Identity identity          `json:"identity"`
 	Digests  map[string]string `json:"digests,omitempty"`  // algorithm -> hex of the whole
 	Stemcell string            `json:"stemcell,omitempty"` // text of stemcell.MF
+	Blob     string            `json:"blob,omitempty"`     // what a person calls a blob
 	Release  string            `json:"release,omitempty"`  // key of the index of a release folder
 	Stamp    string            `json:"stamp,omitempty"`    // identity of a folder
 }

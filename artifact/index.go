@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,7 +32,44 @@ type jobIndex struct {
 
 type packageIndex struct {
 	Package Package `json:"package"` // without Archive
-	Archive stored  `json:"archive"`
+	Archive stored  `json:"archive"` // zero: it is not packed
+}
+
+func (p packageIndex) packed() bool { return p.Archive.SHA256 != "" }
+
+// needed are the names of the packages that are needed, with what they depend
+// on.
+func (ix *index) needed(n Needs) map[string]bool {
+	needed := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		for _, p := range ix.Packages {
+			if p.Package.Name == name && !needed[name] {
+				needed[name] = true
+				for _, d := range p.Package.Dependencies {
+					visit(d)
+				}
+			}
+		}
+	}
+	if !n.Only {
+		for _, p := range ix.Packages {
+			needed[p.Package.Name] = true
+		}
+	}
+	for _, j := range ix.Jobs {
+		if slices.Contains(n.Jobs, j.Job.Name) {
+			for _, name := range j.Job.Packages {
+				visit(name)
+			}
+		}
+	}
+	return needed
+}
+
+// has tells whether all packages needed are packed.
+func (ix *index) has(needed map[string]bool) bool {
+	return !slices.ContainsFunc(ix.Packages, func(p packageIndex) bool { return needed[p.Package.Name] && !p.packed() })
 }
 
 func (s *Store) indexPath(key string) string {
@@ -47,6 +85,9 @@ func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 	}
 	changed := false
 	for i := range ix.Packages {
+		if !ix.Packages[i].packed() {
+			continue
+		}
 		a := &ix.Packages[i].Archive
 		before := a.Identity
 		if !s.intact(ctx, a) {
@@ -93,6 +134,9 @@ func (s *Store) release(ix *index) *Release {
 		r.Jobs = append(r.Jobs, &job)
 	}
 	for i := range ix.Packages {
+		if !ix.Packages[i].packed() {
+			continue
+		}
 		p := ix.Packages[i].Package
 		p.Archive = s.archivePath(ix.Packages[i].Archive.SHA256)
 		r.Packages = append(r.Packages, &p)

@@ -177,16 +177,24 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 	return st, nil
 }
 
+// maxMistyped is how many values of a wrong kind an error names.
+const maxMistyped = 10
+
 // decodeYAML is yaml.Unmarshal with errors in words of our own.
 func decodeYAML(text []byte, v any) error {
 	err := yaml.Unmarshal(text, v)
 	var mistyped *yaml.TypeError
 	switch {
 	case errors.As(err, &mistyped):
+		var list []string
 		for i, e := range mistyped.Errors {
-			mistyped.Errors[i] = wrongKind(e)
+			if i == maxMistyped {
+				list = append(list, fmt.Sprintf("and %d more", len(mistyped.Errors)-i))
+				break
+			}
+			list = append(list, wrongKind(e))
 		}
-		return errors.New(strings.Join(mistyped.Errors, "; "))
+		return errors.New(strings.Join(list, "; "))
 	case err != nil:
 		return fmt.Errorf("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}

@@ -18,7 +18,8 @@ type EntryKind string
 
 // The kinds of entries.
 const (
-	EntryDownload EntryKind = "download"         // a file that was fetched
+	EntryDownload EntryKind = "download"         // a release or stemcell that was fetched
+	EntryBlob     EntryKind = "blob"             // a file of a release folder that git does not hold
 	EntryRelease  EntryKind = "release"          // a release, unpacked
 	EntryCompiled EntryKind = "compiled package" // what a VM compiled
 	EntryLeftover EntryKind = "leftover"         // files that nothing names any more
@@ -38,7 +39,7 @@ type Entry struct {
 // Entries lists what is in the cache, the latest used first.
 func (s *Store) Entries() ([]Entry, error) {
 	var list []Entry
-	for _, find := range []func() ([]Entry, error){s.releaseEntries, s.compiledEntries, s.downloadEntries} {
+	for _, find := range []func() ([]Entry, error){s.releaseEntries, s.compiledEntries, s.downloadEntries, s.blobEntries} {
 		found, err := find()
 		if err != nil {
 			return nil, fmt.Errorf("cannot list the cache: %w", err)
@@ -148,6 +149,9 @@ func (s *Store) releaseEntries() ([]Entry, error) {
 		}
 		e := Entry{Kind: EntryRelease, Name: ix.Name + "/" + ix.Version, LastUse: h.lastUse, head: h.path, files: []string{h.path}}
 		for _, p := range ix.Packages {
+			if !p.packed() {
+				continue
+			}
 			e.files = append(e.files, s.archivePath(p.Archive.SHA256))
 		}
 		for _, j := range ix.Jobs {
@@ -176,16 +180,22 @@ func (s *Store) compiledEntries() ([]Entry, error) {
 
 // downloadEntries lists what this program fetched. The folder is also that of
 // today's client, whose files are left alone unless they were used here.
-func (s *Store) downloadEntries() ([]Entry, error) {
-	folder, err := readFolder(s.downloads())
+func (s *Store) downloadEntries() ([]Entry, error) { return s.fetched(EntryDownload, s.downloads()) }
+
+// blobEntries lists the blobs of release folders.
+func (s *Store) blobEntries() ([]Entry, error) { return s.fetched(EntryBlob, s.cache("blobs")) }
+
+// fetched lists what was fetched to a folder.
+func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
+	folder, err := readFolder(dir)
 	var list []Entry
 	for _, d := range folder {
-		path := filepath.Join(s.downloads(), d.Name())
+		path := filepath.Join(dir, d.Name())
 		info, err := d.Info()
 		if err != nil || !info.Mode().IsRegular() || strings.HasSuffix(path, ".part.json") {
 			continue
 		}
-		e := Entry{Kind: EntryDownload, Name: d.Name(), LastUse: info.ModTime(), files: []string{path}}
+		e := Entry{Kind: kind, Name: d.Name(), LastUse: info.ModTime(), files: []string{path}}
 		if strings.HasSuffix(path, ".part") {
 			e.Name = "unfinished " + strings.TrimSuffix(d.Name(), ".part")
 			e.files = append(e.files, path+".json")
@@ -217,6 +227,9 @@ func ourName(name string) bool {
 
 // whatIs names a download that was read, "" one that was not.
 func (s *Store) whatIs(rec record) string {
+	if rec.Blob != "" {
+		return rec.Blob
+	}
 	if st, err := parseStemcellMF([]byte(rec.Stemcell)); rec.Stemcell != "" && err == nil {
 		return "stemcell " + st.Name + "/" + st.Version
 	}

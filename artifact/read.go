@@ -27,12 +27,13 @@ const maxMetadata = 32 << 20
 // has not the digest of its source is a *DigestError.
 func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
 	var ix *index
+	var unread []Unread
 	err := s.use(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
 	}
 	if f.Folder {
-		ix, err = s.folderRelease(ctx, f)
+		ix, unread, err = s.folderRelease(ctx, f)
 	} else {
 		ix, err = s.archiveRelease(ctx, f, p)
 	}
@@ -42,7 +43,9 @@ func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, erro
 	if f.Name != "" && ix.Name != f.Name {
 		return nil, fmt.Errorf("cannot read %s: %s is the release %q", f.Source, place(f), ix.Name)
 	}
-	return s.release(ix), nil
+	release := s.release(ix)
+	release.Unread = unread
+	return release, nil
 }
 
 // place names where a file comes from, without credentials.

@@ -6,7 +6,16 @@ type Release struct {
 	Name, Version string
 	CommitHash    string
 	Jobs          []*Job
-	Packages      []*Package // source and compiled ones
+	Packages      []*Package // source and compiled ones, as far as they are needed
+	Unread        []Unread   // packages that Needs.Try could not read
+}
+
+// Unread is a package of a release folder that cannot be made.
+type Unread struct {
+	Package string
+	Why     error
+	// Lacks tells that only files are missing that a deploy would fetch.
+	Lacks bool
 }
 
 // Job is one job of a release: its templates and the properties they may use.

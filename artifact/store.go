@@ -50,6 +50,19 @@ type Source struct {
 	Name   string // of the release; stemcells have none in a manifest
 	URL    string // file://, http://, https://, embedded:NAME or a path
 	Digest string // multi-digest; may be empty unless the URL is http or https
+	Needs  Needs  // of a release that is a folder
+}
+
+// Needs says which packages of a release folder are needed; the zero value:
+// all of them. What others lack does not matter then.
+type Needs struct {
+	// Only the packages of Jobs are needed, with what they depend on; without
+	// Jobs none is.
+	Only bool
+	Jobs []string
+	// Try goes on without packages that cannot be had and packs none: they are
+	// only looked at.
+	Try bool
 }
 
 // String returns for example: release "nginx".
@@ -90,8 +103,10 @@ type Store struct {
 	retry    retry
 	// maxDownload is the constant, but in tests.
 	maxDownload int64
-	dial        dialFunc
-	tls         *tls.Config // nil: the system's roots
+	// blobSlots bounds how many blobs are fetched at a time.
+	blobSlots chan struct{}
+	dial      dialFunc
+	tls       *tls.Config // nil: the system's roots
 
 	inUse struct {
 		sync.Mutex
@@ -114,6 +129,7 @@ func Open(cfg Config) *Store {
 			pace: pace{silence: 30 * time.Second, window: time.Minute, floor: 64 << 10},
 		},
 		maxDownload: maxDownload,
+		blobSlots:   make(chan struct{}, 4),
 	}
 }
 

@@ -7,58 +7,75 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 )
 
 // vendoredPackage reads a package that has a spec.lock instead of sources: its
-// archive lies in the release's blobstore, and in ~/.bosh/cache since the
-// release author's tools fetched it once.
-func (b *releaseFolder) vendoredPackage(dir string) (folderPackage, error) {
-	var p folderPackage
-	text, err := readFolderMetadata(b.fsys, dir+"/spec.lock")
+// archive is in the release's blobstore, and in ~/.bosh/cache if it was fetched
+// before, by this program or by the release author's tools.
+func (b *releaseFolder) vendoredPackage(p *folderPackage) error {
+	text, err := readFolderMetadata(b.fsys, p.dir+"/spec.lock")
 	if err != nil {
-		return p, err
+		return err
 	}
-	lock := archiveMF{Name: path.Base(dir)}
+	lock := archiveMF{Name: p.Name}
 	if err := decodeYAML(text, &lock); err != nil {
-		return p, fmt.Errorf("cannot read spec.lock: %w", err)
+		return fmt.Errorf("cannot read spec.lock: %w", err)
 	}
 	if !plainName(lock.Name) || !plainName(lock.Fingerprint) {
-		return p, errors.New("its spec.lock has no usable name and fingerprint")
+		return errors.New("its spec.lock has no usable name and fingerprint")
 	}
 	p.Package = Package{Name: lock.Name, Fingerprint: lock.Fingerprint, Dependencies: lock.Dependencies}
+	p.identity = lock.Fingerprint
+	archive := blob{name: "packages/" + lock.Name + "/" + lock.Fingerprint, vendored: true}
 	for _, builds := range []string{".final_builds", ".dev_builds"} {
 		text, err := readFolderMetadata(b.fsys, path.Join(builds, "packages", lock.Name, "index.yml"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var list struct {
-			Builds map[string]archiveMF `yaml:"builds"`
-		}
 		if err == nil {
-			// Ruby's tools wrote some of these texts as bytes, too.
-			err = decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &list)
+			err = archive.find(text, lock.Fingerprint)
 		}
 		if err != nil {
-			return p, fmt.Errorf("cannot read %s/packages/%s/index.yml: %w", builds, lock.Name, err)
-		}
-		for key, build := range list.Builds {
-			if key == lock.Fingerprint || build.Version == lock.Fingerprint {
-				p.Digest = build.SHA1
-			}
+			return fmt.Errorf("cannot read %s/packages/%s/index.yml: %w", builds, lock.Name, err)
 		}
 	}
-	if p.Digest != "" {
-		if _, err := ParseDigest(p.Digest); err != nil {
-			return p, err
+	p.Digest = archive.digest
+	var found bool
+	if p.archive, _, found = b.find(archive); !found {
+		p.lacks = []blob{archive}
+	}
+	return nil
+}
+
+// find finds the archive of a fingerprint in the text of an index.yml.
+func (bl *blob) find(text []byte, fingerprint string) error {
+	var list struct {
+		Builds map[string]struct {
+			Version     string `yaml:"version"`
+			SHA1        string `yaml:"sha1"` // multi-digest
+			BlobstoreID string `yaml:"blobstore_id"`
+		} `yaml:"builds"`
+	}
+	// Ruby's tools wrote some of these texts as bytes, too.
+	if err := decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &list); err != nil {
+		return err
+	}
+	for key, build := range list.Builds {
+		if key != fingerprint && build.Version != fingerprint {
+			continue
 		}
-		if file := filepath.Join(b.blobs, p.Digest); identifyPath(file).Regular {
-			p.archive = file
-			return p, nil
+		digest, err := ParseDigest(build.SHA1)
+		if err != nil {
+			return err
+		}
+		if build.BlobstoreID != "" && !objectName(build.BlobstoreID) {
+			return fmt.Errorf("%q is no blobstore_id", build.BlobstoreID)
+		}
+		if bl.id == "" || build.BlobstoreID != "" {
+			bl.id, bl.digest, bl.want = build.BlobstoreID, build.SHA1, digest.strongest()
 		}
 	}
-	return p, fmt.Errorf("it is vendored (spec.lock), and its archive %s/%s is not in %s: run bosh create-release --force in the release's folder, which fetches it, or make a tarball of the release and name that in the url",
-		lock.Name, lock.Fingerprint, b.blobs)
+	return nil
 }
 
 // copyVendored verifies a vendored package's archive and takes it over.

@@ -30,10 +30,10 @@ func newCacheList(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List what is in the cache, with its size and last use",
-		Long: `List prints what is kept for later deploys: files that were downloaded, releases
-that were unpacked, packages of CPIs that were compiled on this machine, and
-packages that VMs compiled. The latest used come first. With --json, there is
-one object per line.`,
+		Long: `List prints what is kept for later deploys: files that were downloaded, blobs of
+release folders, releases that were unpacked, packages of CPIs that were compiled
+on this machine, and packages that VMs compiled. The latest used come first. With
+--json, there is one object per line.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true

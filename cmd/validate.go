@@ -87,6 +87,13 @@ func (v *validation) checkArtifacts(ctx context.Context) error {
 		default:
 			releases[ref.Name] = release
 			v.checkJobs(ref.Name, release)
+			for _, u := range release.Unread {
+				if u.Lacks {
+					v.skip(fmt.Sprintf("package %s of release %s", u.Package, ref.Name), u.Why)
+					continue
+				}
+				v.fail(ref.Pos, fmt.Sprintf("releases[%d]", i), fmt.Errorf("release %s: %w", ref.Name, u.Why))
+			}
 		}
 	}
 	v.checkProperties(releases)
@@ -169,7 +176,13 @@ func (v *validation) checkJobs(name string, release *artifact.Release) {
 
 func (v *validation) release(ctx context.Context, ref manifest.Release) (*artifact.Release, error) {
 	var release *artifact.Release
-	err := v.offline(ctx, artifact.Source{Kind: artifact.KindRelease, Name: ref.Name, URL: ref.URL, Digest: ref.SHA1},
+	needs := artifact.Needs{Only: true, Try: true}
+	for _, job := range slices.Concat(v.manifest.Group.Jobs, v.manifest.CPI.Templates) {
+		if job.Release == ref.Name {
+			needs.Jobs = append(needs.Jobs, job.Name)
+		}
+	}
+	err := v.offline(ctx, artifact.Source{Kind: artifact.KindRelease, Name: ref.Name, URL: ref.URL, Digest: ref.SHA1, Needs: needs},
 		func(ctx context.Context, store *artifact.Store, file artifact.File) (err error) {
 			release, err = store.Release(ctx, file, nil)
 			return err

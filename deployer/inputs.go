@@ -165,7 +165,8 @@ func (r *run) unlockState() {
 // fetchArtifacts fetches and verifies every release and the stemcell, side by
 // side, and checks that the manifest's jobs are in them.
 func (r *run) fetchArtifacts(ctx context.Context) error {
-	if err := r.fetch(ctx, r.manifest.Releases, true); err != nil {
+	jobs := slices.Concat(r.manifest.Group.Jobs, r.manifest.CPI.Templates)
+	if err := r.fetch(ctx, r.manifest.Releases, jobs, true); err != nil {
 		return err
 	}
 	if err := r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() }); err != nil {
@@ -184,7 +185,8 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 
 // fetchCPIReleases fetches only what the CPI is made of.
 func (r *run) fetchCPIReleases(ctx context.Context) error {
-	if err := r.fetch(ctx, r.releasesOf(r.manifest.CPI.Templates), false); err != nil {
+	jobs := r.manifest.CPI.Templates
+	if err := r.fetch(ctx, r.releasesOf(jobs), jobs, false); err != nil {
 		return err
 	}
 	return r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() })
@@ -201,7 +203,9 @@ func (r *run) releasesOf(jobs []manifest.JobRef) []manifest.Release {
 	return list
 }
 
-func (r *run) fetch(ctx context.Context, releases []manifest.Release, stemcell bool) error {
+// fetch fetches releases with the packages of these jobs, and the stemcell if
+// it is asked for.
+func (r *run) fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) error {
 	r.releases = map[string]*artifact.Release{}
 	var (
 		mu   sync.Mutex
@@ -223,7 +227,7 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, stemcell b
 	}
 	for _, rel := range releases {
 		start(func() error {
-			got, err := r.fetchRelease(ctx, rel)
+			got, err := r.fetchRelease(ctx, rel, jobs)
 			if err != nil {
 				return err
 			}
@@ -244,9 +248,18 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, stemcell b
 	return errors.Join(errs...)
 }
 
-func (r *run) fetchRelease(ctx context.Context, rel manifest.Release) (*artifact.Release, error) {
-	src := artifact.Source{Kind: artifact.KindRelease, Name: rel.Name, URL: rel.URL, Digest: rel.SHA1}
+func (r *run) fetchRelease(ctx context.Context, rel manifest.Release, jobs []manifest.JobRef) (*artifact.Release, error) {
+	needs := artifact.Needs{Only: true}
+	for _, j := range jobs {
+		if j.Release == rel.Name {
+			needs.Jobs = append(needs.Jobs, j.Name)
+		}
+	}
+	src := artifact.Source{Kind: artifact.KindRelease, Name: rel.Name, URL: rel.URL, Digest: rel.SHA1, Needs: needs}
 	file, err := r.download(ctx, src, fmt.Sprintf("Downloading release '%s'", rel.Name))
+	if err == nil {
+		err = r.fetchBlobs(ctx, file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rel.Pos, err)
 	}
@@ -258,6 +271,19 @@ func (r *run) fetchRelease(ctx context.Context, rel manifest.Release) (*artifact
 		return nil
 	})
 	return got, err
+}
+
+// fetchBlobs fetches what a release folder lacks of the packages needed.
+func (r *run) fetchBlobs(ctx context.Context, file artifact.File) error {
+	lack, err := r.store.Lacking(ctx, file)
+	if err != nil || lack == nil {
+		return err
+	}
+	name := fmt.Sprintf("Downloading %d blobs of release '%s'", lack.Count, file.Name)
+	if lack.Count == 1 {
+		name = fmt.Sprintf("Downloading a blob of release '%s'", file.Name)
+	}
+	return r.do(name, func(s *stage) error { return r.store.FetchBlobs(ctx, lack, s.progress) })
 }
 
 func (r *run) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {

@@ -66,10 +66,11 @@ func (r *run) startRubyAtOnce(context.Context) error {
 	return nil
 }
 
-// fetchJobReleases fetches the releases of the instance group's jobs.
+// fetchJobReleases fetches the releases of the instance group's jobs, and none
+// of the packages: templates need none.
 func (r *run) fetchJobReleases(ctx context.Context) error {
 	wanted := r.releasesOf(r.manifest.Group.Jobs)
-	if err := r.fetch(ctx, wanted, false); err != nil {
+	if err := r.fetch(ctx, wanted, nil, false); err != nil {
 		return err
 	}
 	return r.do("Validating jobs", func(*stage) error { return r.checkGroupJobs() })

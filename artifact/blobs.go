@@ -1,0 +1,351 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// blob is a file of a release that git does not hold: one of config/blobs.yml,
+// or the archive of a vendored package.
+type blob struct {
+	name   string // of config/blobs.yml: its path below blobs/; else packages/NAME/FINGERPRINT
+	id     string // in the blobstore; empty: it was never uploaded
+	digest string // multi-digest as it is written
+	want   piece
+	size   int64 // bytes; 0: not known
+	// vendored tells that it is the archive of a vendored package.
+	vendored bool
+}
+
+// maxBlob bounds a blob whose size is not known: the archive of a vendored
+// package.
+const maxBlob = 16 << 30
+
+// parseBlobs reads config/blobs.yml. Entries that cannot be used are left out:
+// bad says what is wrong with one of them. Public releases have such.
+func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
+	var list map[string]struct {
+		Size     any    `yaml:"size"`
+		ObjectID string `yaml:"object_id"`
+		SHA      string `yaml:"sha"` // as text: 12e4… is a number, too
+	}
+	bad = decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &list)
+	if bad != nil && len(list) == 0 {
+		return nil, nil, bad
+	}
+	blobs = map[string]blob{}
+	for _, name := range sortedKeys(list) {
+		entry := list[name]
+		bl, err := newBlob(name, entry.Size, entry.ObjectID, entry.SHA)
+		if err != nil {
+			bad = fmt.Errorf("%q in it: %w", name, err)
+			continue
+		}
+		blobs[name] = bl
+	}
+	return blobs, bad, nil
+}
+
+func newBlob(name string, size any, id, digest string) (blob, error) {
+	bl := blob{name: name, id: id, digest: digest}
+	if !objectName(name) {
+		return bl, errors.New("it is no path below blobs/")
+	}
+	if id != "" && !objectName(id) {
+		return bl, fmt.Errorf("%q is no object_id", id)
+	}
+	parsed, err := ParseDigest(digest)
+	if err != nil {
+		return bl, err
+	}
+	bl.want = parsed.strongest()
+	if size != nil {
+		n, ok := size.(int)
+		if !ok || n < 0 {
+			return bl, fmt.Errorf("its size %v is no number of bytes", size)
+		}
+		bl.size = int64(n)
+	}
+	return bl, nil
+}
+
+func (s *Store) blobPath(want piece) string {
+	return s.cache("blobs", want.algorithm+"-"+strings.ToLower(want.hex))
+}
+
+// findBlob looks for a blob on this machine and returns its file and SHA-256.
+func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, sha256 string, ok bool) {
+	if bl.want.algorithm == "" {
+		return "", "", false
+	}
+	places := []string{s.blobPath(bl.want)}
+	if plainName(bl.digest) {
+		// Where BOSH's tools keep the archives of vendored packages.
+		places = append(places, s.cache(bl.digest))
+	}
+	if store != nil && store.folder != "" && bl.id != "" {
+		places = append(places, filepath.Join(store.folder, filepath.FromSlash(bl.id)))
+	}
+	for _, file := range places {
+		digests, err := s.check(ctx, file, bl.want, nil)
+		if err == nil && digests != nil {
+			return file, digests["sha256"], true
+		}
+	}
+	return "", "", false
+}
+
+// LackingError says which files a release needs that are neither in its folder
+// nor could be fetched.
+type LackingError struct {
+	Dir   string // of the release
+	Files []LackingFile
+}
+
+// LackingFile is a file that git does not hold.
+type LackingFile struct {
+	Path     string   // in the folder of the release
+	Packages []string // that need it
+	Why      string
+	// Vendored tells that it is the archive of a vendored package, for which
+	// the folder has no place.
+	Vendored bool
+}
+
+// lackingShown is how many files an error names.
+const lackingShown = 20
+
+func (e *LackingError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of the release's files are not in git, not on this machine and not to be had:\n", len(e.Files))
+	blobs, vendored := false, false
+	for i, f := range e.Files {
+		blobs, vendored = blobs || !f.Vendored, vendored || f.Vendored
+		if i < lackingShown {
+			fmt.Fprintf(&b, "  %s (package %s): %s\n", f.Path, strings.Join(f.Packages, ", "), f.Why)
+		}
+	}
+	if more := len(e.Files) - lackingShown; more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	fmt.Fprintf(&b, "What to do in %s:", e.Dir)
+	if blobs {
+		b.WriteString(" put the files where they are named; or bosh sync-blobs fetches them, with config/private.yml where the blobstore asks for credentials; or bosh add-blob FILE PATH takes another file.")
+	}
+	if vendored {
+		b.WriteString(" bosh create-release --force fetches vendored packages.")
+	}
+	b.WriteString(" A tarball of the release in the url needs none of them.")
+	return b.String()
+}
+
+// Lack is what has to be fetched for a release folder.
+type Lack struct {
+	Count int
+	Size  int64 // bytes, as far as it is known
+
+	dir   string
+	store *blobstore
+	files []lacking
+}
+
+// lacking is a blob that is not on this machine, with the packages that need
+// it.
+type lacking struct {
+	blob
+	packages []string
+}
+
+func lackingError(dir string, files []lacking, why func(i int) string) error {
+	e := &LackingError{Dir: dir}
+	for i, f := range files {
+		if text := why(i); text != "" {
+			path := f.name
+			if !f.vendored {
+				path = "blobs/" + f.name
+			}
+			e.Files = append(e.Files, LackingFile{path, f.packages, text, f.vendored})
+		}
+	}
+	if len(e.Files) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Lacking finds out what has to be fetched for the packages that are needed of
+// a release folder; nil: nothing. What is wrong with the folder, Release tells.
+func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
+	if !f.Folder || f.Kind != KindRelease || f.Needs.Only && (f.Needs.Try || len(f.Needs.Jobs) == 0) {
+		return nil, nil
+	}
+	if err := s.use(ctx); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
+	}
+	if known, err := s.knownFolder(ctx, f); err == nil && known.index != nil {
+		return nil, nil
+	}
+	b, err := s.readReleaseFolder(ctx, f, true)
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	needed := b.skeleton().needed(f.Needs)
+	if b.problems(needed) != nil {
+		return nil, nil
+	}
+	lack := &Lack{dir: place(f), store: b.store, files: b.lacking(needed)}
+	for _, file := range lack.files {
+		// A blob that cannot be asked for is told before others are fetched.
+		if file.id == "" || b.storeErr != nil {
+			return nil, nil
+		}
+		lack.Count++
+		lack.Size += file.size
+	}
+	if lack.Count == 0 {
+		return nil, nil
+	}
+	return lack, nil
+}
+
+// FetchBlobs fetches what is lacking into the cache, several files at a time,
+// each verified by its digest. What cannot be had is told at once, in a
+// *LackingError.
+func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
+	if lack.store.ask == nil {
+		return lackingError(lack.dir, lack.files, func(int) string { return "it is not in " + lack.store.name })
+	}
+	var group errgroup.Group
+	group.SetLimit(2 * cap(s.blobSlots))
+	why := make([]string, len(lack.files))
+	sum := newSummed(lack.files, p)
+	var unreachable atomic.Bool
+	for i, f := range lack.files {
+		group.Go(func() error {
+			// Of all releases together, so that one deploy is one good guest.
+			select {
+			case s.blobSlots <- struct{}{}:
+				defer func() { <-s.blobSlots }()
+			case <-ctx.Done():
+				return nil
+			}
+			try := s.retry
+			if unreachable.Load() {
+				try.tries, try.stalls = 1, 1
+			}
+			err := s.fetchBlob(ctx, lack.store, f.blob, try, sum.of(i))
+			var refused *refusedError
+			switch {
+			case err == nil:
+			case errors.As(err, &refused):
+				why[i] = lack.store.refusal(refused)
+			default:
+				unreachable.Store(true)
+				why[i] = err.Error()
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return lackingError(lack.dir, lack.files, func(i int) string { return why[i] })
+}
+
+// refusal says why the blobstore did not give a file.
+func (store *blobstore) refusal(e *refusedError) string {
+	switch {
+	case e.code == 404:
+		return store.name + " does not have it"
+	case e.code != 401 && e.code != 403:
+		return fmt.Sprintf("%s answered %d", store.name, e.code)
+	case store.signed:
+		return fmt.Sprintf("%s answered %d to the credentials of config/private.yml", store.name, e.code)
+	}
+	return fmt.Sprintf("%s is not public (%d)", store.name, e.code)
+}
+
+// fetchBlob brings one blob into the cache.
+func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try retry, p Progress) error {
+	path := s.blobPath(bl.want)
+	unlock, err := s.lock(ctx, filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if ok, err := s.verified(ctx, path, bl.want, p); ok || err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	region := ""
+	for {
+		from := store.ask(bl.id, region)
+		if from.limit = maxBlob; bl.size > 0 {
+			from.limit = bl.size
+		}
+		err := s.transfer(ctx, from, path, bl.want, try, p)
+		var refused *refusedError
+		if errors.As(err, &refused) && refused.region != "" && region == "" && refused.code != 404 {
+			region = refused.region // the bucket is elsewhere
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot download %s: %w", publicURL(from.url.String()), err)
+		}
+		return s.nameBlob(path, bl.name)
+	}
+}
+
+// nameBlob remembers what a person calls the file.
+func (s *Store) nameBlob(path, name string) error {
+	rec := s.recall(path, identifyPath(path))
+	rec.Blob = name
+	return s.remember(rec)
+}
+
+// summed reports the progress of several files as one.
+type summed struct {
+	p     Progress
+	total int64 // 0 unless all sizes are known
+	mu    sync.Mutex
+	done  []int64
+}
+
+func newSummed(files []lacking, p Progress) *summed {
+	s := &summed{p: p, done: make([]int64, len(files))}
+	for _, f := range files {
+		s.total += f.size
+		if f.size == 0 {
+			s.total = 0
+			break
+		}
+	}
+	return s
+}
+
+func (s *summed) of(i int) Progress {
+	if s.p == nil {
+		return nil
+	}
+	return func(done, _ int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.done[i] = done
+		sum := int64(0)
+		for _, n := range s.done {
+			sum += n
+		}
+		s.p(sum, s.total)
+	}
+}

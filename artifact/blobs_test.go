@@ -1,0 +1,667 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+func TestBlobstoreAddresses(t *testing.T) {
+	t.Parallel()
+	const id = "36764f38-6274"
+	for name, c := range map[string]struct {
+		final, region string // answered by the server
+		want          string // URL, else words of the error
+	}{
+		"s3":             {"provider: s3, options: {bucket_name: b}", "", "https://s3.us-east-1.amazonaws.com/b/36764f38-6274"},
+		"region":         {"provider: s3, options: {bucket_name: b, region: eu-west-1}", "", "https://s3.eu-west-1.amazonaws.com/b/36764f38-6274"},
+		"answered":       {"provider: s3, options: {bucket_name: b}", "eu-west-1", "https://s3.eu-west-1.amazonaws.com/b/36764f38-6274"},
+		"answered, host": {"provider: s3, options: {bucket_name: b, endpoint: 'https://s3-us-west-2.amazonaws.com'}", "eu-west-1", "https://s3.eu-west-1.amazonaws.com/b/36764f38-6274"},
+		"hostile region": {"provider: s3, options: {bucket_name: b}", "x/@evil.example", "https://s3.us-east-1.amazonaws.com/b/36764f38-6274"},
+		"china":          {"provider: s3, options: {bucket_name: b, region: cn-north-1}", "", "https://s3.cn-north-1.amazonaws.com.cn/b/36764f38-6274"},
+		"folder":         {"provider: s3, options: {bucket_name: b, folder_name: a/c}", "", "https://s3.us-east-1.amazonaws.com/b/a/c/36764f38-6274"},
+		"host style":     {"provider: s3, options: {bucket_name: b, host_style: true}", "", "https://b.s3.us-east-1.amazonaws.com/36764f38-6274"},
+		"alicloud":       {"provider: s3, options: {bucket_name: b, host: oss-cn-beijing.aliyuncs.com}", "", "https://b.oss-cn-beijing.aliyuncs.com/36764f38-6274"},
+		"endpoint":       {"provider: s3, options: {bucket_name: b, endpoint: 'http://minio:9000'}", "eu-west-1", "http://minio:9000/b/36764f38-6274"},
+		"host and port":  {"provider: s3, options: {bucket_name: b, host: minio, port: 9000, use_ssl: false}", "", "http://minio:9000/b/36764f38-6274"},
+		"s3 at google":   {"provider: s3, options: {bucket_name: b, host: storage.googleapis.com, region: us-east1}", "", "https://storage.googleapis.com/b/36764f38-6274"},
+		"gcs":            {"provider: gcs, options: {bucket_name: b}", "", "https://storage.googleapis.com/b/36764f38-6274"},
+		"dav":            {"provider: dav, options: {endpoint: 'https://dav.example:25250/x', user: u, password: hidden}", "", "https://dav.example:25250/x/" + sha1Of([]byte(id))[:2] + "/36764f38-6274"},
+		"no provider":    {"options: {}", "", "names no blobstore"},
+		"other provider": {"provider: atmos, options: {}", "", `provider "atmos"`},
+		"no bucket":      {"provider: s3, options: {}", "", "bucket"},
+		"bucket out":     {"provider: gcs, options: {bucket_name: ../x}", "", "no name of a bucket"},
+		"bucket is host": {"provider: s3, options: {bucket_name: 'evil.example/', host_style: true}", "", "no name of a bucket"},
+		"folder out":     {"provider: s3, options: {bucket_name: b, folder_name: a/../..}", "", "no folder of a bucket"},
+		"bad endpoint":   {"provider: s3, options: {bucket_name: b, endpoint: 'file:///etc'}", "", "endpoint"},
+		"bad host":       {"provider: s3, options: {bucket_name: b, host: 'a@b/c'}", "", "host"},
+		"bad region":     {"provider: s3, options: {bucket_name: b, region: 'x/y'}", "", "region"},
+		"no path":        {"provider: local, options: {}", "", "blobstore_path"},
+		"no map":         {"provider: s3, options: [a]", "", "config/final.yml"},
+	} {
+		fsys := fstest.MapFS{"config/final.yml": {Data: []byte("name: web\nblobstore: {" + c.final + "}\n")}}
+		store, err := readBlobstore(fsys, "/release")
+		if err != nil {
+			if !strings.Contains(err.Error(), c.want) || strings.HasPrefix(c.want, "http") {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if got := store.ask(id, c.region).url.String(); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	for path, want := range map[string]string{"final_blobs": "/release/final_blobs", "/elsewhere": "/elsewhere"} {
+		fsys := fstest.MapFS{"config/final.yml": {Data: []byte("blobstore: {provider: local, options: {blobstore_path: " + path + "}}")}}
+		if store, err := readBlobstore(fsys, "/release"); err != nil || store.folder != filepath.FromSlash(want) {
+			t.Errorf("local %s: %+v, %v", path, store, err)
+		}
+	}
+}
+
+// The example of AWS's documentation of Signature Version 4.
+func TestSignV4(t *testing.T) {
+	t.Parallel()
+	req := httptest.NewRequest(http.MethodGet, "https://examplebucket.s3.amazonaws.com/test.txt", nil)
+	req.Header.Set("Range", "bytes=0-9")
+	signV4(req, "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1", time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC))
+	want := "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, SignedHeaders=host;range;x-amz-content-sha256;x-amz-date, " +
+		"Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
+	if got := req.Header.Get("Authorization"); got != want {
+		t.Errorf("signed\n%s, want\n%s", got, want)
+	}
+}
+
+// bucket serves objects by their paths and counts what is asked for.
+type bucket struct {
+	*httptest.Server
+	objects map[string][]byte
+	answer  func(w http.ResponseWriter, r *http.Request) bool // true: answered
+	mu      sync.Mutex
+	asked   []string
+}
+
+func newBucket(t testing.TB, objects map[string][]byte) *bucket {
+	b := &bucket{objects: objects}
+	b.Server = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		b.asked = append(b.asked, r.URL.Path)
+		b.mu.Unlock()
+		if b.answer != nil && b.answer(w, r) {
+			return
+		}
+		data, ok := b.objects[r.URL.Path]
+		if !ok {
+			http.Error(w, "<Error><Code>NoSuchKey</Code></Error>", http.StatusNotFound)
+			return
+		}
+		content(w, r, `"1"`, data)
+	})
+	return b
+}
+
+func (b *bucket) requests() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.asked)
+}
+
+// final is a config/final.yml with that bucket.
+func (b *bucket) final(provider string) string {
+	return fmt.Sprintf("name: web\nblobstore: {provider: %s, options: {bucket_name: bucket, endpoint: %q}}\n", provider, b.URL)
+}
+
+func blobsYML(blobs map[string][]byte, sum func([]byte) string) string {
+	var text strings.Builder
+	for name, data := range blobs {
+		fmt.Fprintf(&text, "%s:\n  size: %d\n  object_id: id-of-%s\n  sha: %s\n", name, len(data), filepath.Base(name), sum(data))
+	}
+	return text.String()
+}
+
+// obtain does what a deploy does: it fetches what is lacking, then reads.
+func obtain(s *Store, src Source) (*Release, error) {
+	f, err := s.Fetch(context.Background(), src, nil)
+	if err != nil {
+		return nil, err
+	}
+	lack, err := s.Lacking(context.Background(), f)
+	if err == nil && lack != nil {
+		err = s.FetchBlobs(context.Background(), lack, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Release(context.Background(), f, nil)
+}
+
+// withBlobs is a release folder whose two blobs are only in config/blobs.yml.
+func withBlobs(t testing.TB, final string, blobs map[string][]byte, sum func([]byte) string) string {
+	t.Helper()
+	files := releaseFiles()
+	delete(files, "blobs/blob/big.tgz")
+	files["config/final.yml"] = final
+	files["config/blobs.yml"] = blobsYML(blobs, sum)
+	dir := t.TempDir()
+	writeFolder(t, dir, files)
+	return dir
+}
+
+func TestFolderReleaseFetchesBlobs(t *testing.T) {
+	t.Parallel()
+	blobs := map[string][]byte{"blob/big.tgz": body(1 << 20), "blob/small.tgz": []byte("small")}
+	for name, c := range map[string]struct {
+		provider string
+		sum      func([]byte) string
+		paths    [2]string
+	}{
+		"s3":     {"s3", sha256Of, [2]string{"/bucket/id-of-big.tgz", "/bucket/id-of-small.tgz"}},
+		"sha1":   {"s3", sha1Of, [2]string{"/bucket/id-of-big.tgz", "/bucket/id-of-small.tgz"}},
+		"gcs":    {"gcs", sha256Of, [2]string{"/bucket/id-of-big.tgz", "/bucket/id-of-small.tgz"}},
+		"dav":    {"dav", sha256Of, [2]string{"/" + sha1Of([]byte("id-of-big.tgz"))[:2] + "/id-of-big.tgz", "/" + sha1Of([]byte("id-of-small.tgz"))[:2] + "/id-of-small.tgz"}},
+		"sha512": {"gcs", func(b []byte) string { return sha1Of(b) + ";sha256:" + sha256Of(b)[7:] }, [2]string{"/bucket/id-of-big.tgz", "/bucket/id-of-small.tgz"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newBucket(t, map[string][]byte{c.paths[0]: blobs["blob/big.tgz"], c.paths[1]: blobs["blob/small.tgz"]})
+			dir := withBlobs(t, server.final(c.provider), blobs, c.sum)
+			s := testStore(t)
+			r, err := obtain(s, local("web", dir, ""))
+			if err != nil {
+				t.Fatal(err, server.asked)
+			}
+			if server.requests() != 2 {
+				t.Errorf("asked for %v", server.asked)
+			}
+			to := filepath.Join(t.TempDir(), "to")
+			if err := Extract(context.Background(), r.Package("web").Archive, to, Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			for name, data := range blobs {
+				if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%s: %d bytes, %v", name, len(got), err)
+				}
+			}
+			if _, err := os.Lstat(filepath.Join(dir, "blobs")); err == nil {
+				t.Error("the release's folder was written to")
+			}
+			// Again, from the cache, also after a change.
+			write(t, []byte("changed"), dir, "src/web/data")
+			again, err := obtain(s, local("web", dir, ""))
+			if err != nil || server.requests() != 2 || again.Package("web").Fingerprint == r.Package("web").Fingerprint {
+				t.Errorf("%d requests, %v", server.requests(), err)
+			}
+			// It is the package that the blobs in their folder make.
+			for name, data := range blobs {
+				write(t, data, dir, "blobs", name)
+			}
+			synced, err := obtain(testStore(t), local("web", dir, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := synced.Package("web"), again.Package("web"); got.Fingerprint != want.Fingerprint || got.Digest != want.Digest {
+				t.Errorf("with the blobs in the folder it is %+v, not %+v", got, want)
+			}
+			if name != "sha1" && synced.Version != again.Version {
+				t.Errorf("the version is %s, and %s with the blobs in the folder", again.Version, synced.Version)
+			}
+		})
+	}
+}
+
+// The version of a release is made of its folder, not of what the cache has.
+func TestFolderReleaseVersionIsOfTheFolder(t *testing.T) {
+	t.Parallel()
+	blobs := map[string][]byte{"blob/big.tgz": body(1000)}
+	for name, sum := range map[string]func([]byte) string{"sha1": sha1Of, "sha256": sha256Of} {
+		server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"]})
+		dir := withBlobs(t, server.final("s3"), blobs, sum)
+		s := testStore(t)
+		src := local("web", dir, "")
+		src.Needs = Needs{Only: true}
+		before, err := obtain(s, src)
+		if err != nil || server.requests() != 0 || len(before.Packages) != 0 || len(before.Jobs) != 1 {
+			t.Fatalf("%s: without packages: %+v, %v", name, before, err)
+		}
+		src.Needs = Needs{Only: true, Jobs: []string{"web"}}
+		after, err := obtain(s, src)
+		if err != nil || after.Version != before.Version || len(after.Packages) != 2 {
+			t.Errorf("%s: version %s after %s, %v", name, after.Version, before.Version, err)
+		}
+	}
+}
+
+// Only what the jobs need is fetched and has to be right.
+func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": []byte("big")})
+	dir := withBlobs(t, server.final("s3"), map[string][]byte{"blob/big.tgz": []byte("big"), "other/huge.tgz": []byte("x")}, sha256Of)
+	for name, text := range map[string]string{
+		"packages/other/spec": "name: other\nfiles: [other/huge.tgz]\n", "packages/other/packaging": "true\n",
+		"packages/broken/spec": "name: broken\nfiles: [nothing/*]\n", "packages/broken/packaging": "true\n",
+		"jobs/other/spec": "name: other\ntemplates: {}\npackages: [other]\n", "jobs/other/monit": "",
+		"jobs/broken/spec": "name: broken\ntemplates: {}\npackages: [broken]\n", "jobs/broken/monit": "",
+	} {
+		write(t, []byte(text), dir, name)
+	}
+	s := testStore(t)
+	src := local("web", dir, "")
+	src.Needs = Needs{Only: true, Jobs: []string{"web"}}
+	r, err := obtain(s, src)
+	if err != nil || server.requests() != 1 || r.Package("web") == nil || r.Package("base") == nil || r.Package("other") != nil {
+		t.Fatalf("%+v, %v, asked for %v", r, err, server.asked)
+	}
+	// One that needs more finds what was packed, and what it lacks is named.
+	src.Needs.Jobs = []string{"web", "other"}
+	_, err = obtain(s, src)
+	mustFail(t, err, "blobs/other/huge.tgz (package other): the S3 bucket bucket does not have it")
+	server.objects["/bucket/id-of-huge.tgz"] = []byte("x")
+	if r, err = obtain(s, src); err != nil || r.Package("other") == nil || r.Package("web") == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	src.Needs = Needs{Only: true, Jobs: []string{"broken"}}
+	_, err = obtain(s, src)
+	mustFail(t, err, "packages/broken", `"nothing/*"`)
+	src.Needs = Needs{Only: true, Jobs: []string{"web", "broken", "other"}, Try: true}
+	s = testStore(t)
+	before := server.requests()
+	r, err = obtain(s, src)
+	if err != nil || len(r.Unread) != 3 || server.requests() != before {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, u := range r.Unread {
+		if u.Lacks != (u.Package != "broken") {
+			t.Errorf("%+v", u)
+		}
+	}
+}
+
+// What cannot be had is named at once, each file with its reason and once for
+// all what to do.
+func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
+	t.Parallel()
+	good := []byte("good")
+	server := newBucket(t, map[string][]byte{
+		"/bucket/id-of-good": good, "/bucket/id-of-wrong": []byte("WRONG"), "/bucket/id-of-long": []byte("too long"),
+	})
+	server.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "private") {
+			http.Error(w, strings.Repeat("secret page ", 10000), http.StatusForbidden)
+			return true
+		}
+		return false
+	}
+	blobs := map[string][]byte{}
+	for _, name := range []string{"good", "gone", "private", "wrong", "long"} {
+		blobs["blob/"+name] = []byte(name) // of another digest each
+	}
+	dir := withBlobs(t, server.final("gcs"), blobs, sha256Of)
+	write(t, []byte("name: web\ndependencies: [base]\nfiles: [blob/*]\n"), dir, "packages/web/spec")
+	write(t, []byte("name: base\nfiles: [blob/gone]\n"), dir, "packages/base/spec")
+	s := testStore(t)
+	_, err := obtain(s, local("web", dir, ""))
+	mustFail(t, err, "4 of the release's files",
+		"blobs/blob/gone (package base, web): the GCS bucket bucket does not have it\n",
+		"blobs/blob/private (package web): the GCS bucket bucket is not public (403)\n",
+		"blobs/blob/wrong (package web): cannot download "+server.URL+"/bucket/id-of-wrong: ", "its digest is",
+		"blobs/blob/long (package web): cannot download", "8 bytes, and 4 are the most",
+		"What to do in "+dir, "bosh sync-blobs", "config/private.yml", "bosh add-blob")
+	var lacking *LackingError
+	if !errors.As(err, &lacking) || len(lacking.Files) != 4 || strings.Contains(err.Error(), "secret page") {
+		t.Errorf("%v", err)
+	}
+	// The good one was kept, and one put in its place is taken.
+	before := server.requests()
+	for _, name := range []string{"gone", "private", "wrong", "long"} {
+		write(t, []byte(name), dir, "blobs/blob", name)
+	}
+	if _, err := obtain(s, local("web", dir, "")); err != nil || server.requests() != before {
+		t.Errorf("%v, %v", err, server.asked[before:])
+	}
+
+	// A blob that was never uploaded, and one without a blobstore, are not asked for.
+	yml := blobsYML(map[string][]byte{"blob/a": []byte("a"), "blob/b": []byte("b")}, sha256Of)
+	for name, c := range map[string]struct{ final, blobs, why string }{
+		"not uploaded": {server.final("s3"), strings.ReplaceAll(yml, "object_id", "x"), "never uploaded"},
+		"no blobstore": {"name: web\n", yml, "names no blobstore"},
+		"local":        {"name: web\nblobstore: {provider: local, options: {blobstore_path: final_blobs}}\n", yml, "it is not in " + filepath.Join(dir, "final_blobs")},
+	} {
+		write(t, []byte(c.final), dir, "config/final.yml")
+		write(t, []byte(c.blobs), dir, "config/blobs.yml")
+		os.RemoveAll(filepath.Join(dir, "blobs"))
+		write(t, []byte("name: base\n"), dir, "packages/base/spec")
+		before := server.requests()
+		_, err := obtain(testStore(t), local("web", dir, ""))
+		mustFail(t, err, "2 of the release's files", "blobs/blob/a", "blobs/blob/b", c.why)
+		if server.requests() != before {
+			t.Errorf("%s: asked for %v", name, server.asked[before:])
+		}
+	}
+}
+
+// Many blobs of a server that is not there cost one patience, not one each.
+func TestFolderReleaseServerIsNotThere(t *testing.T) {
+	t.Parallel()
+	server := newBucket(t, nil)
+	blobs := map[string][]byte{}
+	for i := range 30 {
+		blobs[fmt.Sprintf("blob/%02d.tgz", i)] = []byte(fmt.Sprint(i))
+	}
+	dir := withBlobs(t, server.final("s3"), blobs, sha256Of)
+	server.Close()
+	s := testStore(t)
+	s.retry.tries = 50
+	_, err := obtain(s, local("web", dir, ""))
+	mustFail(t, err, "30 of the release's files", "blobs/blob/00.tgz", "blobs/blob/19.tgz", "and 10 more", "cannot download "+server.URL+"/bucket/")
+	if strings.Contains(err.Error(), "blob/20.tgz") || strings.Count(err.Error(), "tried 50 times") > 2*cap(s.blobSlots) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFolderReleaseAsksTheBucketsRegion(t *testing.T) {
+	t.Parallel()
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": []byte("big")})
+	var hosts []string
+	server.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		hosts = append(hosts, r.Host)
+		if strings.HasPrefix(r.Host, "s3.us-east-1.") {
+			w.Header().Set("X-Amz-Bucket-Region", "eu-west-1")
+			w.WriteHeader(http.StatusMovedPermanently)
+			return true
+		}
+		return false
+	}
+	dir := withBlobs(t, "name: web\nblobstore: {provider: s3, options: {bucket_name: bucket, endpoint: 'http://s3.us-east-1.amazonaws.com'}}\n",
+		map[string][]byte{"blob/big.tgz": []byte("big")}, sha256Of)
+	s := testStore(t)
+	s.getenv = func(name string) string {
+		if name == "HTTP_PROXY" {
+			return server.URL // stands for the network, and shows that proxies are honoured
+		}
+		return ""
+	}
+	if _, err := obtain(s, local("web", dir, "")); err != nil || !slices.Equal(hosts, []string{"s3.us-east-1.amazonaws.com", "s3.eu-west-1.amazonaws.com"}) {
+		t.Errorf("%v, %v", hosts, err)
+	}
+}
+
+// Credentials of config/private.yml are sent, and never shown.
+func TestFolderReleaseWithCredentials(t *testing.T) {
+	t.Parallel()
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": []byte("big")})
+	server.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.Header.Get("Authorization"), "Credential=the-key/") && r.Header.Get("X-Amz-Date") != "" {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	dir := withBlobs(t, server.final("s3"), map[string][]byte{"blob/big.tgz": []byte("big")}, sha256Of)
+	s := testStore(t)
+	_, err := obtain(s, local("web", dir, ""))
+	mustFail(t, err, "is not public (403)", "config/private.yml")
+	for _, private := range []string{
+		"blobstore: {options: {access_key_id: other, secret_access_key: hidden}}",
+		"blobstore: {options: [hidden]}", "blobstore: {options: {access_key_id: the-key",
+	} {
+		write(t, []byte(private), dir, "config/private.yml")
+		_, err = obtain(s, local("web", dir, ""))
+		mustFail(t, err, "config/private.yml")
+		if strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "the-key") {
+			t.Errorf("shown: %v", err)
+		}
+	}
+	for _, private := range []string{
+		"blobstore: {options: {access_key_id: the-key, secret_access_key: hidden}}",
+		"blobstore: {s3: {access_key_id: the-key, secret_access_key: hidden}}",
+	} {
+		write(t, []byte(private), dir, "config/private.yml")
+		if _, err = obtain(testStore(t), local("web", dir, "")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The archive of a vendored package comes from the blobstore, too.
+func TestFolderReleaseFetchesVendoredPackage(t *testing.T) {
+	t.Parallel()
+	archive := packageArchive(t, "vendored")
+	index := "builds:\n  abc: {version: abc, blobstore_id: id-of-base, sha1: '" + sha256Of(archive) + "'}\nformat-version: '2'\n"
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-base": archive})
+	for _, provider := range []string{"gcs", "local"} {
+		dir := withBlobs(t, server.final(provider), nil, sha256Of)
+		write(t, []byte("big"), dir, "blobs/blob/big.tgz")
+		os.RemoveAll(filepath.Join(dir, "packages/base"))
+		write(t, []byte("name: base\nfingerprint: abc\n"), dir, "packages/base/spec.lock")
+		write(t, []byte(index), dir, ".final_builds/packages/base/index.yml")
+		if provider == "local" {
+			write(t, []byte("final_name: web\nblobstore: {provider: local, options: {blobstore_path: final_blobs}}"), dir, "config/final.yml")
+			write(t, archive, dir, "final_blobs/id-of-base")
+		}
+		r, err := obtain(testStore(t), local("web", dir, ""))
+		if err != nil {
+			t.Fatal(provider, err)
+		}
+		p := r.Package("base")
+		if got, err := os.ReadFile(p.Archive); err != nil || !bytes.Equal(got, archive) || p.Fingerprint != "abc" || p.Digest != sha256Of(archive) {
+			t.Errorf("%s: package is %+v, %v", provider, p, err)
+		}
+	}
+	if server.requests() != 1 {
+		t.Errorf("asked for %v", server.asked)
+	}
+}
+
+// Blobs are fetched once, by whoever comes first.
+func TestFolderReleaseBlobsOnceForMany(t *testing.T) {
+	t.Parallel()
+	blobs := map[string][]byte{"blob/big.tgz": body(1 << 20), "blob/small.tgz": []byte("small")}
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"], "/bucket/id-of-small.tgz": blobs["blob/small.tgz"]})
+	dir, shared := withBlobs(t, server.final("s3"), blobs, sha256Of), t.TempDir()
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			if _, err := obtain(Open(Config{Dir: shared, Getenv: func(string) string { return "" }}), local("web", dir, "")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if server.requests() != 2 {
+		t.Errorf("asked for %v", server.asked)
+	}
+}
+
+// A blob of the cache that was damaged is fetched again.
+func TestFolderReleaseRepairsBlob(t *testing.T) {
+	t.Parallel()
+	blobs := map[string][]byte{"blob/big.tgz": body(1000)}
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"]})
+	dir := withBlobs(t, server.final("s3"), blobs, sha256Of)
+	s := testStore(t)
+	if _, err := obtain(s, local("web", dir, "")); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := filepath.Glob(s.cache("blobs", "sha256-*"))
+	if len(list) != 1 {
+		t.Fatal(list)
+	}
+	if err := flip(list[0]); err != nil {
+		t.Fatal(err)
+	}
+	write(t, []byte("changed"), dir, "src/web/data")
+	if _, err := obtain(s, local("web", dir, "")); err != nil || server.requests() != 2 {
+		t.Errorf("%d requests, %v", server.requests(), err)
+	}
+}
+
+// What git leaves in place of files is named, with the command that brings
+// them.
+func TestFolderReleaseOfAnIncompleteCheckout(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		words []string
+	}{
+		"submodule": {map[string]string{
+			".gitmodules":       "[submodule \"x\"]\n\tpath = src/github.com/x\n\turl = https://github.com/x\n[submodule \"y\"]\n\tpath = src/y\n",
+			"packages/web/spec": "files: ['github.com/x/cmd/**/*.go']",
+		}, []string{"src/github.com/x is not checked out", "git submodule update --init"}},
+		"submodule below": {map[string]string{
+			".gitmodules":       "\tpath = src/github.com/x\n",
+			"packages/web/spec": "files: ['github.com/**/*']",
+		}, []string{"src/github.com/x is not checked out"}},
+		"another submodule": {map[string]string{
+			".gitmodules":       "\tpath = src/github.com/x\n\tpath = src/web\n",
+			"packages/web/spec": "files: ['web/nothing', 'github.com/y/*']",
+		}, []string{`"web/nothing"`, "finds nothing in src, blobs and config/blobs.yml"}},
+		"lfs": {map[string]string{
+			".gitattributes": "*.tgz filter=lfs diff=lfs merge=lfs -text\n",
+			"src/web/data":   "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("0", 64) + "\nsize 12345\n",
+		}, []string{"src/web/data is a pointer of git LFS", "git lfs pull"}},
+		"broken blobs.yml": {map[string]string{
+			"config/blobs.yml":  "../../x: {size: 1, object_id: x, sha: " + strings.Repeat("0", 40) + "}",
+			"packages/web/spec": "files: [nothing]",
+		}, []string{`"../../x" in it`, "no path below blobs/"}},
+	} {
+		dir := t.TempDir()
+		files := releaseFiles()
+		for name, text := range c.files {
+			files[name] = text
+		}
+		writeFolder(t, dir, files)
+		_, err := obtain(testStore(t), local("web", dir, ""))
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		mustFail(t, err, append(c.words, "packages/web")...)
+	}
+}
+
+// Jobs and packages may be links to folders elsewhere in the release, which
+// are followed as their files change.
+func TestFolderReleaseFollowsLinkedFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFolder(t, dir, releaseFiles())
+	for _, name := range []string{"jobs/web", "packages/web"} {
+		to := filepath.Join(dir, "module", name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, name), to); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("../module/"+name, filepath.Join(dir, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	filepath.WalkDir(dir, func(p string, _ os.DirEntry, _ error) error { age(t, p); return nil })
+	s := testStore(t)
+	before := readRelease(t, s, local("web", dir, ""))
+	if len(before.Jobs) != 1 || len(before.Packages) != 2 {
+		t.Fatalf("%+v", before)
+	}
+	write(t, []byte("changed"), dir, "module/packages/web/packaging")
+	if after := readRelease(t, s, local("web", dir, "")); after.Package("web").Fingerprint == before.Package("web").Fingerprint {
+		t.Error("a change behind the link is not seen")
+	}
+}
+
+func TestParseBlobs(t *testing.T) {
+	t.Parallel()
+	zeros := strings.Repeat("0", 40)
+	for name, c := range map[string]struct {
+		text string
+		want string // names
+		bad  string
+	}{
+		"empty":        {"--- {}\n", "", ""},
+		"nothing":      {"", "", ""},
+		"one":          {"a/b.tgz: {size: 1, object_id: x, sha: " + zeros + "}", "a/b.tgz", ""},
+		"number":       {"a: {object_id: 12, sha: 12e4567890123456789012345678901234567890}", "a", ""},
+		"ruby":         {"a: {size: 1, object_id: !binary |-\n  eA==\n , sha: " + zeros + "}", "", "no YAML"},
+		"url":          {"a: {sha: " + zeros + "}\nhttps://x/y: {sha: " + zeros + "}", "a", `"https://x/y" in it`},
+		"out":          {"../a: {sha: " + zeros + "}\nb: {sha: " + zeros + "}", "b", `"../a" in it`},
+		"absolute":     {"/a: {sha: " + zeros + "}", "", `"/a" in it`},
+		"id out":       {"a: {object_id: ../../x, sha: " + zeros + "}", "", `"../../x" is no object_id`},
+		"no digest":    {"a: {size: 1}", "", "digest"},
+		"huge size":    {"a: {size: 99999999999999999999, sha: " + zeros + "}", "", "no number of bytes"},
+		"minus":        {"a: {size: -1, sha: " + zeros + "}", "", "no number of bytes"},
+		"a list":       {"[a]", "", "must be a map"},
+		"list in it":   {"a: [b]\nb: {sha: " + zeros + "}", "b", ""},
+		"bomb":         {bomb(), "", "must be a map"},
+		"control text": {"\"a\\nb\": {sha: " + zeros + "}", "", "no path"},
+	} {
+		blobs, bad, err := parseBlobs([]byte(c.text))
+		if got := strings.Join(sortedKeys(blobs), " "); got != c.want {
+			t.Errorf("%s: blobs %q, want %q", name, got, c.want)
+		}
+		if said := fmt.Sprint(bad, err); c.bad != "" && !strings.Contains(said, c.bad) {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
+// bomb is a small YAML that aliases make large.
+func bomb() string {
+	text := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 10; i++ {
+		last := fmt.Sprintf("*a%d, ", i-1)
+		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(last, 10), ", "))
+	}
+	return text
+}
+
+// Blobs are a kind of their own in the cache, by the names that the release
+// gives them, and are removed and fetched again as everything else.
+func TestPruneBlobs(t *testing.T) {
+	t.Parallel()
+	blobs := map[string][]byte{"blob/big.tgz": body(1000), "blob/small.tgz": []byte("small")}
+	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"], "/bucket/id-of-small.tgz": blobs["blob/small.tgz"]})
+	dir := withBlobs(t, server.final("s3"), blobs, sha256Of)
+	s := testStore(t)
+	r, err := obtain(s, local("web", dir, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, []byte("half"), s.cache("blobs"), "sha256-"+strings.Repeat("ab", 32)+".part")
+	release := "release web/" + r.Version
+	found := mustHave(t, s, "blob blob/big.tgz", "blob blob/small.tgz", "blob unfinished sha256-"+strings.Repeat("ab", 32), release)
+	if e := found["blob blob/big.tgz"]; e.Size != 1000 || time.Since(e.LastUse) > time.Hour {
+		t.Errorf("%+v", e)
+	}
+	// One that was not used for long goes, with what is known of it.
+	small := s.blobPath(piece{"sha256", sha256Of(blobs["blob/small.tgz"])[7:]})
+	old := time.Now().AddDate(0, -1, 0)
+	if err := os.Chtimes(s.recordPath(small), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Prune(time.Now().AddDate(0, 0, -1)); err != nil {
+		t.Fatal(err)
+	}
+	mustHave(t, s, "blob blob/big.tgz", "blob unfinished sha256-"+strings.Repeat("ab", 32), release)
+	if _, err := os.Lstat(s.recordPath(small)); err == nil {
+		t.Error("the record of a removed blob is left")
+	}
+	if _, err := s.Prune(time.Now().AddDate(1, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	mustHave(t, s)
+	before := server.requests()
+	if _, err := obtain(s, local("web", dir, "")); err != nil || server.requests() != before+2 {
+		t.Errorf("%d requests after %d, %v", server.requests(), before, err)
+	}
+}

@@ -1,0 +1,533 @@
+package artifact
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// releaseFolder is a folder in release layout after it was read: what its
+// release is to be made of.
+type releaseFolder struct {
+	fsys        fs.FS
+	name        string
+	fingerprint string
+	jobs        []folderJob
+	packages    []folderPackage
+
+	trees    map[string][]string // all files of src and blobs, by their names in them
+	treeErr  error
+	blobs    map[string]blob // of config/blobs.yml, by their names
+	blobsErr error           // what is wrong with the list
+	store    *blobstore
+	storeErr error // why there is none
+	find     func(blob) (file, sha256 string, ok bool)
+	lfs      bool // files may be pointers of git LFS
+	listOnly bool // files of the folder are not read
+}
+
+type folderJob struct {
+	job   Job
+	files []folderFile
+}
+
+type folderPackage struct {
+	Package
+	dir      string
+	files    []folderFile // in the order of their names
+	lacks    []blob       // files that are not on this machine
+	vendored bool
+	archive  string // of a vendored package, which has no files
+	identity string // part of the release's fingerprint
+	err      error  // why it cannot be made, whatever is fetched
+}
+
+// folderFile is a file of a folder and its place in the archive.
+type folderFile struct {
+	name, from string
+	blob       string      // path of the file, if it is not in the folder
+	mode       fs.FileMode // 0755, 0644, or a link
+	sum        string      // sha256 of the contents; the target of a link
+}
+
+func (f folderFile) link() bool { return f.mode&fs.ModeSymlink != 0 }
+
+func (b *releaseFolder) open(f folderFile) (fs.File, error) {
+	if f.blob != "" {
+		return os.Open(f.blob)
+	}
+	return b.fsys.Open(f.from)
+}
+
+// readReleaseFolder reads specs and contents and makes fingerprints of them.
+// What is wrong with a package is kept with it: not every one is needed. With
+// listOnly it only finds out which files there are.
+func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*releaseFolder, error) {
+	b := &releaseFolder{fsys: f.fsys, name: f.Name, listOnly: listOnly}
+	b.store, b.storeErr = readBlobstore(f.fsys, f.Path)
+	b.find = func(bl blob) (string, string, bool) { return s.findBlob(ctx, b.store, bl) }
+	if err := b.readName(); err != nil {
+		return nil, err
+	}
+	b.readBlobList()
+	if text, err := readFolderMetadata(b.fsys, ".gitattributes"); err == nil {
+		b.lfs = bytes.Contains(text, []byte("filter=lfs"))
+	}
+	if b.trees, b.treeErr = b.list(ctx, "src", "blobs"); ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "release %q\n", b.name)
+	err := b.each("packages", func(dir string) error {
+		p := b.readPackage(ctx, dir)
+		b.packages = append(b.packages, p)
+		fmt.Fprintf(h, "package %q %s\n", p.Name, p.identity)
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = b.each("jobs", func(dir string) error {
+		j, err := b.readJob(ctx, dir)
+		if err == nil {
+			b.jobs = append(b.jobs, j)
+			fmt.Fprintf(h, "job %q %s\n", j.job.Name, j.job.Fingerprint)
+		}
+		return err
+	})
+	if err == nil && len(b.jobs)+len(b.packages) == 0 {
+		err = errors.New("it is no release: it has neither jobs nor packages")
+	}
+	if err == nil {
+		err = b.skeleton().complete()
+	}
+	b.fingerprint = hex.EncodeToString(h.Sum(nil))
+	return b, err
+}
+
+func (b *releaseFolder) readBlobList() {
+	text, err := readFolderMetadata(b.fsys, "config/blobs.yml")
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var bad error
+	if err == nil {
+		b.blobs, bad, err = parseBlobs(text)
+	}
+	if err = cmp.Or(err, bad); err != nil {
+		b.blobsErr = fmt.Errorf("cannot read config/blobs.yml: %w", err)
+	}
+}
+
+// readName finds the name in config/, in its new or old spelling.
+func (b *releaseFolder) readName() error {
+	for _, file := range []string{"config/final.yml", "config/dev.yml"} {
+		text, err := readFolderMetadata(b.fsys, file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var config struct {
+			Name      string `yaml:"name"`
+			FinalName string `yaml:"final_name"`
+			DevName   string `yaml:"dev_name"`
+		}
+		if err := decodeYAML(text, &config); err != nil {
+			return fmt.Errorf("cannot read %s: %w", file, err)
+		}
+		for _, name := range []string{config.Name, config.FinalName, config.DevName} {
+			if name != "" {
+				b.name = name
+				return nil
+			}
+		}
+	}
+	if b.name == "" {
+		return errors.New("it has no name in config/final.yml")
+	}
+	return nil
+}
+
+// each calls do for every folder in parent.
+func (b *releaseFolder) each(parent string, do func(dir string) error) error {
+	found, err := fs.ReadDir(b.fsys, parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		dir := path.Join(parent, d.Name())
+		if strings.HasPrefix(d.Name(), ".") {
+			continue
+		}
+		// A link may lead to the folder in a submodule.
+		if info, err := fs.Stat(b.fsys, dir); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := do(dir); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// list lists all files below the folders, by their names in them.
+func (b *releaseFolder) list(ctx context.Context, folders ...string) (map[string][]string, error) {
+	files := map[string][]string{}
+	for _, folder := range folders {
+		err := fs.WalkDir(b.fsys, folder, func(name string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) && name == folder {
+				return fs.SkipDir
+			}
+			if err != nil || d.IsDir() {
+				return err
+			}
+			files[folder] = append(files[folder], strings.TrimPrefix(name, folder+"/"))
+			return context.Cause(ctx)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+type packageSpec struct {
+	Name          string   `yaml:"name"`
+	Dependencies  []string `yaml:"dependencies"`
+	Files         []string `yaml:"files"`
+	ExcludedFiles []string `yaml:"excluded_files"`
+}
+
+// readPackage reads one package. One that cannot be read has an identity all
+// the same, which changes with its spec.
+func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPackage {
+	p := folderPackage{dir: dir, Package: Package{Name: path.Base(dir)}}
+	h := sha256.New()
+	fmt.Fprintf(h, "unread %q\n", p.Name)
+	if _, err := fs.Stat(b.fsys, dir+"/spec.lock"); err == nil {
+		p.vendored = true
+		p.err = b.vendoredPackage(&p)
+	} else {
+		var text []byte
+		if text, p.err = readFolderMetadata(b.fsys, dir+"/spec"); p.err == nil {
+			h.Write(text)
+			p.err = b.sourcePackage(ctx, &p, text)
+		}
+	}
+	if p.err != nil {
+		p.err = fmt.Errorf("%s: %w", dir, p.err)
+		p.identity = hex.EncodeToString(h.Sum(nil))
+	}
+	return p
+}
+
+func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, text []byte) error {
+	spec := packageSpec{Name: p.Name}
+	if err := decodeYAML(text, &spec); err != nil {
+		return fmt.Errorf("cannot read spec: %w", err)
+	}
+	if !plainName(spec.Name) {
+		return fmt.Errorf("%q is no name of a package", spec.Name)
+	}
+	p.Name, p.Dependencies = spec.Name, spec.Dependencies
+	if _, err := fs.Stat(b.fsys, p.dir+"/pre_packaging"); err == nil {
+		return errors.New("it has a pre_packaging script, which is not run here; make a tarball of the release (bosh create-release --tarball) and name that in the url")
+	}
+	if b.treeErr != nil && len(spec.Files) > 0 {
+		return b.treeErr
+	}
+	from, err := b.choose(spec)
+	if err != nil {
+		return err
+	}
+	from["packaging"] = p.dir + "/packaging"
+	// The identity is the fingerprint, but for files of which only a SHA-1 is
+	// known: so it does not depend on what is in the cache.
+	fingerprint, identity := sha256.New(), sha256.New()
+	both := io.MultiWriter(fingerprint, identity)
+	fmt.Fprintf(both, "%q %q\n", spec.Name, slices.Sorted(slices.Values(spec.Dependencies)))
+	for _, name := range sortedKeys(from) {
+		bl, listed := b.listed(from[name])
+		if !listed {
+			f := folderFile{name: name, from: from[name]}
+			if !b.listOnly {
+				if f, err = b.file(ctx, name, from[name]); err != nil {
+					return err
+				}
+			}
+			p.files = append(p.files, f)
+			fmt.Fprintf(both, "%q %v %q\n", f.name, f.mode, f.sum)
+			continue
+		}
+		f := folderFile{name: name, from: from[name], mode: 0o644}
+		var found bool
+		if f.blob, f.sum, found = b.find(bl); !found {
+			p.lacks = append(p.lacks, bl)
+		}
+		p.files = append(p.files, f)
+		known := strings.ToLower(bl.want.hex)
+		if bl.want.algorithm == "sha256" {
+			f.sum = known
+		}
+		fmt.Fprintf(fingerprint, "%q %v %q\n", f.name, f.mode, f.sum)
+		if bl.want.algorithm != "sha256" {
+			f.sum = bl.want.algorithm + ":" + known
+		}
+		fmt.Fprintf(identity, "%q %v %q\n", f.name, f.mode, f.sum)
+	}
+	p.Fingerprint, p.identity = hex.EncodeToString(fingerprint.Sum(nil)), hex.EncodeToString(identity.Sum(nil))
+	return nil
+}
+
+// listed returns the blob that stands for a file that is not in the folder.
+func (b *releaseFolder) listed(from string) (blob, bool) {
+	name, isBlob := strings.CutPrefix(from, "blobs/")
+	bl, listed := b.blobs[name]
+	return bl, isBlob && listed && !slices.Contains(b.trees["blobs"], name)
+}
+
+// choose applies the patterns of a spec: name in the archive -> file. Files of
+// blobs may be in the folder or only in config/blobs.yml.
+func (b *releaseFolder) choose(spec packageSpec) (map[string]string, error) {
+	from := map[string]string{}
+	for _, pattern := range spec.Files {
+		found := false
+		for _, tree := range []struct {
+			folder string
+			names  []string
+		}{{"src", b.trees["src"]}, {"blobs", b.trees["blobs"]}, {"blobs", sortedKeys(b.blobs)}} {
+			for _, name := range tree.names {
+				ok, err := doublestar.Match(strings.TrimPrefix(pattern, "./"), name)
+				if err != nil {
+					return nil, fmt.Errorf("cannot read pattern %q in files: %w", pattern, err)
+				}
+				if !ok {
+					continue
+				}
+				found = true
+				if _, twice := from[name]; !twice {
+					from[name] = tree.folder + "/" + name
+				}
+			}
+		}
+		if !found {
+			return nil, b.nothingFound(pattern)
+		}
+	}
+	for _, pattern := range spec.ExcludedFiles {
+		for name := range from {
+			if ok, err := doublestar.Match(strings.TrimPrefix(pattern, "./"), name); err != nil {
+				return nil, fmt.Errorf("cannot read pattern %q in excluded_files: %w", pattern, err)
+			} else if ok {
+				delete(from, name)
+			}
+		}
+	}
+	if file, taken := from["packaging"]; taken {
+		return nil, fmt.Errorf("files finds %s, but that name is the script's", file)
+	}
+	return from, nil
+}
+
+// nothingFound says why a pattern may find nothing.
+func (b *releaseFolder) nothingFound(pattern string) error {
+	if b.blobsErr != nil {
+		return fmt.Errorf("pattern %q in files finds nothing in src and blobs, and %w", pattern, b.blobsErr)
+	}
+	if module := b.emptySubmodule(pattern); module != "" {
+		return fmt.Errorf("pattern %q in files finds nothing: the git submodule %s is not checked out: run git submodule update --init --recursive", pattern, module)
+	}
+	return fmt.Errorf("pattern %q in files finds nothing in src, blobs and config/blobs.yml: put the file below src or blobs; bosh add-blob FILE PATH lists a blob", pattern)
+}
+
+// emptySubmodule returns the git submodule in which, or below the beginning of
+// which, a pattern of src looks in vain; empty: none.
+func (b *releaseFolder) emptySubmodule(pattern string) string {
+	text, err := readFolderMetadata(b.fsys, ".gitmodules")
+	if err != nil {
+		return ""
+	}
+	fixed, _ := doublestar.SplitPattern(path.Join("src", strings.TrimPrefix(pattern, "./")))
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, "=")
+		module := path.Clean(strings.TrimSpace(value))
+		if strings.TrimSpace(key) != "path" || !fs.ValidPath(module) {
+			continue
+		}
+		if module != fixed && !strings.HasPrefix(module, fixed+"/") && !strings.HasPrefix(fixed, module+"/") {
+			continue
+		}
+		if list, err := fs.ReadDir(b.fsys, module); len(list) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
+			return module
+		}
+	}
+	return ""
+}
+
+// problems are what is wrong with the packages needed, whatever is fetched.
+func (b *releaseFolder) problems(needed map[string]bool) error {
+	var errs []error
+	for _, p := range b.packages {
+		if needed[p.Name] && p.err != nil {
+			errs = append(errs, p.err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lacking lists the files that the packages needed lack.
+func (b *releaseFolder) lacking(needed map[string]bool) []lacking {
+	var list []lacking
+	for _, p := range b.packages {
+		if !needed[p.Name] {
+			continue
+		}
+		for _, bl := range p.lacks {
+			at := slices.IndexFunc(list, func(l lacking) bool { return l.name == bl.name })
+			if at < 0 {
+				at = len(list)
+				list = append(list, lacking{blob: bl})
+			}
+			list[at].packages = append(list[at].packages, p.Name)
+		}
+	}
+	slices.SortFunc(list, func(a, b lacking) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// lackingError says what the packages needed lack, and why it was not fetched.
+func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
+	list := b.lacking(needed)
+	return lackingError(dir, list, func(i int) string {
+		switch bl := list[i].blob; {
+		case bl.want.algorithm == "":
+			return "it is vendored (spec.lock), and neither .final_builds nor .dev_builds tells where it is"
+		case bl.id == "":
+			return "it was never uploaded to the blobstore"
+		case b.storeErr != nil:
+			return b.storeErr.Error()
+		case b.store.folder != "":
+			return "it is not in " + b.store.folder
+		}
+		return "it was not fetched, because another one is not to be had"
+	})
+}
+
+// skeleton is the index of the release before anything is packed.
+func (b *releaseFolder) skeleton() *index {
+	ix := &index{}
+	for _, p := range b.packages {
+		ix.Packages = append(ix.Packages, packageIndex{Package: p.Package})
+	}
+	for _, j := range b.jobs {
+		ix.Jobs = append(ix.Jobs, jobIndex{Job: j.job})
+	}
+	return ix
+}
+
+// file reads and hashes one file. Links of src stay links, those of blobs are
+// what they lead to, as old releases keep their blobs elsewhere.
+func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile, error) {
+	f := folderFile{name: name, from: from, mode: 0o644}
+	info, err := fs.Lstat(b.fsys, from)
+	if err != nil {
+		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
+	}
+	if info.Mode()&fs.ModeSymlink != 0 && strings.HasPrefix(from, "src/") {
+		f.mode |= fs.ModeSymlink
+		f.sum, err = fs.ReadLink(b.fsys, from)
+		return f, err
+	}
+	// Before it is opened: a named pipe would wait for a writer.
+	if info, err = fs.Stat(b.fsys, from); err != nil {
+		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
+	}
+	if !info.Mode().IsRegular() {
+		return f, fmt.Errorf("cannot pack %s: it is no plain file", from)
+	}
+	if b.lfs && info.Size() < lfsPointer {
+		if text, err := fs.ReadFile(b.fsys, from); err == nil && bytes.HasPrefix(text, []byte("version https://git-lfs.github.com/spec/")) {
+			return f, fmt.Errorf("%s is a pointer of git LFS in place of the file: run git lfs pull", from)
+		}
+	}
+	in, err := b.fsys.Open(from)
+	if err != nil {
+		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
+	}
+	defer in.Close()
+	if info.Mode()&0o111 != 0 {
+		f.mode = 0o755
+	}
+	sum := newSums("sha256")
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, &source{ctx: ctx, r: in}, make([]byte, min(bufferSize, info.Size()+1))); err != nil {
+		return f, err
+	}
+	f.sum = sum.hex()["sha256"]
+	return f, nil
+}
+
+// lfsPointer is more than a pointer of git LFS has.
+const lfsPointer = 1 << 10
+
+func (b *releaseFolder) readJob(ctx context.Context, dir string) (folderJob, error) {
+	var j folderJob
+	text, err := readFolderMetadata(b.fsys, dir+"/spec")
+	if err != nil {
+		return j, err
+	}
+	spec := struct {
+		Name string `yaml:"name"`
+	}{path.Base(dir)}
+	if err := decodeYAML(text, &spec); err != nil {
+		return j, fmt.Errorf("cannot read spec: %w", err)
+	}
+	if !plainName(spec.Name) {
+		return j, fmt.Errorf("%q is no name of a job", spec.Name)
+	}
+	j.job = Job{Release: b.name, Name: spec.Name}
+	if err := parseJobMF(text, &j.job); err != nil {
+		return j, fmt.Errorf("cannot read spec: %w", err)
+	}
+	from := map[string]string{"job.MF": dir + "/spec", "monit": dir + "/monit"}
+	for _, t := range j.job.Templates {
+		from[path.Join("templates", t.Source)] = path.Join(dir, "templates", t.Source)
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q\n", spec.Name)
+	for _, name := range sortedKeys(from) {
+		f, err := b.file(ctx, name, from[name])
+		if err != nil {
+			return j, err
+		}
+		j.files = append(j.files, f)
+		fmt.Fprintf(h, "%q %q\n", f.name, f.sum)
+	}
+	j.job.Fingerprint = hex.EncodeToString(h.Sum(nil))
+	return j, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
