@@ -280,6 +280,11 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	if err != nil || len(r.Unread) != 3 || server.requests() != before {
 		t.Fatalf("%+v, %v", r, err)
 	}
+	for _, name := range []string{"web", "base", "other", "broken"} {
+		if p := r.Package(name); p == nil || p.Fingerprint == "" || p.Archive != "" {
+			t.Errorf("package %s is %+v", name, p)
+		}
+	}
 	for _, u := range r.Unread {
 		if u.Lacks != (u.Package != "broken") {
 			t.Errorf("%+v", u)

@@ -178,7 +178,7 @@ func FuzzIndex(f *testing.F) {
 			}
 		}
 		if ix, ok := s.loadIndex(context.Background(), "k"); ok {
-			for _, j := range s.release(ix).Jobs {
+			for _, j := range s.release(ix, false).Jobs {
 				if filepath.Dir(j.Dir) != s.cache("jobs") {
 					t.Fatalf("found outside of the cache: %s", j.Dir)
 				}

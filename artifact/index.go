@@ -122,8 +122,9 @@ func (s *Store) saveIndex(key string, ix *index) error {
 	return writeJSON(s.indexPath(key), ix)
 }
 
-// release makes the index into what callers see.
-func (s *Store) release(ix *index) *Release {
+// release makes the index into what callers see; with unpacked, packages that
+// are not packed are in it, too.
+func (s *Store) release(ix *index, unpacked bool) *Release {
 	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash}
 	for i := range ix.Jobs {
 		job := ix.Jobs[i].Job
@@ -134,11 +135,12 @@ func (s *Store) release(ix *index) *Release {
 		r.Jobs = append(r.Jobs, &job)
 	}
 	for i := range ix.Packages {
-		if !ix.Packages[i].packed() {
+		p := ix.Packages[i].Package
+		if ix.Packages[i].packed() {
+			p.Archive = s.archivePath(ix.Packages[i].Archive.SHA256)
+		} else if !unpacked {
 			continue
 		}
-		p := ix.Packages[i].Package
-		p.Archive = s.archivePath(ix.Packages[i].Archive.SHA256)
 		r.Packages = append(r.Packages, &p)
 	}
 	return r

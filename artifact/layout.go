@@ -234,6 +234,7 @@ func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPacka
 	if p.err != nil {
 		p.err = fmt.Errorf("%s: %w", dir, p.err)
 		p.identity = hex.EncodeToString(h.Sum(nil))
+		p.Fingerprint = p.identity
 	}
 	return p
 }
@@ -293,6 +294,9 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 		fmt.Fprintf(identity, "%q %v %q\n", f.name, f.mode, f.sum)
 	}
 	p.Fingerprint, p.identity = hex.EncodeToString(fingerprint.Sum(nil)), hex.EncodeToString(identity.Sum(nil))
+	if slices.ContainsFunc(p.lacks, func(bl blob) bool { return bl.want.algorithm != "sha256" }) {
+		p.Fingerprint = p.identity // nothing better is known yet
+	}
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, erro
 	if f.Name != "" && ix.Name != f.Name {
 		return nil, fmt.Errorf("cannot read %s: %s is the release %q", f.Source, place(f), ix.Name)
 	}
-	release := s.release(ix)
+	release := s.release(ix, f.Needs.Try)
 	release.Unread = unread
 	return release, nil
 }

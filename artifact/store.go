@@ -61,7 +61,7 @@ type Needs struct {
 	Only bool
 	Jobs []string
 	// Try goes on without packages that cannot be had and packs none: they are
-	// only looked at.
+	// only looked at, and have no Archive.
 	Try bool
 }
 
