@@ -86,9 +86,22 @@ func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, 
 	}
 	defer unlock()
 	if found, ok = s.loadCompiled(ctx, key, hash); !ok && ctx.Err() == nil {
-		removeAll(s.compiledIndexPath(hash))
+		s.dropCompiled(ctx, hash)
 	}
 	return found, ok, context.Cause(ctx)
+}
+
+// dropCompiled removes an entry, and its archive if that is what is damaged.
+func (s *Store) dropCompiled(ctx context.Context, hash string) {
+	var ix compiledIndex
+	file := s.compiledIndexPath(hash)
+	if readJSON(file, &ix) == nil && plainName(ix.Archive.SHA256) {
+		path := s.compiledPath(ix.Archive.SHA256)
+		if !intactAt(ctx, path, &ix.Archive) && ctx.Err() == nil {
+			removeAll(path)
+		}
+	}
+	removeAll(file)
 }
 
 func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) (Compiled, bool) {

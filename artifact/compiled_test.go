@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -113,6 +114,9 @@ func TestDamagedCompiledIsDropped(t *testing.T) {
 			}
 			if _, err := os.Lstat(index); err == nil {
 				t.Error("its index is still there")
+			}
+			if _, err := os.Lstat(c.Path); err == nil && !strings.Contains(name, "index") {
+				t.Error("the damaged archive is still there")
 			}
 			keep(t, s, webKey(), data)
 			if _, ok := compiled(t, s, webKey()); !ok {
