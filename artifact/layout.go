@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -82,9 +81,7 @@ func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*
 		return nil, err
 	}
 	b.readBlobList()
-	if text, err := readFolderMetadata(b.fsys, ".gitattributes"); err == nil {
-		b.lfs = bytes.Contains(text, []byte("filter=lfs"))
-	}
+	b.lfs = b.usesLFS()
 	if b.trees, b.treeErr = b.list(ctx, "src", "blobs"); ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -350,90 +347,6 @@ func (b *releaseFolder) choose(spec packageSpec) (map[string]string, error) {
 	return from, nil
 }
 
-// nothingFound says why a pattern may find nothing.
-func (b *releaseFolder) nothingFound(pattern string) error {
-	if b.blobsErr != nil {
-		return fmt.Errorf("pattern %q in files finds nothing in src and blobs, and %w", pattern, b.blobsErr)
-	}
-	if module := b.emptySubmodule(pattern); module != "" {
-		return fmt.Errorf("pattern %q in files finds nothing: the git submodule %s is not checked out: run git submodule update --init --recursive", pattern, module)
-	}
-	return fmt.Errorf("pattern %q in files finds nothing in src, blobs and config/blobs.yml: put the file below src or blobs; bosh add-blob FILE PATH lists a blob", pattern)
-}
-
-// emptySubmodule returns the git submodule in which, or below the beginning of
-// which, a pattern of src looks in vain; empty: none.
-func (b *releaseFolder) emptySubmodule(pattern string) string {
-	text, err := readFolderMetadata(b.fsys, ".gitmodules")
-	if err != nil {
-		return ""
-	}
-	fixed, _ := doublestar.SplitPattern(path.Join("src", strings.TrimPrefix(pattern, "./")))
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(line, "=")
-		module := path.Clean(strings.TrimSpace(value))
-		if strings.TrimSpace(key) != "path" || !fs.ValidPath(module) {
-			continue
-		}
-		if module != fixed && !strings.HasPrefix(module, fixed+"/") && !strings.HasPrefix(fixed, module+"/") {
-			continue
-		}
-		if list, err := fs.ReadDir(b.fsys, module); len(list) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
-			return module
-		}
-	}
-	return ""
-}
-
-// problems are what is wrong with the packages needed, whatever is fetched.
-func (b *releaseFolder) problems(needed map[string]bool) error {
-	var errs []error
-	for _, p := range b.packages {
-		if needed[p.Name] && p.err != nil {
-			errs = append(errs, p.err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// lacking lists the files that the packages needed lack.
-func (b *releaseFolder) lacking(needed map[string]bool) []lacking {
-	var list []lacking
-	for _, p := range b.packages {
-		if !needed[p.Name] {
-			continue
-		}
-		for _, bl := range p.lacks {
-			at := slices.IndexFunc(list, func(l lacking) bool { return l.name == bl.name })
-			if at < 0 {
-				at = len(list)
-				list = append(list, lacking{blob: bl})
-			}
-			list[at].packages = append(list[at].packages, p.Name)
-		}
-	}
-	slices.SortFunc(list, func(a, b lacking) int { return strings.Compare(a.name, b.name) })
-	return list
-}
-
-// lackingError says what the packages needed lack, and why it was not fetched.
-func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
-	list := b.lacking(needed)
-	return lackingError(dir, list, func(i int) string {
-		switch bl := list[i].blob; {
-		case bl.want.algorithm == "":
-			return "it is vendored (spec.lock), and neither .final_builds nor .dev_builds tells where it is"
-		case bl.id == "":
-			return "it was never uploaded to the blobstore"
-		case b.storeErr != nil:
-			return b.storeErr.Error()
-		case b.store.folder != "":
-			return "it is not in " + b.store.folder
-		}
-		return "it was not fetched, because another one is not to be had"
-	})
-}
-
 // skeleton is the index of the release before anything is packed.
 func (b *releaseFolder) skeleton() *index {
 	ix := &index{}
@@ -466,10 +379,8 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	if !info.Mode().IsRegular() {
 		return f, fmt.Errorf("cannot pack %s: it is no plain file", from)
 	}
-	if b.lfs && info.Size() < lfsPointer {
-		if text, err := fs.ReadFile(b.fsys, from); err == nil && bytes.HasPrefix(text, []byte("version https://git-lfs.github.com/spec/")) {
-			return f, fmt.Errorf("%s is a pointer of git LFS in place of the file: run git lfs pull", from)
-		}
+	if b.isPointer(from, info) {
+		return f, fmt.Errorf("%s is a pointer of git LFS in place of the file: run git lfs pull", from)
 	}
 	in, err := b.fsys.Open(from)
 	if err != nil {
@@ -486,9 +397,6 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	f.sum = sum.hex()["sha256"]
 	return f, nil
 }
-
-// lfsPointer is more than a pointer of git LFS has.
-const lfsPointer = 1 << 10
 
 func (b *releaseFolder) readJob(ctx context.Context, dir string) (folderJob, error) {
 	var j folderJob

@@ -18,6 +18,9 @@ type configError struct{ text string }
 
 func (e *configError) Error() string { return e.text }
 
+// maxHeader bounds the head of a reply.
+const maxHeader = 1 << 20
+
 // dialFunc is that of net.Dialer.
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -41,6 +44,8 @@ func (s *Store) client() (client *http.Client, done func(), err error) {
 		ForceAttemptHTTP2:   true,
 		// A server that packs the file anew breaks sizes and ranges.
 		DisableCompression: true,
+		// The bodies of errors are not read at all.
+		MaxResponseHeaderBytes: maxHeader,
 	}
 	return &http.Client{Transport: t, CheckRedirect: redirect}, t.CloseIdleConnections, nil
 }

@@ -124,3 +124,33 @@ func TestDownloadTooLarge(t *testing.T) {
 		})
 	}
 }
+
+// Neither the head nor the page of an error fills the memory.
+func TestDownloadEndlessReplies(t *testing.T) {
+	t.Parallel()
+	data := body(1000)
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter, r *http.Request)
+		words  string
+	}{
+		"head": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Long", strings.Repeat("x", maxHeader+1))
+			w.Write(data)
+		}, "headers exceeded"},
+		"page": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			for r.Context().Err() == nil { // until the client has enough
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		}, "404 Not Found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := serve(t, c.answer)
+			_, err := testStore(t).Fetch(context.Background(), remote(srv.URL, data), nil)
+			mustFail(t, err, c.words)
+		})
+	}
+}
