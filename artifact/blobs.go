@@ -103,8 +103,8 @@ func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, 
 	return "", "", false
 }
 
-// LackingError says which files a release needs that are neither in its folder
-// nor could be fetched.
+// LackingError says which files of a release are needed, are not in its folder
+// and cannot be fetched.
 type LackingError struct {
 	Dir   string // of the release
 	Files []LackingFile
@@ -125,7 +125,7 @@ const lackingShown = 20
 
 func (e *LackingError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of the release's files are not in git, not on this machine and not to be had:\n", len(e.Files))
+	fmt.Fprintf(&b, "%d files of the release are not in its folder and cannot be fetched:\n", len(e.Files))
 	blobs, vendored := false, false
 	for i, f := range e.Files {
 		blobs, vendored = blobs || !f.Vendored, vendored || f.Vendored
@@ -138,12 +138,12 @@ func (e *LackingError) Error() string {
 	}
 	fmt.Fprintf(&b, "What to do in %s:", e.Dir)
 	if blobs {
-		b.WriteString(" put the files where they are named; or bosh sync-blobs fetches them, with config/private.yml where the blobstore asks for credentials; or bosh add-blob FILE PATH takes another file.")
+		b.WriteString(" put the files at the paths named; or run bosh sync-blobs, with credentials in config/private.yml if the blobstore wants them; or replace a file with bosh add-blob FILE PATH.")
 	}
 	if vendored {
-		b.WriteString(" bosh create-release --force fetches vendored packages.")
+		b.WriteString(" For vendored packages, run bosh create-release --force.")
 	}
-	b.WriteString(" A tarball of the release in the url needs none of them.")
+	b.WriteString(" Or name a tarball of the release in the url.")
 	return b.String()
 }
 

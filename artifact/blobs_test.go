@@ -316,7 +316,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	write(t, []byte("name: base\nfiles: [blob/gone]\n"), dir, "packages/base/spec")
 	s := testStore(t)
 	_, err := obtain(s, local("web", dir, ""))
-	mustFail(t, err, "4 of the release's files",
+	mustFail(t, err, "4 files of the release",
 		"blobs/blob/gone (package base, web): the GCS bucket bucket does not have it\n",
 		"blobs/blob/private (package web): the GCS bucket bucket is not public (403)\n",
 		"blobs/blob/wrong (package web): cannot download "+server.URL+"/bucket/id-of-wrong: ", "its digest is",
@@ -348,7 +348,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 		write(t, []byte("name: base\n"), dir, "packages/base/spec")
 		before := server.requests()
 		_, err := obtain(testStore(t), local("web", dir, ""))
-		mustFail(t, err, "2 of the release's files", "blobs/blob/a", "blobs/blob/b", c.why)
+		mustFail(t, err, "2 files of the release", "blobs/blob/a", "blobs/blob/b", c.why)
 		if server.requests() != before {
 			t.Errorf("%s: asked for %v", name, server.asked[before:])
 		}
@@ -368,7 +368,7 @@ func TestFolderReleaseServerIsNotThere(t *testing.T) {
 	s := testStore(t)
 	s.retry.tries = 50
 	_, err := obtain(s, local("web", dir, ""))
-	mustFail(t, err, "30 of the release's files", "blobs/blob/00.tgz", "blobs/blob/19.tgz", "and 10 more", "cannot download "+server.URL+"/bucket/")
+	mustFail(t, err, "30 files of the release", "blobs/blob/00.tgz", "blobs/blob/19.tgz", "and 10 more", "cannot download "+server.URL+"/bucket/")
 	if strings.Contains(err.Error(), "blob/20.tgz") || strings.Count(err.Error(), "tried 50 times") > 2*cap(s.blobSlots) {
 		t.Errorf("%v", err)
 	}

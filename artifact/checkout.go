@@ -113,6 +113,6 @@ func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
 		case b.store.folder != "":
 			return "it is not in " + b.store.folder
 		}
-		return "it was not fetched, because another one is not to be had"
+		return "it was not fetched, because another file cannot be fetched"
 	})
 }
