@@ -308,6 +308,8 @@ func TestWrongUsage(t *testing.T) {
 		{"logs m.yml --tail m.yml", `--tail takes a number of lines, for example --tail 20; "m.yml" is not a number`, "bootstrap logs --help"},
 		{"logs m.yml --tail -5", "--tail -5: it takes a number of lines, for example --tail 20\n", "bootstrap logs --help"},
 		{"logs m.yml --tail 0", "--tail 0 shows nothing; give a number of lines, for example --tail 20\n", "bootstrap logs --help"},
+		{"deploy m.yml --recreate=maybe", "--recreate is given alone, or as --recreate=true or --recreate=false\n", "bootstrap deploy --help"},
+		{"state import m.yml --disk-cid d --disk-size big", "--disk-size big: it is not a whole number\n", "bootstrap state import --help"},
 		{"cache prune", "prune needs --older-than TIME or --all\n", "bootstrap cache prune --help"},
 		{"variables rotate m.yml", "rotate needs the names of variables or --expiring-within TIME\n", "bootstrap variables rotate --help"},
 		{"variables rotate m.yml ca --expiring-within 3w", "the names of variables and --expiring-within cannot be used together\n", "bootstrap variables rotate --help"},

@@ -1,6 +1,9 @@
 package cmd
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 )
 
@@ -50,12 +53,13 @@ func newHelp(c *console) *cobra.Command {
 			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
 			about, _, err := cmd.Root().Find(args)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return subcommands(about), cobra.ShellCompDirectiveNoFileComp
+			other := func(name string) bool { return !strings.HasPrefix(name, begin) }
+			return slices.DeleteFunc(subcommands(about), other), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -175,6 +176,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		wrong   *pflag.InvalidValueError
 		syntax  *pflag.InvalidSyntaxError
 		whole   wholeText
+		number  *strconv.NumError
 	)
 	command := shortPath(cmd)
 	if command == "" {
@@ -190,6 +192,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s needs a value: --%s %s", empty.GetFlag().Name, empty.GetFlag().Name, metavar)
 	case errors.As(err, &whole):
 		return whole
+	case errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "bool":
+		return fmt.Errorf("--%s is given alone, or as --%s=true or --%s=false", wrong.GetFlag().Name, wrong.GetFlag().Name, wrong.GetFlag().Name)
+	case errors.As(err, &wrong) && errors.As(err, &number):
+		return fmt.Errorf("--%s %s: it is not a whole number", wrong.GetFlag().Name, wrong.GetValue())
 	case errors.As(err, &wrong):
 		return fmt.Errorf("--%s %s: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
 	case errors.As(err, &syntax):
