@@ -390,3 +390,23 @@ func TestFlagWithoutValue(t *testing.T) {
 		}
 	}
 }
+
+// A flag that would do nothing on a command is none of its flags.
+func TestNoIdleFlags(t *testing.T) {
+	for command, flags := range map[string]string{
+		"stop":         "package-dir pass-env ruby cpi-timeout",
+		"restart":      "package-dir pass-env ruby cpi-timeout",
+		"start":        "skip-drain",
+		"disks delete": "skip-drain",
+		"disks forget": "skip-drain",
+		"disks attach": "skip-drain ruby pass-env cpi-timeout agent-timeout via",
+		"recreate":     "recreate previous plan adopt-vm adopt-from",
+	} {
+		for name := range strings.FieldsSeq(flags) {
+			code, _, errs := run(t, append(strings.Fields(command), "m.yml", "--"+name+"=1")...)
+			if code != exitUsage || !strings.Contains(errs, command+" has no flag --"+name) {
+				t.Errorf("%s --%s: exit code %d, %s", command, name, code, errs)
+			}
+		}
+	}
+}
