@@ -77,7 +77,7 @@ func writePlan(path string, plan deployer.PlanFile) error {
 const maxPlan = 64 << 20
 
 func readPlan(path string) (*deployer.PlanFile, error) {
-	data, err := readBounded(path, maxPlan)
+	data, err := readBounded(path, maxPlan, pipeTime)
 	if err != nil {
 		return nil, &manifest.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
 	}

@@ -139,14 +139,18 @@ func (v *fileFlag) String() string { return "" }
 
 // Set reads the file.
 func (v *fileFlag) Set(path string) error {
-	data, err := readBounded(path, maxCA)
+	data, err := readBounded(path, maxCA, pipeTime)
 	*v = fileFlag(data)
 	return err
 }
 
+// pipeTime is how long a pipe that a flag names may take to be read.
+const pipeTime = time.Minute
+
 // readBounded reads a file that has no more than max bytes. It may be a pipe
-// that somebody writes to; one that nobody writes to is empty.
-func readBounded(path string, max int64) ([]byte, error) {
+// that somebody writes to, for as long as wait; one that nobody writes to is
+// empty.
+func readBounded(path string, max int64, wait time.Duration) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -159,7 +163,11 @@ func readBounded(path string, max int64) ([]byte, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, errors.New("it is a folder")
 	}
+	_ = f.SetReadDeadline(time.Now().Add(wait)) // what is no pipe has none
 	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("it is a pipe that did not end within %v", wait)
+	}
 	if err == nil && int64(len(data)) > max {
 		err = fmt.Errorf("it is larger than the limit of %d MiB", max>>20)
 	}
