@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,4 +291,51 @@ func TestOrderOfKeysIsAlwaysTheSame(t *testing.T) {
 			t.Fatalf("%v, %v: once\n%s\nthen\n%s", err, err2, first, again)
 		}
 	}
+}
+
+// A value of --var is what create-env makes of it: text as it stands, without
+// one pair of quotes, and what yaml.v2 reads in all other cases.
+func TestValuesOfVarAreThoseOfCreateEnv(t *testing.T) {
+	t.Parallel()
+	piece := rapid.OneOf(
+		rapid.SampledFrom([]string{"#", " #", "!", "! ", "!!str ", "!!int ", "!x ", "'", `"`, "&a ", "*a", "~", "yes", "0755", "1.5", "- ", "a: ", "{", "}", "[", "]", ", ", "\n", "|\n ", "<<", "2001-01-01", "x", "é", " ", ".5", "5"}),
+		rapid.StringN(0, 3, 6),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(piece, 1, 4).Draw(t, "pieces"), "")
+		var want any
+		errWant := yaml2.Unmarshal([]byte(text), &want)
+		d, vars := &document{}, variables{}
+		err := d.addValue(vars, 0, "x="+text)
+		switch {
+		case text == "" || err != nil && errWant != nil:
+			return
+		case err == nil && errWant != nil:
+			if semanticError.MatchString(errWant.Error()) {
+				t.Fatalf("accepted, but yaml.v2 says: %v", errWant)
+			}
+			return // yaml.v3 admits tabs in more places
+		case err != nil:
+			decoder := yaml2.NewDecoder(strings.NewReader(text))
+			for {
+				// yaml.v3 looks ahead, into what follows the first document.
+				var document any
+				if errNext := decoder.Decode(&document); errors.Is(errNext, io.EOF) {
+					t.Fatalf("refused: %v", err)
+				} else if errNext != nil {
+					return
+				}
+			}
+		}
+		if _, isText := want.(string); isText {
+			want = text
+			if first, last := text[0], text[len(text)-1]; first == last && (first == '"' || first == '\'') {
+				want = text[1 : len(text)-1]
+			}
+		}
+		a, _ := yaml2.Marshal(want)
+		if b := show(t, vars["x"].value); string(a) != b {
+			t.Fatalf("got %q, create-env takes %q", b, a)
+		}
+	})
 }
