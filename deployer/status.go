@@ -38,6 +38,7 @@ type Condition struct {
 	Addresses  []SeenAddress `json:"addresses"`  // the instance's
 	LastDeploy *time.Time    `json:"deployed"`   // null: when is not recorded
 	Finished   bool          `json:"finished"`   // the last deploy did
+	Idle       bool          `json:"idle"`       // no deploy was cut: all was deleted, or nothing was ever made
 	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded ones
 	Releases   []SeenRecord  `json:"releases"`   // of the last deploy
 	Disks      []SeenDisk    `json:"disks"`      // persistent ones
@@ -188,7 +189,7 @@ func (c *Condition) note(format string, args ...any) {
 
 // addRecords tells what the state file records.
 func (c *Condition) addRecords(st state.State) {
-	c.Stopped, c.LastDeploy, c.Finished = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != ""
+	c.Stopped, c.LastDeploy, c.Finished, c.Idle = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != "", st.Idle()
 	if st.CurrentVMCID != "" {
 		c.VM = &SeenVM{CID: st.CurrentVMCID, AgentID: st.Own.AgentID}
 		if st.Own.Swap != nil {

@@ -86,3 +86,10 @@ func (s *State) Owned() []string {
 	}
 	return list
 }
+
+// Idle tells that no deploy is under way or was cut: everything that one makes
+// and uses was deleted, or was never made. What is kept on purpose may be there.
+func (s *State) Idle() bool {
+	return s.CurrentVMCID == "" && s.CurrentManifestSHA == "" && s.Own.Swap == nil &&
+		len(s.Disks) == 0 && len(s.Stemcells) == 0 && len(s.Own.Intents) == 0
+}

@@ -16,6 +16,7 @@ func FuzzOpen(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte(`{"disks": [{"id": "a", "cid": "b", "cloud_properties": {"x": [1, null]}}], "current_disk_id": "a"}`))
+	f.Add([]byte(`{"later": {"a": [1, "<"]}, "current_manifest_sha1": "x", "DISKS": null, "": 1, "bootstrap": {"format": 1, "later": 1e400}}`))
 	f.Add([]byte(`{"bootstrap": {"format": 1, "intents": [{"id": "x", "method": "create_vm"}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "state.json")
@@ -32,6 +33,7 @@ func FuzzOpen(f *testing.F) {
 			t.Fatal(err)
 		}
 		want := file.Get()
+		sameUnknown(t, data, path)
 		file.Close()
 		again := open(t, path).Get()
 		a, _ := json.Marshal(want)
@@ -40,6 +42,24 @@ func FuzzOpen(f *testing.F) {
 			t.Errorf("wrote %s, read %s", a, b)
 		}
 	})
+}
+
+// sameUnknown compares the keys that no field has: they are as they were.
+func sameUnknown(t *testing.T, data []byte, path string) {
+	t.Helper()
+	written, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := unknownIn(data, &State{}), unknownIn(written, &State{})
+	for key, value := range before {
+		if compact(t, value) != compact(t, after[key]) {
+			t.Errorf("%q was %s and is %s", key, value, after[key])
+		}
+	}
+	if len(before) != len(after) {
+		t.Errorf("the unknown keys %v became %v", before, after)
+	}
 }
 
 func FuzzDeploymentsYAML(f *testing.F) {

@@ -105,7 +105,8 @@ func (l *loaded) reflect(path, home string, own bool) {
 	} else {
 		l.current.Own = Own{
 			Serial: m.Own.Serial, Salt: m.Own.Salt, DNSVersion: m.Own.DNSVersion,
-			Swap: m.Own.Swap, Orphans: m.Own.Orphans, Snapshots: m.Own.Snapshots, Leftovers: m.Own.Leftovers, Intents: m.Own.Intents,
+			unknown: m.Own.unknown,
+			Swap:    m.Own.Swap, Orphans: m.Own.Orphans, Snapshots: m.Own.Snapshots, Leftovers: m.Own.Leftovers, Intents: m.Own.Intents,
 		}
 		l.note("The deployment state was changed by another tool: what its VM was made from is unknown")
 	}

@@ -29,6 +29,8 @@ type State struct {
 	Stemcells          []Stemcell `json:"stemcells"`
 	Releases           []Release  `json:"releases"`
 	Own                Own        `json:"bootstrap"`
+
+	unknown unknown
 }
 
 // Disk is a persistent disk; Size is in MiB.
@@ -92,6 +94,8 @@ type Own struct {
 	// Leftovers are calls whose outcome nobody can tell.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 	Intents   []Intent   `json:"intents,omitempty"`
+
+	unknown unknown
 }
 
 // OldVM is a VM that another one has replaced.

@@ -118,6 +118,10 @@ func deployText(c *deployer.Condition, now time.Time) string {
 		text = "finished"
 	}
 	switch {
+	case c.Idle && c.LastDeploy != nil:
+		return "deleted; the last one finished " + Moment(*c.LastDeploy)
+	case c.Idle:
+		return "none"
 	case c.LastDeploy == nil && !c.Finished:
 		return text
 	case c.LastDeploy == nil:
