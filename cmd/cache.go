@@ -13,6 +13,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi/build"
+	"bootstrap/templates"
 )
 
 func newCache(c *console) *cobra.Command {
@@ -32,8 +33,8 @@ func newCacheList(c *console) *cobra.Command {
 		Short: "List what is in the cache, with its size and last use",
 		Long: `List prints what is kept for later deploys: files that were downloaded, blobs of
 release folders, releases that were unpacked, packages of CPIs that were compiled
-on this machine, and packages that VMs compiled. The latest used come first. With
---json, there is one object per line.`,
+on this machine, packages that VMs compiled, and the compiled code of the embedded
+Ruby. The latest used come first. With --json, there is one object per line.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true
@@ -137,8 +138,13 @@ func cached(home string) ([]cacheItem, error) {
 		used := p.LastUse.UTC().Truncate(time.Second)
 		list = append(list, cacheItem{Type: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
 	}
+	rubies, rubyErr := templates.CompiledRubies(filepath.Join(home, "cache", "ruby"))
+	for _, k := range rubies {
+		used := k.LastUse.UTC().Truncate(time.Second)
+		list = append(list, cacheItem{Type: "compiled Ruby", Name: k.Name, Size: k.Size, LastUse: &used, remove: k.Remove})
+	}
 	slices.SortStableFunc(list, func(a, b cacheItem) int { return b.used().Compare(a.used()) })
-	return list, err
+	return list, errors.Join(err, rubyErr)
 }
 
 // prune removes what was last used before a time, and returns it.

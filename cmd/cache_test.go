@@ -51,6 +51,8 @@ func cacheHome(t *testing.T) (home string) {
 	installed := filepath.Join(home, ".bosh", "the-installation", "packages")
 	err = errors.Join(err, os.MkdirAll(installed, 0o700),
 		os.MkdirAll(filepath.Join(compiled, "golang-0123", "packages", "golang"), 0o700),
+		os.MkdirAll(filepath.Join(home, ".bosh", "cache", "ruby", "ruby-89ab"), 0o700),
+		os.WriteFile(filepath.Join(home, ".bosh", "cache", "ruby", "ruby-89ab", "sums"), []byte("12345"), 0o600),
 		os.MkdirAll(filepath.Join(compiled, "cpi-4567", "packages", "cpi"), 0o700),
 		os.Symlink(filepath.Join(compiled, "cpi-4567", "packages", "cpi"), filepath.Join(installed, "cpi")))
 	if err != nil {
@@ -81,19 +83,19 @@ func TestCacheListAndPrune(t *testing.T) {
 	if code != 0 {
 		t.Fatal(code, out)
 	}
-	mustSay(t, out, "compiled package  ruby/f1 (os/1)", "CPI package", "golang", "the-installation")
+	mustSay(t, out, "compiled package  ruby/f1 (os/1)", "CPI package", "golang", "the-installation", "compiled Ruby     ruby-89ab", "5 B")
 
 	code, out = cacheRun(t, home, "prune", "--older-than", "1d")
 	if code != 0 || out != "Removed 0 of these, 0 B\n" {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out = cacheRun(t, home, "prune", "--all", "--dry-run")
-	mustSay(t, out, "Would remove compiled package ruby/f1 (os/1) (", "Would remove CPI package golang", "Would remove 2 of these")
+	mustSay(t, out, "Would remove compiled package ruby/f1 (os/1) (", "Would remove CPI package golang", "Would remove compiled Ruby ruby-89ab (5 B)", "Would remove 3 of these")
 	if code != 0 || strings.Contains(out, "CPI package cpi") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out = cacheRun(t, home, "prune", "--all")
-	mustSay(t, out, "Removed compiled package ruby/f1 (os/1)", "Removed CPI package golang", "Removed 2 of these")
+	mustSay(t, out, "Removed compiled package ruby/f1 (os/1)", "Removed CPI package golang", "Removed compiled Ruby ruby-89ab (5 B)", "Removed 3 of these")
 	if code != 0 {
 		t.Error(code)
 	}
