@@ -150,6 +150,14 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: interrupted(c.running.List(), time.Now())})
 	})
 	defer stop()
+	statePath, err := state.Path(opts.Manifest, opts.StateFile)
+	if err != nil {
+		return err
+	}
+	if err := c.lookAtOwners(home, statePath, opts.Inputs.VarsStore); err != nil {
+		return err
+	}
+	defer giveBack(home)
 	return run(ctx, opts)
 }
 

@@ -59,13 +59,16 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 }
 
 // stateOptions opens states for a command whose standard output is its result:
-// what there is to say beside it goes to the standard error.
-func (c *console) stateOptions(wait time.Duration) (state.Options, error) {
+// what there is to say beside it goes to the standard error. path is the state's.
+func (c *console) stateOptions(path string, wait time.Duration) (state.Options, error) {
 	home, err := c.boshHome()
 	if err != nil {
 		return state.Options{}, err
 	}
 	c.plain = true
+	if err := c.lookAtOwners(home, path); err != nil {
+		return state.Options{}, err
+	}
 	return state.Options{
 		Holder:  c.holder(),
 		Wait:    wait,
@@ -86,7 +89,7 @@ func (c *console) say(kind deployer.Kind, message string) {
 // changeState opens a state that must be there unless create is set, changes
 // it, and prints it.
 func (c *console) changeState(ctx context.Context, path string, wait time.Duration, create bool, change func(*state.State) error) error {
-	opts, err := c.stateOptions(wait)
+	opts, err := c.stateOptions(path, wait)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ not, that would be forgotten, and it is refused without --force.`,
 				return errors.New("the serial number of a backup is expected, as bootstrap state backups lists it")
 			}
 			c.started = true
-			opts, err := c.stateOptions(choice.wait)
+			opts, err := c.stateOptions(path, choice.wait)
 			if err != nil {
 				return err
 			}

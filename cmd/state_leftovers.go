@@ -112,7 +112,7 @@ func (l leftoverView) sought() string {
 }
 
 func (c *console) listLeftovers(path string) error {
-	opts, err := c.stateOptions(0)
+	opts, err := c.stateOptions(path, 0)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ To delete what it records, use bootstrap delete.`,
 				return err
 			}
 			c.started = true
-			opts, err := c.stateOptions(choice.wait)
+			opts, err := c.stateOptions(path, choice.wait)
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ see status for what is true of it. With --json, it prints one object.`,
 				return err
 			}
 			c.started = true
-			opts, err := c.stateOptions(0)
+			opts, err := c.stateOptions(path, 0)
 			if err != nil {
 				return err
 			}

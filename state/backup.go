@@ -93,6 +93,7 @@ func (f *File) keep(target string) error {
 		return err
 	}
 	if have, err := readWhole(target); err == nil && bytes.Equal(have, data) {
+		atomicfile.Match(target, f.path) // it may be shared since
 		return nil
 	}
 	if err := f.makeBackups(); err != nil {

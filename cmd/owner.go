@@ -1,0 +1,75 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bootstrap/atomicfile"
+	"bootstrap/deployer"
+)
+
+// lookAtOwners refuses a ~/.bosh to which anybody may write, and says so where
+// it, or another of the files, belongs to another user. Paths may be empty.
+func (c *console) lookAtOwners(home string, files ...string) error {
+	info, err := os.Stat(home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.makeHome(home)
+	case err != nil:
+		return fmt.Errorf("cannot look who may write to %s: %w", home, err)
+	case worldWritable(info):
+		return fmt.Errorf("anybody on this machine may write to %s (mode %04o), and programs that are kept there are run: take that right away with: chmod o-w %s", home, info.Mode().Perm(), home)
+	}
+	owner, another := otherOwner(info)
+	switch {
+	case isRoot():
+		c.warnRoot(home, files)
+	case another && owner == "root":
+		c.warn(fmt.Sprintf("%s belongs to root, as a run as root (sudo) leaves it: give it back with: sudo chown -R \"$(id -un)\" %s", home, home))
+	case another:
+		c.warn(fmt.Sprintf("%s belongs to %s, who may change the programs that are kept there and run", home, owner))
+	}
+	return nil
+}
+
+// makeHome makes the folder, which as root goes to the owner of the folder that
+// it is in. For other users it is made when it is needed.
+func (c *console) makeHome(home string) error {
+	above, err := os.Stat(filepath.Dir(home))
+	if err != nil || !isRoot() {
+		return nil // what needs it tells
+	}
+	if _, another := otherOwner(above); !another {
+		return nil
+	}
+	c.warnRoot(filepath.Dir(home), nil)
+	if err := atomicfile.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("cannot make %s: %w", home, err)
+	}
+	return nil
+}
+
+// warnRoot says that root is at work on another user's files.
+func (c *console) warnRoot(home string, files []string) {
+	var paths []string
+	who := ""
+	for _, path := range append([]string{home}, files...) {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		if owner, another := otherOwner(info); another {
+			paths, who = append(paths, path), owner
+		}
+	}
+	if len(paths) == 0 {
+		return
+	}
+	c.warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Owner, group and mode of files are kept, and what is new in ~/.bosh goes to its owner; but VMs of the embedded CPI and their processes would be root's. Run it as %s if you can", who, strings.Join(paths, ", "), who))
+}
+
+func (c *console) warn(message string) { c.say(deployer.Warning, message) }
