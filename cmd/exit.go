@@ -93,6 +93,8 @@ func judge(err error) (code int, hint string) {
 		return exitLocked, "wait until the other run has ended, which --lock-wait 10m does; the lock goes with its process"
 	case errors.As(err, &busy):
 		return exitLocked, "try again when it has ended; --dry-run works at any time"
+	case errors.As(err, &silent) && isFull(err):
+		return exitAgent, "the disk is full: free space where the message says, and run the same command again"
 	case errors.As(err, &silent):
 		return exitAgent, "look why it does not answer, or give up the VM with --fix: its jobs are not stopped then, its disk is kept"
 	case errors.As(err, &unreachable):
@@ -104,6 +106,10 @@ func judge(err error) (code int, hint string) {
 	}
 	return exitFailed, ""
 }
+
+// isFull tells whether a disk that is full is the cause, here or in the words of
+// an agent.
+func isFull(err error) bool { return strings.Contains(err.Error(), "no space left on device") }
 
 // finish tells how the command ended, once and in one place, and returns its
 // exit code.

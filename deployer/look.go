@@ -243,11 +243,19 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 			return ctx.Err()
 		case err != nil:
 			r.facts.agentErr = err
-			return skip("it does not answer: " + err.Error())
+			return skip(noAnswer(err))
 		}
 		return r.noteAccess(ctx, vm, client, found)
 	})
 	return client, err
+}
+
+// noAnswer says why an agent is of no use now.
+func noAnswer(err error) string {
+	if _, answered := errors.AsType[*agent.Error](err); answered {
+		return "it answers with an error: " + err.Error()
+	}
+	return "it does not answer: " + err.Error()
 }
 
 // hear takes what the agent tells into the facts.
@@ -355,7 +363,7 @@ func (r *run) revive(ctx context.Context) error {
 		}
 		if err != nil {
 			r.facts.agentErr = err
-			return skip("it does not answer: " + err.Error())
+			return skip(noAnswer(err))
 		}
 		return r.noteAccess(ctx, cid, client, found)
 	})

@@ -2,8 +2,11 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"bootstrap/agent"
 )
 
 // AgentSilentError says that a VM exists and its agent does not answer, so
@@ -14,6 +17,9 @@ type AgentSilentError struct {
 }
 
 func (e *AgentSilentError) Error() string {
+	if _, answered := errors.AsType[*agent.Error](e.Err); answered {
+		return fmt.Sprintf("VM %s exists and its agent answers with an error: %v", e.VM, e.Err)
+	}
 	return fmt.Sprintf("VM %s exists but its agent does not answer: %v", e.VM, e.Err)
 }
 
