@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	yaml2 "gopkg.in/yaml.v2"
@@ -51,6 +52,12 @@ func (d *document) openStore(path string) (*varsStore, error) {
 // read reads the file. What is wrong with its content is reported in d.
 func (s *varsStore) read(d *document) error {
 	s.values, s.names, s.before = map[string]*variable{}, nil, nil
+	if atomicfile.WriteOnly(s.path) {
+		return nil // what is made is written there, and nothing is to be read
+	}
+	if info, err := os.Stat(s.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(s.path, "/dev/") {
+		return fmt.Errorf("cannot use %s as a vars store: it is a named pipe, and a vars store is read before it is written", s.shown)
+	}
 	data, err := readFile("the vars store", s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -100,7 +100,12 @@ func (s *State) importStemcell(in Import) error {
 // ReadAny reads a state from a file of any tool: create-env's or bosh-init's
 // state file, ours, or a bosh-deployments.yml. The ids may be missing.
 func ReadAny(path string) (State, error) {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path) // which may be a pipe
+	if err != nil {
+		return State{}, fmt.Errorf("cannot read the state to import: %w", err)
+	}
+	defer f.Close()
+	data, err := readLimited(f, path)
 	if err != nil {
 		return State{}, fmt.Errorf("cannot read the state to import: %w", err)
 	}

@@ -25,6 +25,10 @@ func readWhole(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readLimited(f, path)
+}
+
+func readLimited(f io.Reader, path string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err == nil && len(data) > maxSize {
 		return nil, fmt.Errorf("%s is larger than %d MiB, the limit for a state file", path, maxSize>>20)

@@ -1,0 +1,26 @@
+//go:build unix
+
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// WriteOnly tells whether the path is that of an open file of this process which
+// can only be written to, such as >(command) of a shell. Reading it by its path
+// would wait for ever where it is a pipe.
+func WriteOnly(path string) bool {
+	if dir := filepath.Dir(path); dir != "/dev/fd" && dir != "/proc/self/fd" {
+		return false
+	}
+	fd, err := strconv.Atoi(filepath.Base(path))
+	if err != nil {
+		return false
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	return err == nil && flags&(os.O_WRONLY|os.O_RDWR) == os.O_WRONLY
+}
