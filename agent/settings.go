@@ -1,5 +1,7 @@
 package agent
 
+import "time"
+
 // Settings is what a CPI tells the agent of a new VM, through the IaaS's
 // metadata or the registry. Fields that this program neither writes nor reads
 // are left out.
@@ -71,6 +73,17 @@ type Boot struct {
 	Registry string `json:"registry,omitempty"`
 	// SSH is the VM's SSH server; nil means none.
 	SSH *BootSSH `json:"ssh,omitempty"`
+}
+
+// BootReport is the file agent.lock in the folder of an embedded VM. The agent
+// locks it while it lives, and writes into it how far it has come.
+type BootReport struct {
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	// Ready tells that the agent listens for messages, or waits for settings
+	// that come only after the VM was made.
+	Ready bool   `json:"ready,omitempty"`
+	Ended string `json:"ended,omitempty"` // why it ended, if with an error
 }
 
 // BootSSH says where the embedded VM's SSH server listens and whom it admits.

@@ -36,12 +36,10 @@ func readBoot(dir string) (agent.Boot, error) {
 }
 
 // folderLock makes this process the one agent of its VM.
-type folderLock struct{ flock *flock.Flock }
-
-// owner is what stands in agent.lock while an agent lives.
-type owner struct {
-	PID     int       `json:"pid"`
-	Started time.Time `json:"started"`
+type folderLock struct {
+	flock  *flock.Flock
+	path   string
+	report agent.BootReport
 }
 
 func lockFolder(dir string) (*folderLock, error) {
@@ -50,28 +48,50 @@ func lockFolder(dir string) (*folderLock, error) {
 	// Whoever looks whether an agent lives takes the lock for a moment.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	held, err := l.TryLockContext(ctx, 20*time.Millisecond)
+	locked, err := l.TryLockContext(ctx, 20*time.Millisecond)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("cannot lock the VM's folder: %w", err)
 	}
-	if !held {
-		var other owner
+	if !locked {
+		var other agent.BootReport
 		if data, err := os.ReadFile(name); err == nil && json.Unmarshal(data, &other) == nil && other.PID != 0 {
 			return nil, fmt.Errorf("cannot start an agent in %s: the agent with pid %d runs there since %s",
 				dir, other.PID, other.Started.Format(time.RFC3339))
 		}
 		return nil, fmt.Errorf("cannot start an agent in %s: another one runs there", dir)
 	}
-	data, err := json.Marshal(owner{PID: os.Getpid(), Started: time.Now().UTC()})
-	if err == nil {
-		// Written in place: the lock is on this very file.
-		err = os.WriteFile(name, data, 0o600)
-	}
-	if err != nil {
-		_ = l.Unlock()
+	held := &folderLock{flock: l, path: name, report: agent.BootReport{PID: os.Getpid(), Started: time.Now().UTC()}}
+	if err := held.write(); err != nil {
+		held.release()
 		return nil, fmt.Errorf("cannot lock the VM's folder: %w", err)
 	}
-	return &folderLock{l}, nil
+	return held, nil
+}
+
+// write writes the report in place: the lock is on this very file.
+func (l *folderLock) write() error {
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_TRUNC, 0o600) // never makes one: the folder may be gone
+	if err != nil {
+		return err
+	}
+	err = json.NewEncoder(f).Encode(l.report)
+	return errors.Join(err, f.Close())
+}
+
+// ready tells whoever started the agent that it came up.
+func (l *folderLock) ready() {
+	if !l.report.Ready {
+		l.report.Ready = true
+		_ = l.write() // the report only makes waiting shorter
+	}
+}
+
+// ended leaves behind why the agent ended, for whoever started it.
+func (l *folderLock) ended(err error) {
+	if err != nil {
+		l.report.Ended = err.Error()
+		_ = l.write() // the log tells it, too
+	}
 }
 
 func (l *folderLock) release() { _ = l.flock.Unlock() }

@@ -24,18 +24,28 @@ import (
 // the VM has given up long before.
 const settingsDeadline = time.Hour
 
+// How often listening is tried on an address that is in use: by the agent
+// before a restart, which may need a moment to give it back, or by a process
+// that was there before the VM.
+const (
+	listenPause     = 250 * time.Millisecond
+	listenAtBoot    = 8
+	listenAtRestart = 40
+)
+
 var (
-	errRestart  = errors.New("the settings changed")
-	errPowerOff = errors.New("the VM was shut down")
+	errRestart    = errors.New("the settings changed")
+	errPowerOff   = errors.New("the VM was shut down")
+	errFolderGone = errors.New("the folder of the VM was removed")
 )
 
 // Run is the agent of the VM in the folder dir, which holds boot.json; it
 // writes what it does to log and returns when ctx ends or the VM was shut
 // down by a message. It starts the jobs that are to run, or finds them again,
-// and leaves them running when it ends, as monit does.
-func Run(ctx context.Context, dir string, log io.Writer) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+// and leaves them running when it ends, as monit does. It ends with its jobs
+// when somebody removes the folder.
+func Run(ctx context.Context, dir string, log io.Writer) (err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
 	lock, err := lockFolder(dir)
@@ -43,6 +53,12 @@ func Run(ctx context.Context, dir string, log io.Writer) error {
 		return err
 	}
 	defer lock.release()
+	defer func() { lock.ended(err) }()
+	ctx, watched, err := watchFolder(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("cannot watch the VM's folder: %w", err)
+	}
+	defer watched()
 	boot, err := readBoot(dir)
 	if err != nil {
 		return err
@@ -52,6 +68,7 @@ func Run(ctx context.Context, dir string, log io.Writer) error {
 		root: filepath.Join(dir, "vcap"),
 		boot: boot,
 		log:  slog.New(slog.NewTextHandler(log, nil)),
+		lock: lock,
 	}
 	if err := v.makeFolders(); err != nil {
 		return fmt.Errorf("cannot lay out the VM's folder: %w", err)
@@ -68,6 +85,7 @@ type vm struct {
 	root string // $VCAP_ROOT, which a real VM has at /var/vcap
 	boot agent.Boot
 	log  *slog.Logger
+	lock *folderLock
 
 	settings   *settings
 	blobs      blobs
@@ -130,12 +148,12 @@ func (v *vm) run(ctx context.Context) error {
 	defer v.jobs.Close()
 	v.logins = newLogins(v)
 	defer v.logins.close()
-	for {
-		err := v.live(ctx)
+	for tries := listenAtBoot; ; tries = listenAtRestart {
+		err := v.live(ctx, tries)
 		switch {
 		case errors.Is(err, errRestart):
 			v.log.Info("the agent begins anew", "cause", errText(err))
-		case errors.Is(err, errPowerOff):
+		case errors.Is(err, errPowerOff), errors.Is(context.Cause(ctx), errFolderGone):
 			var pids []int
 			for _, s := range v.jobs.Status() {
 				pids = append(pids, s.PID)
@@ -151,7 +169,7 @@ func (v *vm) run(ctx context.Context) error {
 }
 
 // live serves messages until ctx ends or the life is over.
-func (v *vm) live(ctx context.Context) error {
+func (v *vm) live(ctx context.Context, tries int) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	l := &life{vm: v, tasks: newTasks(v.log), end: end}
@@ -159,7 +177,7 @@ func (v *vm) live(ctx context.Context) error {
 	if err := l.resumeTasks(); err != nil {
 		return err
 	}
-	listener, err := v.listen(ctx)
+	listener, err := v.listen(ctx, tries)
 	if err != nil {
 		return err
 	}
@@ -182,6 +200,9 @@ func (v *vm) live(ctx context.Context) error {
 func (v *vm) awaitSettings(ctx context.Context, forwards *forwards) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
+	if v.boot.Registry != "" {
+		v.lock.ready() // whoever makes the VM brings the settings afterwards
+	}
 	last := ""
 	for {
 		changed := forwards.changed()
@@ -212,14 +233,13 @@ func waitOr(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// listen opens the message bus; a port that the agent before has not given
-// back yet is waited for.
-func (v *vm) listen(ctx context.Context) (net.Listener, error) {
+// listen opens the message bus. It tries again while the address is in use,
+// and names the process that has it if that can be found out.
+func (v *vm) listen(ctx context.Context, tries int) (net.Listener, error) {
 	bus, err := v.settings.bus()
 	if err != nil {
 		return nil, err
 	}
-	const tries = 40
 	for try := 1; ; try++ {
 		var config net.ListenConfig
 		listener, err := config.Listen(ctx, "tcp", bus.Host)
@@ -227,8 +247,8 @@ func (v *vm) listen(ctx context.Context) (net.Listener, error) {
 			v.log.Info("the agent listens", "address", listener.Addr())
 			return listener, nil
 		}
-		if try == tries || !waitOr(ctx, 250*time.Millisecond, nil) {
-			return nil, fmt.Errorf("cannot listen for messages at %s, the address in the VM's settings (mbus): %w", bus.Host, err)
+		if try == tries || !waitOr(ctx, listenPause, nil) {
+			return nil, fmt.Errorf("cannot listen for messages at %s, the address in the VM's settings (mbus): %w", bus.Host, inUse(ctx, bus.Host, err))
 		}
 	}
 }

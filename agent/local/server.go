@@ -63,6 +63,7 @@ func (l *life) serveHTTP(ctx context.Context, listener net.Listener) error {
 		NextProtos:   []string{"http/1.1"},
 		Certificates: []tls.Certificate{cert},
 	})
+	v.lock.ready()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(secured) }()
 	select {

@@ -61,7 +61,7 @@ func standIn(dir string) error {
 	if err := job.Start(); err != nil {
 		return err
 	}
-	fmt.Fprintf(lock, `{"pid":%d,"started":%q,"job":%d}`, os.Getpid(), time.Now().Format(time.RFC3339), job.Process.Pid)
+	fmt.Fprintf(lock, `{"pid":%d,"started":%q,"ready":true,"job":%d}`, os.Getpid(), time.Now().Format(time.RFC3339), job.Process.Pid)
 	return job.Wait()
 }
 

@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"bootstrap/agent"
 )
 
 // How long processes get between TERM and KILL, and all of it at most.
@@ -16,9 +19,14 @@ const (
 	endPeriod   = 30 * time.Second
 )
 
+// agentStart is how long an agent gets to come up before the call goes on
+// without knowing: one that lives then is slow, which is not an error.
+const agentStart = 30 * time.Second
+
 // startAgent starts the agent of the VM in dir, detached: it outlives this
-// call, and takes nothing of it along.
-func startAgent(self, dir string) error {
+// call, and takes nothing of it along. It returns when the agent has come up,
+// and with the agent's own words if it ended instead.
+func startAgent(ctx context.Context, self, dir string) error {
 	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -47,7 +55,56 @@ func startAgent(self, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return cmd.Process.Release()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // the agent's report says more than its status
+	}()
+	return awaitAgent(ctx, dir, cmd.Process.Pid, ended)
+}
+
+// awaitAgent waits until the agent reports that it is ready, or ends.
+func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan struct{}) error {
+	limit := time.NewTimer(agentStart)
+	defer limit.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return fmt.Errorf("it ended at once: %s", lastWords(dir, pid))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit.C:
+			return nil
+		case <-tick.C:
+			if report, err := reportOf(dir); err == nil && report.Ready && report.PID == pid {
+				return nil
+			}
+		}
+	}
+}
+
+// lastWords is why an agent ended: its report, else the end of its log. The
+// report may be an earlier agent's.
+func lastWords(dir string, pid int) string {
+	if report, err := reportOf(dir); err == nil && report.PID == pid && report.Ended != "" {
+		return report.Ended
+	}
+	text, err := os.ReadFile(filepath.Join(dir, logFile))
+	if lines := strings.Split(strings.TrimSpace(string(text)), "\n"); err == nil && lines[len(lines)-1] != "" {
+		return lines[len(lines)-1]
+	}
+	return "it did not say why"
+}
+
+func reportOf(dir string) (agent.BootReport, error) {
+	var report agent.BootReport
+	text, err := os.ReadFile(filepath.Join(dir, lockFile))
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	return report, err
 }
 
 // mark is the environment variable that every process of the VM in dir has.
@@ -107,17 +164,11 @@ func agentOf(dir string) (int, error) {
 	if locked, err := isLocked(path); err != nil || !locked {
 		return 0, err
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	var holder struct {
-		PID int `json:"pid"`
-	}
 	// An agent that has just locked it has not written it yet; its mark
 	// finds it then.
-	if json.Unmarshal(text, &holder) != nil || holder.PID <= 1 || holder.PID == os.Getpid() {
+	report, err := reportOf(dir)
+	if err != nil || report.PID <= 1 || report.PID == os.Getpid() {
 		return 0, nil
 	}
-	return holder.PID, nil
+	return report.PID, nil
 }

@@ -135,18 +135,34 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 	if err := os.Mkdir(filepath.Join(dir, vcapDir), 0o700); err != nil {
 		return fmt.Errorf("cannot make the VM: %w", err)
 	}
-	if err := startAgent(c.self, dir); err != nil {
+	if err := startAgent(ctx, c.self, dir); err != nil {
 		return fmt.Errorf("cannot start the agent: %w", err)
 	}
 	return c.root.save(vms(), machine.CID, machine)
 }
 
-func (c *call) hasVM(context.Context) (any, error) {
+func (c *call) hasVM(ctx context.Context) (any, error) {
 	var cid string
 	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
-	return c.root.has(vms(), cid)
+	found, err := c.root.has(vms(), cid)
+	if err != nil || found {
+		return found, err
+	}
+	return false, c.endStray(ctx, cid)
+}
+
+// endStray ends the processes of a VM whose folder or record somebody removed:
+// a VM that does not exist runs nothing.
+func (c *call) endStray(ctx context.Context, cid string) error {
+	if !isCID(vms(), cid) {
+		return nil
+	}
+	if err := endVM(ctx, c.root.path(vms(), cid)); err != nil {
+		return fmt.Errorf("cannot end the processes of VM '%s', whose folder is gone: %w", cid, err)
+	}
+	return nil
 }
 
 // deleteVM ends the VM's processes first: if one does not end, the VM stays
@@ -158,6 +174,11 @@ func (c *call) deleteVM(ctx context.Context) (any, error) {
 	}
 	var machine vm
 	if err := c.root.load(vms(), cid, &machine); err != nil {
+		if found, unknown := c.root.has(vms(), cid); unknown == nil && !found {
+			if stray := c.endStray(ctx, cid); stray != nil {
+				return nil, stray
+			}
+		}
 		return nil, err
 	}
 	if err := c.forget(ctx, machine); err != nil {
@@ -181,7 +202,7 @@ func (c *call) rebootVM(ctx context.Context) (any, error) {
 	if err := endVM(ctx, dir); err != nil {
 		return nil, fmt.Errorf("cannot stop VM '%s': %w", cid, err)
 	}
-	if err := startAgent(c.self, dir); err != nil {
+	if err := startAgent(ctx, c.self, dir); err != nil {
 		return nil, fmt.Errorf("cannot start the agent of VM '%s': %w", cid, err)
 	}
 	return nil, nil

@@ -1,0 +1,61 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// folderPoll is how often the agent looks whether its VM still has its folder.
+const folderPoll = time.Second
+
+// watchFolder returns a context that ends with errFolderGone when the folder of
+// the VM is removed, or replaced by another one: an agent without a folder
+// could only hold its port. stop ends the watch.
+func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(), err error) {
+	mine, err := os.Stat(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(folderPoll)
+		defer tick.Stop()
+		missed := 0
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if hasFolder(dir, mine) {
+				missed = 0
+				continue
+			}
+			// Twice: a file system that comes and goes removes nothing.
+			if missed++; missed == 2 {
+				cancel(errFolderGone)
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }, nil
+}
+
+// hasFolder reports whether the folder and its boot file are still there. Only
+// "does not exist" counts as gone.
+func hasFolder(dir string, mine fs.FileInfo) bool {
+	now, err := os.Stat(dir)
+	if err == nil && !os.SameFile(mine, now) {
+		return false
+	}
+	if err == nil {
+		_, err = os.Stat(filepath.Join(dir, "boot.json"))
+	}
+	return !errors.Is(err, fs.ErrNotExist)
+}
