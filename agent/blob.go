@@ -41,10 +41,33 @@ func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(don
 	return blobError("upload", id, err)
 }
 
-// GetBlob downloads the blob id and checks it against digest, a multi-digest
-// as in Blob.SHA1; an empty one is not checked. A download that was cut is
-// resumed, three times at most. On an error w may hold a part.
+// The largest blobs that are taken from a VM.
+const (
+	LogsLimit     = 8 << 30 // an archive of logs
+	CompiledLimit = 2 << 30 // a compiled package
+)
+
+// TooLargeError is a blob on the VM that is larger than its kind may be.
+type TooLargeError struct {
+	ID    string
+	Limit int64 // bytes
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("cannot download the blob %s: it is larger than the limit of %d MiB", e.ID, e.Limit>>20)
+}
+
+// GetBlob is GetBlobUpTo for a blob that may be as large as any.
 func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest string, progress func(done, total int64)) error {
+	return c.GetBlobUpTo(ctx, max(LogsLimit, CompiledLimit), id, w, digest, progress)
+}
+
+// GetBlobUpTo downloads the blob id, which is a *TooLargeError if it has more
+// than limit bytes, and checks it against digest, a multi-digest as in
+// Blob.SHA1; an empty one is not checked. A download that was cut is resumed,
+// three times at most, and one in which no byte moves is given up. On an error
+// w may hold a part.
+func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.Writer, digest string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -57,7 +80,7 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest str
 		w = io.MultiWriter(sum.hash, w)
 	}
 	c.trace("get_blob", "before")
-	err = c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, id, w, &done, progress) })
+	err = c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, limit, id, w, &done, progress) })
 	c.trace("get_blob", "after")
 	if err != nil {
 		return blobError("download", id, err)
@@ -77,7 +100,7 @@ func (c *Client) HasBlob(ctx context.Context, id string) (has bool, err error) {
 	}
 	const verb = "look for"
 	err = c.tryBlob(ctx, func() (again bool, err error) {
-		ctx, _, _, end := silence(ctx)
+		ctx, _, _, end := c.paced(ctx)
 		defer end()
 		resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0) // agents know no HEAD
 		if err != nil {
@@ -130,15 +153,16 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	if !info.Mode().IsRegular() {
 		return false, fmt.Errorf("%s is not a regular file", path)
 	}
-	ctx, alive, patient, end := silence(ctx)
+	ctx, alive, patient, end := c.paced(ctx)
 	defer end()
 	total := info.Size()
 	var (
 		mu    sync.Mutex // an early answer leaves the transport reading
 		ended bool
 		done  int64
+		told  = func() {}
 	)
-	defer func() { mu.Lock(); ended = true; mu.Unlock() }()
+	defer func() { mu.Lock(); ended = true; told(); mu.Unlock() }()
 	body := &counted{r: io.LimitReader(file, total), moved: func(n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -146,9 +170,10 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 			return
 		}
 		done += int64(n)
-		alive()
+		alive(n)
 		if done == total {
 			patient()
+			told = c.tellWaiting("put_blob")
 		}
 		if progress != nil {
 			progress(done, total)
@@ -166,9 +191,9 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	return c.blobStatus(ctx, verb, id, resp.StatusCode, text, met)
 }
 
-func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int64, progress func(done, total int64)) (again bool, err error) {
+func (c *Client) getOnce(ctx context.Context, limit int64, id string, w io.Writer, done *int64, progress func(done, total int64)) (again bool, err error) {
 	const verb = "download"
-	ctx, alive, _, end := silence(ctx)
+	ctx, alive, _, end := c.paced(ctx)
 	defer end()
 	resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0)
 	if err != nil {
@@ -183,7 +208,10 @@ func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int6
 		return c.blobStatus(ctx, verb, id, resp.StatusCode, text, met)
 	}
 	total := max(resp.ContentLength, 0)
-	body := &counted{r: resp.Body, moved: func(int) { alive() }}
+	if total > limit {
+		return false, &TooLargeError{ID: id, Limit: limit}
+	}
+	body := &counted{r: resp.Body, moved: alive}
 	// The agent knows no ranges: what came in an earlier try is read again
 	// and dropped.
 	if _, err := io.CopyN(io.Discard, body, *done); err != nil {
@@ -192,6 +220,9 @@ func (c *Client) getOnce(ctx context.Context, id string, w io.Writer, done *int6
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := body.Read(buffer)
+		if *done+int64(n) > limit {
+			return false, &TooLargeError{ID: id, Limit: limit}
+		}
 		if n > 0 {
 			if _, werr := w.Write(buffer[:n]); werr != nil {
 				return false, werr
@@ -236,33 +267,77 @@ func (c *Client) blobStatus(ctx context.Context, verb, id string, status int, te
 
 // blobBroke tells what a transfer met, and whether another try may do better.
 func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met *stage) (again bool, _ error) {
-	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+	cause := context.Cause(ctx)
+	stuck := errors.Is(cause, errSilent) || errors.Is(cause, errSlow)
+	if stuck {
 		err = cause
 	} else if cause != nil {
 		return false, cause
 	}
 	probe := c.classify(err, met)
-	return !probe.hopeless(), &UnreachableError{Address: c.Address(), Method: verb, Last: probe, doing: verb + " the blob " + id}
+	// What hung for its whole limit would hang as long again.
+	return !probe.hopeless() && !stuck, &UnreachableError{Address: c.Address(), Method: verb, Last: probe, doing: verb + " the blob " + id}
 }
 
 // blobError says what was to be done, unless the error says it already.
 func blobError(verb, id string, err error) error {
 	var silent *UnreachableError
-	if err == nil || errors.As(err, &silent) {
+	var large *TooLargeError
+	if err == nil || errors.As(err, &silent) || errors.As(err, &large) {
 		return err
 	}
 	return fmt.Errorf("cannot %s the blob %s: %w", verb, id, err)
 }
 
-var errSilent = errors.New("not one byte moved for too long")
+var (
+	errSilent = errors.New("not one byte moved for too long")
+	errSlow   = fmt.Errorf("it moved less than %d KiB in %s, the slowest that is waited for", slowest>>10, paceTime)
+)
 
-// silence ends the context when alive is not called for silenceTimeout, or
-// nothing for storeTimeout after patient.
-func silence(ctx context.Context) (_ context.Context, alive, patient, end func()) {
+// paced ends the context when alive is not called for silenceTimeout, is told
+// of less than slowest bytes within paceTime, or nothing happens for
+// storeTimeout after patient. A task's time limit shortens each of these.
+func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int), patient, end func()) {
+	limit := func(d time.Duration) time.Duration {
+		if c.cfg.TaskTimeout > 0 {
+			return min(d, c.cfg.TaskTimeout)
+		}
+		return d
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(silenceTimeout, func() { cancel(errSilent) })
-	return ctx, func() { timer.Reset(silenceTimeout) }, func() { timer.Reset(storeTimeout) },
-		func() { timer.Stop(); cancel(nil) }
+	silence := time.AfterFunc(limit(silenceTimeout), func() { cancel(errSilent) })
+	var mu sync.Mutex
+	var pace *time.Timer
+	var moved int
+	over := false
+	stop := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		pace.Stop()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	pace = time.AfterFunc(paceTime, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case over:
+		case moved == 0: // silence tells it
+		case moved < slowest:
+			cancel(errSlow)
+		default:
+			moved = 0
+			pace.Reset(paceTime)
+		}
+	})
+	alive = func(n int) {
+		silence.Reset(limit(silenceTimeout))
+		mu.Lock()
+		defer mu.Unlock()
+		moved += n
+	}
+	return ctx, alive, func() { stop(); silence.Reset(limit(storeTimeout)) }, func() { stop(); silence.Stop(); cancel(nil) }
 }
 
 // counted tells of every read.

@@ -302,7 +302,7 @@ func TestBlobWriterFails(t *testing.T) {
 }
 
 // A transfer may take as long as it wants while bytes move, and not longer
-// than a minute when none do.
+// than a minute or two when none do: it is not tried again then.
 func TestBlobSilence(t *testing.T) {
 	t.Parallel()
 	path, content := blobFile(t, 1<<20)
@@ -361,7 +361,7 @@ func TestBlobSilence(t *testing.T) {
 						}
 						return
 					}
-					if err == nil || !strings.Contains(err.Error(), "not one byte moved") || tries.Load() != 3 {
+					if err == nil || !strings.Contains(err.Error(), "moved") || tries.Load() != 1 || took > 2*time.Minute {
 						t.Errorf("after %s and %d tries got %v", took, tries.Load(), err)
 					}
 				})

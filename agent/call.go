@@ -18,12 +18,15 @@ import (
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = time.Second
+	// pollQuick is pollFirst for what is only asked: it takes no time.
+	pollQuick = 2 * time.Millisecond
 	// lostAfter is how long an agent may be silent while one of its tasks
 	// is being waited for: it restarts within seconds.
 	lostAfter = 30 * time.Second
-	// replyLimit bounds what is read of one reply; an errand's output is
-	// the longest there is.
-	replyLimit = 64 << 20
+	// errandLimit bounds the reply to run_errand, which holds all that the
+	// errand printed, and replyLimit every other reply.
+	errandLimit = 64 << 20
+	replyLimit  = 8 << 20
 )
 
 // message is one request, and how its failure is told.
@@ -34,6 +37,9 @@ type message struct {
 	protocol int
 	timeout  time.Duration // of the reply; 0 is replyTimeout
 	repeat   bool          // asking twice does no harm
+	since    time.Time     // when its task began; zero is now
+	untold   bool          // Config.Waiting is not called
+	ofErrand bool          // the reply may be as long as that of run_errand
 }
 
 // Call sends any message, waits for its task if it becomes one, and returns
@@ -68,8 +74,12 @@ func misfit(err error) string {
 }
 
 func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
-	defer c.tellWaiting(m.method)()
-	start := time.Now()
+	if !m.untold {
+		defer c.tellWaiting(m.method)()
+	}
+	if m.since.IsZero() {
+		m.since = time.Now()
+	}
 	value, err := c.post(ctx, m)
 	if err != nil {
 		return nil, err
@@ -78,27 +88,32 @@ func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
 	if !ok {
 		return value, nil
 	}
-	return c.await(ctx, m, task.ID, start)
+	return c.await(ctx, m, task.ID)
 }
 
 // await polls a task to its end. The pause grows with the age of the task, so
 // that a short one is not waited for longer than it needs by more than a tenth.
-func (c *Client) await(ctx context.Context, m message, id string, start time.Time) (json.RawMessage, error) {
+// A task that is not waited for any longer is cancelled.
+func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessage, error) {
 	var silentSince time.Time
 	for {
-		age := time.Since(start)
-		pause := min(max(age/10, pollFirst), pollLast)
+		age := time.Since(m.since)
+		first := pollFirst
+		if m.repeat {
+			first = pollQuick
+		}
+		pause := min(max(age/10, first), pollLast)
 		if c.cfg.TaskTimeout > 0 {
 			if age >= c.cfg.TaskTimeout {
-				return nil, &TaskTimeoutError{Method: m.method, After: c.cfg.TaskTimeout, doing: m.doing}
+				return nil, &TaskTimeoutError{Method: m.method, After: c.cfg.TaskTimeout, Ended: c.cancelLeft(ctx, m, id), doing: m.doing}
 			}
 			pause = min(pause, c.cfg.TaskTimeout-age)
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return nil, fmt.Errorf("cannot %s: stopped waiting for it, it still runs on the VM: %w", m.doing, err)
+			return nil, &TaskLeftError{Method: m.method, Ended: c.cancelLeft(ctx, m, id), Err: err, doing: m.doing}
 		}
 		asked := time.Now()
-		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true})
+		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true, ofErrand: m.method == "run_errand"})
 		var refused *Error
 		switch {
 		case err == nil:
@@ -113,7 +128,7 @@ func (c *Client) await(ctx context.Context, m message, id string, start time.Tim
 			refused.Method = m.method
 			return nil, refused
 		case ctx.Err() != nil:
-			return nil, err
+			return nil, &TaskLeftError{Method: m.method, Ended: c.cancelLeft(ctx, m, id), Err: err, doing: m.doing}
 		default:
 			if silentSince.IsZero() {
 				silentSince = asked
@@ -123,6 +138,18 @@ func (c *Client) await(ctx context.Context, m message, id string, start time.Tim
 			}
 		}
 	}
+}
+
+// cancelLeft asks the agent to end a task that is not waited for any longer,
+// and reports whether the agent agreed: it can end drain and run_errand only.
+func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bool) {
+	if m.repeat {
+		return false // it only asks for something
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	_, err := c.post(ctx, message{method: "cancel_task", doing: "cancel the task " + id, args: []any{id}, timeout: cancelTimeout, repeat: true})
+	return err == nil
 }
 
 // GetTask asks once for a task: running tells that it goes on, else value is
@@ -150,6 +177,18 @@ func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
 	if m.timeout == 0 {
 		m.timeout = replyTimeout
 	}
+	// A message that the agent answers only when its work is done is a task,
+	// too, as far as a time limit goes.
+	limited := false
+	if t := c.cfg.TaskTimeout; t > 0 && !m.repeat && !m.since.IsZero() {
+		left := t - time.Since(m.since)
+		if left <= 0 {
+			return nil, &TaskTimeoutError{Method: m.method, After: t, doing: m.doing}
+		}
+		if left < m.timeout {
+			m.timeout, limited = left, true
+		}
+	}
 	exchange, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	var met stage
@@ -171,6 +210,9 @@ func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
 	}
 	if err == nil {
 		err = &statusError{status: status, text: excerpt(c.clean(string(data)), 200)}
+	}
+	if limited && met.sent.Load() && exchange.Err() != nil {
+		return nil, &TaskTimeoutError{Method: m.method, After: c.cfg.TaskTimeout, doing: m.doing}
 	}
 	return nil, &UnreachableError{
 		Address: c.Address(), Method: m.method, Sent: met.sent.Load() && !m.repeat, doing: m.doing,
@@ -195,9 +237,13 @@ func (c *Client) exchange(ctx context.Context, m message, body []byte) (int, []b
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, replyLimit+1))
-	if err == nil && len(data) > replyLimit {
-		err = fmt.Errorf("the reply is longer than %d MiB", replyLimit>>20)
+	limit := replyLimit
+	if m.method == "run_errand" || m.ofErrand {
+		limit = errandLimit
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		data, err = nil, fmt.Errorf("the reply is longer than the limit of %d MiB", limit>>20)
 	}
 	return resp.StatusCode, data, err
 }

@@ -27,11 +27,17 @@ const (
 	// idleTimeout is short, as a connection that was idle for long may be
 	// dead without a sign, and a message must not be sent twice.
 	idleTimeout = 5 * time.Second
+	// cancelTimeout bounds the message that ends a task nobody waits for.
+	cancelTimeout = 3 * time.Second
 	// silenceTimeout ends a blob transfer in which no byte moves.
 	silenceTimeout = time.Minute
-	// storeTimeout is the same after the last byte of an upload was handed to
-	// the system, which may have much of it still to send.
-	storeTimeout = 5 * time.Minute
+	// slowest is how many bytes a blob transfer must move in each paceTime.
+	slowest  = 64 << 10
+	paceTime = time.Minute
+	// storeTimeout is how long an agent may take to answer after the last
+	// byte of an upload was handed to the system, which may have much of it
+	// still to send.
+	storeTimeout = 2 * time.Minute
 	// waitingEvery is how often Config.Waiting is called.
 	waitingEvery = 30 * time.Second
 )

@@ -71,11 +71,45 @@ func (e *TaskLostError) Unwrap() error { return e.Err }
 type TaskTimeoutError struct {
 	Method string
 	After  time.Duration
+	Ended  bool // the agent was asked to end it, and agreed
 	doing  string
 }
 
 func (e *TaskTimeoutError) Error() string {
-	return fmt.Sprintf("cannot %s: not done after %s, the task's time limit; it still runs on the VM", e.doing, e.After)
+	return fmt.Sprintf("cannot %s: not done after %s, the time limit of --task-timeout; %s", e.doing, e.After, leftover(e.Ended))
+}
+
+// leftover says what becomes of a task that is not waited for any longer.
+func leftover(ended bool) string {
+	if ended {
+		return "it was cancelled on the VM"
+	}
+	return "it may still run on the VM"
+}
+
+// TaskLeftError is a task that was not waited for to its end, since the
+// context ended.
+type TaskLeftError struct {
+	Method string
+	Ended  bool  // the agent was asked to end it, and agreed
+	Err    error // why the context ended
+	doing  string
+}
+
+func (e *TaskLeftError) Error() string {
+	return fmt.Sprintf("cannot %s: stopped waiting for it, %s: %v", e.doing, leftover(e.Ended), e.Err)
+}
+
+func (e *TaskLeftError) Unwrap() error { return e.Err }
+
+// BusyError says that the agent answers, and does nothing but work on a task
+// that another run has begun.
+type BusyError struct {
+	Waited time.Duration // for the task to end
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("the agent answers, but still works on a task of an earlier run (a script, a compilation, a drain or a migration), which was waited for %s", e.Waited.Round(time.Second))
 }
 
 // UnreachableError is a message that did not get to an agent, or an answer that

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -110,28 +111,47 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 	if next != nil {
 		spec = next
 	}
-	m := message{method: "drain", doing: "drain the jobs", args: []any{kind, spec}}
+	m := message{method: "drain", doing: "drain the jobs", args: []any{kind, spec}, since: time.Now(), untold: true}
+	defer c.tellWaiting(m.method)()
 	for {
-		var seconds int
+		var seconds int64
 		if err := c.do(ctx, m, &seconds); err != nil {
 			return err
 		}
 		// Agents that leave the waiting to the caller answer with seconds;
 		// negative ones want to be asked again afterwards.
-		wait := time.Duration(max(seconds, -seconds)) * time.Second
-		if wait > 0 {
-			end := c.tellWaiting(m.method)
-			err := sleep(ctx, wait)
-			end()
-			if err != nil {
-				return fmt.Errorf("cannot drain the jobs: %w", err)
-			}
+		if seconds > drainLimit || seconds < -drainLimit {
+			return fmt.Errorf("cannot drain the jobs: the agent asks to wait for %d seconds, and more than %d is no drain script's answer", seconds, drainLimit)
+		}
+		if err := c.drainPause(ctx, m, time.Duration(max(seconds, -seconds))*time.Second); err != nil {
+			return err
 		}
 		if seconds >= 0 {
 			return nil
 		}
 		m.args = []any{"status"}
 	}
+}
+
+// drainLimit is the longest time, in seconds, that a drain may ask to wait
+// before it is done or asked again.
+const drainLimit = 7 * 24 * 60 * 60
+
+// drainPause waits between the calls of a drain, up to the time limit.
+func (c *Client) drainPause(ctx context.Context, m message, wait time.Duration) error {
+	late := false
+	if t := c.cfg.TaskTimeout; t > 0 {
+		if left := max(t-time.Since(m.since), 0); left < wait {
+			wait, late = left, true
+		}
+	}
+	if err := sleep(ctx, wait); err != nil {
+		return fmt.Errorf("cannot drain the jobs: %w", err)
+	}
+	if late {
+		return &TaskTimeoutError{Method: m.method, After: c.cfg.TaskTimeout, doing: m.doing}
+	}
+	return nil
 }
 
 // RunScript runs the script bin/NAME of every job that has one, in parallel,
@@ -150,6 +170,23 @@ func (c *Client) ListDisk(ctx context.Context) ([]string, error) {
 	err := c.do(ctx, message{method: "list_disk", doing: "list the VM's disks", repeat: true}, &cids)
 	return cids, err
 }
+
+// ListDiskInTurn is ListDisk as a task: it waits until the agent, which works on
+// one task at a time, has come to the end of those that others have begun. It
+// is a *BusyError if that takes longer than limit. Agents that know no protocol
+// 3 answer at once.
+func (c *Client) ListDiskInTurn(ctx context.Context, limit time.Duration) ([]string, error) {
+	turn, cancel := context.WithTimeoutCause(ctx, limit, errBusy)
+	defer cancel()
+	var cids []string
+	err := c.do(turn, message{method: "list_disk", doing: "list the VM's disks", protocol: 3, repeat: true, untold: true}, &cids)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(turn), errBusy) {
+		return nil, &BusyError{Waited: limit}
+	}
+	return cids, err
+}
+
+var errBusy = errors.New("the agent is busy")
 
 // MountDisk mounts the disk at store, or where a migration goes to when another
 // disk is there.

@@ -204,7 +204,8 @@ func (c *Client) judgeTLS(err error, p *Probe) bool {
 
 func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 	text := strings.ToLower(err.Error())
-	timeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent)
+	stuck := errors.Is(err, errSilent) || errors.Is(err, errSlow)
+	timeout := errors.Is(err, context.DeadlineExceeded) || stuck
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
 		timeout = true
 	}
@@ -223,7 +224,7 @@ func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 	case timeout, strings.Contains(text, "timed out"):
 		p.Cause = Timeout
 		switch {
-		case errors.Is(err, errSilent):
+		case stuck:
 			p.Hint = "the agent or the network hangs: try again, and see the agent's log, /var/vcap/bosh/log/current on the VM"
 		case met.secured.Load():
 			p.Hint = "the agent takes the message and does not answer: see its log, /var/vcap/bosh/log/current on the VM"
