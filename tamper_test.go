@@ -22,7 +22,7 @@ import (
 // tamper puts somebody between the program and the agent of the script's VM, at
 // $TAMPER_PORT and with the agent's own certificate:
 //
-//	tamper replace OLD NEW...  replaces text in the agent's answers; \x1b may be written
+//	tamper replace OLD NEW...  replaces text in the agent's answers; @FILE stands for what is in it
 //	tamper blob                changes a byte of what is downloaded
 //	tamper hang FILE           begins a download, makes FILE, and sends no more
 func tamper(ts *testscript.TestScript, neg bool, args []string) {
@@ -59,6 +59,11 @@ func tampering(ts *testscript.TestScript, args []string) (func(*http.Response) e
 	}
 	switch {
 	case args[0] == "replace" && len(args)%2 == 1:
+		for i, arg := range args {
+			if file, ok := strings.CutPrefix(arg, "@"); ok {
+				args[i] = ts.ReadFile(file)
+			}
+		}
 		words := strings.NewReplacer(args[1:]...)
 		return func(r *http.Response) error {
 			if download(r) {

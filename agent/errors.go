@@ -13,11 +13,21 @@ import (
 type Error struct {
 	Method  string // run_script, get_state, …
 	Message string // the agent's words, without its envelope and without secrets
-	doing   string
+	// Jobs are those that the agent names as the ones whose script failed.
+	Jobs  []string
+	doing string
 }
 
+// maxMessage is how many bytes of the agent's words an error has.
+const maxMessage = 4000
+
 func (e *Error) Error() string {
-	return fmt.Sprintf("cannot %s: the agent says: %s", e.doing, e.Message)
+	text := e.Message
+	if len(text) > maxMessage {
+		head := strings.ToValidUTF8(text[:maxMessage], "")
+		text = fmt.Sprintf("%s… (%d more bytes)", head, len(text)-len(head))
+	}
+	return fmt.Sprintf("cannot %s: the agent says: %s", e.doing, text)
 }
 
 // UnknownMessage reports whether the agent is too old to know the message, or
@@ -175,8 +185,15 @@ func (c *Client) exception(method, doing string, e *Exception) *Error {
 	if text == "" {
 		text = "(nothing)"
 	}
-	return &Error{Method: method, Message: c.clean(text), doing: doing}
+	told := &Error{Method: method, Message: c.clean(text), doing: doing}
+	if m := failedJobs.FindStringSubmatch(text); m != nil {
+		told.Jobs = strings.Split(m[1], ", ")
+	}
+	return told
 }
+
+// failedJobs finds the jobs in the agent's words for scripts that failed.
+var failedJobs = regexp.MustCompile(`Failed Jobs: (.+?)\.(?: |$)`)
 
 // stoppable finds the processes in the agent's words for a stop that failed.
 var stoppable = regexp.MustCompile(`services '([^']*)'`)

@@ -126,7 +126,7 @@ func (c *console) finish(err error) int {
 	}
 	code, hint := judge(err)
 	c.tell(code, err, hint)
-	if lost := c.out.lost(); lost != nil && (err == nil || code == exitChanges) {
+	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed
 		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; what was done is done", lost), "")
 	}
@@ -135,9 +135,7 @@ func (c *console) finish(err error) int {
 
 // tell prints the end of the output.
 func (c *console) tell(code int, err error, hint string) {
-	var ended exitCode
-	var changes *changesError
-	told := errors.As(err, &ended) || errors.As(err, &changes)
+	told := err != nil && !failure(err)
 	if told {
 		err = nil
 	}
@@ -158,6 +156,13 @@ func (c *console) tell(code int, err error, hint string) {
 		ui.Succeeded(out)
 		_ = out.Flush()
 	}
+}
+
+// failure tells an error from an exit code that says how something is.
+func failure(err error) bool {
+	var ended exitCode
+	var changes *changesError
+	return err != nil && !errors.As(err, &ended) && !errors.As(err, &changes)
 }
 
 func (c *console) failed(code int, err error, hint string) {

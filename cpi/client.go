@@ -19,6 +19,7 @@ type Config struct {
 	Env        []string            // the child's whole environment
 	DirectorID string              // director_uuid of the requests' context
 	Log        io.Writer           // standard error and log of the CPI, by line; nil drops them
+	LogFile    string              // the file that Log writes to, which errors name; may be empty
 	Redact     func(string) string // applied to all that comes from the CPI as text; nil keeps it
 	// StemcellAPI is the API version of the stemcell in use; 0 means that
 	// none is in use yet.
@@ -190,9 +191,11 @@ func (c *Client) trace(method, moment string, kill func()) {
 }
 
 func (c *Client) refused(method string, e *ResponseError) *Error {
+	c.logLines(method, e.Type+": "+e.Message)
 	return &Error{
+		Log:       c.cfg.LogFile,
 		Method:    method,
-		Type:      printable(e.Type),
+		Type:      shorten(printable(e.Type), 200),
 		Message:   printable(c.cfg.Redact(e.Message)),
 		OKToRetry: e.OKToRetry,
 	}

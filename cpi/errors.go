@@ -19,10 +19,14 @@ type Error struct {
 	// already tried again, Tries times in all.
 	OKToRetry bool
 	Tries     int
+	Log       string // file with the whole message; empty: there is none
 }
 
+// maxMessage is how many bytes of a CPI's message an error has.
+const maxMessage = 4000
+
 func (e *Error) Error() string {
-	text := fmt.Sprintf("the CPI refuses %s: %s (%s)", e.Method, shorten(e.Message, 4000), e.Type)
+	text := fmt.Sprintf("the CPI refuses %s: %s (%s)", e.Method, excerpt(e.Message, maxMessage, e.Log), e.Type)
 	if e.Tries > 1 {
 		text += fmt.Sprintf(", after %d tries", e.Tries)
 	}
@@ -162,6 +166,19 @@ func shorten(text string, n int) string {
 		n--
 	}
 	return text[:n] + "…"
+}
+
+// excerpt is shorten that says how much is missing, and which file has it.
+func excerpt(text string, n int, file string) string {
+	short := shorten(text, n)
+	if short == text {
+		return text
+	}
+	left := len(text) - len(short) + len("…")
+	if file == "" {
+		return fmt.Sprintf("%s (%d more bytes)", short, left)
+	}
+	return fmt.Sprintf("%s (%d more bytes in %s)", short, left, file)
 }
 
 // printable makes text safe for a terminal.

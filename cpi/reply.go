@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // decodeReply reads the one JSON value that standard output must be. A CPI
@@ -48,12 +49,26 @@ func parseReply(stdout []byte) (Response, error) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&reply); err != nil {
-		return reply, fmt.Errorf("it is no reply in JSON: %w", err)
+		return reply, fmt.Errorf("it is no reply in JSON: %s", misfit(err))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return reply, fmt.Errorf("something follows the JSON object")
 	}
 	return reply, nil
+}
+
+// misfit says what encoding/json says in types of Go.
+func misfit(err error) string {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return err.Error()
+	}
+	value, _, _ := strings.Cut(kind.Value, " ")
+	field := kind.Field
+	if field == "" {
+		field = "the reply"
+	}
+	return fmt.Sprintf("%s is of another kind (%s) than the protocol's", field, value)
 }
 
 // wrong is the error for a result of another type than the method's.

@@ -104,9 +104,13 @@ func (r *run) cpiProperties() map[string]any {
 
 // connectCPI asks the CPI what it is, once.
 func (r *run) connectCPI(ctx context.Context) error {
-	log, err := r.opts.OpenLog(filepath.Join(r.buildDir(), "cpi.log"))
+	path := filepath.Join(r.buildDir(), "cpi.log")
+	log, err := r.opts.OpenLog(path)
 	if err != nil {
 		return err
+	}
+	if r.scratch != "" {
+		path = "" // it is removed with what a plan has made
 	}
 	r.cpiLog = log
 	api := 1
@@ -123,6 +127,7 @@ func (r *run) connectCPI(ctx context.Context) error {
 		DirectorID:  r.state.Get().DirectorID,
 		StemcellAPI: api,
 		Log:         log,
+		LogFile:     path,
 		Redact:      r.opts.Redact,
 		Timeout:     r.opts.CPITimeout,
 		Trace:       r.opts.traceCPI(),

@@ -288,7 +288,7 @@ func (r *run) updateInstance(ctx context.Context) error {
 func (r *run) startJobs(ctx context.Context) error {
 	instance := r.manifest.Group.Name + "/0"
 	err := r.do(fmt.Sprintf("Running the pre-start scripts '%s'", instance), func(*stage) error {
-		return script(r.agent.RunScript(ctx, "pre-start", nil))
+		return r.runScripts(ctx, r.agent, "pre-start", nil)
 	})
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func (r *run) startJobs(ctx context.Context) error {
 	}
 	for _, name := range []string{"post-start", "post-deploy"} {
 		err = r.do(fmt.Sprintf("Running the %s scripts '%s'", name, instance), func(*stage) error {
-			return script(r.agent.RunScript(ctx, name, nil))
+			return r.runScripts(ctx, r.agent, name, nil)
 		})
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func (r *run) stopVM(ctx context.Context, l leaver) error {
 	env := map[string]string{"BOSH_VM_NEXT_STATE": l.vm, "BOSH_INSTANCE_NEXT_STATE": l.instance, "BOSH_DEPLOYMENT_NEXT_STATE": l.deployment}
 	if !r.opts.SkipDrain {
 		err := r.do(fmt.Sprintf("Running the pre-stop scripts '%s'", instance), func(*stage) error {
-			return script(l.agent.RunScript(ctx, "pre-stop", env))
+			return r.runScripts(ctx, l.agent, "pre-stop", env)
 		})
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (r *run) stopVM(ctx context.Context, l leaver) error {
 		return err
 	}
 	err = r.do(fmt.Sprintf("Running the post-stop scripts '%s'", instance), func(*stage) error {
-		return script(l.agent.RunScript(ctx, "post-stop", env))
+		return r.runScripts(ctx, l.agent, "post-stop", env)
 	})
 	if err != nil || !l.unmount {
 		return err

@@ -35,19 +35,27 @@ const (
 // below a line with its name, with secrets taken out. It is there to be shown
 // with an error: where the logs do not come within 20 s, there are none.
 func (r *run) tailLogs(ctx context.Context, a *agent.Client, processes []string, lines int) []string {
-	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
-	defer cancel()
 	var filters []string
 	for _, p := range processes {
 		filters = append(filters, p+"/**/*", "**/"+p+"*")
 	}
-	files, err := r.newestLogs(ctx, a, filters, lines)
-	if err == nil && len(files) == 0 {
-		// A process need not have the name of its job, whose the folder is.
-		files, err = r.newestLogs(ctx, a, []string{"**/*.log"}, lines)
-	}
-	if err != nil {
-		return nil
+	// A process need not have the name of its job, whose the folder is.
+	return r.tail(ctx, a, lines, filters, []string{"**/*.log"})
+}
+
+// tail is tailLogs of the files that the first of these filters finds any with.
+func (r *run) tail(ctx context.Context, a *agent.Client, lines int, filters ...[]string) []string {
+	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
+	defer cancel()
+	var files []logTail
+	for _, f := range filters {
+		var err error
+		if files, err = r.newestLogs(ctx, a, f, lines); err != nil {
+			return nil
+		}
+		if len(files) > 0 {
+			break
+		}
 	}
 	var text []string
 	for _, f := range files {

@@ -1,0 +1,80 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/agent"
+)
+
+// runScripts runs the scripts of one name of all jobs.
+func (r *run) runScripts(ctx context.Context, a *agent.Client, name string, env map[string]string) error {
+	err := a.RunScript(ctx, name, env)
+	var failed *agent.Error
+	if errors.As(err, &failed) && !agent.UnknownMessage(err) {
+		return &ScriptError{Err: err, Jobs: r.jobsOf(failed), Script: name, Logs: r.scriptLogs(ctx, a, name, failed.Jobs)}
+	}
+	return script(err)
+}
+
+// ScriptError says that scripts of jobs failed on the VM.
+type ScriptError struct {
+	Err    error
+	Script string
+	Jobs   []string // whose script failed; empty: the agent did not name them
+	Logs   []string // the last lines of what they said, without secrets
+}
+
+func (e *ScriptError) Error() string {
+	job := "JOB"
+	if len(e.Jobs) == 1 {
+		job = e.Jobs[0]
+	}
+	text := strings.TrimSuffix(e.Err.Error(), ".")
+	for _, name := range e.Jobs {
+		// The agent's words are redacted as a whole, and a name may be a password.
+		if !strings.Contains(text, name) {
+			text += "; the script of job " + name + " failed"
+		}
+	}
+	text += fmt.Sprintf("; what they said is in /var/vcap/sys/log/%s/%s.stderr.log on the VM, bootstrap logs fetches it", job, e.Script)
+	if len(e.Logs) > 0 {
+		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
+	}
+	return text
+}
+
+func (e *ScriptError) Unwrap() error { return e.Err }
+
+// jobsOf are the manifest's jobs among those that the agent names: their names
+// are ours, and stay readable.
+func (r *run) jobsOf(failed *agent.Error) []string {
+	var names []string
+	for _, ref := range r.manifest.Group.Jobs {
+		if slices.Contains(failed.Jobs, ref.Name) {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
+// scriptLogs returns the last lines that the scripts wrote to their standard
+// error, or to their standard output where that is empty.
+func (r *run) scriptLogs(ctx context.Context, a *agent.Client, name string, jobs []string) []string {
+	for _, stream := range []string{"stderr", "stdout"} {
+		var filters []string
+		for _, job := range jobs {
+			filters = append(filters, fmt.Sprintf("%s/%s.%s.log", job, name, stream))
+		}
+		if len(filters) == 0 {
+			filters = []string{fmt.Sprintf("**/%s.%s.log", name, stream)}
+		}
+		if lines := r.tail(ctx, a, tailLines, filters); len(lines) > 0 {
+			return lines
+		}
+	}
+	return nil
+}
