@@ -51,6 +51,7 @@ func TestScript(t *testing.T) {
 			"jumpbox":   jumpbox,
 			"many":      many,
 			"terminal":  terminal,
+			"narrow":    narrow,
 			"tamper":    tamper,
 			"events":    events,
 		},

@@ -4,20 +4,23 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/mattn/go-runewidth"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // terminal ANSWER COMMAND... runs a command at a terminal and prints what that
 // shows. When the command asks, asked.sh runs, if there is one, and then ANSWER
 // is typed; an empty ANSWER is for a command that must not ask, ctrl-c is the
-// key.
+// key. The terminal is $COLUMNS wide, 80 where that is not set.
 func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: terminal ANSWER COMMAND...")
@@ -33,7 +36,10 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range []string{"HOME", "PATH", "WORK", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
-	screen, err := pty.Start(cmd)
+	cmd.Env = append(cmd.Env, "TERM="+cmp.Or(ts.Getenv("TERM"), "xterm"))
+	columns, err := strconv.ParseUint(cmp.Or(ts.Getenv("COLUMNS"), "80"), 10, 16)
+	ts.Check(err)
+	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: uint16(columns)})
 	ts.Check(err)
 	defer screen.Close()
 	// A command that waits for ever is ended, and read no further.
@@ -82,4 +88,34 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// narrow COLUMNS FILE checks what a terminal was shown: no line of a stage, and
+// nothing that is drawn again, is wider.
+func narrow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: narrow COLUMNS FILE")
+	}
+	columns, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	redrawn := 0
+	for line := range strings.Lines(strings.ReplaceAll(ts.ReadFile(args[1]), "\r\n", "\n")) {
+		pieces := strings.Split(strings.TrimSuffix(line, "\n"), "\r\x1b[K")
+		redrawn += len(pieces) - 1
+		// What runs on its own line may be a sentence, which the terminal wraps.
+		if len(pieces) == 1 && !strings.HasPrefix(line, "  ") {
+			continue
+		}
+		if len(pieces) == 1 && !strings.Contains(line, "...") {
+			continue
+		}
+		for _, piece := range pieces {
+			if width := runewidth.StringWidth(piece); width >= columns {
+				ts.Fatalf("%d wide: %q", width, piece)
+			}
+		}
+	}
+	if redrawn == 0 {
+		ts.Fatalf("nothing was drawn again")
+	}
 }

@@ -31,6 +31,10 @@ type Job struct {
 	Dir         string     // extracted: job.MF, monit, templates/<Source>
 }
 
+// Short returns as much of a fingerprint as people need to tell two of them
+// apart.
+func Short(fingerprint string) string { return fingerprint[:min(8, len(fingerprint))] }
+
 // Template says which file below templates/ becomes which file of the
 // rendered job; both are checked to be local paths.
 type Template struct {

@@ -55,7 +55,7 @@ func (r *run) startUploads(ctx context.Context) {
 					return u.ctx.Err()
 				}
 				up := d.blobs[l.pkg.Name]
-				err := in.do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, l.pkg.Fingerprint), func(s *stage) error {
+				err := in.do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(s *stage) error {
 					return vm.PutBlob(u.ctx, up.id, up.path, s.progress)
 				})
 				if err != nil {
@@ -82,7 +82,7 @@ func (r *run) compilePackages(ctx context.Context) error {
 	r.startUploads(ctx)
 	r.packages = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
-		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", l.pkg.Name, l.pkg.Fingerprint), func(*stage) error {
+		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(*stage) error {
 			return r.deliver(ctx, l.pkg)
 		})
 		if err != nil {

@@ -85,7 +85,9 @@ func compile(ctx context.Context, cfg Config, g *graph) error {
 	return nil
 }
 
-func stage(n *node) string { return fmt.Sprintf("Compiling package '%s/%s'", n.Name, n.Fingerprint) }
+func stage(n *node) string {
+	return fmt.Sprintf("Compiling package '%s/%s'", n.Name, artifact.Short(n.Fingerprint))
+}
 
 // entry is the place of one compiled package in the cache:
 //
