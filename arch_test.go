@@ -23,18 +23,18 @@ func imports() map[string][]string {
 		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "atomicfile", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
 		"deployer":              {"agent", "artifact", "atomicfile", "cpi", "cpi/build", "guard", "manifest", "registry", "state", "templates", "tunnel"},
-		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},
+		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},
 		"cpi/local":             {"cpi", "agent", "artifact"},
 		"cpi/cpitest":           {"cpi"},
 		"agent/local":           {"agent", "agent/local/monit", "artifact", "artifact/packaging"},
 		"agent/agenttest":       {"agent"},
-		"templates":             {"artifact", "templates/cruby"},
-		"templates/cruby":       {},
+		"templates":             {"artifact", "templates/cruby", "guard"},
+		"templates/cruby":       {"guard"},
 		"templates/cruby/build": {"templates/cruby"},
 		"artifact/packaging":    {"artifact"},
 		"agent":                 {},
 		"agent/local/monit":     {},
-		"artifact":              {},
+		"artifact":              {"guard"},
 		"atomicfile":            {},
 		"cpi":                   {},
 		"guard":                 {},
@@ -43,7 +43,7 @@ func imports() map[string][]string {
 		"manifest/gen":          {},
 		"registry":              {},
 		"state":                 {"atomicfile", "lockfile"},
-		"tunnel":                {},
+		"tunnel":                {"guard"},
 	}
 }
 
@@ -265,6 +265,39 @@ func exportedReceiver(recv *ast.FieldList) bool {
 	}
 	id, ok := e.(*ast.Ident)
 	return ok && id.IsExported()
+}
+
+// A panic in a goroutine ends the process at once, with a code that means
+// something else and a stack with secrets in it: what runs side by side in this
+// program is guarded. The embedded agent is a process of its own.
+func TestGoroutinesAreGuarded(t *testing.T) {
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		if strings.HasPrefix(filepath.ToSlash(path), "agent/") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			if to, ok := call.Fun.(*ast.SelectorExpr); !ok || to.Sel.Name != "Go" {
+				return true
+			}
+			guarded := false
+			ast.Inspect(call.Args[0], func(n ast.Node) bool {
+				if use, ok := n.(*ast.SelectorExpr); ok {
+					if pkg, ok := use.X.(*ast.Ident); ok && pkg.Name == "guard" {
+						guarded = true
+					}
+				}
+				return true
+			})
+			if !guarded {
+				t.Errorf("%s: a goroutine without guard", fset.Position(call.Pos()))
+			}
+			return true
+		})
+	})
 }
 
 // Only cmd/ui and programs' main packages may write to the standard streams.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"bootstrap/guard"
 )
 
 // maxMetadata bounds release.MF, stemcell.MF and job.MF.
@@ -287,10 +289,10 @@ func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members 
 	for i, a := range mf.Jobs {
 		m, err := verified(ctx, members, "jobs/", a)
 		if err != nil {
-			group.Go(func() error { return err })
+			group.Go(guard.Func(func() error { return err }))
 			break
 		}
-		group.Go(func() error {
+		group.Go(guard.Func(func() error {
 			job, err := s.extractJob(ctx, filepath.Join(dir, "job"+strconv.Itoa(i)), a, m)
 			if err != nil {
 				return fmt.Errorf("job %q: %w", a.Name, err)
@@ -298,7 +300,7 @@ func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members 
 			job.Job.Release = mf.Name
 			ix.Jobs[i] = job
 			return nil
-		})
+		}))
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/guard"
 )
 
 // uploadPackages uploads what is to be on the VM, also the sources of what is
@@ -49,7 +50,7 @@ func (r *run) startUploads(ctx context.Context) {
 	u.group, u.ctx = errgroup.WithContext(u.ctx)
 	in, vm := r.stage, r.agent
 	for range 2 {
-		u.group.Go(func() error {
+		u.group.Go(guard.Func(func() error {
 			for l := range queue {
 				if u.ctx.Err() != nil {
 					return u.ctx.Err()
@@ -64,7 +65,7 @@ func (r *run) startUploads(ctx context.Context) {
 				close(up.done)
 			}
 			return nil
-		})
+		}))
 	}
 	d.uploads = u
 }
@@ -152,7 +153,11 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 	d.keeping.Go(func() {
 		d.oneKeeps.Lock()
 		defer d.oneKeeps.Unlock()
-		kept, err := r.store.KeepCompiled(ctx, c)
+		kept := false
+		err := guard.Call(func() (err error) {
+			kept, err = r.store.KeepCompiled(ctx, c)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:

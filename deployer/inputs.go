@@ -14,6 +14,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/atomicfile"
+	"bootstrap/guard"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -217,7 +218,7 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, jobs []man
 	// wrong URL costs one run, not two.
 	start := func(fn func() error) {
 		g.Go(func() error {
-			if err := fn(); err != nil {
+			if err := guard.Call(fn); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)

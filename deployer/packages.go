@@ -16,6 +16,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
+	"bootstrap/guard"
 )
 
 // located is a package and the release it is from.
@@ -118,10 +119,10 @@ func (r *run) withBlobs(ctx context.Context, kept []located, have map[string]age
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
 	for i, l := range kept {
-		g.Go(func() (err error) {
+		g.Go(guard.Func(func() (err error) {
 			found[i], err = r.running.HasBlob(ctx, have[l.pkg.Name].BlobstoreID)
 			return err
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("cannot see which packages the VM has: %w", err)

@@ -27,3 +27,9 @@ func Call(fn func() error) (err error) {
 	defer Catch(&err)
 	return fn()
 }
+
+// Func returns fn with its panics as errors, for a goroutine of its own: there
+// nobody else can catch them.
+func Func(fn func() error) func() error {
+	return func() error { return Call(fn) }
+}

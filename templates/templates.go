@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"bootstrap/artifact"
+	"bootstrap/guard"
 	"bootstrap/templates/cruby"
 
 	"github.com/google/uuid"
@@ -128,9 +129,14 @@ func (e *Engine) Warm() {
 		if e.closed || e.ruby != nil {
 			return
 		}
-		if r, err := startRuby(e.ctx, e.cfg); err == nil {
-			e.ruby = r
-		}
+		// What goes wrong here goes wrong again where it is told.
+		_ = guard.Call(func() error {
+			r, err := startRuby(e.ctx, e.cfg)
+			if err == nil {
+				e.ruby = r
+			}
+			return err
+		})
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"bootstrap/guard"
 )
 
 // ServeKey serves a private key, as PEM, to other programs as an ssh-agent does,
@@ -46,7 +48,8 @@ func ServeKey(key, path string) (end func(), err error) {
 			} else {
 				open[conn] = true
 				group.Go(func() {
-					_ = agent.ServeAgent(ring, conn) // until the program hangs up
+					// Until the program hangs up.
+					_ = guard.Call(func() error { return agent.ServeAgent(ring, conn) })
 					conn.Close()
 					mu.Lock()
 					defer mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
+	"bootstrap/guard"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -23,12 +24,14 @@ func compile(ctx context.Context, cfg Config, g *graph) error {
 	var checks errgroup.Group
 	checks.SetLimit(runtime.NumCPU())
 	for i, n := range g.order {
-		checks.Go(func() error {
+		checks.Go(guard.Func(func() error {
 			good[i] = entry{cfg.Cache, n}.intact()
 			return nil
-		})
+		}))
 	}
-	_ = checks.Wait()
+	if err := checks.Wait(); err != nil {
+		return err
+	}
 	for i, n := range g.order {
 		if good[i] {
 			cfg.Stage(stage(n))(alreadyCompiled, nil)
@@ -47,7 +50,7 @@ func compile(ctx context.Context, cfg Config, g *graph) error {
 		}
 	}
 	for n := range missing {
-		group.Go(func() error {
+		group.Go(guard.Func(func() error {
 			for _, dep := range n.deps {
 				select {
 				case <-done[dep.key]:
@@ -72,7 +75,7 @@ func compile(ctx context.Context, cfg Config, g *graph) error {
 				close(done[n.key])
 			}
 			return err
-		})
+		}))
 	}
 	if err := group.Wait(); err != nil {
 		return err

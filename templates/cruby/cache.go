@@ -20,6 +20,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/tetratelabs/wazero"
 	"golang.org/x/sync/errgroup"
+
+	"bootstrap/guard"
 )
 
 // unused is how long the code of another version stays that nobody uses.
@@ -172,13 +174,13 @@ func (s *store) sum() ([]byte, error) {
 		}
 		name, err := filepath.Rel(s.folder(), path)
 		for at := int64(0); at <= info.Size(); at += part {
-			group.Go(func() error {
+			group.Go(guard.Func(func() error {
 				sum, err := sumPart(path, at)
 				mu.Lock()
 				defer mu.Unlock()
 				lines = append(lines, fmt.Sprintf("%x %d %s\n", sum, at, filepath.ToSlash(name)))
 				return err
-			})
+			}))
 		}
 		return err
 	})
