@@ -300,6 +300,31 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 	})
 }
 
+// People read one form of dates and programs another, wherever they come from.
+func TestOneFormOfDates(t *testing.T) {
+	tags := []string{"deployer/vm.go", "deployer/disk.go"} // the CPI's, as create-env writes them
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		path = filepath.ToSlash(path)
+		if strings.HasPrefix(path, "agent/local") || strings.HasPrefix(path, "artifact") || path == "cmd/ui/json.go" || slices.Contains(tags, path) {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			if to, ok := call.Fun.(*ast.SelectorExpr); !ok || to.Sel.Name != "Format" {
+				return true
+			}
+			layout, ok := call.Args[0].(*ast.BasicLit)
+			if !ok || layout.Value != `"2006-01-02 15:04 UTC"` && layout.Value != `"20060102-150405"` {
+				t.Errorf("%s: a date in a form of its own", fset.Position(call.Pos()))
+			}
+			return true
+		})
+	})
+}
+
 // Only cmd/ui and programs' main packages may write to the standard streams.
 func TestOnlyUIPrints(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {

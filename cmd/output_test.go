@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -227,4 +228,26 @@ func TestManyProblems(t *testing.T) {
 	if err := errors.Join(&problems); len(err.Error()) > 20000 {
 		t.Errorf("%d bytes", len(err.Error()))
 	}
+}
+
+// What net/http says by itself, such as of a response that nobody asked for,
+// is not put between lines of JSON and past the redactor.
+func TestStandardLogger(t *testing.T) {
+	before := log.Writer()
+	defer log.SetOutput(before)
+	var past bytes.Buffer
+	log.SetOutput(&past)
+	var out, errs bytes.Buffer
+	c := newConsole([]string{"--json", "chat"}, strings.NewReader(""), &out, &errs, []string{"HOME=" + t.TempDir()})
+	root := newRoot(c)
+	root.AddCommand(&cobra.Command{Use: "chat", RunE: func(*cobra.Command, []string) error {
+		c.started = true
+		log.Print("Unsolicited response: s3cret-pass")
+		return nil
+	}})
+	code := c.execute(root)
+	if past.Len() > 0 {
+		t.Errorf("on the standard logger: %s", &past)
+	}
+	checkJSON(t, []string{"chat"}, code, out.String(), errs.String())
 }

@@ -130,7 +130,7 @@ func (r *run) restores(now agent.State) ([]string, error) {
 		if v.Err != nil || v.Present || st.CurrentVMCID == "" || ownAgent(now, st.Own.AgentID) != nil {
 			continue
 		}
-		list = append(list, fmt.Sprintf("bootstrap state restore %s %d   (a backup of %s, which records %s)", r.which(), v.Serial, v.Written.UTC().Format(time.RFC3339), strings.Join(st.Owned(), ", ")))
+		list = append(list, fmt.Sprintf("bootstrap state restore %s %d   (a backup of %s, which records %s)", r.which(), v.Serial, utcMinute(v.Written), strings.Join(st.Owned(), ", ")))
 	}
 	return list, nil
 }

@@ -113,7 +113,7 @@ func marshal(value any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// rewriter copies JSON and changes the texts in it.
+// rewriter copies JSON and changes the texts in it; moments become those of UTC.
 type rewriter struct {
 	out  bytes.Buffer
 	text func(string) string
@@ -128,7 +128,9 @@ func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
 	}
 	switch t := token.(type) {
 	case string:
-		if !ours(key, t) {
+		if moment, err := time.Parse(time.RFC3339Nano, t); err == nil {
+			t = moment.UTC().Format(time.RFC3339Nano)
+		} else if !ours(key) {
 			t = w.text(t)
 		}
 		w.string(t)
@@ -175,15 +177,14 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 	return nil
 }
 
-// ours tells the words that the program chooses, which programs compare, and
-// moments: a password may be the same word.
-func ours(key, text string) bool {
+// ours tells the words that the program chooses, which programs compare: a
+// password may be the same word.
+func ours(key string) bool {
 	switch key {
 	case "kind", "status", "use", "result":
 		return true
 	}
-	_, err := time.Parse(time.RFC3339Nano, text)
-	return err == nil
+	return false
 }
 
 // string writes a JSON string. Characters that steer a terminal are escaped
