@@ -141,7 +141,7 @@ func (t *text) label(e deployer.Event) string {
 
 // line1 is a name or a reason, which is one line.
 func (t *text) line1(s string) string {
-	return strings.ReplaceAll(t.out.clean(s, maxCell), "\n", " ")
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(t.out.clean(s, maxCell))
 }
 
 // clearLine goes to the beginning of the line and clears it, but no more rows

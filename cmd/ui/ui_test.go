@@ -8,8 +8,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"gotest.tools/v3/golden"
 
 	"bootstrap/deployer"
@@ -308,3 +310,36 @@ func FuzzWriter(f *testing.F) {
 		}
 	})
 }
+
+// Whatever a stage is called and however wide the terminal is, what is drawn
+// again stays on its row, and the line that stays has all of its name.
+func FuzzTerminal(f *testing.F) {
+	f.Add("Uploading package 'a-name-that-is-long/01234567'", 40, int64(5), int64(10))
+	f.Add("名前の長い仕事 と 仕事", 21, int64(0), int64(0))
+	f.Add("\x1b[31m \u202e 👩‍👩‍👧 é", 12, int64(-5), int64(1<<62))
+	f.Fuzz(func(t *testing.T, name string, columns int, done, total int64) {
+		columns = 12 + max(columns, -columns, 0)%200
+		var out bytes.Buffer
+		r := &Redactor{}
+		w := r.Writer(&out)
+		show := Terminal(w, func() int { return columns })
+		now := time.Unix(1, 0)
+		show(deployer.Event{Time: now, Kind: deployer.Begin, Stage: 1, Name: name})
+		for i := range 3 {
+			show(deployer.Event{Time: now.Add(time.Duration(i) * time.Second), Kind: deployer.Progress, Stage: 1, Name: name, Done: done, Total: total})
+		}
+		show(deployer.Event{Time: now.Add(time.Minute), Kind: deployer.End, Stage: 1, Name: name, Status: deployer.Finished})
+		for piece := range strings.SplitSeq(strings.ReplaceAll(out.String(), clearLine, "\n"), "\n") {
+			if width := runewidth.StringWidth(piece); width >= columns {
+				t.Fatalf("%d wide where %d is room: %q", width, columns-1, piece)
+			}
+		}
+		last := out.String()[strings.LastIndex(out.String(), clearLine)+len(clearLine):]
+		bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
+		if want := bare(cleaned(w, name)); !strings.Contains(strings.ReplaceAll(bare(last), " ", ""), want) {
+			t.Errorf("%q is not in %q", want, last)
+		}
+	})
+}
+
+func cleaned(w *Writer, name string) string { return w.clean(name, maxCell) }
