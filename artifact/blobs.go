@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"bootstrap/guard"
 )
 
 // blob is a file of a release that git does not hold: one of config/blobs.yml,
@@ -229,7 +231,7 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
 	sum := newSummed(lack.files, p)
 	var unreachable atomic.Bool
 	for i, f := range lack.files {
-		group.Go(func() error {
+		group.Go(guard.Func(func() error {
 			// Of all releases together, so that one deploy is one good guest.
 			select {
 			case s.blobSlots <- struct{}{}:
@@ -252,9 +254,11 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
 				why[i] = err.Error()
 			}
 			return nil
-		})
+		}))
 	}
-	_ = group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
