@@ -20,6 +20,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/manifest"
 	"bootstrap/templates"
+	"bootstrap/tunnel"
 )
 
 func newValidate(c *console) *cobra.Command {
@@ -110,7 +111,24 @@ func (v *validation) checkArtifacts(ctx context.Context) error {
 		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(v.manifest.Generated, ", ")))
 	}
 	v.checkTemplates(ctx, releases)
+	v.checkTunnel()
 	return ctx.Err()
+}
+
+// checkTunnel reads the tunnel's key; that its passphrase is not here says nothing
+// of the manifest.
+func (v *validation) checkTunnel() {
+	want := v.manifest.CPI.SSHTunnel
+	if want == nil || want.PrivateKey == "" {
+		return
+	}
+	err := tunnel.CheckLogin(tunnel.Config{
+		Host: want.Host, Port: want.Port, User: want.User, PrivateKey: want.PrivateKey,
+		Passphrase: v.getenv("BOOTSTRAP_SSH_PASSPHRASE"),
+	})
+	if err != nil {
+		v.skip("the key of cloud_provider.ssh_tunnel", err)
+	}
 }
 
 // checkTemplates renders what can be rendered.

@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,11 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	}
 	problems := []error{r.checkRoom()}
 	if r.plan.newVM() {
-		problems = append(problems, r.checkPorts(ctx))
+		vm := ""
+		if r.facts.hasVM {
+			vm = r.state.Get().CurrentVMCID
+		}
+		problems = append(problems, r.checkPorts(ctx, vm))
 		if r.effectiveAPI() == 1 {
 			problems = append(problems, r.checkTunnel())
 		}
@@ -97,34 +102,63 @@ func (r *run) embeddedCPI() bool {
 	return slices.ContainsFunc(r.manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
 }
 
-// checkPorts tries the address at which the agent of a VM on this machine will
-// listen. The VM that makes way may have it until then.
-func (r *run) checkPorts(ctx context.Context) error {
+// checkPorts tries the addresses at which the agent of a new VM on this machine
+// will listen. vm is the CID of the VM that makes way, which may have them until
+// then; empty: there is none.
+func (r *run) checkPorts(ctx context.Context, vm string) error {
 	if !r.embeddedCPI() {
 		return nil
 	}
-	text, _ := lookUp(r.manifest.CPI.Properties, "agent.mbus")
-	mbus, _ := text.(string)
-	at, err := url.Parse(mbus)
-	if err != nil || at.Port() == "" {
-		return nil // the CPI says what is wrong with it
-	}
-	if ip := net.ParseIP(at.Hostname()); ip != nil && ip.IsUnspecified() {
-		address, _ := r.manifest.Address() // the CPI gives the agent that of the VM
-		at.Host = net.JoinHostPort(address, at.Port())
-		if address == "" {
-			return nil
+	var errs []error
+	for _, p := range r.agentPorts() {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.address)
+		if err == nil {
+			_ = l.Close()
+			continue
+		}
+		_, port, _ := net.SplitHostPort(p.address)
+		if by := listenerAt(port); vm == "" || by != "" && !strings.HasSuffix(by, vm+")") {
+			errs = append(errs, portTaken(p.address, p.what, p.remedy, err))
 		}
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.Host)
-	if err == nil {
-		return l.Close()
+	return errors.Join(errs...)
+}
+
+// agentPort is where the agent of a VM on this machine listens.
+type agentPort struct {
+	address, what, remedy string
+}
+
+// agentPorts lists where the agent of a VM on this machine will listen, as far as
+// that can be told from the CPI's properties; the CPI says what is wrong with them.
+func (r *run) agentPorts() []agentPort {
+	property := func(name string) string {
+		v, _ := lookUp(r.manifest.CPI.Properties, name)
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(v)
 	}
-	by := listenerAt(at.Port())
-	if cid := r.state.Get().CurrentVMCID; cid != "" && r.facts.hasVM && (by == "" || strings.HasSuffix(by, cid+")")) {
-		return nil
+	own, _ := r.manifest.Address()
+	// The CPI gives the agent the address of its VM in place of all addresses.
+	at := func(host, port string) string {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host = own
+		}
+		if host == "" || port == "" || port == "0" {
+			return ""
+		}
+		return net.JoinHostPort(host, port)
 	}
-	return portTaken(at.Host, "the agent of the new VM", "change the port in cloud_provider.mbus and cloud_provider.properties.agent.mbus", err)
+	ports := []agentPort{
+		{what: "the agent of the new VM", remedy: "change the port in cloud_provider.mbus and cloud_provider.properties.agent.mbus"},
+		{what: "the SSH server of the new VM", remedy: "change cloud_provider.properties.local_cpi.ssh.port and the port of the tunnel",
+			address: at(property("local_cpi.ssh.address"), property("local_cpi.ssh.port"))},
+	}
+	if mbus, err := url.Parse(cmp.Or(property("local_cpi.agent.mbus"), property("agent.mbus"))); err == nil {
+		ports[0].address = at(mbus.Hostname(), mbus.Port())
+	}
+	return slices.DeleteFunc(ports, func(p agentPort) bool { return p.address == "" })
 }
 
 // portTaken words that an address cannot be listened at, with who has it.
@@ -144,6 +178,7 @@ func portTaken(address, what, remedy string, err error) error {
 const (
 	roomForState = 256 << 10 // the state file, written whole several times
 	roomForRun   = 16 << 20  // replies of the CPI, logs, what was applied
+	roomForTemp  = 1 << 20   // what the CPI's programs put down for a moment
 )
 
 // checkRoom looks whether what is written after the point of no return has room.
@@ -154,7 +189,9 @@ func (r *run) checkRoom() error {
 		need      uint64
 	}{
 		{filepath.Dir(r.statePath), "the state file", roomForState},
-		{r.opts.Home, "the installation", roomForRun + r.roomForVM()},
+		{r.opts.Home, "the installation", roomForRun},
+		{r.tempDir(), "temporary files", roomForTemp},
+		{r.localRoot(), "the new VM", r.roomForVM()},
 	} {
 		dir := existing(f.dir)
 		free, _, err := fileSystem(dir)
@@ -163,6 +200,15 @@ func (r *run) checkRoom() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// localRoot is the folder of the VMs on this machine.
+func (r *run) localRoot() string {
+	root, _ := lookUp(r.manifest.CPI.Properties, "local_cpi.root")
+	if dir, _ := root.(string); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(r.opts.Home, "local")
 }
 
 // roomForVM is what the packages of a VM on this machine will take, at least:

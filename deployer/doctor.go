@@ -66,6 +66,7 @@ func diagnoses() []diagnosis {
 		{"proxies", (*doctor).checkProxies},
 		{"route", (*doctor).checkRoute},
 		{"registry-port", (*doctor).checkRegistry},
+		{"agent-port", (*doctor).checkAgentPort},
 		{"ssh-key", (*doctor).checkSSH},
 		{"agent", (*doctor).checkAgent},
 		{"clock", (*doctor).checkClock},

@@ -119,8 +119,8 @@ func readByOthers(info fs.FileInfo) bool {
 	return runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
 }
 
-func (d *doctor) tempDir() string {
-	if dir := d.opts.Getenv("TMPDIR"); dir != "" {
+func (r *run) tempDir() string {
+	if dir := r.opts.Getenv("TMPDIR"); dir != "" {
 		return dir
 	}
 	return os.TempDir()

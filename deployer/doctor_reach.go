@@ -166,6 +166,28 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 	}
 }
 
+// checkAgentPort tries the addresses of the agent of a VM on this machine.
+func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
+	switch {
+	case !d.loaded:
+		v.skip("no manifest was read")
+	case !d.embeddedCPI():
+		v.skip("the VM is not made on this machine")
+	case d.st != nil && d.st.CurrentVMCID != "":
+		v.skip("the VM that is there has it")
+	case d.locked:
+		v.skip("a run is at work, which may have made a VM")
+	default:
+		if err := d.checkPorts(ctx, ""); err != nil {
+			v.fail("do as the message says", "%s", strings.ReplaceAll(err.Error(), "; nothing was changed", ""))
+			return
+		}
+		for _, p := range d.agentPorts() {
+			v.say("%s is free for %s", p.address, p.what)
+		}
+	}
+}
+
 // checkSSH reads the key of the tunnel.
 func (d *doctor) checkSSH(_ context.Context, v *verdict) {
 	want := d.manifest.CPI.SSHTunnel
