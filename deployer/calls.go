@@ -45,7 +45,7 @@ func (r *run) stemcellCalls() []string {
 // another CID when it is uploaded again.
 func (r *run) stemcellMaybe() []string {
 	calls := []string{"cpi create_stemcell"}
-	if r.checksLight() {
+	if r.checksLight() || r.opts.Fix {
 		calls = append(calls, "cpi delete_stemcell")
 	}
 	return calls

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/cpi"
 	"bootstrap/manifest"
 	"bootstrap/tunnel"
 )
@@ -49,6 +50,15 @@ func (r *run) checkCloud(ctx context.Context) error {
 			return err
 		}
 	}
+	err := r.askCloud(ctx)
+	var refused *cpi.Error
+	if errors.As(err, &refused) {
+		err = fmt.Errorf("%w; nothing was changed: correct cloud_provider.properties, or what the CPI tells of, and run bootstrap deploy again", err)
+	}
+	return err
+}
+
+func (r *run) askCloud(ctx context.Context) error {
 	st := r.state.Get()
 	if r.asksForVM() {
 		if err := r.lookForVM(ctx, st.CurrentVMCID); err != nil {

@@ -2,6 +2,7 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -60,14 +61,43 @@ func (r *run) createVM(ctx context.Context) error {
 	err := r.makeVM(ctx)
 	st := r.state.Get()
 	sc := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
-	if sc == nil || !cpi.StemcellGone(err, sc.CID) || r.stemcellMade {
+	var refused *cpi.Error
+	switch {
+	case !errors.As(err, &refused):
 		return err
+	case sc == nil || r.stemcellMade:
+		return r.afterRefusal(err, "")
+	case cpi.StemcellGone(err, sc.CID):
+		r.missStemcell(sc.CID)
+	case r.opts.Fix && !r.plan.swap:
+		r.root.warning(fmt.Sprintf("the CPI does not make the VM (%v): stemcell %s is uploaded again", err, sc.CID))
+		if err := r.deleteStemcell(ctx, r.stage, "Deleting stemcell '%s'", *sc); err != nil {
+			r.stemcellGone = sc.CID // or the CPI cannot delete what is gone
+		}
+	default:
+		return r.afterRefusal(err, sc.CID)
 	}
-	r.missStemcell(sc.CID)
 	if err := r.uploadStemcell(ctx); err != nil {
+		return r.afterRefusal(err, "")
+	}
+	return r.afterRefusal(r.makeVM(ctx), "")
+}
+
+// afterRefusal adds to an error of the CPI what there is now and what to do.
+// stemcell is the CID of one that may be gone; empty: it is not.
+func (r *run) afterRefusal(err error, stemcell string) error {
+	var refused *cpi.Error
+	if !errors.As(err, &refused) {
 		return err
 	}
-	return r.makeVM(ctx)
+	text := "correct what it refuses and run bootstrap deploy again"
+	if r.plan.on(aVM) == replace && !r.plan.swap {
+		text = "the old VM is deleted, its disk is kept: " + text
+	}
+	if stemcell != "" && !r.plan.swap {
+		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, bootstrap deploy --fix uploads that again", stemcell)
+	}
+	return fmt.Errorf("%w; %s", err, text)
 }
 
 func (r *run) makeVM(ctx context.Context) error {
