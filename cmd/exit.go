@@ -38,6 +38,10 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
+// nextSilent is what to do about an agent that went silent in the middle of a
+// run.
+const nextSilent = `run the same command again to go on; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
+
 // judge is the one table from an error to its exit code and, where there is
 // more to say than the error does, a hint.
 func judge(err error) (code int, hint string) {
@@ -53,6 +57,8 @@ func judge(err error) (code int, hint string) {
 		busy        *artifact.BusyError
 		silent      *deployer.AgentSilentError
 		unreachable *agent.UnreachableError
+		late        *agent.TaskTimeoutError
+		lost        *agent.TaskLostError
 		refused     *cpi.Error
 		unsettled   *deployer.UnsettledError
 		interrupted *deployer.InterruptedError
@@ -96,9 +102,13 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &silent) && isFull(err):
 		return exitAgent, "the disk is full: free space where the message says, and run the same command again"
 	case errors.As(err, &silent):
-		return exitAgent, "look why it does not answer, or give up the VM with --fix: its jobs are not stopped then, its disk is kept"
+		return exitAgent, silent.Next
+	case errors.As(err, &late):
+		return exitFailed, `run the same command again, with a longer --task-timeout if the task needs it; if it hangs, "bootstrap deploy MANIFEST --fix" reboots the VM`
 	case errors.As(err, &unreachable):
-		return exitAgent, ""
+		return exitAgent, nextSilent
+	case errors.As(err, &lost):
+		return exitFailed, nextSilent
 	case errors.As(err, &unsettled):
 		return exitFailed, fmt.Sprintf("what %s made is unknown; run the same command again: it looks for that, keeps what it cannot find as a leftover (bootstrap state leftovers), and goes on", unsettled.Method)
 	case errors.As(err, &refused):
@@ -125,6 +135,9 @@ func (c *console) finish(err error) int {
 		err = c.reportPanic(panicked)
 	}
 	code, hint := judge(err)
+	if c.target != "" {
+		hint = strings.ReplaceAll(hint, "MANIFEST", c.target)
+	}
 	c.tell(code, err, hint)
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed

@@ -78,6 +78,7 @@ type console struct {
 	ends           atomic.Bool          // a signal or a closed pipe is how the command is meant to end
 	asking         atomic.Bool          // a question waits for its answer
 	command        string               // the command line without values, for those whom a lock keeps waiting
+	target         string               // the arguments that name the deployment, for hints
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -121,6 +122,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
+	c.target = targetArgs(opts)
 	opts.Home = home
 	opts.Self = self
 	opts.Getenv = c.getenv

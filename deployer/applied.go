@@ -163,8 +163,11 @@ func (r *run) findPrevious(ctx context.Context) error {
 		{What: aVM, Name: a.VM, Action: keep},
 		{What: theJobs, Name: r.manifest.Group.Name, Action: update, Why: []string{"asked to with --previous: what was applied before is put back"}},
 	}}
+	if r.plan.stopped = st.Own.Stopped; r.plan.stopped {
+		r.plan.Warnings = append(r.plan.Warnings, stayStopped)
+	}
 	for _, w := range previousRows() {
-		if w.down {
+		if w.down && (w.when == nil || w.when(r)) {
 			r.plan.Down = append(r.plan.Down, w.name)
 		}
 	}
@@ -201,7 +204,7 @@ func (r *run) recordPrevious(context.Context) error {
 	a, now := r.previous, time.Now().UTC().Truncate(time.Second)
 	if err := r.state.Update(func(st *state.State) error {
 		a.record(st)
-		st.Own.Stopped, st.Own.Deployed = false, &now
+		st.Own.Deployed = &now
 		return nil
 	}); err != nil {
 		return err
@@ -242,7 +245,7 @@ func previousRows() []row {
 		{name: "clear the record", group: deploying, do: (*run).clearRecord},
 		{name: "stop jobs", down: true, group: deploying, do: (*run).stopRunning},
 		{name: "apply", down: true, group: deploying, do: (*run).applyPrevious},
-		{name: "start jobs", down: true, group: deploying, do: (*run).startJobs},
+		{name: "start jobs", when: on(Plan.starts), down: true, group: deploying, do: (*run).startJobs},
 		{name: "record deployment", group: deploying, do: (*run).recordPrevious},
 	}...)
 }

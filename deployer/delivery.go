@@ -2,8 +2,10 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -142,12 +144,16 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 // is compiled and the jobs start. Without it the deploy is as good.
 func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 	d, vm := r.delivery, r.agent
+	if d.keepCtx == nil {
+		d.keepCtx, d.stopKeeping = context.WithCancelCause(ctx)
+	}
+	ctx = d.keepCtx
 	c := artifact.NewCompiled{
 		Key:    d.keys[p.Name],
 		Digest: p.SHA1,
 		Place:  r.state.Get().CurrentVMCID,
 		Fetch: func(w io.Writer) error {
-			return vm.GetBlob(ctx, p.BlobstoreID, w, p.SHA1, nil)
+			return vm.GetBlobUpTo(ctx, agent.CompiledLimit, p.BlobstoreID, w, p.SHA1, func(int64, int64) { d.arrived.Add(1) })
 		},
 	}
 	d.keeping.Go(func() {
@@ -159,6 +165,8 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 			return err
 		})
 		switch {
+		case errors.Is(context.Cause(ctx), errKeepIdle):
+			r.root.warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
 		case ctx.Err() != nil:
 		case err != nil:
 			r.root.warning(fmt.Sprintf("%v; the next VM will compile it again", err))
@@ -168,10 +176,37 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 	})
 }
 
-// awaitKept waits until the cache has what was compiled.
+// keepIdle is how long the end of a deploy waits for a compiled package of which
+// not one byte comes: the deploy is as good without it.
+const keepIdle = 20 * time.Second
+
+var errKeepIdle = fmt.Errorf("nothing of it came from the VM for %s after the deploy was done", keepIdle)
+
+// awaitKept waits until the cache has what was compiled, as long as anything of
+// it comes.
 func (r *run) awaitKept() {
-	if r.delivery != nil {
-		r.delivery.keeping.Wait()
+	d := r.delivery
+	if d == nil || d.keepCtx == nil {
+		return
+	}
+	defer d.stopKeeping(nil)
+	done := make(chan struct{})
+	go func() { d.keeping.Wait(); close(done) }()
+	tick := time.NewTicker(keepIdle)
+	defer tick.Stop()
+	for before := d.arrived.Load(); ; {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		now := d.arrived.Load()
+		if now == before {
+			d.stopKeeping(errKeepIdle)
+			<-done
+			return
+		}
+		before = now
 	}
 }
 

@@ -112,7 +112,7 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.Di
 			}
 			r.root.info(fmt.Sprintf("Disk '%s' is taken as not attached: %v", have.CID, err))
 		}
-		if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil { // some CPIs restart the VM
+		if err := r.awaitDetached(ctx, r.stage); err != nil {
 			return false, err
 		}
 	}
@@ -176,15 +176,21 @@ func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.Di
 	}
 	r.migratedFrom = old.CID
 	vm := r.state.Get().CurrentVMCID
-	return r.do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(*stage) error {
+	return r.do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *stage) error {
 		if err := unskipped(script(r.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
 			return err
 		}
 		if err := r.cpi.DetachDisk(ctx, vm, old.CID); err != nil {
 			return err
 		}
-		return r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil) // some CPIs restart the VM
+		return r.awaitDetached(ctx, s)
 	})
+}
+
+// awaitDetached waits until the agent answers after a disk was detached: some
+// CPIs restart the VM for it.
+func (r *run) awaitDetached(ctx context.Context, s *stage) error {
+	return r.awaitAgent(ctx, s, r.agent, r.opts.AgentTimeout, "detach_disk, for which some CPIs restart the VM")
 }
 
 // freeDisk takes a disk from the VM that stays, which a run that was cut may
@@ -194,7 +200,7 @@ func (r *run) freeDisk(ctx context.Context, cid string) error {
 		return nil
 	}
 	vm := r.state.Get().CurrentVMCID
-	return r.root.do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(*stage) error {
+	return r.root.do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *stage) error {
 		mounted, err := r.agent.ListDisk(ctx)
 		if err != nil {
 			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
@@ -212,7 +218,7 @@ func (r *run) freeDisk(ctx context.Context, cid string) error {
 			// cannot be deleted, which is told then.
 			return skip("not attached: " + err.Error())
 		}
-		return r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil) // some CPIs restart the VM
+		return r.awaitDetached(ctx, s)
 	})
 }
 
@@ -261,16 +267,16 @@ func (r *run) makeCurrent(d state.Disk) error {
 // it as the target of a migration.
 func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 	vm := r.state.Get().CurrentVMCID
-	return r.do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, vm), func(*stage) error {
+	return r.do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, vm), func(s *stage) error {
 		hint, err := r.cpi.AttachDisk(ctx, vm, d.CID)
 		if err != nil {
-			if hint, err = r.attachAgain(ctx, vm, d, err); err != nil {
+			if hint, err = r.attachAgain(ctx, s, vm, d, err); err != nil {
 				return err
 			}
 		}
 		r.tagDisk(ctx, d.CID)
 		// Some CPIs restart the VM to attach a disk.
-		if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil {
+		if err := r.awaitAgent(ctx, s, r.agent, r.opts.AgentTimeout, "attach_disk, for which some CPIs restart the VM"); err != nil {
 			return err
 		}
 		if hint != nil {
@@ -285,7 +291,7 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 // attachAgain takes a disk from the VM that has it already, by a run that was
 // cut, and attaches it: some CPIs refuse one that is attached, and only they
 // tell the agent's hint.
-func (r *run) attachAgain(ctx context.Context, vm string, d state.Disk, refusal error) (hint any, err error) {
+func (r *run) attachAgain(ctx context.Context, s *stage, vm string, d state.Disk, refusal error) (hint any, err error) {
 	var refused *cpi.Error
 	if !errors.As(refusal, &refused) || r.plan.newVM() {
 		return nil, refusal
@@ -297,7 +303,7 @@ func (r *run) attachAgain(ctx context.Context, vm string, d state.Disk, refusal 
 	if err := r.cpi.DetachDisk(ctx, vm, d.CID); err != nil {
 		return nil, errors.Join(refusal, err)
 	}
-	if err := r.agent.WaitReady(ctx, r.opts.AgentTimeout, nil); err != nil { // some CPIs restart the VM
+	if err := r.awaitDetached(ctx, s); err != nil {
 		return nil, err
 	}
 	return r.cpi.AttachDisk(ctx, vm, d.CID)
@@ -307,7 +313,7 @@ func (r *run) attachAgain(ctx context.Context, vm string, d state.Disk, refusal 
 // no reason to stop.
 func (r *run) tagDisk(ctx context.Context, cid string) {
 	err := r.cpi.SetDiskMetadata(ctx, cid, r.diskMetadata())
-	if err != nil && !cpi.NotImplemented(err) {
+	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // a deploy that goes on tags it
 		r.root.warning(fmt.Sprintf("disk %s has no tags: %v", cid, err))
 	}
 }

@@ -128,7 +128,7 @@ func TestAttachAgain(t *testing.T) {
 			}
 			_, err = r.cpi.AttachDisk(t.Context(), "vm-1", "disk-1")
 			_ = os.Remove(filepath.Join(r.dir, "calls"))
-			_, err = r.attachAgain(t.Context(), "vm-1", state.Disk{CID: "disk-1"}, err)
+			_, err = r.attachAgain(t.Context(), r.root, "vm-1", state.Disk{CID: "disk-1"}, err)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}

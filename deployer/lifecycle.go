@@ -30,7 +30,7 @@ func (r *run) expectVM(context.Context) error {
 	case r.cpi != nil && !r.facts.hasVM:
 		return fmt.Errorf("VM %s is gone: bootstrap deploy makes a new one", cid)
 	}
-	return &AgentSilentError{VM: cid, Err: r.facts.agentErr}
+	return r.silent(cid)
 }
 
 // expectDisk refuses to start jobs without their data.

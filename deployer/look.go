@@ -222,7 +222,10 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 	how := r.recallAgent(vm)
 	limit := r.answerTime(vm)
 	var client *agent.Client
-	err := r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(*stage) error {
+	err := r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *stage) error {
+		told := s.patient()
+		defer told.end()
+		told.say("the agent does not answer yet")
 		var found access
 		var err error
 		for start := time.Now(); ; {
@@ -233,8 +236,9 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 			if err != nil {
 				break
 			}
+			told.end() // hear tells what it waits for itself
 			// An agent may restart with other settings just after it has answered.
-			if err = r.hear(ctx, client, agentID); !unreachable(err) || len(r.accesses(how)) == 1 || time.Since(start) >= limit {
+			if err = r.hear(ctx, s, client, agentID); !unreachable(err) || len(r.accesses(how)) == 1 || time.Since(start) >= limit {
 				break
 			}
 		}
@@ -252,22 +256,49 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 
 // noAnswer says why an agent is of no use now.
 func noAnswer(err error) string {
+	_, busy := errors.AsType[*agent.BusyError](err)
+	_, foreign := errors.AsType[*ForeignAgentError](err)
+	if busy || foreign {
+		return err.Error()
+	}
 	if _, answered := errors.AsType[*agent.Error](err); answered {
 		return "it answers with an error: " + err.Error()
 	}
 	return "it does not answer: " + err.Error()
 }
 
+// busyFixTime is how long a run with --fix waits for an agent that is busy
+// before it counts as one that does not answer.
+const busyFixTime = 30 * time.Second
+
+// busyTime is how long an agent may go on with a task of an earlier run.
+func (r *run) busyTime() time.Duration {
+	if r.opts.Fix {
+		return min(busyFixTime, r.opts.AgentTimeout)
+	}
+	return r.opts.AgentTimeout
+}
+
+// isBusy tells an agent that is at work on a task from one that is silent.
+func (f facts) isBusy() bool {
+	_, busy := errors.AsType[*agent.BusyError](f.agentErr)
+	return busy && !f.agentTold
+}
+
 // hear takes what the agent tells into the facts.
-func (r *run) hear(ctx context.Context, client *agent.Client, agentID string) error {
+func (r *run) hear(ctx context.Context, s *stage, client *agent.Client, agentID string) error {
 	now, err := client.GetState(ctx, false)
 	if err != nil {
 		return err
 	}
-	if err := ownAgent(now, agentID); err != nil {
+	if err := ownAgent(client, now, agentID); err != nil {
 		return err
 	}
-	mounted, err := client.ListDisk(ctx)
+	limit := r.busyTime()
+	told := s.patient()
+	defer told.end()
+	told.say(fmt.Sprintf("the agent is busy with a task of an earlier run; it gets %s to end it", limit.Round(time.Second)))
+	mounted, err := client.ListDiskInTurn(ctx, limit)
 	if err != nil {
 		return err
 	}
@@ -283,11 +314,11 @@ func (r *run) sayAddress(address string) {
 
 // ownAgent tells whether the agent that answered is the one a VM was made with,
 // as far as that is known.
-func ownAgent(now agent.State, agentID string) error {
+func ownAgent(client *agent.Client, now agent.State, agentID string) error {
 	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
 		return nil
 	}
-	return fmt.Errorf("the agent that answers there is another VM's (agent id %s, not %s)", now.AgentID, agentID)
+	return &ForeignAgentError{Address: client.Address(), Got: now.AgentID, Want: agentID}
 }
 
 // look asks the CPI what the agent did not tell: whether VM and disk exist.
@@ -314,6 +345,11 @@ func (r *run) lookForVM(ctx context.Context, cid string) error {
 		return err
 	})
 	if err == nil && r.facts.agentTold && !r.facts.hasVM {
+		// The VM may be going right now, and its agent with it.
+		if err := r.running.Ping(ctx); err != nil && ctx.Err() == nil {
+			r.facts.agentTold, r.facts.agentErr = false, err
+			return nil
+		}
 		err = fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid)
 	}
 	return err
@@ -351,12 +387,17 @@ func (r *run) revive(ctx context.Context) error {
 	if err != nil || ctx.Err() != nil || !able {
 		return errors.Join(err, ctx.Err())
 	}
-	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(*stage) error {
+	r.revived = true
+	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *stage) error {
+		told := s.patient()
+		defer told.end()
+		told.say("the agent does not answer yet after the reboot")
 		// An agent that was to restart with other settings may have done so now.
 		client, found, err := r.findAgent(ctx, r.recallAgent(cid), min(rebootTimeout, r.opts.AgentTimeout), r.state.Get().DirectorID)
 		if err == nil {
+			told.end()
 			r.running = client
-			err = r.hear(ctx, client, r.state.Get().Own.AgentID)
+			err = r.hear(ctx, s, client, r.state.Get().Own.AgentID)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -378,5 +419,5 @@ func (r *run) refuseSilent(context.Context) error {
 	if cid == "" || r.facts.agentTold || !r.facts.hasVM || r.opts.Fix {
 		return nil
 	}
-	return &AgentSilentError{VM: cid, Err: r.facts.agentErr}
+	return r.silent(cid)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -85,7 +86,12 @@ type delivery struct {
 
 	uploads  *uploads // nil until they begin
 	keeping  sync.WaitGroup
-	oneKeeps sync.Mutex // so that fetching leaves room for uploads
+	oneKeeps sync.Mutex   // so that fetching leaves room for uploads
+	arrived  atomic.Int64 // grows with what comes
+	// keepCtx is what fetching runs with, nil before it begins; stopKeeping ends
+	// it.
+	keepCtx     context.Context
+	stopKeeping context.CancelCauseFunc
 }
 
 // upload is an archive for the agent's blobstore, compiled or source.

@@ -333,9 +333,11 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", st.CurrentVMCID))
 	}
 	if p.stopped {
-		p.Warnings = append(p.Warnings, "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them")
+		p.Warnings = append(p.Warnings, stayStopped)
 	}
 }
+
+const stayStopped = "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them"
 
 // asksOtherVM tells whether the CPI is asked for another VM than it has made.
 func asksOtherVM(w wanted, st state.State) bool {

@@ -3,6 +3,7 @@ package deployer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -260,6 +261,9 @@ func (r *run) makePlan(ctx context.Context) error {
 		st.Own.Made = digests(r.salt, vmParts(r.adopted))
 	}
 	if r.plan, err = decide(w, st, r.facts); err != nil {
+		if _, silent := errors.AsType[*AgentSilentError](err); silent {
+			return r.silent(st.CurrentVMCID)
+		}
 		return err
 	}
 	w.made = w.madeOf(st, r.plan.on(aVM))

@@ -9,21 +9,71 @@ import (
 	"bootstrap/agent"
 )
 
-// AgentSilentError says that a VM exists and its agent does not answer, so
-// that its jobs cannot be stopped nor its disk unmounted.
+// AgentSilentError says that a VM exists and its agent does not answer, or does
+// not answer as that VM's, so that its jobs cannot be stopped nor its disk
+// unmounted.
 type AgentSilentError struct {
-	VM  string // CID
-	Err error  // what the last probe met
+	VM   string // CID
+	Err  error  // what the last probe met
+	Next string // what to do; MANIFEST stands for the deployment's arguments
 }
 
 func (e *AgentSilentError) Error() string {
 	if _, answered := errors.AsType[*agent.Error](e.Err); answered {
 		return fmt.Sprintf("VM %s exists and its agent answers with an error: %v", e.VM, e.Err)
 	}
+	if _, busy := errors.AsType[*agent.BusyError](e.Err); busy {
+		return fmt.Sprintf("VM %s cannot be worked on: %v", e.VM, e.Err)
+	}
 	return fmt.Sprintf("VM %s exists but its agent does not answer: %v", e.VM, e.Err)
 }
 
 func (e *AgentSilentError) Unwrap() error { return e.Err }
+
+// ForeignAgentError says that another VM's agent answers where that of the
+// deployment's VM was expected.
+type ForeignAgentError struct {
+	Address   string // host:port
+	Got, Want string // agent ids
+}
+
+func (e *ForeignAgentError) Error() string {
+	return fmt.Sprintf("another VM's agent answers at %s (agent id %s, not %s)", e.Address, e.Got, e.Want)
+}
+
+// What to do about an agent that does not answer. The VM is rebooted first by
+// all that name --fix but a delete.
+const (
+	nextFix     = `try "bootstrap deploy MANIFEST --fix": it reboots the VM first and replaces it only if that does not help; the disk is kept, the jobs are not drained`
+	nextReplace = `try "bootstrap deploy MANIFEST --fix": rebooting the VM did not help, so it replaces the VM; the disk is kept, the jobs are not drained`
+	nextBusy    = `run the same command again when the task has ended, or try "bootstrap deploy MANIFEST --fix": it reboots the VM, which ends the task, and replaces it only if that does not help; the disk is kept, the jobs are not drained`
+	nextDelete  = `try "bootstrap delete MANIFEST --fix": it deletes the VM without stopping its jobs; or "bootstrap deploy MANIFEST --fix" first, which reboots the VM`
+	nextAgain   = `when the cause is mended, run "bootstrap deploy MANIFEST": it replaces this VM, on which nothing was put yet`
+	nextForeign = `find out which VM has that address, and correct cloud_provider.mbus or the network; "bootstrap delete MANIFEST --fix" deletes the VM that was made for this deployment, and leaves the other one alone`
+)
+
+// silent is the error of a command that needs the agent of a VM.
+func (r *run) silent(vm string) error {
+	err := &AgentSilentError{VM: vm, Err: r.facts.agentErr, Next: nextFix}
+	switch {
+	case r.deleting:
+		err.Next = nextDelete
+	case r.facts.isBusy():
+		err.Next = nextBusy
+	case r.revived:
+		err.Next = nextReplace
+	}
+	return err
+}
+
+// neverAnswered is the error of a VM that was just made.
+func (r *run) neverAnswered(vm string, found error) error {
+	err := &AgentSilentError{VM: vm, Err: found, Next: nextAgain}
+	if _, foreign := errors.AsType[*ForeignAgentError](found); foreign {
+		err.Next = nextForeign
+	}
+	return err
+}
 
 // DiskGoneError says that the recorded persistent disk does not exist any more.
 type DiskGoneError struct {

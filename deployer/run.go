@@ -152,6 +152,8 @@ type run struct {
 	previous     applied                      // find what was applied
 	migratedFrom string                       // disks: CID
 	rendered     rendered                     // render jobs
+	revived      bool                         // revive: the VM was rebooted
+	deletedAgent string                       // delete old vm: the agent id of the VM that was deleted
 	agent        *agent.Client                // plan, wait for agent: of the VM that is to run the jobs
 	tunnel       *tunnel.Tunnel               // open tunnel
 	address      string                       // initial apply: the instance's address
@@ -177,11 +179,16 @@ var errDone = errors.New("nothing more to do")
 // InterruptedError says that the run was asked to stop and did, between two
 // rows or while it waited.
 type InterruptedError struct {
-	Row string // where
+	Row  string // where
+	Left string // the message that the VM's agent still works on; empty: none
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
+	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
+	if e.Left != "" {
+		text += fmt.Sprintf("; the VM's agent still works on %s, which it cannot cancel: the next run waits until that ends, and with --fix it does not", e.Left)
+	}
+	return text
 }
 
 func execute(ctx context.Context, opts Options, rows []row) (err error) {
@@ -234,7 +241,11 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 		err = nil
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = &InterruptedError{Row: at}
+		cut := &InterruptedError{Row: at}
+		if left, ok := errors.AsType[*agent.TaskLeftError](err); ok && !left.Ended {
+			cut.Left = left.Method
+		}
+		err = cut
 	}
 	r.leave(group, err)
 	return err

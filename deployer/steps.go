@@ -118,14 +118,14 @@ func stopRows() []row {
 func startRows() []row {
 	return append(localRows(), []row{
 		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "start ruby", when: (*run).isSilent, do: (*run).startRuby, end: (*run).stopRuby},
-		{name: "read manifest", when: (*run).isSilent, group: validating, do: (*run).readForCPI},
-		{name: "fetch cpi releases", when: (*run).isSilentWithoutCPI, group: validating, do: (*run).fetchCPIReleases},
-		{name: "bind registry", when: (*run).isSilent, do: (*run).bindRegistry, end: (*run).stopRegistry},
-		{name: "build cpi", when: (*run).isSilentWithoutCPI, group: installing, do: (*run).buildCPI},
-		{name: "connect cpi", when: (*run).isSilent, do: (*run).connectCPI, end: (*run).closeLog},
-		{name: "look", when: (*run).isSilent, do: (*run).look},
-		{name: "revive", when: (*run).isSilent, do: (*run).revive},
+		{name: "start ruby", when: (*run).isDead, do: (*run).startRuby, end: (*run).stopRuby},
+		{name: "read manifest", when: (*run).isDead, group: validating, do: (*run).readForCPI},
+		{name: "fetch cpi releases", when: (*run).isDeadWithoutCPI, group: validating, do: (*run).fetchCPIReleases},
+		{name: "bind registry", when: (*run).isDead, do: (*run).bindRegistry, end: (*run).stopRegistry},
+		{name: "build cpi", when: (*run).isDeadWithoutCPI, group: installing, do: (*run).buildCPI},
+		{name: "connect cpi", when: (*run).isDead, do: (*run).connectCPI, end: (*run).closeLog},
+		{name: "look", when: (*run).isDead, do: (*run).look},
+		{name: "revive", when: (*run).isDead, do: (*run).revive},
 		{name: "expect vm", do: (*run).expectVM},
 		{name: "expect disk", do: (*run).expectDisk},
 		{name: "start jobs", group: "starting", do: (*run).startJobs},
@@ -241,7 +241,11 @@ func (r *run) callsCPI() bool { return r.plan.needsCPI() && !r.looksByCPI() && r
 
 func (r *run) isSilent() bool { return r.running != nil && !r.facts.agentTold }
 
-func (r *run) isSilentWithoutCPI() bool { return r.isSilent() && r.lacksCPI() }
+// isDead tells a silent VM that a reboot may help: one whose agent is only busy
+// is left to its work.
+func (r *run) isDead() bool { return r.isSilent() && !r.facts.isBusy() }
+
+func (r *run) isDeadWithoutCPI() bool { return r.isDead() && r.lacksCPI() }
 
 // mayRevive tells whether a silent VM may be rebooted before it is given up.
 func (r *run) mayRevive() bool {

@@ -99,7 +99,10 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
 	}
-	err = a.GetBlob(ctx, blob.BlobstoreID, f, blob.SHA1, nil)
+	err = a.GetBlobUpTo(ctx, agent.LogsLimit, blob.BlobstoreID, f, blob.SHA1, nil)
+	if _, large := errors.AsType[*agent.TooLargeError](err); large {
+		err = fmt.Errorf("%w for an archive of logs; ask for less, with --job or --only", err)
+	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}

@@ -69,7 +69,7 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 		r.root.warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers` lists it", now.AgentID, client.Address()))
 		return nil
 	}
-	remedies, err := r.restores(now)
+	remedies, err := r.restores(client, now)
 	switch {
 	case err != nil:
 		return err
@@ -119,7 +119,7 @@ func (r *run) which() string {
 }
 
 // restores are the commands that bring back a backup which records the VM.
-func (r *run) restores(now agent.State) ([]string, error) {
+func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) {
 	versions, err := state.Versions(r.statePath)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (r *run) restores(now agent.State) ([]string, error) {
 	var list []string
 	for _, v := range versions {
 		st := v.State
-		if v.Err != nil || v.Present || st.CurrentVMCID == "" || ownAgent(now, st.Own.AgentID) != nil {
+		if v.Err != nil || v.Present || st.CurrentVMCID == "" || ownAgent(client, now, st.Own.AgentID) != nil {
 			continue
 		}
 		list = append(list, fmt.Sprintf("bootstrap state restore %s %d   (a backup of %s, which records %s)", r.which(), v.Serial, utcMinute(v.Written), strings.Join(st.Owned(), ", ")))

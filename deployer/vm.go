@@ -1,12 +1,12 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +30,7 @@ func (r *run) clearRecord(context.Context) error {
 
 // deleteOldVM deletes the recorded VM; it is forgotten when the CPI confirms.
 func (r *run) deleteOldVM(ctx context.Context) error {
+	r.deletedAgent = cmp.Or(r.state.Get().Own.AgentID, r.facts.now.AgentID)
 	return r.deleteVM(ctx, r.stage, r.state.Get().CurrentVMCID)
 }
 
@@ -146,7 +147,7 @@ func (r *run) vmArguments() string {
 // reason to stop.
 func (r *run) tagVM(ctx context.Context, cid string) {
 	err := r.cpi.SetVMMetadata(ctx, cid, r.metadata())
-	if err != nil && !cpi.NotImplemented(err) {
+	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // a deploy that goes on tags it
 		r.root.warning(fmt.Sprintf("VM %s has no tags: %v", cid, err))
 	}
 }
@@ -206,11 +207,12 @@ func (r *run) waitForAgent(ctx context.Context) error {
 		return err
 	}
 	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *stage) error {
-		told := &patience{tell: s.info}
-		defer time.AfterFunc(patientFor, told.end).Stop()
-		if err := r.waitForOwn(ctx, client, told); err != nil {
+		if err := r.waitForOwn(ctx, s, client); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
 			r.suspectLeftovers()
-			return err
+			return r.neverAnswered(cid, err)
 		}
 		r.agent = client
 		return r.state.Update(func(st *state.State) error {
@@ -232,21 +234,25 @@ func (r *run) suspectLeftovers() {
 
 // waitForOwn waits until the agent that answers is that of the VM that was just
 // made: where an address is used again, another VM's may be there still.
-func (r *run) waitForOwn(ctx context.Context, client *agent.Client, told *patience) error {
+func (r *run) waitForOwn(ctx context.Context, s *stage, client *agent.Client) error {
+	told := s.patient()
+	defer told.end()
 	want := r.state.Get().Own.AgentID
 	until := time.Now().Add(r.opts.AgentTimeout)
+	var foreign foreignSince
 	for {
-		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), told.met); err != nil {
+		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), told.probe); err != nil {
 			return err
 		}
 		now, err := client.GetState(ctx, false)
 		if err == nil {
-			if err = ownAgent(now, want); err == nil {
+			if err = ownAgent(client, now, want); err == nil {
 				return nil
 			}
 		}
-		if time.Now().After(until) {
-			return &AgentSilentError{VM: r.state.Get().CurrentVMCID, Err: err}
+		told.say(err.Error())
+		if foreign.lasts(err, r.deletedAgent) || time.Now().After(until) {
+			return err
 		}
 		timer := time.NewTimer(ownPause)
 		select {
@@ -261,35 +267,34 @@ func (r *run) waitForOwn(ctx context.Context, client *agent.Client, told *patien
 // ownPause is how long to wait before an agent is asked again whose it is.
 const ownPause = time.Second
 
-// patientFor is how long a new VM may be silent without a word: most are, for
-// a moment.
-const patientFor = 3 * time.Second
+// foreignTime is how long another VM's agent may answer at the address of a new
+// VM, and deletedTime how long that of the VM which this run has deleted: some
+// clouds end a VM after they said that it is gone.
+const (
+	foreignTime = 15 * time.Second
+	deletedTime = 2 * time.Minute
+)
 
-// patience tells what probes meet, once a VM has had its moment.
-type patience struct {
-	mu   sync.Mutex
-	last string // what was met and not told
-	over bool
-	tell func(string)
+// foreignSince follows for how long the same other VM's agent has answered.
+type foreignSince struct {
+	id    string
+	since time.Time
 }
 
-func (p *patience) met(probe agent.Probe) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last = fmt.Sprintf("  the agent does not answer yet: %s (%v)", probe.Cause, probe.Err)
-	p.say()
-}
-
-func (p *patience) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.over = true
-	p.say()
-}
-
-func (p *patience) say() {
-	if p.over && p.last != "" {
-		p.tell(p.last)
-		p.last = ""
+// lasts reports whether the finding is that of another VM's agent, and has been
+// for longer than such an agent is waited for.
+func (f *foreignSince) lasts(found error, deleted string) bool {
+	other, ok := errors.AsType[*ForeignAgentError](found)
+	if !ok {
+		f.id = ""
+		return false
 	}
+	if other.Got != f.id {
+		f.id, f.since = other.Got, time.Now()
+	}
+	limit := foreignTime
+	if other.Got == deleted {
+		limit = deletedTime
+	}
+	return time.Since(f.since) >= limit
 }

@@ -1,0 +1,79 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// A wait is silent for patientFor, as most end by then, and then tells every
+// patientEvery what it waits for.
+const (
+	patientFor   = 5 * time.Second
+	patientEvery = 30 * time.Second
+)
+
+// patience tells what a wait has met last, and for how long it lasts.
+type patience struct {
+	tell  func(string)
+	began time.Time
+
+	mu    sync.Mutex
+	met   string
+	timer *time.Timer
+	over  bool
+}
+
+// patient begins a wait in the stage; its end must be called.
+func (s *stage) patient() *patience {
+	p := &patience{tell: s.info, began: time.Now(), met: "nothing was heard so far"}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(patientFor, p.tick)
+	return p
+}
+
+func (p *patience) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return
+	}
+	p.tell(fmt.Sprintf("  after %s: %s", time.Since(p.began).Round(time.Second), p.met))
+	p.timer.Reset(patientEvery)
+}
+
+// say keeps what is told when it is time to tell something.
+func (p *patience) say(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.met = text
+}
+
+// probe is say for a look at the agent.
+func (p *patience) probe(met agent.Probe) {
+	p.say(fmt.Sprintf("the agent does not answer yet: %s (%v)", met.Cause, met.Err))
+}
+
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.timer.Stop()
+}
+
+// awaitAgent waits until the agent answers, and tells meanwhile what it waits
+// for. why is what may have taken the agent away; empty: nothing special.
+func (r *run) awaitAgent(ctx context.Context, s *stage, client *agent.Client, limit time.Duration, why string) error {
+	told := s.patient()
+	defer told.end()
+	return client.WaitReady(ctx, limit, func(met agent.Probe) {
+		told.probe(met)
+		if why != "" {
+			told.say(fmt.Sprintf("the agent does not answer yet after %s: %s (%v)", why, met.Cause, met.Err))
+		}
+	})
+}
