@@ -56,6 +56,8 @@ func judge(err error) (code int, hint string) {
 		locked      *state.LockedError
 		busy        *artifact.BusyError
 		silent      *deployer.AgentSilentError
+		second      *deployer.SecondDiskError
+		noSecond    *deployer.NoSecondDiskError
 		unreachable *agent.UnreachableError
 		late        *agent.TaskTimeoutError
 		lost        *agent.TaskLostError
@@ -99,6 +101,10 @@ func judge(err error) (code int, hint string) {
 		return exitLocked, "wait until the other run has ended, which --lock-wait 10m does; the lock goes with its process"
 	case errors.As(err, &busy):
 		return exitLocked, "try again when it has ended; --dry-run works at any time"
+	case errors.As(err, &second):
+		return exitAgent, second.Next()
+	case errors.As(err, &noSecond):
+		return exitFailed, deployer.NextKeepDisk
 	case errors.As(err, &silent) && isFull(err):
 		return exitAgent, "the disk is full: free space where the message says, and run the same command again"
 	case errors.As(err, &silent):

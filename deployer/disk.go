@@ -151,7 +151,7 @@ func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.Di
 		if d, err = r.createDisk(ctx, want); err != nil {
 			return err
 		}
-		if err := r.attachDisk(ctx, d); err != nil {
+		if err := r.attachSecond(ctx, old, d); err != nil {
 			return err
 		}
 	}

@@ -199,6 +199,9 @@ func (r *run) lookAtAgent(ctx context.Context) error {
 		return err
 	}
 	r.learn(st.CurrentVMCID)
+	if r.facts.agentTold {
+		r.foundAgain(st.CurrentVMCID)
+	}
 	if r.facts.agentTold && r.scratch == "" {
 		r.endLogins(ctx, r.running, st.CurrentVMCID)
 	}

@@ -36,9 +36,11 @@ type wanted struct {
 	made      map[string]string // of what a VM would be made from
 	applied   map[string]string // of what would be put on it
 	disk      *manifest.DiskPool
-	noAddress bool   // nobody has told the VM's address so far
-	strategy  string // update.vm_strategy
-	noSwap    string // why a new VM cannot be made beside the old one; empty: it can
+	noAddress bool       // nobody has told the VM's address so far
+	strategy  string     // update.vm_strategy
+	noSwap    string     // why a new VM cannot be made beside the old one; empty: it can
+	second    secondDisk // what is remembered of attaching a second disk
+	lost      bool       // the VM went silent when a second disk was attached
 	snapshot  bool
 	dns       bool
 	api       int      // effective CPI API version, 0: not known
@@ -242,6 +244,8 @@ func decide(w wanted, st state.State, f facts) (Plan, error) {
 	case !f.agentTold && st.Own.AgentID != "" && !st.Own.Reached:
 		// A run was cut before anything was put on it: there is nothing to stop.
 		vm.Action, vm.Why, p.silent = replace, []string{"its agent never answered"}, true
+	case !f.agentTold && w.lost:
+		vm.Action, vm.Why, p.silent = replace, []string{"its agent did not come back after a second disk was attached"}, true
 	case !f.agentTold && !w.options.Fix:
 		return p, &AgentSilentError{VM: st.CurrentVMCID, Err: f.agentErr}
 	case !f.agentTold:
@@ -409,6 +413,8 @@ func decideDisk(w wanted, st state.State, f facts, vm Action) (Change, error) {
 	switch {
 	case w.disk.Size < have.Size && !w.options.AllowShrink:
 		return c, &ShrinkError{CID: have.CID, From: have.Size, To: w.disk.Size}
+	case len(c.Why) > 0 && w.second.New && !w.options.RecreateDisks:
+		return c, &NoSecondDiskError{Disk: have.CID, When: w.second.When}
 	case len(c.Why) > 0:
 		c.Action = migrate
 	case w.options.RecreateDisks:
@@ -428,6 +434,8 @@ func diskReplaces(w wanted, st state.State, f facts, disk Change) string {
 	case disk.Action != keep && foreign >= 0:
 		// The agent would take another disk for the target of a migration.
 		return fmt.Sprintf("disk %s is mounted, which is not recorded as the deployment's", f.mounted[foreign])
+	case disk.Action == migrate && !w.second.When.IsZero():
+		return "the CPI could not attach a second disk to the running VM, which moving the data needs"
 	case disk.Action == orphan:
 		// The real agent does not survive the start after its only disk was
 		// removed with remove_persistent_disk.

@@ -260,6 +260,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	if r.adopted != nil {
 		st.Own.Made = digests(r.salt, vmParts(r.adopted))
 	}
+	w.second, w.lost = r.recallSecondDisk(), r.lostToSecondDisk(st.CurrentVMCID)
 	if r.plan, err = decide(w, st, r.facts); err != nil {
 		if _, silent := errors.AsType[*AgentSilentError](err); silent {
 			return r.silent(st.CurrentVMCID)

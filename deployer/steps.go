@@ -250,7 +250,7 @@ func (r *run) isDeadWithoutCPI() bool { return r.isDead() && r.lacksCPI() }
 // mayRevive tells whether a silent VM may be rebooted before it is given up.
 func (r *run) mayRevive() bool {
 	st := r.state.Get()
-	return r.opts.Fix && r.isSilent() && r.facts.hasVM && (st.Own.Reached || st.Own.AgentID == "")
+	return (r.opts.Fix || r.lostToSecondDisk(st.CurrentVMCID)) && r.isSilent() && r.facts.hasVM && (st.Own.Reached || st.Own.AgentID == "")
 }
 
 // rendersLate tells whether templates wait for an address that only the new VM
