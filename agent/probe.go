@@ -217,7 +217,7 @@ func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 		p.Hint = fmt.Sprintf("check the host %q of cloud_provider.mbus and this machine's name servers", c.base.Hostname())
 	case errors.Is(err, syscall.ECONNREFUSED), strings.Contains(text, "connection refused"):
 		p.Cause = Refused
-		p.Hint = fmt.Sprintf("the machine is up, but no agent listens on port %s: see its log, /var/vcap/bosh/log/current on the VM", port)
+		p.Hint = fmt.Sprintf("the machine is up, but no agent listens on port %s", port)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), strings.Contains(text, "no route to host"):
 		p.Cause = NoRoute
 		p.Hint = fmt.Sprintf("check that the VM runs, that its address is %s and that this machine has a route there", c.base.Hostname())
@@ -225,9 +225,9 @@ func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 		p.Cause = Timeout
 		switch {
 		case stuck:
-			p.Hint = "the agent or the network hangs: try again, and see the agent's log, /var/vcap/bosh/log/current on the VM"
+			p.Hint = "the agent or the network hangs"
 		case met.secured.Load():
-			p.Hint = "the agent takes the message and does not answer: see its log, /var/vcap/bosh/log/current on the VM"
+			p.Hint = "the agent takes the message and does not answer"
 		case met.connected.Load():
 			p.Hint = fmt.Sprintf("port %s takes connections but says nothing: the agent hangs, or something in between answers for it", port)
 		default:

@@ -66,6 +66,7 @@ func judge(err error) (code int, hint string) {
 		interrupted *deployer.InterruptedError
 		stopped     *stoppedError
 		moved       *deployer.PlanMovedError
+		failing     *deployer.NotRunningError
 		unrecorded  *deployer.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
@@ -96,7 +97,9 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &unrecorded):
 		return exitNoState, ""
 	case errors.As(err, &moved):
-		return exitMoved, ""
+		return exitMoved, `"bootstrap plan MANIFEST --out FILE" makes a new plan; "bootstrap deploy MANIFEST" deploys without one`
+	case errors.As(err, &failing):
+		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
 	case errors.As(err, &locked):
 		return exitLocked, "wait until the other run has ended, which --lock-wait 10m does; the lock goes with its process"
 	case errors.As(err, &busy):
@@ -141,9 +144,7 @@ func (c *console) finish(err error) int {
 		err = c.reportPanic(panicked)
 	}
 	code, hint := judge(err)
-	if c.target != "" {
-		hint = strings.ReplaceAll(hint, "MANIFEST", c.target)
-	}
+	hint = c.withTarget(hint)
 	c.tell(code, err, hint)
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed

@@ -46,6 +46,14 @@ func targetArgs(opts deployer.Options) string {
 	return strings.Join(args, " ")
 }
 
+// withTarget fills the deployment's arguments into a text that names commands.
+func (c *console) withTarget(text string) string {
+	if c.target == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, "MANIFEST", c.target)
+}
+
 // quoteArg quotes a word as a shell needs it.
 func quoteArg(word string) string {
 	plain := func(c rune) bool {

@@ -46,6 +46,9 @@ func (c *console) status(ctx context.Context, opts deployer.Options) error {
 	if err != nil {
 		return err
 	}
+	for i, text := range condition.Problems {
+		condition.Problems[i] = c.withTarget(text)
+	}
 	if c.json {
 		printLines(c, "", []*deployer.Condition{condition})
 	} else {

@@ -244,6 +244,6 @@ func (c *Condition) judgeDeploy(st state.State) {
 	case c.VM == nil:
 		c.problem("there is no VM")
 	case !c.Finished:
-		c.problem("the last deploy did not finish; run it again to go on")
+		c.problem(`the last deploy did not finish; "bootstrap deploy MANIFEST" goes on with it`)
 	}
 }

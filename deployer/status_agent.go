@@ -214,7 +214,7 @@ func (c *Condition) judgeJobs() {
 	case c.Stopped && c.JobState == "running":
 		c.note("the jobs run although they were stopped with this program")
 	case c.Stopped:
-		c.problem("the jobs do not run because they were asked to stop")
+		c.problem(`the jobs do not run because they were asked to stop; "bootstrap start MANIFEST" starts them`)
 		return
 	case c.JobState != "running":
 		c.problem("the jobs are %s", c.JobState)

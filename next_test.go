@@ -1,0 +1,337 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ending is a state that a run can end in: how it comes about, with a run that
+// tells of it as the last one, and what is told.
+type ending struct {
+	name string
+	make func(*lab) (outcome, error)
+	says string // pattern
+	// pick chooses among the commands that are named, from 0.
+	pick int
+	// again is the command that ended in the state, where the message only says
+	// to run it again.
+	again string
+	// mend is what the message asks a person to do before the command; nil:
+	// nothing.
+	mend func(*lab) error
+	// then is run after the command; empty: nothing.
+	then string
+	gone bool // in the end nothing is left, else the page is served and there is nothing to do
+}
+
+// TestNextCommand walks out of each state that a run can end in: with the command
+// that the message names, as it is named.
+func TestNextCommand(t *testing.T) {
+	t.Parallel()
+	for shape, list := range map[string][]ending{"vm": endings(), "disk": diskEndings(), "state": stateEndings()} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			l, err := newLab(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.end()
+			l.want.Flaky = true
+			if err := l.write(); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range list {
+				if err := l.walkOut(e); err != nil {
+					t.Fatalf("%s: %v", e.name, err)
+				}
+			}
+		})
+	}
+}
+
+// walkOut begins with a deployment that is well, and must end with one.
+func (l *lab) walkOut(e ending) error {
+	if err := l.must("deploy"); err != nil {
+		return err
+	}
+	o, err := e.make(l)
+	if err != nil {
+		return err
+	}
+	if !regexp.MustCompile(e.says).MatchString(o.text) {
+		return fmt.Errorf("ended with %d and does not say %q:\n%s", o.status, e.says, o.text)
+	}
+	commands := named(o.text)
+	if e.again != "" {
+		if !strings.Contains(o.text, "run the same command again") {
+			return fmt.Errorf("does not say to run it again:\n%s", o.text)
+		}
+		commands = []string{"bootstrap " + e.again}
+	}
+	if e.pick >= len(commands) {
+		return fmt.Errorf("names %q, and none of number %d:\n%s", commands, e.pick, o.text)
+	}
+	if e.mend != nil {
+		if err := e.mend(l); err != nil {
+			return err
+		}
+	}
+	for _, line := range []string{commands[e.pick], e.then} {
+		if line == "" {
+			continue
+		}
+		told := o.text
+		if o, err = l.shell(nil, line+" --yes"); err != nil {
+			return err
+		}
+		if o.status != 0 {
+			return fmt.Errorf("%s\nnames %q, which ended with %d:\n%s", told, line, o.status, o.text)
+		}
+	}
+	if e.gone {
+		if left := allOf(l.path("home/.bosh/local")); len(left) > 0 || len(l.cids("vms")) > 0 {
+			return fmt.Errorf("left: %v, %v", left, l.cids("vms"))
+		}
+		return nil
+	}
+	if err := l.serves(); err != nil {
+		return err
+	}
+	if o, err = l.run(nil, "plan"); err == nil && o.status != 0 {
+		err = fmt.Errorf("there is something left to do:\n%s", o.text)
+	}
+	return err
+}
+
+// named finds the commands that a text names: between quotes, or as the first
+// thing of a line or after a colon.
+func named(text string) []string {
+	var list []string
+	for _, m := range regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]|(?m:(?:^ *|: )(bootstrap [^\n;(]+))").FindAllStringSubmatch(text, -1) {
+		list = append(list, strings.TrimSpace(m[1]+m[2]))
+	}
+	return list
+}
+
+// shell runs a line as a person types it, in the lab. MANIFEST is the lab's.
+func (l *lab) shell(env []string, line string) (outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	defer cancel()
+	line = strings.ReplaceAll(line, "MANIFEST", l.target())
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir = l.dir
+	cmd.Env = append(l.environ(), env...)
+	cmd.WaitDelay = 10 * time.Second
+	out, err := os.CreateTemp(l.dir, "out-shell-")
+	if err != nil {
+		return outcome{}, err
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	return l.judge(ctx, cmd, out, cmd.Run())
+}
+
+func (l *lab) target() string { return "manifest.yml --state " + l.statePath() }
+
+func (l *lab) environ() []string {
+	return append([]string{"HOME=" + l.path("home"), "TMPDIR=" + l.path("tmp"), "PATH=" + filepath.Dir(l.bin) + ":" + os.Getenv("PATH")}, l.env...)
+}
+
+// says runs a command of the deployment whose end is told.
+func says(line string) func(*lab) (outcome, error) {
+	return func(l *lab) (outcome, error) { return l.shell(nil, "bootstrap "+line) }
+}
+
+// after does something first.
+func after(do func(*lab) error, then func(*lab) (outcome, error)) func(*lab) (outcome, error) {
+	return func(l *lab) (outcome, error) {
+		if err := do(l); err != nil {
+			return outcome{}, err
+		}
+		return then(l)
+	}
+}
+
+// killAgent ends the agents, which leave the jobs alone.
+func killAgent(l *lab) error {
+	for _, p := range allOf(l.path("home/.bosh/local/vms")) {
+		if strings.Contains(p.command, "plugin agent") {
+			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// otherAgent makes the state name another agent than that of the VM.
+func otherAgent(l *lab) error {
+	data, err := os.ReadFile(l.statePath())
+	if err != nil {
+		return err
+	}
+	data = regexp.MustCompile(`"agent_id": "[^"]*"`).ReplaceAll(data, []byte(`"agent_id": "another"`))
+	return os.WriteFile(l.statePath(), data, 0o600)
+}
+
+// hangingPackage makes the next compilation on the VM hang.
+func hangingPackage(l *lab) error {
+	l.want.Source++
+	if err := l.write(); err != nil {
+		return err
+	}
+	path := l.path("releases/lab/packages/page-server/packaging")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, "\nsleep 1000000\n"...), 0o600)
+}
+
+// writeAgain makes the manifest and its releases what is wished.
+func writeAgain(l *lab) error { return l.write() }
+
+// wrongPort makes the manifest say another port than the one that the agent
+// listens on.
+func wrongPort(l *lab) error {
+	data, err := os.ReadFile(l.path("manifest.yml"))
+	if err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	wrong := regexp.MustCompile(`:\d+",(\s+"properties": \{\s+"agent")`).ReplaceAll(data, fmt.Appendf(nil, `:%d",$1`, port))
+	return os.WriteFile(l.path("manifest.yml"), wrong, 0o600)
+}
+
+func endings() []ending {
+	return []ending{
+		{
+			name: "silent agent", make: after(killAgent, says("deploy MANIFEST --agent-timeout 1s")),
+			says: "does not answer(?s).*Exit code 69",
+		}, {
+			name: "silent agent, met by stop", make: after(killAgent, says("stop MANIFEST --agent-timeout 1s")),
+			says: "does not answer(?s).*Exit code 69",
+		}, {
+			name: "another VM's agent", make: after(otherAgent, says("deploy MANIFEST --agent-timeout 1s")),
+			says: "another VM's agent answers(?s).*Exit code 69",
+		}, {
+			name: "busy agent", says: "which was waited for 1s(?s).*Exit code 69",
+			make: after(hangingPackage, func(l *lab) (outcome, error) {
+				if o, err := says("deploy MANIFEST --task-timeout 1s")(l); err != nil || !strings.Contains(o.text, "not done after 1s") {
+					return o, errors.Join(err, fmt.Errorf("the compilation does not hang:\n%s", o.text))
+				}
+				return says("deploy MANIFEST --agent-timeout 1s")(l)
+			}),
+			mend: writeAgain,
+		}, {
+			name: "task that is over its limit", says: "not done after 1s",
+			make: after(hangingPackage, says("deploy MANIFEST --task-timeout 1s")), mend: writeAgain,
+		}, {
+			name: "half-done deploy", says: "did not finish",
+			make: func(l *lab) (outcome, error) {
+				l.want.Title += "!"
+				if err := l.write(); err != nil {
+					return outcome{}, err
+				}
+				if o, err := l.shell([]string{"BOOTSTRAP_KILL_AT=agent apply before 1"}, "bootstrap deploy MANIFEST"); err != nil || o.status == 0 {
+					return o, errors.Join(err, fmt.Errorf("not killed:\n%s", o.text))
+				}
+				return says("status MANIFEST")(l)
+			},
+		}, {
+			name: "agent that never answered", says: "does not answer(?s).*Exit code 69",
+			make: after(wrongPort, says("deploy MANIFEST --agent-timeout 2s --yes")), mend: writeAgain,
+		}, {
+			name: "stopped jobs", says: "asked to stop",
+			make: after(func(l *lab) error { return l.must("stop") }, says("status MANIFEST")),
+		}, {
+			name: "bad reply", again: "recreate MANIFEST", says: "what create_vm made is unknown",
+			make: func(l *lab) (outcome, error) {
+				if err := l.put("home/faults/create_vm", "before-garbage"); err != nil {
+					return outcome{}, err
+				}
+				defer os.RemoveAll(l.path("home/faults"))
+				return says("recreate MANIFEST --yes")(l)
+			},
+		}, {
+			name: "failing jobs", says: "update_watch_time", pick: 1,
+			make: after(func(l *lab) error {
+				l.want.Title = "Broken"
+				return errors.Join(l.write(), l.brokenPage())
+			}, says("deploy MANIFEST")),
+			mend: func(l *lab) error { l.want.Title = "one!"; return l.write() },
+		},
+	}
+}
+
+// brokenPage lets the page named Broken end at once, and the deploy not wait
+// for it.
+func (l *lab) brokenPage() error {
+	ctl := l.path("releases/lab/jobs/page/templates/ctl.erb")
+	data, err := os.ReadFile(ctl)
+	if err != nil {
+		return err
+	}
+	first, rest, _ := strings.Cut(string(data), "\n")
+	manifest, err2 := os.ReadFile(l.path("manifest.yml"))
+	return errors.Join(err2,
+		os.WriteFile(ctl, []byte(first+"\n<% if p('page.title') == 'Broken' %>exit 1<% end %>\n"+rest), 0o600),
+		os.WriteFile(l.path("manifest.yml"), []byte(strings.Replace(string(manifest), "0-120000", "0-2000", 1)), 0o600),
+	)
+}
+
+func diskEndings() []ending {
+	return []ending{
+		{
+			name: "missing disk", says: "does not exist", then: "bootstrap deploy MANIFEST",
+			make: after(func(l *lab) error {
+				for _, cid := range l.cids("vms") {
+					dir := l.path("home/.bosh/local/vms", cid)
+					endAll(func() []process { return ofVMs(dir) })
+				}
+				return os.RemoveAll(l.path("home/.bosh/local/disks"))
+			}, says("deploy MANIFEST --agent-timeout 1s --fix")),
+		}, {
+			name: "silent agent, met by delete", gone: true, says: "does not answer(?s).*Exit code 69",
+			make: after(killAgent, says("delete MANIFEST --agent-timeout 1s --yes")),
+		},
+	}
+}
+
+func stateEndings() []ending {
+	return []ending{
+		{
+			name: "plan moved", says: "Exit code 73", pick: 1,
+			make: func(l *lab) (outcome, error) {
+				l.want.Title = "two"
+				if err := l.write(); err != nil {
+					return outcome{}, err
+				}
+				if o, err := says("plan MANIFEST --out plan.json")(l); err != nil {
+					return o, err
+				}
+				l.want.Title = "three"
+				if err := l.write(); err != nil {
+					return outcome{}, err
+				}
+				return says("deploy MANIFEST --plan plan.json")(l)
+			},
+		}, {
+			name: "lost state file", says: "a deploy would make a second VM",
+			make: after(func(l *lab) error { return os.Remove(l.statePath()) }, says("deploy MANIFEST")),
+		},
+	}
+}
