@@ -60,8 +60,8 @@ func (l *Lines) Err() error {
 func JSON(out *Lines) func(deployer.Event) {
 	return func(e deployer.Event) {
 		e.Time = e.Time.UTC()
-		if e.Kind == deployer.Log { // its lines have a bound of their own
-			out.print("", e, out.redactor.Shown)
+		if e.Kind == deployer.Log { // its lines have a bound of their own, and no names
+			out.print("", e, out.redactor.String)
 			return
 		}
 		out.Print("", e)
@@ -181,7 +181,7 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 // password may be the same word.
 func ours(key string) bool {
 	switch key {
-	case "kind", "status", "use", "result":
+	case "kind", "status", "use", "result", "action":
 		return true
 	}
 	return false

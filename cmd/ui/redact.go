@@ -101,6 +101,19 @@ func formsOfURLs() []string {
 	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST", "USER[:PASSWORD]@HOST"}
 }
 
+// ownWords are those of our sentences about every run. To hide one of them would
+// tell that it is a secret.
+func ownWords() []string {
+	return strings.Fields(`
+		Deployment Started Finished Failed Skipped Succeeded Error Hint Warning Note Exit code Plan Manifest Succeeded
+		validating installing deploying deleting stopping starting restarting Validating Downloading Compiling Uploading
+		Rendering Installing Creating Deleting Waiting Updating Preparing Running Starting Stopping Draining Attaching Detaching
+		Unmounting Migrating Fetching manifest deployment state stemcell release releases package packages scripts
+		instance disk jobs agent templates rendered ready running create keep update replace delete place service down
+		deploy plan status doctor logs start stop restart recreate render validate variables cache disks
+		pre-start post-start post-deploy pre-stop post-stop drain unused orphan current answers well bootstrap`)
+}
+
 // String returns text without the secrets, whatever else they are.
 func (r *Redactor) String(text string) string {
 	return withoutForms(r.look().all.Replace(text), nil)
@@ -157,7 +170,7 @@ func (r *Redactor) look() *compiled {
 	secrets := longestFirst(r.secrets)
 	c := &compiled{all: replacer(secrets), named: map[byte][]string{}}
 	names := longestFirst(r.names)
-	names = append(names, formsOfURLs()...)
+	names = append(append(names, formsOfURLs()...), ownWords()...)
 	tricky := map[string]bool{}
 	var others []string
 	// All names as one text: most secrets are in none of them.
@@ -205,7 +218,7 @@ func replacer(secrets []string) *strings.Replacer {
 // replaceUnlessNamed replaces the secrets that are a part of a public name,
 // except where that name stands.
 func (c *compiled) replaceUnlessNamed(text string) string {
-	spans := c.spans(text)
+	named := c.spans(text)
 	var b strings.Builder
 	done := 0
 	for i := 0; i < len(text); i++ {
@@ -214,7 +227,7 @@ func (c *compiled) replaceUnlessNamed(text string) string {
 				continue
 			}
 			end := i + len(s)
-			if slices.ContainsFunc(spans, func(at [2]int) bool { return at[0] <= i && end <= at[1] }) {
+			if named.hold(i, end) {
 				continue
 			}
 			b.WriteString(text[done:i])
@@ -226,9 +239,22 @@ func (c *compiled) replaceUnlessNamed(text string) string {
 	return b.String() + text[done:]
 }
 
+// spans are the places of names in a text, by where they begin; the second
+// number is the furthest end of this place and those before it.
+type spans [][2]int
+
+// hold tells whether a name stands at all of that part of the text.
+func (s spans) hold(from, end int) bool {
+	i, found := slices.BinarySearchFunc(s, from, func(at [2]int, from int) int { return at[0] - from })
+	if !found {
+		i--
+	}
+	return i >= 0 && s[i][1] >= end
+}
+
 // spans finds where public names stand, as words of their own.
-func (c *compiled) spans(text string) [][2]int {
-	var spans [][2]int
+func (c *compiled) spans(text string) spans {
+	furthest := map[int]int{}
 	for _, n := range c.names {
 		for from := 0; ; {
 			i := strings.Index(text[from:], n)
@@ -237,12 +263,20 @@ func (c *compiled) spans(text string) [][2]int {
 			}
 			i += from
 			if standsAt(text, i, n) {
-				spans = append(spans, [2]int{i, i + len(n)})
+				furthest[i] = max(furthest[i], i+len(n))
 			}
 			from = i + 1
 		}
 	}
-	return spans
+	list := make(spans, 0, len(furthest))
+	for from, end := range furthest {
+		list = append(list, [2]int{from, end})
+	}
+	slices.SortFunc(list, func(a, b [2]int) int { return a[0] - b[0] })
+	for i := 1; i < len(list); i++ {
+		list[i][1] = max(list[i][1], list[i-1][1])
+	}
+	return list
 }
 
 // standsAt tells whether word stands in text at i, and is not a part of a

@@ -77,7 +77,7 @@ func (t *text) handle(e deployer.Event) {
 			fmt.Fprintf(t.out, "==> %s <==\n", e.Name)
 			t.log = e.Name
 		}
-		fmt.Fprintln(t.out, e.Message)
+		fmt.Fprintln(t.out, t.out.redactor.String(e.Message)) // no sentence of ours
 	}
 }
 
