@@ -95,6 +95,9 @@ func (r *run) updateAgent(ctx context.Context) error {
 		how := r.recallAgent(vm)
 		before := how
 		how.Next = &agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
+		if how.Made == nil && forgetsSettings(m) {
+			how.Made = &access{how.MBus, how.CA}
+		}
 		if err := r.keepAgent(how); err != nil {
 			return err
 		}
@@ -115,10 +118,7 @@ func (r *run) updateAgent(ctx context.Context) error {
 			return err
 		}
 		r.agent, r.running = fresh, fresh
-		now := agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA}
-		if forgetsSettings(m) {
-			now.Made = cmp.Or(before.Made, &access{before.MBus, before.CA})
-		}
+		now := agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Made: how.Made}
 		return r.keepCurrent(now)
 	})
 }
