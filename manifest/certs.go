@@ -43,8 +43,10 @@ func (r *reader) checkCertificates() {
 		c.readAgent(c.leaf, cert.get("private_key"))
 	}
 	switch {
-	case len(c.roots) == 0:
+	case len(c.chain) > 0 && c.ca.node == nil:
 		// Clients without a CA look at nothing.
+		c.leaf.warn("is verified by nobody, since cloud_provider.cert.ca is missing: whoever answers at the agent's address is sent its password, now and when it is rotated; set it to the CA that signed this certificate")
+	case len(c.roots) == 0:
 	case len(c.chain) == 0:
 		c.checkRoots()
 	default:
