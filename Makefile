@@ -38,7 +38,7 @@ test: image ## all tests, with the race detector; see .ci/test for flaky ones
 
 full: image ## all tests again and again, every cut and fault, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 90m ./...
-	CRASH=all MATRIX=300 SOAK=200 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak' .
+	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom' .
 	$(MAKE) fuzz FUZZTIME=2m
 
 lint: ## go vet, gofmt, staticcheck, gosec
