@@ -233,6 +233,25 @@ func TestRotateRefused(t *testing.T) {
 			expect(t, run(t, l, "plan"), 0, "")
 		})
 	}
+	t.Run("never taken", func(t *testing.T) {
+		t.Parallel()
+		l, err := newLab(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.end)
+		if err := errors.Join(l.addProxy(), l.write(), l.must("deploy")); err != nil {
+			t.Fatal(err)
+		}
+		other := l.want
+		other.Leaf++
+		if err := l.giveSettings(l.want, other, true); err != nil {
+			t.Fatal(err)
+		}
+		l.proxy.arm("ignored", "update_settings")
+		expect(t, run(t, l, "deploy"), 0, "Warning: the agent does not serve the certificate of the manifest, and does not take it")
+		expect(t, run(t, l, "plan"), 0, "certificate of the agent differs from the manifest")
+	})
 	t.Run("unknown", func(t *testing.T) {
 		t.Parallel()
 		const warning = "stays until the VM is replaced, with deploy --recreate: this agent cannot change its settings"

@@ -25,8 +25,9 @@ const (
 // NotRotatedError says that the agent does not use the settings that it was
 // given.
 type NotRotatedError struct {
-	What string // what it does instead, and what to do
-	Err  error  // may be nil
+	What    string // what it does instead, and what to do
+	Answers bool
+	Err     error // may be nil
 }
 
 func (e *NotRotatedError) Error() string {
@@ -112,7 +113,7 @@ func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) err
 			if !s.answers() {
 				met = s.err
 			}
-			return &NotRotatedError{What: s.what(), Err: met}
+			return &NotRotatedError{What: s.what(), Answers: s.answers(), Err: met}
 		}
 		c.askTask(ctx, s)
 		if err := pauseFor(ctx, pause); err != nil {

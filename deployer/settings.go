@@ -102,14 +102,18 @@ func (r *run) updateAgent(ctx context.Context) error {
 			return err
 		}
 		fresh, err := r.rotateAgent(ctx, how)
-		if refusedBy(err) {
+		ignored := r.neverTook(before, err)
+		if refusedBy(err) || ignored {
 			// The agent keeps what it had.
-			before.Fixed = agent.UnknownMessage(err)
+			before.Fixed = ignored || agent.UnknownMessage(err)
 			if err := r.keepAgent(before); err != nil {
 				return err
 			}
 		}
 		switch {
+		case ignored:
+			s.warning(keepsSettings("the agent does not serve the certificate of the manifest, and does not take it"))
+			return nil
 		case agent.UnknownMessage(err):
 			s.warning(keepsSettings("the agent cannot change its settings"))
 			keepAgentParts(r.want.made, r.state.Get().Own.Made)
@@ -121,6 +125,14 @@ func (r *run) updateAgent(ctx context.Context) error {
 		now := agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Made: how.Made}
 		return r.keepCurrent(now)
 	})
+}
+
+// neverTook reports whether the agent ignores a certificate that is not new to
+// the record: agents of old stemcells serve one of their own from the beginning.
+func (r *run) neverTook(before agentOfRunning, err error) bool {
+	var not *NotRotatedError
+	return errors.As(err, &not) && not.Answers && userOf(before.MBus) == userOf(r.manifest.CPI.MBus) &&
+		len(r.state.Get().Own.Made) > 0 && len(agentChanged(r.state.Get().Own.Made, r.want.made)) == 0
 }
 
 // keepsSettings tells that the agent's settings are not those of the manifest.
