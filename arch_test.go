@@ -325,6 +325,35 @@ func TestOneFormOfDates(t *testing.T) {
 	})
 }
 
+// Commands write through the writers of cmd/ui: the streams themselves are only
+// handed on, to these and to the programs of a session or a plugin.
+func TestCommandsDoNotWriteToStreams(t *testing.T) {
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		if filepath.ToSlash(filepath.Dir(path)) != "cmd" {
+			return
+		}
+		stream := func(e ast.Expr) bool {
+			s, ok := e.(*ast.SelectorExpr)
+			return ok && (s.Sel.Name == "stdout" || s.Sel.Name == "stderr" || s.Sel.Name == "out")
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			to, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			prints := strings.HasPrefix(to.Sel.Name, "Fprint") || to.Sel.Name == "WriteString"
+			if prints && len(call.Args) > 0 && stream(call.Args[0]) && filepath.Base(path) != "output.go" || to.Sel.Name == "Write" && stream(to.X) {
+				t.Errorf("%s: writes to a stream past cmd/ui", fset.Position(call.Pos()))
+			}
+			return true
+		})
+	})
+}
+
 // Only cmd/ui and programs' main packages may write to the standard streams.
 func TestOnlyUIPrints(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {

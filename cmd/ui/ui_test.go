@@ -344,3 +344,29 @@ func FuzzTerminal(f *testing.F) {
 }
 
 func cleaned(w *Writer, name string) string { return w.clean(name, maxCell) }
+
+// A program that reads the lines finds the same keys and words whatever the
+// secrets are, moments in UTC, numbers as numbers, and no text without end.
+func TestLines(t *testing.T) {
+	r := &Redactor{}
+	r.Add("result", "finished", "kind", "error", "1234", "s3cret-pass")
+	var out bytes.Buffer
+	lines := r.Lines(&out)
+	JSONResult(lines, 1234, errors.New("error: s3cret-pass "+strings.Repeat("x", 1<<20)), "")
+	lines.Print("thing", struct {
+		At    time.Time `json:"at"`
+		N     int       `json:"n"`
+		Error []string  `json:"error"`
+	}{time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), 1234, []string{"a <b> & 1234"}})
+	first, second, _ := strings.Cut(out.String(), "\n")
+	if len(first) > maxMessage+200 || !strings.HasPrefix(first, `{"kind":"result","status":"failed","exit_code":1234,"error":"<redacted>: <redacted> xxx`) || !strings.HasSuffix(first, ` more bytes)"}`) {
+		t.Errorf("%d bytes: %.200s … %s", len(first), first, first[max(0, len(first)-50):])
+	}
+	if want := `{"kind":"thing","at":"2026-01-02T02:04:05Z","n":1234,"error":["a <b> & <redacted>"]}` + "\n"; second != want {
+		t.Errorf("got %q, want %q", second, want)
+	}
+	lines.Print("list", []int{1})
+	if lines.Err() == nil {
+		t.Error("a list is taken for an object")
+	}
+}
