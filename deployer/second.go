@@ -108,7 +108,7 @@ type NoSecondDiskError struct {
 }
 
 func (e *NoSecondDiskError) Error() string {
-	return fmt.Sprintf("disk %s cannot be changed: the CPI can neither change it nor attach a second disk to move the data to, as was found on %s; nothing was changed", e.Disk, e.When.UTC().Format("2006-01-02 15:04 MST"))
+	return fmt.Sprintf("disk %s cannot be changed: the CPI can neither change it nor attach a second disk to move the data to, as was found on %s; nothing was changed", e.Disk, utcMinute(e.When))
 }
 
 // attachSecond attaches the disk that data is moved to, beside the one that is
