@@ -150,6 +150,10 @@ func causes() []cause {
 			make: func(l *lab) error { return l.put("home/faults/has_vm", "before-Bosh::Clouds::CloudError") },
 			says: "the CPI refuses has_vm", then: [][]string{recreate()},
 		}, {
+			name: "CPI that cannot tell whether the VM exists", args: recreate(), code: 0,
+			make: func(l *lab) error { return l.put("home/faults/has_vm", "before-Bosh::Clouds::NotImplemented") },
+			says: `Looking for VM 'vm-.* Skipped \[the CPI cannot tell\]`, then: [][]string{deploy()},
+		}, {
 			name: "template that fails", args: recreate(), code: 1,
 			make: badTemplate, says: "page.html.erb", then: [][]string{recreate()},
 		}, {
@@ -181,7 +185,7 @@ func causes() []cause {
 		}, {
 			name: "disk that is gone", args: recreate(), code: 1,
 			make: func(l *lab) error { return l.put("home/faults/has_disk", "says-false") },
-			says: "bootstrap disks forget MANIFEST --current",
+			says: "its VM has it mounted.*nothing was changed.*bootstrap disks forget MANIFEST --current",
 			mend: func(l *lab) error { return l.put("home/faults/has_disk", "says-false") },
 			then: [][]string{{"disks", "forget", "--current"}, recreate()},
 		}, {

@@ -70,7 +70,7 @@ func (r *run) askCloud(ctx context.Context) error {
 			return err
 		}
 		if r.facts.diskGone {
-			return &DiskGoneError{CID: d.CID}
+			return &DiskGoneError{CID: d.CID, Mounted: slices.Contains(r.facts.mounted, d.CID)}
 		}
 	}
 	return r.lookForStemcell(ctx)

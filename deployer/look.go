@@ -343,9 +343,16 @@ func (r *run) look(ctx context.Context) error {
 
 // lookForVM asks the CPI whether the VM exists. One whose agent answers does.
 func (r *run) lookForVM(ctx context.Context, cid string) error {
-	err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) (err error) {
-		r.facts.hasVM, err = r.cpi.HasVM(ctx, cid)
-		return err
+	err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) error {
+		there, err := r.cpi.HasVM(ctx, cid)
+		switch {
+		case cpi.NotImplemented(err) && r.facts.agentTold && !r.deleting:
+			return skip("the CPI cannot tell")
+		case err != nil:
+			return err
+		}
+		r.facts.hasVM = there
+		return nil
 	})
 	if err == nil && r.facts.agentTold && !r.facts.hasVM {
 		// The VM may be going right now, and its agent with it.

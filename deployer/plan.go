@@ -343,36 +343,6 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 
 const stayStopped = "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them"
 
-// asksOtherVM tells whether the CPI is asked for another VM than it has made.
-func asksOtherVM(w wanted, st state.State) bool {
-	sc := st.Stemcell()
-	return len(st.Own.Made) == 0 || sc == nil || sc.Name+"/"+sc.Version != w.stemcell ||
-		slices.ContainsFunc(changedParts(st.Own.Made, w.made), func(part string) bool { return !isAgentPart(part) })
-}
-
-// compile adds what is compiled while the service is down. Only the VM that
-// stays could be asked to compile, and its agent removes the packages that the
-// jobs run from; a new VM that comes beside the old one compiles before that one
-// stops.
-func (p *Plan) compile(w wanted, st state.State, f facts, vm, jobs Change) {
-	var why string
-	switch {
-	case vm.Action == keep && jobs.Action == update && w.compiles > 0 && st.Own.Swap != nil && len(f.now.Job.Templates) == 0:
-		// An earlier run was cut, or failed, before it put a job on the new VM.
-		p.beside = true
-		return
-	case vm.Action == keep && jobs.Action == update && w.compiles > 0:
-		p.Compiles = w.compiles
-		why = "compiles %s while the service is down; if one does not compile, what ran before is put back where this machine has kept it"
-	case vm.Action == replace && !p.swap && f.agentTold && w.anew > 0:
-		p.Compiles = w.anew
-		why = "compiles %s on the new VM while the service is down; if one does not compile, it stays down until a deploy succeeds"
-	default:
-		return
-	}
-	p.Changes = append(p.Changes, Change{What: packages, Action: create, Why: []string{fmt.Sprintf(why, count(p.Compiles, "package"))}})
-}
-
 // addSmall adds what changes without a downtime on a VM that stays.
 func (p *Plan) addSmall(w wanted, st state.State) {
 	switch {

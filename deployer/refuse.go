@@ -77,10 +77,14 @@ func (r *run) neverAnswered(vm string, found error) error {
 
 // DiskGoneError says that the recorded persistent disk does not exist any more.
 type DiskGoneError struct {
-	CID string
+	CID     string
+	Mounted bool // the agent says that the VM has it
 }
 
 func (e *DiskGoneError) Error() string {
+	if e.Mounted {
+		return fmt.Sprintf("disk %s is recorded, its VM has it mounted, and the CPI says that it does not exist: the CPI looks in the wrong place or the disk is about to be lost; nothing was changed; correct cloud_provider.properties, or go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
+	}
 	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
 }
 

@@ -34,6 +34,13 @@ func replaceReasons(w wanted, st state.State) []string {
 	return append(why, partReasons(parts)...)
 }
 
+// asksOtherVM tells whether the CPI is asked for another VM than it has made.
+func asksOtherVM(w wanted, st state.State) bool {
+	sc := st.Stemcell()
+	return len(st.Own.Made) == 0 || sc == nil || sc.Name+"/"+sc.Version != w.stemcell ||
+		slices.ContainsFunc(changedParts(st.Own.Made, w.made), func(part string) bool { return !isAgentPart(part) })
+}
+
 func stemcellChange(old state.Stemcell, want string) string {
 	name, version, _ := strings.Cut(want, "/")
 	if name == old.Name {
