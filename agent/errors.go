@@ -147,7 +147,7 @@ func (e *UnreachableError) Error() string {
 // story is the error without what was to be done.
 func (e *UnreachableError) story() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the agent at %s: %s", e.Address, e.Last.text())
+	fmt.Fprintf(&b, "the agent at %s: %s", e.Address, e.Last)
 	if len(e.Met) > 1 {
 		causes := make([]string, 0, len(e.Met)-1)
 		for _, p := range e.Met[:len(e.Met)-1] {

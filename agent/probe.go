@@ -50,8 +50,10 @@ type Probe struct {
 	Certificate *x509.Certificate
 }
 
-func (p Probe) text() string {
-	if p.Err == nil {
+// String tells the cause and, where it says more, the error.
+func (p Probe) String() string {
+	// What the error says beside the cause is only the address, once more.
+	if p.Err == nil || p.Cause == Refused && errors.Is(p.Err, syscall.ECONNREFUSED) {
 		return string(p.Cause)
 	}
 	return fmt.Sprintf("%s (%v)", p.Cause, p.Err)

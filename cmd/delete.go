@@ -49,7 +49,7 @@ a terminal on standard input a disk is deleted only with --yes.`,
 	answerFlag(f, &opts)
 	ask.flags(f)
 	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphan, see bootstrap disks")
-	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent, without stopping its jobs")
+	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed where there is no state file: nothing to delete")
 	return cmd
 }

@@ -36,7 +36,7 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 // planFlags are those that change what a deploy plans.
 func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk though nothing changed")
-	f.BoolVar(&opts.Fix, "fix", false, "reboot a silent VM, else replace it; upload a lost stemcell")
+	f.BoolVar(&opts.Fix, "fix", false, "reboot a silent or busy VM or replace it; upload lost stemcells")
 	f.BoolVar(&opts.AllowShrink, "allow-shrink", false, "move the data to a smaller disk")
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep a disk whose data was moved as an orphan")
 }

@@ -55,7 +55,7 @@ func (p *patience) say(text string) {
 
 // probe is say for a look at the agent.
 func (p *patience) probe(met agent.Probe) {
-	p.say(fmt.Sprintf("the agent does not answer yet: %s (%v)", met.Cause, met.Err))
+	p.say(fmt.Sprintf("the agent does not answer yet: %s", met))
 }
 
 func (p *patience) end() {
@@ -73,7 +73,7 @@ func (r *run) awaitAgent(ctx context.Context, s *stage, client *agent.Client, li
 	return client.WaitReady(ctx, limit, func(met agent.Probe) {
 		told.probe(met)
 		if why != "" {
-			told.say(fmt.Sprintf("the agent does not answer yet after %s: %s (%v)", why, met.Cause, met.Err))
+			told.say(fmt.Sprintf("the agent does not answer yet after %s: %s", why, met))
 		}
 	})
 }
