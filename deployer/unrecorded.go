@@ -60,7 +60,7 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 		return nil
 	}
 	made := func(in state.Intent) bool {
-		return in.Method == "create_vm" && in.AgentID != "" && in.AgentID == now.AgentID
+		return in.Method == "create_vm" && (now.AgentID == "" || in.AgentID == now.AgentID)
 	}
 	if slices.ContainsFunc(st.Own.Intents, made) {
 		return nil // a plan does not look what became of it
