@@ -25,7 +25,7 @@ func (r *run) checkMachine(ctx context.Context) error {
 
 // machineProblems are the reasons, each a sentence with what to do.
 func (r *run) machineProblems(ctx context.Context) []error {
-	if r.plan.Nothing() {
+	if !r.plan.touches() {
 		return nil
 	}
 	problems := []error{r.checkRoom()}
@@ -127,7 +127,12 @@ func (r *run) checkPorts(ctx context.Context, vm string) error {
 			continue
 		}
 		_, port, _ := net.SplitHostPort(p.address)
-		if by := listenerAt(port); vm == "" || by != "" && !strings.HasSuffix(by, vm+")") {
+		by := listenerAt(port)
+		switch {
+		case vm != "" && (by == "" || strings.HasSuffix(by, vm+")")):
+		case r.state != nil && r.state.Get().Own.Swap != nil && strings.HasSuffix(by, r.state.Get().Own.Swap.CID+")"):
+			errs = append(errs, fmt.Errorf("%s cannot listen at %s: VM %s, which VM %s replaces, has that until the deploy of before is finished: run it again with cloud_provider.mbus as it was, and then this one; nothing was changed", p.what, p.address, r.state.Get().Own.Swap.CID, vm))
+		default:
 			errs = append(errs, portTaken(p.address, p.what, p.remedy, err))
 		}
 	}
