@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type proxy struct {
 	client  *http.Client
 
 	mu sync.Mutex
-	// fault is cut-before, cut-after, status, delay or foreign; of update_settings
+	// fault is cut-before, cut-after, status, delay, hang, huge or foreign; of update_settings
 	// also unknown, ignored, or half: the certificate is not taken. Empty: none.
 	fault  string
 	method string // of the message that meets it
@@ -137,6 +138,14 @@ func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 	case "status":
 		http.Error(w, "as planned", http.StatusInternalServerError)
 		return
+	case "hang":
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case "huge":
+		w.Header().Set("Content-Length", strconv.Itoa(9<<30))
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
 	case "delay":
 		<-time.After(2 * time.Second)
 	case "unknown":
