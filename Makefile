@@ -6,7 +6,7 @@ GOSEC = github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 
-.PHONY: build image check-image quickstart test full lint vulncheck fuzz bench clean
+.PHONY: build image check-image quickstart unit test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	$(GO) build -trimpath -ldflags '-s -w' -o bootstrap .
@@ -32,6 +32,10 @@ quickstart: build ## one VM on this machine, serving a page
 	./bootstrap deploy testdata/quickstart/manifest.yml
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
+
+unit: image ## the tests of each package and of the layout, without whole runs and the race detector
+	$(GO) test $$($(GO) list ./... | grep -v '^bootstrap$$')
+	$(GO) test -run 'TestImports|TestNo|TestExported|TestGoroutines|TestOneForm|TestCommandsDoNotWrite|TestOnlyUI' .
 
 test: image ## all tests, with the race detector; see .ci/test for flaky ones
 	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 20m
