@@ -305,6 +305,9 @@ func diskEndings() []ending {
 				return os.RemoveAll(l.path("home/.bosh/local/disks"))
 			}, says("deploy MANIFEST --agent-timeout 1s --fix")),
 		}, {
+			name: "deleted with the disk kept", make: says("delete MANIFEST --keep-disk --yes"),
+			says: "Disk 'disk-.*' is kept", then: "bootstrap deploy MANIFEST",
+		}, {
 			name: "silent agent, met by delete", gone: true, says: "does not answer(?s).*Exit code 69",
 			make: after(killAgent, says("delete MANIFEST --agent-timeout 1s --yes")),
 		},

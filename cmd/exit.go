@@ -119,7 +119,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &lost):
 		return exitFailed, nextSilent
 	case errors.As(err, &unsettled):
-		return exitFailed, fmt.Sprintf("what %s made is unknown; run the same command again: it looks for that, keeps what it cannot find as a leftover (bootstrap state leftovers), and goes on", unsettled.Method)
+		return exitFailed, fmt.Sprintf("what %s made is unknown; run the same command again: it looks for that, keeps what it cannot find as a leftover (bootstrap state leftovers MANIFEST), and goes on", unsettled.Method)
 	case errors.As(err, &refused):
 		return exitCPI, ""
 	}

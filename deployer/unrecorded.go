@@ -66,7 +66,7 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 		return nil // a plan does not look what became of it
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
-		r.root.warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers` lists it", now.AgentID, client.Address()))
+		r.root.warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers %s` lists it", now.AgentID, client.Address(), r.which()))
 		return nil
 	}
 	remedies, err := r.restores(client, now)

@@ -227,7 +227,7 @@ func (r *run) waitForAgent(ctx context.Context) error {
 func (r *run) suspectLeftovers() {
 	for _, l := range r.state.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			r.root.warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers` lists it", l.AgentID, utcMinute(l.Started)))
+			r.root.warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers %s` lists it", l.AgentID, utcMinute(l.Started), r.which()))
 		}
 	}
 }
