@@ -67,6 +67,9 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 		touch(s.recordPath(path))
 		return path, true, nil
 	}
+	if err := os.MkdirAll(s.downloads(), 0o700); err != nil {
+		return "", false, err
+	}
 	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return "", false, err
@@ -90,10 +93,8 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 
 // lock keeps other goroutines and processes from loading the same file.
 func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
-	for _, dir := range []string{s.cache("locks"), s.downloads()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(s.cache("locks"), 0o700); err != nil {
+		return nil, err
 	}
 	l := flock.New(s.cache("locks", name+".lock"), flock.SetPermissions(0o600))
 	if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {
