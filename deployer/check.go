@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"bootstrap/cpi"
+	"bootstrap/listener"
 	"bootstrap/manifest"
 	"bootstrap/tunnel"
 )
@@ -127,13 +127,17 @@ func (r *run) checkPorts(ctx context.Context, vm string) error {
 			continue
 		}
 		_, port, _ := net.SplitHostPort(p.address)
-		by := listenerAt(port)
+		by := listener.At(ctx, port)
+		holder := ""
+		if by.VM != "" {
+			holder = filepath.Base(by.VM) // the folder of a VM is named by its CID
+		}
 		switch {
-		case vm != "" && (by == "" || strings.HasSuffix(by, vm+")")):
-		case r.state != nil && r.state.Get().Own.Swap != nil && strings.HasSuffix(by, r.state.Get().Own.Swap.CID+")"):
+		case vm != "" && (by.PID == 0 || holder == vm):
+		case r.state != nil && r.state.Get().Own.Swap != nil && holder == r.state.Get().Own.Swap.CID:
 			errs = append(errs, fmt.Errorf("%s cannot listen at %s: VM %s, which VM %s replaces, has that until the deploy of before is finished: run it again with cloud_provider.mbus as it was, and then this one; nothing was changed", p.what, p.address, r.state.Get().Own.Swap.CID, vm))
 		default:
-			errs = append(errs, portTaken(p.address, p.what, p.remedy, err))
+			errs = append(errs, portTaken(by, p.address, p.what, p.remedy, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -177,14 +181,13 @@ func (r *run) agentPorts() []agentPort {
 }
 
 // portTaken words that an address cannot be listened at, with who has it.
-func portTaken(address, what, remedy string, err error) error {
-	_, port, _ := net.SplitHostPort(address)
+func portTaken(by listener.Process, address, what, remedy string, err error) error {
 	holder := "end what listens there"
-	switch by := listenerAt(port); {
-	case strings.Contains(by, " plugin agent "):
-		holder = by + ", the agent of a VM on this machine, has the port: if that is this deployment's VM, bring back its state file (bootstrap state restore), else delete that VM or end the process"
-	case by != "":
-		holder = by + " has the port: end it"
+	switch {
+	case by.VM != "":
+		holder = by.String() + " has the port: if that is this deployment's VM, bring back its state file (bootstrap state restore), else delete that VM or end the process"
+	case by.PID != 0:
+		holder = by.String() + " has the port: end it"
 	}
 	return fmt.Errorf("%s cannot listen at %s: %w; %s, or %s; nothing was changed", what, address, err, holder, remedy)
 }

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/listener"
 	"bootstrap/tunnel"
 )
 
@@ -154,9 +155,9 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 	default:
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(want.Port)))
 		if err != nil {
-			holder := listenerAt(fmt.Sprint(want.Port))
-			if holder == "" {
-				holder = fmt.Sprintf("what listens there (lsof -i :%d tells)", want.Port)
+			holder := fmt.Sprintf("what listens there (lsof -i :%d tells)", want.Port)
+			if by := listener.At(ctx, fmt.Sprint(want.Port)); by.PID != 0 {
+				holder = by.String()
 			}
 			v.fail("end "+holder+", or set cloud_provider.registry.port to 0 to have a free one picked", "the registry's port cannot be bound: %v", err)
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/listener"
 	"bootstrap/registry"
 	"bootstrap/tunnel"
 )
@@ -26,7 +27,7 @@ type registryServer struct {
 
 // bindRegistry binds the registry's port where the manifest asks for a
 // registry or a tunnel, before the CPI is rendered with it.
-func (r *run) bindRegistry(context.Context) error {
+func (r *run) bindRegistry(ctx context.Context) error {
 	want := r.manifest.CPI.Registry
 	if want == nil {
 		return nil
@@ -40,7 +41,7 @@ func (r *run) bindRegistry(context.Context) error {
 		// Only this machine: what is served holds secrets.
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)))
 		if err != nil {
-			return portTaken(net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)), "the registry", "set cloud_provider.registry.port to 0 to have a free one picked", err)
+			return portTaken(listener.At(ctx, fmt.Sprint(g.port)), net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)), "the registry", "set cloud_provider.registry.port to 0 to have a free one picked", err)
 		}
 		g.port = l.Addr().(*net.TCPAddr).Port
 		g.Registry = registry.New(g.username, g.password, want.OpenGet)

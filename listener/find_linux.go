@@ -1,4 +1,4 @@
-package local
+package listener
 
 import (
 	"context"
@@ -10,22 +10,18 @@ import (
 	"strings"
 )
 
-// portHolder finds the process that listens on a TCP port; 0 if it belongs to
-// another user, or is in another network namespace. Only the program's name
-// and, for an embedded agent, its folder are told: the rest of a command line
-// may hold secrets.
-func portHolder(ctx context.Context, port string) (pid int, command string) {
+func find(ctx context.Context, port string) Process {
 	sockets := listeners(port)
 	if len(sockets) == 0 {
-		return 0, ""
+		return Process{}
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, ""
+		return Process{}
 	}
 	for _, entry := range entries {
 		if ctx.Err() != nil {
-			return 0, ""
+			return Process{}
 		}
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -39,11 +35,11 @@ func portHolder(ctx context.Context, port string) (pid int, command string) {
 		for _, f := range files {
 			target, err := os.Readlink(filepath.Join(fds, f.Name()))
 			if err == nil && slices.Contains(sockets, target) {
-				return pid, commandOf(pid)
+				return named(pid)
 			}
 		}
 	}
-	return 0, ""
+	return Process{}
 }
 
 // listeners are the sockets that listen on the port, as /proc/PID/fd names
@@ -71,10 +67,10 @@ func listeners(port string) []string {
 	return sockets
 }
 
-func commandOf(pid int) string {
+func named(pid int) Process {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
-		return "its command is not known"
+		return Process{PID: pid}
 	}
-	return namedCommand(strings.Split(strings.TrimRight(string(text), "\x00"), "\x00"))
+	return about(pid, strings.Split(strings.TrimRight(string(text), "\x00"), "\x00"))
 }

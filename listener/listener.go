@@ -1,0 +1,55 @@
+// Package listener finds the process that listens on a TCP port of this machine.
+package listener
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// searchTime bounds the search for a process.
+const searchTime = 3 * time.Second
+
+// Process is a process that listens on a port.
+type Process struct {
+	PID  int    // 0: unknown
+	Name string // of the program; empty: unknown
+	// VM is the folder of the VM whose embedded agent it is; empty: it is none.
+	VM string
+}
+
+// At finds the process that listens on a TCP port. It is unknown where it belongs
+// to another user or is in another network namespace, and on systems that do not
+// tell.
+func At(ctx context.Context, port string) Process {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	return find(ctx, port)
+}
+
+// String names the process: "process 12 (mysqld)".
+func (p Process) String() string {
+	switch {
+	case p.PID == 0:
+		return "another process"
+	case p.VM != "":
+		return fmt.Sprintf("process %d (the agent of the VM in %s)", p.PID, p.VM)
+	case p.Name == "":
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
+}
+
+// about tells of a process what may be shown: other arguments of a command may be
+// secrets.
+func about(pid int, argv []string) Process {
+	p := Process{PID: pid}
+	if len(argv) > 0 && argv[0] != "" {
+		p.Name = filepath.Base(argv[0])
+	}
+	if len(argv) == 4 && argv[1] == "plugin" && argv[2] == "agent" {
+		p.VM = argv[3]
+	}
+	return p
+}

@@ -1,0 +1,43 @@
+package listener
+
+import (
+	"net"
+	"os"
+	"testing"
+)
+
+func TestAt(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Logf("not here: %v", err)
+			continue
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		if p := At(t.Context(), port); p.PID != os.Getpid() || p.Name == "" {
+			t.Errorf("%s: %v", l.Addr(), p)
+		}
+		l.Close()
+	}
+	for _, port := range []string{"", "x", "70000"} {
+		if p := At(t.Context(), port); p != (Process{}) {
+			t.Errorf("%q: %v", port, p)
+		}
+	}
+}
+
+// Other arguments than the folder of an embedded VM may be secrets.
+func TestAbout(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"process 7 (mysql)":                          {"/usr/bin/mysql", "-pSECRET"},
+		"process 7 (the agent of the VM in /a/vm-1)": {"/opt/bootstrap", "plugin", "agent", "/a/vm-1"},
+		"process 7 (bootstrap)":                      {"bootstrap", "plugin", "agent", "/a/vm-1", "SECRET"},
+		"process 7":                                  {""},
+	} {
+		if got := about(7, args).String(); got != want {
+			t.Errorf("%q: %q, want %q", args, got, want)
+		}
+	}
+}
