@@ -233,13 +233,30 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 	}
 	if !gone {
 		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
-		return r.settle(in, "")
+		return r.settleHalfDeleted(in)
 	}
 	r.root.info(fmt.Sprintf("An earlier run was cut during %s; %s is gone", in.Method, in.CID))
 	if r.state.Get().CurrentVMCID == in.CID && in.Method == "delete_vm" {
 		r.running, r.facts = nil, facts{}
 	}
 	return r.forget(in, func(st *state.State) { st.Forget(in.Method, in.CID) })
+}
+
+// settleHalfDeleted settles a delete that is not known to have ended. A VM whose
+// agent is silent then has nothing left that could be stopped in order: the jobs
+// were stopped before the delete, which may have ended the agent.
+func (r *run) settleHalfDeleted(in state.Intent) error {
+	if in.Method != "delete_vm" || in.CID != r.state.Get().CurrentVMCID || r.facts.agentTold {
+		return r.settle(in, "")
+	}
+	if err := r.state.Update(func(st *state.State) error {
+		st.Own.Reached = false
+		return st.Settle(in, "")
+	}); err != nil {
+		return err
+	}
+	cpi.RemoveReply(in.Reply)
+	return nil
 }
 
 // recover waits for the CPI of an earlier run and reads its reply. Nobody ends

@@ -425,9 +425,13 @@ const rebootTimeout = 2 * time.Minute
 
 // refuseSilent keeps a command from going on without the agent, which it needs.
 func (r *run) refuseSilent(context.Context) error {
-	cid := r.state.Get().CurrentVMCID
+	st := r.state.Get()
+	cid := st.CurrentVMCID
 	if cid == "" || r.facts.agentTold || !r.facts.hasVM || r.opts.Fix {
 		return nil
+	}
+	if st.Own.AgentID != "" && !st.Own.Reached {
+		return nil // it has no jobs to stop
 	}
 	return r.silent(cid)
 }

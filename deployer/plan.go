@@ -242,8 +242,9 @@ func decide(w wanted, st state.State, f facts) (Plan, error) {
 	case !f.hasVM:
 		vm.Action, vm.Why = create, []string{fmt.Sprintf("VM %s is gone", st.CurrentVMCID)}
 	case !f.agentTold && st.Own.AgentID != "" && !st.Own.Reached:
-		// A run was cut before anything was put on it: there is nothing to stop.
-		vm.Action, vm.Why, p.silent = replace, []string{"its agent never answered"}, true
+		// A run was interrupted before anything was put on it, or while it was
+		// deleted: there is nothing to stop.
+		vm.Action, vm.Why, p.silent = replace, []string{"its agent does not answer, and it has no jobs to stop"}, true
 	case !f.agentTold && w.lost:
 		vm.Action, vm.Why, p.silent = replace, []string{"its agent did not come back after a second disk was attached"}, true
 	case !f.agentTold && !w.options.Fix:

@@ -63,7 +63,8 @@ type Own struct {
 	Serial int `json:"serial"` // grows with every write
 	// AgentID is the agent id the current VM was made with.
 	AgentID string `json:"agent_id,omitempty"`
-	// Reached tells that the agent of the current VM has answered once.
+	// Reached tells that the agent of the current VM has answered once, and that
+	// no run was interrupted while it deleted the VM.
 	Reached bool `json:"reached,omitempty"`
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
