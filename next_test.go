@@ -314,9 +314,60 @@ func diskEndings() []ending {
 	}
 }
 
+// while runs a command up to a point, does something, and lets it go on.
+func (l *lab) while(point, line string, do func(*os.Process) error) (outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	defer cancel()
+	waits := l.path("waits")
+	cmd, text := l.command(ctx, []string{"BOOTSTRAP_WAIT_AT=" + point, "BOOTSTRAP_WAIT_FILE=" + waits}, line)
+	if err := cmd.Start(); err != nil {
+		return outcome{}, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(waits); err == nil {
+			break
+		}
+		select {
+		case err := <-ended:
+			o, _ := l.judge(ctx, cmd, text, err)
+			return o, fmt.Errorf("%s never came to %q:\n%s", line, point, o.text)
+		case <-tick.C:
+		}
+	}
+	err := errors.Join(do(cmd.Process), os.Remove(waits))
+	o, err2 := l.judge(ctx, cmd, text, <-ended)
+	return o, errors.Join(err, err2)
+}
+
 func stateEndings() []ending {
 	return []ending{
 		{
+			name: "interrupted", again: "deploy MANIFEST", says: "Exit code 130",
+			make: func(l *lab) (outcome, error) {
+				l.want.Title += "?"
+				if err := l.write(); err != nil {
+					return outcome{}, err
+				}
+				return l.while("agent apply before 1", "deploy", func(p *os.Process) error { return p.Signal(os.Interrupt) })
+			},
+		}, {
+			name: "locked", again: "deploy MANIFEST", says: "Exit code 75",
+			make: func(l *lab) (told outcome, err error) {
+				l.want.Title += "?"
+				if err := l.write(); err != nil {
+					return told, err
+				}
+				_, err = l.while("agent apply before 1", "deploy", func(*os.Process) (err error) {
+					told, err = says("deploy MANIFEST")(l)
+					return err
+				})
+				return told, err
+			},
+		}, {
 			name: "plan moved", says: "Exit code 73", pick: 1,
 			make: func(l *lab) (outcome, error) {
 				l.want.Title = "two"

@@ -101,7 +101,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &failing):
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
 	case errors.As(err, &locked):
-		return exitLocked, "wait until the other run has ended, which --lock-wait 10m does; the lock goes with its process"
+		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m, which waits for it; the lock goes with its process"
 	case errors.As(err, &busy):
 		return exitLocked, "try again when it has ended; --dry-run works at any time"
 	case errors.As(err, &second):
