@@ -133,11 +133,19 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 			if silentSince.IsZero() {
 				silentSince = asked
 			}
-			if time.Since(silentSince) >= lostAfter {
+			if time.Since(silentSince) >= lostAfter || m.repeat && refusesForGood(err) {
 				return nil, &TaskLostError{Method: m.method, Err: err, doing: m.doing}
 			}
 		}
 	}
+}
+
+// refusesForGood tells that the agent was met with another certificate or
+// password than this client's: it has restarted with other settings. What only
+// asks for something need not wait for it to change its mind.
+func refusesForGood(err error) bool {
+	var e *UnreachableError
+	return errors.As(err, &e) && e.Last.hopeless()
 }
 
 // cancelLeft asks the agent to end a task that is not waited for any longer,

@@ -196,6 +196,31 @@ func TestTaskSilence(t *testing.T) {
 	}
 }
 
+// An agent that restarts with another password is met with this one in vain: a
+// question is given up at once, so that it can be asked with the other password.
+func TestTaskOtherPassword(t *testing.T) {
+	t.Parallel()
+	handler, _ := worker(t, func(time.Duration) (any, error) { return running, nil })
+	var start time.Time
+	inBubble(t, good(t), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if time.Since(start) >= 5*time.Second {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}), func(t *testing.T, cfg agent.Config) {
+		start = time.Now()
+		_, err := newClient(t, cfg).ListDiskInTurn(t.Context(), time.Hour)
+		var e *agent.UnreachableError
+		if !errors.As(err, &e) || e.Last.Cause != agent.Unauthorized {
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(start); waited > 7*time.Second {
+			t.Errorf("gave up after %s", waited)
+		}
+	})
+}
+
 func TestTaskTimeout(t *testing.T) {
 	t.Parallel()
 	handler, _ := worker(t, func(time.Duration) (any, error) { return running, nil })

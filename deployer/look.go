@@ -231,8 +231,8 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 		told.say("the agent does not answer yet")
 		var found access
 		var err error
-		for start := time.Now(); ; {
-			client, found, err = r.findAgent(ctx, how, max(limit-time.Since(start), time.Millisecond), r.state.Get().DirectorID)
+		for others := len(r.accesses(how)) - 1; ; others-- {
+			client, found, err = r.findAgent(ctx, how, limit, r.state.Get().DirectorID)
 			if client == nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 			}
 			told.end() // hear tells what it waits for itself
 			// An agent may restart with other settings just after it has answered.
-			if err = r.hear(ctx, s, client, agentID); !unreachable(err) || len(r.accesses(how)) == 1 || time.Since(start) >= limit {
+			if err = r.hear(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
 				break
 			}
 		}
@@ -286,6 +286,14 @@ func (r *run) busyTime() time.Duration {
 func (f facts) isBusy() bool {
 	_, busy := errors.AsType[*agent.BusyError](f.agentErr)
 	return busy && !f.agentTold
+}
+
+// whyLost says, after the name of a VM, why nothing can be done on it.
+func (f facts) whyLost() string {
+	if f.isBusy() {
+		return "its agent is busy with a task of an earlier run"
+	}
+	return "its agent does not answer"
 }
 
 // hear takes what the agent tells into the facts.
