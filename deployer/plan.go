@@ -250,7 +250,7 @@ func decide(w wanted, st state.State, f facts) (Plan, error) {
 	case !f.agentTold && !w.options.Fix:
 		return p, &AgentSilentError{VM: st.CurrentVMCID, Err: f.agentErr}
 	case !f.agentTold:
-		vm.Action, vm.Why, p.silent = replace, []string{"the agent does not answer"}, true
+		vm.Action, vm.Why, p.silent = replace, []string{f.whyLost()}, true
 	default:
 		if vm.Why = replaceReasons(w, st); len(vm.Why) > 0 {
 			vm.Action = replace
@@ -335,7 +335,7 @@ func (p *Plan) fill(w wanted, st state.State, f facts, vm, disk, jobs Change) {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("VM %s is deleted before the new one is made: if the CPI refuses to make that one (its cloud_properties are wrong, for example), there is no way back to the old one; the disk is kept, and the service comes back with a deploy that succeeds", vm.Name))
 	}
 	if p.silent && f.hasVM && st.Own.Reached {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", st.CurrentVMCID))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: %s", st.CurrentVMCID, f.whyLost()))
 	}
 	if p.stopped {
 		p.Warnings = append(p.Warnings, stayStopped)

@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 		"cut before the apply":    {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *facts) { f.now = agent.State{} }, plan: []string{"jobs update in place: nothing was put on the VM yet", "tags update in place: the deploy that made the VM was not finished"}},
 		"other spec":              {facts: func(f *facts) { f.now.ConfigurationHash = "other" }, plan: []string{"jobs update in place: the agent has another spec"}},
 		"VM gone":                 {facts: func(f *facts) { *f = facts{agentErr: errors.New("refused")} }, plan: []string{"vm create: VM vm-1 is gone", "jobs create"}},
-		"silent, to be fixed":     {want: func(w *wanted) { w.options.Fix = true }, facts: silent, plan: []string{"vm replace: the agent does not answer", "jobs create"}},
+		"silent, to be fixed":     {want: func(w *wanted) { w.options.Fix = true }, facts: silent, plan: []string{"vm replace: its agent does not answer", "jobs create"}},
 		"silent since it is made": {state: func(s *state.State) { s.Own.Reached = false }, facts: silent, plan: []string{"vm replace: its agent does not answer, and it has no jobs to stop", "jobs create"}},
 		"process fails": {facts: func(f *facts) { f.now.JobState = "failing"; f.now.Processes[0].State = "failing" },
 			plan: []string{"jobs update in place: process web is failing"}},

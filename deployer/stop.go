@@ -31,7 +31,7 @@ func (r *run) stopRunning(ctx context.Context) error {
 		return nil
 	}
 	if !r.facts.agentTold {
-		r.root.warning(fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", cid))
+		r.root.warning(fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: %s", cid, r.facts.whyLost()))
 		return r.detachDisk(ctx, cid)
 	}
 	l := leaver{cid: cid, agent: r.running, vm: "keep", instance: "keep", deployment: "keep"}
