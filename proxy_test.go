@@ -32,6 +32,9 @@ type proxy struct {
 	fault  string
 	method string // of the message that meets it
 	lying  bool   // another certificate is shown
+	// meanwhile is done after the message that meets the fault "meanwhile" has
+	// reached the agent, and before its answer is handed on.
+	meanwhile func() error
 }
 
 // addProxy puts a proxy before the agents of the lab.
@@ -169,6 +172,11 @@ func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil || fault == "cut-after" {
 		panic(http.ErrAbortHandler)
+	}
+	if fault == "meanwhile" {
+		if err := p.meanwhile(); err != nil {
+			panic(http.ErrAbortHandler)
+		}
 	}
 	w.WriteHeader(resp.StatusCode)
 	_, _ = w.Write(data)

@@ -271,6 +271,30 @@ func TestRotateRefused(t *testing.T) {
 	})
 }
 
+// TestRotateRestart finds an agent that a killed run gave new settings, and that
+// restarts for them while it is asked.
+func TestRotateRestart(t *testing.T) {
+	t.Parallel()
+	l := rotated(t, (*lab).addProxy)
+	old := l.want
+	old.Password, old.CA, old.Leaf = 0, 0, 0
+	if o, err := l.run([]string{"BOOTSTRAP_KILL_AT=agent update_settings before 1"}, "deploy"); err != nil || o.status == 0 {
+		t.Fatalf("%v, %d:\n%s", err, o.status, o.text)
+	}
+	l.proxy.meanwhile = func() error { return l.giveSettings(old, l.want, true) }
+	l.proxy.arm("meanwhile", "list_disk")
+	o, err := l.run(nil, "deploy")
+	if err != nil || o.status != 0 || !strings.Contains(o.text, "update in place  agent") && !strings.Contains(o.text, "Skipping deploy") {
+		t.Fatalf("deploy: %v, %d:\n%s", err, o.status, o.text)
+	}
+	if err := l.isRotated(); err != nil {
+		t.Error(err)
+	}
+	if o, err := l.run(nil, "plan"); err != nil || o.status != 0 {
+		t.Errorf("there is still something to do: %v\n%s", err, o.text)
+	}
+}
+
 // TestRotateForgotten reboots a VM whose agent keeps its settings in memory: it
 // comes back with the password and the certificate that the VM was made with.
 func TestRotateForgotten(t *testing.T) {
