@@ -231,5 +231,9 @@ func serial(c *x509.Certificate) string {
 	if c == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%X", c.SerialNumber)
+	text := fmt.Sprintf("%X", c.SerialNumber)
+	if len(text)%2 == 1 {
+		text = "0" + text // whole bytes
+	}
+	return text
 }
