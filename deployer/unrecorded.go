@@ -165,5 +165,5 @@ func (r *run) importing(ctx context.Context, client *agent.Client, now agent.Sta
 			command += " " + flag[0] + " " + flag[1]
 		}
 	}
-	return command + "   (" + why + ")"
+	return command + "   (" + why + "; then deploy with --adopt-vm, or the VM is replaced, because what it was made from is unknown)"
 }
