@@ -22,6 +22,7 @@ func imports() map[string][]string {
 		"":                      {"cmd"},
 		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "atomicfile", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
+		"e2e/traced":            {"cmd", "deployer"},
 		"deployer":              {"agent", "artifact", "atomicfile", "cpi", "cpi/build", "guard", "listener", "manifest", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},
 		"cpi/local":             {"cpi", "agent", "artifact"},
@@ -113,6 +114,25 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Only the program of the tests can be killed, held or traced by variables of the
+// environment: nothing that people get may know them.
+func TestOnlyTheTestsProgramIsTraced(t *testing.T) {
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		if strings.HasPrefix(filepath.ToSlash(path), "e2e/") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if ok && slices.ContainsFunc([]string{"BOOTSTRAP_KILL_", "BOOTSTRAP_WAIT_", "BOOTSTRAP_TRACE"}, func(name string) bool {
+				return strings.Contains(lit.Value, name)
+			}) {
+				t.Errorf("%s: %s in the program that people get", fset.Position(n.Pos()), lit.Value)
+			}
+			return true
+		})
+	})
 }
 
 // sources parses every Go file of the module outside of tests and testdata.

@@ -30,8 +30,8 @@ import (
 	"bootstrap/state"
 )
 
-// built builds the program as people get it, and makes a cache for all who run
-// it, once: with the race detector in it, compiling the embedded Ruby alone takes
+// built builds the program, without the race detector and with the points at
+// which a test can kill it, and makes a cache for all who run it, once: with the race detector in it, compiling the embedded Ruby alone takes
 // more than a minute. The compiled Ruby of earlier test runs is used again.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
@@ -41,7 +41,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
 		return dir, err
 	}
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bootstrap"), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced").CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
 	}
 	return dir, copyRuby(keptRuby(), filepath.Join(dir, "cache", "ruby"))

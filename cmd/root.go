@@ -31,7 +31,22 @@ import (
 // Main runs one command and returns its exit code. All that the process gets
 // from outside comes in here.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	c := newConsole(args, stdin, stdout, stderr, env)
+	return Process{Args: args, Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env}.Run()
+}
+
+// Process is what one run of the program gets from outside.
+type Process struct {
+	Args           []string // without the name of the program
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Env            []string
+	Trace          func(deployer.Point) // called at each point of a deploy, by the tests' program; may be nil
+}
+
+// Run runs the command that the arguments name and returns its exit code.
+func (p Process) Run() int {
+	c := newConsole(p.Args, p.Stdin, p.Stdout, p.Stderr, p.Env)
+	c.trace = p.Trace
 	restrictUmask()
 	return c.execute(newRoot(c))
 }
@@ -67,6 +82,7 @@ type console struct {
 	stdout, stderr io.Writer
 	out            *output // the standard output, for all that is printed
 	env            []string
+	trace          func(deployer.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
 	report         func(deployer.Event) // nil until a command reports
@@ -142,9 +158,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Report = c.report
 	opts.Running = &c.running
-	if opts.Trace, err = c.trace(); err != nil {
-		return err
-	}
+	opts.Trace = c.trace
 	stop := context.AfterFunc(ctx, func() {
 		if c.ends.Load() || c.asking.Load() {
 			return

@@ -1,4 +1,4 @@
-package cmd
+package main
 
 import (
 	"errors"
@@ -12,43 +12,42 @@ import (
 	"bootstrap/deployer"
 )
 
-// tracer follows a run for the tests that cut it: docs/reliability.md names
-// the variables. A point's name is a line of the trace, as in
-// "cpi create_vm before 1": the last word counts the points of that kind.
+// tracer follows a run for the tests that interrupt it. The name of a point is a
+// line of the trace, such as "cpi create_vm before 1": the last word counts the
+// points of that kind.
 type tracer struct {
 	mu   sync.Mutex
 	seen map[string]int
-	file *os.File // nil: the points are not written down
+	file *os.File // nil: no trace is written
 
-	killAt    string        // the point at which this process ends at once
-	killAfter time.Duration // so long after it
-	killCPI   bool          // and with it the CPI's process group, where one runs
+	killAt    string        // the point at which this process is killed
+	killAfter time.Duration // the delay between the point and the kill
+	killCPI   bool          // kill the running CPI's process group, too
 	waitAt    string        // the point at which it waits
-	waitFile  string        // while this file, which it makes then, is there
+	waitFile  string        // it makes this file there and waits until somebody removes it
 }
 
-// trace is what the environment asks for; nil, as for everybody but the tests,
-// if it asks for nothing.
-func (c *console) trace() (func(deployer.Point), error) {
+// traceFrom returns the trace that the environment asks for, nil for none.
+func traceFrom(getenv func(string) string) (func(deployer.Point), error) {
 	t := &tracer{
 		seen:     map[string]int{},
-		killAt:   c.getenv("BOOTSTRAP_KILL_AT"),
-		killCPI:  c.getenv("BOOTSTRAP_KILL_CPI") != "",
-		waitAt:   c.getenv("BOOTSTRAP_WAIT_AT"),
-		waitFile: c.getenv("BOOTSTRAP_WAIT_FILE"),
+		killAt:   getenv("BOOTSTRAP_KILL_AT"),
+		killCPI:  getenv("BOOTSTRAP_KILL_CPI") != "",
+		waitAt:   getenv("BOOTSTRAP_WAIT_AT"),
+		waitFile: getenv("BOOTSTRAP_WAIT_FILE"),
 	}
-	path := c.getenv("BOOTSTRAP_TRACE")
+	path := getenv("BOOTSTRAP_TRACE")
 	if path == "" && t.killAt == "" && t.waitAt == "" {
 		return nil, nil
 	}
 	var err error
-	if after := c.getenv("BOOTSTRAP_KILL_AFTER"); after != "" {
+	if after := getenv("BOOTSTRAP_KILL_AFTER"); after != "" {
 		if t.killAfter, err = time.ParseDuration(after); err != nil {
 			return nil, fmt.Errorf("cannot use BOOTSTRAP_KILL_AFTER: %w", err)
 		}
 	}
 	if path != "" {
-		// It ends with the process, which is meant to be killed.
+		// Never closed: the process is meant to be killed.
 		if t.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 			return nil, fmt.Errorf("cannot use BOOTSTRAP_TRACE: %w", err)
 		}
@@ -57,7 +56,7 @@ func (c *console) trace() (func(deployer.Point), error) {
 }
 
 func (t *tracer) point(p deployer.Point) {
-	name := t.note(p)
+	name := t.count(p)
 	if name == t.waitAt {
 		t.wait()
 	}
@@ -71,25 +70,25 @@ func (t *tracer) point(p deployer.Point) {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Kill()
 	}
-	select {} // nothing more is done while the signal is on its way
+	select {} // do nothing more until the signal arrives
 }
 
-// note counts the point and writes it down, in the order of the counts.
-func (t *tracer) note(p deployer.Point) string {
+// count returns the name of the point and appends it to the trace.
+func (t *tracer) count(p deployer.Point) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	what := strings.Join([]string{p.Kind, p.Method, p.Moment}, " ")
 	t.seen[what]++
 	name := fmt.Sprintf("%s %d", what, t.seen[what])
 	if t.file != nil {
-		// A test that reads the trace sees what is missing.
+		// The test that reads the trace notices a missing line.
 		_, _ = fmt.Fprintln(t.file, name)
 	}
 	return name
 }
 
-// wait tells by a file that the point is reached, and goes on when somebody
-// has removed it.
+// wait makes the file that says that the point is reached, and returns when
+// somebody has removed it.
 func (t *tracer) wait() {
 	if os.WriteFile(t.waitFile, nil, 0o600) != nil {
 		return

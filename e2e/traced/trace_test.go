@@ -1,7 +1,6 @@
-package cmd
+package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,14 +11,13 @@ import (
 
 func TestTrace(t *testing.T) {
 	t.Parallel()
-	if trace, err := newConsole(nil, nil, io.Discard, io.Discard, nil).trace(); trace != nil || err != nil {
-		t.Fatalf("nothing was asked for, and there is a trace, or %v", err)
+	if trace, err := traceFrom(func(string) string { return "" }); trace != nil || err != nil {
+		t.Fatalf("without variables there is a trace, or %v", err)
 	}
 	dir := t.TempDir()
 	file, waits := filepath.Join(dir, "trace"), filepath.Join(dir, "waits")
-	trace, err := newConsole(nil, nil, io.Discard, io.Discard, []string{
-		"BOOTSTRAP_TRACE=" + file, "BOOTSTRAP_WAIT_AT=agent ping after 2", "BOOTSTRAP_WAIT_FILE=" + waits,
-	}).trace()
+	env := map[string]string{"BOOTSTRAP_TRACE": file, "BOOTSTRAP_WAIT_AT": "agent ping after 2", "BOOTSTRAP_WAIT_FILE": waits}
+	trace, err := traceFrom(func(name string) string { return env[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
