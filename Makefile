@@ -6,7 +6,7 @@ GOSEC = github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 
-.PHONY: build image check-image quickstart unit test full lint vulncheck fuzz bench clean
+.PHONY: build image check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	$(GO) build -trimpath -ldflags '-s -w' -o bootstrap .
@@ -34,15 +34,17 @@ quickstart: build ## one VM on this machine, serving a page
 	@echo "The page: http://127.0.0.1:8787/"
 
 unit: image ## the tests of each package and of the layout, without whole runs and the race detector
-	$(GO) test $$($(GO) list ./... | grep -v '^bootstrap$$')
-	$(GO) test -run 'TestImports|TestNo|TestExported|TestGoroutines|TestOneForm|TestCommandsDoNotWrite|TestOnlyUI' .
+	$(GO) test $$($(GO) list ./... | grep -v '/e2e$$')
+
+e2e: image ## the tests that run the program; SCRIPT=name runs one of testdata/script
+	$(GO) test -count=1 ./e2e $(if $(SCRIPT),-run '^TestScript$$/^$(SCRIPT)$$')
 
 test: image ## all tests, with the race detector; see .ci/test for flaky ones
 	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 20m
 
 full: image ## all tests again and again, every cut and fault, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 90m ./...
-	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom' .
+	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom' ./e2e
 	$(MAKE) fuzz FUZZTIME=2m
 
 lint: ## go vet, gofmt, staticcheck, gosec

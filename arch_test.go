@@ -22,6 +22,7 @@ func imports() map[string][]string {
 		"":                      {"cmd"},
 		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "atomicfile", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
+		"e2e":                   {}, // its tests see the program, and state files
 		"e2e/traced":            {"cmd", "deployer"},
 		"deployer":              {"agent", "artifact", "atomicfile", "cpi", "cpi/build", "guard", "listener", "manifest", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package e2e
 
 // scenario is something that is done with the program, and may be cut.
 type scenario struct {

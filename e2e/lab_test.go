@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package e2e
 
 import (
 	"context"
@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	_ "bootstrap/cmd" // go test must see that the program changed, and not take an earlier result
 	"bootstrap/state"
 )
 
@@ -380,12 +381,12 @@ func (l *lab) manifest() map[string]any {
 // writeReleases makes the release of the page, with a second job beside it, the
 // CPI whose calls can be made to fail, and the stemcells.
 func (l *lab) writeReleases() error {
-	page := "testdata/quickstart/page-release/"
+	page, cpi := "../testdata/quickstart/page-release/", "../cpi/local/release"
 	spec, err := os.ReadFile(page + "jobs/page/templates/pre-start.erb")
 	if err != nil {
 		return err
 	}
-	cpiScript, err := os.ReadFile("cpi/local/release/jobs/local_cpi/templates/cpi.erb")
+	cpiScript, err := os.ReadFile(cpi + "/jobs/local_cpi/templates/cpi.erb")
 	if err != nil {
 		return err
 	}
@@ -405,7 +406,7 @@ born=${VCAP_ROOT:-/var/vcap}/store/page/born
 		"lab/jobs/idle/templates/ctl.erb":      idleCtl,
 		"cpi/jobs/local_cpi/templates/cpi.erb": flaky(string(cpiScript)),
 	}
-	for from, to := range map[string]string{page: "lab", "cpi/local/release": "cpi"} {
+	for from, to := range map[string]string{page: "lab", cpi: "cpi"} {
 		err := fs.WalkDir(os.DirFS(from), ".", func(path string, d fs.DirEntry, err error) error {
 			if name := to + "/" + path; err == nil && !d.IsDir() && own[name] == "" {
 				var data []byte

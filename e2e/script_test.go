@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package e2e
 
 import (
 	"crypto/ecdsa"
@@ -37,7 +37,7 @@ import (
 func TestScript(t *testing.T) {
 	bin, cache := program(t)
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 "../testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		RequireExplicitExec: true,
 		Setup:               func(env *testscript.Env) error { return setup(env, bin, cache) },
@@ -67,7 +67,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	if err := os.Symlink(cache, filepath.Join(home, ".bosh", "cache")); err != nil {
 		return err
 	}
-	source, err := filepath.Abs("testdata")
+	source, err := filepath.Abs("../testdata")
 	if err != nil {
 		return err
 	}
