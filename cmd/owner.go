@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"bootstrap/atomicfile"
 	"bootstrap/deployer"
+	"bootstrap/internal/atomicfile"
 )
 
 // lookAtOwners refuses a ~/.bosh to which anybody may write, and says so where

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/atomicfile"
 	"bootstrap/deployer"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
 )
 

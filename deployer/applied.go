@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
 

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
-	"bootstrap/listener"
+	"bootstrap/internal/listener"
 	"bootstrap/manifest"
 	"bootstrap/tunnel"
 )

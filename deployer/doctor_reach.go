@@ -15,7 +15,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
-	"bootstrap/listener"
+	"bootstrap/internal/listener"
 	"bootstrap/tunnel"
 )
 

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact"
-	"bootstrap/atomicfile"
 	"bootstrap/guard"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"bootstrap/atomicfile"
 	"bootstrap/cpi/build"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
 )
 

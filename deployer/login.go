@@ -14,7 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"bootstrap/agent"
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // loginRecord is what this machine remembers of a user that it had the agent

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // LogsOptions says which logs are wanted and what becomes of them.

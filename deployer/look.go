@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/atomicfile"
 	"bootstrap/cpi"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"bootstrap/listener"
+	"bootstrap/internal/listener"
 	"bootstrap/registry"
 	"bootstrap/tunnel"
 )

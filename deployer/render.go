@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
 

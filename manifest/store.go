@@ -11,8 +11,8 @@ import (
 
 	yaml2 "gopkg.in/yaml.v2"
 
-	"bootstrap/atomicfile"
-	"bootstrap/lockfile"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
 )
 
 // lockTimeout is how long another process may take to generate its variables.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // keptBackups is how many versions before the present one are kept, beside those

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/atomicfile"
-	"bootstrap/lockfile"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
 )
 
 // Options says how a state file is opened.

@@ -11,8 +11,8 @@ import (
 	"runtime"
 	"time"
 
-	"bootstrap/atomicfile"
-	"bootstrap/lockfile"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
 )
 
 // Holder says who has a state locked.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // mirror is what create-env drops from a state file when it saves it, and

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // rescue is what was made in the cloud while the state could not be written.

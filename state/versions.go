@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // Version is a backup and what is known of it.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"syscall"
 
-	"bootstrap/listener"
+	"bootstrap/internal/listener"
 )
 
 // inUse adds to the error of an address that is in use which process has it,

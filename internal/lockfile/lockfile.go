@@ -10,7 +10,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"bootstrap/atomicfile"
+	"bootstrap/internal/atomicfile"
 )
 
 // Lock is an flock on a file, which the kernel drops when its holder dies.
