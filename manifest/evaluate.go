@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // Options says how the document is evaluated before it is read: operations

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // seeds adds every manifest of testdata and some YAML that is hard to read.

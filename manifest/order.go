@@ -5,7 +5,7 @@ import (
 	"slices"
 	"unicode"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // ordered returns the tree for yaml.v2 to write, the keys of its maps in the

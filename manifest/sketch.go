@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // masked stands in a sketch for what is secret.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // generating is a manifest whose variables are generated; the CA stands last.

@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // notYAML begins the messages about YAML that cannot be parsed.

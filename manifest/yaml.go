@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	yaml2 "gopkg.in/yaml.v2"
-	"gopkg.in/yaml.v3"
+	yaml2 "go.yaml.in/yaml/v2"
+	"go.yaml.in/yaml/v3"
 )
 
 // What a manifest may come to. Real ones are below 1 MiB and repeat next to

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	yaml2 "gopkg.in/yaml.v2"
+	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // scalars are texts whose meaning differs between versions of YAML, or nearly

@@ -5,7 +5,7 @@ import (
 	"regexp"
 
 	"github.com/google/uuid"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // LegacyName is the file beside the manifest in which the first bosh-init kept
