@@ -57,11 +57,6 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("cannot download the blob %s: it is larger than the limit of %d MiB", e.ID, e.Limit>>20)
 }
 
-// GetBlob is GetBlobUpTo for a blob that may be as large as any.
-func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer, digest string, progress func(done, total int64)) error {
-	return c.GetBlobUpTo(ctx, max(LogsLimit, CompiledLimit), id, w, digest, progress)
-}
-
 // GetBlobUpTo downloads the blob id, which is a *TooLargeError if it has more
 // than limit bytes, and checks it against digest, a multi-digest as in
 // Blob.SHA1; an empty one is not checked. A download that was cut is resumed,

@@ -119,7 +119,7 @@ func TestBlobs(t *testing.T) {
 		for _, digest := range []string{"", one, strings.ToUpper(one), two, five, one + ";" + two, "sha1:" + one, "md5:0123;" + two} {
 			var got bytes.Buffer
 			last = 0
-			if err := c.GetBlob(t.Context(), blobID, &got, digest, progress); err != nil {
+			if err := c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &got, digest, progress); err != nil {
 				t.Fatalf("%s: %v", digest, err)
 			}
 			if !bytes.Equal(got.Bytes(), content) || last != int64(size) {
@@ -128,7 +128,7 @@ func TestBlobs(t *testing.T) {
 		}
 		for _, digest := range []string{strings.Repeat("0", 40), "sha256:" + strings.Repeat("0", 64), one + ";sha256:" + strings.Repeat("0", 64)} {
 			var wrong *agent.DigestError
-			if err := c.GetBlob(t.Context(), blobID, io.Discard, digest, nil); !errors.As(err, &wrong) || wrong.ID != blobID {
+			if err := c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, io.Discard, digest, nil); !errors.As(err, &wrong) || wrong.ID != blobID {
 				t.Errorf("%s: got %v, want a digest error", digest, err)
 			}
 		}
@@ -150,7 +150,7 @@ func TestBlobRefusals(t *testing.T) {
 	path, _ := blobFile(t, 1<<20)
 	ctx := t.Context()
 	for _, digest := range []string{"md5:0123", "nonsense", "sha256:12", "sha1:", ":"} {
-		if err := c.GetBlob(ctx, blobID, io.Discard, digest, nil); err == nil || !strings.Contains(err.Error(), "digest") {
+		if err := c.GetBlobUpTo(ctx, agent.LogsLimit, blobID, io.Discard, digest, nil); err == nil || !strings.Contains(err.Error(), "digest") {
 			t.Errorf("%q: got %v, want that it is no digest", digest, err)
 		}
 	}
@@ -158,14 +158,14 @@ func TestBlobRefusals(t *testing.T) {
 		if err := c.PutBlob(ctx, id, path, nil); err == nil || !strings.Contains(err.Error(), "blob id") {
 			t.Errorf("id %q: got %v", id, err)
 		}
-		if err := c.GetBlob(ctx, id, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "blob id") {
+		if err := c.GetBlobUpTo(ctx, agent.LogsLimit, id, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "blob id") {
 			t.Errorf("id %q: got %v", id, err)
 		}
 	}
 	if len(store.paths) != 0 {
 		t.Errorf("asked for %q", store.paths)
 	}
-	if err := c.GetBlob(ctx, blobID, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "does not have it") {
+	if err := c.GetBlobUpTo(ctx, agent.LogsLimit, blobID, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "does not have it") {
 		t.Errorf("got %v, want that the blob is missing", err)
 	}
 	if err := c.PutBlob(ctx, blobID, path+"x", nil); !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +178,7 @@ func TestBlobRefusals(t *testing.T) {
 		t.Errorf("%d requests, want 1: none is worth repeating", n)
 	}
 	stranger := newClient(t, agent.Config{URL: strings.Replace(url, "mbus:", "mbus:x", 1), CA: ca.pem})
-	for _, err := range []error{stranger.PutBlob(ctx, blobID, path, nil), stranger.GetBlob(ctx, blobID, io.Discard, "", nil)} {
+	for _, err := range []error{stranger.PutBlob(ctx, blobID, path, nil), stranger.GetBlobUpTo(ctx, agent.LogsLimit, blobID, io.Discard, "", nil)} {
 		var silent *agent.UnreachableError
 		if !errors.As(err, &silent) || silent.Last.Cause != agent.Unauthorized || !strings.Contains(err.Error(), "load the blob "+blobID+": the agent at 127.0.0.1:") {
 			t.Errorf("got %v, want that the password is wrong", err)
@@ -192,7 +192,7 @@ func TestBlobRefusals(t *testing.T) {
 		if err := wary.PutBlob(ctx, blobID, path, nil); err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("got %v, want that the certificate is refused", err)
 		}
-		if err := wary.GetBlob(ctx, blobID, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "certificate") {
+		if err := wary.GetBlobUpTo(ctx, agent.LogsLimit, blobID, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("got %v, want that the certificate is refused", err)
 		}
 	}
@@ -257,7 +257,7 @@ func TestBlobRetries(t *testing.T) {
 					delete(store.files, blobID)
 					err = c.PutBlob(t.Context(), blobID, path, nil)
 				} else {
-					err = c.GetBlob(t.Context(), blobID, &got, digest, nil)
+					err = c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &got, digest, nil)
 				}
 				if (err == nil) != test.ok || len(store.paths) != test.want {
 					t.Errorf("got %v after %d requests, want %d", err, len(store.paths), test.want)
@@ -295,7 +295,7 @@ func TestBlobWriterFails(t *testing.T) {
 	store := newBlobs()
 	store.files[blobID] = make([]byte, 1<<20)
 	c := newClient(t, agent.Config{URL: serve(t, ca.good(t), store), CA: ca.pem})
-	err := c.GetBlob(t.Context(), blobID, &fullDisk{left: 1 << 18}, "", nil)
+	err := c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &fullDisk{left: 1 << 18}, "", nil)
 	if err == nil || !strings.HasSuffix(err.Error(), "no space left") || len(store.paths) != 1 {
 		t.Errorf("got %v after %d requests", err, len(store.paths))
 	}
@@ -351,7 +351,7 @@ func TestBlobSilence(t *testing.T) {
 					if method == http.MethodPut {
 						err = c.PutBlob(t.Context(), blobID, path, nil)
 					} else {
-						err = c.GetBlob(t.Context(), blobID, &got, "", nil)
+						err = c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &got, "", nil)
 					}
 					took := time.Since(start)
 					time.Sleep(time.Hour) // until the last handler has ended
@@ -382,7 +382,9 @@ func TestBlobCancelled(t *testing.T) {
 		reason := errors.New("interrupted")
 		for _, call := range []func(context.Context) error{
 			func(ctx context.Context) error { return c.PutBlob(ctx, blobID, path, nil) },
-			func(ctx context.Context) error { return c.GetBlob(ctx, blobID, io.Discard, "", nil) },
+			func(ctx context.Context) error {
+				return c.GetBlobUpTo(ctx, agent.LogsLimit, blobID, io.Discard, "", nil)
+			},
 		} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(reason) })
@@ -422,7 +424,7 @@ func BenchmarkGetBlob(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		store.paths = nil
-		if err := c.GetBlob(b.Context(), blobID, io.Discard, digest, nil); err != nil {
+		if err := c.GetBlobUpTo(b.Context(), agent.LogsLimit, blobID, io.Discard, digest, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -22,11 +22,8 @@ const (
 	pollQuick = 2 * time.Millisecond
 	// lostAfter is how long an agent may be silent while one of its tasks
 	// is being waited for: it restarts within seconds.
-	lostAfter = 30 * time.Second
-	// errandLimit bounds the reply to run_errand, which holds all that the
-	// errand printed, and replyLimit every other reply.
-	errandLimit = 64 << 20
-	replyLimit  = 8 << 20
+	lostAfter  = 30 * time.Second
+	replyLimit = 8 << 20 // bytes
 )
 
 // message is one request, and how its failure is told.
@@ -39,7 +36,6 @@ type message struct {
 	repeat   bool          // asking twice does no harm
 	since    time.Time     // when its task began; zero is now
 	untold   bool          // Config.Waiting is not called
-	ofErrand bool          // the reply may be as long as that of run_errand
 }
 
 // Call sends any message, waits for its task if it becomes one, and returns
@@ -113,7 +109,7 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 			return nil, &TaskLeftError{Method: m.method, Ended: c.cancelLeft(ctx, m, id), Err: err, doing: m.doing}
 		}
 		asked := time.Now()
-		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true, ofErrand: m.method == "run_errand"})
+		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true})
 		var refused *Error
 		switch {
 		case err == nil:
@@ -245,13 +241,9 @@ func (c *Client) exchange(ctx context.Context, m message, body []byte) (int, []b
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	limit := replyLimit
-	if m.method == "run_errand" || m.ofErrand {
-		limit = errandLimit
-	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
-	if err == nil && len(data) > limit {
-		data, err = nil, fmt.Errorf("the reply is longer than the limit of %d MiB", limit>>20)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, replyLimit+1))
+	if err == nil && len(data) > replyLimit {
+		data, err = nil, fmt.Errorf("the reply is longer than the limit of %d MiB", replyLimit>>20)
 	}
 	return resp.StatusCode, data, err
 }

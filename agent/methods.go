@@ -244,11 +244,6 @@ func (c *Client) CompilePackage(ctx context.Context, r CompileRequest) (Blob, er
 	return value.Result, nil
 }
 
-// CancelTask asks the agent to end a task; only drain and run_errand can be.
-func (c *Client) CancelTask(ctx context.Context, id string) error {
-	return c.do(ctx, message{method: "cancel_task", doing: "cancel the task " + id, args: []any{id}}, nil)
-}
-
 // FetchLogs makes a blob of log files. kinds is a comma list of job, agent and
 // system; filters are globs below the logs' folder, none means all.
 func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) (Blob, error) {
@@ -326,35 +321,15 @@ type MBusSettings struct {
 	Cert Cert     `json:"cert"`
 }
 
-// UpdateSettings changes settings. The agent restarts when MBus or Blobstores
-// change, and a client with the old password or CA may then lose it.
-func (c *Client) UpdateSettings(ctx context.Context, s UpdateSettings) error {
-	return c.do(ctx, updateSettings(s), nil)
-}
-
-// BeginUpdateSettings sends settings as UpdateSettings does and does not wait
-// until the agent has taken them. It returns the id of the task for GetTask,
-// which is empty if the agent has answered already.
+// BeginUpdateSettings changes settings and does not wait until the agent has
+// taken them. It returns the id of the task for GetTask, which is empty if the
+// agent has answered already. The agent restarts when MBus or Blobstores change,
+// and a client with the old password or CA may then lose it.
 func (c *Client) BeginUpdateSettings(ctx context.Context, s UpdateSettings) (task string, err error) {
-	value, err := c.post(ctx, updateSettings(s))
+	value, err := c.post(ctx, message{method: "update_settings", doing: "update the agent's settings", args: []any{s}})
 	if err != nil {
 		return "", err
 	}
 	begun, _ := asTask(value)
 	return begun.ID, nil
-}
-
-func updateSettings(s UpdateSettings) message {
-	return message{method: "update_settings", doing: "update the agent's settings", args: []any{s}}
-}
-
-// RunErrand runs bin/run of a job, with what it printed.
-func (c *Client) RunErrand(ctx context.Context, job string) (stdout, stderr string, exitStatus int, err error) {
-	var value struct {
-		Stdout string `json:"stdout"`
-		Stderr string `json:"stderr"`
-		Status int    `json:"exit_code"`
-	}
-	err = c.do(ctx, message{method: "run_errand", doing: "run the errand " + job, args: []any{job}}, &value)
-	return value.Stdout, value.Stderr, value.Status, err
 }

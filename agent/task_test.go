@@ -177,7 +177,7 @@ func TestTaskSilence(t *testing.T) {
 					}
 					return listening(ctx, network, address)
 				}
-				err := newClient(t, cfg).UpdateSettings(t.Context(), agent.UpdateSettings{})
+				_, err := newClient(t, cfg).Call(t.Context(), "update_settings", agent.UpdateSettings{})
 				var lost *agent.TaskLostError
 				if errors.As(err, &lost) != test.lost || (err != nil) != test.lost {
 					t.Fatalf("got %v, lost: %v", err, test.lost)
@@ -185,7 +185,7 @@ func TestTaskSilence(t *testing.T) {
 				if !test.lost {
 					return
 				}
-				if lost.Restarted || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "cannot update the agent's settings: in the middle of it, the agent at agent.test:6868: connection refused") {
+				if lost.Restarted || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "cannot do update_settings: in the middle of it, the agent at agent.test:6868: connection refused") {
 					t.Errorf("got %v", err)
 				}
 				if waited := time.Since(now); waited < 31*time.Second || waited > 34*time.Second {

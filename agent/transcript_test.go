@@ -147,12 +147,13 @@ func typedTask(c *agent.Client, r recorded) (value any, err error, ok bool) {
 		}
 	case "run_errand":
 		if r.exactly(1) && r.arg(0, &name) {
-			out, errors, status, err := c.RunErrand(ctx, name)
-			return map[string]any{"stdout": out, "stderr": errors, "exit_code": status}, err, true
+			value, err = c.Call(ctx, r.Method, name)
+			return value, err, true
 		}
 	case "cancel_task":
 		if r.exactly(1) && r.arg(0, &name) {
-			return "canceled", c.CancelTask(ctx, name), true
+			value, err = c.Call(ctx, r.Method, name)
+			return value, err, true
 		}
 	case "get_task":
 		if r.exactly(1) && r.arg(0, &name) {
@@ -206,7 +207,8 @@ func typedOther(c *agent.Client, r recorded) (value any, err error, ok bool) {
 	case "update_settings":
 		var settings agent.UpdateSettings
 		if r.exactly(1) && r.arg(0, &settings) {
-			return "ok", c.UpdateSettings(ctx, settings), true
+			value, err = c.Call(ctx, r.Method, settings)
+			return value, err, true
 		}
 	}
 	return nil, nil, false

@@ -41,9 +41,8 @@ type Client struct {
 
 // shared is what all copies of a Client have in common.
 type shared struct {
-	mu          sync.Mutex
-	stemcellAPI int
-	info        *Info
+	mu   sync.Mutex
+	info *Info
 
 	asking sync.Mutex // held while info is asked
 	log    sync.Mutex // held while lines are written
@@ -63,15 +62,7 @@ func New(cfg Config) *Client {
 	if cfg.Redact == nil {
 		cfg.Redact = func(text string) string { return text }
 	}
-	return &Client{cfg: cfg, shared: &shared{stemcellAPI: cfg.StemcellAPI}}
-}
-
-// SetStemcellAPI says which API version the stemcell of the following calls
-// has; 0 means that no stemcell is in use.
-func (c *Client) SetStemcellAPI(version int) {
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
-	c.shared.stemcellAPI = version
+	return &Client{cfg: cfg, shared: &shared{}}
 }
 
 // Info asks what the CPI can do, once; later calls return the same answer. A
@@ -107,8 +98,9 @@ func (s *shared) known() *Info {
 	return s.info
 }
 
-// call runs a method in the API version that the CPI speaks.
-func (c *Client) call(ctx context.Context, method string, args ...any) (json.RawMessage, error) {
+// Call calls a method in the API version that the CPI speaks and returns its
+// result. The other methods are Calls with names and types.
+func (c *Client) Call(ctx context.Context, method string, args ...any) (json.RawMessage, error) {
 	info, err := c.Info(ctx)
 	if err != nil {
 		return nil, &StartError{Method: method, Err: err}
@@ -151,10 +143,7 @@ func (c *Client) request(method string, version int, args []any) ([]byte, error)
 	}
 	request := Request{Method: method, Arguments: args, APIVersion: version}
 	request.Context.DirectorUUID = c.cfg.DirectorID
-	c.shared.mu.Lock()
-	api := c.shared.stemcellAPI
-	c.shared.mu.Unlock()
-	if api > 0 {
+	if api := c.cfg.StemcellAPI; api > 0 {
 		request.Context.VM = &ContextVM{}
 		request.Context.VM.Stemcell.APIVersion = api
 	}

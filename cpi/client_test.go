@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) {
 	if file := os.Getenv("TEST_CPI_CALLER"); file != "" {
 		c := New(Config{Path: os.Getenv("TEST_CPI"), Env: os.Environ()})
-		_, _ = c.Recorded(file, nil).CreateDisk(context.Background(), 1, nil, "")
+		_, _ = c.Recorded(file).CreateDisk(context.Background(), 1, nil, "")
 		return
 	}
 	dir, err := os.MkdirTemp("", "cpi-test-")
@@ -106,14 +106,14 @@ func every() map[string]struct {
 			return two(c.CreateVM(x, VMRequest{AgentID: "a", StemcellCID: "sc", Networks: networks, Env: map[string]any{"bosh": nil}}))
 		}, `["a","sc",{},{"default":{"type":"dynamic"}},[],{"bosh":null}]`, `["vm",{"default":{"ip":"1.2.3.4"}}]`,
 			VMResult{CID: "vm", Networks: map[string]any{"default": map[string]any{"ip": "1.2.3.4"}}}},
-		"has_vm":             {func(x ctx, c *Client) result { return two(c.HasVM(x, "vm")) }, `["vm"]`, `true`, true},
-		"delete_vm":          {func(x ctx, c *Client) result { return one(c.DeleteVM(x, "vm")) }, `["vm"]`, `null`, nil},
-		"reboot_vm":          {func(x ctx, c *Client) result { return one(c.RebootVM(x, "vm")) }, `["vm"]`, `""`, nil},
-		"set_vm_metadata":    {func(x ctx, c *Client) result { return one(c.SetVMMetadata(x, "vm", meta)) }, `["vm",{"a":"b"}]`, `null`, nil},
-		"configure_networks": {func(x ctx, c *Client) result { return one(c.ConfigureNetworks(x, "vm", networks)) }, `["vm",{"default":{"type":"dynamic"}}]`, `null`, nil},
+		"has_vm":          {func(x ctx, c *Client) result { return two(c.HasVM(x, "vm")) }, `["vm"]`, `true`, true},
+		"delete_vm":       {func(x ctx, c *Client) result { return one(c.DeleteVM(x, "vm")) }, `["vm"]`, `null`, nil},
+		"reboot_vm":       {func(x ctx, c *Client) result { return one(c.RebootVM(x, "vm")) }, `["vm"]`, `""`, nil},
+		"set_vm_metadata": {func(x ctx, c *Client) result { return one(c.SetVMMetadata(x, "vm", meta)) }, `["vm",{"a":"b"}]`, `null`, nil},
 		"calculate_vm_cloud_properties": {func(x ctx, c *Client) result {
-			return two(c.CalculateVMCloudProperties(x, map[string]any{"cpu": 1}))
-		}, `[{"cpu":1}]`, `{"size":"big"}`, map[string]any{"size": "big"}},
+			size, err := c.Call(x, "calculate_vm_cloud_properties", map[string]any{"cpu": 1})
+			return result{string(size), err}
+		}, `[{"cpu":1}]`, `{"size":"big"}`, `{"size":"big"}`},
 		"create_disk":       {func(x ctx, c *Client) result { return two(c.CreateDisk(x, 512, nil, "vm")) }, `[512,{},"vm"]`, `"disk"`, "disk"},
 		"has_disk":          {func(x ctx, c *Client) result { return two(c.HasDisk(x, "disk")) }, `["disk"]`, `false`, false},
 		"delete_disk":       {func(x ctx, c *Client) result { return one(c.DeleteDisk(x, "disk")) }, `["disk"]`, `null`, nil},
@@ -124,7 +124,6 @@ func every() map[string]struct {
 		"resize_disk":       {func(x ctx, c *Client) result { return one(c.ResizeDisk(x, "disk", 9)) }, `["disk",9]`, `null`, nil},
 		"update_disk":       {func(x ctx, c *Client) result { return two(c.UpdateDisk(x, "disk", 9, nil)) }, `["disk",9,{}]`, `"other"`, "other"},
 		"snapshot_disk":     {func(x ctx, c *Client) result { return two(c.SnapshotDisk(x, "disk", meta)) }, `["disk",{"a":"b"}]`, `"snap"`, "snap"},
-		"delete_snapshot":   {func(x ctx, c *Client) result { return one(c.DeleteSnapshot(x, "snap")) }, `["snap"]`, `null`, nil},
 	}
 }
 
@@ -135,7 +134,7 @@ func TestMethods(t *testing.T) {
 			t.Parallel()
 			path := program(t, infoV2, reply(`{"result":`+tt.give+`,"error":null,"log":""}`))
 			c := client(path)
-			c.SetStemcellAPI(3)
+			c.cfg.StemcellAPI = 3
 			got := tt.call(t.Context(), c)
 			if got.err != nil || !reflect.DeepEqual(got.value, tt.want) {
 				t.Errorf("got %#v, %v; want %#v", got.value, got.err, tt.want)
@@ -301,15 +300,14 @@ func TestReplies(t *testing.T) {
 func TestWrongResults(t *testing.T) {
 	t.Parallel()
 	wrong := map[string][]string{
-		"create_stemcell":               {`null`, `""`, `[]`, `{}`, `1`},
-		"create_disk":                   {`null`, `""`, `["d"]`, `true`},
-		"snapshot_disk":                 {`null`, `""`, `{}`},
-		"has_vm":                        {`null`, `"true"`, `1`, `[]`},
-		"has_disk":                      {`null`, `"x"`},
-		"attach_disk":                   {`true`, `1`, `[]`},
-		"get_disks":                     {`"d"`, `{}`, `[1]`, `[""]`, `true`},
-		"update_disk":                   {`1`, `[]`, `{}`},
-		"calculate_vm_cloud_properties": {`null`, `[]`, `"x"`},
+		"create_stemcell": {`null`, `""`, `[]`, `{}`, `1`},
+		"create_disk":     {`null`, `""`, `["d"]`, `true`},
+		"snapshot_disk":   {`null`, `""`, `{}`},
+		"has_vm":          {`null`, `"true"`, `1`, `[]`},
+		"has_disk":        {`null`, `"x"`},
+		"attach_disk":     {`true`, `1`, `[]`},
+		"get_disks":       {`"d"`, `{}`, `[1]`, `[""]`, `true`},
+		"update_disk":     {`1`, `[]`, `{}`},
 	}
 	calls := every()
 	for method, results := range wrong {
@@ -346,7 +344,6 @@ func TestEmptyCIDsReachNoCPI(t *testing.T) {
 		"delete_vm":       one(c.DeleteVM(ctx, "")),
 		"reboot_vm":       one(c.RebootVM(ctx, "")),
 		"metadata":        one(c.SetVMMetadata(ctx, "", nil)),
-		"networks":        one(c.ConfigureNetworks(ctx, "", nil)),
 		"has_disk":        two(c.HasDisk(ctx, "")),
 		"delete_disk":     one(c.DeleteDisk(ctx, "")),
 		"attach vm":       two(c.AttachDisk(ctx, "", "d")),
@@ -358,7 +355,6 @@ func TestEmptyCIDsReachNoCPI(t *testing.T) {
 		"resize":          one(c.ResizeDisk(ctx, "", 1)),
 		"update":          two(c.UpdateDisk(ctx, "", 1, nil)),
 		"snapshot":        two(c.SnapshotDisk(ctx, "", nil)),
-		"delete_snapshot": one(c.DeleteSnapshot(ctx, "")),
 	} {
 		var notStarted *StartError
 		if !errors.As(got.err, &notStarted) || !strings.Contains(got.err.Error(), "blank") {

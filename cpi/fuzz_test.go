@@ -55,7 +55,6 @@ func FuzzReply(f *testing.F) {
 		}
 		_, _ = c.decodeBool("m", reply.Result)
 		_, _ = c.decodeHint("m", reply.Result)
-		_, _ = c.decodeMap("m", reply.Result)
 		_, _ = c.decodeCIDs("m", reply.Result)
 	})
 }

@@ -26,7 +26,7 @@ type VMResult struct {
 
 // CreateStemcell makes a stemcell of an image and returns its CID.
 func (c *Client) CreateStemcell(ctx context.Context, image string, props map[string]any) (string, error) {
-	result, err := c.call(ctx, "create_stemcell", image, object(props))
+	result, err := c.Call(ctx, "create_stemcell", image, object(props))
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func (c *Client) CreateVM(ctx context.Context, vm VMRequest) (VMResult, error) {
 	if disks == nil {
 		disks = []string{}
 	}
-	result, err := c.call(ctx, "create_vm", vm.AgentID, vm.StemcellCID, object(vm.CloudProperties), networks, disks, object(vm.Env))
+	result, err := c.Call(ctx, "create_vm", vm.AgentID, vm.StemcellCID, object(vm.CloudProperties), networks, disks, object(vm.Env))
 	if err != nil {
 		return VMResult{}, err
 	}
@@ -88,25 +88,6 @@ func (c *Client) SetVMMetadata(ctx context.Context, cid string, metadata map[str
 	return c.do(ctx, "set_vm_metadata", []string{cid}, texts(metadata))
 }
 
-// ConfigureNetworks changes the networks of a VM; most CPIs do not support it.
-func (c *Client) ConfigureNetworks(ctx context.Context, cid string, networks map[string]map[string]any) error {
-	if networks == nil {
-		networks = map[string]map[string]any{}
-	}
-	return c.do(ctx, "configure_networks", []string{cid}, networks)
-}
-
-// CalculateVMCloudProperties returns cloud_properties for a VM of at least
-// this size: the keys of desired are cpu, ram (MiB) and ephemeral_disk_size
-// (MB).
-func (c *Client) CalculateVMCloudProperties(ctx context.Context, desired map[string]any) (map[string]any, error) {
-	result, err := c.call(ctx, "calculate_vm_cloud_properties", object(desired))
-	if err != nil {
-		return nil, err
-	}
-	return c.decodeMap("calculate_vm_cloud_properties", result)
-}
-
 // CreateDisk makes a disk of size MiB and returns its CID; vmCID, if not
 // empty, names the VM that will most likely get it.
 func (c *Client) CreateDisk(ctx context.Context, size int, props map[string]any, vmCID string) (string, error) {
@@ -114,7 +95,7 @@ func (c *Client) CreateDisk(ctx context.Context, size int, props map[string]any,
 	if vmCID != "" {
 		near = vmCID
 	}
-	result, err := c.call(ctx, "create_disk", size, object(props), near)
+	result, err := c.Call(ctx, "create_disk", size, object(props), near)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +118,7 @@ func (c *Client) AttachDisk(ctx context.Context, vmCID, diskCID string) (any, er
 	if err := given("attach_disk", vmCID, diskCID); err != nil {
 		return nil, err
 	}
-	result, err := c.call(ctx, "attach_disk", vmCID, diskCID)
+	result, err := c.Call(ctx, "attach_disk", vmCID, diskCID)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +144,7 @@ func (c *Client) GetDisks(ctx context.Context, vmCID string) ([]string, error) {
 	if err := given("get_disks", vmCID); err != nil {
 		return nil, err
 	}
-	result, err := c.call(ctx, "get_disks", vmCID)
+	result, err := c.Call(ctx, "get_disks", vmCID)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +162,7 @@ func (c *Client) UpdateDisk(ctx context.Context, cid string, size int, props map
 	if err := given("update_disk", cid); err != nil {
 		return "", err
 	}
-	result, err := c.call(ctx, "update_disk", cid, size, object(props))
+	result, err := c.Call(ctx, "update_disk", cid, size, object(props))
 	if err != nil {
 		return "", err
 	}
@@ -197,16 +178,11 @@ func (c *Client) SnapshotDisk(ctx context.Context, cid string, metadata map[stri
 	if err := given("snapshot_disk", cid); err != nil {
 		return "", err
 	}
-	result, err := c.call(ctx, "snapshot_disk", cid, texts(metadata))
+	result, err := c.Call(ctx, "snapshot_disk", cid, texts(metadata))
 	if err != nil {
 		return "", err
 	}
 	return c.decodeCID("snapshot_disk", result)
-}
-
-// DeleteSnapshot deletes a snapshot.
-func (c *Client) DeleteSnapshot(ctx context.Context, cid string) error {
-	return c.do(ctx, "delete_snapshot", []string{cid})
 }
 
 // do calls a method that returns nothing, whose first arguments are CIDs.
@@ -218,7 +194,7 @@ func (c *Client) do(ctx context.Context, method string, cids []string, args ...a
 	for _, cid := range cids {
 		all = append(all, cid)
 	}
-	_, err := c.call(ctx, method, append(all, args...)...)
+	_, err := c.Call(ctx, method, append(all, args...)...)
 	return err
 }
 
@@ -227,7 +203,7 @@ func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
 	if err := given(method, cid); err != nil {
 		return false, err
 	}
-	result, err := c.call(ctx, method, cid)
+	result, err := c.Call(ctx, method, cid)
 	if err != nil {
 		return false, err
 	}

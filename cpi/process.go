@@ -56,7 +56,7 @@ func (c *Client) run(method string, request []byte) (output, error) {
 		return cannot(err)
 	}
 	defer c.cfg.Running.begin(method, cmd.Process.Pid)()
-	c.record.tell(cmd.Process.Pid)
+	c.record.started(cmd.Process.Pid)
 	c.trace(method, "running", func() { killGroup(cmd) })
 	var out output
 	if c.wait(cmd) {

@@ -158,17 +158,18 @@ func TestRecorded(t *testing.T) {
 	t.Parallel()
 	path := program(t, infoV2, "echo $$ >pid\n"+reply(`{"result":"disk"}`))
 	file := filepath.Join(t.TempDir(), "reply.json")
-	c, told := client(path), 0
+	c := client(path)
 	if err := Announce(file); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second call overwrites the first one's reply
-		cid, err := c.Recorded(file, func(pid int) { told = pid }).CreateDisk(t.Context(), 1, nil, "")
+		cid, err := c.Recorded(file).CreateDisk(t.Context(), 1, nil, "")
 		if cid != "disk" || err != nil {
 			t.Fatalf("got %q, %v", cid, err)
 		}
-		if pid := lines(t, path, "pid"); pid[len(pid)-1] != strconv.Itoa(told) {
-			t.Errorf("told of process %d, was %v", told, pid)
+		child, known := childOf(file)
+		if pid := lines(t, path, "pid"); !known || pid[len(pid)-1] != strconv.Itoa(child.PID) {
+			t.Errorf("recorded process %d, was %v", child.PID, pid)
 		}
 	}
 	info, err := os.Stat(file)
@@ -209,7 +210,7 @@ func TestReplyOutlivesCaller(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || waits != 1 {
 		t.Errorf("while the CPI runs: %q, %v, told %d times", cid, err, waits)
 	}
-	if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); err == nil || !strings.Contains(err.Error(), "is in use") {
+	if _, err := c.Recorded(file).CreateDisk(t.Context(), 1, nil, ""); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("a second call into the same file: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
@@ -235,7 +236,7 @@ func TestRecoverWithDaemon(t *testing.T) {
 		path := program(t, infoV2, "sleep 1000 & echo $! >child\n"+reply(text))
 		file := filepath.Join(t.TempDir(), "reply.json")
 		c := client(path)
-		if _, err := c.Recorded(file, nil).CreateDisk(t.Context(), 1, nil, ""); reflect.TypeOf(err) != reflect.TypeOf(want) {
+		if _, err := c.Recorded(file).CreateDisk(t.Context(), 1, nil, ""); reflect.TypeOf(err) != reflect.TypeOf(want) {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(childFile(file))

@@ -12,17 +12,15 @@ import (
 
 // record says where the replies of a client's calls stand; nil means nowhere.
 type record struct {
-	file    string
-	started func(pid int)
+	file string
 }
 
-// Recorded returns a client whose calls leave the CPI's reply in file, mode
-// 0600, and beside it which process writes it: if this process dies, the CPI ends its work and the reply can be had
-// with Recover. A file that stands there is overwritten by each call. started
-// may be nil; it is called with the CPI's process id.
-func (c *Client) Recorded(file string, started func(pid int)) *Client {
+// Recorded returns a client whose calls write the CPI's reply to file, mode
+// 0600, and the CPI's process to a file beside it: if this process dies, the CPI
+// still finishes, and Recover returns its reply. Each call overwrites the file.
+func (c *Client) Recorded(file string) *Client {
 	recorded := *c
-	recorded.record = &record{file: file, started: started}
+	recorded.record = &record{file: file}
 	return &recorded
 }
 
@@ -168,12 +166,9 @@ func (r *record) close(f *os.File) {
 	_ = f.Close()
 }
 
-func (r *record) tell(pid int) {
-	if r == nil {
-		return
-	}
-	recordChild(r.file, pid)
-	if r.started != nil {
-		r.started(pid)
+// started writes down which process writes the reply.
+func (r *record) started(pid int) {
+	if r != nil {
+		recordChild(r.file, pid)
 	}
 }

@@ -195,14 +195,6 @@ func (c *Client) decodeHint(method string, result json.RawMessage) (any, error) 
 	return nil, c.wrong(method, "a disk hint, as string or object", result)
 }
 
-func (c *Client) decodeMap(method string, result json.RawMessage) (map[string]any, error) {
-	var object map[string]any
-	if isNull(result) || json.Unmarshal(result, &object) != nil {
-		return nil, c.wrong(method, "an object", result)
-	}
-	return object, nil
-}
-
 func (c *Client) decodeCIDs(method string, result json.RawMessage) ([]string, error) {
 	var cids []string
 	if json.Unmarshal(result, &cids) != nil {

@@ -26,7 +26,7 @@ func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err er
 	if err != nil {
 		return "", err
 	}
-	cid, err := call(r.cpi.Recorded(in.Reply, nil))
+	cid, err := call(r.cpi.Recorded(in.Reply))
 	if err != nil {
 		if !answered(err) {
 			return "", &UnsettledError{Method: in.Method, Err: err} // it may have made something all the same
@@ -52,7 +52,7 @@ func (r *run) destroy(ctx context.Context, in state.Intent, call func(*cpi.Clien
 	if err != nil {
 		return err
 	}
-	err = call(r.cpi.Recorded(in.Reply, nil))
+	err = call(r.cpi.Recorded(in.Reply))
 	missing := notFoundBy(in, err)
 	if err != nil && !missing {
 		there, known := r.stillThere(ctx, in, err)

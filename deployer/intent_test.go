@@ -341,7 +341,7 @@ func TestSettleWaits(t *testing.T) {
 	}
 	called := make(chan error, 1)
 	go func() {
-		_, err := r.cpi.Recorded(in.Reply, nil).CreateDisk(context.Background(), 10, nil, "")
+		_, err := r.cpi.Recorded(in.Reply).CreateDisk(context.Background(), 10, nil, "")
 		called <- err
 	}()
 	for deadline := time.Now().Add(time.Minute); r.calls() == "" && time.Now().Before(deadline); {

@@ -138,7 +138,6 @@ type Intent struct {
 	Method  string    `json:"method"` // of the CPI
 	Started time.Time `json:"started"`
 	Reply   string    `json:"reply,omitempty"` // file in which the CPI's reply will stand
-	PID     int       `json:"pid,omitempty"`   // of the CPI
 	// Arguments is the salted digest of what the call was made with, as far as
 	// the manifest says it.
 	Arguments string `json:"arguments,omitempty"`

@@ -116,7 +116,7 @@ func (s *suite) upload(t testing.TB, content []byte) agent.Blob {
 func (s *suite) download(t testing.TB, blob agent.Blob) []byte {
 	t.Helper()
 	var content bytes.Buffer
-	if err := s.c.GetBlob(t.Context(), blob.BlobstoreID, &content, blob.SHA1, nil); err != nil {
+	if err := s.c.GetBlobUpTo(t.Context(), agent.LogsLimit, blob.BlobstoreID, &content, blob.SHA1, nil); err != nil {
 		t.Fatal(err)
 	}
 	return content.Bytes()

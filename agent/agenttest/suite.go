@@ -126,10 +126,10 @@ func (s *suite) blobs(t *testing.T) {
 	if got := s.download(t, blob); string(got) != string(content) {
 		t.Error("the blob is not what was uploaded")
 	}
-	if err := s.direct.GetBlob(t.Context(), blob.BlobstoreID, &strings.Builder{}, blob.SHA1, nil); err != nil {
+	if err := s.direct.GetBlobUpTo(t.Context(), agent.LogsLimit, blob.BlobstoreID, &strings.Builder{}, blob.SHA1, nil); err != nil {
 		t.Error(err)
 	}
-	if err := s.c.GetBlob(t.Context(), uuid(t), &strings.Builder{}, "", nil); err == nil || !strings.Contains(err.Error(), "does not have it") {
+	if err := s.c.GetBlobUpTo(t.Context(), agent.LogsLimit, uuid(t), &strings.Builder{}, "", nil); err == nil || !strings.Contains(err.Error(), "does not have it") {
 		t.Errorf("got %v, want that the blob is missing", err)
 	}
 }
@@ -238,7 +238,7 @@ func (s *suite) apply(t *testing.T) {
 			t.Errorf("the package %s is %+v, want %+v", name, state.Packages[name], p)
 		}
 	}
-	if err := s.c.GetBlob(t.Context(), spec.RenderedTemplates.BlobstoreID, &strings.Builder{}, "", nil); err == nil {
+	if err := s.c.GetBlobUpTo(t.Context(), agent.LogsLimit, spec.RenderedTemplates.BlobstoreID, &strings.Builder{}, "", nil); err == nil {
 		t.Error("the rendered templates are still in the blobstore")
 	}
 	// All is installed, so that the archive is not needed any more.

@@ -38,11 +38,11 @@ func (s *suite) tasks(t *testing.T) {
 }
 
 func (s *suite) errand(t *testing.T) {
-	stdout, stderr, status, err := s.c.RunErrand(t.Context(), s.alpha)
-	if err != nil || stdout != "errand out\n" || stderr != "errand err\n" || status != 7 {
-		t.Errorf("got %q, %q, %d, %v", stdout, stderr, status, err)
+	value, err := s.c.Call(t.Context(), "run_errand", s.alpha)
+	if want := []byte(`{"stdout":"errand out\n","stderr":"errand err\n","exit_code":7}`); err != nil || !SameJSON(value, want) {
+		t.Errorf("got %s, %v", value, err)
 	}
-	_, _, _, err = s.c.RunErrand(t.Context(), "nobody")
+	_, err = s.c.Call(t.Context(), "run_errand", "nobody")
 	refused(t, err, "Could not find errand nobody")
 }
 
@@ -114,7 +114,7 @@ func (s *suite) cancelDrain(t *testing.T) {
 	if _, running, err := s.c.GetTask(t.Context(), id); err != nil || !running {
 		t.Errorf("the drain runs: %v, %v", running, err)
 	}
-	if err := s.c.CancelTask(t.Context(), id); err != nil {
+	if _, err := s.c.Call(t.Context(), "cancel_task", id); err != nil {
 		t.Fatal(err)
 	}
 	if got := string(r.await(t, id)); got != `{"value":0}` {
@@ -310,7 +310,7 @@ func (s *suite) others(t *testing.T) {
 		refused(t, s.c.SyncDNS(t.Context(), s.upload(t, records), 5), "version from unpacked dns blob does not match")
 	}
 	if s.target.supports("update_settings") {
-		if err := s.c.UpdateSettings(t.Context(), agent.UpdateSettings{}); err != nil {
+		if _, err := s.c.Call(t.Context(), "update_settings", agent.UpdateSettings{}); err != nil {
 			t.Error(err)
 		}
 	}

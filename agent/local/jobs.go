@@ -210,16 +210,7 @@ func (v *vm) jobState() string {
 	if exists(v.stoppedFile()) {
 		return stateStopped
 	}
-	state := monit.StateRunning
-	for _, s := range v.jobs.Status() {
-		switch {
-		case s.State == monit.StateStarting:
-			return monit.StateStarting
-		case !s.Monitored || s.State != monit.StateRunning:
-			state = monit.StateFailing
-		}
-	}
-	return state
+	return monit.Summary(v.jobs.Status())
 }
 
 // recordHealth leaves the state where jobs may read it.

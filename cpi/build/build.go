@@ -199,19 +199,6 @@ func (i *Installation) Cleanup() error {
 	return nil
 }
 
-// Uninstall removes the folder of an installation; a missing one is no error.
-// The cache of compiled packages stays.
-func Uninstall(dir string) error {
-	abs, err := filepath.Abs(dir)
-	if err != nil || dir == "" || filepath.Dir(abs) == abs {
-		return fmt.Errorf("cannot remove the CPI's installation: %q is no folder of one", dir)
-	}
-	if err := packaging.RemoveAll(abs); err != nil {
-		return fmt.Errorf("cannot remove the CPI's installation: %w", err)
-	}
-	return nil
-}
-
 // lock waits until this process alone has the file locked.
 func lock(ctx context.Context, file string) (unlock func(), err error) {
 	l := flock.New(file, flock.SetPermissions(0o600))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"bootstrap/artifact/packaging"
 )
 
 func listed(t *testing.T, p plan) map[string]Cached {
@@ -46,7 +48,7 @@ func TestListTellsWhoNeedsAPackage(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for _, dir := range []string{p.Dir, other.Dir} {
-		if err := Uninstall(dir); err != nil {
+		if err := packaging.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -244,7 +244,10 @@ func drive(ctx context.Context, c *cpi.Client, request sent) (got any, err error
 		}
 	case "calculate_vm_cloud_properties":
 		if ok = read(&props); ok {
-			got, err = c.CalculateVMCloudProperties(ctx, props)
+			var size json.RawMessage
+			if size, err = c.Call(ctx, request.Method, props); err == nil {
+				err = json.Unmarshal(size, &got)
+			}
 		}
 	case "snapshot_disk":
 		if ok = read(&s1, &tags); ok && s1 != "" {
@@ -268,7 +271,7 @@ func drive(ctx context.Context, c *cpi.Client, request sent) (got any, err error
 		}
 	case "configure_networks":
 		if ok = read(&s1, &nets); ok {
-			void(func() error { return c.ConfigureNetworks(ctx, s1, nets) })
+			void(func() error { _, err := c.Call(ctx, request.Method, s1, nets); return err })
 		}
 	case "attach_disk":
 		if ok = read(&s1, &s2); ok {
@@ -304,7 +307,7 @@ func driveOne(ctx context.Context, c *cpi.Client, request sent, read func(...any
 	case "delete_stemcell":
 		err = c.DeleteStemcell(ctx, cid)
 	case "delete_snapshot":
-		err = c.DeleteSnapshot(ctx, cid)
+		_, err = c.Call(ctx, request.Method, cid)
 	case "reboot_vm":
 		err = c.RebootVM(ctx, cid)
 	default:

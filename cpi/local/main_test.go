@@ -143,9 +143,14 @@ func (w *world) client() *cpi.Client {
 		if w.cfg["api_version"] == 2 {
 			api = 3
 		}
-		w.made = cpi.New(cpi.Config{Path: w.path(), Env: w.env(), DirectorID: "d", StemcellAPI: api, Log: w.log, Timeout: 5 * time.Minute})
+		w.made = w.clientFor(api)
 	}
 	return w.made
+}
+
+// clientFor is a client for stemcells of the API version.
+func (w *world) clientFor(stemcellAPI int) *cpi.Client {
+	return cpi.New(cpi.Config{Path: w.path(), Env: w.env(), DirectorID: "d", StemcellAPI: stemcellAPI, Log: w.log, Timeout: 5 * time.Minute})
 }
 
 func (w *world) stemcell(t *testing.T) string {

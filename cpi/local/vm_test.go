@@ -308,8 +308,8 @@ func TestRegistry(t *testing.T) {
 			server := newRegistry(t)
 			w := newWorld(t, tt.version, server.configure)
 			stemcell, disk := w.stemcell(t), w.disk(t)
-			c := w.client()
-			c.SetStemcellAPI(tt.stemcellAPI)
+			c := w.clientFor(tt.stemcellAPI)
+			w.made = c
 			vm, err := c.CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()})
 			if err != nil {
 				t.Fatal(err)

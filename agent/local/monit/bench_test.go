@@ -43,7 +43,7 @@ func BenchmarkPass(b *testing.B) {
 		b.Fatal(err)
 	}
 	s.Start()
-	for s.State() != StateRunning {
+	for Summary(s.Status()) != StateRunning {
 		s.pass()
 	}
 	for b.Loop() {

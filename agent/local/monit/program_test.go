@@ -53,7 +53,7 @@ func TestStartFails(t *testing.T) {
 			s := newSupervisor(t, checks)
 			s.Start()
 			eventually(t, "it fails with "+tc.want, func() bool {
-				return s.State() == StateFailing && strings.Contains(one(s).Message, tc.want)
+				return Summary(s.Status()) == StateFailing && strings.Contains(one(s).Message, tc.want)
 			})
 			if name == "hangs" {
 				eventually(t, "it is tried again, after the first has ended", func() bool { return count(root, "web start") == 2 })
@@ -177,7 +177,7 @@ func TestPassive(t *testing.T) {
 	s.Start()
 	eventually(t, "it runs", isRunning(s))
 	j.kill()
-	eventually(t, "it fails", func() bool { return s.State() == StateFailing && one(s).Message == "Does not exist" })
+	eventually(t, "it fails", func() bool { return Summary(s.Status()) == StateFailing && one(s).Message == "Does not exist" })
 	stop(t, s)
 	if count(root, "web start") != 1 {
 		t.Errorf("log %v", lines(root))
@@ -218,7 +218,7 @@ func TestLoadAgain(t *testing.T) {
 	if err := s.Load(a.check("mode manual")); err != nil {
 		t.Fatal(err)
 	}
-	if st := s.Status(); len(st) != 1 || st[0].PID != pid || s.State() != StateRunning {
+	if st := s.Status(); len(st) != 1 || st[0].PID != pid || Summary(s.Status()) != StateRunning {
 		t.Errorf("%+v", st)
 	}
 	stop(t, s)
@@ -245,7 +245,7 @@ func TestAllAtOnce(t *testing.T) {
 	s := newSupervisor(t, checks)
 	var wg sync.WaitGroup
 	for _, call := range []func(){
-		s.Start, s.Unmonitor, s.StopAsync, func() { s.Status() }, func() { s.State() },
+		s.Start, s.Unmonitor, s.StopAsync, func() { s.Status() },
 		func() { _ = s.Load(checks) },
 		func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

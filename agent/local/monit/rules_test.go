@@ -62,7 +62,7 @@ func TestRuleSocketAlert(t *testing.T) {
 	s := newSupervisor(t, j.check("if failed unixsocket "+path+" with timeout 2 seconds for 2 cycles then alert"))
 	s.Start()
 	eventually(t, "the missing socket is noted", func() bool {
-		return s.State() == StateFailing && strings.HasPrefix(one(s).Message, "Connection failed: ")
+		return Summary(s.Status()) == StateFailing && strings.HasPrefix(one(s).Message, "Connection failed: ")
 	})
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -176,8 +176,8 @@ func TestRuleRestarts(t *testing.T) {
 	s := newSupervisor(t, j.check("if 3 restarts within 60 cycles then timeout"))
 	s.Start()
 	eventually(t, "it is given up", func() bool { return !one(s).Monitored })
-	if n := count(root, "web start"); n != 3 || s.State() != StateFailing {
-		t.Errorf("%d starts, %s", n, s.State())
+	if n := count(root, "web start"); n != 3 || Summary(s.Status()) != StateFailing {
+		t.Errorf("%d starts, %s", n, Summary(s.Status()))
 	}
 }
 

@@ -37,14 +37,12 @@ type Event struct {
 	Failure bool
 }
 
-// States of a Service and, with StateStopped, of all together; the words are
-// those of the agent's get_state.
+// States of a service, in the words of the agent's get_state.
 const (
 	StateRunning  = "running"
 	StateStarting = "starting"
 	StateFailing  = "failing"
 	StateUnknown  = "unknown" // not monitored
-	StateStopped  = "stopped"
 )
 
 // Status is what is known of a service.
@@ -74,7 +72,6 @@ type Supervisor struct {
 	services []*service
 	children map[int]*program // not yet collected
 	changed  chan struct{}    // closed and replaced after each pass
-	stopped  bool             // the last wish was Stop
 }
 
 // New makes a Supervisor without services; Close it.
@@ -193,7 +190,6 @@ func validate(checks []Check) error {
 func (s *Supervisor) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopped = false
 	for _, v := range s.services {
 		v.start()
 	}
@@ -204,7 +200,6 @@ func (s *Supervisor) Start() {
 func (s *Supervisor) StopAsync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopped = true
 	for _, v := range s.services {
 		if v.gaveUp {
 			v.phase = idle // the stop program gets another chance
@@ -270,22 +265,16 @@ func (s *Supervisor) Status() []Status {
 	return out
 }
 
-// State sums up as the agent's job_state: StateStopped after Stop, else
-// StateStarting if a service is, StateFailing if one does not run or is not
-// monitored, StateRunning otherwise, also without services.
-func (s *Supervisor) State() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return StateStopped
-	}
+// Summary is the state of all services together: StateStarting if one is
+// starting, else StateFailing if one does not run or is not monitored, else
+// StateRunning, which it also is without services.
+func Summary(services []Status) string {
 	sum := StateRunning
-	for _, v := range s.services {
-		switch v.status().State {
-		case StateStarting:
+	for _, s := range services {
+		switch {
+		case s.State == StateStarting:
 			return StateStarting
-		case StateRunning:
-		default:
+		case !s.Monitored || s.State != StateRunning:
 			sum = StateFailing
 		}
 	}
