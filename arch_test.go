@@ -60,10 +60,11 @@ func libraries() map[string][]string {
 		"github.com/spf13/pflag":        {"cmd"},
 		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
 		"github.com/mattn/go-runewidth": {"cmd/ui"},
-		"go.yaml.in/yaml/v2":              {"manifest", "artifact"},
-		"go.yaml.in/yaml/v3":              {"manifest", "artifact", "state"}, // state: files of the first bosh-init
+		"go.yaml.in/yaml/v2":            {"manifest", "artifact"},
+		"go.yaml.in/yaml/v3":            {"manifest", "artifact", "state"}, // state: files of the first bosh-init
 		"github.com/creack/pty":         {"agent/local"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
+		"github.com/go-crypt/crypt":     {"manifest/gen"},
 	}
 }
 

@@ -87,7 +87,7 @@ func generate(d Definition, o options, ca func(string) (any, bool)) (any, error)
 	case "password":
 		return random(lowerAndDigits, o.length), nil
 	case "user":
-		return user(o), nil
+		return user(o)
 	case "ssh":
 		return sshKey(o)
 	case "rsa":

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-crypt/crypt/algorithm/shacrypt"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -86,7 +87,10 @@ func TestUser(t *testing.T) {
 		t.Errorf("user is %v", u)
 	}
 	hash := strings.Split(u["password_hash"].(string), "$")
-	if len(hash) != 4 || hash[1] != "6" || sha512Crypt(u["password"].(string), hash[2]) != u["password_hash"] {
+	if len(hash) != 4 || hash[1] != "6" {
+		t.Fatalf("the hash is %v", hash)
+	}
+	if made, err := sha512Crypt(u["password"].(string), hash[2]); err != nil || made != u["password_hash"] {
 		t.Errorf("the hash %v is not that of the password", hash)
 	}
 	u = v.add(t, "user", "u", nil).(map[string]any)
@@ -95,27 +99,38 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// The hashes were made by `openssl passwd -6`, which implements it too.
+// The hashes are those of `openssl passwd -6`, which does not name the default
+// number of rounds either.
 func TestSHA512Crypt(t *testing.T) {
 	t.Parallel()
+	digits := func(n int) string { return strings.Repeat("0123456789", 100)[:n] }
 	for _, c := range []struct{ password, salt, want string }{
 		{"hello", "abcdefgh", "$6$abcdefgh$bp46WUxDu2cphMRE0PvVJlqas2imuSq186YS793XKfmqn9XUEL17HECskUTZInaNigNndLLYc7A6yWBmFEFn3/"},
+		{"Hello world!", "saltstring", "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1"},
+		{"", "a", "$6$a$Z6IPkDduHdwavesVY2NFMpOHkigshxPYdhfLg0D3A7/XFQcso9RV2E8qczyJ2su.dj6RRLaTpvgwN1rZfK0I9."},
+		{"x", "./azAZ0123456789", "$6$./azAZ0123456789$e4S/VR9SVuaQNvsbZjXEF.qO96icPOoVGoZXXUt7Xvcl9ArhHTAA0c0b6HKLJdOAd8qMdWK/OLN1O0ni2CGcZ/"},
+		{"pässwörd 日本", "0123456789", "$6$0123456789$kMlXon/VcEpiN7a3tlkq8H6GhXAjpGii/W0L5PY3lQxd54kkLgQrMdZ5zycbxpKUwxygphwDUQON.CSK1T1Uy/"},
+		{digits(63), "saltsaltsaltsalt", "$6$saltsaltsaltsalt$qhJpkss5RXAjSyHrtY8/Hyz5TECtZ1Dq9o4uuOBfG7EXJijaSClu4XGV9kjAGxz0t6VqP/2EaYC.UqCDDb0vh."},
+		{digits(64), "saltsaltsaltsalt", "$6$saltsaltsaltsalt$UQdGoZDpTjYWmFRK/Ua0sVVuvgo1I7d811z.LQLLnR4mijU5NFKprVDkMxAwAcm/MKWz9VcgBPrjmY/umWWDS/"},
+		{digits(65), "saltsaltsaltsalt", "$6$saltsaltsaltsalt$VTEgB9Z.f4eF6kXrnBuFZ528HHS6fQXE74F.dKaAxWexuS9BNNmwXFaMxUpsQKN/p1550wz.jY51/iOYNXYA90"},
+		{digits(129), "saltsaltsaltsalt", "$6$saltsaltsaltsalt$fDNDBpbhPCHjt3sVGgIwVLV8PueFFX8DEWacxIK73Io7dhFTblEQEPwVjrIayxAWF.GxdMD02BkAMixVfYb6o."},
+		{digits(1000), "saltsaltsaltsalt", "$6$saltsaltsaltsalt$Oa4Dgdv1VoWGOPByMpeP7ZPDWHhXovC4vmBFO.xqzI0YWVwUFY3kW0fPa43BWeZOjHR3W1TOPou7c8HnADl3Z."},
 	} {
-		if got := sha512Crypt(c.password, c.salt); got != c.want {
-			t.Errorf("%q: %s, want %s", c.password, got, c.want)
+		if got, err := sha512Crypt(c.password, c.salt); err != nil || got != c.want {
+			t.Errorf("%q: %s, %v, want %s", c.password, got, err, c.want)
 		}
 	}
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl to compare with")
 	}
 	for n := range 24 {
-		password, salt := random(lowerAndDigits, 1+n*n/3), random(cryptAlphabet, 1+n%16)
+		password, salt := random(lowerAndDigits, 1+n*n/3), random(shacrypt.SaltCharSet, 1+n%16)
 		out, err := exec.Command("openssl", "passwd", "-6", "-salt", salt, password).Output()
 		if err != nil {
 			t.Skip("this openssl does not make such hashes")
 		}
-		if got := sha512Crypt(password, salt); got != strings.TrimSpace(string(out)) {
-			t.Errorf("%q: %s, want %s", password, got, out)
+		if got, err := sha512Crypt(password, salt); err != nil || got != strings.TrimSpace(string(out)) {
+			t.Errorf("%q: %s, %v, want %s", password, got, err, out)
 		}
 	}
 }

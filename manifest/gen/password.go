@@ -3,6 +3,8 @@ package gen
 import (
 	"crypto/rand"
 	"math/big"
+
+	"github.com/go-crypt/crypt/algorithm/shacrypt"
 )
 
 const (
@@ -28,15 +30,15 @@ func random(alphabet string, n int) string {
 	return string(out)
 }
 
-func user(o options) map[string]any {
+func user(o options) (map[string]any, error) {
 	name := o.username
 	if name == "" {
 		name = random(lower+upper, defaultUsernameLength)
 	}
 	password := random(lowerAndDigits, o.length)
-	return map[string]any{
-		"username":      name,
-		"password":      password,
-		"password_hash": sha512Crypt(password, random(cryptAlphabet, cryptSaltLength)),
+	hash, err := sha512Crypt(password, random(shacrypt.SaltCharSet, cryptSaltLength))
+	if err != nil {
+		return nil, err
 	}
+	return map[string]any{"username": name, "password": password, "password_hash": hash}, nil
 }
