@@ -65,6 +65,7 @@ func libraries() map[string][]string {
 		"github.com/creack/pty":         {"agent/local"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},
+		"go4.org/netipx":                {"manifest"},
 	}
 }
 

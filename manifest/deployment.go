@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go4.org/netipx"
 )
 
 // reader turns the document into the manifest, and reports what is wrong.
@@ -221,23 +223,27 @@ func (r *reader) readSubnet(item cursor) *Subnet {
 }
 
 // readRanges reads lists of addresses; they only serve for warnings.
-func readRanges(list cursor) []addressRange {
-	var ranges []addressRange
+func readRanges(list cursor) netipx.IPSet {
 	if list.node == nil || list.node.kind != listKind {
-		return nil
+		return netipx.IPSet{}
 	}
+	var set netipx.IPSetBuilder
 	for _, item := range list.items() {
 		if item.node == nil || item.node.kind != scalarKind || item.unsettled() {
-			return nil
+			return netipx.IPSet{}
 		}
 		parsed, ok := parseRange(scalarText(item.node.value))
 		if !ok {
 			item.warn("is neither an IP address nor a range such as 10.0.0.2-10.0.0.9; it is ignored")
 			continue
 		}
-		ranges = append(ranges, parsed)
+		set.AddRange(parsed)
 	}
-	return ranges
+	addresses, err := set.IPSet()
+	if err != nil { // the ranges are all valid
+		return netipx.IPSet{}
+	}
+	return *addresses
 }
 
 // readResourcePools reads resource_pools.

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"go4.org/netipx"
 )
 
 // Manifest is a manifest that passed all checks.
@@ -71,7 +73,7 @@ type Subnet struct {
 	DNS             []string
 	CloudProperties map[string]any
 
-	reserved, static []addressRange
+	reserved, static netipx.IPSet
 }
 
 // ResourcePool says what VM is created, and from which stemcell.

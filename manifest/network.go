@@ -3,9 +3,11 @@ package manifest
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
-	"slices"
 	"strings"
+
+	"go4.org/netipx"
 )
 
 // The types of a network.
@@ -14,11 +16,6 @@ const (
 	typeDynamic = "dynamic"
 	typeVIP     = "vip"
 )
-
-// addressRange is a span of addresses, both ends included.
-type addressRange struct {
-	first, last netip.Addr
-}
 
 // parseAddress reads an IP address; one with a zone is none.
 func parseAddress(s string) (netip.Addr, bool) {
@@ -39,55 +36,33 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 }
 
 // parseRange reads "10.0.0.2", "10.0.0.2-10.0.0.9" or "10.0.0.0/30".
-func parseRange(s string) (addressRange, bool) {
+func parseRange(s string) (netipx.IPRange, bool) {
 	if prefix, ok := parsePrefix(strings.TrimSpace(s)); ok {
-		return addressRange{prefix.Addr(), lastAddress(prefix)}, true
+		return netipx.RangeOfPrefix(prefix), true
 	}
 	from, to, found := strings.Cut(s, "-")
 	first, ok := parseAddress(strings.TrimSpace(from))
 	if !ok {
-		return addressRange{}, false
+		return netipx.IPRange{}, false
 	}
-	if !found {
-		return addressRange{first, first}, true
+	last := first
+	if found {
+		if last, ok = parseAddress(strings.TrimSpace(to)); !ok {
+			return netipx.IPRange{}, false
+		}
 	}
-	last, ok := parseAddress(strings.TrimSpace(to))
-	if !ok || last.Less(first) {
-		return addressRange{}, false
-	}
-	return addressRange{first, last}, true
-}
-
-// contains tells whether the address lies in the range.
-func (r addressRange) contains(addr netip.Addr) bool {
-	return r.first.Compare(addr) <= 0 && addr.Compare(r.last) <= 0
-}
-
-// lastAddress returns the highest address of the prefix, which in IPv4 is the
-// broadcast address.
-func lastAddress(prefix netip.Prefix) netip.Addr {
-	bytes := prefix.Masked().Addr().AsSlice()
-	for i := range bytes {
-		host := 8*(i+1) - prefix.Bits()
-		bytes[i] |= byte(1<<min(max(host, 0), 8) - 1)
-	}
-	addr, _ := netip.AddrFromSlice(bytes)
-	return addr
+	r := netipx.IPRangeFrom(first, last)
+	return r, r.IsValid()
 }
 
 // netmask returns the mask of the prefix: dotted for IPv4, eight groups of
 // four hex digits for IPv6.
 func netmask(prefix netip.Prefix) string {
-	ones := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	mask := net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())
 	if prefix.Addr().Is4() {
-		ones = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	all, _ := lastAddress(ones).Prefix(prefix.Bits())
-	if prefix.Addr().Is4() {
-		return all.Addr().String()
+		return net.IP(mask).String()
 	}
 	groups := make([]string, 8)
-	mask := all.Addr().As16()
 	for i := range groups {
 		groups[i] = fmt.Sprintf("%04x", binary.BigEndian.Uint16(mask[2*i:]))
 	}
@@ -108,7 +83,7 @@ func (s *Subnet) refuse(addr netip.Addr) string {
 		return ""
 	case addr == s.Range.Addr():
 		return fmt.Sprintf("%s is the network address of %s", addr, s.Range)
-	case addr.Is4() && addr == lastAddress(s.Range):
+	case addr.Is4() && addr == netipx.PrefixLastIP(s.Range):
 		return fmt.Sprintf("%s is the broadcast address of %s", addr, s.Range)
 	}
 	return ""
@@ -117,11 +92,10 @@ func (s *Subnet) refuse(addr netip.Addr) string {
 // doubt says why the address is against the subnet's static and reserved
 // lists, or "".
 func (s *Subnet) doubt(addr netip.Addr) string {
-	within := func(r addressRange) bool { return r.contains(addr) }
 	switch {
-	case slices.ContainsFunc(s.reserved, within):
+	case s.reserved.Contains(addr):
 		return fmt.Sprintf("%s is in the reserved addresses of the network", addr)
-	case len(s.static) > 0 && !slices.ContainsFunc(s.static, within):
+	case len(s.static.Ranges()) > 0 && !s.static.Contains(addr):
 		return fmt.Sprintf("%s is not in the static addresses of the network", addr)
 	}
 	return ""
@@ -134,7 +108,7 @@ func refuseGateway(addr netip.Addr, prefix netip.Prefix) string {
 		return fmt.Sprintf("the gateway %s is not in the range %s", addr, prefix)
 	case addr == prefix.Addr():
 		return fmt.Sprintf("the gateway cannot be the network address %s", addr)
-	case addr == lastAddress(prefix):
+	case addr == netipx.PrefixLastIP(prefix):
 		return fmt.Sprintf("the gateway cannot be the broadcast address %s", addr)
 	}
 	return ""
