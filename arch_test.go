@@ -42,6 +42,7 @@ func imports() map[string][]string {
 		"cpi":                   {},
 		"guard":                 {},
 		"internal/listener":     {},
+		"internal/wait":         {},
 		"internal/lockfile":     {"internal/atomicfile"},
 		"manifest":              {"manifest/gen"},
 		"manifest/gen":          {},

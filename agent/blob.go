@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 const (
@@ -128,7 +130,7 @@ func (c *Client) tryBlob(ctx context.Context, once func() (again bool, err error
 		if err == nil || !again || try == blobTries || ctx.Err() != nil {
 			return err
 		}
-		if stop := sleep(ctx, blobPause*time.Duration(try)); stop != nil {
+		if stop := wait.For(ctx, blobPause*time.Duration(try)); stop != nil {
 			return stop
 		}
 	}

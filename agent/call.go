@@ -10,9 +10,10 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 const (
@@ -105,7 +106,7 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 			}
 			pause = min(pause, c.cfg.TaskTimeout-age)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := wait.For(ctx, pause); err != nil {
 			return nil, &TaskLeftError{Method: m.method, Ended: c.cancelLeft(ctx, m, id), Err: err, doing: m.doing}
 		}
 		asked := time.Now()
@@ -260,26 +261,7 @@ func (c *Client) tellWaiting(method string) (end func()) {
 		return func() {}
 	}
 	start := time.Now()
-	var mu sync.Mutex
-	var ended bool
-	var timer *time.Timer
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(waitingEvery, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if ended {
-			return
-		}
-		c.cfg.Waiting(method, time.Since(start))
-		timer.Reset(waitingEvery)
-	})
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = true
-		timer.Stop()
-	}
+	return wait.Remind(waitingEvery, waitingEvery, func() { c.cfg.Waiting(method, time.Since(start)) })
 }
 
 // stage follows how far an exchange came.
@@ -329,16 +311,4 @@ func excerpt(text string, limit int) string {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	return text
-}
-
-// sleep waits, or returns the reason why the context ended first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

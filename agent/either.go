@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // WaitAny waits until the agent answers one of the clients and returns that
@@ -20,7 +22,7 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 	}
 	start := time.Now()
 	var hopeless time.Time // since when no client has hope
-	for pause := probeFirst; ; pause = min(pause*5/4, probeLast) {
+	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		var first Probe
 		hope := false
 		for i, c := range clients {
@@ -46,11 +48,11 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 		case hopeless.IsZero():
 			hopeless = time.Now()
 		}
-		waited := time.Since(start)
+		waited, pause := time.Since(start), pauses.Next()
 		if waited+pause >= timeout || !hopeless.IsZero() && time.Since(hopeless) >= grace {
 			return nil, &UnreachableError{Address: clients[0].Address(), Waited: waited, Last: first, Met: []Probe{first}}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := wait.For(ctx, pause); err != nil {
 			return nil, fmt.Errorf("cannot wait for the agent: %w", err)
 		}
 	}

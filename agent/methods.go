@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // Ping asks the agent whether it is there.
@@ -138,14 +140,14 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 const drainLimit = 7 * 24 * 60 * 60
 
 // drainPause waits between the calls of a drain, up to the time limit.
-func (c *Client) drainPause(ctx context.Context, m message, wait time.Duration) error {
+func (c *Client) drainPause(ctx context.Context, m message, pause time.Duration) error {
 	late := false
 	if t := c.cfg.TaskTimeout; t > 0 {
-		if left := max(t-time.Since(m.since), 0); left < wait {
-			wait, late = left, true
+		if left := max(t-time.Since(m.since), 0); left < pause {
+			pause, late = left, true
 		}
 	}
-	if err := sleep(ctx, wait); err != nil {
+	if err := wait.For(ctx, pause); err != nil {
 		return fmt.Errorf("cannot drain the jobs: %w", err)
 	}
 	if late {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 const (
@@ -34,7 +36,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 	start := time.Now()
 	var met []Probe
 	var since time.Time // when the current finding was first met
-	for pause := probeFirst; ; pause = min(pause*5/4, probeLast) {
+	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		left := timeout - time.Since(start)
 		probe, ok := c.probe(ctx, min(max(left, probeFirst), probeReply))
 		if ok {
@@ -56,11 +58,11 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 		} else {
 			met[n-1] = probe
 		}
-		waited := time.Since(start)
+		waited, pause := time.Since(start), pauses.Next()
 		if waited+pause >= timeout || (time.Since(since) >= grace && lasting(probe, timeout-waited)) {
 			return &UnreachableError{Address: c.Address(), Waited: waited, Last: probe, Met: met}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := wait.For(ctx, pause); err != nil {
 			return fmt.Errorf("cannot wait for the agent: %w", err)
 		}
 	}

@@ -14,8 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/gofrs/flock"
+
+	"bootstrap/internal/wait"
 )
 
 // retry says how hard a download is tried.
@@ -157,8 +158,7 @@ func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want
 		return err
 	}
 	defer part.close()
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = try.pause, try.longest
+	pauses := wait.Jitter(try.pause, try.longest)
 	mismatches := 0
 	for failed, stalled := 0, 0; ; {
 		before := part.size
@@ -184,7 +184,7 @@ func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want
 		}
 		if part.size-before >= progressMade {
 			failed, stalled = 0, 0
-			pause.Reset()
+			pauses.Reset()
 		}
 		var stall *stallError
 		if errors.As(err, &stall) {
@@ -196,7 +196,7 @@ func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want
 		if failed++; failed >= try.tries {
 			return fmt.Errorf("%w (tried %d times)", err, failed)
 		}
-		if err := wait(ctx, retryAfter(err, pause.NextBackOff(), try.longest)); err != nil {
+		if err := wait.For(ctx, retryAfter(err, pauses.Next(), try.longest)); err != nil {
 			return err
 		}
 	}
@@ -204,17 +204,6 @@ func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want
 
 // permanentError is one that trying again does not mend.
 type permanentError struct{ error }
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}
 
 // keep moves a verified download to its place and remembers it.
 func (s *Store) keep(part *part, path string) error {

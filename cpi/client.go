@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // maxRetries is how often a call is repeated that the CPI says is ok to retry.
@@ -118,7 +120,7 @@ func (c *Client) exchange(ctx context.Context, method string, version int, args 
 		if ctx.Err() != nil {
 			return nil, &StartError{Method: method, Err: context.Cause(ctx)}
 		}
-		result, err := c.once(method, request)
+		result, err := c.once(ctx, method, request)
 		var refused *Error
 		if !errors.As(err, &refused) {
 			return result, err
@@ -129,10 +131,8 @@ func (c *Client) exchange(ctx context.Context, method string, version int, args 
 		}
 		pause := time.Second << (try - 1)
 		c.logLines(method, fmt.Sprintf("%s; trying again in %s", refused.Message, pause))
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w; not tried again: %w", refused, context.Cause(ctx))
+		if err := wait.For(ctx, pause); err != nil {
+			return nil, fmt.Errorf("%w; not tried again: %w", refused, err)
 		}
 	}
 }
@@ -151,9 +151,9 @@ func (c *Client) request(method string, version int, args []any) ([]byte, error)
 }
 
 // once starts the CPI one time and reads its reply.
-func (c *Client) once(method string, request []byte) (json.RawMessage, error) {
+func (c *Client) once(ctx context.Context, method string, request []byte) (json.RawMessage, error) {
 	c.trace(method, "before", func() {})
-	out, err := c.run(method, request)
+	out, err := c.run(ctx, method, request)
 	c.trace(method, "after", func() {})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package cpi
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // What is read of a call's output at most; more on standard output is garbage,
@@ -27,8 +30,9 @@ type output struct {
 }
 
 // run starts the CPI in its own process group and waits for its end. All three
-// streams are files, so that the CPI lives on when this process dies.
-func (c *Client) run(method string, request []byte) (output, error) {
+// streams are files, so that the CPI lives on when this process dies. Once it
+// runs, the end of the context does not end it.
+func (c *Client) run(ctx context.Context, method string, request []byte) (output, error) {
 	cannot := func(err error) (output, error) {
 		return output{}, &StartError{Method: method, Err: fmt.Errorf("cannot start the CPI: %w", err)}
 	}
@@ -45,13 +49,13 @@ func (c *Client) run(method string, request []byte) (output, error) {
 		return cannot(err)
 	}
 	defer discard(stderr)
-	stdout, err := c.record.open()
+	stdout, err := c.record.open(ctx)
 	if err != nil {
 		return cannot(err)
 	}
 	defer c.record.close(stdout)
 
-	cmd, err := c.start(stdin, stdout, stderr)
+	cmd, err := c.start(ctx, stdin, stdout, stderr)
 	if err != nil {
 		return cannot(err)
 	}
@@ -74,10 +78,15 @@ func (c *Client) run(method string, request []byte) (output, error) {
 	return out, nil
 }
 
+// briefly is how long a file may be held by a process that is being started.
+const briefly = 5 * time.Second
+
 // start starts the process; a bin/cpi that was written a moment ago may still
 // be held open for writing by a child that another goroutine is forking.
-func (c *Client) start(stdin, stdout, stderr *os.File) (*exec.Cmd, error) {
-	for deadline := time.Now().Add(5 * time.Second); ; {
+func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*exec.Cmd, error) {
+	limited, cancel := context.WithTimeout(ctx, briefly)
+	defer cancel()
+	for {
 		if _, err := stdin.Seek(0, io.SeekStart); err != nil {
 			return nil, err
 		}
@@ -92,10 +101,9 @@ func (c *Client) start(stdin, stdout, stderr *os.File) (*exec.Cmd, error) {
 		if err == nil {
 			return cmd, nil
 		}
-		if !busy(err) || time.Now().After(deadline) {
+		if !busy(err) || wait.For(limited, 5*time.Millisecond) != nil {
 			return nil, err
 		}
-		<-time.After(5 * time.Millisecond)
 	}
 }
 

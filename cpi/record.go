@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // record says where the replies of a client's calls stand; nil means nowhere.
@@ -91,8 +93,6 @@ func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, er
 		return nil, err
 	}
 	defer f.Close()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		writing, err := beingWritten(f)
 		if err != nil {
@@ -113,15 +113,13 @@ func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, er
 			waiting(child)
 			waiting = nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the CPI still runs: %w", context.Cause(ctx))
+		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("the CPI still runs: %w", err)
 		}
 	}
 }
 
-func (r *record) open() (*os.File, error) {
+func (r *record) open(ctx context.Context) (*os.File, error) {
 	if r == nil {
 		return tempFile()
 	}
@@ -129,7 +127,7 @@ func (r *record) open() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.lock(f); err != nil {
+	if err := r.lock(ctx, f); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s is in use: %w", r.file, err)
 	}
@@ -145,16 +143,20 @@ func (r *record) open() (*os.File, error) {
 
 // lock locks the reply; a child that another goroutine is forking may hold
 // the file of an earlier call for a moment.
-func (r *record) lock(f *os.File) error {
-	for deadline := time.Now().Add(5 * time.Second); ; {
+func (r *record) lock(ctx context.Context, f *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, briefly)
+	defer cancel()
+	for {
 		err := lockReply(f)
-		if err == nil || time.Now().After(deadline) {
-			return err
+		if err == nil {
+			return nil
 		}
 		if child, known := childOf(r.file); known && child.runs() {
 			return err
 		}
-		<-time.After(5 * time.Millisecond)
+		if wait.For(ctx, 5*time.Millisecond) != nil {
+			return err
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/wait"
 )
 
 // steadyPolls is how often in a row all jobs must run before that counts: a
@@ -29,7 +30,7 @@ func (r *run) waitForRunning(ctx context.Context) error {
 	began := time.Now()
 	var last agent.State
 	steady := 0
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for pauses := wait.Grow(20*time.Millisecond, time.Second, 2); ; {
 		now, err := r.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
@@ -43,15 +44,10 @@ func (r *run) waitForRunning(ctx context.Context) error {
 				return nil
 			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			if context.Cause(ctx) != errWatchTime {
-				return ctx.Err()
-			}
+		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
 			return r.notRunning(outer, last, limit)
+		} else if err != nil {
+			return err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/wait"
 )
 
 // followEvery is how often the logs are asked for: each time the agent packs
@@ -39,12 +40,8 @@ func (r *run) followLogs(ctx context.Context, what LogsOptions) error {
 		default:
 			r.root.warning(err.Error() + "; asking again")
 		}
-		timer := time.NewTimer(followEvery)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.For(ctx, followEvery) != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/wait"
 )
 
 // A wait is silent for patientFor, as most end by then, and then tells every
@@ -21,29 +22,21 @@ type patience struct {
 	tell  func(string)
 	began time.Time
 
-	mu    sync.Mutex
-	met   string
-	timer *time.Timer
-	over  bool
+	end func()
+
+	mu  sync.Mutex
+	met string
 }
 
 // patient begins a wait in the stage; its end must be called.
 func (s *stage) patient() *patience {
 	p := &patience{tell: s.info, began: time.Now(), met: "nothing was heard so far"}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(patientFor, p.tick)
+	p.end = wait.Remind(patientFor, patientEvery, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.tell(fmt.Sprintf("  after %s: %s", time.Since(p.began).Round(time.Second), p.met))
+	})
 	return p
-}
-
-func (p *patience) tick() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
-		return
-	}
-	p.tell(fmt.Sprintf("  after %s: %s", time.Since(p.began).Round(time.Second), p.met))
-	p.timer.Reset(patientEvery)
 }
 
 // say keeps what is told when it is time to tell something.
@@ -56,13 +49,6 @@ func (p *patience) say(text string) {
 // probe is say for a look at the agent.
 func (p *patience) probe(met agent.Probe) {
 	p.say(fmt.Sprintf("the agent does not answer yet: %s", met))
-}
-
-func (p *patience) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.over = true
-	p.timer.Stop()
 }
 
 // awaitAgent waits until the agent answers, and tells meanwhile what it waits

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/wait"
 )
 
 // How long an agent may take to use new settings. It restarts for them, which
@@ -98,7 +99,7 @@ func (r *run) rotateAgent(ctx context.Context, how agentOfRunning) (*agent.Clien
 // serve. met is what became of sending.
 func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) error {
 	start := time.Now()
-	for pause := lookFirst; ; pause = min(pause*3/2, lookLast) {
+	for pauses := wait.Grow(lookFirst, lookLast, 1.5); ; {
 		s := c.look(ctx)
 		waited := time.Since(start)
 		silent := c.task == "" && waited >= answerTimeout || !c.ended.IsZero() && time.Since(c.ended) >= endedTimeout
@@ -116,20 +117,9 @@ func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) err
 			return &NotRotatedError{What: s.what(), Answers: s.answers(), Err: met}
 		}
 		c.askTask(ctx, s)
-		if err := pauseFor(ctx, pause); err != nil {
+		if err := wait.For(ctx, pauses.Next()); err != nil {
 			return err
 		}
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 

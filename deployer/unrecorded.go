@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/internal/wait"
 	"bootstrap/state"
 )
 
@@ -100,11 +101,7 @@ func (r *run) unrecordedAgent(ctx context.Context, client *agent.Client) (now ag
 		if err != nil || !time.Now().Before(until) {
 			return now, err == nil
 		}
-		timer := time.NewTimer(ownPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.For(ctx, ownPause) != nil {
 			return now, false
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/tunnel"
 )
@@ -254,12 +255,8 @@ func (r *run) waitForOwn(ctx context.Context, s *stage, client *agent.Client) er
 		if foreign.lasts(err, r.deletedAgent) || time.Now().After(until) {
 			return err
 		}
-		timer := time.NewTimer(ownPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := wait.For(ctx, ownPause); err != nil {
+			return err
 		}
 	}
 }

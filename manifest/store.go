@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
+	"bootstrap/internal/wait"
 )
 
 // lockTimeout is how long another process may take to generate its variables.
@@ -108,28 +110,27 @@ func (s *varsStore) acquire(d *document) error {
 	return s.read(d)
 }
 
+var errVarsLocked = errors.New("the vars store is locked")
+
 // awaitLock locks the file beside the store, and waits for another process that
 // has it locked.
 func (s *varsStore) awaitLock() (*lockfile.Lock, error) {
 	const retry = 50 * time.Millisecond
 	path := s.path + ".lock"
-	limit, tick := time.NewTimer(lockTimeout), time.NewTicker(retry)
-	defer limit.Stop()
-	defer tick.Stop()
-	for {
-		lock, err := lockfile.Try(path)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("cannot lock the vars store %s with %s: %w", s.shown, path, err)
-		case lock != nil:
-			return lock, nil
-		}
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			return nil, fmt.Errorf("cannot write the vars store %s: another process has had it locked (%s) for %v", s.shown, path, lockTimeout)
-		}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lockTimeout, errVarsLocked)
+	defer cancel()
+	var lock *lockfile.Lock
+	err := wait.Poll(ctx, retry, func() (_ bool, err error) {
+		lock, err = lockfile.Try(path)
+		return lock != nil, err
+	})
+	switch {
+	case errors.Is(err, errVarsLocked):
+		return nil, fmt.Errorf("cannot write the vars store %s: another process has had it locked (%s) for %v", s.shown, path, lockTimeout)
+	case err != nil:
+		return nil, fmt.Errorf("cannot lock the vars store %s with %s: %w", s.shown, path, err)
 	}
+	return lock, nil
 }
 
 // close gives up the lock. A lock file that was made for nothing goes.

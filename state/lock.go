@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
+	"bootstrap/internal/wait"
 )
 
 // Holder says who has a state locked.
@@ -53,25 +54,21 @@ const lockRetry = 100 * time.Millisecond
 // acquire locks a file, and waits for it as long as it may: the error is a
 // *LockedError when that was not long enough.
 func (l *locker) acquire(ctx context.Context, what, path string) (*lockfile.Lock, error) {
+	var got *lockfile.Lock
 	var told bool
-	tick := time.NewTicker(lockRetry)
-	defer tick.Stop()
-	for {
-		got, err := l.try(what, path)
+	err := wait.Poll(ctx, lockRetry, func() (ended bool, err error) {
+		got, err = l.try(what, path)
 		var locked *LockedError
 		if !errors.As(err, &locked) || !time.Now().Before(l.until) {
-			return got, err
+			return true, err
 		}
 		if !told && l.waiting != nil {
 			l.waiting(locked)
 			told = true
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+		return false, nil
+	})
+	return got, err
 }
 
 func (l *locker) try(what, path string) (*lockfile.Lock, error) {

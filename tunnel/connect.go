@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/internal/wait"
 )
 
 // A connection is one epoch of the tunnel.
@@ -93,7 +95,7 @@ func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 			}
 		}
 		t.cfg.Report("waiting for the SSH server at " + t.cfg.address() + ": " + err.Error())
-		if !pause(ctx, retryEvery) {
+		if wait.For(ctx, retryEvery) != nil {
 			return nil, fmt.Errorf("%w; last: %v", context.Cause(ctx), err)
 		}
 	}

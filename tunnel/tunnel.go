@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/internal/wait"
 )
 
 // Config says where the VM is, who may enter and what is listened on.
@@ -138,21 +140,20 @@ func (t *Tunnel) keepOpen(ctx context.Context, conn *connection) {
 			t.setErr(errClosed)
 		}
 	}()
-	for wait := retryEvery; ; {
+	for pauses := wait.Grow(retryEvery, retrySlowest, 2); ; {
 		began := time.Now()
 		err := t.run(ctx, conn)
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(began) > retrySlowest {
-			wait = retryEvery
+			pauses.Reset()
 		}
 		t.lost(err)
 		for {
-			if !pause(ctx, wait) {
+			if wait.For(ctx, pauses.Next()) != nil {
 				return
 			}
-			wait = min(2*wait, retrySlowest)
 			conn, err = t.connectOnce(ctx)
 			if err == nil {
 				break
@@ -265,17 +266,5 @@ func keepAlive(client *ssh.Client, every time.Duration, stop <-chan struct{}) er
 				reply <- err
 			}()
 		}
-	}
-}
-
-// pause waits; false when ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

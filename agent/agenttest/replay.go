@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/wait"
 )
 
 // replayable are the exchanges that ask nothing of what was done before: by
@@ -195,24 +196,23 @@ func (r *replayer) post(t *testing.T, request agent.Request) []byte {
 // await polls a task for a minute at most.
 func (r *replayer) await(t *testing.T, id string) []byte {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); {
-		data := r.post(t, agent.Request{Method: "get_task", Arguments: []any{id}})
-		if still, ok := taskID(data); !ok || still != id {
-			return data
-		}
-		pause(t, 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var data []byte
+	err := wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		data = r.post(t, agent.Request{Method: "get_task", Arguments: []any{id}})
+		still, ok := taskID(data)
+		return !ok || still != id, nil
+	})
+	if err != nil {
+		t.Fatalf("the task %s does not end: %v", id, err)
 	}
-	t.Fatalf("the task %s does not end", id)
-	return nil
+	return data
 }
 
 func pause(t testing.TB, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-		t.Fatal(t.Context().Err())
+	if err := wait.For(t.Context(), d); err != nil {
+		t.Fatal(err)
 	}
 }
 

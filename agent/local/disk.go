@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // diskSettings are what is known of a persistent disk. Names and order of the
@@ -318,7 +320,7 @@ func (v *vm) awaitUnused(ctx context.Context, folder string) error {
 		if !told {
 			v.log.Warn("the disk is in use", "folder", folder, "processes", pids)
 		}
-		if waitOr(limited, 100*time.Millisecond, nil) {
+		if wait.For(limited, 100*time.Millisecond) == nil {
 			continue
 		}
 		if ctx.Err() != nil {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // folderPoll is how often the agent looks whether its VM still has its folder.
@@ -24,15 +26,8 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(folderPoll)
-		defer tick.Stop()
 		missed := 0
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for wait.For(ctx, folderPoll) == nil {
 			if hasFolder(dir, mine) {
 				missed = 0
 				continue

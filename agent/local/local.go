@@ -18,6 +18,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/local/monit"
+	"bootstrap/internal/wait"
 )
 
 // settingsDeadline ends an agent to which no settings ever came; whoever made
@@ -214,23 +215,10 @@ func (v *vm) awaitSettings(ctx context.Context, forwards *forwards) error {
 			last = text
 			v.log.Warn("no settings yet", "cause", text)
 		}
-		if !waitOr(ctx, 500*time.Millisecond, changed) {
+		if wait.Event(ctx, 500*time.Millisecond, changed) != nil {
 			return fmt.Errorf("cannot start the agent: no settings came: %w", err)
 		}
 	}
-}
-
-// waitOr waits for the time or the event; it is false when ctx ended first.
-func waitOr(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	case <-event:
-	}
-	return ctx.Err() == nil
 }
 
 // listen opens the message bus. It tries again while the address is in use,
@@ -247,7 +235,7 @@ func (v *vm) listen(ctx context.Context, tries int) (net.Listener, error) {
 			v.log.Info("the agent listens", "address", listener.Addr())
 			return listener, nil
 		}
-		if try == tries || !waitOr(ctx, listenPause, nil) {
+		if try == tries || wait.For(ctx, listenPause) != nil {
 			return nil, fmt.Errorf("cannot listen for messages at %s, the address in the VM's settings (mbus): %w", bus.Host, inUse(ctx, bus.Host, err))
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // scriptOptions is the second argument of run_script.
@@ -188,9 +190,8 @@ func (v *vm) drainJob(ctx context.Context, script string, p drainParams) error {
 		if err != nil {
 			return err
 		}
-		wait := time.Duration(max(seconds, -seconds)) * time.Second
-		if !waitOr(ctx, wait, nil) {
-			return context.Cause(ctx)
+		if err := wait.For(ctx, time.Duration(max(seconds, -seconds))*time.Second); err != nil {
+			return err
 		}
 		if seconds >= 0 {
 			return nil

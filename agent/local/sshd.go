@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/internal/wait"
 )
 
 const (
@@ -52,7 +54,7 @@ func (v *vm) serveSSH(ctx context.Context, forwards *forwards) (stop func(), err
 				if ctx.Err() == nil {
 					v.log.Error("the SSH server cannot accept a connection", "cause", err)
 				}
-				if waitOr(ctx, 100*time.Millisecond, nil) {
+				if wait.For(ctx, 100*time.Millisecond) == nil {
 					continue // too many open files pass
 				}
 				return
@@ -185,14 +187,7 @@ func (v *vm) serveClient(ctx context.Context, raw net.Conn, config *ssh.ServerCo
 
 // keepAlive ends a connection whose other end is gone without a word.
 func keepAlive(ctx context.Context, conn *ssh.ServerConn) {
-	ticker := time.NewTicker(sshKeepAlive)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for wait.For(ctx, sshKeepAlive) == nil {
 		late := time.AfterFunc(sshKeepAlive, func() { conn.Close() })
 		_, _, err := conn.SendRequest("keepalive@openssh.com", true, nil)
 		late.Stop()

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/wait"
 )
 
 // How long processes get between TERM and KILL, and all of it at most.
@@ -22,6 +24,8 @@ const (
 // agentStart is how long an agent gets to come up before the call goes on
 // without knowing: one that lives then is slow, which is not an error.
 const agentStart = 30 * time.Second
+
+var errStarting = errors.New("it is still starting")
 
 // startAgent starts the agent of the VM in dir, detached: it outlives this
 // call, and takes nothing of it along. It returns when the agent has come up,
@@ -65,24 +69,21 @@ func startAgent(ctx context.Context, self, dir string) error {
 
 // awaitAgent waits until the agent reports that it is ready, or ends.
 func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan struct{}) error {
-	limit := time.NewTimer(agentStart)
-	defer limit.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
+	defer cancel()
+	err := wait.Poll(limited, 5*time.Millisecond, func() (bool, error) {
 		select {
 		case <-ended:
-			return fmt.Errorf("it ended at once: %s", lastWords(dir, pid))
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-limit.C:
-			return nil
-		case <-tick.C:
-			if report, err := reportOf(dir); err == nil && report.Ready && report.PID == pid {
-				return nil
-			}
+			return false, fmt.Errorf("it ended at once: %s", lastWords(dir, pid))
+		default:
 		}
+		report, err := reportOf(dir)
+		return err == nil && report.Ready && report.PID == pid, nil
+	})
+	if errors.Is(err, errStarting) {
+		return nil
 	}
+	return err
 }
 
 // lastWords is why an agent ended: its report, else the end of its log. The
@@ -133,8 +134,6 @@ func endVM(ctx context.Context, dir string) error {
 func end(ctx context.Context, list func() ([]int, error)) error {
 	told := map[int]bool{}
 	kill := time.Now().Add(gracePeriod)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		pids, err := list()
 		if err != nil || len(pids) == 0 {
@@ -149,10 +148,8 @@ func end(ctx context.Context, list func() ([]int, error)) error {
 				signal(pid, false)
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("processes %v do not end: %w", pids, context.Cause(ctx))
+		if err := wait.For(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("processes %v do not end: %w", pids, err)
 		}
 	}
 }
