@@ -30,22 +30,22 @@ func imports() map[string][]string {
 		"e2e/traced":            {"cmd", "deployer"},
 		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "guard", "manifest", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},
-		"cpi/local":             {"cpi", "agent", "artifact"},
+		"cpi/local":             {"cpi", "agent", "artifact", "guard"},
 		"cpi/cpitest":           {"cpi"},
-		"agent/local":           {"agent", "agent/local/monit", "artifact", "artifact/packaging"},
+		"agent/local":           {"agent", "agent/local/monit", "artifact", "artifact/packaging", "guard"},
 		"agent/agenttest":       {"agent"},
 		"templates":             {"artifact", "templates/cruby", "guard"},
 		"templates/cruby":       {"guard"},
 		"templates/cruby/build": {"templates/cruby"},
 		"artifact/packaging":    {"artifact"},
-		"agent":                 {},
-		"agent/local/monit":     {},
+		"agent":                 {"guard"},
+		"agent/local/monit":     {"guard"},
 		"artifact":              {"guard"},
 		"internal/atomicfile":   {},
-		"cpi":                   {},
+		"cpi":                   {"guard"},
 		"guard":                 {},
 		"internal/listener":     {},
-		"internal/wait":         {},
+		"internal/wait":         {"guard"},
 		"internal/lockfile":     {"internal/atomicfile"},
 		"manifest":              {"manifest/gen"},
 		"manifest/gen":          {},
@@ -344,37 +344,63 @@ func exportedReceiver(recv *ast.FieldList) bool {
 	return ok && id.IsExported()
 }
 
-// A panic in a goroutine ends the process at once, with a code that means
-// something else and a stack with secrets in it: what runs side by side in this
-// program is guarded. The embedded agent is a process of its own.
+// A panic in a goroutine, or in a callback that runs in one, ends the process at
+// once, with a code that means something else and a stack with secrets in it:
+// what runs side by side in this program is guarded.
 func TestGoroutinesAreGuarded(t *testing.T) {
+	own := []string{"guard/", "agent/agenttest/", "agent/local/"} // what guards, what only tests use, and the embedded agent, a process of its own
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
-		if strings.HasPrefix(filepath.ToSlash(path), "agent/") {
+		path = filepath.ToSlash(path)
+		if slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(path, dir) }) {
 			return
 		}
+		wrong := func(n ast.Node, what string) { t.Errorf("%s: %s", fset.Position(n.Pos()), what) }
 		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) != 1 {
-				return true
-			}
-			if to, ok := call.Fun.(*ast.SelectorExpr); !ok || to.Sel.Name != "Go" {
-				return true
-			}
-			guarded := false
-			ast.Inspect(call.Args[0], func(n ast.Node) bool {
-				if use, ok := n.(*ast.SelectorExpr); ok {
-					if pkg, ok := use.X.(*ast.Ident); ok && pkg.Name == "guard" {
-						guarded = true
-					}
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				wrong(n, "a goroutine without guard.Go or guard.Start")
+			case *ast.SelectorExpr:
+				if n.Sel.Name == "AfterFunc" && ofPackage(n, "guard") == "" {
+					wrong(n, "a callback without guard.AfterFunc or guard.AfterDone")
 				}
-				return true
-			})
-			if !guarded {
-				t.Errorf("%s: a goroutine without guard", fset.Position(call.Pos()))
+			case *ast.CallExpr:
+				to, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok || to.Sel.Name != "Go" || ofPackage(to, "guard") != "" {
+					break
+				}
+				if len(n.Args) != 1 || !slices.Contains([]string{"Func", "Part"}, guarding(n.Args[0])) {
+					wrong(n, "a goroutine without guard.Func or guard.Part")
+				}
+			case *ast.KeyValueExpr:
+				// net/http calls it in a goroutine of its own.
+				if name, ok := n.Key.(*ast.Ident); ok && name.Name == "DialContext" && guarding(n.Value) != "Dial" {
+					wrong(n, "a dialer without guard.Dial")
+				}
 			}
 			return true
 		})
 	})
+}
+
+// guarding is the function of package guard that the expression calls, if any.
+func guarding(e ast.Expr) string {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	to, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	return ofPackage(to, "guard")
+}
+
+// ofPackage is the name that is selected of the package, if any is.
+func ofPackage(s *ast.SelectorExpr, name string) string {
+	if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == name {
+		return s.Sel.Name
+	}
+	return ""
 }
 
 // People read one form of dates and programs another, wherever they come from.

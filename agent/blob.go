@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -160,7 +161,7 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 		told  = func() {}
 	)
 	defer func() { mu.Lock(); ended = true; told(); mu.Unlock() }()
-	body := &counted{r: io.LimitReader(file, total), moved: func(n int) {
+	count := func(n int) {
 		mu.Lock()
 		defer mu.Unlock()
 		if n == 0 || ended {
@@ -170,12 +171,14 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 		alive(n)
 		if done == total {
 			patient()
-			told = c.tellWaiting("put_blob")
+			told = c.tellWaiting(ctx, "put_blob")
 		}
 		if progress != nil {
 			progress(done, total)
 		}
-	}}
+	}
+	// The transport reads in a goroutine of its own.
+	body := &counted{r: io.LimitReader(file, total), moved: func(n int) { guard.Part(ctx, func() { count(n) })() }}
 	resp, met, err := c.blobExchange(ctx, http.MethodPut, id, body, total)
 	if err != nil {
 		return c.blobBroke(ctx, verb, id, err, met)
@@ -302,7 +305,7 @@ func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int
 		return d
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	silence := time.AfterFunc(limit(silenceTimeout), func() { cancel(errSilent) })
+	silence := guard.AfterFunc(ctx, limit(silenceTimeout), func() { cancel(errSilent) })
 	var mu sync.Mutex
 	var pace *time.Timer
 	var moved int
@@ -315,7 +318,7 @@ func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	pace = time.AfterFunc(paceTime, func() {
+	pace = guard.AfterFunc(ctx, paceTime, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {

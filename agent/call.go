@@ -72,7 +72,7 @@ func misfit(err error) string {
 
 func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
 	if !m.untold {
-		defer c.tellWaiting(m.method)()
+		defer c.tellWaiting(ctx, m.method)()
 	}
 	if m.since.IsZero() {
 		m.since = time.Now()
@@ -256,12 +256,12 @@ func (c *Client) authorize(req *http.Request) {
 }
 
 // tellWaiting calls Config.Waiting until the returned function is called.
-func (c *Client) tellWaiting(method string) (end func()) {
+func (c *Client) tellWaiting(ctx context.Context, method string) (end func()) {
 	if c.cfg.Waiting == nil {
 		return func() {}
 	}
 	start := time.Now()
-	return wait.Remind(waitingEvery, waitingEvery, func() { c.cfg.Waiting(method, time.Since(start)) })
+	return wait.Remind(ctx, waitingEvery, waitingEvery, func() { c.cfg.Waiting(method, time.Since(start)) })
 }
 
 // stage follows how far an exchange came.

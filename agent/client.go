@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"bootstrap/guard"
 )
 
 // Deadlines of one HTTP exchange. A task on the VM has none unless
@@ -110,7 +112,7 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 	c.trans = &http.Transport{
-		DialContext:            c.dial,
+		DialContext:            guard.Dial(c.dial),
 		Proxy:                  cfg.Proxy,
 		OnProxyConnectResponse: proxyAnswer,
 		TLSClientConfig:        tlsConfig,

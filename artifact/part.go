@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/guard"
 )
 
 // part is a download under way: the file as far as it came, and what the
@@ -98,7 +100,7 @@ func (p *part) come() string {
 func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, slowest pace, progress Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(slowest.silence, func() {
+	watch := guard.AfterFunc(ctx, slowest.silence, func() {
 		cancel(&stallError{fmt.Sprintf("the server sent nothing for %v", slowest.silence)})
 	})
 	defer watch.Stop()

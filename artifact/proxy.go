@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/net/proxy"
+
+	"bootstrap/guard"
 )
 
 // configError is a setting that has to be changed first.
@@ -38,7 +40,7 @@ func (s *Store) client() (client *http.Client, done func(), err error) {
 	}
 	t := &http.Transport{
 		Proxy:               proxyFor,
-		DialContext:         dial,
+		DialContext:         guard.Dial(dial),
 		TLSClientConfig:     s.tls.Clone(),
 		TLSHandshakeTimeout: 30 * time.Second,
 		ForceAttemptHTTP2:   true,

@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/guard"
 )
 
 // asking says whether a person is asked before something is destroyed.
@@ -82,14 +83,14 @@ func (c *console) screen() (w io.Writer, closeIt func(), err error) {
 // answer reads a line from the terminal: only y and yes are a yes.
 func answer(ctx context.Context, in *os.File) (bool, error) {
 	line := make(chan string, 1)
-	go func() {
+	guard.Go(ctx, func() {
 		// A read of a terminal cannot be ended; the process is about to.
 		text, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			text = ""
 		}
 		line <- text
-	}()
+	})
 	select {
 	case text := <-line:
 		said := strings.ToLower(strings.TrimSpace(text))

@@ -6,10 +6,14 @@ import (
 )
 
 // TestMain keeps what starts this program again, such as the embedded Ruby,
-// from running the tests in place of the program.
+// from running the tests in place of the program. TestPanic starts it with a
+// command of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		os.Exit(1)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "break" {
+		os.Exit(broken(os.Args[1:]))
 	}
 	os.Exit(m.Run())
 }

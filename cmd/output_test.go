@@ -7,7 +7,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -139,53 +138,6 @@ func TestReaderIsGone(t *testing.T) {
 	var errs bytes.Buffer
 	if code := Main([]string{"schema"}, nil, brokenPipe{}, &errs, nil); code != exitDone || errs.Len() > 0 {
 		t.Errorf("exit code %d, %s", code, &errs)
-	}
-}
-
-// A panic ends like every failure: with a sentence, what to report in a file
-// for the owner alone, and an exit code that means nothing else.
-func TestPanic(t *testing.T) {
-	for name, home := range map[string]bool{"with a home": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			t.Setenv("TMPDIR", dir)
-			env := []string{"HOME=" + filepath.Join(dir, "none")}
-			if home {
-				env = []string{"HOME=" + dir}
-				if err := os.Mkdir(filepath.Join(dir, ".bosh"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var out, errs bytes.Buffer
-			c := newConsole([]string{"break", "-v", "x=s3cret-pass"}, strings.NewReader(""), &out, &errs, env)
-			root := newRoot(c)
-			var value string
-			broken := &cobra.Command{Use: "break", RunE: func(*cobra.Command, []string) error {
-				c.started = true
-				c.redactor.Add(value)
-				panic("it has the password " + value)
-			}}
-			broken.Flags().StringVarP(&value, "var", "v", "", "")
-			root.AddCommand(broken)
-			code := c.execute(root)
-			if code != exitFailed || strings.Contains(errs.String(), "s3cret-pass") || strings.Contains(errs.String(), "goroutine") {
-				t.Fatalf("exit code %d, %s", code, &errs)
-			}
-			found := regexp.MustCompile(`a defect of bootstrap itself: it has the password .*; please report it with the file (\S+),`).FindStringSubmatch(errs.String())
-			if found == nil || !strings.HasPrefix(found[1], dir) {
-				t.Fatalf("it says %s", &errs)
-			}
-			report, err := os.ReadFile(found[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text := string(report); strings.Contains(text, "s3cret-pass") || !strings.Contains(text, "cmd.TestPanic") {
-				t.Errorf("the report is %s", text)
-			}
-			if info, err := os.Stat(found[1]); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("mode %v, %v", info.Mode(), err)
-			}
-		})
 	}
 }
 

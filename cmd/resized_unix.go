@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"bootstrap/guard"
 )
 
 // resized tells that the terminal has another size, until ctx ends.
@@ -14,7 +16,7 @@ func resized(ctx context.Context) <-chan struct{} {
 	changed := make(chan struct{}, 1)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGWINCH)
-	go func() {
+	guard.Go(ctx, func() {
 		defer signal.Stop(signals)
 		for {
 			select {
@@ -27,6 +29,6 @@ func resized(ctx context.Context) <-chan struct{} {
 			default: // it is told already
 			}
 		}
-	}()
+	})
 	return changed
 }

@@ -5,6 +5,7 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,6 +26,7 @@ import (
 	"bootstrap/cpi"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
+	"bootstrap/guard"
 	"bootstrap/state"
 )
 
@@ -51,8 +53,21 @@ func (p Process) Run() int {
 	return c.execute(newRoot(c))
 }
 
-// execute runs the command that the arguments name and tells how it ended.
-func (c *console) execute(root *cobra.Command) int {
+// execute runs the command that the arguments name and tells how it ended, be
+// it by a panic of what runs before it, or of the telling.
+func (c *console) execute(root *cobra.Command) (code int) {
+	err := guard.Call(func() error {
+		code = c.finish(c.runCommand(root))
+		return nil
+	})
+	if err != nil {
+		code = c.finish(err)
+	}
+	return code
+}
+
+// runCommand runs the command that the arguments name.
+func (c *console) runCommand(root *cobra.Command) error {
 	// What packages of others log, such as net/http, is no part of the output.
 	log.SetFlags(0)
 	log.SetOutput(io.Discard)
@@ -71,7 +86,7 @@ func (c *console) execute(root *cobra.Command) int {
 	if text.Len() > 0 {
 		c.product("text", text.String())
 	}
-	return c.finish(err)
+	return err
 }
 
 // console is what all commands share: the streams, the environment and the
@@ -159,11 +174,14 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Report = c.report
 	opts.Running = &c.running
 	opts.Trace = c.trace
-	stop := context.AfterFunc(ctx, func() {
-		if c.ends.Load() || c.asking.Load() {
-			return
+	stop := guard.AfterDone(ctx, func() {
+		var panicked *guard.Panic
+		switch {
+		case errors.As(context.Cause(ctx), &panicked):
+			c.report(deployer.Event{Time: time.Now(), Kind: deployer.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
+		case !c.ends.Load() && !c.asking.Load():
+			c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: interrupted(c.running.List(), time.Now())})
 		}
-		c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: interrupted(c.running.List(), time.Now())})
 	})
 	defer stop()
 	statePath, err := state.Path(opts.Manifest, opts.StateFile)

@@ -17,7 +17,8 @@ import (
 // second one does not wait for fn: the error is then a *stoppedError, and the
 // process is about to end. A reader of the output that goes away does not end
 // fn, which may be in the middle of a change: only commands that are meant to
-// end by a signal end then.
+// end by a signal end then. A panic of any part of fn ends the context, too, and
+// is the error.
 func (c *console) untilStopped(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -26,13 +27,17 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 	// ended. If it were ignored, CPIs and packaging scripts would inherit that.
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, run := guard.Begin(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- guard.Call(func() error { return fn(ctx) }) }()
+	done := guard.Start(ctx, func() error { return fn(ctx) })
 	for {
 		select {
 		case err := <-done:
+			// What ended because of a panic ended well otherwise.
+			if panicked := run.Panic(); panicked != nil {
+				return panicked
+			}
 			return err
 		case <-signals:
 			if ctx.Err() != nil {

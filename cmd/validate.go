@@ -142,7 +142,7 @@ func (v *validation) checkTemplates(ctx context.Context, releases map[string]*ar
 	if home := v.getenv("HOME"); home != "" {
 		cfg.Cache = filepath.Join(home, ".bosh", "cache", "ruby")
 	}
-	engine := templates.Start(cfg)
+	engine := templates.Start(ctx, cfg)
 	defer engine.Close()
 	problems, doubtful, err := deployer.CheckTemplates(ctx, engine, v.manifest, releases)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -63,7 +64,7 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 	c.record.started(cmd.Process.Pid)
 	c.trace(method, "running", func() { killGroup(cmd) })
 	var out output
-	if c.wait(cmd) {
+	if c.wait(ctx, cmd) {
 		out.timeout = c.cfg.Timeout
 	}
 	if !cmd.ProcessState.Success() {
@@ -110,13 +111,8 @@ func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*ex
 // wait returns when the process has ended, and whether that was because its
 // time was over: then its whole group is told to end, and killed after the
 // grace.
-func (c *Client) wait(cmd *exec.Cmd) (late bool) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		// What Wait returns stands in ProcessState too.
-		_ = cmd.Wait()
-	}()
+func (c *Client) wait(ctx context.Context, cmd *exec.Cmd) (late bool) {
+	ended := guard.Start(ctx, cmd.Wait) // what it returns stands in ProcessState, too
 	deadline := time.NewTimer(c.cfg.Timeout)
 	defer deadline.Stop()
 	select {

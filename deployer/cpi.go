@@ -18,16 +18,16 @@ import (
 // startRuby gets the Ruby ready that renders templates. Where there is no VM
 // yet it starts at once, beside the downloads; else not before it is known
 // that anything is to be rendered.
-func (r *run) startRuby(context.Context) error {
-	r.engine = r.newEngine()
+func (r *run) startRuby(ctx context.Context) error {
+	r.engine = r.newEngine(ctx)
 	if r.state.Get().CurrentVMCID == "" {
 		r.engine.Warm()
 	}
 	return nil
 }
 
-func (r *run) newEngine() *templates.Engine {
-	return templates.Start(templates.Config{
+func (r *run) newEngine(ctx context.Context) *templates.Engine {
+	return templates.Start(ctx, templates.Config{
 		Ruby:  r.opts.Ruby,
 		Self:  r.opts.Self,
 		Cache: filepath.Join(r.opts.Home, "cache", "ruby"),

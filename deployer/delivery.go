@@ -156,14 +156,10 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 			return vm.GetBlobUpTo(ctx, agent.CompiledLimit, p.BlobstoreID, w, p.SHA1, func(int64, int64) { d.arrived.Add(1) })
 		},
 	}
-	d.keeping.Go(func() {
+	d.keeping.Go(guard.Part(ctx, func() {
 		d.oneKeeps.Lock()
 		defer d.oneKeeps.Unlock()
-		kept := false
-		err := guard.Call(func() (err error) {
-			kept, err = r.store.KeepCompiled(ctx, c)
-			return err
-		})
+		kept, err := r.store.KeepCompiled(ctx, c)
 		switch {
 		case errors.Is(context.Cause(ctx), errKeepIdle):
 			r.root.warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
@@ -173,7 +169,7 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 		case !kept:
 			r.root.info(fmt.Sprintf("Package %s names the folder of its VM: the next VM will compile it again", p.Name))
 		}
-	})
+	}))
 }
 
 // keepIdle is how long the end of a deploy waits for a compiled package of which
@@ -190,8 +186,7 @@ func (r *run) awaitKept() {
 		return
 	}
 	defer d.stopKeeping(nil)
-	done := make(chan struct{})
-	go func() { d.keeping.Wait(); close(done) }()
+	done := guard.Start(d.keepCtx, func() error { d.keeping.Wait(); return nil })
 	tick := time.NewTicker(keepIdle)
 	defer tick.Stop()
 	for before := d.arrived.Load(); ; {

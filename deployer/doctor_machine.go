@@ -250,7 +250,7 @@ func (d *doctor) render(ctx context.Context, template string) (text string, err 
 	if err := os.WriteFile(filepath.Join(dir, "monit"), []byte(template), 0o600); err != nil {
 		return "", err
 	}
-	engine := d.newEngine()
+	engine := d.newEngine(ctx)
 	defer func() { _ = engine.Close() }() // a child that is gone already is as good
 	job := templates.Job{Job: &artifact.Job{Release: "doctor", Name: "doctor", Dir: dir}}
 	if err := engine.Render(ctx, []templates.Job{job}, filepath.Join(dir, "rendered")); err != nil {

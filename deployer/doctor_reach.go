@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/tunnel"
 )
@@ -308,7 +309,7 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 		return nil
 	}
 	choose := d.proxyFor()
-	trans := &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) { return choose(r.URL) }, DialContext: d.route.dial}
+	trans := &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) { return choose(r.URL) }, DialContext: guard.Dial(d.route.dial)}
 	defer trans.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, existingAgentTimeout)
 	defer cancel()

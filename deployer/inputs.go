@@ -217,14 +217,14 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, jobs []man
 	// Every failure is told, not only the first: a wrong digest beside a
 	// wrong URL costs one run, not two.
 	start := func(fn func() error) {
-		g.Go(func() error {
+		g.Go(guard.Func(func() error {
 			if err := guard.Call(fn); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)
 			}
 			return nil
-		})
+		}))
 	}
 	for _, rel := range releases {
 		start(func() error {

@@ -226,7 +226,7 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 	limit := r.answerTime(vm)
 	var client *agent.Client
 	err := r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *stage) error {
-		told := s.patient()
+		told := s.patient(ctx)
 		defer told.end()
 		told.say("the agent does not answer yet")
 		var found access
@@ -306,7 +306,7 @@ func (r *run) hear(ctx context.Context, s *stage, client *agent.Client, agentID 
 		return err
 	}
 	limit := r.busyTime()
-	told := s.patient()
+	told := s.patient(ctx)
 	defer told.end()
 	told.say(fmt.Sprintf("the agent is busy with a task of an earlier run; it gets %s to end it", limit.Round(time.Second)))
 	mounted, err := client.ListDiskInTurn(ctx, limit)
@@ -407,7 +407,7 @@ func (r *run) revive(ctx context.Context) error {
 	}
 	r.revived = true
 	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *stage) error {
-		told := s.patient()
+		told := s.patient(ctx)
 		defer told.end()
 		told.say("the agent does not answer yet after the reboot")
 		// An agent that was to restart with other settings may have done so now.

@@ -29,9 +29,9 @@ type patience struct {
 }
 
 // patient begins a wait in the stage; its end must be called.
-func (s *stage) patient() *patience {
+func (s *stage) patient(ctx context.Context) *patience {
 	p := &patience{tell: s.info, began: time.Now(), met: "nothing was heard so far"}
-	p.end = wait.Remind(patientFor, patientEvery, func() {
+	p.end = wait.Remind(ctx, patientFor, patientEvery, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.tell(fmt.Sprintf("  after %s: %s", time.Since(p.began).Round(time.Second), p.met))
@@ -54,7 +54,7 @@ func (p *patience) probe(met agent.Probe) {
 // awaitAgent waits until the agent answers, and tells meanwhile what it waits
 // for. why is what may have taken the agent away; empty: nothing special.
 func (r *run) awaitAgent(ctx context.Context, s *stage, client *agent.Client, limit time.Duration, why string) error {
-	told := s.patient()
+	told := s.patient(ctx)
 	defer told.end()
 	return client.WaitReady(ctx, limit, func(met agent.Probe) {
 		told.probe(met)

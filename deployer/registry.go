@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/registry"
 	"bootstrap/tunnel"
@@ -45,8 +46,8 @@ func (r *run) bindRegistry(ctx context.Context) error {
 		}
 		g.port = l.Addr().(*net.TCPAddr).Port
 		g.Registry = registry.New(g.username, g.password, want.OpenGet)
-		g.server = httpServer(g.Local())
-		go func() { _ = g.server.Serve(l) }()
+		g.server = httpServer(ctx, g.Local())
+		guard.Go(ctx, func() { _ = g.server.Serve(l) })
 		r.registry = g
 		kept := *want
 		kept.Port, kept.Password = g.port, g.password
@@ -55,8 +56,14 @@ func (r *run) bindRegistry(ctx context.Context) error {
 	})
 }
 
-func httpServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
+// httpServer serves h; a panic of it ends the run, where net/http would hide it.
+func httpServer(ctx context.Context, h http.Handler) *http.Server {
+	guarded := func(w http.ResponseWriter, req *http.Request) {
+		if guard.Do(ctx, func() error { h.ServeHTTP(w, req); return nil }) != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	return &http.Server{Handler: http.HandlerFunc(guarded), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
 }
 
 func (r *run) stopRegistry() {
@@ -84,7 +91,7 @@ func (r *run) openTunnel(ctx context.Context) error {
 		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout
 		r.tunnel, err = tunnel.Open(ctx, cfg, func(l net.Listener) error {
 			// One server per connection: closing it ends what it serves.
-			err := httpServer(handler).Serve(l)
+			err := httpServer(ctx, handler).Serve(l)
 			if errors.Is(err, http.ErrServerClosed) {
 				return nil
 			}

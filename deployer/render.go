@@ -60,8 +60,8 @@ func (r *run) peekAtState(context.Context) error {
 	return nil
 }
 
-func (r *run) startRubyAtOnce(context.Context) error {
-	r.engine = r.newEngine()
+func (r *run) startRubyAtOnce(ctx context.Context) error {
+	r.engine = r.newEngine(ctx)
 	r.engine.Warm()
 	return nil
 }

@@ -116,7 +116,7 @@ func (r *run) session(ctx context.Context, login sshLogin, what SSHOptions) (sta
 		defer os.RemoveAll(login.dir)
 		socket := filepath.Join(login.dir, "agent")
 		// A folder with too long a name has no room for a socket.
-		if end, err := tunnel.ServeKey(login.key, socket); err == nil {
+		if end, err := tunnel.ServeKey(ctx, login.key, socket); err == nil {
 			defer end()
 			return systemSSH(ctx, program, socket, login, what)
 		}

@@ -236,7 +236,7 @@ func (r *run) suspectLeftovers() {
 // waitForOwn waits until the agent that answers is that of the VM that was just
 // made: where an address is used again, another VM's may be there still.
 func (r *run) waitForOwn(ctx context.Context, s *stage, client *agent.Client) error {
-	told := s.patient()
+	told := s.patient(ctx)
 	defer told.end()
 	want := r.state.Get().Own.AgentID
 	until := time.Now().Add(r.opts.AgentTimeout)

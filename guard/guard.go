@@ -15,10 +15,19 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("a defect of bootstrap: %v", p.Value) }
 
+// newPanic is what recover has returned; a panic that went through here before
+// stays what it was.
+func newPanic(value any) *Panic {
+	if p, again := value.(*Panic); again {
+		return p
+	}
+	return &Panic{Value: value, Stack: debug.Stack()}
+}
+
 // Catch turns a panic of the function that defers it into its error.
 func Catch(err *error) {
 	if value := recover(); value != nil {
-		*err = &Panic{Value: value, Stack: debug.Stack()}
+		*err = newPanic(value)
 	}
 }
 

@@ -77,7 +77,7 @@ func BenchmarkCold(b *testing.B) {
 
 func renderAll(b *testing.B, cfg Config, jobs []Job) float64 {
 	b.Helper()
-	e := Start(cfg)
+	e := Start(b.Context(), cfg)
 	if err := e.Render(b.Context(), jobs, b.TempDir()); err != nil {
 		b.Fatal(err)
 	}

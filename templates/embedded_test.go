@@ -35,7 +35,7 @@ func testWarm(t *testing.T, cfg Config) {
 	if e.ruby != first {
 		t.Error("another Ruby was started")
 	}
-	closed := Start(cfg)
+	closed := Start(t.Context(), cfg)
 	closed.Warm()
 	if err := closed.Close(); err != nil {
 		t.Error(err)

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/guard"
 	"bootstrap/templates/cruby"
 )
 
@@ -177,7 +178,7 @@ func (r *ruby) render(ctx context.Context, req request) (answer, error) {
 	if err != nil {
 		return a, &formatError{err}
 	}
-	stop := context.AfterFunc(ctx, r.kill)
+	stop := guard.AfterDone(ctx, r.kill)
 	defer stop()
 	if _, err := r.in.Write(append(line, '\n')); err != nil {
 		return a, fmt.Errorf("%w: %w", errGone, r.ended(err))
@@ -187,7 +188,7 @@ func (r *ruby) render(ctx context.Context, req request) (answer, error) {
 
 // read reads the next line of the driver.
 func (r *ruby) read(ctx context.Context, into any) error {
-	stop := context.AfterFunc(ctx, r.kill)
+	stop := guard.AfterDone(ctx, r.kill)
 	defer stop()
 	line, err := r.out.ReadBytes('\n')
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"bootstrap/guard"
 	"bootstrap/templates/cruby"
 )
 
@@ -53,7 +54,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	debug.FreeOSMemory()
 	s := &server{module: module, machine: cruby.Machine{Library: library, Output: log}, out: out}
 	lines := make(chan []byte)
-	go s.read(ctx, in, lines)
+	guard.Go(ctx, func() { s.read(ctx, in, lines) })
 	// A collection would wait for the template that runs.
 	debug.SetGCPercent(-1)
 	err = s.serve(ctx, lines)
@@ -87,24 +88,19 @@ func (s *server) read(ctx context.Context, in io.Reader, lines chan<- []byte) {
 	}
 }
 
-type result struct {
-	text string
-	err  error
-}
-
 func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
 	for line := range lines {
-		done := make(chan result, 1)
-		go func() {
-			text, err := s.answer(ctx, line)
-			done <- result{text, err}
-		}()
+		var text string
+		done := guard.Start(ctx, func() (err error) {
+			text, err = s.answer(ctx, line)
+			return err
+		})
 		select {
-		case r := <-done:
-			if r.err != nil {
-				return r.err
+		case err := <-done:
+			if err != nil {
+				return err
 			}
-			if _, err := io.WriteString(s.out, r.text+"\n"); err != nil {
+			if _, err := io.WriteString(s.out, text+"\n"); err != nil {
 				return err
 			}
 		case <-lines:

@@ -106,8 +106,9 @@ type Context struct {
 	Path string
 }
 
-// Start returns an engine; nothing runs yet.
-func Start(cfg Config) *Engine {
+// Start returns an engine; nothing runs yet. It does not end with ctx, whose run
+// is told of panics.
+func Start(ctx context.Context, cfg Config) *Engine {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
 	}
@@ -115,7 +116,7 @@ func Start(cfg Config) *Engine {
 		cfg.Env = os.Environ()
 	}
 	e := &Engine{cfg: cfg, id: uuid.NewString()}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return e
 }
 
@@ -123,21 +124,17 @@ func Start(cfg Config) *Engine {
 // template comes: for a first run on a machine, when the embedded one takes
 // seconds. What goes wrong is said then.
 func (e *Engine) Warm() {
-	e.warm.Go(func() {
+	e.warm.Go(guard.Part(e.ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.closed || e.ruby != nil {
 			return
 		}
 		// What goes wrong here goes wrong again where it is told.
-		_ = guard.Call(func() error {
-			r, err := startRuby(e.ctx, e.cfg)
-			if err == nil {
-				e.ruby = r
-			}
-			return err
-		})
-	})
+		if r, err := startRuby(e.ctx, e.cfg); err == nil {
+			e.ruby = r
+		}
+	}))
 }
 
 // Notice has the licences of the embedded Ruby.
@@ -176,7 +173,7 @@ type file struct {
 // still tried, nothing is written, and the error is a *Failures.
 func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 	// The lock waits for Warm, which then must not be what a Ctrl-C waits for.
-	defer context.AfterFunc(ctx, e.cancel)()
+	defer guard.AfterDone(ctx, e.cancel)()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {

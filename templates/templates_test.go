@@ -21,7 +21,7 @@ import (
 // start returns an engine that ends with the test.
 func start(t testing.TB, cfg Config) *Engine {
 	t.Helper()
-	e := Start(cfg)
+	e := Start(t.Context(), cfg)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -379,7 +379,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: something was written", name)
 		}
 	}
-	closed := Start(Config{})
+	closed := Start(t.Context(), Config{})
 	_ = closed.Close()
 	if err := closed.Render(t.Context(), []Job{good}, t.TempDir()); err == nil {
 		t.Error("a closed engine renders")

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -139,9 +140,12 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	methods, done := a.methods(ctx)
 	defer done()
 	config := &ssh.ClientConfig{
-		User:              a.cfg.User,
-		Auth:              methods,
-		HostKeyCallback:   host.check,
+		User: a.cfg.User,
+		Auth: methods,
+		// Called in a goroutine of the library.
+		HostKeyCallback: func(name string, from net.Addr, key ssh.PublicKey) error {
+			return guard.Do(ctx, func() error { return host.check(name, from, key) })
+		},
 		HostKeyAlgorithms: host.algorithms(),
 		ClientVersion:     "SSH-2.0-bootstrap",
 	}
@@ -167,7 +171,7 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 // and tells whether it came in time.
 func closeAfter(ctx context.Context, c interface{ Close() error }, d time.Duration) (release func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, d)
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	stop := guard.AfterDone(ctx, func() { _ = c.Close() })
 	return func() bool {
 		inTime := stop()
 		cancel()

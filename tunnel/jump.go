@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/guard"
 )
 
 // Jump makes connections from another machine, which it enters by SSH when
@@ -92,17 +94,14 @@ func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err e
 	if learned := j.auth.known.key; unknown && learned != nil && j.cfg.KnownHosts != "" {
 		j.cfg.Report(fmt.Sprintf("The host key of %s is %s; it is remembered in %s", j.cfg.HostName, ssh.FingerprintSHA256(learned), j.cfg.KnownHosts))
 	}
-	j.ended = watch(j.client, j.cfg.KeepAlive)
+	j.ended = watch(ctx, j.client, j.cfg.KeepAlive)
 	return j.client, true, nil
 }
 
 // watch ends a connection that fell silent: what goes through it would hang.
-func watch(client *ssh.Client, every time.Duration) (end func()) {
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = keepAlive(client, every, stop)
-	}()
+func watch(ctx context.Context, client *ssh.Client, every time.Duration) (end func()) {
+	stop := make(chan struct{})
+	done := guard.Start(ctx, func() error { return keepAlive(ctx, client, every, stop) })
 	return func() {
 		close(stop)
 		_ = client.Close()

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,7 +17,7 @@ import (
 // ServeKey serves a private key, as PEM, to other programs as an ssh-agent does,
 // on a Unix socket at path, so that the key is never in a file. end stops it and
 // removes the socket.
-func ServeKey(key, path string) (end func(), err error) {
+func ServeKey(ctx context.Context, key, path string) (end func(), err error) {
 	raw, err := ssh.ParseRawPrivateKey([]byte(key))
 	if err != nil {
 		return nil, errors.New("cannot serve the key: it is not a private key")
@@ -36,7 +37,7 @@ func ServeKey(key, path string) (end func(), err error) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	open := map[net.Conn]bool{} // nil: it has ended
-	group.Go(func() {
+	group.Go(guard.Part(ctx, func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -47,18 +48,19 @@ func ServeKey(key, path string) (end func(), err error) {
 				conn.Close()
 			} else {
 				open[conn] = true
-				group.Go(func() {
-					// Until the program hangs up.
-					_ = guard.Call(func() error { return agent.ServeAgent(ring, conn) })
-					conn.Close()
-					mu.Lock()
-					defer mu.Unlock()
-					delete(open, conn)
-				})
+				group.Go(guard.Part(ctx, func() {
+					defer func() {
+						conn.Close()
+						mu.Lock()
+						defer mu.Unlock()
+						delete(open, conn)
+					}()
+					_ = agent.ServeAgent(ring, conn) // until the program hangs up
+				}))
 			}
 			mu.Unlock()
 		}
-	})
+	}))
 	return func() {
 		listener.Close()
 		mu.Lock()

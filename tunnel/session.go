@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/guard"
 )
 
 // Session is a command or a shell on another machine.
@@ -43,8 +45,8 @@ func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot log in to %s: %w", cfg.address(), err)
 	}
-	defer watch(client, cfg.KeepAlive)()
-	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+	defer watch(ctx, client, cfg.KeepAlive)()
+	defer guard.AfterDone(ctx, func() { _ = client.Close() })()
 	session, err := client.NewSession()
 	if err != nil {
 		return 0, fmt.Errorf("cannot begin a session on %s: %w", cfg.address(), err)
@@ -57,7 +59,7 @@ func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 		return 0, err
 	}
 	if s.Terminal != nil {
-		restore, err := s.Terminal.enter(session)
+		restore, err := s.Terminal.enter(ctx, session)
 		if err != nil {
 			return 0, err
 		}
@@ -71,12 +73,12 @@ func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot run the command on %s: %w", cfg.address(), err)
 	}
-	go func() {
+	guard.Go(ctx, func() {
+		defer in.Close()
 		if s.Stdin != nil {
 			_, _ = io.Copy(in, s.Stdin)
 		}
-		_ = in.Close()
-	}()
+	})
 	return ended(ctx, cfg, session.Wait())
 }
 
@@ -103,7 +105,7 @@ func signalNumber(name string) int {
 }
 
 // enter makes the terminal that of the session.
-func (t *Terminal) enter(session *ssh.Session) (restore func(), err error) {
+func (t *Terminal) enter(ctx context.Context, session *ssh.Session) (restore func(), err error) {
 	columns, rows := t.Size()
 	if err := session.RequestPty(t.Type, rows, columns, ssh.TerminalModes{}); err != nil {
 		return nil, fmt.Errorf("cannot get a terminal: %w", err)
@@ -113,7 +115,7 @@ func (t *Terminal) enter(session *ssh.Session) (restore func(), err error) {
 		return nil, err
 	}
 	done := make(chan struct{})
-	go func() {
+	guard.Go(ctx, func() {
 		for {
 			select {
 			case <-done:
@@ -123,7 +125,7 @@ func (t *Terminal) enter(session *ssh.Session) (restore func(), err error) {
 				_ = session.WindowChange(rows, columns)
 			}
 		}
-	}()
+	})
 	return func() { close(done); cook() }, nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -69,9 +70,9 @@ func Open(ctx context.Context, cfg Config, serve func(net.Listener) error) (*Tun
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the SSH tunnel to %s: %w", cfg.address(), err)
 	}
-	life, cancel := context.WithCancel(context.Background())
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.cancel = cancel
-	go t.keepOpen(life, conn)
+	guard.Go(life, func() { t.keepOpen(life, conn) })
 	return t, nil
 }
 
@@ -181,11 +182,9 @@ func (t *Tunnel) lost(err error) {
 // run serves one connection until it is lost or ctx ends; then nothing of it
 // is left.
 func (t *Tunnel) run(ctx context.Context, conn *connection) error {
-	served := make(chan error, 1)
-	go func() { served <- t.serve(conn.listener) }()
-	dead := make(chan error, 1)
+	served := guard.Start(ctx, func() error { return t.serve(conn.listener) })
 	stop := make(chan struct{})
-	go func() { dead <- keepAlive(conn.client, t.cfg.KeepAlive, stop) }()
+	dead := guard.Start(ctx, func() error { return keepAlive(ctx, conn.client, t.cfg.KeepAlive, stop) })
 
 	var serveErr, deadErr error
 	pending := 2
@@ -220,12 +219,11 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 
 // keepAlive returns when the other side does not answer any more, the
 // connection ends or stop is closed.
-func keepAlive(client *ssh.Client, every time.Duration, stop <-chan struct{}) error {
+func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, stop <-chan struct{}) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	ended := make(chan error, 1)
-	go func() { ended <- client.Wait() }()
-	reply := make(chan error, 1)
+	ended := guard.Start(ctx, client.Wait)
+	var reply <-chan error
 	var overdue <-chan time.Time
 	asking := false
 	defer func() {
@@ -260,11 +258,11 @@ func keepAlive(client *ssh.Client, every time.Duration, stop <-chan struct{}) er
 			}
 			asking = true
 			overdue = time.After(every)
-			go func() {
+			reply = guard.Start(ctx, func() error {
 				// OpenSSH answers a request it does not know with a failure: a sign of life too.
 				_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
-				reply <- err
-			}()
+				return err
+			})
 		}
 	}
 }

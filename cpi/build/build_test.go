@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 // config installs all jobs of the release.
 func (p plan) config(engine *templates.Engine) Config {
 	if engine == nil {
-		engine = templates.Start(templates.Config{})
+		engine = templates.Start(context.Background(), templates.Config{})
 	}
 	cfg := Config{Dir: p.Dir, Cache: p.Cache, Deployment: "dep", Engine: engine, Properties: map[string]any{"user": "s3cret"}}
 	for _, job := range p.Release.Jobs {
@@ -164,7 +164,7 @@ func (s *stages) stage(name string) func(string, error) {
 
 func install(t testing.TB, p plan) (*Installation, *stages, error) {
 	t.Helper()
-	engine := templates.Start(templates.Config{})
+	engine := templates.Start(t.Context(), templates.Config{})
 	defer engine.Close()
 	var s stages
 	cfg := p.config(engine)
@@ -365,7 +365,7 @@ func BenchmarkInstallAgain(b *testing.B) {
 	for _, files := range []int{10, 10_000} {
 		p := newPlan(b, pack{name: "main", script: fmt.Sprintf("cd $BOSH_INSTALL_TARGET; for d in $(seq 1 %d); do mkdir $d; (cd $d; touch $(seq 1 10)); done", files/10)})
 		mustInstall(b, p)
-		engine := templates.Start(templates.Config{})
+		engine := templates.Start(b.Context(), templates.Config{})
 		defer engine.Close()
 		b.Run(fmt.Sprint(files), func(b *testing.B) {
 			for b.Loop() {

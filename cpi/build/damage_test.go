@@ -160,7 +160,7 @@ func TestCancelled(t *testing.T) {
 		_, _ = os.ReadFile(fifo) // waits until the script runs
 		cancel(cause)
 	}()
-	engine := templates.Start(templates.Config{})
+	engine := templates.Start(t.Context(), templates.Config{})
 	defer engine.Close()
 	if _, err := Install(ctx, p.config(engine)); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)

@@ -45,7 +45,7 @@ properties:
 		put(t, filepath.Join(dir, name), text)
 	}
 	store := artifact.Open(artifact.Config{Dir: home, Getenv: func(string) string { return "" }})
-	engine := templates.Start(templates.Config{})
+	engine := templates.Start(t.Context(), templates.Config{})
 	defer engine.Close()
 	run := func() (output string, s *stages) {
 		file, err := store.Fetch(t.Context(), artifact.Source{Kind: artifact.KindRelease, Name: "my-cpi", URL: "file://" + dir}, nil)

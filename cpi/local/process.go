@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -59,16 +60,12 @@ func startAgent(ctx context.Context, self, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // the agent's report says more than its status
-	}()
+	ended := guard.Start(ctx, cmd.Wait) // the agent's report says more than its status
 	return awaitAgent(ctx, dir, cmd.Process.Pid, ended)
 }
 
 // awaitAgent waits until the agent reports that it is ready, or ends.
-func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan struct{}) error {
+func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
 	defer cancel()
 	err := wait.Poll(limited, 5*time.Millisecond, func() (bool, error) {

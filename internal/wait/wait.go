@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"bootstrap/guard"
 )
 
 // For waits for a time, and returns why the context ended if it did so first.
@@ -64,14 +66,15 @@ func (g *Growing) Next() time.Duration { return g.pauses.NextBackOff() }
 func (g *Growing) Reset() { g.pauses.Reset() }
 
 // Remind calls f after first and then again and again after every, never twice
-// at once, until end is called; end waits for a call that has begun.
-func Remind(first, every time.Duration, f func()) (end func()) {
+// at once, until end is called; end waits for a call that has begun. It
+// does not end with the context, whose run is told of a panic.
+func Remind(ctx context.Context, first, every time.Duration, f func()) (end func()) {
 	var mu sync.Mutex
 	over := false
 	var timer *time.Timer
 	mu.Lock() // the timer is set before f can be called
 	defer mu.Unlock()
-	timer = time.AfterFunc(first, func() {
+	timer = guard.AfterFunc(ctx, first, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if over {

@@ -81,7 +81,7 @@ func TestGrow(t *testing.T) {
 func TestRemindUntilTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		end := Remind(5*time.Second, 30*time.Second, func() { calls.Add(1) })
+		end := Remind(t.Context(), 5*time.Second, 30*time.Second, func() { calls.Add(1) })
 		for _, step := range []struct {
 			after time.Duration
 			calls int32
