@@ -45,6 +45,7 @@ func imports() map[string][]string {
 		"cpi":                   {"guard"},
 		"guard":                 {},
 		"internal/listener":     {},
+		"internal/digest":       {},
 		"internal/wait":         {"guard"},
 		"internal/lockfile":     {"internal/atomicfile"},
 		"manifest":              {"manifest/gen"},

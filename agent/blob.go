@@ -3,12 +3,8 @@ package agent
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the protocol's paths and oldest digests
-	"crypto/sha256"
-	"crypto/sha512"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net/http"
 	"os"
@@ -17,6 +13,7 @@ import (
 	"time"
 
 	"bootstrap/guard"
+	"bootstrap/internal/digest"
 	"bootstrap/internal/wait"
 )
 
@@ -61,32 +58,34 @@ func (e *TooLargeError) Error() string {
 }
 
 // GetBlobUpTo downloads the blob id, which is a *TooLargeError if it has more
-// than limit bytes, and checks it against digest, a multi-digest as in
+// than limit bytes, and checks it against multi, a multi-digest as in
 // Blob.SHA1; an empty one is not checked. A download that was cut is resumed,
 // three times at most, and one in which no byte moves is given up. On an error
 // w may hold a part.
-func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.Writer, digest string, progress func(done, total int64)) error {
+func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.Writer, multi string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	sum, err := parseDigest(digest)
-	if err != nil {
-		return blobError("download", id, err)
+	var want digest.Digest // empty: nothing to compare with
+	if multi = strings.TrimSpace(multi); multi != "" {
+		sum, err := digest.Parse(multi)
+		if err != nil {
+			return blobError("download", id, err)
+		}
+		want = sum.Strongest()
 	}
+	got := digest.NewSums(want.Algorithm)
 	var done int64
-	if sum.hash != nil {
-		w = io.MultiWriter(sum.hash, w)
-	}
+	w = io.MultiWriter(got, w)
 	c.trace("get_blob", "before")
-	err = c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, limit, id, w, &done, progress) })
+	err := c.tryBlob(ctx, func() (bool, error) { return c.getOnce(ctx, limit, id, w, &done, progress) })
 	c.trace("get_blob", "after")
 	if err != nil {
 		return blobError("download", id, err)
 	}
-	if sum.hash != nil {
-		if got := hex.EncodeToString(sum.hash.Sum(nil)); got != sum.want {
-			return &DigestError{ID: id, Want: sum.name + sum.want, Got: sum.name + got}
-		}
+	var other *digest.Error
+	if want != (digest.Digest{}) && errors.As(want.Check(got.Hex()[want.Algorithm]), &other) {
+		return &DigestError{ID: id, Want: other.Want, Got: other.Got}
 	}
 	return nil
 }
@@ -350,47 +349,4 @@ func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.moved(n)
 	return n, err
-}
-
-// digest is the strongest part of a multi-digest.
-type digest struct {
-	name string // with colon; empty for SHA-1
-	want string
-	hash hash.Hash // nil: nothing to check
-}
-
-// parseDigest reads "<sha1>", "sha256:<hex>" and their lists with semicolons.
-func parseDigest(text string) (digest, error) {
-	var best digest
-	for part := range strings.SplitSeq(text, ";") {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-		name, value, found := strings.Cut(part, ":")
-		if !found {
-			name, value = "sha1", part
-		}
-		d := digest{name: name + ":", want: strings.ToLower(value)}
-		switch name {
-		case "sha1":
-			d.name, d.hash = "", sha1.New() //nolint:gosec // the protocol's oldest digest
-		case "sha256":
-			d.hash = sha256.New()
-		case "sha512":
-			d.hash = sha512.New()
-		default:
-			continue
-		}
-		if len(d.want) != hex.EncodedLen(d.hash.Size()) {
-			return digest{}, fmt.Errorf("%q is not a digest", part)
-		}
-		if best.hash == nil || d.hash.Size() > best.hash.Size() {
-			best = d
-		}
-	}
-	if best.hash == nil && strings.TrimSpace(text) != "" {
-		return digest{}, fmt.Errorf("no algorithm of the digest %q is known", text)
-	}
-	return best, nil
 }

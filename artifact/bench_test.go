@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bootstrap/internal/digest"
 )
 
 // BenchmarkReleaseKnown is what an unchanged release costs in each run.
@@ -105,7 +107,7 @@ func BenchmarkExtract(b *testing.B) {
 func BenchmarkDigest(b *testing.B) {
 	data := body(64 << 20)
 	for name, text := range map[string]string{"sha1": sha1Of(data), "sha256": sha256Of(data)} {
-		d, err := ParseDigest(text)
+		d, err := digest.Parse(text)
 		if err != nil {
 			b.Fatal(err)
 		}

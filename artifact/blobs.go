@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/guard"
+	"bootstrap/internal/digest"
 )
 
 // blob is a file of a release that git does not hold: one of config/blobs.yml,
@@ -21,7 +22,7 @@ type blob struct {
 	name   string // of config/blobs.yml: its path below blobs/; else packages/NAME/FINGERPRINT
 	id     string // in the blobstore; empty: it was never uploaded
 	digest string // multi-digest as it is written
-	want   piece
+	want   digest.Digest
 	size   int64 // bytes; 0: not known
 	// vendored tells that it is the archive of a vendored package.
 	vendored bool
@@ -56,19 +57,19 @@ func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 	return blobs, bad, nil
 }
 
-func newBlob(name string, size any, id, digest string) (blob, error) {
-	bl := blob{name: name, id: id, digest: digest}
+func newBlob(name string, size any, id, multi string) (blob, error) {
+	bl := blob{name: name, id: id, digest: multi}
 	if !objectName(name) {
 		return bl, errors.New("it is no path below blobs/")
 	}
 	if id != "" && !objectName(id) {
 		return bl, fmt.Errorf("%q is no object_id", id)
 	}
-	parsed, err := ParseDigest(digest)
+	parsed, err := digest.Parse(multi)
 	if err != nil {
 		return bl, err
 	}
-	bl.want = parsed.strongest()
+	bl.want = parsed.Strongest()
 	if size != nil {
 		n, ok := size.(int)
 		if !ok || n < 0 {
@@ -79,13 +80,13 @@ func newBlob(name string, size any, id, digest string) (blob, error) {
 	return bl, nil
 }
 
-func (s *Store) blobPath(want piece) string {
-	return s.cache("blobs", want.algorithm+"-"+strings.ToLower(want.hex))
+func (s *Store) blobPath(want digest.Digest) string {
+	return s.cache("blobs", want.Algorithm+"-"+strings.ToLower(want.Hex))
 }
 
 // findBlob looks for a blob on this machine and returns its file and SHA-256.
 func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, sha256 string, ok bool) {
-	if bl.want.algorithm == "" {
+	if bl.want.Algorithm == "" {
 		return "", "", false
 	}
 	places := []string{s.blobPath(bl.want)}

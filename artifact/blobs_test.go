@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"bootstrap/internal/digest"
 )
 
 func TestBlobstoreAddresses(t *testing.T) {
@@ -649,7 +651,7 @@ func TestPruneBlobs(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	// One that was not used for long goes, with what is known of it.
-	small := s.blobPath(piece{"sha256", sha256Of(blobs["blob/small.tgz"])[7:]})
+	small := s.blobPath(digest.Digest{Algorithm: "sha256", Hex: sha256Of(blobs["blob/small.tgz"])[7:]})
 	old := time.Now().AddDate(0, -1, 0)
 	if err := os.Chtimes(s.recordPath(small), old, old); err != nil {
 		t.Fatal(err)

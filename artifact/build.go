@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"bootstrap/internal/digest"
 )
 
 // build packs the packages that are needed, and what of the rest old has. Of
@@ -72,7 +74,7 @@ func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPack
 		return at, err
 	}
 	defer out.Close()
-	sum := newSums("sha256")
+	sum := digest.NewSums("sha256")
 	pack := newPacker(ctx, io.MultiWriter(out, sum))
 	for _, f := range p.files {
 		if err := b.pack(pack, f); err != nil {
@@ -82,7 +84,7 @@ func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPack
 	if err := errors.Join(pack.end(), out.Close()); err != nil {
 		return at, err
 	}
-	if at, err = s.place(file, sum.hex()["sha256"]); err != nil {
+	if at, err = s.place(file, sum.Hex()["sha256"]); err != nil {
 		return at, err
 	}
 	return at, writeJSON(known, at)
@@ -102,15 +104,15 @@ func (b *releaseFolder) pack(p *packer, f folderFile) error {
 	if err != nil {
 		return err
 	}
-	sum := newSums("sha256")
+	sum := digest.NewSums("sha256")
 	if err := p.file(f.name, f.mode, info.Size(), io.TeeReader(in, sum)); err != nil {
 		return err
 	}
 	return f.unchanged(sum)
 }
 
-func (f folderFile) unchanged(sum *sums) error {
-	if sum.hex()["sha256"] != f.sum {
+func (f folderFile) unchanged(sum *digest.Sums) error {
+	if sum.Hex()["sha256"] != f.sum {
 		return fmt.Errorf("%s changed while it was packed: try again", f.from)
 	}
 	return nil
@@ -124,7 +126,7 @@ func (s *Store) buildJob(ctx context.Context, b *releaseFolder, j folderJob, dir
 		if err != nil {
 			return ix, err
 		}
-		sum := newSums("sha256")
+		sum := digest.NewSums("sha256")
 		io.Copy(sum, bytes.NewReader(data))
 		if err := f.unchanged(sum); err != nil {
 			return ix, err

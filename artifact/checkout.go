@@ -104,7 +104,7 @@ func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
 	list := b.lacking(needed)
 	return lackingError(dir, list, func(i int) string {
 		switch bl := list[i].blob; {
-		case bl.want.algorithm == "":
+		case bl.want.Algorithm == "":
 			return "it is vendored (spec.lock), and neither .final_builds nor .dev_builds tells where it is"
 		case bl.id == "":
 			return "it was never uploaded to the blobstore"

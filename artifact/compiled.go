@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bootstrap/internal/digest"
 )
 
 // CompiledKey says what a package compiled on a VM is made of: two packages of
@@ -158,22 +160,22 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 		return false, err
 	}
 	defer done()
-	want := piece{algorithm: "sha1"}
+	want := digest.Digest{Algorithm: "sha1"}
 	if c.Digest != "" {
-		digest, err := ParseDigest(c.Digest)
+		sum, err := digest.Parse(c.Digest)
 		if err != nil {
 			return false, err
 		}
-		want = digest.strongest()
+		want = sum.Strongest()
 	}
 	file := filepath.Join(dir, "compiled.tgz")
-	sums, err := fetchTo(file, want.algorithm, c.Fetch)
+	sums, err := fetchTo(file, want.Algorithm, c.Fetch)
 	if err != nil {
 		return false, err
 	}
 	if c.Digest == "" {
 		c.Digest = sums["sha1"]
-	} else if err := want.check(sums[want.algorithm]); err != nil {
+	} else if err := want.Check(sums[want.Algorithm]); err != nil {
 		return false, err
 	}
 	if bound, err := mentions(ctx, file, c.Place); err != nil || bound {
@@ -202,14 +204,14 @@ func fetchTo(path, algorithm string, fetch func(io.Writer) error) (map[string]st
 	if err != nil {
 		return nil, err
 	}
-	sums := newSums("sha256", algorithm)
+	sums := digest.NewSums("sha256", algorithm)
 	if err = fetch(io.MultiWriter(f, sums)); err == nil {
 		err = f.Sync() // what is recorded as verified is not read again
 	}
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
-	return sums.hex(), err
+	return sums.Hex(), err
 }
 
 // shortestPlace is how long a text must be not to be met by chance.

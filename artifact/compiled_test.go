@@ -151,7 +151,7 @@ func TestKeepCompiledKeepsNothingHalf(t *testing.T) {
 			return broken
 		}}, "the line broke"},
 		"another digest": {NewCompiled{Digest: sha1Of([]byte("other")), Fetch: bring(data)}, "its digest is"},
-		"no digest":      {NewCompiled{Digest: "md5:00", Fetch: bring(data)}, "no algorithm"},
+		"no digest":      {NewCompiled{Digest: "md5:00", Fetch: bring(data)}, "no digest of a supported kind"},
 		"no archive":     {NewCompiled{Digest: sha1Of(nil), Fetch: bring(nil)}, "the file is empty"},
 		"cut archive":    {NewCompiled{Fetch: bring(data[:len(data)-4])}, "unexpected EOF"},
 	} {

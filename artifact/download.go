@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"bootstrap/internal/digest"
 	"bootstrap/internal/wait"
 )
 
@@ -62,7 +63,7 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 	if err != nil {
 		return "", false, err
 	}
-	name := want.algorithm + "-" + strings.ToLower(want.hex)
+	name := want.Algorithm + "-" + strings.ToLower(want.Hex)
 	path = filepath.Join(s.downloads(), name)
 	if s.known(path, want) {
 		touch(s.recordPath(path))
@@ -105,7 +106,7 @@ func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error
 }
 
 // known tells whether a file was verified before and did not change since.
-func (s *Store) known(path string, want piece) bool {
+func (s *Store) known(path string, want digest.Digest) bool {
 	id := identifyPath(path)
 	rec := s.recall(path, id)
 	return id.Regular && rec.satisfies(want) == nil
@@ -113,14 +114,14 @@ func (s *Store) known(path string, want piece) bool {
 
 // verified tells whether path is the file wanted, reading it unless that is
 // known.
-func (s *Store) verified(ctx context.Context, path string, want piece, p Progress) (bool, error) {
+func (s *Store) verified(ctx context.Context, path string, want digest.Digest, p Progress) (bool, error) {
 	digests, err := s.check(ctx, path, want, p)
 	return digests != nil, err
 }
 
 // check returns the digests of path, nil unless it is the file wanted. It
 // reads the file unless they are known.
-func (s *Store) check(ctx context.Context, path string, want piece, p Progress) (map[string]string, error) {
+func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Progress) (map[string]string, error) {
 	if id := identifyPath(path); id.Regular {
 		if rec := s.recall(path, id); rec.satisfies(want) == nil {
 			touch(s.recordPath(path))
@@ -135,19 +136,19 @@ func (s *Store) check(ctx context.Context, path string, want piece, p Progress) 
 	if !rec.Identity.Regular {
 		return nil, nil
 	}
-	sum := newSums("sha256", want.algorithm)
+	sum := digest.NewSums("sha256", want.Algorithm)
 	if err := drain(&source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p, each: sum}); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	digests := sum.hex()
-	if want.check(digests[want.algorithm]) != nil {
+	digests := sum.Hex()
+	if want.Check(digests[want.Algorithm]) != nil {
 		return nil, nil
 	}
 	return digests, s.learn(f, rec, func(rec *record) { rec.know(digests) })
 }
 
 // transfer loads a file to path, resuming what an earlier try or run left.
-func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want piece, try retry, p Progress) error {
+func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want digest.Digest, try retry, p Progress) error {
 	client, done, err := s.client()
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ type permanentError struct{ error }
 
 // keep moves a verified download to its place and remembers it.
 func (s *Store) keep(part *part, path string) error {
-	digests := part.sum.hex()
+	digests := part.sum.Hex()
 	// Synced, because what is recorded as verified is not read again.
 	if err := part.file.Sync(); err != nil {
 		return err

@@ -125,23 +125,6 @@ func FuzzStemcell(f *testing.F) {
 	})
 }
 
-// FuzzDigest looks whether what is accepted stays what it is.
-func FuzzDigest(f *testing.F) {
-	for _, s := range []string{strings.Repeat("0", 40), "sha256:" + strings.Repeat("a", 64) + ";md5:1", ";;", `"`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		d, err := ParseDigest(text)
-		if err != nil {
-			return
-		}
-		again, err := ParseDigest(d.String())
-		if err != nil || again.String() != d.String() || again.strongest() != d.strongest() {
-			t.Fatalf("%q is %q: %v", text, d, err)
-		}
-	})
-}
-
 // FuzzIndex damages what the cache keeps of a compiled package and of a
 // release: it is not found, or it is the one that was kept.
 func FuzzIndex(f *testing.F) {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/digest"
+
 	"github.com/bmatcuk/doublestar/v4"
 )
 
@@ -280,18 +282,18 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 			p.lacks = append(p.lacks, bl)
 		}
 		p.files = append(p.files, f)
-		known := strings.ToLower(bl.want.hex)
-		if bl.want.algorithm == "sha256" {
+		known := strings.ToLower(bl.want.Hex)
+		if bl.want.Algorithm == "sha256" {
 			f.sum = known
 		}
 		fmt.Fprintf(fingerprint, "%q %v %q\n", f.name, f.mode, f.sum)
-		if bl.want.algorithm != "sha256" {
-			f.sum = bl.want.algorithm + ":" + known
+		if bl.want.Algorithm != "sha256" {
+			f.sum = bl.want.Algorithm + ":" + known
 		}
 		fmt.Fprintf(identity, "%q %v %q\n", f.name, f.mode, f.sum)
 	}
 	p.Fingerprint, p.identity = hex.EncodeToString(fingerprint.Sum(nil)), hex.EncodeToString(identity.Sum(nil))
-	if slices.ContainsFunc(p.lacks, func(bl blob) bool { return bl.want.algorithm != "sha256" }) {
+	if slices.ContainsFunc(p.lacks, func(bl blob) bool { return bl.want.Algorithm != "sha256" }) {
 		p.Fingerprint = p.identity // nothing better is known yet
 	}
 	return nil
@@ -390,11 +392,11 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	if info.Mode()&0o111 != 0 {
 		f.mode = 0o755
 	}
-	sum := newSums("sha256")
+	sum := digest.NewSums("sha256")
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, &source{ctx: ctx, r: in}, make([]byte, min(bufferSize, info.Size()+1))); err != nil {
 		return f, err
 	}
-	f.sum = sum.hex()["sha256"]
+	f.sum = sum.Hex()["sha256"]
 	return f, nil
 }
 

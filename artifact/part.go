@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bootstrap/guard"
+	"bootstrap/internal/digest"
 )
 
 // part is a download under way: the file as far as it came, and what the
@@ -23,8 +24,8 @@ type part struct {
 	path string
 	file *os.File
 	size int64
-	want piece
-	sum  *sums // of the size bytes
+	want digest.Digest
+	sum  *digest.Sums // of the size bytes
 	meta partMeta
 	// total is what the server says the whole has; 0 or -1: nothing.
 	total int64
@@ -40,14 +41,14 @@ type partMeta struct {
 func (p *part) metaPath() string { return p.path + ".json" }
 
 // openPart opens what an earlier run left, or a new file.
-func openPart(path string, want piece) (*part, error) {
+func openPart(path string, want digest.Digest) (*part, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	p := &part{path: path, file: f, want: want}
 	if p.size, err = fileSize(f); err == nil {
-		p.sum = newSums("sha256", want.algorithm)
+		p.sum = digest.NewSums("sha256", want.Algorithm)
 		_, err = io.CopyBuffer(struct{ io.Writer }{p.sum}, struct{ io.Reader }{f}, make([]byte, bufferSize))
 	}
 	if err != nil {
@@ -70,7 +71,7 @@ func (p *part) close() error {
 
 // reset begins anew.
 func (p *part) reset() error {
-	p.size, p.sum, p.meta = 0, newSums("sha256", p.want.algorithm), partMeta{}
+	p.size, p.sum, p.meta = 0, digest.NewSums("sha256", p.want.Algorithm), partMeta{}
 	os.Remove(p.metaPath())
 	if err := p.file.Truncate(0); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (p *part) reset() error {
 }
 
 func (p *part) verify() error {
-	return p.want.check(p.sum.hex()[p.want.algorithm])
+	return p.want.Check(p.sum.Hex()[p.want.Algorithm])
 }
 
 // stallError says that a server holds a download up.
@@ -180,9 +181,9 @@ func (p *part) ask(ctx context.Context, client *http.Client, from remoteFile) (*
 }
 
 func urlKey(u *url.URL) string {
-	sum := newSums("sha256")
+	sum := digest.NewSums("sha256")
 	io.WriteString(sum, u.String())
-	return sum.hex()["sha256"]
+	return sum.Hex()["sha256"]
 }
 
 // accept judges the head of a reply and makes p fit to its body. total is -1

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bootstrap/internal/digest"
 )
 
 // EntryKind says what an Entry is.
@@ -222,7 +224,7 @@ func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
 func ourName(name string) bool {
 	algorithm, digits, _ := strings.Cut(strings.TrimSuffix(name, ".part"), "-")
 	_, err := hex.DecodeString(digits)
-	return err == nil && newHash(algorithm) != nil
+	return err == nil && digest.New(algorithm) != nil
 }
 
 // whatIs names a download that was read, "" one that was not.

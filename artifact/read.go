@@ -3,7 +3,6 @@ package artifact
 import (
 	"archive/tar"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/guard"
+	"bootstrap/internal/digest"
 )
 
 // maxMetadata bounds release.MF, stemcell.MF and job.MF.
@@ -26,7 +26,7 @@ const maxMetadata = 32 << 20
 // Release verifies a release and reads what is in it. The archives of its
 // packages and the extracted folders of its jobs are then in the cache; a
 // release that is there already, undamaged, is not read again. A release that
-// has not the digest of its source is a *DigestError.
+// has not the digest of its source is a *digest.Error.
 func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
 	var ix *index
 	var unread []Unread
@@ -84,13 +84,13 @@ func (s *Store) archiveRelease(ctx context.Context, f File, p Progress) (*index,
 	return ix, s.learn(file, rec, func(rec *record) { rec.know(digests) })
 }
 
-// wanted is the strongest piece of a multi-digest, empty if there is none.
-func wanted(digest string) (piece, error) {
-	if digest == "" {
-		return piece{}, nil
+// wanted is the strongest part of a multi-digest, empty if there is none.
+func wanted(multi string) (digest.Digest, error) {
+	if multi == "" {
+		return digest.Digest{}, nil
 	}
-	d, err := ParseDigest(digest)
-	return d.strongest(), err
+	d, err := digest.Parse(multi)
+	return d.Strongest(), err
 }
 
 // open opens a file and recalls what is known of it.
@@ -124,17 +124,17 @@ func (s *Store) learn(f *os.File, rec record, add func(*record)) error {
 	return s.remember(rec)
 }
 
-// satisfies returns errUnread if the digest is not known, a *DigestError if
+// satisfies returns errUnread if the digest is not known, a *digest.Error if
 // it is another one.
-func (rec *record) satisfies(want piece) error {
-	if want.algorithm == "" {
+func (rec *record) satisfies(want digest.Digest) error {
+	if want.Algorithm == "" {
 		return nil
 	}
-	got, known := rec.Digests[want.algorithm]
+	got, known := rec.Digests[want.Algorithm]
 	if !known {
 		return errUnread
 	}
-	return want.check(got)
+	return want.Check(got)
 }
 
 var errUnread = errors.New("the file was not read yet")
@@ -157,7 +157,7 @@ type member struct {
 
 // ingest reads a release once: it hashes the whole, writes the archives in it
 // to the cache, verifies both and extracts the jobs.
-func (s *Store) ingest(ctx context.Context, f *os.File, name string, want piece, p Progress) (*index, map[string]string, error) {
+func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest.Digest, p Progress) (*index, map[string]string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, err
@@ -167,21 +167,21 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want piece,
 		return nil, nil, err
 	}
 	defer done()
-	sum := newSums("sha256", want.algorithm)
+	sum := digest.NewSums("sha256", want.Algorithm)
 	src := &source{ctx: ctx, r: f, total: info.Size(), progress: p, each: sum}
 	mf, members, err := split(src, name, dir)
 	if err != nil {
 		// A file with another digest is the better explanation of what is broken in it.
-		if want.algorithm != "" && drain(src) == nil {
-			if e := want.check(sum.hex()[want.algorithm]); e != nil {
+		if want.Algorithm != "" && drain(src) == nil {
+			if e := want.Check(sum.Hex()[want.Algorithm]); e != nil {
 				return nil, nil, unverified(name, e, err)
 			}
 		}
 		return nil, nil, err
 	}
-	digests := sum.hex()
-	if want.algorithm != "" {
-		if err := want.check(digests[want.algorithm]); err != nil {
+	digests := sum.Hex()
+	if want.Algorithm != "" {
+		if err := want.Check(digests[want.Algorithm]); err != nil {
 			return nil, nil, fmt.Errorf("cannot verify %s: %w", name, err)
 		}
 	}
@@ -246,11 +246,11 @@ func spill(file string, r io.Reader, buf []byte) (map[string]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	sum := newSums("sha1", "sha256")
+	sum := digest.NewSums("sha1", "sha256")
 	if _, err := io.CopyBuffer(io.MultiWriter(f, sum), struct{ io.Reader }{r}, buf); err != nil {
 		return nil, err
 	}
-	return sum.hex(), f.Close()
+	return sum.Hex(), f.Close()
 }
 
 // assemble verifies the archives that release.MF lists, moves them to the
@@ -319,18 +319,18 @@ func verified(ctx context.Context, members map[string]member, folder string, a a
 	if a.SHA1 == "" {
 		return m, nil
 	}
-	d, err := ParseDigest(a.SHA1)
+	d, err := digest.Parse(a.SHA1)
 	if err != nil {
 		return m, fmt.Errorf("%s in release.MF: %w", name, err)
 	}
-	want := d.strongest()
-	got, known := m.digests[want.algorithm]
+	want := d.Strongest()
+	got, known := m.digests[want.Algorithm]
 	if !known {
-		if got, err = sumFile(ctx, m.file, want.algorithm); err != nil {
+		if got, err = sumFile(ctx, m.file, want.Algorithm); err != nil {
 			return m, err
 		}
 	}
-	if err := want.check(got); err != nil {
+	if err := want.Check(got); err != nil {
 		return m, fmt.Errorf("cannot verify %s: %w", name, err)
 	}
 	return m, nil
@@ -342,11 +342,11 @@ func sumFile(ctx context.Context, file, algorithm string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	h := newHash(algorithm)
-	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, &source{ctx: ctx, r: f}, make([]byte, bufferSize)); err != nil {
+	sum := digest.NewSums(algorithm)
+	if err := drain(&source{ctx: ctx, r: f, each: sum}); err != nil {
 		return "", err
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return sum.Hex()[algorithm], nil
 }
 
 // extractJob unpacks a job's archive by way of dir and reads its job.MF.

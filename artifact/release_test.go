@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"bootstrap/internal/digest"
 )
 
 func local(name, path, digest string) Source {
@@ -31,8 +33,8 @@ func TestRelease(t *testing.T) {
 	data := releaseArchive(t)
 	path := write(t, data, t.TempDir(), "web.tgz")
 	age(t, path)
-	for i, digest := range []string{"", sha1Of(data), sha1Of(data), sha256Of(data) + ";md5:0", sha1Of(data)} {
-		r := readRelease(t, s, local("web", path, digest))
+	for i, multi := range []string{"", sha1Of(data), sha1Of(data), sha256Of(data) + ";md5:0", sha1Of(data)} {
+		r := readRelease(t, s, local("web", path, multi))
 		if r.Name != "web" || r.Version != "1.10" || r.CommitHash != "12345e7" || len(r.Jobs) != 1 || len(r.Packages) != 2 {
 			t.Fatalf("%d: %+v", i, r)
 		}
@@ -60,7 +62,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%d: packages are %+v, %+v", i, source, compiled)
 		}
 		for _, p := range r.Packages {
-			d, err := ParseDigest(p.Digest)
+			d, err := digest.Parse(p.Digest)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +100,7 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	// Another digest that does not hold is found, also without reading.
 	f.Digest = strings.Repeat("0", 40)
 	_, err := s.Release(context.Background(), f, nil)
-	var de *DigestError
+	var de *digest.Error
 	if !errors.As(err, &de) {
 		t.Errorf("a wrong digest passes: %v", err)
 	}
@@ -261,12 +263,12 @@ func TestReleaseRefuses(t *testing.T) {
 			t.Parallel()
 			s := testStore(t)
 			path := write(t, c.data, t.TempDir(), "web.tgz")
-			for _, digest := range []string{"", sha256Of(c.data)} {
-				_, err := s.Release(context.Background(), fetch(t, s, local("web", path, digest)), nil)
+			for _, multi := range []string{"", sha256Of(c.data)} {
+				_, err := s.Release(context.Background(), fetch(t, s, local("web", path, multi)), nil)
 				mustFail(t, err, append(c.words, `release "web"`)...)
 			}
 			_, err := s.Release(context.Background(), fetch(t, s, local("web", path, strings.Repeat("0", 40))), nil)
-			var de *DigestError
+			var de *digest.Error
 			if !errors.As(err, &de) {
 				t.Errorf("wrong digest: %v", err)
 			}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"bootstrap/internal/digest"
 )
 
 // Stemcell is a stemcell whose stemcell.MF was read; its image still stands in
@@ -32,7 +34,7 @@ type Stemcell struct {
 }
 
 // Stemcell reads stemcell.MF, after it verified the digest of a stemcell that
-// has one; another digest is a *DigestError. A file that was verified before
+// has one; another digest is a *digest.Error. A file that was verified before
 // is not read again, and one without a digest only as far as stemcell.MF.
 func (s *Store) Stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
 	st, err := s.stemcell(ctx, f, p)
@@ -83,7 +85,7 @@ func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, er
 		return nil, err
 	}
 	st.file, st.id = f, rec.Identity
-	if want.algorithm != "" && rec.Digests["sha256"] != "" {
+	if want.Algorithm != "" && rec.Digests["sha256"] != "" {
 		st.Digest = "sha256:" + rec.Digests["sha256"]
 	}
 	return st, nil
@@ -91,11 +93,11 @@ func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, er
 
 // readStemcell returns the text of stemcell.MF. It reads the file to its end
 // only for a digest that is not known yet.
-func readStemcell(ctx context.Context, f *os.File, rec record, name string, want piece, p Progress) (string, map[string]string, error) {
+func readStemcell(ctx context.Context, f *os.File, rec record, name string, want digest.Digest, p Progress) (string, map[string]string, error) {
 	src := &source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p}
-	var sum *sums
+	var sum *digest.Sums
 	if rec.satisfies(want) != nil {
-		sum = newSums("sha256", want.algorithm)
+		sum = digest.NewSums("sha256", want.Algorithm)
 		src.each = sum
 	}
 	text, err := stemcellText(src, name)
@@ -106,8 +108,8 @@ func readStemcell(ctx context.Context, f *os.File, rec record, name string, want
 	if drained := drain(src); drained != nil {
 		return "", nil, fmt.Errorf("cannot read %s: %w", name, cause(drained))
 	}
-	digests := sum.hex()
-	if wrong := want.check(digests[want.algorithm]); wrong != nil {
+	digests := sum.Hex()
+	if wrong := want.Check(digests[want.Algorithm]); wrong != nil {
 		return "", nil, unverified(name, wrong, err)
 	}
 	return text, digests, err
@@ -150,18 +152,18 @@ func (st *Stemcell) Extract(ctx context.Context, dir string, p Progress) (image 
 }
 
 func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image string, err error) {
-	var want piece
+	var want digest.Digest
 	if st.ImageDigest != "" {
 		if want, err = wanted(st.ImageDigest); err != nil {
 			return "", fmt.Errorf("sha1 in stemcell.MF: %w", err)
 		}
 	}
-	sum := newSums(want.algorithm)
+	sum := digest.NewSums(want.Algorithm)
 	see := func(name string) io.Writer {
 		if name != "image" {
 			return nil
 		}
-		sum = newSums(want.algorithm)
+		sum = digest.NewSums(want.Algorithm)
 		return sum
 	}
 	if st.file.Folder {
@@ -177,8 +179,8 @@ func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image 
 	if err != nil || !info.Mode().IsRegular() {
 		return "", errors.New("it holds no file \"image\"")
 	}
-	if want.algorithm != "" && info.Size() > 0 {
-		if err := want.check(sum.hex()[want.algorithm]); err != nil {
+	if want.Algorithm != "" && info.Size() > 0 {
+		if err := want.Check(sum.Hex()[want.Algorithm]); err != nil {
 			return "", fmt.Errorf("image: %w", err)
 		}
 	}

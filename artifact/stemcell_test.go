@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"bootstrap/internal/digest"
 )
 
 func stemcellMFText(image []byte) string {
@@ -127,7 +129,7 @@ func TestStemcellRefuses(t *testing.T) {
 				mustFail(t, err, c.words)
 			}
 			_, err := s.Stemcell(context.Background(), fetch(t, s, stemcellSource(path, strings.Repeat("0", 40))), nil)
-			var de *DigestError
+			var de *digest.Error
 			if !errors.As(err, &de) {
 				t.Errorf("wrong digest: %v", err)
 			}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+
+	"bootstrap/internal/digest"
 )
 
 // vendoredPackage reads a package that has a spec.lock instead of sources: its
@@ -64,7 +66,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 		if key != fingerprint && build.Version != fingerprint {
 			continue
 		}
-		digest, err := ParseDigest(build.SHA1)
+		sum, err := digest.Parse(build.SHA1)
 		if err != nil {
 			return err
 		}
@@ -72,7 +74,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 			return fmt.Errorf("%q is no blobstore_id", build.BlobstoreID)
 		}
 		if bl.id == "" || build.BlobstoreID != "" {
-			bl.id, bl.digest, bl.want = build.BlobstoreID, build.SHA1, digest.strongest()
+			bl.id, bl.digest, bl.want = build.BlobstoreID, build.SHA1, sum.Strongest()
 		}
 	}
 	return nil

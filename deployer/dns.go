@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
-	"bootstrap/artifact"
+	"bootstrap/internal/digest"
 	"bootstrap/state"
 )
 
@@ -142,10 +142,10 @@ func (r *run) putDNS(ctx context.Context, records dnsRecords, progress func(done
 	if err != nil {
 		return agent.Blob{}, err
 	}
-	_, sum, err := artifact.Sum(bytes.NewReader(data))
+	sum, err := digest.SHA256(bytes.NewReader(data))
 	if err != nil {
 		return agent.Blob{}, err
 	}
 	id := uuid.NewString()
-	return agent.Blob{BlobstoreID: id, SHA1: "sha256:" + sum}, r.agent.PutBlob(ctx, id, file.Name(), progress)
+	return agent.Blob{BlobstoreID: id, SHA1: sum.String()}, r.agent.PutBlob(ctx, id, file.Name(), progress)
 }

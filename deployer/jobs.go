@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/internal/digest"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/templates"
@@ -133,7 +134,7 @@ func propertiesPath(ref manifest.JobRef) string {
 	return group + ".properties"
 }
 
-func pack(ctx context.Context, dir, archive string) (digest string, err error) {
+func pack(ctx context.Context, dir, archive string) (multi string, err error) {
 	f, err := os.OpenFile(archive, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("cannot pack the rendered templates: %w", err)
@@ -145,8 +146,8 @@ func pack(ctx context.Context, dir, archive string) (digest string, err error) {
 	if _, err := f.Seek(0, 0); err != nil {
 		return "", err
 	}
-	_, sum, err := artifact.Sum(f)
-	return "sha256:" + sum, err
+	sum, err := digest.SHA256(f)
+	return sum.String(), err
 }
 
 // removeRendered removes what was rendered: it holds secrets.

@@ -18,6 +18,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
 	"bootstrap/guard"
+	"bootstrap/internal/digest"
 )
 
 // located is a package and the release it is from.
@@ -218,7 +219,7 @@ func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.S
 		return false
 	}
 	if p.Compiled() {
-		return sameDigest(there.SHA1, p.Digest)
+		return digest.Share(there.SHA1, p.Digest)
 	}
 	// Compiled with another version of a dependency, it is another one.
 	for _, dep := range key.Dependencies {
@@ -228,15 +229,4 @@ func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.S
 		}
 	}
 	return true
-}
-
-// sameDigest tells whether two multi-digests have a piece in common.
-func sameDigest(a, b string) bool {
-	pieces := strings.Split(strings.ToLower(b), ";")
-	for piece := range strings.SplitSeq(strings.ToLower(a), ";") {
-		if piece != "" && slices.Contains(pieces, piece) {
-			return true
-		}
-	}
-	return false
 }

@@ -258,21 +258,6 @@ func TestSources(t *testing.T) {
 	}
 }
 
-func TestDigestSyntax(t *testing.T) {
-	t.Parallel()
-	sha1, sha256, sha512 := strings.Repeat("a", 40), strings.Repeat("b", 64), strings.Repeat("c", 128)
-	for text, good := range map[string]bool{
-		sha1: true, "sha1:" + sha1: true, "sha256:" + sha256: true, "sha512:" + sha512: true, sha1 + ";sha256:" + sha256: true,
-		";" + sha1 + ";": true, `"` + sha1 + `"`: true, "md5:abc;" + sha1: true,
-		"": false, ";": false, "md5:abc": false, "sha1:": false, ":" + sha1: false, "sha1:" + sha256: false, sha256: false, sha1 + ";" + sha1: false,
-		"sha1:" + sha1 + ";" + sha1: false, sha1 + " ": false, "sha256:" + sha256 + ":x": false, strings.Repeat("g", 40): false, "SHA256:" + sha256: false,
-	} {
-		if wrong := checkDigest(text); (wrong == "") != good {
-			t.Errorf("%q: got %q", text, wrong)
-		}
-	}
-}
-
 func TestWatchTime(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]WatchTime{

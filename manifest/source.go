@@ -1,12 +1,14 @@
 package manifest
 
 import (
-	"fmt"
+	"errors"
 	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
+
+	"bootstrap/internal/digest"
 )
 
 // sourceURL reads where a release or stemcell comes from. what names it.
@@ -100,51 +102,9 @@ func (c cursor) digestField(needed bool) string {
 	case strings.TrimSpace(s) == "":
 		return ""
 	}
-	if wrong := checkDigest(s); wrong != "" {
-		c.fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong)
+	var wrong *digest.ParseError
+	if _, err := digest.Parse(s); errors.As(err, &wrong) {
+		c.fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong.Reason)
 	}
 	return s
-}
-
-// checkDigest says what is wrong with a multi-digest, or "".
-func checkDigest(s string) string {
-	lengths := map[string]int{"sha1": 40, "sha256": 64, "sha512": 128}
-	seen := map[string]bool{}
-	known := false
-	for piece := range strings.SplitSeq(strings.Trim(s, `"`), ";") {
-		if piece == "" {
-			continue
-		}
-		algorithm, hex, found := strings.Cut(piece, ":")
-		if !found {
-			algorithm, hex = "sha1", piece
-		}
-		length, supported := lengths[algorithm]
-		switch {
-		case seen[algorithm]:
-			return fmt.Sprintf("holds two digests of the kind %s", algorithm)
-		case !alphanumeric(algorithm) || !alphanumeric(hex):
-			return "holds characters that no digest has"
-		case supported && strings.Trim(hex, "0123456789abcdefABCDEF") != "":
-			return fmt.Sprintf("has characters in its %s digest that are not hex digits", algorithm)
-		case supported && len(hex) != length:
-			return fmt.Sprintf("has %d characters in its %s digest, which needs %d", len(hex), algorithm, length)
-		}
-		seen[algorithm] = true
-		known = known || supported
-	}
-	if !known {
-		return "holds no digest of a supported kind"
-	}
-	return ""
-}
-
-// alphanumeric tells whether s is one or more letters and digits of ASCII.
-func alphanumeric(s string) bool {
-	for _, r := range s {
-		if !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"bootstrap/artifact"
+	multidigest "bootstrap/internal/digest"
 )
 
 // spec is the apply spec as the agent keeps it: the fields and their order are
@@ -89,7 +89,7 @@ func (s *spec) templates() []specTemplate {
 // digest is a multi-digest with the error texts of the real agent, in the form
 // from which it makes names of folders: sha1 bare, others with their algorithm.
 type digest struct {
-	sum  artifact.Digest
+	sum  multidigest.Multi
 	text string
 }
 
@@ -104,7 +104,7 @@ func parseDigest(text string) (digest, error) {
 		return digest{}, failf("no digest algorithm found. Supported algorithms: sha1, sha256, sha512")
 	}
 	text = strings.Join(pieces, ";")
-	sum, err := artifact.ParseDigest(text)
+	sum, err := multidigest.Parse(text)
 	return digest{sum, text}, err
 }
 
@@ -113,7 +113,7 @@ func (d digest) String() string { return d.text }
 // verify reads all of r and compares.
 func (d digest) verify(r io.Reader) error {
 	err := d.sum.Verify(r)
-	var other *artifact.DigestError
+	var other *multidigest.Error
 	if errors.As(err, &other) {
 		return failf("Expected stream to have digest '%s' but was '%s'", other.Want, other.Got)
 	}

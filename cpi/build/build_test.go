@@ -18,6 +18,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
+	"bootstrap/internal/digest"
 	"bootstrap/templates"
 
 	"go.uber.org/goleak"
@@ -125,11 +126,11 @@ func newPackage(t testing.TB, dir string, pk pack) *artifact.Package {
 	if _, err := f.Seek(0, 0); err != nil {
 		t.Fatal(err)
 	}
-	_, sum, err := artifact.Sum(f)
+	sum, err := digest.SHA256(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &artifact.Package{Name: pk.name, Fingerprint: "fp-" + pk.name, Digest: "sha256:" + sum, Dependencies: pk.deps, Archive: archive, Stemcell: pk.stemcell}
+	return &artifact.Package{Name: pk.name, Fingerprint: "fp-" + pk.name, Digest: sum.String(), Dependencies: pk.deps, Archive: archive, Stemcell: pk.stemcell}
 }
 
 func put(t testing.TB, name, text string) {
