@@ -54,6 +54,7 @@ func TestScript(t *testing.T) {
 			"narrow":    narrow,
 			"tamper":    tamper,
 			"events":    events,
+			"unpack":    unpack,
 		},
 	})
 }

@@ -11,14 +11,16 @@ rm -rf "$target"
 mkdir -p "$target" "$work/cache"
 ssh-keygen -q -t ed25519 -N '' -C test -f "$work/ssh.key"
 
-# lab NAME: an empty home, and the quickstart's manifest with other ports.
+# lab NAME: an empty home, and the quickstart's manifest with ports of its own.
+port=9500
 lab() {
   lab=$work/$1
-  echo "$1"
+  port=$((port + 10))
+  echo "$1: page at $port, agent at $((port + 1)) or $((port + 2)), SSH at $((port + 3))"
   mkdir -p "$lab/home/.bosh" "$lab/state"
   ln -s "$work/cache" "$lab/home/.bosh/cache"
   cp -R "$here/../quickstart/page-release" "$lab/page-release"
-  sed 's/port: 8787/port: 9787/; s/127.0.0.1:6868/127.0.0.1:9868/; s/1000-60000/0-60000/' "$here/../quickstart/manifest.yml" >"$lab/page.yml"
+  sed "s/port: 8787/port: $port/; s/127.0.0.1:6868/127.0.0.1:$((port + 1))/; s/1000-60000/0-60000/" "$here/../quickstart/manifest.yml" >"$lab/page.yml"
 }
 bootstrap() { (cd "$lab" && HOME=$lab/home "$program" "$@" --state state/page.json >>run.log 2>&1); }
 run() { bootstrap "$@" || { cat "$lab/run.log"; exit 1; }; }
@@ -29,7 +31,7 @@ killed() {
   unset BOOTSTRAP_KILL_AT
   [ $status -eq 137 ] || { cat "$lab/run.log"; echo "exit code $status of a run that was to be killed"; exit 1; }
 }
-visit() { curl -sf http://127.0.0.1:9787/ >/dev/null; }
+visit() { curl -sf http://127.0.0.1:$port/ >/dev/null; }
 edit() { sed -i "$1" "$lab/page.yml"; }
 # keep: ends the VM, and copies what the deployment left on this machine.
 keep() {
@@ -85,12 +87,12 @@ cat >>"$lab/page.yml" <<M
     local_cpi:
       api_version: 1
       ssh:
-        port: 9822
+        port: $((port + 3))
         user: vcap
         authorized_keys: ["$(cat "$work/ssh.key.pub")"]
   ssh_tunnel:
     host: 127.0.0.1
-    port: 9822
+    port: $((port + 3))
     user: vcap
     private_key: ./ssh.key
   registry:
@@ -130,7 +132,7 @@ keep
 lab killed-swap
 edit 's/^update:/&\n  vm_strategy: create-swap-delete/'
 run deploy page.yml; visit
-edit 's/static_ips: .127.0.0.1./static_ips: [127.0.0.2]/; s/127.0.0.1:9868/127.0.0.1:9869/'
+edit "s/static_ips: .127.0.0.1./static_ips: [127.0.0.2]/; s/127.0.0.1:$((port + 1))/127.0.0.1:$((port + 2))/"
 killed 'cpi delete_vm before 1' deploy page.yml
 keep
 
