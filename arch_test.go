@@ -24,11 +24,11 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                      {"cmd"},
-		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/gen", "registry", "state", "templates", "tunnel"},
+		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/document", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
 		"e2e":                   {}, // its tests see the program, and state files
 		"e2e/traced":            {"cmd", "deployer"},
-		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "guard", "manifest", "registry", "state", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "guard", "manifest", "manifest/document", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},
 		"cpi/local":             {"cpi", "agent", "artifact", "guard"},
 		"cpi/cpitest":           {"cpi"},
@@ -48,7 +48,8 @@ func imports() map[string][]string {
 		"internal/digest":       {},
 		"internal/wait":         {"guard"},
 		"internal/lockfile":     {"internal/atomicfile"},
-		"manifest":              {"manifest/gen"},
+		"manifest":              {"manifest/document", "manifest/gen"},
+		"manifest/document":     {"manifest/gen"},
 		"manifest/gen":          {},
 		"registry":              {},
 		"state":                 {},
@@ -65,8 +66,8 @@ func libraries() map[string][]string {
 		"github.com/spf13/pflag":        {"cmd"},
 		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
 		"github.com/mattn/go-runewidth": {"cmd/ui"},
-		"go.yaml.in/yaml/v2":            {"manifest", "artifact"},
-		"go.yaml.in/yaml/v3":            {"manifest", "artifact", "state"}, // state: files of the first bosh-init
+		"go.yaml.in/yaml/v2":            {"manifest/document", "artifact"},
+		"go.yaml.in/yaml/v3":            {"manifest/document", "state"}, // state: files of the first bosh-init
 		"github.com/creack/pty":         {"agent/local"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},

@@ -14,7 +14,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -54,7 +54,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	problems := &manifest.Problems{{Message: "wrong"}}
+	problems := &document.Problems{{Message: "wrong"}}
 	for _, c := range []struct {
 		err  error
 		want int

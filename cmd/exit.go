@@ -13,7 +13,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/guard"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -49,9 +49,9 @@ func judge(err error) (code int, hint string) {
 		plain       exitCode
 		usage       *usageError
 		changes     *changesError
-		problems    *manifest.Problems
+		problems    *document.Problems
 		missing     *state.MissingError
-		unreadable  *manifest.FileError
+		unreadable  *document.FileError
 		folder      *state.FolderError
 		locked      *state.LockedError
 		busy        *artifact.BusyError

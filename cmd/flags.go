@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/deployer"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // everywhereFlags are accepted by every command, so that a script may put them
@@ -49,7 +49,7 @@ func adoptFlags(f *pflag.FlagSet, opts *deployer.Options) {
 
 // inputFlags are those of every command that reads a manifest and warns of the
 // certificates in its vars store.
-func (c *console) inputFlags(f *pflag.FlagSet, inputs *manifest.Options) {
+func (c *console) inputFlags(f *pflag.FlagSet, inputs *document.Options) {
 	c.varFlags(f, inputs)
 	expiryFlag(f, inputs)
 }
@@ -112,7 +112,7 @@ func rubyFlag(f *pflag.FlagSet, path *string) {
 }
 
 // expiryFlag adds the flag of commands that warn of stored certificates.
-func expiryFlag(f *pflag.FlagSet, inputs *manifest.Options) {
+func expiryFlag(f *pflag.FlagSet, inputs *document.Options) {
 	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of stored certificates that end so soon")
 }
 
@@ -124,7 +124,7 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 
 // varFlags adds the flags for operations files and variables, which every
 // command that reads a manifest has, and fills in what else they need.
-func (c *console) varFlags(f *pflag.FlagSet, inputs *manifest.Options) {
+func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
 	f.VarP(pairsFlag{&inputs.Vars, "-v", "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
 	f.Var(pairsFlag{&inputs.VarFiles, "--var-file", "NAME=PATH"}, "var-file", "give a variable the content of a file")

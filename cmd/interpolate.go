@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 func newInterpolate(c *console) *cobra.Command {
 	var (
-		inputs                manifest.Options
+		inputs                document.Options
 		path                  string
 		errMissing, errUnused bool
 	)
@@ -30,15 +30,15 @@ kept in that file.`,
 		Args: oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			inputs.Generate = manifest.Write
-			document, err := manifest.Evaluate(args[0], inputs)
+			inputs.Generate = document.Write
+			doc, err := document.Evaluate(args[0], inputs)
 			if err != nil {
 				return err
 			}
-			if err := checkNames(document, errMissing, errUnused); err != nil {
+			if err := checkNames(doc, errMissing, errUnused); err != nil {
 				return err
 			}
-			return c.printDocument(document, cmd.Flags().Changed("path"), path)
+			return c.printDocument(doc, cmd.Flags().Changed("path"), path)
 		},
 	}
 	f := cmd.Flags()
@@ -51,32 +51,32 @@ kept in that file.`,
 
 // checkNames returns the error that the flags --var-errs and --var-errs-unused
 // ask for.
-func checkNames(document *manifest.Document, missing, unused bool) error {
-	if missing && len(document.Missing) > 0 {
-		problems := manifest.Problems(document.Missing)
+func checkNames(doc *document.Document, missing, unused bool) error {
+	if missing && len(doc.Missing) > 0 {
+		problems := document.Problems(doc.Missing)
 		return &problems
 	}
-	if unused && len(document.Unused) > 0 {
-		return fmt.Errorf("values are given that no variable uses: %s", strings.Join(document.Unused, ", "))
+	if unused && len(doc.Unused) > 0 {
+		return fmt.Errorf("values are given that no variable uses: %s", strings.Join(doc.Unused, ", "))
 	}
 	return nil
 }
 
-// printDocument prints a document, or what stands at a path of it, past the
-// redactor: it is what was asked for.
-func (c *console) printDocument(document *manifest.Document, part bool, path string) error {
-	if part {
-		found, err := document.Find(path)
-		if err != nil {
-			return err
-		}
-		if text, ok := found.Text(); ok {
-			c.product("document", text+"\n")
-			return nil
-		}
-		document = found
+// printDocument prints a document, or the value at a path in it. The output is
+// not redacted, since it is what the user asked for.
+func (c *console) printDocument(doc *document.Document, part bool, path string) error {
+	if !part {
+		path = ""
 	}
-	data, err := document.YAML()
+	found, err := doc.Find(path)
+	if err != nil {
+		return err
+	}
+	if part && found.IsText() {
+		c.product("document", found.Scalar()+"\n")
+		return nil
+	}
+	data, err := found.YAML()
 	if err != nil {
 		return err
 	}

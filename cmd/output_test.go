@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // commands lists the words of all commands of the program.
@@ -162,9 +162,9 @@ func TestUsageErrorsKeepSecrets(t *testing.T) {
 
 // Nobody wants to read, or keep, a line for each of many thousand problems.
 func TestManyProblems(t *testing.T) {
-	var problems manifest.Problems
+	var problems document.Problems
 	for i := range 1000 {
-		problems = append(problems, manifest.Problem{Pos: manifest.Position{File: "m.yml", Line: i + 1}, Message: "wrong", Warning: i < 900})
+		problems = append(problems, document.Problem{Pos: document.Position{File: "m.yml", Line: i + 1}, Message: "wrong", Warning: i < 900})
 	}
 	for _, json := range []bool{false, true} {
 		var out, errs bytes.Buffer

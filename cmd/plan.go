@@ -9,7 +9,7 @@ import (
 
 	"bootstrap/deployer"
 	"bootstrap/internal/atomicfile"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 func newPlan(c *console) *cobra.Command {
@@ -79,11 +79,11 @@ const maxPlan = 64 << 20
 func readPlan(path string) (*deployer.PlanFile, error) {
 	data, err := readBounded(path, maxPlan, pipeTime)
 	if err != nil {
-		return nil, &manifest.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
+		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
 	}
 	var plan deployer.PlanFile
 	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {
-		return nil, &manifest.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
+		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
 	}
 	return &plan, nil
 }

@@ -19,6 +19,7 @@ import (
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/templates"
 	"bootstrap/tunnel"
 )
@@ -37,7 +38,7 @@ own.`,
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			opts.Inputs.Generate = manifest.Plan
+			opts.Inputs.Generate = document.Plan
 			m, err := manifest.Load(args[0], opts.Inputs)
 			if err != nil {
 				return err
@@ -61,7 +62,7 @@ type validation struct {
 	*console
 	manifest  *manifest.Manifest
 	ruby      string // path; empty: the embedded one
-	problems  manifest.Problems
+	problems  document.Problems
 	unchecked []unchecked
 }
 
@@ -170,8 +171,8 @@ func (v *validation) skip(what string, why error) {
 	v.unchecked = append(v.unchecked, unchecked{"unchecked", what, why.Error()})
 }
 
-func (v *validation) fail(pos manifest.Position, path string, err error) {
-	v.problems = append(v.problems, manifest.Problem{Pos: pos, Path: path, Message: err.Error()})
+func (v *validation) fail(pos document.Position, path string, err error) {
+	v.problems = append(v.problems, document.Problem{Pos: pos, Path: path, Message: err.Error()})
 }
 
 // checkJobs checks that a release has the jobs that are taken from it.
@@ -185,7 +186,7 @@ func (v *validation) checkJobs(name string, release *artifact.Release) {
 			names[i] = job.Name
 		}
 		hint := ""
-		if near := manifest.Nearest(ref.Name, names); near != "" {
+		if near := document.Nearest(ref.Name, names); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
 		v.fail(ref.Pos, ref.Path, fmt.Errorf("release %s has no job %q; it has: %s%s", name, ref.Name, strings.Join(names, ", "), hint))
@@ -251,7 +252,7 @@ func (v *validation) offline(ctx context.Context, src artifact.Source, read func
 func (v *validation) finish(path string) error {
 	if len(v.problems) > 0 {
 		problems := append(v.problems, v.manifest.Warnings...)
-		slices.SortStableFunc(problems, func(a, b manifest.Problem) int {
+		slices.SortStableFunc(problems, func(a, b document.Problem) int {
 			return cmp.Or(strings.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 		})
 		return &problems
@@ -265,7 +266,7 @@ func (v *validation) finish(path string) error {
 		return nil
 	}
 	v.print(func(out *ui.Writer) {
-		for _, w := range manifest.Problems(v.manifest.Warnings).Shortened() {
+		for _, w := range document.Problems(v.manifest.Warnings).Shortened() {
 			fmt.Fprintln(out, w)
 		}
 		fmt.Fprintf(out, "%s is valid.\n", path)
@@ -287,20 +288,20 @@ type problem struct {
 	Warning bool   `json:"warning,omitempty"`
 }
 
-func problemLine(p manifest.Problem) problem {
+func problemLine(p document.Problem) problem {
 	return problem{"problem", p.Pos.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Warning}
 }
 
 // printProblems prints the problems of a manifest, if that is what err is, as
 // objects.
 func printProblems(out *ui.Lines, err error) {
-	var problems *manifest.Problems
+	var problems *document.Problems
 	if errors.As(err, &problems) {
 		printEach(out, *problems)
 	}
 }
 
-func printEach(out *ui.Lines, problems manifest.Problems) {
+func printEach(out *ui.Lines, problems document.Problems) {
 	for _, p := range problems.Shortened() {
 		out.Print("", problemLine(p))
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 func newVariables(c *console) *cobra.Command {
@@ -24,7 +24,7 @@ func newVariables(c *console) *cobra.Command {
 }
 
 func newVariablesList(c *console) *cobra.Command {
-	var inputs manifest.Options
+	var inputs document.Options
 	cmd := &cobra.Command{
 		Use:   "list MANIFEST",
 		Short: "List the variables of a manifest, without their values",
@@ -36,7 +36,7 @@ there is one object per line.`,
 		Args:    oneManifest,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.started = true
-			list, err := manifest.Variables(args[0], inputs)
+			list, err := document.Variables(args[0], inputs)
 			if err != nil {
 				return err
 			}
@@ -54,8 +54,8 @@ there is one object per line.`,
 }
 
 func newVariablesRotate(c *console) *cobra.Command {
-	var inputs manifest.Options
-	var what manifest.Rotation
+	var inputs document.Options
+	var what document.Rotation
 	cmd := &cobra.Command{
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
@@ -76,7 +76,7 @@ brings the new values to the VM.`,
 				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
 			c.started = true
-			rotated, err := manifest.Rotate(args[0], inputs, what)
+			rotated, err := document.Rotate(args[0], inputs, what)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ type rotatedLine struct {
 	Rotated bool   `json:"rotated"` // false: it only would be
 }
 
-func (c *console) printRotated(rotated []manifest.Rotated, dry bool) {
+func (c *console) printRotated(rotated []document.Rotated, dry bool) {
 	if c.json {
 		lines := make([]rotatedLine, len(rotated))
 		for i, r := range rotated {
@@ -138,7 +138,7 @@ type variableFind struct {
 	Message string `json:"message"`
 }
 
-func variableLines(list []manifest.Variable, now time.Time) []variableLine {
+func variableLines(list []document.Variable, now time.Time) []variableLine {
 	lines := make([]variableLine, len(list))
 	for i, v := range list {
 		line := variableLine{Name: v.Name, Type: v.Type, Value: string(v.Origin)}
@@ -154,7 +154,7 @@ func variableLines(list []manifest.Variable, now time.Time) []variableLine {
 	return lines
 }
 
-func variableTable(out *ui.Writer, list []manifest.Variable, now time.Time) {
+func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
 	table := ui.NewTable(out, "NAME", "TYPE", "VALUE", "EXPIRES")
 	for _, v := range list {
 		kind, expires := v.Type, "-"

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // readAdopted reads the manifest that the VM was made from by another tool.
@@ -14,13 +15,13 @@ func (r *run) readAdopted(context.Context) error {
 	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
 		// It is not needed, and a mistyped name is still told.
 		if _, err := os.Stat(r.opts.AdoptFrom); err != nil {
-			return &manifest.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %w", err)}
+			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %w", err)}
 		}
 		r.root.warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
 		return nil
 	}
 	inputs := r.opts.Inputs
-	inputs.Generate = manifest.Refuse
+	inputs.Generate = document.Refuse
 	inputs.Lenient = true
 	m, err := manifest.Load(r.opts.AdoptFrom, inputs)
 	if err != nil {

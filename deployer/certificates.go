@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // Certificate is one certificate that a deployment depends on.
@@ -81,7 +82,7 @@ func (r *run) storedCertificates(now time.Time) []Certificate {
 	if r.opts.Manifest == "" {
 		return nil
 	}
-	variables, err := manifest.Variables(r.opts.Manifest, r.opts.Inputs)
+	variables, err := document.Variables(r.opts.Manifest, r.opts.Inputs)
 	if err != nil {
 		return nil // reading the manifest has said so
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -31,7 +31,7 @@ func AttachDisk(ctx context.Context, opts Options) error {
 // DeleteDisk deletes the orphan with the CID opts.Disk and its data. What the
 // CPI needs is taken from this machine, or from the manifest.
 func DeleteDisk(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, deleteDiskRows())
 }
 
@@ -39,7 +39,7 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 // current one if that is empty, which the CPI says is gone. With opts.Force
 // the CPI is not asked.
 func ForgetDisk(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, forgetDiskRows())
 }
 

@@ -16,6 +16,7 @@ import (
 	"bootstrap/guard"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -29,10 +30,10 @@ func (r *run) readManifest(context.Context) error {
 		r.manifest = m
 		r.opts.Secret(m.Secrets...)
 		r.publish(m.Names...)
-		if len(m.Generated) > 0 && r.opts.Inputs.Generate == manifest.Write {
+		if len(m.Generated) > 0 && r.opts.Inputs.Generate == document.Write {
 			s.info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
 		}
-		for _, w := range manifest.Problems(m.Warnings).Shortened() {
+		for _, w := range document.Problems(m.Warnings).Shortened() {
 			s.warning(place(w))
 		}
 		if m.CPI.CA == "" {
@@ -70,7 +71,7 @@ func (r *run) publishReleases() {
 }
 
 // place words a warning for where it is known to be one.
-func place(p manifest.Problem) string {
+func place(p document.Problem) string {
 	p.Warning = false
 	return p.String()
 }
@@ -177,7 +178,7 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 		if err := r.checkJobs(); err != nil {
 			return err
 		}
-		for _, p := range manifest.Problems(UnknownProperties(r.manifest, r.releases)).Shortened() {
+		for _, p := range document.Problems(UnknownProperties(r.manifest, r.releases)).Shortened() {
 			s.warning(place(p))
 		}
 		return nil

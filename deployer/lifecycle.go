@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -79,7 +80,7 @@ func (r *run) refuseProtected(context.Context) error {
 // when it was deployed. One that cannot be read says nothing.
 func (r *run) saysProtect() bool {
 	in := r.opts.Inputs
-	in.Generate, in.Lenient = manifest.Plan, true
+	in.Generate, in.Lenient = document.Plan, true
 	m, err := manifest.Load(r.opts.Manifest, in)
 	return err == nil && m.Protect
 }

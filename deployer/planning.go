@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -33,7 +33,7 @@ const planFormat = 1
 
 // MakePlan finds out what Deploy would do, and changes nothing.
 func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
-	opts.Inputs.Generate = manifest.Plan
+	opts.Inputs.Generate = document.Plan
 	file := PlanFile{Format: planFormat, Asked: opts.Asked, Salt: newSalt()}
 	rows := planRows()
 	if opts.Previous {
@@ -45,7 +45,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 		if r.state.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}
-		file.Inputs, err = manifest.InputsDigest(opts.Manifest, opts.Inputs, file.Salt)
+		file.Inputs, err = document.InputsDigest(opts.Manifest, opts.Inputs, file.Salt)
 		return err
 	}}))
 	return file, err
@@ -64,7 +64,7 @@ func (r *run) checkInputs(context.Context) error {
 	if err := r.checkDeployment(p); err != nil {
 		return err
 	}
-	digest, err := manifest.InputsDigest(r.opts.Manifest, r.opts.Inputs, p.Salt)
+	digest, err := document.InputsDigest(r.opts.Manifest, r.opts.Inputs, p.Salt)
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (r *run) makePlan(ctx context.Context) error {
 			r.address = r.knownAddress()
 		}
 	}
-	if names := r.manifest.Generated; len(names) > 0 && r.opts.Inputs.Generate == manifest.Plan {
+	if names := r.manifest.Generated; len(names) > 0 && r.opts.Inputs.Generate == document.Plan {
 		r.plan.Changes = append(r.plan.Changes, Change{What: variables, Action: create, Why: []string{"generated: " + strings.Join(names, ", ")}})
 	}
 	for _, w := range r.manifest.Warnings {
@@ -390,7 +390,7 @@ func (r *run) manifestDiff() []string {
 	if err != nil || old == nil {
 		return nil
 	}
-	list, err := manifest.Diff(old, r.manifest.Sketch)
+	list, err := document.Diff(old, r.manifest.Sketch)
 	if err != nil {
 		return nil
 	}

@@ -7,14 +7,15 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // UnknownProperties lists, as warnings, the properties that the manifest sets
 // and that no job they could be for declares: most are misspelt, and a template
 // would take its default in silence. Releases are by name; all of the instance
 // group's jobs must be in them.
-func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []manifest.Problem {
-	var list []manifest.Problem
+func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
+	var list []document.Problem
 	var shared []string // of jobs that see the group's and the global properties
 	group := "properties"
 	for _, ref := range m.Group.Jobs {
@@ -26,7 +27,7 @@ func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 			continue
 		}
 		for _, path := range unknown(ref.Properties, known) {
-			list = append(list, manifest.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
+			list = append(list, document.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
 				Message: fmt.Sprintf("job %s has no such property%s", ref.Name, meant(list, path, known))})
 		}
 	}
@@ -35,7 +36,7 @@ func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 		props map[string]any
 	}{{group, m.Group.Properties}, {"properties", m.Properties}} {
 		for _, path := range unknown(level.props, shared) {
-			list = append(list, manifest.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
+			list = append(list, document.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
 				Message: "no job that reads these properties has such a one" + meant(list, path, shared)})
 		}
 	}
@@ -86,11 +87,11 @@ func unknown(props map[string]any, known []string) []string {
 
 // meant suggests the known name that path is nearly, as long as the list of
 // what was found is short enough for it to be shown.
-func meant(found []manifest.Problem, path string, known []string) string {
-	if len(found) >= manifest.MaxShown {
+func meant(found []document.Problem, path string, known []string) string {
+	if len(found) >= document.MaxShown {
 		return ""
 	}
-	if near := manifest.Nearest(path, known); near != "" {
+	if near := document.Nearest(path, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
 	return ""

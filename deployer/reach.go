@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -22,7 +22,7 @@ func reachRows() []row {
 
 // reach runs fn with the agent of the recorded VM as r.running.
 func reach(ctx context.Context, opts Options, fn func(*run, context.Context) error) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
 	return execute(ctx, opts, append(reachRows(), row{name: "talk to the VM", do: fn}))
 }

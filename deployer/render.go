@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -29,7 +29,7 @@ type RenderOptions struct {
 // Render renders the jobs of the instance group as a deploy would, and
 // touches nothing else. Secrets are taken out unless they are asked for.
 func Render(ctx context.Context, opts Options, what RenderOptions) error {
-	opts.Inputs.Generate = manifest.Plan
+	opts.Inputs.Generate = document.Plan
 	return execute(ctx, opts, []row{
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "look at state", group: validating, do: (*run).peekAtState},

@@ -17,6 +17,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/templates"
 	"bootstrap/tunnel"
@@ -26,7 +27,7 @@ import (
 // the terminal give comes in here.
 type Options struct {
 	Manifest  string           // path
-	Inputs    manifest.Options // operations and variables
+	Inputs    document.Options // operations and variables
 	StateFile string           // path; empty: beside the manifest
 	Home      string           // folder of caches and installations, ~/.bosh
 
@@ -79,7 +80,7 @@ type Options struct {
 
 // Deploy makes the VM what the manifest says.
 func Deploy(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Write
+	opts.Inputs.Generate = document.Write
 	if opts.Planned != nil {
 		opts.Asked = opts.Planned.Asked
 	}
@@ -91,25 +92,25 @@ func Deploy(ctx context.Context, opts Options) error {
 
 // Delete takes down everything the state file records.
 func Delete(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, deleteRows())
 }
 
 // Stop stops the jobs, which stay so until Start.
 func Stop(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, stopRows())
 }
 
 // Start starts the jobs of the VM that is there.
 func Start(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, startRows())
 }
 
 // Restart stops the jobs and starts them again.
 func Restart(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = manifest.Refuse
+	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, restartRows())
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
@@ -168,7 +169,7 @@ func (r *run) readManifestIfAny() error {
 	if r.opts.Manifest == "" {
 		return nil
 	}
-	r.opts.Inputs.Generate, r.opts.Inputs.Lenient = manifest.Plan, true
+	r.opts.Inputs.Generate, r.opts.Inputs.Lenient = document.Plan, true
 	m, err := manifest.Load(r.opts.Manifest, r.opts.Inputs)
 	if err != nil {
 		return err

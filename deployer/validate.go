@@ -13,29 +13,30 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/templates"
 )
 
 // CheckPackages checks the packages of the instance group's jobs, as far as
 // their releases, by name, are there, as a deploy does. The stemcell is nil if
 // it is not known.
-func CheckPackages(m *manifest.Manifest, releases map[string]*artifact.Release, stemcell *artifact.Stemcell) []manifest.Problem {
+func CheckPackages(m *manifest.Manifest, releases map[string]*artifact.Release, stemcell *artifact.Stemcell) []document.Problem {
 	c := templateCheck{manifest: m, releases: releases}
 	known := *m
 	known.Group.Jobs = c.known(m.Group.Jobs)
 	r := &run{manifest: &known, releases: releases, stemcell: stemcell}
-	var problems []manifest.Problem
+	var problems []document.Problem
 	order, err := r.packageOrder()
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range several.Unwrap() {
-			problems = append(problems, manifest.Problem{Pos: m.Group.Pos, Message: err.Error()})
+			problems = append(problems, document.Problem{Pos: m.Group.Pos, Message: err.Error()})
 		}
 	}
 	if stemcell == nil {
 		return problems
 	}
 	for _, p := range r.foreign(order) {
-		problem := manifest.Problem{Pos: m.Group.Pos, Message: r.whyForeign(p)}
+		problem := document.Problem{Pos: m.Group.Pos, Message: r.whyForeign(p)}
 		for i, ref := range m.Releases {
 			if ref.Name == p.release {
 				problem.Pos, problem.Path = ref.Pos, fmt.Sprintf("releases[%d]", i)
@@ -51,7 +52,7 @@ func CheckPackages(m *manifest.Manifest, releases map[string]*artifact.Release, 
 // returns what a deploy would fail with as problems, and in doubtful what may
 // only fail because a value or a job is not known yet. An error means that no
 // template could be rendered.
-func CheckTemplates(ctx context.Context, engine *templates.Engine, m *manifest.Manifest, releases map[string]*artifact.Release) (problems []manifest.Problem, doubtful []string, err error) {
+func CheckTemplates(ctx context.Context, engine *templates.Engine, m *manifest.Manifest, releases map[string]*artifact.Release) (problems []document.Problem, doubtful []string, err error) {
 	c := templateCheck{manifest: m, releases: releases, engine: engine}
 	known := *m
 	known.Group.Jobs = c.known(m.Group.Jobs)
@@ -79,7 +80,7 @@ type templateCheck struct {
 	refs     []manifest.JobRef // what is rendered
 	partly   bool              // other jobs, with links, are not known
 	guessed  bool              // the address is
-	problems []manifest.Problem
+	problems []document.Problem
 	doubtful []string
 }
 
@@ -142,7 +143,7 @@ func (c *templateCheck) note(f *templates.Failure) {
 		c.doubtful = append(c.doubtful, message)
 		return
 	}
-	problem := manifest.Problem{Pos: c.manifest.Group.Pos, Message: message}
+	problem := document.Problem{Pos: c.manifest.Group.Pos, Message: message}
 	for _, ref := range c.refs {
 		if ref.Name == f.Job && ref.Release == f.Release {
 			problem.Pos, problem.Path = ref.Pos, ref.Path

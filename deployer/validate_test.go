@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/templates"
 )
 
@@ -31,7 +32,7 @@ func TestJudgeTemplates(t *testing.T) {
 	} {
 		check := templateCheck{
 			manifest: &manifest.Manifest{Generated: c.generated}, partly: c.partly, guessed: c.guessed,
-			refs: []manifest.JobRef{{Name: "web", Release: "other"}, {Name: "web", Release: "r", Path: "instance_groups[0].jobs[1]", Pos: manifest.Position{File: "m.yml", Line: 7}}},
+			refs: []manifest.JobRef{{Name: "web", Release: "other"}, {Name: "web", Release: "r", Path: "instance_groups[0].jobs[1]", Pos: document.Position{File: "m.yml", Line: 7}}},
 		}
 		check.note(c.failure)
 		if (len(check.problems) == 1) != c.problem || len(check.problems)+len(check.doubtful) != 1 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/manifest/document"
 	"bootstrap/manifest/gen"
 )
 
@@ -23,7 +24,7 @@ const skew = 10 * time.Minute
 // by which its clients judge it.
 type certificates struct {
 	*reader
-	ca, leaf cursor // of the texts
+	ca, leaf document.Value // of the texts
 	roots    []*x509.Certificate
 	chain    []*x509.Certificate // the agent's, its own one first
 	now      time.Time
@@ -33,43 +34,47 @@ type certificates struct {
 // resource pool that is used. What is not given, or not known yet, is not
 // checked.
 func (r *reader) checkCertificates() {
-	provider := r.cursor().get("cloud_provider")
-	c := certificates{reader: r, ca: provider.get("cert").get("ca"), now: time.Now()}
-	c.roots, _ = parseChain(r.CPI.CA)
-	pool := slices.IndexFunc(r.pools, func(p pool) bool { return p.named && p.Name == r.ResourcePool.Name })
+	provider := r.top.Get("cloud_provider")
+	c := certificates{reader: r, ca: provider.Get("cert").Get("ca"), now: time.Now()}
+	c.roots, _ = parseChain(r.manifest.CPI.CA)
+	pool := slices.IndexFunc(r.pools, func(p pool) bool { return p.named && p.Name == r.manifest.ResourcePool.Name })
 	if pool >= 0 {
-		cert := r.pools[pool].place.get("env").get("bosh").get("mbus").get("cert")
-		c.leaf = cert.get("certificate")
-		c.readAgent(c.leaf, cert.get("private_key"))
+		cert := r.pools[pool].place.Get("env").Get("bosh").Get("mbus").Get("cert")
+		c.leaf = cert.Get("certificate")
+		c.readAgent(c.leaf, cert.Get("private_key"))
 	}
 	switch {
-	case len(c.chain) > 0 && c.ca.node == nil:
+	case len(c.chain) > 0 && c.ca.IsNull():
 		// Clients without a CA look at nothing.
-		c.leaf.warn("is verified by nobody, since cloud_provider.cert.ca is missing: whoever answers at the agent's address is sent its password, now and when it is rotated; set it to the CA that signed this certificate")
+		c.leaf.Warn("is verified by nobody, since cloud_provider.cert.ca is missing: whoever answers at the agent's address is sent its password, now and when it is rotated; set it to the CA that signed this certificate")
 	case len(c.roots) == 0:
 	case len(c.chain) == 0:
 		c.checkRoots()
 	default:
-		c.checkHost(provider.get("mbus"))
+		c.checkHost(provider.Get("mbus"))
 		c.checkSigner()
 	}
 }
 
 // fault reports what keeps a VM's agent from being reached; to commands that
 // make no VM it is only a warning.
-func (c certificates) fault(place cursor, format string, args ...any) {
-	c.report(c.lenient, place.pos, place.at, format, args...)
+func (c certificates) fault(place document.Value, format string, args ...any) {
+	if c.lenient {
+		place.Warn(format, args...)
+		return
+	}
+	place.Fail(format, args...)
 }
 
 // readAgent reads the agent's certificate and checks that its key fits.
-func (c *certificates) readAgent(certificate, key cursor) {
-	text := func(c cursor) string {
-		if c.node == nil || c.unsettled() || c.node.kind != scalarKind {
+func (c *certificates) readAgent(certificate, key document.Value) {
+	text := func(c document.Value) string {
+		if c.IsNull() || c.Pending() || !c.IsScalar() {
 			return ""
 		}
-		return strings.TrimSpace(scalarText(c.node.value))
+		return strings.TrimSpace(c.Scalar())
 	}
-	switch known := !certificate.unsettled() && !key.unsettled(); {
+	switch known := !certificate.Pending() && !key.Pending(); {
 	case text(certificate) == "" && text(key) == "":
 		return
 	case text(certificate) == "" && known:
@@ -96,7 +101,7 @@ func (c *certificates) readAgent(certificate, key cursor) {
 }
 
 // checkHost checks that the certificate is for the host of the mbus URL.
-func (c *certificates) checkHost(mbus cursor) {
+func (c *certificates) checkHost(mbus document.Value) {
 	host := knownHost(mbus)
 	if host == "" {
 		return
@@ -113,16 +118,16 @@ func (c *certificates) checkHost(mbus cursor) {
 }
 
 // knownHost returns the host of a URL, or "" if it is not known yet.
-func knownHost(c cursor) string {
-	if c.node == nil || c.node.kind != scalarKind {
+func knownHost(c document.Value) string {
+	if c.IsNull() || !c.IsScalar() {
 		return ""
 	}
-	text := scalarText(c.node.value)
-	if c.unsettled() {
-		if host := text[strings.LastIndex(text, "@")+1:]; settled(host, "") != host {
+	text := c.Scalar()
+	if c.Pending() {
+		if host := text[strings.LastIndex(text, "@")+1:]; document.ReplaceVariables(host, "") != host {
 			return ""
 		}
-		text = settled(text, "x")
+		text = document.ReplaceVariables(text, "x")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -172,7 +177,7 @@ func (c *certificates) checkSigner() {
 		c.fault(c.leaf, "must be a certificate for servers: its extended key usage lacks server_auth")
 	case errors.As(first, &unknown), errors.As(first, &invalid) && invalid.Reason == x509.Expired:
 		c.fault(c.ca, "must be the CA that signed the agent's certificate (%s), which is from %s, but is %s",
-			c.leaf.at, subject(leaf.Issuer.String()), subject(c.roots[0].Subject.String()))
+			c.leaf.Path(), subject(leaf.Issuer.String()), subject(c.roots[0].Subject.String()))
 	default:
 		c.fault(c.leaf, "cannot be verified with cloud_provider.cert.ca: %v", first)
 	}
@@ -204,15 +209,15 @@ func (c *certificates) checkRoots() {
 	c.checkPeriod(c.ca, slices.MaxFunc(c.roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }))
 }
 
-func (c *certificates) checkPeriod(place cursor, cert *x509.Certificate) {
+func (c *certificates) checkPeriod(place document.Value, cert *x509.Certificate) {
 	minute := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 	switch name := subject(cert.Subject.String()); {
 	case c.now.After(cert.NotAfter):
 		c.fault(place, "the certificate %s expired on %s; make it anew", name, minute(cert.NotAfter))
 	case c.now.Add(skew).Before(cert.NotBefore):
 		c.fault(place, "the certificate %s is not valid before %s; check this machine's clock, which says %s", name, minute(cert.NotBefore), minute(c.now))
-	case cert.NotAfter.Sub(c.now) <= c.within && place.pos.File != c.store:
-		place.warn("the certificate %s expires on %s", name, minute(cert.NotAfter))
+	case cert.NotAfter.Sub(c.now) <= c.within && place.Position().File != c.store:
+		place.Warn("the certificate %s expires on %s", name, minute(cert.NotAfter))
 	}
 }
 

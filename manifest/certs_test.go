@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/manifest/document"
 )
 
 // pair is a certificate with its key, both also as PEM.
@@ -119,7 +121,7 @@ func TestCertificates(t *testing.T) {
 			}
 			text = strings.Replace(text, "stemcell: {", "env: {bosh: {mbus: {cert: {certificate: ((cert)), private_key: ((key))}}}}, stemcell: {", 1)
 			dir := t.TempDir()
-			opts := Options{}
+			opts := document.Options{}
 			for name, value := range map[string]string{"ca": c.ca, "cert": c.cert, "key": c.key} {
 				path := filepath.Join(dir, name)
 				if err := os.WriteFile(path, []byte(value), 0o600); err != nil {
@@ -130,7 +132,7 @@ func TestCertificates(t *testing.T) {
 			m, err := Load(write(t, text), opts)
 			said := ""
 			if err == nil {
-				said = Problems(m.Warnings).Error()
+				said = document.Problems(m.Warnings).Error()
 			} else {
 				said = err.Error()
 			}
@@ -172,9 +174,9 @@ func TestCertificatePlaces(t *testing.T) {
 	}
 	text := replaced(t, "stemcell: {", "env: {bosh: {mbus: {cert: ((ssl))}}}, stemcell: {", "sesame", "((password))", "127.0.0.1", "vm.example.com") +
 		"  cert: ((ssl))\nvariables:\n- {name: password, type: password}\n"
-	opts := Options{VarsFiles: []string{vars}, VarsStore: filepath.Join(dir, "store.yml"), Generate: Plan}
+	opts := document.Options{VarsFiles: []string{vars}, VarsStore: filepath.Join(dir, "store.yml"), Generate: document.Plan}
 	_, err := Load(write(t, text), opts)
-	var problems *Problems
+	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) != 1 {
 		t.Fatalf("got %v", err)
 	}

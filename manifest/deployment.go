@@ -2,18 +2,21 @@ package manifest
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"go4.org/netipx"
+
+	"bootstrap/manifest/document"
 )
 
 // reader turns the document into the manifest, and reports what is wrong.
 type reader struct {
-	*document
-	*Manifest
+	manifest *Manifest
+	top      document.Value
 	dir      string // of the manifest
 	releases names
 	networks names
@@ -24,6 +27,9 @@ type reader struct {
 	lenient  bool
 }
 
+// plainName is a name that needs no quotes in a message.
+var plainName = regexp.MustCompile(`^[-_0-9A-Za-z]+$`)
+
 // names are the names that other parts of the manifest may refer to.
 type names struct {
 	list []string
@@ -31,16 +37,16 @@ type names struct {
 }
 
 // add notes a name that was read from c.
-func (n *names) add(c cursor, name string, ok bool) {
+func (n *names) add(c document.Value, name string, ok bool) {
 	if ok {
 		n.list = append(n.list, name)
 	}
-	n.open = n.open || c.unsettled()
+	n.open = n.open || c.Pending()
 }
 
 // check reports a reference to a name that is not there. what is the kind of
 // thing, with an article; where is the list that holds them.
-func (n *names) check(c cursor, name, what, where string) {
+func (n *names) check(c document.Value, name, what, where string) {
 	if n.open || slices.Contains(n.list, name) {
 		return
 	}
@@ -49,135 +55,144 @@ func (n *names) check(c cursor, name, what, where string) {
 		shown := make([]string, len(n.list))
 		for i, option := range n.list {
 			shown[i] = option
-			if !simpleKey(option) {
+			if !plainName.MatchString(option) {
 				shown[i] = strconv.Quote(option)
 			}
 		}
 		known = ": " + strings.Join(shown, ", ")
 	}
-	c.fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, didYouMean(name, n.list))
+	c.Fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, document.DidYouMean(name, n.list))
 }
 
 // pool is a resource pool with its place.
 type pool struct {
 	ResourcePool
-	place cursor
+	place document.Value
 	named bool
 }
 
 // disk is a disk pool with its place.
 type disk struct {
 	DiskPool
-	place cursor
+	place document.Value
 	named bool
 }
 
 // read reads and checks the whole document.
-func (r *reader) read() {
-	top := r.cursor()
-	if !top.section("") {
-		if top.node == nil {
-			top.fail("the manifest is empty")
+func (r *reader) read(top document.Value) {
+	r.top = top
+	if !section(top, "") {
+		if top.IsNull() {
+			top.Fail("the manifest is empty")
 		}
 		return
 	}
-	r.Name, _ = top.get("name").need("the name of the deployment")
-	r.readReleases(top.get("releases"))
-	r.readNetworks(top.get("networks"))
-	r.readResourcePools(top.get("resource_pools"))
-	r.readDiskPools(top.get("disk_pools"))
-	r.Properties = top.get("properties").propertiesOrEmpty()
-	r.readTags(top.get("tags"))
-	r.readUpdate(top.get("update"))
-	r.Protect = top.get("protect").lenientFlag(true)
-	r.readFeatures(top.get("features"))
+	r.manifest.Name, _ = top.Get("name").Required("the name of the deployment")
+	r.readReleases(top.Get("releases"))
+	r.readNetworks(top.Get("networks"))
+	r.readResourcePools(top.Get("resource_pools"))
+	r.readDiskPools(top.Get("disk_pools"))
+	r.manifest.Properties = settings(top.Get("properties"))
+	r.readTags(top.Get("tags"))
+	r.readUpdate(top.Get("update"))
+	r.manifest.Protect = top.Get("protect").LenientFlag(true)
+	r.readFeatures(top.Get("features"))
 	r.readGroups(top)
-	r.readInstallation(top.get("cloud_provider"))
+	r.readInstallation(top.Get("cloud_provider"))
 	r.checkCertificates()
 }
 
+// settings returns a map in the types of JSON, an empty one if the value is
+// absent.
+func settings(v document.Value) map[string]any {
+	if m := v.Properties(); m != nil {
+		return m
+	}
+	return map[string]any{}
+}
+
 // readReleases reads releases.
-func (r *reader) readReleases(list cursor) {
-	items := list.items()
-	r.releases.open = list.unsettled()
-	if len(items) == 0 && (list.node == nil || list.node.kind == listKind) {
-		list.fail("must list at least one release: that of the CPI")
+func (r *reader) readReleases(list document.Value) {
+	items := list.Items()
+	r.releases.open = list.Pending()
+	if len(items) == 0 && (list.IsNull() || list.IsList()) {
+		list.Fail("must list at least one release: that of the CPI")
 	}
 	for _, item := range items {
-		if item.node != nil && !item.section("releases[]") {
+		if !item.IsNull() && !section(item, "releases[]") {
 			r.releases.open = true
 			continue
 		}
-		name, ok := item.get("name").need("the name of the release")
+		name, ok := item.Get("name").Required("the name of the release")
 		if ok && slices.Contains(r.releases.list, name) {
-			item.get("name").fail("must be unique, but another release is called %q, too", literal(name))
+			item.Get("name").Fail("must be unique, but another release is called %q, too", document.Literal(name))
 		}
-		r.releases.add(item.get("name"), name, ok)
-		url := r.sourceURL(item.get("url"), "release")
-		r.Releases = append(r.Releases, Release{
+		r.releases.add(item.Get("name"), name, ok)
+		url := r.sourceURL(item.Get("url"), "release")
+		r.manifest.Releases = append(r.manifest.Releases, Release{
 			Name: name,
 			URL:  url,
-			SHA1: item.get("sha1").digestField(strings.HasPrefix(url, "http")),
-			Pos:  item.pos,
+			SHA1: digestField(item.Get("sha1"), strings.HasPrefix(url, "http")),
+			Pos:  item.Position(),
 		})
 	}
 }
 
 // readNetworks reads networks.
-func (r *reader) readNetworks(list cursor) {
-	r.networks.open = list.unsettled()
-	for _, item := range list.items() {
-		if item.node != nil && !item.section("networks[]") {
+func (r *reader) readNetworks(list document.Value) {
+	r.networks.open = list.Pending()
+	for _, item := range list.Items() {
+		if !item.IsNull() && !section(item, "networks[]") {
 			r.networks.open = true
 			continue
 		}
 		network := Network{
-			DNS:             item.get("dns").texts(),
-			CloudProperties: item.get("cloud_properties").propertiesOrEmpty(),
+			DNS:             item.Get("dns").Texts(),
+			CloudProperties: settings(item.Get("cloud_properties")),
 		}
-		name, ok := item.get("name").need("the name of the network")
+		name, ok := item.Get("name").Required("the name of the network")
 		if ok && slices.Contains(r.networks.list, name) {
-			item.get("name").warn("another network is called %q, too; the last one counts", literal(name))
+			item.Get("name").Warn("another network is called %q, too; the last one counts", document.Literal(name))
 		}
-		r.networks.add(item.get("name"), name, ok)
+		r.networks.add(item.Get("name"), name, ok)
 		network.Name = name
 		const types = "must be manual, dynamic or vip"
-		place := item.get("type")
-		kind, ok := place.text()
+		place := item.Get("type")
+		kind, ok := place.Text()
 		switch {
-		case place.node == nil:
-			place.fail("must be provided: manual, dynamic or vip")
+		case place.IsNull():
+			place.Fail("must be provided: manual, dynamic or vip")
 		case ok && kind != typeManual && kind != typeDynamic && kind != typeVIP:
-			place.fail(types+", but is %q%s", kind, didYouMean(kind, []string{typeManual, typeDynamic, typeVIP}))
+			place.Fail(types+", but is %q%s", kind, document.DidYouMean(kind, []string{typeManual, typeDynamic, typeVIP}))
 		}
 		network.Type = kind
 		if kind == typeManual {
 			network.Subnet = r.readSubnets(item)
-		} else if subnets := item.get("subnets"); ok && subnets.length() > 0 {
-			subnets.warn("are not used in a network of type %s; its dns and cloud_properties stand in the network itself", kind)
+		} else if subnets := item.Get("subnets"); ok && subnets.Len() > 0 {
+			subnets.Warn("are not used in a network of type %s; its dns and cloud_properties stand in the network itself", kind)
 		}
-		r.Networks = append(r.Networks, network)
+		r.manifest.Networks = append(r.manifest.Networks, network)
 	}
 }
 
 // readSubnets reads the one subnet of a manual network.
-func (r *reader) readSubnets(network cursor) *Subnet {
+func (r *reader) readSubnets(network document.Value) *Subnet {
 	for _, key := range []string{"dns", "cloud_properties"} {
-		if value := network.get(key); value.node != nil && len(value.node.items)+len(value.node.entries) > 0 {
-			value.warn("is not used in a manual network; put it in subnets[0].%s", key)
+		if value := network.Get(key); value.Len() > 0 {
+			value.Warn("is not used in a manual network; put it in subnets[0].%s", key)
 		}
 	}
-	list := network.get("subnets")
-	items := list.items()
-	if list.unsettled() || list.node != nil && list.node.kind != listKind {
+	list := network.Get("subnets")
+	items := list.Items()
+	if list.Pending() || !list.IsNull() && !list.IsList() {
 		return &Subnet{}
 	}
 	if len(items) != 1 {
-		list.fail("must hold exactly one subnet in a manual network, but holds %d", len(items))
+		list.Fail("must hold exactly one subnet in a manual network, but holds %d", len(items))
 	}
 	var first *Subnet
 	for _, item := range items {
-		if item.node != nil && !item.section("networks[].subnets[]") {
+		if !item.IsNull() && !section(item, "networks[].subnets[]") {
 			continue
 		}
 		if subnet := r.readSubnet(item); first == nil {
@@ -191,50 +206,50 @@ func (r *reader) readSubnets(network cursor) *Subnet {
 }
 
 // readSubnet reads a subnet.
-func (r *reader) readSubnet(item cursor) *Subnet {
+func (r *reader) readSubnet(item document.Value) *Subnet {
 	subnet := &Subnet{
-		DNS:             item.get("dns").texts(),
-		CloudProperties: item.get("cloud_properties").propertiesOrEmpty(),
-		reserved:        readRanges(item.get("reserved")),
-		static:          readRanges(item.get("static")),
+		DNS:             item.Get("dns").Texts(),
+		CloudProperties: settings(item.Get("cloud_properties")),
+		reserved:        readRanges(item.Get("reserved")),
+		static:          readRanges(item.Get("static")),
 	}
-	place := item.get("range")
-	if text, ok := place.need("the addresses of the network in CIDR form, such as 10.0.0.0/24"); ok {
+	place := item.Get("range")
+	if text, ok := place.Required("the addresses of the network in CIDR form, such as 10.0.0.0/24"); ok {
 		subnet.Range, ok = parsePrefix(text)
 		if !ok {
-			place.fail("must be a range of addresses in CIDR form, such as 10.0.0.0/24, but is %q", text)
+			place.Fail("must be a range of addresses in CIDR form, such as 10.0.0.0/24, but is %q", text)
 		}
 	}
-	place = item.get("gateway")
-	text, ok := place.need("the address of the network's router, such as 10.0.0.1")
+	place = item.Get("gateway")
+	text, ok := place.Required("the address of the network's router, such as 10.0.0.1")
 	if !ok {
 		return subnet
 	}
 	subnet.Gateway = text
 	gateway, ok := parseAddress(text)
 	if !ok {
-		place.fail("must be an IP address, such as 10.0.0.1, but is %q", text)
+		place.Fail("must be an IP address, such as 10.0.0.1, but is %q", text)
 	} else if subnet.Range.IsValid() {
 		if why := refuseGateway(gateway, subnet.Range); why != "" {
-			place.fail("%s", why)
+			place.Fail("%s", why)
 		}
 	}
 	return subnet
 }
 
 // readRanges reads lists of addresses; they only serve for warnings.
-func readRanges(list cursor) netipx.IPSet {
-	if list.node == nil || list.node.kind != listKind {
+func readRanges(list document.Value) netipx.IPSet {
+	if !list.IsList() {
 		return netipx.IPSet{}
 	}
 	var set netipx.IPSetBuilder
-	for _, item := range list.items() {
-		if item.node == nil || item.node.kind != scalarKind || item.unsettled() {
+	for _, item := range list.Items() {
+		if item.IsNull() || !item.IsScalar() || item.Pending() {
 			return netipx.IPSet{}
 		}
-		parsed, ok := parseRange(scalarText(item.node.value))
+		parsed, ok := parseRange(item.Scalar())
 		if !ok {
-			item.warn("is neither an IP address nor a range such as 10.0.0.2-10.0.0.9; it is ignored")
+			item.Warn("is neither an IP address nor a range such as 10.0.0.2-10.0.0.9; it is ignored")
 			continue
 		}
 		set.AddRange(parsed)
@@ -247,32 +262,32 @@ func readRanges(list cursor) netipx.IPSet {
 }
 
 // readResourcePools reads resource_pools.
-func (r *reader) readResourcePools(list cursor) {
-	for _, item := range list.items() {
-		if item.node != nil && !item.section("resource_pools[]") {
+func (r *reader) readResourcePools(list document.Value) {
+	for _, item := range list.Items() {
+		if !item.IsNull() && !section(item, "resource_pools[]") {
 			continue
 		}
 		p := pool{place: item}
-		p.Name, p.named = item.get("name").need("the name of the resource pool")
+		p.Name, p.named = item.Get("name").Required("the name of the resource pool")
 		if p.named && slices.ContainsFunc(r.pools, func(other pool) bool { return other.named && other.Name == p.Name }) {
-			item.get("name").warn("another resource pool is called %q, too; the first one counts", literal(p.Name))
+			item.Get("name").Warn("another resource pool is called %q, too; the first one counts", document.Literal(p.Name))
 		}
-		network := item.get("network")
-		if name, ok := network.need("the name of a network in networks"); ok {
+		network := item.Get("network")
+		if name, ok := network.Required("the name of a network in networks"); ok {
 			p.Network = name
 			r.networks.check(network, name, "a network", "networks")
 		}
-		p.CloudProperties = item.get("cloud_properties").propertiesOrEmpty()
-		p.Env = item.get("env").propertiesOrEmpty()
-		stemcell := item.get("stemcell")
-		if stemcell.node == nil {
-			stemcell.fail("must be provided: a map with the url of the stemcell and, for an http(s) URL, its sha1")
-		} else if stemcell.section("resource_pools[].stemcell") {
-			url := r.sourceURL(stemcell.get("url"), "stemcell")
+		p.CloudProperties = settings(item.Get("cloud_properties"))
+		p.Env = settings(item.Get("env"))
+		stemcell := item.Get("stemcell")
+		if stemcell.IsNull() {
+			stemcell.Fail("must be provided: a map with the url of the stemcell and, for an http(s) URL, its sha1")
+		} else if section(stemcell, "resource_pools[].stemcell") {
+			url := r.sourceURL(stemcell.Get("url"), "stemcell")
 			p.Stemcell = StemcellRef{
 				URL:  url,
-				SHA1: stemcell.get("sha1").digestField(strings.HasPrefix(url, "http")),
-				Pos:  stemcell.pos,
+				SHA1: digestField(stemcell.Get("sha1"), strings.HasPrefix(url, "http")),
+				Pos:  stemcell.Position(),
 			}
 		}
 		r.pools = append(r.pools, p)
@@ -280,82 +295,81 @@ func (r *reader) readResourcePools(list cursor) {
 }
 
 // readDiskPools reads disk_pools.
-func (r *reader) readDiskPools(list cursor) {
-	for _, item := range list.items() {
-		if item.node != nil && !item.section("disk_pools[]") {
+func (r *reader) readDiskPools(list document.Value) {
+	for _, item := range list.Items() {
+		if !item.IsNull() && !section(item, "disk_pools[]") {
 			continue
 		}
 		d := disk{place: item}
-		d.Name, d.named = item.get("name").need("the name of the disk pool")
+		d.Name, d.named = item.Get("name").Required("the name of the disk pool")
 		if d.named && slices.ContainsFunc(r.disks, func(other disk) bool { return other.named && other.Name == d.Name }) {
-			item.get("name").warn("another disk pool is called %q, too; the first one counts", literal(d.Name))
+			item.Get("name").Warn("another disk pool is called %q, too; the first one counts", document.Literal(d.Name))
 		}
-		place := item.get("disk_size")
-		size, ok := place.whole()
+		place := item.Get("disk_size")
+		size, ok := place.Whole()
 		switch {
-		case place.node == nil:
-			place.fail("must be provided: the size of the disk in MiB")
+		case place.IsNull():
+			place.Fail("must be provided: the size of the disk in MiB")
 		case ok && size <= 0:
-			place.fail("must be greater than 0: the size of the disk in MiB")
+			place.Fail("must be greater than 0: the size of the disk in MiB")
 		}
 		d.Size = size
-		d.CloudProperties = item.get("cloud_properties").propertiesOrEmpty()
+		d.CloudProperties = settings(item.Get("cloud_properties"))
 		r.disks = append(r.disks, d)
 	}
 }
 
 // readTags reads tags.
-func (r *reader) readTags(c cursor) {
-	r.Tags = map[string]string{}
-	if c.node == nil || c.unsettled() {
+func (r *reader) readTags(c document.Value) {
+	r.manifest.Tags = map[string]string{}
+	if c.IsNull() || c.Pending() {
 		return
 	}
-	if c.node.kind != mapKind {
-		c.fail(`must be a map (lines "key: value"), not %s`, c.node.describe())
+	if !c.IsMap() {
+		c.Fail(`must be a map (lines "key: value"), not %s`, c.Describe())
 		return
 	}
-	for _, e := range c.node.entries {
-		key := scalarText(e.key)
-		value, _ := c.get(key).text()
-		r.Tags[key] = value
+	for _, key := range c.Keys() {
+		value, _ := c.Get(key).Text()
+		r.manifest.Tags[key] = value
 	}
 }
 
 // readUpdate reads update.
-func (r *reader) readUpdate(c cursor) {
-	r.Update.WatchTime = WatchTime{Max: 5 * time.Minute}
-	if !c.section("update") {
+func (r *reader) readUpdate(c document.Value) {
+	r.manifest.Update.WatchTime = WatchTime{Max: 5 * time.Minute}
+	if !section(c, "update") {
 		return
 	}
-	place := c.get("update_watch_time")
-	if text, ok := place.text(); ok {
+	place := c.Get("update_watch_time")
+	if text, ok := place.Text(); ok {
 		watch, wrong := parseWatchTime(text)
 		if wrong != "" {
-			place.fail(`%s; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, wrong)
+			place.Fail(`%s; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, wrong)
 		}
-		r.Update.WatchTime = watch
+		r.manifest.Update.WatchTime = watch
 	}
-	place = c.get("vm_strategy")
-	if text, ok := place.text(); ok {
+	place = c.Get("vm_strategy")
+	if text, ok := place.Text(); ok {
 		if text != "delete-create" && text != "create-swap-delete" {
-			place.fail("must be delete-create or create-swap-delete, or be left out, but is %q", text)
+			place.Fail("must be delete-create or create-swap-delete, or be left out, but is %q", text)
 		}
-		r.Update.VMStrategy = text
+		r.manifest.Update.VMStrategy = text
 	}
-	r.Update.Snapshot = c.get("snapshot").lenientFlag(true)
+	r.manifest.Update.Snapshot = c.Get("snapshot").LenientFlag(true)
 }
 
 // readFeatures reads features, which create-env ignores whatever they are.
-func (r *reader) readFeatures(c cursor) {
-	if c.node == nil || c.unsettled() {
+func (r *reader) readFeatures(c document.Value) {
+	if c.IsNull() || c.Pending() {
 		return
 	}
-	if c.node.kind != mapKind {
-		c.warn(`must be a map (lines "key: value"), not %s; it is ignored`, c.node.describe())
+	if !c.IsMap() {
+		c.Warn(`must be a map (lines "key: value"), not %s; it is ignored`, c.Describe())
 		return
 	}
-	c.warnUnknownKeys("features")
-	r.UseDNS = c.get("use_dns_addresses").lenientFlag(false)
+	warnUnknownKeys(c, "features")
+	r.manifest.UseDNS = c.Get("use_dns_addresses").LenientFlag(false)
 }
 
 // parseWatchTime reads "min-max" in milliseconds; wrong says why it cannot.

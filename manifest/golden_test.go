@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"bootstrap/manifest/document"
 )
 
 // Each manifest in testdata/problems has a file with the messages that a user
@@ -20,11 +22,11 @@ func TestMessages(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			m, err := Load(file, Options{})
-			var problems *Problems
+			m, err := Load(file, document.Options{})
+			var problems *document.Problems
 			switch {
 			case err == nil:
-				list := Problems(m.Warnings)
+				list := document.Problems(m.Warnings)
 				problems = &list
 			case !errors.As(err, &problems):
 				t.Fatalf("not a list of problems: %v", err)

@@ -1,24 +1,28 @@
 package manifest
 
-import "slices"
+import (
+	"slices"
+
+	"bootstrap/manifest/document"
+)
 
 // readGroups reads jobs or instance_groups, of which exactly one must hold
 // exactly one instance group.
-func (r *reader) readGroups(top cursor) {
+func (r *reader) readGroups(top document.Value) {
 	lists := spellings(top, "instance_groups", "jobs")
 	first := true
 	for _, list := range lists {
-		items := list.items()
-		if len(items) != 1 && len(lists) == 1 && (list.node == nil || list.node.kind == listKind) {
-			list.fail("must hold exactly one instance group, since a manifest describes one VM, but holds %d", len(items))
+		items := list.Items()
+		if len(items) != 1 && len(lists) == 1 && (list.IsNull() || list.IsList()) {
+			list.Fail("must hold exactly one instance group, since a manifest describes one VM, but holds %d", len(items))
 		}
 		for _, item := range items {
-			if item.node != nil && !item.section("instance_groups[]") {
+			if !item.IsNull() && !section(item, "instance_groups[]") {
 				continue
 			}
 			group := r.readGroup(item)
 			if first {
-				r.Group = group
+				r.manifest.Group = group
 			}
 			first = false
 		}
@@ -27,68 +31,68 @@ func (r *reader) readGroups(top cursor) {
 
 // spellings returns the place of the one of two keys that is used; they mean
 // the same. If both are, which is reported, it returns both.
-func spellings(c cursor, first, second string) []cursor {
-	one, other := c.get(first), c.get(second)
-	if one.length() > 0 && other.length() > 0 {
+func spellings(c document.Value, first, second string) []document.Value {
+	one, other := c.Get(first), c.Get(second)
+	if one.Len() > 0 && other.Len() > 0 {
 		later := other
-		if one.key.Line > other.key.Line {
+		if !one.Precedes(other) {
 			later = one
 		}
-		later.fail("%s and %s mean the same, and only one of them may be given", first, second)
-		return []cursor{one, other}
+		later.Fail("%s and %s mean the same, and only one of them may be given", first, second)
+		return []document.Value{one, other}
 	}
-	if one.length() == 0 && !one.unsettled() && other.given() && (other.length() > 0 || !one.given()) {
-		return []cursor{other}
+	if one.Len() == 0 && !one.Pending() && other.HasKey() && (other.Len() > 0 || !one.HasKey()) {
+		return []document.Value{other}
 	}
-	return []cursor{one}
+	return []document.Value{one}
 }
 
 // readGroup reads an instance group.
-func (r *reader) readGroup(c cursor) InstanceGroup {
-	group := InstanceGroup{Pos: c.pos}
-	group.Name, _ = c.get("name").need("the name of the instance group")
-	r.checkInstances(c.get("instances"))
-	if place := c.get("lifecycle"); place.node != nil {
-		if text, ok := place.text(); ok && text != "" && text != "service" {
-			place.fail("must be service, or be left out, but is %q", text)
+func (r *reader) readGroup(c document.Value) InstanceGroup {
+	group := InstanceGroup{Pos: c.Position()}
+	group.Name, _ = c.Get("name").Required("the name of the instance group")
+	r.checkInstances(c.Get("instances"))
+	if place := c.Get("lifecycle"); !place.IsNull() {
+		if text, ok := place.Text(); ok && text != "" && text != "service" {
+			place.Fail("must be service, or be left out, but is %q", text)
 		}
 	}
 	group.Jobs = r.readJobs(c)
-	group.Networks = r.readGroupNetworks(c.get("networks"))
-	r.ResourcePool = r.findPool(c.get("resource_pool"))
+	group.Networks = r.readGroupNetworks(c.Get("networks"))
+	r.manifest.ResourcePool = r.findPool(c.Get("resource_pool"))
 	group.Disk = r.findDisk(c)
-	group.Properties = c.get("properties").properties()
+	group.Properties = c.Get("properties").Properties()
 	return group
 }
 
 // checkInstances checks that there is one instance.
-func (r *reader) checkInstances(c cursor) {
-	n, ok := c.whole()
+func (r *reader) checkInstances(c document.Value) {
+	n, ok := c.Whole()
 	switch {
-	case c.node == nil:
-		c.fail("must be provided, and be 1, since a manifest describes one VM")
+	case c.IsNull():
+		c.Fail("must be provided, and be 1, since a manifest describes one VM")
 	case ok && n != 1:
-		c.fail("must be 1, since a manifest describes one VM, but is %d", n)
+		c.Fail("must be 1, since a manifest describes one VM, but is %d", n)
 	}
 }
 
 // readJobs reads jobs or templates of an instance group.
-func (r *reader) readJobs(c cursor) []JobRef {
+func (r *reader) readJobs(c document.Value) []JobRef {
 	var jobs []JobRef
 	for _, list := range spellings(c, "jobs", "templates") {
 		seen := map[string]bool{}
-		for _, item := range list.items() {
-			if item.node != nil && !item.section("instance_groups[].jobs[]") {
+		for _, item := range list.Items() {
+			if !item.IsNull() && !section(item, "instance_groups[].jobs[]") {
 				continue
 			}
 			job := r.readJobRef(item)
 			if seen[job.Name] && job.Name != "" {
-				item.get("name").fail("must be unique, but another job is called %q, too", literal(job.Name))
+				item.Get("name").Fail("must be unique, but another job is called %q, too", document.Literal(job.Name))
 			}
 			seen[job.Name] = true
-			job.Properties = item.get("properties").properties()
-			job.Consumes = item.get("consumes").properties()
-			job.Provides = item.get("provides").properties()
+			job.Properties = item.Get("properties").Properties()
+			job.Consumes = item.Get("consumes").Properties()
+			job.Provides = item.Get("provides").Properties()
 			jobs = append(jobs, job)
 		}
 	}
@@ -96,11 +100,11 @@ func (r *reader) readJobs(c cursor) []JobRef {
 }
 
 // readJobRef reads the name and release of a job.
-func (r *reader) readJobRef(c cursor) JobRef {
-	job := JobRef{Pos: c.pos, Path: c.at.String()}
-	job.Name, _ = c.get("name").need("the name of a job of the release")
-	place := c.get("release")
-	if name, ok := place.need("the name of a release in releases"); ok {
+func (r *reader) readJobRef(c document.Value) JobRef {
+	job := JobRef{Pos: c.Position(), Path: c.Path()}
+	job.Name, _ = c.Get("name").Required("the name of a job of the release")
+	place := c.Get("release")
+	if name, ok := place.Required("the name of a release in releases"); ok {
 		job.Release = name
 		r.releases.check(place, name, "a release", "releases")
 	}
@@ -108,8 +112,8 @@ func (r *reader) readJobRef(c cursor) JobRef {
 }
 
 // findPool returns the resource pool that the group names.
-func (r *reader) findPool(c cursor) ResourcePool {
-	name, ok := c.need("the name of a resource pool in resource_pools")
+func (r *reader) findPool(c document.Value) ResourcePool {
+	name, ok := c.Required("the name of a resource pool in resource_pools")
 	if !ok {
 		return ResourcePool{}
 	}
@@ -119,33 +123,33 @@ func (r *reader) findPool(c cursor) ResourcePool {
 			r.checkTags(p)
 			return p.ResourcePool
 		}
-		known.add(p.place.get("name"), p.Name, p.named)
+		known.add(p.place.Get("name"), p.Name, p.named)
 	}
-	known.open = known.open || r.cursor().get("resource_pools").unsettled()
+	known.open = known.open || r.top.Get("resource_pools").Pending()
 	known.check(c, name, "a resource pool", "resource_pools")
 	return ResourcePool{}
 }
 
 // checkTags checks that tags can be put into the pool's env.
 func (r *reader) checkTags(p pool) {
-	bosh := p.place.get("env").get("bosh")
-	if len(r.Tags) == 0 || !bosh.given() || bosh.unsettled() {
+	bosh := p.place.Get("env").Get("bosh")
+	if len(r.manifest.Tags) == 0 || !bosh.HasKey() || bosh.Pending() {
 		return
 	}
-	if bosh.node == nil || bosh.node.kind != mapKind {
-		bosh.fail("must be a map, or be left out, since the manifest's tags are added to it")
+	if !bosh.IsMap() {
+		bosh.Fail("must be a map, or be left out, since the manifest's tags are added to it")
 	}
 }
 
 // findDisk returns the group's persistent disk: of a pool, or by its size.
-func (r *reader) findDisk(c cursor) *DiskPool {
-	place := c.get("persistent_disk")
-	size, ok := place.whole()
+func (r *reader) findDisk(c document.Value) *DiskPool {
+	place := c.Get("persistent_disk")
+	size, ok := place.Whole()
 	if ok && size < 0 {
-		place.fail("must not be negative: the size of the disk in MiB, 0 for none")
+		place.Fail("must not be negative: the size of the disk in MiB, 0 for none")
 	}
-	place = c.get("persistent_disk_pool")
-	name, ok := place.text()
+	place = c.Get("persistent_disk_pool")
+	name, ok := place.Text()
 	if !ok || name == "" {
 		if size <= 0 {
 			return nil
@@ -153,43 +157,43 @@ func (r *reader) findDisk(c cursor) *DiskPool {
 		return &DiskPool{Size: size, CloudProperties: map[string]any{}}
 	}
 	if size > 0 {
-		c.get("persistent_disk").warn("is not used, since persistent_disk_pool is given, too")
+		c.Get("persistent_disk").Warn("is not used, since persistent_disk_pool is given, too")
 	}
 	var known names
 	for _, d := range r.disks {
 		if d.named && d.Name == name {
 			return &d.DiskPool
 		}
-		known.add(d.place.get("name"), d.Name, d.named)
+		known.add(d.place.Get("name"), d.Name, d.named)
 	}
-	known.open = known.open || r.cursor().get("disk_pools").unsettled()
+	known.open = known.open || r.top.Get("disk_pools").Pending()
 	known.check(place, name, "a disk pool", "disk_pools")
 	return nil
 }
 
 // readGroupNetworks reads the networks of an instance group.
-func (r *reader) readGroupNetworks(list cursor) []GroupNetwork {
-	items := list.items()
-	if len(items) == 0 && (list.node == nil || list.node.kind == listKind) {
-		list.fail("must list at least one network, with its name and static_ips")
+func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
+	items := list.Items()
+	if len(items) == 0 && (list.IsNull() || list.IsList()) {
+		list.Fail("must list at least one network, with its name and static_ips")
 	}
 	var refs []GroupNetwork
 	for _, item := range items {
-		if item.node != nil && !item.section("instance_groups[].networks[]") {
+		if !item.IsNull() && !section(item, "instance_groups[].networks[]") {
 			continue
 		}
-		ref := GroupNetwork{Default: r.readDefaults(item.get("default"))}
-		place := item.get("name")
-		name, ok := place.need("the name of a network in networks")
+		ref := GroupNetwork{Default: r.readDefaults(item.Get("default"))}
+		place := item.Get("name")
+		name, ok := place.Required("the name of a network in networks")
 		if ok {
 			ref.Name = name
 			r.networks.check(place, name, "a network", "networks")
 			if slices.ContainsFunc(refs, func(other GroupNetwork) bool { return other.Name == name }) {
-				place.fail("the network %q is listed twice", literal(name))
+				place.Fail("the network %q is listed twice", document.Literal(name))
 			}
 		}
 		primary := len(items) == 1 || slices.Contains(ref.Default, "gateway")
-		ref.StaticIPs = r.readStaticIPs(item.get("static_ips"), r.network(ref.Name), primary)
+		ref.StaticIPs = r.readStaticIPs(item.Get("static_ips"), r.manifest.network(ref.Name), primary)
 		refs = append(refs, ref)
 	}
 	if len(items) == len(refs) {
@@ -199,63 +203,63 @@ func (r *reader) readGroupNetworks(list cursor) []GroupNetwork {
 }
 
 // readDefaults reads what a network is the default for.
-func (r *reader) readDefaults(list cursor) []string {
-	for _, item := range list.items() {
-		if text, ok := item.text(); item.node == nil || ok && text != "dns" && text != "gateway" {
-			item.fail("must be dns or gateway, but is %q", text)
+func (r *reader) readDefaults(list document.Value) []string {
+	for _, item := range list.Items() {
+		if text, ok := item.Text(); item.IsNull() || ok && text != "dns" && text != "gateway" {
+			item.Fail("must be dns or gateway, but is %q", text)
 		}
 	}
-	if list.node == nil || list.node.kind != listKind {
+	if !list.IsList() {
 		return nil
 	}
 	var defaults []string
-	for _, item := range list.node.items {
-		defaults = append(defaults, scalarText(item.value))
+	for _, item := range list.Items() {
+		defaults = append(defaults, item.Scalar())
 	}
 	return defaults
 }
 
 // checkDefaults checks that among several networks exactly one is the default
 // for dns and one for the gateway.
-func checkDefaults(list cursor, items []cursor, refs []GroupNetwork) {
+func checkDefaults(list document.Value, items []document.Value, refs []GroupNetwork) {
 	for _, use := range []string{"dns", "gateway"} {
 		count, unsettled := 0, false
 		for i, ref := range refs {
-			place := items[i].get("default")
-			unsettled = unsettled || place.unsettled() || slices.ContainsFunc(place.items(), cursor.unsettled)
+			place := items[i].Get("default")
+			unsettled = unsettled || place.Pending() || slices.ContainsFunc(place.Items(), document.Value.Pending)
 			for _, d := range ref.Default {
 				if d != use {
 					continue
 				}
 				count++
 				if count == 2 {
-					place.fail("only one network can be the default for %s", use)
+					place.Fail("only one network can be the default for %s", use)
 				}
 			}
 		}
 		if len(refs) > 1 && count == 0 && !unsettled {
-			list.fail("with several networks, one of them must be the default for %s: add %q to its list default", use, use)
+			list.Fail("with several networks, one of them must be the default for %s: add %q to its list default", use, use)
 		}
 	}
 }
 
 // readStaticIPs reads the addresses of the VM on a network (nil: unknown);
 // primary tells that it is the VM's address.
-func (r *reader) readStaticIPs(list cursor, network *Network, primary bool) []string {
-	items := list.items()
-	if len(items) == 0 && !list.unsettled() && network != nil {
+func (r *reader) readStaticIPs(list document.Value, network *Network, primary bool) []string {
+	items := list.Items()
+	if len(items) == 0 && !list.Pending() && network != nil {
 		switch {
 		case network.Type == typeManual:
-			list.fail("must hold the address of the VM, since %q is a manual network%s", literal(network.Name), example(network))
+			list.Fail("must hold the address of the VM, since %q is a manual network%s", document.Literal(network.Name), example(network))
 		case network.Type == typeVIP && primary:
-			list.fail("must hold the address of the VM, since the vip network %q is its default for the gateway", literal(network.Name))
+			list.Fail("must hold the address of the VM, since the vip network %q is its default for the gateway", document.Literal(network.Name))
 		}
 	}
 	var ips []string
 	for i, item := range items {
-		text, ok := item.text()
-		if item.node == nil {
-			item.fail("must be an IP address, but is empty")
+		text, ok := item.Text()
+		if item.IsNull() {
+			item.Fail("must be an IP address, but is empty")
 		}
 		if !ok {
 			continue
@@ -264,14 +268,14 @@ func (r *reader) readStaticIPs(list cursor, network *Network, primary bool) []st
 		addr, ok := parseAddress(text)
 		switch {
 		case !ok:
-			item.fail("must be an IP address, but is %q", text)
+			item.Fail("must be an IP address, but is %q", text)
 		case network != nil && network.Subnet != nil && network.Subnet.refuse(addr) != "":
-			item.fail("%s", network.Subnet.refuse(addr))
+			item.Fail("%s", network.Subnet.refuse(addr))
 		case network != nil && network.Subnet != nil && network.Subnet.doubt(addr) != "":
-			item.warn("%s", network.Subnet.doubt(addr))
+			item.Warn("%s", network.Subnet.doubt(addr))
 		}
 		if i == 1 {
-			item.warn("only the first address is used, since there is one VM")
+			item.Warn("only the first address is used, since there is one VM")
 		}
 	}
 	return ips

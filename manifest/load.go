@@ -2,77 +2,64 @@ package manifest
 
 import (
 	"fmt"
-	"maps"
+	"path/filepath"
+
+	"bootstrap/manifest/document"
 )
 
 // Load evaluates the manifest at path, reads and checks it. The path - stands
-// for opts.Stdin. The error is a *Problems if the content of the manifest or
-// of the files that opts names is to blame.
-func Load(path string, opts Options) (*Manifest, error) {
-	file, data, err := readDocument(path, opts)
-	if err != nil {
-		return nil, err
-	}
-	return load(path, file, data, opts)
-}
-
-// load goes from the text to the checked value: YAML nodes, operations,
-// variables, then types and checks.
-func load(path, file string, data []byte, opts Options) (*Manifest, error) {
+// for opts.Stdin. The error is a *document.Problems if the content of the
+// manifest or of the files that opts names is to blame.
+func Load(path string, opts document.Options) (*Manifest, error) {
 	absolute, dir, err := directory(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell the absolute path of the manifest %s: %v", path, err)
+		return nil, fmt.Errorf("cannot find the absolute path of the manifest %s: %v", path, err)
 	}
-	e, err := prepare(file, data, opts)
-	defer e.store.close()
+	m := &Manifest{Path: absolute}
+	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient}
+	d, err := document.Read(path, opts, r.read)
 	if err != nil {
 		return nil, err
 	}
-	d := e.document
-	var sketch []byte
-	if d.root != nil && !d.problems.failed() {
-		if sketch, err = d.root.sketch(); err == nil {
-			err = e.interpolate()
-		}
-	}
-	if err != nil {
+	if m.Digest, err = d.Digest(); err != nil {
 		return nil, err
 	}
-	if d.root == nil && !d.problems.failed() {
-		d.problems = append(d.problems, Problem{Pos: Position{File: file}, Message: "the manifest is empty"})
+	m.Sketch, m.Generated, m.Warnings = d.Sketch(), d.Generated, d.Warnings
+	m.kinds = make(map[string]string, len(d.Generated))
+	for _, name := range d.Generated {
+		m.kinds[name] = d.GeneratedType(name)
 	}
-	if d.root == nil || d.problems.failed() && d.pending == nil {
-		return nil, e.finish()
-	}
-	d.problems = append(d.problems, e.missingProblems()...)
-
-	m := &Manifest{Path: absolute, Sketch: sketch, Generated: e.generated, kinds: e.kindsOf(e.generated)}
-	r := reader{document: d, Manifest: m, dir: dir, within: opts.expiryWarning(), store: opts.VarsStore, lenient: opts.Lenient}
-	r.read()
-	if d.problems.failed() {
-		return nil, e.finish()
-	}
-	if m.Digest, err = d.root.digest(); err != nil {
-		return nil, err
-	}
-	secrets := maps.Clone(e.secrets)
-	r.addSecrets(secrets)
-	m.Secrets = secrets.sorted()
-	m.Names = e.publicNames(m)
-	m.Warnings = d.problems.sorted()
-	if err := e.finish(); err != nil {
-		return nil, err
-	}
+	secrets := d.Secrets()
+	r.addKey(secrets)
+	m.Secrets = secrets.Sorted()
+	m.Names = m.publicNames(d.Names())
 	return m, nil
 }
 
-// addSecrets adds the secrets of the document and of the key file it names.
-func (r *reader) addSecrets(set secretSet) {
-	set.collect(r.root, false)
-	if t := r.CPI.SSHTunnel; t != nil && t.PrivateKey != "" {
-		if written, _ := r.cursor().get("cloud_provider").get("ssh_tunnel").get("private_key").text(); written != t.PrivateKey {
-			delete(set, written) // a path
-		}
-		set.add(t.PrivateKey)
+// directory returns the absolute path of the manifest, empty for standard
+// input, and the directory that its relative paths begin at.
+func directory(path string) (absolute, dir string, err error) {
+	if path == "-" {
+		dir, err = filepath.Abs(".")
+		return "", dir, err
 	}
+	absolute, err = filepath.Abs(path)
+	return absolute, filepath.Dir(absolute), err
 }
+
+// addKey adds the private key of the SSH tunnel. In place of its text, the
+// manifest may hold a path, which is no secret.
+func (r *reader) addKey(secrets document.Secrets) {
+	t := r.manifest.CPI.SSHTunnel
+	if t == nil || t.PrivateKey == "" {
+		return
+	}
+	if written := r.top.Get("cloud_provider").Get("ssh_tunnel").Get("private_key").Scalar(); written != t.PrivateKey {
+		delete(secrets, written)
+	}
+	secrets.Add(t.PrivateKey)
+}
+
+// GeneratedType returns the type of a variable in Generated, such as
+// certificate.
+func (m *Manifest) GeneratedType(name string) string { return m.kinds[name] }

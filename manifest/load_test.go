@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/manifest/document"
 )
 
 // minimal is the smallest manifest that is accepted; parts replace its lines.
@@ -53,7 +55,7 @@ func write(t *testing.T, text string) string {
 // mustLoad loads a manifest that is to be accepted.
 func mustLoad(t *testing.T, text string) *Manifest {
 	t.Helper()
-	m, err := Load(write(t, text), Options{})
+	m, err := Load(write(t, text), document.Options{})
 	if err != nil {
 		t.Fatalf("refused:\n%v\n%s", err, text)
 	}
@@ -62,7 +64,7 @@ func mustLoad(t *testing.T, text string) *Manifest {
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	m, err := Load("testdata/good.yml", Options{})
+	m, err := Load("testdata/good.yml", document.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,9 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s:\ngot  %#v\nwant %#v", what, got, want)
 		}
 	}
-	at := func(line, column int) Position { return Position{"testdata/good.yml", line, column} }
+	at := func(line, column int) document.Position {
+		return document.Position{File: "testdata/good.yml", Line: line, Column: column}
+	}
 	check("path", m.Path, filepath.Join(dir, "good.yml"))
 	check("name", m.Name, "bosh")
 	check("releases", m.Releases, []Release{
@@ -105,7 +109,7 @@ func TestLoad(t *testing.T) {
 	check("tunnel", m.CPI.SSHTunnel, (*SSHTunnel)(nil))
 	check("registry", m.CPI.Registry, (*Registry)(nil))
 	check("secrets", m.Secrets, []string{"postgres-password", "mbus-password"})
-	check("warnings", m.Warnings, []Problem(nil))
+	check("warnings", m.Warnings, []document.Problem(nil))
 	check("interfaces", m.Interfaces(), map[string]map[string]any{"default": {
 		"type": "manual", "gateway": "10.245.0.1", "netmask": "255.255.0.0", "dns": []string{"8.8.8.8"},
 		"cloud_properties": map[string]any{"name": "net3"}, "ip": "10.245.0.3", "default": []string{"dns", "gateway"},
@@ -113,42 +117,6 @@ func TestLoad(t *testing.T) {
 	ip, dynamic := m.Address()
 	check("address", ip, "10.245.0.3")
 	check("dynamic", dynamic, false)
-}
-
-// The digests are those that create-env's own code computes for these texts.
-func TestDigestIsThatOfCreateEnv(t *testing.T) {
-	t.Parallel()
-	digest := func(text string) string {
-		d := parse("m.yml", []byte(text))
-		got, err := d.root.digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	good, err := os.ReadFile("testdata/good.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	merged, err := os.ReadFile("testdata/problems/warnings.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]string{
-		string(good):   "2b822ca574a0465d547a8f78872b034e37c9dc14e6ce7b55441361e741ec42ada84d8fc9ffeb180fc11bffe2cfe98571b3273fd6fc56b08067e9ed4e1fc23189",
-		string(merged): "73ae05f78f634b8fa40b763362a6e2e452e3bcbb8f19513fca67287970f403a81b2d6d25bcb9b1f7195fb9b1357ae5a250e758412282241cbec35452534b3b98",
-		"variables: []\na10: {b: 2001-01-01}\na9: [yes, 0755, ~, 1.0]\n": "8bac22bee1ae8270a75e48c6e26e6b1548b1a888e41107f3b24dd5aeeb557332a3e8a4e141b27ed3f0a4eee96df5b5b29650d5257fb3f8f3bb533aa3eac815ca",
-	} {
-		if got := digest(text); got != want {
-			t.Errorf("got %s, want %s for:\n%s", got, want, text)
-		}
-	}
-	if a, b := digest("a: 1\nb: 'x' # note\n"), digest("{b: x, a: 0x1}"); a != b {
-		t.Error("comments, order and quotes must not count")
-	}
-	if a, b := digest("a: 1\n"), digest("a: 2\n"); a == b {
-		t.Error("values must count")
-	}
 }
 
 func TestSpellings(t *testing.T) {
@@ -251,7 +219,7 @@ func TestSources(t *testing.T) {
 		"cpi.tgz", "/cpi.tgz", "~/cpi.tgz", "httpx://a", "git+https://a/b", "http://", "https://:80/x", "http:/a", "FILE:///x", "file://", "file://~nobody-at-all/x",
 		"embedded:", "embedded:../x", " file:///x", "c:\\x", "-",
 	} {
-		_, err := Load(write(t, replaced(t, `"file:///cpi.tgz"`, `'`+url+`', sha1: 9f5db956e66005b67ed0b5b5b0949f9a7a1c60c9`)), Options{})
+		_, err := Load(write(t, replaced(t, `"file:///cpi.tgz"`, `'`+url+`', sha1: 9f5db956e66005b67ed0b5b5b0949f9a7a1c60c9`)), document.Options{})
 		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), ":3:20: releases[0].url: ") {
 			t.Errorf("%s: got %v", url, err)
 		}
@@ -306,7 +274,7 @@ func TestTagsNeedAMapInEnv(t *testing.T) {
 	} {
 		text := replaced(t, "network: default,", "network: default, env: "+env+",")
 		mustLoad(t, text)
-		_, err := Load(write(t, text+"tags: {a: b}\n"), Options{})
+		_, err := Load(write(t, text+"tags: {a: b}\n"), document.Options{})
 		if (err == nil) != good {
 			t.Errorf("%s: got %v", env, err)
 		} else if err != nil && !strings.Contains(err.Error(), "resource_pools[0].env.bosh: must be a map") {
@@ -318,17 +286,17 @@ func TestTagsNeedAMapInEnv(t *testing.T) {
 func TestFilesThatAreNoManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := Load(filepath.Join(dir, "absent.yml"), Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(filepath.Join(dir, "absent.yml"), document.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: got %v", err)
 	}
-	if _, err := Load(dir, Options{}); err == nil || !strings.Contains(err.Error(), "it is a directory") {
+	if _, err := Load(dir, document.Options{}); err == nil || !strings.Contains(err.Error(), "it is a directory") {
 		t.Errorf("directory: got %v", err)
 	}
 	for text, want := range map[string]string{
 		"": "the manifest is empty", "# nothing\n": "the manifest is empty", "--- ~\n": "the manifest is empty",
 		"text": `must be a map`, "- a\n": "must be a map",
 	} {
-		if _, err := Load(write(t, text), Options{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Load(write(t, text), document.Options{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
@@ -369,13 +337,13 @@ func TestManyMissingVariables(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, []byte(b.String()), 0o600), os.WriteFile(given, []byte(vars.String()), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Load(path, Options{VarsFiles: []string{given}})
-	var problems *Problems
+	_, err := Load(path, document.Options{VarsFiles: []string{given}})
+	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) < 100_000 {
 		t.Fatalf("got %.1000v", err)
 	}
 	text := err.Error()
-	if lines := strings.Count(text, "\n"); lines != MaxShown || len(text) > 64<<10 {
+	if lines := strings.Count(text, "\n"); lines != document.MaxShown || len(text) > 64<<10 {
 		t.Errorf("%d lines, %d bytes", lines, len(text))
 	}
 	if !strings.Contains(text, "did you mean ((w0))?") || !strings.HasSuffix(text, " more") {
@@ -389,7 +357,7 @@ func BenchmarkLoad10000Lines(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := Load(path, Options{}); err != nil {
+		if _, err := Load(path, document.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -397,7 +365,7 @@ func BenchmarkLoad10000Lines(b *testing.B) {
 
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
-		if _, err := Load("testdata/good.yml", Options{}); err != nil {
+		if _, err := Load("testdata/good.yml", document.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

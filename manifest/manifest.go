@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go4.org/netipx"
+
+	"bootstrap/manifest/document"
 )
 
 // Manifest is a manifest that passed all checks.
@@ -45,7 +47,7 @@ type Manifest struct {
 	// with the mode Plan, in their order.
 	Generated []string
 	kinds     map[string]string // of Generated, by name
-	Warnings  []Problem
+	Warnings  []document.Problem
 }
 
 // Release names a release and says where it comes from.
@@ -54,7 +56,7 @@ type Release struct {
 	// URL is http(s)://…, file:// with an absolute path, or embedded:NAME.
 	URL  string
 	SHA1 string // multi-digest; may be empty unless URL is http(s)
-	Pos  Position
+	Pos  document.Position
 }
 
 // Network is one entry of networks.
@@ -89,7 +91,7 @@ type ResourcePool struct {
 type StemcellRef struct {
 	URL  string
 	SHA1 string
-	Pos  Position
+	Pos  document.Position
 }
 
 // InstanceGroup is the one VM: what runs on it, its networks and its disk.
@@ -99,7 +101,7 @@ type InstanceGroup struct {
 	Networks   []GroupNetwork
 	Disk       *DiskPool      // nil: no persistent disk
 	Properties map[string]any // nil if absent, which is not the same as {}
-	Pos        Position
+	Pos        document.Position
 }
 
 // JobRef names a job of a release.
@@ -109,7 +111,7 @@ type JobRef struct {
 	// Consumes and Provides say of the job's links, by name, where they come
 	// from and what they are called.
 	Consumes, Provides map[string]any
-	Pos                Position
+	Pos                document.Position
 	Path               string // in the user's spelling, for example jobs[0].templates[1]
 }
 
@@ -153,7 +155,7 @@ type Installation struct {
 	SSHTunnel  *SSHTunnel // nil: none
 	Registry   *Registry  // nil: none; never nil with an SSHTunnel
 	Properties map[string]any
-	Pos        Position
+	Pos        document.Position
 }
 
 // SSHTunnel says how to reach the VM by SSH.

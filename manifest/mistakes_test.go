@@ -9,6 +9,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"gotest.tools/v3/golden"
+
+	"bootstrap/manifest/document"
 )
 
 // Each file of testdata/mistakes holds, after the flags, what a beginner wrote,
@@ -60,9 +62,9 @@ func TestMistakes(t *testing.T) {
 }
 
 // mistakenOptions reads the flags that a file begins with.
-func mistakenOptions(t *testing.T, dir string, flags []string) Options {
+func mistakenOptions(t *testing.T, dir string, flags []string) document.Options {
 	t.Helper()
-	opts := Options{Generate: Plan}
+	opts := document.Options{Generate: document.Plan}
 	for i := 0; i < len(flags); i++ {
 		if flags[i] == "--vars-store" {
 			opts.VarsStore = filepath.Join(dir, "store.yml")

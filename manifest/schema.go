@@ -74,7 +74,7 @@ const (
 )
 
 // schema describes a map with the keys of the section.
-func (s section) schema() object {
+func (s keySection) schema() object {
 	properties, needed := object{}, []string{}
 	for _, key := range s.ignored {
 		properties[key] = object{"description": "Means nothing here; passed over, since other tools read it."}
@@ -103,7 +103,7 @@ func (s section) schema() object {
 }
 
 // conditions are what the keys of a section demand of each other.
-func (s section) conditions() []any {
+func (s keySection) conditions() []any {
 	switch s.name {
 	case "":
 		return []any{

@@ -33,10 +33,10 @@ type field struct {
 	least, most int // most 0: no limit
 }
 
-// section lists the keys of one map of the manifest: those that mean something
+// keySection lists the keys of one map of the manifest: those that mean something
 // here, and those that manifests carry for other tools, which are passed over
 // in silence.
-type section struct {
+type keySection struct {
 	name    string // [] stands for any index
 	read    []field
 	ignored []string
@@ -44,7 +44,7 @@ type section struct {
 }
 
 // reads tells whether the key means something in this section.
-func (s section) reads(key string) bool {
+func (s keySection) reads(key string) bool {
 	for _, f := range s.read {
 		if f.key == key {
 			return true
@@ -54,7 +54,7 @@ func (s section) reads(key string) bool {
 }
 
 // keys returns the keys that mean something in this section.
-func (s section) keys() []string {
+func (s keySection) keys() []string {
 	keys := make([]string, len(s.read))
 	for i, f := range s.read {
 		keys[i] = f.key
@@ -64,7 +64,7 @@ func (s section) keys() []string {
 
 // sections are all maps of the manifest with fixed keys: what the reader knows
 // and what the schema tells editors.
-var sections = []section{
+var sections = []keySection{
 	{name: "", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the deployment."},
 		{key: "releases", form: formSection, of: "releases[]", list: true, need: true, least: 1, about: "Releases with the jobs and the CPI."},

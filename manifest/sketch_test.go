@@ -3,6 +3,8 @@ package manifest
 import (
 	"strings"
 	"testing"
+
+	"bootstrap/manifest/document"
 )
 
 // A sketch is the document after operations, with its variables as they are
@@ -36,7 +38,7 @@ cloud_provider:`)
   path: /properties/added?
   value: {any: ((from_ops)), api_key: plain-11}
 `)
-	m, err := Load(write(t, text), Options{Ops: []string{ops}, Vars: []string{
+	m, err := Load(write(t, text), document.Options{Ops: []string{ops}, Vars: []string{
 		"mbus_password=hidden-1", "port=hidden-2", "listed=hidden-3", "x=hidden-4", "part=hidden-5", "from_ops=hidden-6", "made=hidden-7",
 	}})
 	if err != nil {
@@ -61,7 +63,7 @@ cloud_provider:`)
 	if t.Failed() {
 		t.Log(got)
 	}
-	if list, err := Diff(m.Sketch, m.Sketch); err != nil || len(list) > 0 {
+	if list, err := document.Diff(m.Sketch, m.Sketch); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 }

@@ -3,18 +3,17 @@ package manifest
 import (
 	"errors"
 	"net/url"
-	"os"
-	"os/user"
 	"path/filepath"
 	"strings"
 
 	"bootstrap/internal/digest"
+	"bootstrap/manifest/document"
 )
 
 // sourceURL reads where a release or stemcell comes from. what names it.
-func (r *reader) sourceURL(c cursor, what string) string {
+func (r *reader) sourceURL(c document.Value, what string) string {
 	const allowed = "must begin with https://, http:// or file://, or be embedded:NAME"
-	s, ok := c.need("the URL of the " + what)
+	s, ok := c.Required("the URL of the " + what)
 	if !ok {
 		return ""
 	}
@@ -22,36 +21,36 @@ func (r *reader) sourceURL(c cursor, what string) string {
 	switch {
 	case scheme == "embedded" && found:
 		if rest == "" || strings.ContainsAny(rest, `/\`) {
-			c.fail("must name what is embedded, as in embedded:local-cpi")
+			c.Fail("must name what is embedded, as in embedded:local-cpi")
 		}
 		return s
 	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):
 		if u, err := url.Parse(s); err != nil || u.Hostname() == "" {
-			c.fail("is not a valid URL: expected https://HOST/PATH")
+			c.Fail("is not a valid URL: expected https://HOST/PATH")
 		}
 		return s
 	case strings.HasPrefix(s, "file://"):
 		path := strings.TrimPrefix(s, "file://")
 		if path == "" {
-			c.fail("names no file: expected file:///absolute/path, file://~/path or file://path-from-the-manifest")
+			c.Fail("names no file: expected file:///absolute/path, file://~/path or file://path-from-the-manifest")
 			return ""
 		}
 		return "file://" + r.localPath(c, path)
 	case found && !strings.ContainsAny(scheme, "/.~") && strings.HasPrefix(rest, "//"):
-		c.fail("%s; %q is not supported", allowed, scheme+"://")
+		c.Fail("%s; %q is not supported", allowed, scheme+"://")
 	default:
-		c.fail("%s; a file next to the manifest is written file://NAME", allowed)
+		c.Fail("%s; a file next to the manifest is written file://NAME", allowed)
 	}
 	return ""
 }
 
 // localPath returns the path of a file, absolute: ~ is the home directory, and
 // a relative path begins at the manifest.
-func (r *reader) localPath(c cursor, path string) string {
+func (r *reader) localPath(c document.Value, path string) string {
 	if strings.HasPrefix(path, "~") {
-		expanded, err := expandHome(path)
+		expanded, err := document.ExpandHome(path)
 		if err != nil {
-			c.fail("cannot tell which directory ~ is: %v", err)
+			c.Fail("cannot tell which directory ~ is: %v", err)
 		}
 		return expanded
 	}
@@ -61,50 +60,25 @@ func (r *reader) localPath(c cursor, path string) string {
 	return filepath.Join(r.dir, path)
 }
 
-// expandHome replaces ~ and ~name at the beginning of a path.
-func expandHome(path string) (string, error) {
-	name, rest, _ := strings.Cut(path, "/")
-	if !strings.HasPrefix(name, "~") {
-		return path, nil
-	}
-	var home string
-	if name == "~" {
-		dir, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		home = dir
-	} else {
-		u, err := user.Lookup(name[1:])
-		if err != nil {
-			return "", err
-		}
-		home = u.HomeDir
-	}
-	return filepath.Join(home, rest), nil
-}
-
 // digestField reads a multi-digest; needed tells that it must be there.
-func (c cursor) digestField(needed bool) string {
-	if c.node != nil && c.node.kind == scalarKind {
-		if _, isText := c.node.value.(string); !isText {
-			c.fail("is %s to YAML; put the digest in quotes", c.node.describe())
-			return ""
-		}
+func digestField(c document.Value, needed bool) string {
+	if c.IsScalar() && !c.IsText() {
+		c.Fail("is %s to YAML; put the digest in quotes", c.Describe())
+		return ""
 	}
-	s, _ := c.text()
+	s, _ := c.Text()
 	switch {
-	case c.unsettled():
+	case c.Pending():
 		return ""
 	case strings.TrimSpace(s) == "" && needed:
-		c.fail("must be provided for an http(s) URL: the digest of the file, as HEX (SHA-1), sha256:HEX or sha512:HEX")
+		c.Fail("must be provided for an http(s) URL: the digest of the file, as HEX (SHA-1), sha256:HEX or sha512:HEX")
 		return ""
 	case strings.TrimSpace(s) == "":
 		return ""
 	}
 	var wrong *digest.ParseError
 	if _, err := digest.Parse(s); errors.As(err, &wrong) {
-		c.fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong.Reason)
+		c.Fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong.Reason)
 	}
 	return s
 }

@@ -1,0 +1,325 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/manifest/gen"
+)
+
+// Mode says what happens to variables that have a type and no value yet.
+type Mode uint8
+
+// The modes; all but Refuse need a vars store.
+const (
+	// Refuse reports them as missing.
+	Refuse Mode = iota
+	// Plan puts texts such as <generated password NAME> in their place, and
+	// writes nothing.
+	Plan
+	// Write generates them and writes them to the vars store.
+	Write
+)
+
+// definition is an entry of variables.
+type definition struct {
+	name, kind string // kind is the type; empty: it cannot be generated
+	place      Value
+	state      state
+	value      *variable // once it was generated
+	symbol     *variable // stands for the value until then; nil until it is asked for
+}
+
+// state is how far a definition was resolved.
+type state uint8
+
+const (
+	untouched state = iota
+	resolving
+	generated
+	planned
+	blocked // a variable that its options need has no value
+	failed  // which was reported
+)
+
+// readDefinitions reads the variables section.
+func (e *evaluation) readDefinitions() {
+	top := e.top()
+	if top.node == nil || top.node.kind != mapKind {
+		return
+	}
+	for _, item := range top.Get("variables").Items() {
+		if item.node == nil || item.node.kind != mapKind {
+			item.Fail("must be a map with the name of a variable, and its type if it can be generated")
+			continue
+		}
+		def := &definition{name: item.Get("name").raw(), kind: item.Get("type").raw(), place: item}
+		if def.name == "" {
+			item.Fail("must have a name")
+			continue
+		}
+		e.definitions = append(e.definitions, def)
+		if e.byName[def.name] == nil {
+			e.byName[def.name] = def
+		}
+		if v := e.given(def.name); v != nil && def.kind != "" {
+			v.secret = true
+		}
+	}
+}
+
+// given returns a value from the flags or, if there is none, from the store.
+func (e *evaluation) given(name string) *variable {
+	if v := e.vars[name]; v != nil {
+		return v
+	}
+	return e.store.get(name)
+}
+
+// resolve returns the value of a variable, which is generated if need be; nil
+// if it has none.
+func (e *evaluation) resolve(name string) *variable {
+	if v := e.given(name); v != nil {
+		return v
+	}
+	def := e.byName[name]
+	if def == nil || def.kind == "" || e.store == nil || e.opts.Generate == Refuse {
+		return nil
+	}
+	switch def.state {
+	case untouched:
+		def.state = resolving
+		e.chain = append(e.chain, name)
+		e.generate(def)
+		e.chain = e.chain[:len(e.chain)-1]
+	case resolving:
+		e.failCycle(def)
+	}
+	return def.value
+}
+
+// failCycle reports a variable that needs itself.
+func (e *evaluation) failCycle(def *definition) {
+	cycle := append(slices.Clone(e.chain[slices.Index(e.chain, def.name):]), def.name)
+	for _, name := range cycle {
+		e.byName[name].state = failed
+	}
+	def.place.Fail("cannot be generated: it needs itself, by way of its options: %s", Literal(strings.Join(cycle, " -> ")))
+}
+
+// generate makes the value of a definition, or notes that it will be made.
+func (e *evaluation) generate(def *definition) {
+	place := def.place.Get("options")
+	if place.node != nil && place.node.kind != mapKind {
+		place.Fail(`must be a map (lines "key: value"), not %s`, place.node.describe())
+		def.state = failed
+		return
+	}
+	wanted := gen.Definition{Name: def.name, Type: def.kind}
+	if place.node != nil {
+		options, open := e.fillOptions(place.node)
+		if def.state == failed {
+			return
+		}
+		switch open {
+		case blocked:
+			def.state = blocked
+			return
+		case planned:
+			def.state = planned
+			e.generated = append(e.generated, def.name)
+			return
+		}
+		wanted.Options, _ = options.plain().(map[string]any)
+	}
+	var errs []error
+	for _, wrong := range gen.Validate(wanted) {
+		errs = append(errs, wrong)
+	}
+	for _, name := range gen.Requires(wanted) {
+		errs = append(errs, e.requireCA(def, name))
+	}
+	if def.state == failed {
+		return
+	}
+	if err := errors.Join(errs...); err != nil {
+		e.failGenerating(def, err)
+		return
+	}
+	e.generated = append(e.generated, def.name)
+	if e.opts.Generate == Plan {
+		def.state = planned
+		return
+	}
+	value, err := gen.Generate(wanted, e.certificate)
+	if err != nil {
+		e.failGenerating(def, err)
+		return
+	}
+	def.value = &variable{value: toNode(value), loose: true, secret: true, origin: "--vars-store"}
+	def.state = generated
+	e.store.add(def.name, value)
+}
+
+// fillOptions returns a copy of a definition's options with variables filled
+// in, and planned or blocked if one of them has no value yet, or none at all.
+// What is wrong is reported when the whole document is filled in.
+func (e *evaluation) fillOptions(options *node) (filled *node, open state) {
+	quiet := &document{file: e.file}
+	open = generated
+	f := filler{document: quiet, lookup: e.resolve, missing: func(name string, _ Position, _ *step) {
+		if def := e.byName[name]; def == nil || def.state != planned {
+			open = blocked
+		} else if open != blocked {
+			open = planned
+		}
+	}}
+	filled = f.fill(options.at(Position{}), nil, 0)
+	if quiet.problems.failed() {
+		open = blocked
+	}
+	return filled, open
+}
+
+// requireCA checks that the variable of a signing certificate has a value, or
+// will have.
+func (e *evaluation) requireCA(def *definition, name string) error {
+	if v := e.resolve(name); v != nil {
+		return nil
+	}
+	wrong := &gen.OptionError{Variable: def.name, Option: "ca"}
+	ca := e.byName[name]
+	switch {
+	case ca == nil:
+		wrong.Message = fmt.Sprintf("no variable is called %q%s", name, DidYouMean(name, slices.Sorted(maps.Keys(e.byName))))
+	case ca.state == untouched:
+		wrong.Message = fmt.Sprintf("the variable %q has no value and no type", name)
+	case ca.state == blocked:
+		def.state = blocked
+		return nil
+	case ca.state == failed:
+		def.state = failed
+		return nil
+	default:
+		return nil
+	}
+	return wrong
+}
+
+// certificate finds the value of a CA for package gen.
+func (e *evaluation) certificate(name string) (any, bool) {
+	v := e.resolve(name)
+	if v == nil {
+		return nil, false
+	}
+	v.used = true
+	return v.value.plain(), true
+}
+
+// failGenerating reports why a variable cannot be generated, each reason at
+// its option.
+func (e *evaluation) failGenerating(def *definition, err error) {
+	def.state = failed
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, one := range joined.Unwrap() {
+			e.failGenerating(def, one)
+		}
+		return
+	}
+	var option *gen.OptionError
+	switch {
+	case !errors.As(err, &option):
+		def.place.Fail("%v", err)
+	case option.Option == "":
+		def.place.Fail("the variable %q cannot be generated: %s", Literal(def.name), option.Message)
+	default:
+		def.place.Get("options").Get(option.Option).Fail("the variable %q cannot be generated: %s", Literal(def.name), option.Message)
+	}
+}
+
+// checkStored warns of stored values that do not fit their definitions any
+// more, and of certificates that end soon.
+func (e *evaluation) checkStored() {
+	now, within := time.Now(), e.opts.WarningPeriod()
+	for _, def := range e.distinct() {
+		v := e.given(def.name)
+		if def.kind == "" || v == nil || v != e.store.get(def.name) {
+			continue
+		}
+		for _, finding := range gen.Check(e.wanted(def), v.value.plain(), e.certificate, now, within) {
+			e.report(true, v.value.pos, nil, "%s; bootstrap variables rotate makes it anew", finding)
+		}
+	}
+}
+
+// removeDefinitions takes the definitions of variables that have a value out
+// of the document, as create-env does before it takes the digest.
+func (e *evaluation) removeDefinitions() {
+	top := e.top()
+	if top.node == nil {
+		return
+	}
+	list := top.Get("variables").node
+	if list == nil || list.kind != listKind {
+		return
+	}
+	kept := make([]*node, 0, len(list.items))
+	gone := map[*node]bool{}
+	for _, def := range e.definitions {
+		v := e.resolve(def.name)
+		if v == nil && e.byName[def.name].state != planned {
+			continue
+		}
+		if v != nil {
+			v.used = true
+		}
+		gone[def.place.node] = true
+		if first := e.byName[def.name]; first != def {
+			def.place.Fail("the variable %q is defined twice, first in %s", Literal(def.name), first.place.pos)
+		}
+	}
+	for _, item := range list.items {
+		if !gone[item] {
+			kept = append(kept, item)
+		}
+	}
+	list.items = kept
+}
+
+// plain returns the tree as JSON and package gen take it: the keys of maps are
+// text.
+func (n *node) plain() any {
+	switch n.kind {
+	case listKind:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.plain()
+		}
+		return list
+	case mapKind:
+		m := make(map[string]any, len(n.entries))
+		for _, e := range n.entries {
+			m[scalarText(e.key)] = e.value.plain()
+		}
+		return m
+	}
+	return settledScalar(n.value)
+}
+
+// toNode makes a tree of a generated value.
+func toNode(value any) *node {
+	m, ok := value.(map[string]any)
+	if !ok {
+		return &node{value: value}
+	}
+	n := &node{kind: mapKind}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		n.entries = append(n.entries, entry{key: key, value: toNode(m[key])})
+	}
+	return n
+}

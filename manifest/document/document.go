@@ -1,0 +1,432 @@
+// Package document evaluates YAML documents as create-env does: it applies
+// operations files, generates variables and fills them in, and keeps the
+// position of every value for messages. It compares two documents. It knows
+// nothing of the keys of a manifest, except those of its variables section.
+package document
+
+import (
+	"bytes"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	yaml2 "go.yaml.in/yaml/v2"
+	"go.yaml.in/yaml/v3"
+)
+
+// What a manifest may come to. Real ones are below 1 MiB and repeat next to
+// nothing; the limits keep a hostile or broken file from eating the machine.
+const (
+	maxFileSize     = 2 << 20
+	maxDepth        = 500
+	maxAliasedNodes = 100_000
+	maxAliasedBytes = 16 << 20
+)
+
+// document is the manifest as a tree, and what was found wrong with it.
+type document struct {
+	file     string // as the user named it
+	root     *node
+	problems Problems
+	// pending are the variables that have no value yet; nil until variables
+	// were filled in.
+	pending map[string]bool
+	// hide takes the values of variables out of messages; nil: there are none.
+	hide *strings.Replacer
+	// plainText holds what the files say without variables.
+	plainText map[string]bool
+}
+
+type kind uint8
+
+const (
+	scalarKind kind = iota
+	listKind
+	mapKind
+)
+
+// node is a value of the evaluated document: aliases are copied in, merge keys
+// are resolved, scalars mean what they mean to create-env.
+type node struct {
+	kind    kind
+	value   any    // of a scalar: nil, bool, int, uint64, float64 or string
+	written string // of a scalar that is not a string: as it stands in the file
+	items   []*node
+	entries []entry
+	pos     Position // in the file that the value came from
+	// symbolic tells that the text holds something that stands for a value
+	// which is not generated yet.
+	symbolic bool
+}
+
+// entry is a key of a map with its value; the keys of a map are distinct.
+type entry struct {
+	key    any
+	value  *node
+	pos    Position // of the key
+	merged bool     // came in by a merge key
+}
+
+// step is the way to a node from the root, the last step first; the nil step is
+// the root itself.
+type step struct {
+	up    *step
+	key   string // of a map; empty: index counts
+	index int
+}
+
+// simpleKey tells whether a key needs no quotes in a path.
+func simpleKey(key string) bool {
+	for _, r := range key {
+		if !(r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
+			return false
+		}
+	}
+	return key != ""
+}
+
+// String returns the path as people write it: instance_groups[0].name.
+func (s *step) String() string {
+	return s.shown(func(key string) string { return key })
+}
+
+// shown is String with the keys as key returns them.
+func (s *step) shown(key func(string) string) string {
+	if s == nil {
+		return ""
+	}
+	above := s.up.shown(key)
+	if s.index >= 0 {
+		return above + "[" + strconv.Itoa(s.index) + "]"
+	}
+	name := key(s.key)
+	switch {
+	case name == s.key && !simpleKey(name) && !isPlaceholder(name):
+		return above + "[" + strconv.Quote(name) + "]"
+	case above == "":
+		return name
+	}
+	return above + "." + name
+}
+
+// hidden returns text without the values of variables.
+func (d *document) hidden(text string) string {
+	if d.hide == nil {
+		return text
+	}
+	return d.hide.Replace(text)
+}
+
+// hiddenKey is hidden but for keys that the files say in plain text.
+func (d *document) hiddenKey(key string) string {
+	if d.plainText[key] {
+		return key
+	}
+	return d.hidden(key)
+}
+
+// child returns the step to the value of a key.
+func (s *step) child(key string) *step { return &step{up: s, key: key, index: -1} }
+
+// item returns the step to an item of a list.
+func (s *step) item(index int) *step { return &step{up: s, index: index} }
+
+// Literal is a name in a message: it is shown also where a secret is the same
+// word.
+type Literal string
+
+// report notes a problem. Texts among args lose their secrets unless they are
+// Literal, and long ones are shortened.
+func (d *document) report(warning bool, pos Position, at *step, format string, args ...any) {
+	const longest = 300
+	for i, arg := range args {
+		var text string
+		switch arg := arg.(type) {
+		case Literal:
+			text = string(arg)
+		case string:
+			text = d.hidden(arg)
+		default:
+			continue
+		}
+		if len(text) > longest {
+			text = strings.ToValidUTF8(text[:longest], "") + "..."
+		}
+		args[i] = text
+	}
+	d.problems = append(d.problems, Problem{
+		Pos:     pos,
+		Path:    at.shown(d.hiddenKey),
+		Message: fmt.Sprintf(format, args...),
+		Warning: warning,
+	})
+}
+
+// parse reads the first YAML document of data; root is nil if there is none.
+// What is wrong with the YAML stands in the document's problems.
+func parse(file string, data []byte) *document { return parseAs(file, data, false) }
+
+// parseNames is parse for a file whose top is a map of names, which are text
+// as written: yes and 0755 are names like others.
+func parseNames(file string, data []byte) *document { return parseAs(file, data, true) }
+
+func parseAs(file string, data []byte, names bool) *document {
+	d := &document{file: file}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var top yaml.Node
+	err := decode(decoder, &top)
+	switch {
+	case errors.Is(err, io.EOF):
+		return d
+	case err != nil:
+		d.problems = append(d.problems, syntaxProblem(file, data, err))
+		return d
+	}
+	c := converter{document: d, names: names, tags: loneTags{data: data}, open: map[*yaml.Node]bool{}}
+	d.root = c.convert(top.Content[0], nil, 0)
+	var second yaml.Node
+	if err := decode(decoder, &second); !errors.Is(err, io.EOF) {
+		d.report(true, Position{file, max(second.Line, 1), max(second.Column, 1)}, nil,
+			"the file holds more than one YAML document (parted by a line ---); only the first one is read")
+	}
+	return d
+}
+
+// decode turns a panic of the YAML library into an error.
+func decode(decoder *yaml.Decoder, n *yaml.Node) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return decoder.Decode(n)
+}
+
+// converter makes nodes from those of yaml.v3, the way yaml.v2 decodes into an
+// empty interface.
+type converter struct {
+	*document
+	names     bool // the keys at the top are names
+	tags      loneTags
+	open      map[*yaml.Node]bool // being expanded: what an alias must not lead back to
+	inAlias   int
+	nodes     int // that aliases added
+	bytes     int // of text that aliases added
+	exhausted bool
+}
+
+// position returns where n stands.
+func (c *converter) position(n *yaml.Node) Position {
+	return Position{File: c.file, Line: n.Line, Column: n.Column}
+}
+
+// convert returns the value of n. What cannot be converted is reported and
+// null.
+func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
+	null := &node{pos: c.position(n)}
+	if c.exhausted || !c.afford(n, at, depth) {
+		return null
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return c.alias(n, at, func() *node { return c.convert(n.Alias, at, depth+1) })
+	case yaml.SequenceNode:
+		c.open[n] = true
+		defer delete(c.open, n)
+		list := &node{kind: listKind, pos: c.position(n), items: make([]*node, 0, len(n.Content))}
+		for i, item := range n.Content {
+			list.items = append(list.items, c.convert(item, at.item(i), depth+1))
+		}
+		return list
+	case yaml.MappingNode:
+		m := &node{kind: mapKind, pos: c.position(n), entries: make([]entry, 0, len(n.Content)/2)}
+		c.pairs(n, &filling{node: m, quiet: c.inAlias > 0}, at, depth, false)
+		return m
+	}
+	value, err := scalarValue(n)
+	if _, isText := value.(string); !isText && n.Style&yaml.TaggedStyle == 0 && c.tags.on(n) {
+		value = n.Value
+	}
+	if err != nil {
+		c.report(false, c.position(n), at, "%v", err)
+	}
+	null.value = value
+	if _, ok := value.(string); !ok {
+		null.written = n.Value
+	}
+	return null
+}
+
+// afford counts what aliases make of the document, and stops at the limits.
+func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
+	if c.inAlias > 0 {
+		c.nodes++
+		c.bytes += len(n.Value)
+	}
+	switch {
+	case depth > maxDepth:
+		c.report(false, c.position(n), at, "is nested more than %d levels deep", maxDepth)
+	case c.nodes > maxAliasedNodes || c.bytes > maxAliasedBytes:
+		c.report(false, c.position(n), nil,
+			"the aliases (*name) of this file repeat its parts too often: they would add more than %d values or %d MiB of text",
+			maxAliasedNodes, maxAliasedBytes>>20)
+	default:
+		return true
+	}
+	c.exhausted = true
+	return false
+}
+
+// alias calls expand for what n refers to, unless n lies within that.
+func (c *converter) alias(n *yaml.Node, at *step, expand func() *node) *node {
+	if c.open[n.Alias] {
+		c.report(false, c.position(n), at, "the alias refers to a value that contains the alias itself")
+		return &node{pos: c.position(n)}
+	}
+	c.inAlias++
+	defer func() { c.inAlias-- }()
+	return expand()
+}
+
+// pairs adds the keys of the mapping n to m. As in yaml.v2, and unlike in the
+// YAML specification, a merge key replaces what stands before it.
+func (c *converter) pairs(n *yaml.Node, m *filling, at *step, depth int, merging bool) {
+	c.open[n] = true
+	defer delete(c.open, n)
+	for i := 0; i+1 < len(n.Content) && !c.exhausted; i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind == yaml.ScalarNode && key.Value == "<<" && key.Tag == "!!merge" {
+			c.merge(value, m, at, depth+1)
+			continue
+		}
+		name := c.convert(key, at, depth+1)
+		if name.kind != scalarKind {
+			c.report(false, c.position(key), at, "a key must be text, not a list or a map")
+			continue
+		}
+		if c.names && at == nil {
+			name.value = key.Value
+		}
+		next := entry{key: name.value, pos: c.position(key), merged: merging}
+		there := at.child(scalarText(name.value))
+		next.value = c.convert(value, there, depth+1)
+		before, found := m.put(next)
+		switch {
+		case !found || m.quiet || before.merged:
+		case merging:
+			c.report(true, before.pos, there,
+				"is replaced by the same key that the merge key << below it brings in; put << first to keep this one")
+		default:
+			c.report(true, c.position(key), there,
+				"the key is given twice, first on line %d; the last one counts", before.pos.Line)
+		}
+	}
+}
+
+// merge adds the keys of one map, or of each map of a list, to m; the first of
+// a list wins.
+func (c *converter) merge(n *yaml.Node, m *filling, at *step, depth int) {
+	if !c.afford(n, at, depth) {
+		return
+	}
+	sources := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		sources = n.Content
+	}
+	for _, source := range slices.Backward(sources) {
+		target := source
+		if source.Kind == yaml.AliasNode {
+			target = source.Alias
+		}
+		switch {
+		case c.exhausted:
+			return
+		case target.Kind != yaml.MappingNode:
+			c.report(false, c.position(source), at,
+				"the merge key << needs a map, an alias of a map, or a list of these")
+			return
+		case target == source:
+			c.pairs(target, m, at, depth+1, true)
+		default:
+			c.alias(source, at, func() *node {
+				c.pairs(target, m, at, depth+1, true)
+				return nil
+			})
+		}
+	}
+}
+
+// filling is a map that is being filled.
+type filling struct {
+	*node
+	quiet bool        // its duplicate keys are reported elsewhere
+	index map[any]int // of the entries by key; nil for a small map
+}
+
+// put adds an entry or replaces the one with the same key, which it returns.
+func (f *filling) put(next entry) (before entry, found bool) {
+	if f.index == nil && len(f.entries) >= 16 {
+		f.index = make(map[any]int, 2*len(f.entries))
+		for i := range f.entries {
+			f.index[f.entries[i].key] = i
+		}
+	}
+	if i, ok := f.find(next.key); ok {
+		before, f.entries[i] = f.entries[i], next
+		return before, true
+	}
+	if f.index != nil {
+		f.index[next.key] = len(f.entries)
+	}
+	f.entries = append(f.entries, next)
+	return entry{}, false
+}
+
+// find returns the place of a key among the entries.
+func (f *filling) find(key any) (int, bool) {
+	if f.index != nil {
+		i, ok := f.index[key]
+		return i, ok
+	}
+	i := slices.IndexFunc(f.entries, func(e entry) bool { return e.key == key })
+	return i, i >= 0
+}
+
+// generic returns the tree as yaml.v2 decodes it into an empty interface.
+func (n *node) generic() any {
+	if n == nil {
+		return nil
+	}
+	switch n.kind {
+	case listKind:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.generic()
+		}
+		return list
+	case mapKind:
+		m := make(map[any]any, len(n.entries))
+		for _, e := range n.entries {
+			m[e.key] = e.value.generic()
+		}
+		return m
+	}
+	return n.value
+}
+
+// Digest returns the SHA-512, as hex, of the document as yaml.v2 writes it:
+// what create-env records as current_manifest_sha.
+func (d *Document) Digest() (string, error) { return d.root.digest() }
+
+func (n *node) digest() (string, error) {
+	sum := sha512.New()
+	encoder := yaml2.NewEncoder(sum)
+	if err := errors.Join(encoder.Encode(n.ordered()), encoder.Close()); err != nil {
+		return "", fmt.Errorf("cannot write the evaluated manifest as YAML: %v", err)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)), nil
+}

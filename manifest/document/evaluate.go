@@ -1,0 +1,363 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	yaml2 "go.yaml.in/yaml/v2"
+)
+
+// Options says how the document is evaluated before it is read: operations
+// first, then variables. A path may begin with ~.
+type Options struct {
+	Ops       []string // operations files, in their order
+	Vars      []string // NAME=VALUE
+	VarFiles  []string // NAME=PATH of a file with the value
+	VarsFiles []string // YAML files of names and values
+	VarsEnv   []string // prefixes of environment variables: PREFIX_name=VALUE
+	Environ   []string // the environment, as KEY=VALUE
+	VarsStore string   // file with generated values; empty: none
+	Generate  Mode     // for what has no value; only with a VarsStore
+	// ExpiryWarning is how long before its end a stored certificate is
+	// warned of; 0 means 30 days.
+	ExpiryWarning time.Duration
+	// Lenient makes warnings of the agent's certificates that no new VM could
+	// be reached with: for commands that make none.
+	Lenient bool
+	Stdin   io.Reader
+}
+
+// evaluation is one evaluation of a document: everything is read once.
+type evaluation struct {
+	*document
+	opts        Options
+	vars        variables  // from flags
+	store       *varsStore // nil: none
+	definitions []*definition
+	byName      map[string]*definition // the first one of each name
+	chain       []string               // of variables being generated, each for the one before
+	missing     []*missing
+	missingBy   map[string]*missing // by name
+	generated   []string            // names, in the order of their generation
+	secrets     Secrets             // of the variables that were used
+	sketch      []byte              // nil unless Read made it
+}
+
+// missing is a variable without a value.
+type missing struct {
+	name string
+	pos  Position // of its first use
+	at   *step
+	uses int
+}
+
+// open reads the document and the files of the options, and applies the
+// operations. The error is about files that cannot be read; problems of their
+// content are in the document.
+func open(path string, opts Options) (*evaluation, error) {
+	file, data, err := readDocument(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, secrets: Secrets{}}
+	var errs []error
+	var ops []operation
+	for _, path := range opts.Ops {
+		data, err := readFile("the operations file", path)
+		errs = append(errs, err)
+		if err == nil {
+			ops = append(ops, e.readOperations(path, data)...)
+		}
+	}
+	e.vars, err = e.readVariables(opts)
+	errs = append(errs, err)
+	if opts.VarsStore != "" {
+		e.store, err = e.openStore(opts.VarsStore)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil || e.problems.failed() {
+		return e, err
+	}
+	e.apply(ops)
+	return e, nil
+}
+
+// interpolate generates what is missing and fills in the variables.
+func (e *evaluation) interpolate() error {
+	e.readDefinitions()
+	if e.store != nil && e.opts.Generate == Write && e.incomplete() {
+		if err := e.store.acquire(e.document); err != nil || e.problems.failed() {
+			return err
+		}
+	}
+	e.notePlainText(e.root)
+	for _, def := range e.definitions {
+		if def.kind != "" {
+			e.resolve(def.name)
+		}
+	}
+	e.pending = map[string]bool{}
+	f := filler{document: e.document, lookup: e.lookup, missing: e.noteMissing, broken: e.pending}
+	e.root = f.fill(e.root, nil, 0)
+	for _, def := range e.definitions {
+		if e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
+			e.noteMissing(def.name, def.place.pos, def.place.at)
+		}
+	}
+	e.checkStored()
+	e.removeDefinitions()
+	for _, m := range e.missing {
+		e.pending[m.name] = true
+	}
+	for name, def := range e.byName {
+		switch def.state {
+		case planned, blocked, failed:
+			e.pending[name] = true
+		}
+	}
+	e.noteSecrets()
+	e.hide = e.secrets.replacer()
+	return nil
+}
+
+// incomplete tells whether a variable must be generated.
+func (e *evaluation) incomplete() bool {
+	return slices.ContainsFunc(e.definitions, func(def *definition) bool {
+		return def.kind != "" && e.given(def.name) == nil
+	})
+}
+
+// noteMissing notes the use of a variable without a value, unless that is
+// known to have another cause.
+func (e *evaluation) noteMissing(name string, pos Position, at *step) {
+	if def := e.byName[name]; def != nil && def.state != untouched {
+		return
+	}
+	if m := e.missingBy[name]; m != nil {
+		m.uses++
+		return
+	}
+	if e.missingBy == nil {
+		e.missingBy = map[string]*missing{}
+	}
+	m := &missing{name: name, pos: pos, at: at, uses: 1}
+	e.missing, e.missingBy[name] = append(e.missing, m), m
+}
+
+// missingProblems returns a report of each variable without a value.
+func (e *evaluation) missingProblems() Problems {
+	names := slices.Collect(maps.Keys(e.vars))
+	if e.store != nil {
+		names = append(names, e.store.names...)
+	}
+	slices.Sort(names)
+	var problems Problems
+	for i, m := range e.missing {
+		more := ""
+		if m.uses > 1 {
+			more = fmt.Sprintf(" (it is used in %d places)", m.uses)
+		}
+		near := ""
+		if i < MaxShown { // the others are not shown
+			near = Nearest(m.name, names)
+		}
+		def := e.byName[m.name]
+		switch {
+		case near != "":
+			more += fmt.Sprintf("; did you mean ((%s))?", near)
+		case def != nil && def.kind != "" && e.store == nil:
+			more += fmt.Sprintf("; its type is %s: --vars-store FILE generates it, and keeps it there", def.kind)
+		case def != nil && def.kind != "":
+			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
+		}
+		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(),
+			Message: fmt.Sprintf("the variable ((%s)) has no value%s", shortened(m.name), more)})
+	}
+	problems = problems.sorted()
+	// Once is enough for what holds for all.
+	for i := range problems {
+		if !strings.Contains(problems[i].Message, ";") {
+			problems[i].Message += "; give it one with --var NAME=VALUE, or in a file with --vars-file FILE"
+			break
+		}
+	}
+	return problems
+}
+
+// unused returns the names of values that were given and not asked for.
+func (e *evaluation) unused() []string {
+	var names []string
+	for name, v := range e.vars {
+		if !v.used && e.byName[name] == nil {
+			names = append(names, name)
+		}
+	}
+	if e.store != nil {
+		for name, v := range e.store.values {
+			if !v.used && e.byName[name] == nil && e.vars[name] == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// finish returns all problems as an error, or writes the store.
+func (e *evaluation) finish() (*Document, error) {
+	if e.problems.failed() {
+		problems := e.problems.sorted()
+		return nil, &problems
+	}
+	if err := e.store.save(); err != nil {
+		return nil, err
+	}
+	return &Document{
+		Missing:    e.missingProblems(),
+		Unused:     e.unused(),
+		Generated:  e.generated,
+		Warnings:   e.problems.sorted(),
+		evaluation: e,
+	}, nil
+}
+
+// close unlocks the store; e may be nil.
+func (e *evaluation) close() {
+	if e != nil {
+		e.store.close()
+	}
+}
+
+// Document is a document with its operations applied and its variables filled
+// in.
+type Document struct {
+	// Missing reports each variable without a value, at its first use.
+	Missing []Problem
+	// Unused are the names of given values that nothing uses.
+	Unused []string
+	// Generated are the variables that were generated or, with the mode Plan,
+	// will be, in their order.
+	Generated []string
+	// Warnings are the problems that do not keep the document from being used.
+	Warnings []Problem
+	*evaluation
+}
+
+// Evaluate applies operations and fills in variables, and leaves those without
+// a value as they are. The path - stands for opts.Stdin. The error is a
+// *Problems if the content of the files is to blame.
+func Evaluate(path string, opts Options) (*Document, error) {
+	e, err := open(path, opts)
+	defer e.close()
+	if err != nil {
+		return nil, err
+	}
+	if e.root != nil && !e.problems.failed() {
+		if err := e.interpolate(); err != nil {
+			return nil, err
+		}
+	}
+	return e.finish()
+}
+
+// Read is Evaluate for a document whose content is checked: check reads it and
+// reports problems through its values. It is an error if the document is
+// empty or a variable has no value.
+func Read(path string, opts Options, check func(top Value)) (*Document, error) {
+	e, err := open(path, opts)
+	defer e.close()
+	if err != nil {
+		return nil, err
+	}
+	if e.root == nil && !e.problems.failed() {
+		e.problems = append(e.problems, empty(e.file))
+	}
+	if e.problems.failed() {
+		return e.finish()
+	}
+	if e.sketch, err = e.root.sketch(); err != nil {
+		return nil, err
+	}
+	if err := e.interpolate(); err != nil {
+		return nil, err
+	}
+	if e.pending != nil { // else the vars store has changed in the meantime, and is wrong
+		e.problems = append(e.problems, e.missingProblems()...)
+		check(e.top())
+	}
+	return e.finish()
+}
+
+func empty(file string) Problem {
+	return Problem{Pos: Position{File: file}, Message: "the manifest is empty"}
+}
+
+// Sketch returns the document as YAML with its operations applied, its
+// variables as they are written, and its plain-text secrets redacted: for Diff.
+// Only Read makes it.
+func (d *Document) Sketch() []byte { return d.sketch }
+
+// GeneratedType returns the type of a variable in Generated, such as
+// certificate.
+func (d *Document) GeneratedType(name string) string { return d.byName[name].kind }
+
+// readDocument reads the file at path, or standard input for -; file is its
+// name for messages.
+func readDocument(path string, opts Options) (file string, data []byte, err error) {
+	if path != "-" {
+		data, err = readFile("the manifest", path)
+		return path, data, err
+	}
+	if opts.Stdin == nil {
+		return "", nil, errors.New("cannot read the manifest: there is no standard input")
+	}
+	data, err = readAll("the manifest", "from standard input", opts.Stdin)
+	return "<stdin>", data, err
+}
+
+// readAll reads a file that is open, which may not be endless.
+func readAll(what, path string, r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, Cause(err))
+	case len(data) > maxFileSize:
+		return nil, fmt.Errorf("cannot read %s %s: it is larger than %d MiB, the limit for %s", what, path, maxFileSize>>20, what)
+	}
+	return data, nil
+}
+
+// YAML returns the document as create-env writes it.
+func (d *Document) YAML() ([]byte, error) { return d.top().YAML() }
+
+// YAML returns the value as create-env writes it.
+func (v Value) YAML() ([]byte, error) {
+	data, err := yaml2.Marshal(v.node.ordered())
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
+	}
+	return data, nil
+}
+
+// Find returns the value at a path of operations files, such as
+// /releases/name=bosh/url.
+func (d *Document) Find(path string) (Value, error) {
+	parsed, err := parsePath(path)
+	if err != nil {
+		return Value{}, fmt.Errorf("the path %q is wrong: %v", shortened(path), err)
+	}
+	root := d.root
+	if root == nil {
+		root = &node{}
+	}
+	found, err := walk{path: parsed}.find(root)
+	if err != nil {
+		return Value{}, fmt.Errorf("cannot find %s: %v", shortened(path), err)
+	}
+	return Value{document: d.document, node: found.present(), pos: found.pos}, nil
+}

@@ -1,0 +1,260 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// maxFilled limits how large variables that are used again and again can make
+// a document, in bytes.
+const maxFilled = 64 << 20
+
+// placeholder matches a variable, ((name)) or ((name.key)), in text.
+var placeholder = regexp.MustCompile(`\(\( ?(!?[-/\.\w\pL]+) ?\)\)`)
+
+// splitName returns the variable that a placeholder's text such as !a.b.c
+// names, and the rest, which reaches into its value; "" if there is none.
+func splitName(text string) (name, rest string) {
+	name, rest, _ = strings.Cut(strings.TrimPrefix(text, "!"), ".")
+	return name, rest
+}
+
+// lookup finds a variable. A nil one has no value, or none yet.
+type lookup func(name string) *variable
+
+// filler puts values into the place of variables.
+type filler struct {
+	*document
+	lookup lookup
+	// missing is called for each variable without a value.
+	missing func(name string, pos Position, at *step)
+	broken  map[string]bool // variables whose values did not fit in; nil: nobody asks
+	filled  int64           // bytes that were put in
+	over    bool            // the limit was met and reported
+}
+
+// fill returns the value with its variables filled in; n itself is changed.
+// Those without a value stay as they are.
+func (f *filler) fill(n *node, at *step, depth int) *node {
+	if f.over || depth > maxDepth {
+		if !f.over {
+			f.over = true
+			f.report(false, n.pos, at, "is nested more than %d levels deep", maxDepth)
+		}
+		return n
+	}
+	switch n.kind {
+	case listKind:
+		for i, item := range n.items {
+			n.items[i] = f.fill(item, at.item(i), depth+1)
+		}
+	case mapKind:
+		f.fillMap(n, at, depth)
+	default:
+		if text, ok := n.value.(string); ok && strings.Contains(text, "((") {
+			return f.fillText(n, text, at)
+		}
+	}
+	return n
+}
+
+// fillMap fills in the values of a map, then its keys.
+func (f *filler) fillMap(n *node, at *step, depth int) {
+	renamed := false
+	for i := range n.entries {
+		e := &n.entries[i]
+		e.value = f.fill(e.value, at.child(scalarText(e.key)), depth+1)
+		text, ok := e.key.(string)
+		if !ok || !strings.Contains(text, "((") {
+			continue
+		}
+		key := f.fillText(&node{value: text, pos: e.pos}, text, at)
+		if key.kind != scalarKind {
+			f.report(false, e.pos, at, "the key %s is %s, and a key must be text", text, key.describe())
+			continue
+		}
+		renamed = renamed || key.value != e.key
+		e.key = key.value
+	}
+	if !renamed {
+		return
+	}
+	seen := make(map[any]bool, len(n.entries))
+	for _, e := range n.entries {
+		if seen[e.key] {
+			f.report(false, e.pos, at, "with the variables filled in, this key is the same as another one of the map")
+		}
+		seen[e.key] = true
+	}
+}
+
+// fillText fills in the variables of a text: one that is the whole text gives
+// it its own type, others must be text or whole numbers.
+func (f *filler) fillText(n *node, text string, at *step) *node {
+	matches := placeholder.FindAllStringSubmatchIndex(text, -1)
+	if matches == nil {
+		return n
+	}
+	if len(matches) == 1 && matches[0][0] == 0 && matches[0][1] == len(text) {
+		v, value := f.value(text[matches[0][2]:matches[0][3]], n.pos, at)
+		if value == nil || !f.afford(v.bytes(), n.pos) {
+			return n
+		}
+		if v.loose {
+			value = value.at(n.pos)
+		}
+		return value
+	}
+	var b strings.Builder
+	end, symbolic := 0, n.symbolic
+	for _, m := range matches {
+		b.WriteString(text[end:m[0]])
+		end = m[1]
+		name := text[m[2]:m[3]]
+		_, value := f.value(name, n.pos, at)
+		if value == nil {
+			b.WriteString(text[m[0]:m[1]])
+			continue
+		}
+		inner, ok := embedded(value)
+		if !ok {
+			f.spoil(name)
+			f.report(false, n.pos, at, "the variable ((%s)) is %s; within other text, only text and whole numbers can be filled in", Literal(name), value.describe())
+			b.WriteString(text[m[0]:m[1]])
+			continue
+		}
+		if !f.afford(int64(len(inner)), n.pos) {
+			return n
+		}
+		b.WriteString(inner)
+		symbolic = symbolic || value.symbolic
+	}
+	b.WriteString(text[end:])
+	return &node{value: b.String(), pos: n.pos, symbolic: symbolic}
+}
+
+// embedded returns a value as it stands within other text.
+func embedded(n *node) (string, bool) {
+	switch v := n.value.(type) {
+	case string:
+		return v, n.kind == scalarKind
+	case int:
+		return strconv.Itoa(v), true
+	case uint64:
+		return strconv.FormatUint(v, 10), true
+	}
+	return "", false
+}
+
+// value returns what a placeholder's text stands for; nil if it has no value,
+// which is noted, or cannot have one, which is reported.
+func (f *filler) value(text string, pos Position, at *step) (*variable, *node) {
+	name, rest := splitName(text)
+	v := f.lookup(name)
+	if v == nil {
+		f.missing(name, pos, at)
+		return nil, nil
+	}
+	v.used = true
+	if rest == "" && !strings.HasSuffix(text, ".") {
+		return v, v.value
+	}
+	value, err := v.part(name, rest)
+	if err != nil {
+		f.spoil(text)
+		f.report(false, pos, at, "((%s)): %v", strings.TrimPrefix(text, "!"), err)
+		return nil, nil
+	}
+	return v, value
+}
+
+// spoil notes that the variable of a placeholder's text stays in the document.
+func (f *filler) spoil(text string) {
+	if f.broken != nil {
+		name, _ := splitName(text)
+		f.broken[name] = true
+	}
+}
+
+// part returns the part of the value that the rest of a placeholder names:
+// keys, or numbers of items, with dots between them.
+func (v *variable) part(name, rest string) (*node, error) {
+	path, err := parsePath("/" + strings.ReplaceAll(rest, ".", "/"))
+	if err != nil {
+		return nil, err
+	}
+	found, err := walk{path: path}.find(v.value)
+	if err == nil {
+		return found, nil
+	}
+	for i, t := range path.tokens {
+		if t.kind == indexToken {
+			path.tokens[i].kind, path.tokens[i].key = keyToken, strconv.Itoa(t.index)
+		}
+	}
+	if found, again := (walk{path: path}).find(v.value); again == nil {
+		return found, nil
+	}
+	var failure *pathError
+	if errors.As(err, &failure) && failure.token == 0 {
+		return nil, errors.New(strings.ReplaceAll(failure.message, opPath{}.upTo(0), fmt.Sprintf("the value of %q", name)))
+	}
+	return nil, fmt.Errorf("in the value of %q, %w", name, err)
+}
+
+// afford counts what is put into the document, and stops at the limit.
+func (f *filler) afford(size int64, pos Position) bool {
+	f.filled += size
+	if f.filled > maxFilled && !f.over {
+		f.over = true
+		f.report(false, pos, nil, "the variables make the document larger than %d MiB", maxFilled>>20)
+	}
+	return !f.over
+}
+
+// bytes returns about how much the value adds to a document.
+func (v *variable) bytes() int64 {
+	if v.size == 0 {
+		v.size = v.value.bytes()
+	}
+	return v.size
+}
+
+// bytes returns about how much memory a value and its text take.
+func (n *node) bytes() int64 {
+	size := int64(16)
+	if text, ok := n.value.(string); ok {
+		size += int64(len(text))
+	}
+	for _, item := range n.items {
+		size += item.bytes()
+	}
+	for _, e := range n.entries {
+		size += 16 + int64(len(scalarText(e.key))) + e.value.bytes()
+	}
+	return size
+}
+
+// at returns a copy of a value; what has no position gets the given one.
+func (n *node) at(pos Position) *node {
+	c := *n
+	if c.pos.File == "" {
+		c.pos = pos
+	}
+	c.items = make([]*node, len(n.items))
+	for i, item := range n.items {
+		c.items[i] = item.at(pos)
+	}
+	c.entries = make([]entry, len(n.entries))
+	for i, e := range n.entries {
+		e.value = e.value.at(pos)
+		if e.pos.File == "" {
+			e.pos = pos
+		}
+		c.entries[i] = e
+	}
+	return &c
+}

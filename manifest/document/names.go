@@ -1,0 +1,48 @@
+package document
+
+import (
+	"maps"
+	"slices"
+)
+
+// Names returns what is public even if a secret has the same text: the
+// variables and, where they are written in plain text, keys and the names of
+// list items.
+func (d *Document) Names() []string {
+	names := map[string]bool{}
+	d.root.names(names, d.plainText)
+	for name := range d.byName {
+		names[name] = true
+	}
+	for name := range d.vars {
+		names[name] = true
+	}
+	if d.store != nil {
+		for _, name := range d.store.names {
+			names[name] = true
+		}
+	}
+	delete(names, "")
+	return slices.Sorted(maps.Keys(names))
+}
+
+// names adds the keys below n and what is called by name there, unless a
+// variable said it.
+func (n *node) names(set, plain map[string]bool) {
+	for _, item := range n.items {
+		item.names(set, plain)
+	}
+	for _, entry := range n.entries {
+		key := scalarText(entry.key)
+		if plain[key] {
+			set[key] = true
+		}
+		switch key {
+		case "name", "id", "key", "release": // by the first three, paths name the items of lists
+			if text, ok := entry.value.value.(string); ok && plain[text] {
+				set[text] = true
+			}
+		}
+		entry.value.names(set, plain)
+	}
+}

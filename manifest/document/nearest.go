@@ -1,0 +1,74 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// DidYouMean returns a suggestion to append to a message about an unknown word,
+// or "" if no option is like it.
+func DidYouMean(word string, options []string) string {
+	if near := Nearest(word, options); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+// Nearest returns the option that looks most like word, or "" if none does.
+func Nearest(word string, options []string) string {
+	if len(word) > 64 {
+		return ""
+	}
+	best, least := "", 1+len(word)/4
+	plain := normal(word)
+	for _, option := range options {
+		if len(option) > 64 {
+			continue
+		}
+		other := normal(option)
+		if max(len(plain)-len(other), len(other)-len(plain)) > least {
+			continue // the distance is at least the difference in length
+		}
+		if d := distance(plain, other); option != "" && d <= least && (best == "" || d < least) {
+			best, least = option, d
+		}
+	}
+	return best
+}
+
+// normal returns a key in lower case and without separators.
+func normal(key string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '-', '_', '.', ' ':
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, key)
+}
+
+// distance returns the number of insertions, deletions, replacements and swaps
+// of neighbours that turn a into b.
+func distance(a, b string) int {
+	var before, above []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, above, row = above, row, make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}

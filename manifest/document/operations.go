@@ -1,0 +1,374 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// operation is one change of an operations file.
+type operation struct {
+	index  int    // in its file
+	kind   string // replace, remove or test
+	path   opPath
+	value  *node // nil: none
+	absent bool  // of test: nothing may be there
+	pos    Position
+}
+
+// readOperations reads an operations file. What is wrong with it is reported
+// in the document.
+func (d *document) readOperations(file string, data []byte) []operation {
+	source := parse(file, data)
+	defer func() { d.problems = append(d.problems, source.problems...) }()
+	top := source.top()
+	if top.node == nil {
+		return nil
+	}
+	if top.node.kind != listKind {
+		top.Fail(`an operations file must be a list of operations (lines that begin with "- "), not %s; a file of variables is given with --vars-file`, top.node.describe())
+		return nil
+	}
+	var ops []operation
+	for i, item := range top.Items() {
+		op := operation{index: i, pos: item.pos}
+		if wrong, pos := op.read(item); wrong != "" {
+			source.failOperation(i, pos, wrong)
+			continue
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// failOperation reports what is wrong with an operation.
+func (d *document) failOperation(index int, pos Position, message string) {
+	d.problems = append(d.problems, Problem{Pos: pos, Path: fmt.Sprintf("operation [%d]", index), Message: message})
+}
+
+// read reads one operation; wrong says what keeps it from being one.
+func (op *operation) read(item Value) (wrong string, pos Position) {
+	if item.node == nil || item.node.kind != mapKind {
+		kind := "null"
+		if item.node != nil {
+			kind = item.node.describe()
+		}
+		return "must be a map with type, path and value, not " + kind, item.pos
+	}
+	kinds := []string{"replace", "remove", "test"}
+	kind := item.Get("type")
+	op.kind = kind.raw()
+	switch {
+	case kind.node == nil:
+		return "lacks type: replace, remove or test" + item.misspelt("type"), item.pos
+	case !slices.Contains(kinds, op.kind):
+		return fmt.Sprintf("the type must be replace, remove or test, but is %q%s", shortened(op.kind), DidYouMean(op.kind, kinds)), kind.pos
+	}
+	path := item.Get("path")
+	switch {
+	case path.node == nil:
+		return "lacks path: the place in the manifest, such as /releases/name=bosh" + item.misspelt("path"), item.pos
+	case path.node.kind != scalarKind:
+		return "the path must be text, not " + path.node.describe(), path.pos
+	}
+	op.pos = path.pos
+	parsed, err := parsePath(path.raw())
+	if err != nil {
+		return fmt.Sprintf("the path %q is wrong: %v", shortened(path.raw()), err), path.pos
+	}
+	op.path = parsed
+	op.value = item.Get("value").node
+	absent := item.Get("absent")
+	if absent.node != nil {
+		flag, ok := absent.node.value.(bool)
+		if !ok {
+			return "absent must be true or false, not " + absent.node.describe(), absent.pos
+		}
+		op.absent = flag
+	}
+	return op.check(item, absent.node != nil)
+}
+
+// check tells what does not fit the operation's type.
+func (op *operation) check(item Value, absent bool) (wrong string, pos Position) {
+	last := opToken{}
+	if n := len(op.path.tokens); n > 0 {
+		last = op.path.tokens[n-1]
+	}
+	// The end of a path counts only where the path gets there.
+	reached := !slices.ContainsFunc(op.path.tokens, func(t opToken) bool { return t.optional })
+	switch {
+	case op.kind == "replace" && op.value == nil && item.Get("value").HasKey():
+		return "the value is null, which no operation can set; to take the key away, use type: remove", item.Get("value").pos
+	case op.kind == "replace" && op.value == nil:
+		return "lacks value" + item.misspelt("value"), item.pos
+	case op.kind == "remove" && op.value != nil:
+		return "has a value, which an operation of the type remove cannot have; is the type replace meant?", item.Get("value").pos
+	case op.kind == "remove" && len(op.path.tokens) == 0:
+		return "the whole document cannot be removed", op.pos
+	case op.kind == "test" && op.value == nil && !absent:
+		return "lacks value, or absent: true" + item.misspelt("value", "absent"), item.pos
+	case op.kind != "replace" && last.kind == appendToken && reached:
+		return fmt.Sprintf(`the path %q is wrong: "-" stands for the place behind the last item, where nothing is to %s`, op.path.shown(), op.kind), op.pos
+	case op.kind != "replace" && last.insert != overwrite && reached:
+		return fmt.Sprintf("the path %q is wrong: :before and :after are only for operations of the type replace", op.path.shown()), op.pos
+	}
+	return "", Position{}
+}
+
+// raw returns a scalar as it stands in the file.
+func (c Value) raw() string {
+	if c.node == nil || c.node.kind != scalarKind {
+		return ""
+	}
+	if text, ok := c.node.value.(string); ok {
+		return text
+	}
+	return c.node.written
+}
+
+// misspelt suggests which key of the map was meant to be one of the names.
+func (c Value) misspelt(names ...string) string {
+	for _, e := range c.node.entries {
+		key := scalarText(e.key)
+		if near := Nearest(key, names); near != "" && near != key {
+			return fmt.Sprintf("; is %q meant to be %q?", shortened(key), near)
+		}
+	}
+	return ""
+}
+
+// apply applies operations in their order. One that fails is reported, changes
+// nothing, and the rest is applied: but what lies within the place that it
+// failed to make is passed over.
+func (d *document) apply(ops []operation) {
+	type failure struct {
+		op   *operation
+		path string
+		err  error
+	}
+	var failures []failure
+	if d.root == nil && len(ops) > 0 {
+		d.root = &node{pos: Position{d.file, 1, 1}}
+	}
+	for i := range ops {
+		op := &ops[i]
+		path := strings.ReplaceAll(op.path.text, "?", "")
+		if slices.ContainsFunc(failures, func(f failure) bool {
+			return f.op.kind == "replace" && (path == f.path || strings.HasPrefix(path, f.path+"/"))
+		}) {
+			continue
+		}
+		if err := op.apply(d); err != nil {
+			failures = append(failures, failure{op, path, err})
+		}
+	}
+	for _, f := range failures {
+		what := fmt.Sprintf("cannot %s %s", f.op.kind, f.op.path.shown())
+		if f.op.kind == "test" {
+			what = "the test of " + f.op.path.shown() + " fails"
+		}
+		d.failOperation(f.op.index, f.op.pos, fmt.Sprintf("%s: %v%s", what, f.err, f.op.advice(f.err, d.root)))
+	}
+}
+
+// shown returns the path for a message.
+func (p opPath) shown() string {
+	if p.text == "" {
+		return "the whole document"
+	}
+	return shortened(p.text)
+}
+
+// advice says what helps against something missing. last is the document with
+// the other operations applied.
+func (op *operation) advice(err error, last *node) string {
+	var failure *pathError
+	if !errors.As(err, &failure) || !failure.absent {
+		return ""
+	}
+	before := opPath{text: op.path.text, tokens: op.path.tokens[:failure.token+1]}
+	if _, err := (walk{path: before}).find(last); err == nil {
+		return "; a later operation makes it, so this one must come after that: the order of --ops-file counts"
+	}
+	t := op.path.tokens[failure.token]
+	switch {
+	case strings.Contains(failure.message, "did you mean"), t.kind == indexToken, op.kind == "test":
+		return ""
+	case op.kind == "remove":
+		return `; if it need not be there, end that part of the path with "?"`
+	}
+	return `; if another operations file makes it, that one must come first; to make it here, end that part of the path with "?"`
+}
+
+// apply applies one operation to the document.
+func (op *operation) apply(d *document) error {
+	w := walk{path: op.path, source: op.pos}
+	switch op.kind {
+	case "replace":
+		return w.replace(&d.root, 0, op.value)
+	case "remove":
+		return w.remove(d.root)
+	}
+	return op.test(w, d.root)
+}
+
+// replace puts the value at the place that the tokens from the given one on
+// lead to, beginning at *n. On an error nothing has changed.
+func (w walk) replace(n **node, token int, value *node) error {
+	if token == len(w.path.tokens) {
+		*n = value
+		return nil
+	}
+	t, here, last := w.path.tokens[token], *n, token == len(w.path.tokens)-1
+	switch {
+	case t.kind == keyToken && here.kind != mapKind, t.kind != keyToken && here.kind != listKind:
+		return w.mismatch(token, here)
+	case t.kind == appendToken:
+		here.items = append(here.items, value)
+		return nil
+	case t.kind == keyToken:
+		if e := here.find(t.key); e != nil {
+			return w.replace(&e.value, token+1, value)
+		}
+		if !t.optional {
+			return w.missingKey(token, here)
+		}
+		var made *node
+		if !last {
+			if made = w.container(token + 1); made == nil {
+				return w.cannotGrow(token + 1)
+			}
+		}
+		if err := w.replace(&made, token+1, value); err != nil {
+			return err
+		}
+		here.entries = append(here.entries, entry{key: t.key, value: made, pos: w.source})
+		return nil
+	}
+	index, err := w.item(token, here)
+	switch {
+	case err != nil:
+		return err
+	case index < 0:
+		made := w.matching(t)
+		if err := w.replace(&made, token+1, value); err != nil {
+			return err
+		}
+		here.items = append(here.items, made)
+	case last && t.insert == insertBefore:
+		here.items = slices.Insert(here.items, index, value)
+	case last && t.insert == insertAfter:
+		here.items = slices.Insert(here.items, index+1, value)
+	default:
+		return w.replace(&here.items[index], token+1, value)
+	}
+	return nil
+}
+
+// remove takes away what stands at the path.
+func (w walk) remove(n *node) error {
+	last := len(w.path.tokens) - 1
+	for i := range last {
+		next, err := w.step(i, n)
+		if err != nil || next == nil {
+			return err
+		}
+		n = next
+	}
+	found, err := w.step(last, n)
+	if err != nil || found == nil {
+		return err
+	}
+	if t := w.path.tokens[last]; t.kind == keyToken {
+		n.entries = slices.DeleteFunc(n.entries, func(e entry) bool { return e.key == t.key })
+		return nil
+	}
+	index, err := w.item(last, n)
+	if err != nil {
+		return err
+	}
+	n.items = slices.Delete(n.items, index, index+1)
+	return nil
+}
+
+// test tells whether the document is as the operation says.
+func (op *operation) test(w walk, root *node) error {
+	found, err := w.find(root)
+	if op.value != nil && !op.absent {
+		switch {
+		case err != nil:
+			return err
+		case !equal(found, op.value):
+			return fmt.Errorf("the value that is there is another one: %s", difference(found, op.value))
+		}
+		return nil
+	}
+	if !op.absent {
+		return err
+	}
+	var failure *pathError
+	switch {
+	case err == nil:
+		return errors.New("it is there, and must not be")
+	case errors.As(err, &failure) && failure.absent && failure.token == len(op.path.tokens)-1:
+		return nil
+	}
+	return err
+}
+
+// difference describes two values that are not equal, without showing them.
+func difference(found, wanted *node) string {
+	if a, b := found.describe(), wanted.describe(); a != b {
+		return fmt.Sprintf("%s, not %s", a, b)
+	}
+	switch found.kind {
+	case listKind:
+		return fmt.Sprintf("a list of %s; wanted are %d", count(len(found.items), "item"), len(wanted.items))
+	case mapKind:
+		for _, e := range wanted.entries {
+			if text, ok := e.key.(string); ok && found.find(text) == nil {
+				return fmt.Sprintf("a map without the key %q", shortened(text))
+			}
+		}
+		for _, e := range found.entries {
+			if text, ok := e.key.(string); ok && wanted.find(text) == nil {
+				return fmt.Sprintf("a map with the key %q, too", shortened(text))
+			}
+		}
+	}
+	return found.describe() + ", but not the same"
+}
+
+// equal tells whether two values are the same to create-env.
+func equal(a, b *node) bool {
+	if a.kind != b.kind || len(a.items) != len(b.items) || len(a.entries) != len(b.entries) {
+		return false
+	}
+	switch a.kind {
+	case listKind:
+		for i := range a.items {
+			if !equal(a.items[i], b.items[i]) {
+				return false
+			}
+		}
+		return true
+	case mapKind:
+		index := make(map[any]*node, len(b.entries))
+		for _, e := range b.entries {
+			index[e.key] = e.value
+		}
+		for _, e := range a.entries {
+			if other, ok := index[e.key]; !ok || !equal(e.value, other) {
+				return false
+			}
+		}
+		return true
+	}
+	if f, ok := a.value.(float64); ok && math.IsNaN(f) {
+		return false
+	}
+	return settledScalar(a.value) == settledScalar(b.value)
+}

@@ -1,0 +1,384 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// opPath is a place in a document as operations name it, for example
+// /releases/name=bosh/url?. The path "" is the whole document.
+type opPath struct {
+	text   string // as written
+	tokens []opToken
+}
+
+type tokenKind uint8
+
+const (
+	keyToken    tokenKind = iota // the value of a key
+	indexToken                   // an item by its number
+	matchToken                   // the item, a map, whose key has a value
+	appendToken                  // behind the last item
+)
+
+// insertion tells whether a value replaces the item, or is put beside it.
+type insertion uint8
+
+const (
+	overwrite insertion = iota
+	insertBefore
+	insertAfter
+)
+
+// opToken is one piece of a path.
+type opToken struct {
+	kind     tokenKind
+	key      string // of keyToken and matchToken
+	value    string // of matchToken
+	index    int    // of indexToken
+	optional bool   // need not be there
+	shift    int    // how many items further, from :prev and :next
+	insert   insertion
+	end      int // where the token ends in the text of the path
+}
+
+// upTo returns the path with its first n tokens, as written.
+func (p opPath) upTo(n int) string {
+	if n == 0 {
+		return "the top of the document"
+	}
+	return shortened(p.text[:p.tokens[n-1].end])
+}
+
+// shortened makes a text fit for a message: on one line, and without the middle
+// of a long one.
+func shortened(s string) string {
+	const longest, begin, end = 240, 160, 60
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		s = strings.Trim(strconv.Quote(s), `"`)
+	}
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:begin], "") + "..." + strings.ToValidUTF8(s[len(s)-end:], "")
+}
+
+// parsePath reads a path.
+func parsePath(text string) (opPath, error) {
+	p := opPath{text: text}
+	if text == "" {
+		return p, nil
+	}
+	if text[0] != '/' {
+		return p, errors.New(`a path begins with "/"`)
+	}
+	pieces := strings.Split(text[1:], "/")
+	if len(pieces) > maxDepth {
+		return p, fmt.Errorf("the path has more than %d parts", maxDepth)
+	}
+	optional, end := false, 0
+	for i, piece := range pieces {
+		end += 1 + len(piece)
+		token, err := parseToken(piece, i == len(pieces)-1)
+		if err != nil {
+			return p, err
+		}
+		if token.insert != overwrite && i < len(pieces)-1 {
+			return p, errors.New(":before and :after may only stand at its end")
+		}
+		token.end = end
+		if token.kind == keyToken || token.kind == matchToken {
+			optional = optional || token.optional
+			token.optional = optional
+		}
+		p.tokens = append(p.tokens, token)
+	}
+	return p, nil
+}
+
+// parseToken reads one piece of a path.
+func parseToken(piece string, last bool) (opToken, error) {
+	text, modifiers, _ := strings.Cut(piece, ":")
+	modified := len(text) < len(piece)
+	text = strings.NewReplacer("~0", "~", "~1", "/", "~7", ":").Replace(text)
+	if last && text == "-" {
+		if modified {
+			return opToken{}, errors.New(`nothing may follow "-", which stands for the place behind the last item`)
+		}
+		return opToken{kind: appendToken}, nil
+	}
+	token := opToken{kind: keyToken, optional: strings.HasSuffix(text, "?")}
+	if index, err := strconv.Atoi(text); err == nil {
+		token = opToken{kind: indexToken, index: index}
+	} else if key, value, found := strings.Cut(text, "="); found {
+		token.kind, token.key, token.value = matchToken, key, strings.TrimSuffix(value, "?")
+	} else {
+		token.key = strings.TrimSuffix(text, "?")
+	}
+	if !modified {
+		return token, nil
+	}
+	for modifier := range strings.SplitSeq(modifiers, ":") {
+		if !slices.Contains([]string{"prev", "next", "before", "after"}, modifier) {
+			return token, fmt.Errorf(`%q is no modifier: known are :prev, :next, :before and :after; in a name, ":" is written ~7 and "/" ~1`, ":"+shortened(modifier))
+		}
+		switch {
+		case token.kind == keyToken:
+			return token, fmt.Errorf(`":%s" may only follow an index or a match such as name=x, not a key`, modifier)
+		case token.insert != overwrite:
+			return token, fmt.Errorf(`nothing may follow :before or :after, but ":%s" does`, modifier)
+		}
+		switch modifier {
+		case "prev":
+			token.shift--
+		case "next":
+			token.shift++
+		case "before":
+			token.insert = insertBefore
+		case "after":
+			token.insert = insertAfter
+		}
+	}
+	return token, nil
+}
+
+// pathError says at which token a path leads nowhere, and what is there.
+type pathError struct {
+	token   int // index of the token that failed
+	absent  bool
+	message string
+}
+
+func (e *pathError) Error() string { return e.message }
+
+// walk is one way down a path.
+type walk struct {
+	path opPath
+	// source is where nodes that an operation makes are said to stand.
+	source Position
+}
+
+// mismatch reports a node of the wrong kind for a token.
+func (w walk) mismatch(token int, n *node) error {
+	needs, what := "a map", fmt.Sprintf("the key %q", shortened(w.path.tokens[token].key))
+	if kind := w.path.tokens[token].kind; kind != keyToken {
+		needs, what = "a list", "an item"
+		if kind == appendToken {
+			what = "a new item"
+		}
+	}
+	return &pathError{token: token, message: fmt.Sprintf("%s is %s, where %s is needed for %s",
+		w.path.upTo(token), n.describe(), needs, what)}
+}
+
+// missingKey reports a map without the key of a token.
+func (w walk) missingKey(token int, n *node) error {
+	var keys []string
+	for _, e := range n.entries {
+		keys = append(keys, scalarText(e.key))
+	}
+	key := w.path.tokens[token].key
+	there := "it is empty"
+	if len(keys) > 0 {
+		there = "it has " + enumerate(keys)
+	}
+	hint := DidYouMean(key, keys)
+	for _, e := range n.entries {
+		if _, isText := e.key.(string); !isText && scalarText(e.key) == key {
+			hint = fmt.Sprintf("; its key %s is %s to YAML, which no path reaches", shortened(key), (&node{value: e.key}).describe())
+		}
+	}
+	if strings.HasPrefix(key, "((") {
+		hint += "; variables are not filled in yet when operations are applied"
+	}
+	return &pathError{token: token, absent: true,
+		message: fmt.Sprintf("%s has no key %q; %s%s", w.path.upTo(token), shortened(key), there, hint)}
+}
+
+// item returns the index of the item that an index or match token means, -1 if
+// the token is optional and there is none.
+func (w walk) item(token int, n *node) (int, error) {
+	t := w.path.tokens[token]
+	if n.kind != listKind {
+		return 0, w.mismatch(token, n)
+	}
+	index := t.index
+	if t.kind == matchToken {
+		matches := 0
+		for i, item := range n.items {
+			if e := item.find(t.key); e != nil && e.value.kind == scalarKind && e.value.value == t.value {
+				index = i
+				matches++
+			}
+		}
+		if matches == 0 && t.optional {
+			return -1, nil
+		}
+		if matches != 1 {
+			return 0, w.noMatch(token, n, matches)
+		}
+	}
+	length := len(n.items)
+	index += t.shift
+	if index >= length || index < -length {
+		return 0, &pathError{token: token, absent: true, message: fmt.Sprintf("%s has no item %d; it has %s",
+			w.path.upTo(token), index, count(length, "item"))}
+	}
+	if index < 0 {
+		index += length
+	}
+	return index, nil
+}
+
+// noMatch reports a match token that fits no item, or several.
+func (w walk) noMatch(token int, n *node, matches int) error {
+	t := w.path.tokens[token]
+	where := w.path.upTo(token)
+	if matches > 1 {
+		return &pathError{token: token, message: fmt.Sprintf("%s has %d items whose %s is %q, and only one of them can be meant; use an index",
+			where, matches, shortened(t.key), shortened(t.value))}
+	}
+	var values []string
+	other := ""
+	for _, item := range n.items {
+		e := item.find(t.key)
+		if e == nil || e.value.kind != scalarKind {
+			continue
+		}
+		text, isText := e.value.value.(string)
+		switch {
+		case isText:
+			values = append(values, text)
+		case scalarText(e.value.value) == t.value:
+			other = fmt.Sprintf("; one is %s, and paths only match text", e.value.describe())
+		}
+	}
+	there := fmt.Sprintf("none of its %s has the key %q as text", count(len(n.items), "item"), shortened(t.key))
+	switch {
+	case len(n.items) == 0:
+		there = "it is empty"
+	case len(values) > 0 && secretKey(t.key):
+		there = fmt.Sprintf("%s other values", count(len(values), "item")+" have")
+	case len(values) > 0:
+		there = "there is " + enumerate(values)
+		other += DidYouMean(t.value, values)
+	}
+	return &pathError{token: token, absent: true,
+		message: fmt.Sprintf("%s has no item whose %s is %q; %s%s", where, shortened(t.key), shortened(t.value), there, other)}
+}
+
+// find returns what stands at the path, as far as it is not optional.
+func (w walk) find(n *node) (*node, error) {
+	for i, t := range w.path.tokens {
+		next, err := w.step(i, n)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil && t.kind == keyToken {
+			if i == len(w.path.tokens)-1 {
+				return &node{pos: w.source}, nil
+			}
+			if next = w.container(i + 1); next == nil {
+				return nil, w.cannotGrow(i + 1)
+			}
+		} else if next == nil {
+			next = w.matching(t)
+		}
+		n = next
+	}
+	return n, nil
+}
+
+// step returns the value that one token leads to, nil if it is missing and
+// need not be there.
+func (w walk) step(token int, n *node) (*node, error) {
+	t := w.path.tokens[token]
+	switch {
+	case t.kind == appendToken:
+		return nil, &pathError{token: token, message: `"-" stands for the place behind the last item, where nothing can be found`}
+	case t.kind != keyToken:
+		index, err := w.item(token, n)
+		if err != nil || index < 0 {
+			return nil, err
+		}
+		if t.insert != overwrite {
+			return nil, &pathError{token: token, message: ":before and :after are only for the place of a new item, at the end of a path"}
+		}
+		return n.items[index], nil
+	case n.kind != mapKind:
+		return nil, w.mismatch(token, n)
+	}
+	e := n.find(t.key)
+	switch {
+	case e != nil:
+		return e.value, nil
+	case t.optional:
+		return nil, nil
+	}
+	return nil, w.missingKey(token, n)
+}
+
+// container returns an empty value that the token can be looked up in; nil for
+// an index.
+func (w walk) container(token int) *node {
+	switch w.path.tokens[token].kind {
+	case keyToken:
+		return &node{kind: mapKind, pos: w.source}
+	case matchToken, appendToken:
+		return &node{kind: listKind, pos: w.source}
+	}
+	return nil
+}
+
+// matching returns the item that a match token makes.
+func (w walk) matching(t opToken) *node {
+	value := &node{value: t.value, pos: w.source}
+	return &node{kind: mapKind, pos: w.source, entries: []entry{{key: t.key, value: value, pos: w.source}}}
+}
+
+func (w walk) cannotGrow(token int) error {
+	return &pathError{token: token, message: fmt.Sprintf("%s is not there, and for an index it cannot be made", w.path.upTo(token))}
+}
+
+// find returns the entry of a map with a key that is text, or nil.
+func (n *node) find(key string) *entry {
+	for i := range n.entries {
+		if text, ok := n.entries[i].key.(string); ok && text == key {
+			return &n.entries[i]
+		}
+	}
+	return nil
+}
+
+// count writes a number of things.
+func count(n int, what string) string {
+	switch n {
+	case 0:
+		return "no " + what + "s"
+	case 1:
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// enumerate writes names in quotes, the first of many.
+func enumerate(names []string) string {
+	const most = 12
+	var b strings.Builder
+	for i, name := range names {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(shortened(name)))
+	}
+	return b.String()
+}

@@ -1,0 +1,256 @@
+package document
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// secretKey tells whether the name of a key says that its value is secret.
+func secretKey(key string) bool {
+	key = strings.TrimSuffix(normal(key), "s")
+	for _, end := range []string{
+		"password", "passwd", "passphrase", "secret", "token", "credential",
+		"privatekey", "secretkey", "accesskey", "apikey", "jsonkey",
+	} {
+		if strings.HasSuffix(key, end) {
+			return true
+		}
+	}
+	return false
+}
+
+var userInfo = regexp.MustCompile(`[A-Za-z][-+.A-Za-z0-9]*://([^/?#\s]*)@`)
+
+// Secrets is a set of texts that must not be shown: the values of keys such as
+// password or private_key, the passwords in URLs, and private keys in PEM.
+type Secrets map[string]bool
+
+// Secrets returns the secrets of the document and of its variables. The set is
+// the caller's own.
+func (d *Document) Secrets() Secrets {
+	set := maps.Clone(d.secrets)
+	set.collect(d.root, false)
+	return set
+}
+
+// Sorted returns the secrets, the longest first, so that none is hidden only
+// in part.
+func (set Secrets) Sorted() []string {
+	result := make([]string, 0, len(set))
+	for s := range set {
+		result = append(result, s)
+	}
+	slices.SortFunc(result, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	return result
+}
+
+// replacer takes the secrets out of texts; nil if there are none.
+func (set Secrets) replacer() *strings.Replacer {
+	if len(set) == 0 {
+		return nil
+	}
+	pairs := make([]string, 0, 2*len(set))
+	for _, secret := range set.Sorted() {
+		pairs = append(pairs, secret, "<redacted>")
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// collect adds the secrets of n; secret tells that the key above said so.
+func (set Secrets) collect(n *node, secret bool) {
+	if n == nil {
+		return
+	}
+	for _, item := range n.items {
+		set.collect(item, secret)
+	}
+	for _, e := range n.entries {
+		key := scalarText(e.key)
+		set.collect(e.value, secretKey(key) || secret && strings.HasSuffix(key, "s"))
+	}
+	if n.kind != scalarKind {
+		return
+	}
+	text := scalarText(n.value)
+	if n.symbolic {
+		text = ReplaceVariables(text, "((generated))")
+	}
+	if _, isBool := n.value.(bool); secret && !isBool && !looksLikePath(text) || strings.Contains(text, "PRIVATE KEY-----") {
+		set.Add(text)
+	}
+	if !strings.Contains(text, "://") {
+		return
+	}
+	for _, match := range userInfo.FindAllStringSubmatch(text, -1) {
+		if _, password, found := strings.Cut(match[1], ":"); found {
+			set.Add(password)
+			if decoded, err := url.PathUnescape(password); err == nil {
+				set.Add(decoded)
+			}
+		}
+	}
+}
+
+// Add adds a secret, and of one with many lines also each line, since output
+// is often looked at line by line. What is too short to be told from other text
+// is left out.
+func (set Secrets) Add(secret string) {
+	secret = strings.TrimSpace(secret)
+	if len(secret) < 4 || placeholder.MatchString(secret) {
+		return
+	}
+	// Looking for very long texts is slow, and pieces hide them as well.
+	const piece = 4096
+	for rest := secret; rest != ""; {
+		n := min(len(rest), piece)
+		if len(rest)-n < 16 {
+			n = len(rest)
+		}
+		set[rest[:n]] = true
+		rest = rest[n:]
+	}
+	lines := strings.Split(secret, "\n")
+	if len(lines) == 1 {
+		return
+	}
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if len(line) >= 16 && !strings.HasPrefix(line, "-----") {
+			set[line] = true
+		}
+	}
+}
+
+// looksLikePath tells a path, as in private_key: ~/.ssh/id_rsa, from a secret.
+func looksLikePath(s string) bool {
+	for _, prefix := range []string{"/", "./", "../", "~/", "file://"} {
+		if strings.HasPrefix(s, prefix) {
+			return len(s) < 256 && !strings.ContainsAny(s, "\n=")
+		}
+	}
+	return false
+}
+
+// publicWords end the names of variables whose values are no secrets.
+var publicWords = regexp.MustCompile(`(?i)(^|[-_./])(ips?|cidr|gw|gateway|netmask|dns|ntp|hosts?|hostname|domains?|address|addresses|port|ports|` +
+	`name|names|id|ids|region|zones?|azs?|networks?|subnets?|vlan|size|type|flavor|user|username|url|uri|endpoint|path|dir|folder|version|tags?|groups?|` +
+	`project|environment|email|fingerprint|job|release|stemcell|os|arch|mode|label|owner|team|timeout|interval|memory|cpu|mtu|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
+
+// addVariable adds what is secret in the value of a variable: all text of what
+// is generated, stored, or under a name such as password; of any other
+// variable, all text but addresses, URLs without user, paths, what has a public
+// name such as region or network_name, and what the files say in plain text,
+// too.
+func (set Secrets) addVariable(name string, v *variable, plainText map[string]bool) {
+	v.value.leaves(name, func(key string, n *node) {
+		text := scalarText(n.value)
+		_, isText := n.value.(string)
+		named := secretKey(key) || secretName(key)
+		switch {
+		case key == "username" || n.value == nil || n.value == true || n.value == false:
+		case named, v.secret:
+			set.Add(text)
+		case !isText, publicValue(text), plainText[text]:
+		case publicWords.MatchString(key):
+		default:
+			set.Add(text)
+		}
+	})
+}
+
+// leaves calls f with each scalar of a value and the key above it.
+func (n *node) leaves(key string, f func(key string, n *node)) {
+	for _, item := range n.items {
+		item.leaves(key, f)
+	}
+	for _, e := range n.entries {
+		e.value.leaves(scalarText(e.key), f)
+	}
+	if n.kind == scalarKind {
+		f(key, n)
+	}
+}
+
+// secretName tells whether the name of a variable says that it is secret.
+func secretName(name string) bool {
+	name = normal(name)
+	for _, part := range []string{"password", "passphrase", "secret", "token", "credential", "privatekey", "accesskey"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAddresses reports whether a text is an IP address or a range of them.
+func isAddresses(s string) bool {
+	if _, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil {
+		return true
+	}
+	first, last, found := strings.Cut(s, "-")
+	_, err := netip.ParseAddr(strings.TrimSpace(first))
+	if err != nil || !found {
+		return err == nil
+	}
+	_, err = netip.ParseAddr(strings.TrimSpace(last))
+	return err == nil
+}
+
+// publicValue reports whether a text is an address or a path.
+func publicValue(s string) bool {
+	if _, err := netip.ParseAddrPort(s); err == nil {
+		return true
+	}
+	if isAddresses(s) || looksLikePath(s) {
+		return true
+	}
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme != "" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// noteSecrets collects the secrets of the variables that were used.
+func (e *evaluation) noteSecrets() {
+	add := func(name string, v *variable) {
+		if v != nil && (v.used || e.byName[name] != nil) {
+			e.secrets.addVariable(name, v, e.plainText)
+		}
+	}
+	for name, v := range e.vars {
+		add(name, v)
+	}
+	if e.store != nil {
+		for name, v := range e.store.values {
+			add(name, v)
+		}
+	}
+	for _, def := range e.definitions {
+		add(def.name, def.value)
+	}
+}
+
+// notePlainText collects the texts and keys that hold no variables.
+func (e *evaluation) notePlainText(n *node) {
+	if e.plainText == nil {
+		e.plainText = map[string]bool{}
+	}
+	note := func(value any) {
+		if text, ok := value.(string); ok && !strings.Contains(text, "((") {
+			e.plainText[text] = true
+		}
+	}
+	note(n.value)
+	for _, item := range n.items {
+		e.notePlainText(item)
+	}
+	for _, entry := range n.entries {
+		note(entry.key)
+		e.notePlainText(entry.value)
+	}
+}

@@ -1,0 +1,275 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// variable is a value for ((name)).
+type variable struct {
+	value  *node
+	origin string // for messages, for example "--var-file"
+	// loose tells that parts of the value have no position in a file; they
+	// take that of the place where they are put.
+	loose  bool
+	secret bool  // generated, or kept in the vars store
+	used   bool  // in the document
+	size   int64 // of the value, in bytes; 0 until it is counted
+}
+
+// variables are the values that were given, by name.
+type variables map[string]*variable
+
+// readVariables reads all values that were given with flags, later ones
+// replacing earlier ones: the environment, then files of variables, then single
+// files, then single values. Names with dots reach into maps.
+func (d *document) readVariables(opts Options) (variables, error) {
+	vars := variables{}
+	var errs []error
+	for _, prefix := range opts.VarsEnv {
+		errs = append(errs, vars.addEnvironment(prefix, opts.Environ))
+	}
+	for _, path := range opts.VarsFiles {
+		errs = append(errs, d.addVarsFile(vars, path))
+	}
+	for i, arg := range opts.VarFiles {
+		errs = append(errs, vars.addFile(i, arg))
+	}
+	for i, arg := range opts.Vars {
+		errs = append(errs, d.addValue(vars, i, arg))
+	}
+	return vars, errors.Join(errs...)
+}
+
+// set gives a variable its value. A name with dots sets a part of a map.
+func (vars variables) set(name string, v *variable) error {
+	pieces := strings.Split(name, ".")
+	if len(pieces) > maxDepth {
+		return fmt.Errorf("cannot use a variable of %s: its name has more than %d parts", v.origin, maxDepth)
+	}
+	if len(pieces) == 1 {
+		vars[name] = v
+		return nil
+	}
+	top := vars[pieces[0]]
+	if top == nil {
+		top = &variable{value: &node{kind: mapKind, pos: v.value.pos}, origin: v.origin}
+		vars[pieces[0]] = top
+	}
+	top.loose = top.loose || v.loose
+	n := top.value
+	for i, piece := range pieces[1:] {
+		if n.kind != mapKind {
+			return fmt.Errorf("cannot use the variable %q of %s: the value of %q is %s, not a map",
+				shortened(name), v.origin, shortened(strings.Join(pieces[:i+1], ".")), n.describe())
+		}
+		e := n.find(piece)
+		if e == nil {
+			n.entries = append(n.entries, entry{key: piece, value: &node{kind: mapKind, pos: v.value.pos}, pos: v.value.pos})
+			e = &n.entries[len(n.entries)-1]
+		}
+		if i == len(pieces)-2 {
+			e.value = v.value
+		}
+		n = e.value
+	}
+	return nil
+}
+
+// addEnvironment adds PREFIX_name=VALUE, the value read as YAML.
+func (vars variables) addEnvironment(prefix string, environ []string) error {
+	if prefix == "" {
+		return errors.New("cannot read variables from the environment: the prefix is empty")
+	}
+	var errs []error
+	for _, setting := range environ {
+		name, text, _ := strings.Cut(setting, "=")
+		name, found := strings.CutPrefix(name, prefix+"_")
+		if !found {
+			continue
+		}
+		value, err := parseValue(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot read the environment variable %s_%s as YAML: %v", prefix, name, err))
+			continue
+		}
+		errs = append(errs, vars.set(name, &variable{value: value, loose: true, origin: "--vars-env " + prefix}))
+	}
+	return errors.Join(errs...)
+}
+
+// addVarsFile adds the keys of a YAML file.
+func (d *document) addVarsFile(vars variables, path string) error {
+	data, err := readFile("the variables file", path)
+	if err != nil {
+		return err
+	}
+	values := d.namedValues("the variables file", path, data)
+	// What sets a whole value comes before what sets its parts.
+	slices.SortStableFunc(values, func(a, b entry) int {
+		return strings.Count(a.key.(string), ".") - strings.Count(b.key.(string), ".")
+	})
+	var errs []error
+	for _, e := range values {
+		errs = append(errs, vars.set(e.key.(string), &variable{value: e.value, origin: "--vars-file " + path}))
+	}
+	return errors.Join(errs...)
+}
+
+// namedValues returns the entries of a YAML file that maps names to values;
+// the keys are text, as written. What is wrong is reported in the document.
+func (d *document) namedValues(what, path string, data []byte) []entry {
+	source := parseNames(path, data)
+	top := source.top()
+	if top.node != nil && top.node.kind != mapKind {
+		hint := ""
+		if top.node.kind == listKind {
+			hint = "; a list of operations is given with --ops-file"
+		}
+		top.Fail(`%s must be a map (lines "name: value"), not %s%s`, what, top.node.describe(), hint)
+	}
+	d.problems = append(d.problems, source.problems...)
+	if top.node == nil {
+		return nil
+	}
+	return top.node.entries
+}
+
+// addFile adds NAME=PATH, the value being the text of the file.
+func (vars variables) addFile(index int, arg string) error {
+	name, path, found := strings.Cut(arg, "=")
+	if !found || name == "" || path == "" {
+		return fmt.Errorf("cannot use --var-file number %d: expected NAME=PATH", index+1)
+	}
+	data, err := readFile("the file of --var-file "+name+":", path)
+	if err != nil {
+		return err
+	}
+	value := &node{value: string(data), pos: Position{path, 1, 1}}
+	return vars.set(name, &variable{value: value, origin: "--var-file"})
+}
+
+// addValue adds NAME=VALUE. The value is read as YAML; where that makes it
+// text, its text counts as it stands, without a pair of quotes around it.
+func (d *document) addValue(vars variables, index int, arg string) error {
+	name, text, found := strings.Cut(arg, "=")
+	if !found || name == "" {
+		return fmt.Errorf("cannot use --var number %d: expected NAME=VALUE", index+1)
+	}
+	if text == "" {
+		return fmt.Errorf(`cannot use --var %s=: the value is empty; for an empty text write '%s=""'`, shortened(name), shortened(name))
+	}
+	value, err := parseValue(text)
+	if err != nil {
+		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v (quotes of its own are written '%s="VALUE"')`, shortened(name), err, shortened(name))
+	}
+	plain := strings.TrimSpace(text)
+	_, isText := value.value.(string)
+	switch {
+	case value.kind != scalarKind:
+	case isText:
+		value.value = unquoted(text)
+	case value.value == nil && strings.HasPrefix(plain, "#"):
+		d.report(true, Position{File: "--var " + shortened(name)}, nil,
+			`the value is null, because to YAML a text that begins with # is a comment; for that text, put quotes of its own around it: '%s="#..."'`, shortened(name))
+	}
+	return vars.set(name, &variable{value: value, loose: true, origin: "--var"})
+}
+
+// unquoted takes a pair of quotes off a text.
+func unquoted(s string) string {
+	if n := len(s); n >= 2 && s[0] == s[n-1] && (s[0] == '"' || s[0] == '\'') {
+		return s[1 : n-1]
+	}
+	return s
+}
+
+// parseValue reads a value given as YAML. Its errors do not show the value.
+func parseValue(text string) (*node, error) {
+	if len(text) > maxFileSize {
+		return nil, fmt.Errorf("it is larger than %d MiB", maxFileSize>>20)
+	}
+	d := parse("", []byte(text))
+	for _, problem := range d.problems {
+		if !problem.Warning {
+			return nil, errors.New(strings.TrimPrefix(problem.Message, notYAML))
+		}
+	}
+	if d.root == nil {
+		return &node{}, nil
+	}
+	return d.root, nil
+}
+
+// FileError says that a file that was named could not be read. It wraps
+// fs.ErrNotExist where there is none.
+type FileError struct{ Err error }
+
+func (e *FileError) Error() string { return e.Err.Error() }
+func (e *FileError) Unwrap() error { return e.Err }
+
+// readFile reads a file of the user's, which may be a pipe, but not an endless
+// one; what says what it is. A path may begin with ~. The error is a
+// *FileError.
+func readFile(what, path string) ([]byte, error) {
+	data, err := readPath(what, path)
+	if err != nil {
+		return nil, &FileError{Err: err}
+	}
+	return data, nil
+}
+
+func readPath(what, path string) ([]byte, error) {
+	expanded, err := ExpandHome(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s %s: cannot tell which directory ~ is: %v", what, path, err)
+	}
+	file, err := os.Open(expanded)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, Cause(err))
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("cannot read %s %s: it is a directory", what, path)
+	}
+	return readAll(what, path, file)
+}
+
+// ExpandHome replaces ~ and ~name at the beginning of a path.
+func ExpandHome(path string) (string, error) {
+	name, rest, _ := strings.Cut(path, "/")
+	if !strings.HasPrefix(name, "~") {
+		return path, nil
+	}
+	var home string
+	if name == "~" {
+		dir, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		home = dir
+	} else {
+		u, err := user.Lookup(name[1:])
+		if err != nil {
+			return "", err
+		}
+		home = u.HomeDir
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// Cause returns the reason in an error of package os, without the call and the
+// path.
+func Cause(err error) error {
+	if failure, ok := errors.AsType[*fs.PathError](err); ok {
+		return failure.Err
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package document
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	yaml2 "go.yaml.in/yaml/v2"
+)
+
+// notYAML begins the messages about YAML that cannot be parsed.
+const notYAML = "the file is not valid YAML: "
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+// syntaxProblem explains an error of the YAML parser. The library names a
+// line, sometimes the one before, and no column; where create-env's version of
+// it points closer to the mistake, that counts.
+func syntaxProblem(file string, data []byte, err error) Problem {
+	line, text := splitError(err)
+	if strings.Contains(text, "control characters") || strings.Contains(text, "UTF-8") {
+		return Problem{Pos: unreadable(file, data), Message: notYAML + explain(text, "")}
+	}
+	var ignored any
+	if err2 := yaml2.Unmarshal(data, &ignored); err2 != nil {
+		line2, text2 := splitError(err2)
+		if text2 == text && !strings.Contains(text, "could not find expected ':'") &&
+			!strings.Contains(text, "unexpected end of stream") {
+			line = line2
+		}
+	}
+	// Errors of the grammar, unlike those of single characters, are given
+	// with lines that count from 0.
+	if grammarError(text) {
+		line++
+	}
+	lines := strings.Split(string(data), "\n")
+	line = min(max(line, 1), len(lines))
+	if strings.HasPrefix(text, "unknown anchor") {
+		line = anchorLine(lines, text)
+	}
+	for line > 1 && strings.TrimSpace(lines[line-1]) == "" {
+		line--
+	}
+	content := lines[line-1]
+	column := len(content) - len(strings.TrimLeft(content, " "))
+	message := explain(text, content)
+	if strings.Contains(text, "cannot start any token") || strings.Contains(text, "tab character") {
+		column = max(column, strings.IndexAny(content, "\t@`%"))
+	}
+	return Problem{
+		Pos:     Position{File: file, Line: line, Column: len([]rune(content[:column])) + 1},
+		Message: notYAML + message,
+	}
+}
+
+// unreadable returns where the first character stands that no text in UTF-8
+// has.
+func unreadable(file string, data []byte) Position {
+	line, column := 1, 1
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == utf8.RuneError && size == 1, unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r):
+			return Position{File: file, Line: line, Column: column}
+		case r == '\n':
+			line, column = line+1, 1
+		default:
+			column++
+		}
+		data = data[size:]
+	}
+	return Position{File: file, Line: 1, Column: 1}
+}
+
+// splitError takes the line out of an error of the YAML libraries; 0 if it has
+// none.
+func splitError(err error) (line int, text string) {
+	match := yamlLine.FindStringSubmatch(err.Error())
+	if match == nil {
+		return 0, err.Error()
+	}
+	line, _ = strconv.Atoi(match[1])
+	return line, match[2]
+}
+
+// grammarError tells errors of the library's parser from those of its scanner.
+func grammarError(text string) bool {
+	switch text {
+	case "did not find expected comment or line break", "did not find expected whitespace",
+		"did not find expected whitespace or line break", "did not find expected digit or hexadecimal digit",
+		"did not find expected hexdecimal number", "did not find expected alphabetic or numeric character",
+		"did not find expected tag URI", "did not find expected '!'":
+		return false
+	}
+	return strings.HasPrefix(text, "did not find expected")
+}
+
+// anchorLine returns the first line on which the alias of the message stands.
+func anchorLine(lines []string, text string) int {
+	name := strings.TrimSuffix(strings.TrimPrefix(text, "unknown anchor '"), "' referenced")
+	for i, line := range lines {
+		if strings.Contains(line, "*"+name) {
+			return i + 1
+		}
+	}
+	return 1
+}
+
+// explain says in plain words what an error of the YAML library means. It
+// quotes nothing of the file, which may be a secret.
+func explain(text, line string) string {
+	switch {
+	case strings.Contains(text, "mapping values are not allowed"):
+		return `there is a ":" where no key can be; check the indentation of this line and the one above, and put text that contains ": " in quotes`
+	case strings.Contains(text, "tab character"), strings.Contains(text, "cannot start any token") && strings.Contains(line, "\t"):
+		return "a tab is used for indentation; use spaces"
+	case strings.Contains(text, "cannot start any token"):
+		return "a value begins with a character that has a meaning of its own in YAML (such as @, ` or %); put the value in quotes"
+	case strings.Contains(text, "could not find expected ':'"):
+		return `this line is neither "key: value" nor "- item", or the space after the ":" is missing`
+	case strings.Contains(text, "unexpected end of stream"):
+		return "the file ends inside a value in quotes; the closing quote is missing"
+	case strings.Contains(text, "',' or ']'"):
+		return `a list that begins with "[" is not closed before this line; "]" or "," is missing`
+	case strings.Contains(text, "',' or '}'"):
+		return `a map that begins with "{" is not closed before this line; "}" or "," is missing`
+	case strings.Contains(text, "did not find expected key"):
+		return "this line does not fit the indentation of the map around it, or something stands behind a value that has already ended"
+	case strings.Contains(text, "did not find expected '-' indicator"):
+		return `this line does not fit the list around it: expected an item that begins with "- " in the same column`
+	case strings.HasPrefix(text, "unknown anchor"):
+		return "a value that begins with * refers to an anchor (&name) which is not defined above it; if it is plain text, put it in quotes"
+	case strings.Contains(text, "unknown escape character"):
+		return `a backslash in double quotes must be written twice (\\), or the value put in single quotes`
+	case strings.Contains(text, "did not find expected node content"):
+		return `a value is missing after "[", "{", "," or ":", or what stands there is none; is a list or a map not closed?`
+	case strings.Contains(text, "exceeded max depth"):
+		return "its lists and maps are nested too deep"
+	case strings.Contains(text, "control characters"):
+		return "the file contains control characters; is it really a text file in UTF-8?"
+	case strings.Contains(text, "UTF-"):
+		return "the file is not text in UTF-8 (" + text + ")"
+	}
+	return text
+}

@@ -1,0 +1,389 @@
+package document
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Value is a place in a document with its value, which may be absent. Its
+// methods read the value as what it should be, and report what it is not.
+type Value struct {
+	*document
+	node *node // nil: absent or null
+	at   *step
+	pos  Position // of the value, or of the map that lacks it
+	key  Position // of the key; line 0 if the value has none
+}
+
+// top returns the value of the whole document.
+func (d *document) top() Value {
+	v := Value{document: d, pos: Position{d.file, 1, 1}}
+	if d.root != nil {
+		v.node, v.pos = d.root.present(), d.root.pos
+	}
+	return v
+}
+
+// present returns n, or nil for null.
+func (n *node) present() *node {
+	if n.kind == scalarKind && n.value == nil {
+		return nil
+	}
+	return n
+}
+
+// Get returns the value of a key.
+func (v Value) Get(key string) Value {
+	child := Value{document: v.document, at: v.at.child(key), pos: v.pos}
+	if v.node == nil {
+		return child
+	}
+	for _, e := range v.node.entries {
+		if scalarText(e.key) == key {
+			child.node, child.pos, child.key = e.value.present(), e.value.pos, e.pos
+		}
+	}
+	return child
+}
+
+// Keys returns the keys of a map in the order of the file.
+func (v Value) Keys() []string {
+	if v.node == nil {
+		return nil
+	}
+	keys := make([]string, len(v.node.entries))
+	for i, e := range v.node.entries {
+		keys[i] = scalarText(e.key)
+	}
+	return keys
+}
+
+// HasKey reports whether the key exists, even if its value is null.
+func (v Value) HasKey() bool { return v.key.Line > 0 }
+
+// Precedes reports whether the value's key comes before another one in the
+// same file.
+func (v Value) Precedes(other Value) bool { return v.key.Line <= other.key.Line }
+
+// Position returns the place of the value in its file, or that of the map
+// that lacks it.
+func (v Value) Position() Position { return v.pos }
+
+// Path returns the path of the value, for example instance_groups[0].name.
+func (v Value) Path() string { return v.at.String() }
+
+// IsNull reports whether the value is absent or null.
+func (v Value) IsNull() bool { return v.node == nil }
+
+// IsMap reports whether the value is a map.
+func (v Value) IsMap() bool { return v.node != nil && v.node.kind == mapKind }
+
+// IsList reports whether the value is a list.
+func (v Value) IsList() bool { return v.node != nil && v.node.kind == listKind }
+
+// IsScalar reports whether the value is text, a number or a boolean.
+func (v Value) IsScalar() bool { return v.node != nil && v.node.kind == scalarKind }
+
+// IsText reports whether the value is text, and not a number or a boolean.
+func (v Value) IsText() bool {
+	if !v.IsScalar() {
+		return false
+	}
+	_, ok := v.node.value.(string)
+	return ok
+}
+
+// Len returns the number of a list's items or of a map's keys.
+func (v Value) Len() int {
+	if v.node == nil {
+		return 0
+	}
+	return len(v.node.items) + len(v.node.entries)
+}
+
+// Describe names the kind of the value, without showing it.
+func (v Value) Describe() string {
+	if v.node == nil {
+		return "null"
+	}
+	return v.node.describe()
+}
+
+// Fail reports an error.
+func (v Value) Fail(format string, args ...any) {
+	v.report(false, v.pos, v.at, format, args...)
+}
+
+// Warn reports a warning.
+func (v Value) Warn(format string, args ...any) {
+	v.report(true, v.pos, v.at, format, args...)
+}
+
+// WarnOfKey reports a warning at the position of the key.
+func (v Value) WarnOfKey(format string, args ...any) {
+	v.report(true, v.key, v.at, format, args...)
+}
+
+// Pending reports whether the value still contains a variable, or the symbol
+// of a generated one, so that it cannot be checked yet.
+func (v Value) Pending() bool {
+	if !v.IsScalar() {
+		return false
+	}
+	if v.node.symbolic {
+		return true
+	}
+	text, ok := v.node.value.(string)
+	if !ok || len(v.pending) == 0 || !strings.Contains(text, "((") {
+		return false
+	}
+	return slices.ContainsFunc(placeholder.FindAllStringSubmatch(text, -1), func(match []string) bool {
+		name, _ := splitName(match[1])
+		return v.pending[name]
+	})
+}
+
+// Map reports whether the value is a map. It reports an error unless the value
+// is a map, absent or pending.
+func (v Value) Map() bool {
+	switch {
+	case v.node == nil || v.Pending():
+		return false
+	case v.node.kind != mapKind:
+		v.Fail(`must be a map (lines "key: value"), not %s`, v.node.describe())
+		return false
+	}
+	return true
+}
+
+// Items returns the items of a list.
+func (v Value) Items() []Value {
+	if v.node == nil || v.Pending() {
+		return nil
+	}
+	if v.node.kind != listKind {
+		v.Fail(`must be a list (lines that begin with "- "), not %s`, v.node.describe())
+		return nil
+	}
+	items := make([]Value, len(v.node.items))
+	for i, item := range v.node.items {
+		items[i] = Value{document: v.document, node: item.present(), at: v.at.item(i), pos: item.pos}
+	}
+	return items
+}
+
+// Scalar returns a scalar as text, without any report; "" for anything else.
+func (v Value) Scalar() string {
+	if !v.IsScalar() {
+		return ""
+	}
+	return scalarText(v.node.value)
+}
+
+// Text returns a scalar as text; ok is false if the value is absent, pending
+// or no scalar.
+func (v Value) Text() (s string, ok bool) {
+	switch {
+	case v.node == nil || v.Pending():
+		return "", false
+	case v.node.kind != scalarKind:
+		v.Fail("must be text, not %s", v.node.describe())
+		return "", false
+	}
+	s = scalarText(v.node.value)
+	if _, isText := v.node.value.(string); !isText && s != v.node.written {
+		v.Warn("is %s to YAML, which changes its text; put it in quotes", v.node.describe())
+	}
+	return s, true
+}
+
+// Required returns the text, or reports that it is missing or blank; what
+// describes it.
+func (v Value) Required(what string) (s string, ok bool) {
+	s, ok = v.Text()
+	switch {
+	case v.node == nil:
+		v.Fail("must be provided: %s", what)
+		return "", false
+	case ok && strings.TrimSpace(s) == "":
+		v.Fail("must not be blank: %s", what)
+		return "", false
+	}
+	return s, ok
+}
+
+// Texts returns a list of texts; nil if the value is absent.
+func (v Value) Texts() []string {
+	var result []string
+	for _, item := range v.Items() {
+		s, ok := item.Text()
+		if ok || item.node == nil {
+			result = append(result, s)
+		}
+	}
+	return result
+}
+
+// Whole returns a whole number; ok is false if the value is none.
+func (v Value) Whole() (n int, ok bool) {
+	if v.node == nil || v.Pending() {
+		return 0, false
+	}
+	switch value := v.node.value.(type) {
+	case int:
+		return value, true
+	case float64:
+		if value == math.Trunc(value) && math.Abs(value) <= math.MaxInt32 {
+			return int(value), true
+		}
+		v.Fail("must be a whole number")
+		return 0, false
+	case string:
+		if _, isNumber := numberValue(value).(int); isNumber {
+			v.Fail("must be a whole number without quotes")
+			return 0, false
+		}
+	}
+	v.Fail("must be a whole number, not %s", v.node.describe())
+	return 0, false
+}
+
+// Flag returns the boolean, or def if the value is absent.
+func (v Value) Flag(def bool) bool {
+	if v.node == nil || v.Pending() {
+		return def
+	}
+	if b, ok := v.node.value.(bool); ok {
+		return b
+	}
+	v.Fail("must be true or false, not %s", v.node.describe())
+	return def
+}
+
+// LenientFlag returns a boolean that create-env does not read. A value of
+// another kind only gets a warning, and counts as otherwise.
+func (v Value) LenientFlag(otherwise bool) bool {
+	if v.node == nil {
+		return false
+	}
+	value := v.node.value
+	if on, ok := value.(bool); ok {
+		return on
+	}
+	if text, ok := value.(string); ok {
+		value = plainValue(text)
+	}
+	on, ok := value.(bool)
+	if !ok {
+		on = otherwise
+	}
+	if !v.Pending() {
+		v.Warn("must be true or false, not %s; it is taken as %t", v.node.describe(), on)
+	}
+	return on
+}
+
+// Seconds returns a duration, which is given in seconds or as text such as
+// 2m30s; 0 if the value is absent.
+func (v Value) Seconds() time.Duration {
+	if v.node == nil || v.Pending() {
+		return 0
+	}
+	const longest = 365 * 24 * 60 * 60
+	const allowed = "must be a time in seconds, or one such as 90s or 2m30s"
+	var d time.Duration
+	switch value := v.node.value.(type) {
+	case int:
+		d = time.Duration(min(max(value, -1), longest)) * time.Second
+	case float64:
+		if math.IsNaN(value) {
+			v.Fail(allowed)
+			return 0
+		}
+		d = time.Duration(min(max(value, -1), longest) * float64(time.Second))
+	case string:
+		parsed, err := time.ParseDuration(strings.TrimSpace(value))
+		if err != nil {
+			v.Fail(allowed)
+			return 0
+		}
+		d = parsed
+	default:
+		v.Fail("%s, not %s", allowed, v.node.describe())
+		return 0
+	}
+	if d < 0 {
+		v.Fail("%s; it cannot be negative", allowed)
+		return 0
+	}
+	return d
+}
+
+// Properties returns a map in the types of JSON; nil if the value is absent.
+// Keys that are not text are reported at every depth.
+func (v Value) Properties() map[string]any {
+	if !v.Map() {
+		return nil
+	}
+	m, _ := v.property(v.node, v.at).(map[string]any)
+	return m
+}
+
+// property converts one value of properties.
+func (d *document) property(n *node, at *step) any {
+	switch n.kind {
+	case listKind:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = d.property(item, at.item(i))
+		}
+		return list
+	case mapKind:
+		m := make(map[string]any, len(n.entries))
+		for _, e := range n.entries {
+			key, ok := e.key.(string)
+			if !ok {
+				d.report(false, e.pos, at, "a key is %s to YAML, which must be text; put it in quotes%s",
+					(&node{value: e.key}).describe(), booleans(e.key))
+				continue
+			}
+			m[key] = d.property(e.value, at.child(key))
+		}
+		return m
+	}
+	value := settledScalar(n.value)
+	if f, ok := value.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		d.report(false, n.pos, at, "must be a finite number; put it in quotes if it is meant as text")
+	}
+	return value
+}
+
+// booleans explains a key that surprises its author.
+func booleans(key any) string {
+	if _, ok := key.(bool); ok {
+		return " (y, n, yes, no, on and off are booleans)"
+	}
+	return ""
+}
+
+// describe names the kind of a value, without the value.
+func (n *node) describe() string {
+	switch n.kind {
+	case listKind:
+		return "a list"
+	case mapKind:
+		return "a map"
+	}
+	switch v := n.value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "the boolean " + strconv.FormatBool(v)
+	case string:
+		return "text"
+	}
+	return "a number"
+}
