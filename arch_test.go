@@ -32,7 +32,9 @@ func imports() map[string][]string {
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},
 		"cpi/local":             {"cpi", "agent", "artifact", "guard"},
 		"cpi/cpitest":           {"cpi"},
-		"agent/local":           {"agent", "agent/local/monit", "artifact", "artifact/packaging", "guard"},
+		"agent/local":           {"agent", "agent/local/machine", "agent/local/monit", "agent/local/sshd", "artifact", "artifact/packaging", "guard"},
+		"agent/local/machine":   {"guard"},
+		"agent/local/sshd":      {"agent", "agent/local/machine", "guard"},
 		"agent/agenttest":       {"agent"},
 		"templates":             {"artifact", "templates/cruby", "guard"},
 		"templates/cruby":       {"guard"},
@@ -68,8 +70,8 @@ func libraries() map[string][]string {
 		"github.com/mattn/go-runewidth": {"cmd/ui"},
 		"go.yaml.in/yaml/v2":            {"manifest/document", "artifact"},
 		"go.yaml.in/yaml/v3":            {"manifest/document", "state"}, // state: files of the first bosh-init
-		"github.com/creack/pty":         {"agent/local"},
-		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "manifest/gen"},
+		"github.com/creack/pty":         {"agent/local/sshd"},
+		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},
 		"go4.org/netipx":                {"manifest"},
 	}

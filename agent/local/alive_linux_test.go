@@ -1,5 +1,9 @@
 package local
 
-import "syscall"
+import (
+	"syscall"
 
-func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil && !zombie(pid) }
+	"bootstrap/agent/local/machine"
+)
+
+func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil && machine.Lives(pid) }

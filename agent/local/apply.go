@@ -13,17 +13,18 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/agent/local/machine"
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
 )
 
 // prepare is the message: everything is installed, nothing is linked.
-func (v *vm) prepare(ctx context.Context, c *call) (any, error) {
+func (j *jobs) prepare(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
 		return nil, err
 	}
-	a, err := v.newApplier(ctx, &s)
+	a, err := j.bundles.newApplier(ctx, &s)
 	if err != nil {
 		return nil, failf("Preparing apply spec: %w", err)
 	}
@@ -34,7 +35,7 @@ func (v *vm) prepare(ctx context.Context, c *call) (any, error) {
 		}
 	}
 	for _, p := range a.packages {
-		if _, err := v.installPackage(ctx, p); err != nil {
+		if _, err := j.bundles.installPackage(ctx, p); err != nil {
 			return nil, failf("Preparing apply spec: Preparing package %s: %w", p.Name, err)
 		}
 	}
@@ -46,36 +47,36 @@ func (v *vm) prepare(ctx context.Context, c *call) (any, error) {
 
 // apply is the message: the VM gets what the spec says and nothing else,
 // unless the spec has no configuration hash; then it is only remembered.
-func (v *vm) apply(ctx context.Context, c *call) (any, error) {
+func (j *jobs) apply(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
 		return nil, err
 	}
-	if err := v.address(&s); err != nil {
+	if err := j.settings.address(&s); err != nil {
 		return nil, failf("Resolving dynamic networks: %w", err)
 	}
 	if s.ConfigurationHash != "" {
-		if err := v.install(ctx, &s); err != nil {
+		if err := j.install(ctx, &s); err != nil {
 			return nil, failf("Applying: %w", err)
 		}
 	} else if err := checkNames(&s, func(string) string { return "any" }); err != nil {
 		return nil, err
 	}
-	if err := v.writeSpec(&s); err != nil {
+	if err := j.specs.write(&s); err != nil {
 		return nil, err
 	}
 	return "applied", nil
 }
 
-func (v *vm) install(ctx context.Context, s *spec) error {
-	v.jobsLock.Lock()
-	defer v.jobsLock.Unlock()
-	a, err := v.newApplier(ctx, s)
+func (j *jobs) install(ctx context.Context, s *spec) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	a, err := j.bundles.newApplier(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	if err := v.forgetJobs(); err != nil {
+	if err := j.forget(); err != nil {
 		return failf("Removing all jobs: %w", err)
 	}
 	for _, t := range s.templates() {
@@ -86,31 +87,38 @@ func (v *vm) install(ctx context.Context, s *spec) error {
 	if err := a.removeArchive(); err != nil {
 		return err
 	}
-	if err := v.keepOnly("jobs", a.installed["jobs"]); err != nil {
+	if err := j.bundles.keepOnly("jobs", a.installed["jobs"]); err != nil {
 		return failf("Keeping only needed jobs: %w", err)
 	}
 	for _, p := range a.packages {
-		dir, err := v.installPackage(ctx, p)
+		dir, err := j.bundles.installPackage(ctx, p)
 		if err == nil {
-			err = v.enable(dir, v.path("packages", p.Name), 0o755)
+			err = enable(dir, j.vm.Path("packages", p.Name), 0o755)
 		}
 		if err != nil {
 			return failf("Applying package %s: %w", p.Name, err)
 		}
 		a.keep("packages", dir)
 	}
-	if err := v.keepOnly("packages", a.installed["packages"]); err != nil {
+	if err := j.bundles.keepOnly("packages", a.installed["packages"]); err != nil {
 		return failf("Keeping only needed packages: %w", err)
 	}
-	if err := v.reloadJobs(); err != nil {
+	if err := j.reload(); err != nil {
 		return failf("Reloading jobSupervisor: %w", err)
 	}
 	return nil
 }
 
+// bundles are the packages and jobs that are installed below data and linked to
+// the places where jobs look for them.
+type bundles struct {
+	vm    machine.VM
+	blobs blobs
+}
+
 // applier installs one spec; the archive of its jobs is unpacked once.
 type applier struct {
-	v         *vm
+	bundles
 	ctx       context.Context
 	spec      *spec
 	packages  []specPackage // by name
@@ -118,8 +126,8 @@ type applier struct {
 	installed map[string][]string
 }
 
-func (v *vm) newApplier(ctx context.Context, s *spec) (*applier, error) {
-	a := &applier{v: v, ctx: ctx, spec: s, installed: map[string][]string{}}
+func (b bundles) newApplier(ctx context.Context, s *spec) (*applier, error) {
+	a := &applier{bundles: b, ctx: ctx, spec: s, installed: map[string][]string{}}
 	for _, key := range slices.Sorted(maps.Keys(s.Packages)) {
 		a.packages = append(a.packages, s.Packages[key])
 	}
@@ -169,7 +177,7 @@ func (a *applier) removeArchive() error {
 	if len(a.spec.templates()) == 0 {
 		return nil
 	}
-	if err := a.v.blobs.remove(a.spec.Archive.BlobstoreID); err != nil {
+	if err := a.blobs.remove(a.spec.Archive.BlobstoreID); err != nil {
 		return failf("Failed removing job source blobs: %w", err)
 	}
 	return nil
@@ -177,11 +185,11 @@ func (a *applier) removeArchive() error {
 
 // jobInstall is the folder of a job. The archive's digest is part of its name,
 // as the same job is rendered with different properties.
-func (v *vm) jobInstall(s *spec, t specTemplate) (string, error) {
+func (b bundles) jobInstall(s *spec, t specTemplate) (string, error) {
 	if s.Archive.SHA1 == nil {
 		return "", fmt.Errorf("cannot install job '%s': the spec names no archive of rendered templates", t.Name)
 	}
-	return v.path("data", "jobs", t.Name, versionSum(t.Version, *s.Archive.SHA1)), nil
+	return b.vm.Path("data", "jobs", t.Name, versionSum(t.Version, *s.Archive.SHA1)), nil
 }
 
 func versionSum(version string, d digest) string {
@@ -191,17 +199,16 @@ func versionSum(version string, d digest) string {
 
 // installJob unpacks the job unless it was unpacked before.
 func (a *applier) installJob(t specTemplate) (string, error) {
-	v := a.v
-	dir, err := v.jobInstall(a.spec, t)
+	dir, err := a.jobInstall(a.spec, t)
 	if err != nil || exists(dir) {
 		return dir, err
 	}
 	if a.unpacked == "" {
-		archive, err := v.blobs.path(a.spec.Archive.BlobstoreID, *a.spec.Archive.SHA1)
+		archive, err := a.blobs.path(a.spec.Archive.BlobstoreID, *a.spec.Archive.SHA1)
 		if err != nil {
 			return "", failf("Getting job source from blobstore: %w", err)
 		}
-		if a.unpacked, err = v.unpack(a.ctx, archive); err != nil {
+		if a.unpacked, err = a.unpack(a.ctx, archive); err != nil {
 			return "", failf("Installing job bundle: %w", err)
 		}
 	}
@@ -212,12 +219,12 @@ func (a *applier) installJob(t specTemplate) (string, error) {
 	if err := fixModes(source); err != nil {
 		return "", failf("Fixing job bundle permissions: Correcting file permissions: %w", err)
 	}
-	return dir, v.moveTo(source, dir, 0o750)
+	return dir, moveTo(source, dir, 0o750)
 }
 
 // unpack extracts an archive into a new temporary folder.
-func (v *vm) unpack(ctx context.Context, archive string) (string, error) {
-	dir, err := os.MkdirTemp(v.temp(), "unpack-")
+func (b bundles) unpack(ctx context.Context, archive string) (string, error) {
+	dir, err := os.MkdirTemp(b.vm.Temp(), "unpack-")
 	if err != nil {
 		return "", err
 	}
@@ -230,7 +237,7 @@ func (v *vm) unpack(ctx context.Context, archive string) (string, error) {
 
 // moveTo puts a complete folder in its place: one that exists is complete,
 // even if the agent is killed here.
-func (v *vm) moveTo(source, target string, mode fs.FileMode) error {
+func moveTo(source, target string, mode fs.FileMode) error {
 	if err := makeFolder(filepath.Dir(target), mode); err != nil {
 		return err
 	}
@@ -260,13 +267,12 @@ func fixModes(dir string) error {
 
 // enableJob installs the job, links it, and links all packages into it.
 func (a *applier) enableJob(t specTemplate) error {
-	v := a.v
 	dir, err := a.installJob(t)
 	if err != nil {
 		return failf("Preparing job: %w", err)
 	}
 	a.keep("jobs", dir)
-	for _, folder := range []string{v.path("data", "sys", "log", t.Name), v.path("data", "sys", "run", t.Name), v.path("data", t.Name)} {
+	for _, folder := range []string{a.vm.Path("data", "sys", "log", t.Name), a.vm.Path("data", "sys", "run", t.Name), a.vm.Path("data", t.Name)} {
 		if exists(folder) {
 			continue
 		}
@@ -274,15 +280,15 @@ func (a *applier) enableJob(t specTemplate) error {
 			return failf("Creating directories for job %s: Failed to create dir: %w", t.Name, err)
 		}
 	}
-	if err := v.enable(dir, v.path("jobs", t.Name), 0o750); err != nil {
+	if err := enable(dir, a.vm.Path("jobs", t.Name), 0o750); err != nil {
 		return failf("Enabling job: %w", err)
 	}
 	links := filepath.Join(dir, "packages")
 	wanted := map[string]bool{}
 	for _, p := range a.packages {
-		install, err := v.installPackage(a.ctx, p)
+		install, err := a.installPackage(a.ctx, p)
 		if err == nil {
-			err = v.enable(install, filepath.Join(links, p.Name), 0o755)
+			err = enable(install, filepath.Join(links, p.Name), 0o755)
 		}
 		if err != nil {
 			return failf("Applying package %s for job %s: %w", p.Name, t.Name, err)
@@ -293,20 +299,20 @@ func (a *applier) enableJob(t specTemplate) error {
 }
 
 // installPackage unpacks the package unless it was unpacked before.
-func (v *vm) installPackage(ctx context.Context, p specPackage) (string, error) {
-	dir := v.path("data", "packages", p.Name, versionSum(p.Version, p.SHA1))
+func (b bundles) installPackage(ctx context.Context, p specPackage) (string, error) {
+	dir := b.vm.Path("data", "packages", p.Name, versionSum(p.Version, p.SHA1))
 	if exists(dir) {
 		return dir, nil
 	}
-	archive, err := v.blobs.path(p.BlobstoreID, p.SHA1)
+	archive, err := b.blobs.path(p.BlobstoreID, p.SHA1)
 	if err != nil {
 		return "", failf("Fetching package blob: %w", err)
 	}
-	unpacked, err := v.unpack(ctx, archive)
+	unpacked, err := b.unpack(ctx, archive)
 	if err != nil {
 		return "", failf("Installing package directory: %w", err)
 	}
-	if err := v.moveTo(unpacked, dir, 0o755); err != nil {
+	if err := moveTo(unpacked, dir, 0o755); err != nil {
 		_ = removeAll(unpacked)
 		return "", failf("Installing package directory: %w", err)
 	}
@@ -314,7 +320,7 @@ func (v *vm) installPackage(ctx context.Context, p specPackage) (string, error) 
 }
 
 // enable links what is installed to where it is looked for.
-func (v *vm) enable(install, link string, mode fs.FileMode) error {
+func enable(install, link string, mode fs.FileMode) error {
 	if err := makeFolder(filepath.Dir(link), mode); err != nil {
 		return failf("failed to create enable dir: %w", err)
 	}
@@ -326,19 +332,19 @@ func (v *vm) enable(install, link string, mode fs.FileMode) error {
 
 // keepOnly removes everything of a kind ("jobs", "packages") that is not
 // listed, its link first.
-func (v *vm) keepOnly(kind string, keep []string) error {
+func (b bundles) keepOnly(kind string, keep []string) error {
 	wanted := map[string]bool{}
 	for _, dir := range keep {
 		wanted[dir] = true
 	}
-	err := removeLinks(v.path(kind), func(name string) bool {
-		target, err := os.Readlink(v.path(kind, name))
+	err := removeLinks(b.vm.Path(kind), func(name string) bool {
+		target, err := os.Readlink(b.vm.Path(kind, name))
 		return err != nil || !wanted[target]
 	})
 	if err != nil {
 		return err
 	}
-	installed, err := filepath.Glob(v.path("data", kind, "*", "*"))
+	installed, err := filepath.Glob(b.vm.Path("data", kind, "*", "*"))
 	if err != nil {
 		return err
 	}

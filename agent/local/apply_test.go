@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 )
 
 // pack uploads a compiled package.
-func (m *machine) pack(name, version string, f files) agent.SpecPackage {
+func (m *testVM) pack(name, version string, f files) agent.SpecPackage {
 	m.t.Helper()
 	data := archive(m.t, f)
 	return agent.SpecPackage{Name: name, Version: version, SHA1: sha1Of(data), BlobstoreID: m.put(data)}
@@ -80,7 +81,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func listing(m *machine, dir string) string {
+func listing(m *testVM, dir string) string {
 	entries, _ := os.ReadDir(m.vcap(dir))
 	var names []string
 	for _, e := range entries {
@@ -326,8 +327,8 @@ touch $VCAP_ROOT/data/started
 	m.begin("compile_package", 0, id, sha1Of(data), "p", "v1", nil)
 	m.eventually("the script runs", func() bool { return exists(m.vcap("data", "started")) })
 	m.endAgent(syscall.SIGKILL)
-	v := &vm{dir: m.dir, root: m.vcap()}
-	m.eventually("the script is gone", func() bool { return len(v.members()) == 0 })
+	v := machine.New(m.dir)
+	m.eventually("the script is gone", func() bool { return len(v.Members()) == 0 })
 	m.exec()
 	m.await()
 	if err := os.WriteFile(m.vcap("data", "quick"), nil, 0o600); err != nil {

@@ -5,17 +5,25 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"bootstrap/agent/local/machine"
 )
 
 // blobs is the agent's blobstore: files named by their ids. Whatever
 // blobstore the settings name, an embedded VM keeps its blobs itself.
 type blobs struct {
+	vm        machine.VM
+	log       *slog.Logger
 	dir       string
-	sensitive string // what upload_blob brought; never served, looked at first
-	temp      string
+	sensitive string // blobs of upload_blob: looked at first and never served
+}
+
+func newBlobs(vm machine.VM, log *slog.Logger) blobs {
+	return blobs{vm: vm, log: log, dir: vm.Path("data", "blobs"), sensitive: vm.Path("data", "sensitive_blobs")}
 }
 
 // checkID keeps ids from being paths.
@@ -33,7 +41,7 @@ func (b blobs) writeTo(dir, id string, r io.Reader) error {
 	if err := checkID(id); err != nil {
 		return failf("Opening blob store file: %w", err)
 	}
-	f, err := os.CreateTemp(b.temp, "blob-")
+	f, err := os.CreateTemp(b.vm.Temp(), "blob-")
 	if err != nil {
 		return failf("Opening blob store file: %w", err)
 	}
@@ -104,7 +112,7 @@ func (b blobs) remove(id string) error {
 }
 
 // uploadBlob is upload_blob: a blob inside the message.
-func (v *vm) uploadBlob(_ context.Context, c *call) (any, error) {
+func (b blobs) uploadBlob(_ context.Context, c *call) (any, error) {
 	var blob struct {
 		BlobID   string `json:"blob_id"`
 		Checksum digest `json:"checksum"`
@@ -120,5 +128,5 @@ func (v *vm) uploadBlob(_ context.Context, c *call) (any, error) {
 	if err := blob.Checksum.verify(strings.NewReader(string(payload))); err != nil {
 		return nil, failf("Payload corrupted. Checksum mismatch. Expected '%s': %w", blob.Checksum, err)
 	}
-	return blob.BlobID, v.blobs.writeTo(v.blobs.sensitive, blob.BlobID, strings.NewReader(string(payload)))
+	return blob.BlobID, b.writeTo(b.sensitive, blob.BlobID, strings.NewReader(string(payload)))
 }

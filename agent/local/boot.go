@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 
 	"github.com/gofrs/flock"
 )
@@ -99,7 +100,7 @@ func (l *folderLock) release() { _ = l.flock.Unlock() }
 // makeFolders lays out what the real agent's boot leaves below /var/vcap, and
 // takes away what a killed agent left unfinished. Only the owner may enter:
 // there is no group that jobs share.
-func (v *vm) makeFolders() error {
+func makeFolders(vm machine.VM) error {
 	for _, f := range []struct {
 		mode fs.FileMode
 		path string
@@ -110,20 +111,20 @@ func (v *vm) makeFolders() error {
 		{0o750, "data/sys"}, {0o750, "data/sys/log"}, {0o755, "data/sys/run"},
 		{0o755, "instance"}, {0o755, "monit"},
 	} {
-		if err := makeFolder(v.path(f.path), f.mode); err != nil {
+		if err := makeFolder(vm.Path(f.path), f.mode); err != nil {
 			return err
 		}
 	}
-	if err := removeAll(v.temp()); err != nil {
+	if err := removeAll(vm.Temp()); err != nil {
 		return err
 	}
-	if err := makeFolder(v.temp(), 0o700); err != nil {
+	if err := makeFolder(vm.Temp(), 0o700); err != nil {
 		return err
 	}
-	if err := replaceLink(v.path("data", "sys"), v.path("sys")); err != nil {
+	if err := replaceLink(vm.Path("data", "sys"), vm.Path("sys")); err != nil {
 		return err
 	}
-	return replaceLink(filepath.Join(v.dir, "agent.log"), v.path("bosh", "log", "current"))
+	return replaceLink(filepath.Join(vm.Dir(), "agent.log"), vm.Path("bosh", "log", "current"))
 }
 
 // makeFolder makes a folder with exactly this mode, whatever the umask is.

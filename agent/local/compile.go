@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"bootstrap/agent/local/machine"
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
 )
@@ -19,16 +20,23 @@ import (
 // outputKept is how much of a failed script's output the exception quotes.
 const outputKept = 10 << 10
 
+// compiler compiles packages on the VM.
+type compiler struct {
+	vm      machine.VM
+	blobs   blobs
+	bundles bundles
+}
+
 // compilePackage is the message. As on a real VM every installed package is
 // removed before and after: it is not for a VM whose jobs run.
-func (v *vm) compilePackage(ctx context.Context, c *call) (any, error) {
+func (cp compiler) compilePackage(ctx context.Context, c *call) (any, error) {
 	var id, name, version string
 	var sum digest
 	var deps map[string]specPackage
 	if err := c.bind(5, &id, &sum, &name, &version, &deps); err != nil {
 		return nil, err
 	}
-	result, err := v.compile(ctx, specPackage{Name: name, Version: version, SHA1: sum, BlobstoreID: id}, deps)
+	result, err := cp.compile(ctx, specPackage{Name: name, Version: version, SHA1: sum, BlobstoreID: id}, deps)
 	if err != nil {
 		return nil, failf("Compiling package %s: %w", name, err)
 	}
@@ -41,81 +49,81 @@ type blobRef struct {
 	SHA1        string `json:"sha1"`
 }
 
-func (v *vm) compile(ctx context.Context, p specPackage, deps map[string]specPackage) (blobRef, error) {
-	if err := v.keepOnly("packages", nil); err != nil {
+func (cp compiler) compile(ctx context.Context, p specPackage, deps map[string]specPackage) (blobRef, error) {
+	if err := cp.bundles.keepOnly("packages", nil); err != nil {
 		return blobRef{}, failf("Removing packages: %w", err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(deps)) {
-		if err := v.installDependency(ctx, deps[key]); err != nil {
+		if err := cp.installDependency(ctx, deps[key]); err != nil {
 			return blobRef{}, failf("Installing dependent package: '%s': %w", deps[key].Name, err)
 		}
 	}
 	if p.BlobstoreID == "" {
 		return blobRef{}, failf("Fetching package %s: No blobstore reference for package '%s'", p.Name, p.Name)
 	}
-	archive, err := v.blobs.path(p.BlobstoreID, p.SHA1)
+	archive, err := cp.blobs.path(p.BlobstoreID, p.SHA1)
 	if err != nil {
 		return blobRef{}, failf("Fetching package %s: Fetching package blob %s: %w", p.Name, p.BlobstoreID, err)
 	}
 	if err := checkName("package", p.Name, p.Version); err != nil {
 		return blobRef{}, failf("Getting bundle for new package: %w", err)
 	}
-	source := v.path("data", "compile", p.Name)
+	source := cp.vm.Path("data", "compile", p.Name)
 	defer removeAll(source)
-	if err := v.unpackSource(ctx, archive, source); err != nil {
+	if err := cp.unpackSource(ctx, archive, source); err != nil {
 		return blobRef{}, failf("Uncompressing package %s: %w", p.Name, err)
 	}
 	sum := sha1.Sum([]byte(p.Version))
-	install := v.path("data", "packages", p.Name, hex.EncodeToString(sum[:]))
-	link := v.path("packages", p.Name)
+	install := cp.vm.Path("data", "packages", p.Name, hex.EncodeToString(sum[:]))
+	link := cp.vm.Path("packages", p.Name)
 	if err := makeFolder(install, 0o755); err != nil {
 		return blobRef{}, failf("Setting up new package bundle: %w", err)
 	}
-	if err := v.enable(install, link, 0o755); err != nil {
+	if err := enable(install, link, 0o755); err != nil {
 		return blobRef{}, failf("Enabling new package bundle: %w", err)
 	}
-	if err := v.runPackaging(ctx, p, source, link); err != nil {
+	if err := cp.runPackaging(ctx, p, source, link); err != nil {
 		return blobRef{}, failf("Running packaging script: %w", err)
 	}
-	result, err := v.packBlob(ctx, install, isGzip(archive))
+	result, err := cp.blobs.pack(ctx, install, isGzip(archive))
 	if err != nil {
 		return blobRef{}, failf("Uploading compiled package: %w", err)
 	}
-	if err := v.keepOnly("packages", nil); err != nil {
+	if err := cp.bundles.keepOnly("packages", nil); err != nil {
 		return blobRef{}, failf("Removing packages: %w", err)
 	}
 	return result, nil
 }
 
-func (v *vm) installDependency(ctx context.Context, p specPackage) error {
+func (cp compiler) installDependency(ctx context.Context, p specPackage) error {
 	if err := checkName("package", p.Name, p.Version); err != nil {
 		return err
 	}
-	dir, err := v.installPackage(ctx, p)
+	dir, err := cp.bundles.installPackage(ctx, p)
 	if err != nil {
 		return err
 	}
-	return v.enable(dir, v.path("packages", p.Name), 0o755)
+	return enable(dir, cp.vm.Path("packages", p.Name), 0o755)
 }
 
 // unpackSource replaces the folder in which a package is compiled.
-func (v *vm) unpackSource(ctx context.Context, archive, source string) error {
+func (cp compiler) unpackSource(ctx context.Context, archive, source string) error {
 	if err := removeAll(source); err != nil {
 		return err
 	}
-	unpacked, err := v.unpack(ctx, archive)
+	unpacked, err := cp.bundles.unpack(ctx, archive)
 	if err != nil {
 		return err
 	}
-	if err := v.moveTo(unpacked, source, 0o755); err != nil {
+	if err := moveTo(unpacked, source, 0o755); err != nil {
 		_ = removeAll(unpacked)
 		return err
 	}
 	return nil
 }
 
-func (v *vm) runPackaging(ctx context.Context, p specPackage, source, target string) error {
-	logs := v.path("data", "sys", "log", "compilation")
+func (cp compiler) runPackaging(ctx context.Context, p specPackage, source, target string) error {
+	logs := cp.vm.Path("data", "sys", "log", "compilation")
 	if err := removeAll(logs); err != nil {
 		return err
 	}
@@ -124,10 +132,10 @@ func (v *vm) runPackaging(ctx context.Context, p specPackage, source, target str
 	}
 	script := packaging.Script{
 		Name: p.Name, Version: p.Version,
-		Source: source, Target: target, Packages: v.path("packages"),
-		Env:      []string{"VCAP_ROOT=" + v.root},
-		Log:      v.path("data", "sys", "log", "compilation", "packaging.stdout.log"),
-		Temp:     v.temp(),
+		Source: source, Target: target, Packages: cp.vm.Path("packages"),
+		Env:      []string{"VCAP_ROOT=" + cp.vm.Root()},
+		Log:      cp.vm.Path("data", "sys", "log", "compilation", "packaging.stdout.log"),
+		Temp:     cp.vm.Temp(),
 		Optional: true,
 	}
 	err := packaging.Run(ctx, script)
@@ -153,9 +161,9 @@ func afterLine(data []byte) []byte {
 	return data
 }
 
-// packBlob makes a blob of a folder's contents.
-func (v *vm) packBlob(ctx context.Context, dir string, zipped bool) (blobRef, error) {
-	f, err := os.CreateTemp(v.temp(), "pack-")
+// pack makes a blob of a folder's contents.
+func (b blobs) pack(ctx context.Context, dir string, zipped bool) (blobRef, error) {
+	f, err := os.CreateTemp(b.vm.Temp(), "pack-")
 	if err != nil {
 		return blobRef{}, err
 	}
@@ -174,7 +182,7 @@ func (v *vm) packBlob(ctx context.Context, dir string, zipped bool) (blobRef, er
 		}
 	}
 	id, sum := newID(), sha1.New()
-	if err := v.blobs.write(id, io.TeeReader(r, sum)); err != nil {
+	if err := b.write(id, io.TeeReader(r, sum)); err != nil {
 		return blobRef{}, err
 	}
 	return blobRef{BlobstoreID: id, SHA1: hex.EncodeToString(sum.Sum(nil))}, nil

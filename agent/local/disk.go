@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
+	"bootstrap/agent/local/machine"
 	"bootstrap/internal/wait"
 )
 
@@ -76,43 +79,53 @@ func (s *settings) disk(cid string) (diskSettings, error) {
 	return d, nil
 }
 
+// disks are the persistent and dynamic disks as the VM has them. A disk is a
+// folder of this machine; mounting it makes a link to that folder.
+type disks struct {
+	vm       machine.VM
+	log      *slog.Logger
+	settings *settings
+
+	mu sync.Mutex // guards what is mounted
+}
+
 // changeHints changes what add_persistent_disk keeps.
-func (v *vm) changeHints(change func(map[string]diskSettings)) error {
-	v.disks.Lock()
-	defer v.disks.Unlock()
+func (d *disks) changeHints(change func(map[string]diskSettings)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	hints := map[string]diskSettings{}
-	if err := readJSON(v.settings.hints, &hints); err != nil {
+	if err := readJSON(d.settings.hints, &hints); err != nil {
 		return err
 	}
 	change(hints)
-	return writeJSON(v.settings.hints, hints, 0o600)
+	return writeJSON(d.settings.hints, hints, 0o600)
 }
 
-func (v *vm) addPersistentDisk(ctx context.Context, c *call) (any, error) {
+func (d *disks) addPersistent(ctx context.Context, c *call) (any, error) {
 	var cid string
 	var hint any
 	if err := c.bind(2, &cid, &hint); err != nil {
 		return nil, err
 	}
-	if err := v.settings.load(ctx); err != nil {
+	if err := d.settings.load(ctx); err != nil {
 		return nil, failf("Refreshing the settings: %w", err)
 	}
-	disk := v.settings.diskFrom(cid, hint)
-	if err := v.changeHints(func(all map[string]diskSettings) { all[cid] = disk }); err != nil {
+	disk := d.settings.diskFrom(cid, hint)
+	if err := d.changeHints(func(all map[string]diskSettings) { all[cid] = disk }); err != nil {
 		return nil, failf("Saving persistent disk hints: %w", err)
 	}
 	return struct{}{}, nil
 }
 
-func (v *vm) removePersistentDisk(ctx context.Context, c *call) (any, error) {
+func (d *disks) removePersistent(ctx context.Context, c *call) (any, error) {
 	var cid string
 	if err := c.bind(1, &cid); err != nil {
 		return nil, err
 	}
-	if err := v.settings.load(ctx); err != nil {
+	if err := d.settings.load(ctx); err != nil {
 		return nil, failf("Refreshing the settings: %w", err)
 	}
-	if err := v.changeHints(func(all map[string]diskSettings) { delete(all, cid) }); err != nil {
+	if err := d.changeHints(func(all map[string]diskSettings) { delete(all, cid) }); err != nil {
 		return nil, failf("Removing persistent disk settings: %w", err)
 	}
 	return struct{}{}, nil
@@ -127,8 +140,8 @@ const (
 )
 
 // mountedAt returns the folder of the disk that is mounted there, or "".
-func (v *vm) mountedAt(place string) string {
-	target, err := os.Readlink(v.path(place))
+func (d *disks) mountedAt(place string) string {
+	target, err := os.Readlink(d.vm.Path(place))
 	if err != nil {
 		return ""
 	}
@@ -137,15 +150,15 @@ func (v *vm) mountedAt(place string) string {
 
 // repairStore makes a valid store of what a killed agent may have left. Links
 // outlive the agent and the VM's power-off, so nothing has to be mounted anew.
-func (v *vm) repairStore() error {
-	v.disks.Lock()
-	defer v.disks.Unlock()
-	store := v.path(storeName)
-	if target := v.mountedAt(storeName); target != "" {
-		if target == v.mountedAt(migrationTarget) {
-			return os.Remove(v.path(migrationTarget)) // the migration was done
+func (d *disks) repairStore() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	store := d.vm.Path(storeName)
+	if target := d.mountedAt(storeName); target != "" {
+		if target == d.mountedAt(migrationTarget) {
+			return os.Remove(d.vm.Path(migrationTarget)) // the migration was done
 		}
-		all, err := v.settings.disks()
+		all, err := d.settings.disks()
 		if err != nil {
 			return err
 		}
@@ -154,12 +167,12 @@ func (v *vm) repairStore() error {
 				return nil
 			}
 		}
-		v.log.Warn("the persistent disk that was mounted is gone", "folder", target)
-		return v.unmountPlace(storeName)
+		d.log.Warn("the persistent disk that was mounted is gone", "folder", target)
+		return d.unmountPlace(storeName)
 	}
 	_, err := os.Lstat(store)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = os.Rename(v.path(hiddenStore), store)
+		err = os.Rename(d.vm.Path(hiddenStore), store)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = makeFolder(store, 0o700)
@@ -168,15 +181,15 @@ func (v *vm) repairStore() error {
 }
 
 // mountPlace mounts a disk's folder.
-func (v *vm) mountPlace(place, folder string) error {
-	at := v.path(place)
+func (d *disks) mountPlace(place, folder string) error {
+	at := d.vm.Path(place)
 	info, err := os.Lstat(at)
 	switch {
 	case err == nil && info.IsDir() && place == storeName:
-		if err := removeAll(v.path(hiddenStore)); err != nil {
+		if err := removeAll(d.vm.Path(hiddenStore)); err != nil {
 			return err
 		}
-		if err := os.Rename(at, v.path(hiddenStore)); err != nil {
+		if err := os.Rename(at, d.vm.Path(hiddenStore)); err != nil {
 			return err
 		}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -185,60 +198,60 @@ func (v *vm) mountPlace(place, folder string) error {
 	return replaceLink(folder, at)
 }
 
-func (v *vm) unmountPlace(place string) error {
-	if err := os.Remove(v.path(place)); err != nil {
+func (d *disks) unmountPlace(place string) error {
+	if err := os.Remove(d.vm.Path(place)); err != nil {
 		return err
 	}
 	if place != storeName {
 		return nil
 	}
-	err := os.Rename(v.path(hiddenStore), v.path(storeName))
+	err := os.Rename(d.vm.Path(hiddenStore), d.vm.Path(storeName))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = makeFolder(v.path(storeName), 0o700)
+		err = makeFolder(d.vm.Path(storeName), 0o700)
 	}
 	return err
 }
 
-func (v *vm) mountDisk(ctx context.Context, c *call) (any, error) {
+func (d *disks) mountMessage(ctx context.Context, c *call) (any, error) {
 	var cid string
 	if err := c.bind(1, &cid); err != nil {
 		return nil, err
 	}
-	if err := v.settings.load(ctx); err != nil {
+	if err := d.settings.load(ctx); err != nil {
 		return nil, failf("Refreshing the settings: %w", err)
 	}
-	disk, err := v.settings.disk(cid)
+	disk, err := d.settings.disk(cid)
 	if err != nil {
 		return nil, failf("Reading persistent disk settings: %w", err)
 	}
-	v.disks.Lock()
-	defer v.disks.Unlock()
-	if err := v.mount(disk); err != nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.mount(disk); err != nil {
 		return nil, failf("Mounting persistent disk: %w", err)
 	}
 	return struct{}{}, nil
 }
 
-func (v *vm) mount(disk diskSettings) error {
+func (d *disks) mount(disk diskSettings) error {
 	folder, err := diskFolder(disk)
 	if err != nil {
 		return err
 	}
 	place := storeName
-	switch v.mountedAt(storeName) {
+	switch d.mountedAt(storeName) {
 	case "":
 	case folder:
 		return nil
 	default:
 		place = migrationTarget
-		if other := v.mountedAt(place); other != "" && other != folder {
-			return failf("Mounting partition: Device %s is already mounted to %s, can't mount %s", other, v.path(place), folder)
+		if other := d.mountedAt(place); other != "" && other != folder {
+			return failf("Mounting partition: Device %s is already mounted to %s, can't mount %s", other, d.vm.Path(place), folder)
 		}
 	}
-	if err := v.mountPlace(place, folder); err != nil {
+	if err := d.mountPlace(place, folder); err != nil {
 		return failf("Mounting partition: %w", err)
 	}
-	if err := writeFile(v.path("bosh", "managed_disk_settings.json"), []byte(disk.ID), 0o600); err != nil {
+	if err := writeFile(d.vm.Path("bosh", "managed_disk_settings.json"), []byte(disk.ID), 0o600); err != nil {
 		return failf("Writing managed_disk_settings.json: %w", err)
 	}
 	return nil
@@ -268,9 +281,9 @@ func diskFolder(disk diskSettings) (string, error) {
 }
 
 // placeOf returns where the disk is mounted, or "".
-func (v *vm) placeOf(disk diskSettings) string {
+func (d *disks) placeOf(disk diskSettings) string {
 	for _, place := range []string{storeName, migrationTarget} {
-		at := v.mountedAt(place)
+		at := d.mountedAt(place)
 		if at != "" && (at == filepath.Clean(disk.Path) || at == filepath.Clean(disk.VolumeID)) {
 			return place
 		}
@@ -278,25 +291,25 @@ func (v *vm) placeOf(disk diskSettings) string {
 	return ""
 }
 
-func (v *vm) unmountDisk(ctx context.Context, c *call) (any, error) {
+func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 	var cid string
 	if err := c.bind(1, &cid); err != nil {
 		return nil, err
 	}
-	disk, err := v.settings.disk(cid)
+	disk, err := d.settings.disk(cid)
 	if err != nil {
 		return nil, failf("Getting persistent disk settings: %w", err)
 	}
-	if place := v.placeOf(disk); place != "" {
-		if err := v.awaitUnused(ctx, v.mountedAt(place)); err != nil {
+	if place := d.placeOf(disk); place != "" {
+		if err := d.awaitUnused(ctx, d.mountedAt(place)); err != nil {
 			return nil, failf("Unmounting persistent disk: %w", err)
 		}
 	}
-	v.disks.Lock()
-	defer v.disks.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	message := fmt.Sprintf("Partition of %+v is not mounted", disk)
-	if place := v.placeOf(disk); place != "" {
-		if err := v.unmountPlace(place); err != nil {
+	if place := d.placeOf(disk); place != "" {
+		if err := d.unmountPlace(place); err != nil {
 			return nil, failf("Unmounting persistent disk: %w", err)
 		}
 		message = fmt.Sprintf("Unmounted partition of %+v", disk)
@@ -309,16 +322,16 @@ const busyTimeout = 10 * time.Minute
 
 // awaitUnused waits until no process of the VM uses the disk: as on a real VM,
 // unmounting must not take the disk from a job that is still writing.
-func (v *vm) awaitUnused(ctx context.Context, folder string) error {
+func (d *disks) awaitUnused(ctx context.Context, folder string) error {
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
 	for told := false; ; told = true {
-		pids := v.usersOf(folder)
+		pids := d.vm.UsersOf(folder)
 		if len(pids) == 0 {
 			return nil
 		}
 		if !told {
-			v.log.Warn("the disk is in use", "folder", folder, "processes", pids)
+			d.log.Warn("the disk is in use", "folder", folder, "processes", pids)
 		}
 		if wait.For(limited, 100*time.Millisecond) == nil {
 			continue
@@ -331,17 +344,17 @@ func (v *vm) awaitUnused(ctx context.Context, folder string) error {
 }
 
 // listDisk names the disks that are mounted.
-func (v *vm) listDisk(ctx context.Context, _ *call) (any, error) {
-	if err := v.settings.load(ctx); err != nil {
+func (d *disks) list(ctx context.Context, _ *call) (any, error) {
+	if err := d.settings.load(ctx); err != nil {
 		return nil, failf("Refreshing the settings: %w", err)
 	}
-	all, err := v.settings.disks()
+	all, err := d.settings.disks()
 	if err != nil {
 		return nil, failf("Getting persistent disk settings: %w", err)
 	}
 	mounted := []string{}
 	for _, cid := range slices.Sorted(maps.Keys(all)) {
-		if v.placeOf(all[cid]) != "" {
+		if d.placeOf(all[cid]) != "" {
 			mounted = append(mounted, cid)
 		}
 	}
@@ -352,26 +365,26 @@ func (v *vm) listDisk(ctx context.Context, _ *call) (any, error) {
 // is on it after the agent was killed is the migration's and can go.
 type migration struct{ From, To string }
 
-func (v *vm) migrateDisk(ctx context.Context, _ *call) (any, error) {
-	v.disks.Lock()
-	defer v.disks.Unlock()
-	if err := v.migrate(ctx); err != nil {
+func (d *disks) migrateMessage(ctx context.Context, _ *call) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.migrate(ctx); err != nil {
 		return nil, failf("Migrating persistent disk: %w", err)
 	}
 	return struct{}{}, nil
 }
 
-func (v *vm) migrate(ctx context.Context) error {
-	m := migration{From: v.mountedAt(storeName), To: v.mountedAt(migrationTarget)}
+func (d *disks) migrate(ctx context.Context) error {
+	m := migration{From: d.mountedAt(storeName), To: d.mountedAt(migrationTarget)}
 	for _, place := range []string{storeName, migrationTarget} {
-		if v.mountedAt(place) == "" {
-			return failf("Remounting persistent disk as readonly: Error finding device for mount point %s: <nil cause>", v.path(place))
+		if d.mountedAt(place) == "" {
+			return failf("Remounting persistent disk as readonly: Error finding device for mount point %s: <nil cause>", d.vm.Path(place))
 		}
 	}
-	if err := v.awaitUnused(ctx, m.From); err != nil {
+	if err := d.awaitUnused(ctx, m.From); err != nil {
 		return failf("Remounting persistent disk as readonly: %w", err)
 	}
-	marker := v.path("bosh", "migration.json")
+	marker := d.vm.Path("bosh", "migration.json")
 	if err := emptyForMigration(marker, m); err != nil {
 		return failf("Copying files from old disk to new disk: %w", err)
 	}
@@ -384,10 +397,10 @@ func (v *vm) migrate(ctx context.Context) error {
 	if err := syncFolder(m.To); err != nil {
 		return failf("Copying files from old disk to new disk: %w", err)
 	}
-	if err := replaceLink(m.To, v.path(storeName)); err != nil {
+	if err := replaceLink(m.To, d.vm.Path(storeName)); err != nil {
 		return failf("Remounting new disk on original mountpoint: %w", err)
 	}
-	return removeFiles(v.path(migrationTarget), marker)
+	return removeFiles(d.vm.Path(migrationTarget), marker)
 }
 
 // emptyForMigration takes away the rest of the same migration that was cut.
@@ -415,33 +428,33 @@ func emptyForMigration(marker string, m migration) error {
 }
 
 // associate gives a disk a name below instance/disks, as update_settings asks.
-func (v *vm) associate(name string, disk diskSettings) error {
+func (d *disks) associate(name string, disk diskSettings) error {
 	if err := checkName("disk association", name, "0"); err != nil {
 		return err
 	}
-	return v.enable(disk.Path, v.path("instance", "disks", name), 0o755)
+	return enable(disk.Path, d.vm.Path("instance", "disks", name), 0o755)
 }
 
-func (v *vm) addDynamicDisk(ctx context.Context, c *call) (any, error) {
+func (d *disks) addDynamic(ctx context.Context, c *call) (any, error) {
 	var cid string
 	var hint any
 	if err := c.bind(2, &cid, &hint); err != nil {
 		return nil, err
 	}
-	if err := v.settings.load(ctx); err != nil {
+	if err := d.settings.load(ctx); err != nil {
 		return nil, failf("Refreshing the settings: %w", err)
 	}
 	if err := checkName("disk", cid, "0"); err != nil {
 		return nil, err
 	}
-	disk := v.settings.diskFrom(cid, hint)
-	if err := replaceLink(disk.Path, v.path("data", "dynamic_disks", cid)); err != nil {
+	disk := d.settings.diskFrom(cid, hint)
+	if err := replaceLink(disk.Path, d.vm.Path("data", "dynamic_disks", cid)); err != nil {
 		return nil, failf("Setting up dynamic disk: Symlinking dynamic disk real device path: %w", err)
 	}
 	return struct{}{}, nil
 }
 
-func (v *vm) removeDynamicDisk(_ context.Context, c *call) (any, error) {
+func (d *disks) removeDynamic(_ context.Context, c *call) (any, error) {
 	var cid string
 	if err := c.bind(1, &cid); err != nil {
 		return nil, err
@@ -449,5 +462,5 @@ func (v *vm) removeDynamicDisk(_ context.Context, c *call) (any, error) {
 	if err := checkName("disk", cid, "0"); err != nil {
 		return nil, err
 	}
-	return struct{}{}, removeFiles(v.path("data", "dynamic_disks", cid))
+	return struct{}{}, removeFiles(d.vm.Path("data", "dynamic_disks", cid))
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // disk makes the folder of a disk and gives it to the VM as the CPI would.
-func (m *machine) disk(cid string) string {
+func (m *testVM) disk(cid string) string {
 	m.t.Helper()
 	folder := filepath.Join(m.dir, "disks", cid)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -28,7 +28,7 @@ func (m *machine) disk(cid string) string {
 	return folder
 }
 
-func (m *machine) attach(cid string, value any) {
+func (m *testVM) attach(cid string, value any) {
 	m.t.Helper()
 	file := filepath.Join(m.dir, "settings.json")
 	data, err := os.ReadFile(file)
@@ -294,24 +294,24 @@ func TestKilledInMigrate(t *testing.T) {
 func TestRepairStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(m *machine, disk string) error
+		change func(m *testVM, disk string) error
 		want   string // list_disk
 	}{
-		"between hiding and linking": {func(m *machine, _ string) error {
+		"between hiding and linking": {func(m *testVM, _ string) error {
 			return os.Rename(m.vcap("store"), m.vcap(hiddenStore))
 		}, `[]`},
-		"nothing at all": {func(m *machine, _ string) error { return os.Remove(m.vcap("store")) }, `[]`},
-		"disk mounted":   {func(m *machine, _ string) error { m.must("mount_disk", "d"); return nil }, `["d"]`},
-		"disk gone": {func(m *machine, disk string) error {
+		"nothing at all": {func(m *testVM, _ string) error { return os.Remove(m.vcap("store")) }, `[]`},
+		"disk mounted":   {func(m *testVM, _ string) error { m.must("mount_disk", "d"); return nil }, `["d"]`},
+		"disk gone": {func(m *testVM, disk string) error {
 			m.must("mount_disk", "d")
 			return os.Rename(disk, disk+"-gone")
 		}, `[]`},
-		"disk detached": {func(m *machine, _ string) error {
+		"disk detached": {func(m *testVM, _ string) error {
 			m.must("mount_disk", "d")
 			m.attach("d", "/nowhere")
 			return nil
 		}, `[]`},
-		"migration not finished": {func(m *machine, disk string) error {
+		"migration not finished": {func(m *testVM, disk string) error {
 			m.must("mount_disk", "d")
 			return os.Symlink(disk, m.vcap(migrationTarget))
 		}, `["d"]`},

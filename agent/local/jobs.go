@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"bootstrap/agent/local/machine"
 	"bootstrap/agent/local/monit"
 )
 
@@ -20,51 +24,75 @@ const stopTimeout = 5 * time.Minute
 // stateStopped is the job state after stop, whatever runs.
 const stateStopped = "stopped"
 
-func (v *vm) stoppedFile() string { return v.path("monit", "stopped") }
+// jobs are the jobs of the VM: what apply installs and start puts under
+// supervision.
+type jobs struct {
+	vm         machine.VM
+	log        *slog.Logger
+	settings   *settings
+	specs      specs
+	bundles    bundles
+	supervisor *monit.Supervisor
+
+	mu sync.Mutex // one start, apply or unmonitor at a time
+}
+
+// newJobs begins supervision, without any service yet; Close the supervisor.
+func newJobs(vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
+	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(monit.Config{
+		// Releases name what they installed below /var/vcap.
+		Command: func(_ context.Context, argv []string) *exec.Cmd {
+			mapped := make([]string, len(argv))
+			for i, arg := range argv {
+				mapped[i] = vm.ResolveAll(arg)
+			}
+			return vm.Command(mapped)
+		},
+		Resolve: vm.Resolve,
+		Report: func(e monit.Event) {
+			if e.Failure {
+				log.Warn("monit: "+e.Message, "service", e.Service)
+			} else {
+				log.Info("monit: "+e.Message, "service", e.Service)
+			}
+		},
+	})}
+}
+
+func (j *jobs) stoppedFile() string { return j.vm.Path("monit", "stopped") }
 
 // unmonitoredFile remembers across a restart of the agent what monit keeps in
 // its state file: that the jobs are being drained.
-func (v *vm) unmonitoredFile() string { return v.path("monit", "unmonitored") }
+func (j *jobs) unmonitoredFile() string { return j.vm.Path("monit", "unmonitored") }
 
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
 }
 
-// bootJobs begins supervision. Jobs that ran when the agent or the VM ended
-// are found or started again, without any hook.
-func (v *vm) bootJobs() error {
-	v.jobs = monit.New(monit.Config{
-		Command: v.monitCommand,
-		Resolve: v.resolve,
-		Report: func(e monit.Event) {
-			if e.Failure {
-				v.log.Warn("monit: "+e.Message, "service", e.Service)
-			} else {
-				v.log.Info("monit: "+e.Message, "service", e.Service)
-			}
-		},
-	})
-	if err := v.forgetPIDs(); err != nil {
+// boot puts the jobs of the last start under supervision. Those that ran when the
+// agent or the VM ended are found or started again, without any script.
+func (j *jobs) boot() error {
+	if err := j.forgetPIDs(); err != nil {
 		return fmt.Errorf("cannot clear the pid files of the last time: %w", err)
 	}
-	if err := v.reloadJobs(); err != nil {
+	if err := j.reload(); err != nil {
 		// The VM must be reachable, or nobody could repair it.
-		v.log.Error("the jobs cannot be supervised", "cause", err)
+		j.log.Error("the jobs cannot be supervised", "cause", err)
 		return nil
 	}
 	switch {
-	case exists(v.stoppedFile()):
-		v.jobs.StopAsync() // the agent may have been killed before all had stopped
-	case !exists(v.unmonitoredFile()):
-		v.jobs.Start()
+	case exists(j.stoppedFile()):
+		j.supervisor.StopAsync() // the agent may have been killed before all had stopped
+	case !exists(j.unmonitoredFile()):
+		j.supervisor.Start()
 	}
 	return nil
 }
 
-// reloadJobs has the supervisor read what start has put below monit/job.
-func (v *vm) reloadJobs() error {
-	files, err := filepath.Glob(v.path("monit", "job", "*.monitrc"))
+// reload has the supervisor read what start has put below monit/job.
+func (j *jobs) reload() error {
+	files, err := filepath.Glob(j.vm.Path("monit", "job", "*.monitrc"))
 	if err != nil {
 		return err
 	}
@@ -75,7 +103,7 @@ func (v *vm) reloadJobs() error {
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(v.root, file)
+		name, err := filepath.Rel(j.vm.Root(), file)
 		if err != nil {
 			return err
 		}
@@ -86,41 +114,41 @@ func (v *vm) reloadJobs() error {
 		checks = append(checks, parsed...)
 	}
 	for _, s := range monit.Unsupported(checks) {
-		v.log.Warn("monit: a statement is not honoured", "statement", s.String())
+		j.log.Warn("monit: a statement is not honoured", "statement", s.String())
 	}
-	return v.jobs.Load(checks)
+	return j.supervisor.Load(checks)
 }
 
 // start is the message: what apply installed is put under supervision and
 // started; it does not wait until all run.
-func (v *vm) start(_ context.Context, c *call) (any, error) {
-	v.jobsLock.Lock()
-	defer v.jobsLock.Unlock()
-	s, err := v.readSpec()
+func (j *jobs) start(_ context.Context, c *call) (any, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s, err := j.specs.read()
 	if err != nil {
 		return nil, failf("Getting apply spec: %w", err)
 	}
 	templates := s.templates()
 	for i := range templates {
 		t := templates[len(templates)-1-i]
-		if err := v.configureJob(s, t, i); err != nil {
+		if err := j.configure(s, t, i); err != nil {
 			return nil, failf("Configuring jobs: Configuring job %s: %w", t.Name, err)
 		}
 	}
-	if err := v.reloadJobs(); err != nil {
+	if err := j.reload(); err != nil {
 		return nil, failf("Configuring jobs: Reloading jobSupervisor: %w", err)
 	}
-	v.jobs.Start()
-	if err := removeFiles(v.stoppedFile(), v.unmonitoredFile()); err != nil {
+	j.supervisor.Start()
+	if err := removeFiles(j.stoppedFile(), j.unmonitoredFile()); err != nil {
 		return nil, failf("Starting Monitored Services: Removing stopped File: %w", err)
 	}
-	v.recordHealth()
+	j.recordHealth()
 	return "started", nil
 }
 
-// configureJob copies the job's monit files to where they are supervised.
-func (v *vm) configureJob(s *spec, t specTemplate, index int) error {
-	dir, err := v.jobInstall(s, t)
+// configure copies the job's monit files to where they are supervised.
+func (j *jobs) configure(s *spec, t specTemplate, index int) error {
+	dir, err := j.bundles.jobInstall(s, t)
 	if err != nil {
 		return err
 	}
@@ -135,7 +163,7 @@ func (v *vm) configureJob(s *spec, t specTemplate, index int) error {
 	if main := filepath.Join(dir, "monit"); exists(main) {
 		files = append([]string{main}, files...)
 	}
-	if err := os.MkdirAll(v.path("monit", "job"), 0o755); err != nil {
+	if err := os.MkdirAll(j.vm.Path("monit", "job"), 0o755); err != nil {
 		return err
 	}
 	for _, file := range files {
@@ -147,7 +175,7 @@ func (v *vm) configureJob(s *spec, t specTemplate, index int) error {
 		if err != nil {
 			return err
 		}
-		target := v.path("monit", "job", fmt.Sprintf("%04d_%s.monitrc", index, name))
+		target := j.vm.Path("monit", "job", fmt.Sprintf("%04d_%s.monitrc", index, name))
 		if err := writeFile(target, text, 0o600); err != nil {
 			return err
 		}
@@ -156,20 +184,20 @@ func (v *vm) configureJob(s *spec, t specTemplate, index int) error {
 }
 
 // stop is the message: from protocol 3 on it waits until no process is left.
-func (v *vm) stop(ctx context.Context, c *call) (any, error) {
+func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
 	// First, so that an agent that is killed now does not start them again.
-	if err := writeFile(v.stoppedFile(), nil, 0o644); err != nil {
+	if err := writeFile(j.stoppedFile(), nil, 0o644); err != nil {
 		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
 	}
 	if c.protocol < 3 {
-		v.jobs.StopAsync()
-		v.recordHealth()
+		j.supervisor.StopAsync()
+		j.recordHealth()
 		return "stopped", nil
 	}
 	limited, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	err := v.jobs.Stop(limited)
-	v.recordHealth()
+	err := j.supervisor.Stop(limited)
+	j.recordHealth()
 	var left *monit.StopError
 	switch {
 	case err == nil:
@@ -182,7 +210,7 @@ func (v *vm) stop(ctx context.Context, c *call) (any, error) {
 	var names []string
 	for _, service := range left.Services {
 		names = append(names, service.Name)
-		v.log.Error("a service does not stop", "service", service.Name, "state", service.State, "cause", service.Message)
+		j.log.Error("a service does not stop", "service", service.Name, "state", service.State, "cause", service.Message)
 	}
 	if left.Cause != nil {
 		return nil, failf("Stopping Monitored Services: Timed out waiting for services '%s' to stop after 5 minutes", strings.Join(names, ", "))
@@ -191,35 +219,35 @@ func (v *vm) stop(ctx context.Context, c *call) (any, error) {
 }
 
 // unmonitor leaves the processes to the drain scripts.
-func (v *vm) unmonitor() error {
-	v.jobsLock.Lock()
-	defer v.jobsLock.Unlock()
-	if err := writeFile(v.unmonitoredFile(), nil, 0o644); err != nil {
+func (j *jobs) unmonitor() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := writeFile(j.unmonitoredFile(), nil, 0o644); err != nil {
 		return err
 	}
-	v.jobs.Unmonitor()
-	v.recordHealth()
+	j.supervisor.Unmonitor()
+	j.recordHealth()
 	return nil
 }
 
-// forgetJobs is the part of apply that takes the jobs out of supervision;
+// forget is the part of apply that takes the jobs out of supervision;
 // their processes are left alone.
-func (v *vm) forgetJobs() error { return removeAll(v.path("monit", "job")) }
+func (j *jobs) forget() error { return removeAll(j.vm.Path("monit", "job")) }
 
-func (v *vm) jobState() string {
-	if exists(v.stoppedFile()) {
+func (j *jobs) state() string {
+	if exists(j.stoppedFile()) {
 		return stateStopped
 	}
-	return monit.Summary(v.jobs.Status())
+	return monit.Summary(j.supervisor.Status())
 }
 
 // recordHealth leaves the state where jobs may read it.
-func (v *vm) recordHealth() {
+func (j *jobs) recordHealth() {
 	health := struct {
 		State string `json:"state"`
-	}{v.jobState()}
-	if err := writeJSON(v.path("instance", "health.json"), health, 0o644); err != nil {
-		v.log.Error("health.json cannot be written", "cause", err)
+	}{j.state()}
+	if err := writeJSON(j.vm.Path("instance", "health.json"), health, 0o644); err != nil {
+		j.log.Error("health.json cannot be written", "cause", err)
 	}
 }
 
@@ -240,9 +268,9 @@ type process struct {
 }
 
 // processes lists them as monit does, the last one of the control files first.
-func (v *vm) processes() []process {
+func (j *jobs) processes() []process {
 	var all []process
-	for _, s := range slices.Backward(v.jobs.Status()) {
+	for _, s := range slices.Backward(j.supervisor.Status()) {
 		p := process{Name: s.Name, State: s.State}
 		p.Uptime.Secs = int(s.Uptime / time.Second)
 		p.Mem.KB, p.Mem.Percent, p.CPU.Total = s.MemKB, s.MemPct, s.CPUPct
@@ -251,56 +279,16 @@ func (v *vm) processes() []process {
 	return all
 }
 
-// state is the value of get_state.
-type state struct {
-	spec
-	AgentID   string    `json:"agent_id"`
-	JobState  string    `json:"job_state"`
-	Vitals    *vitals   `json:"vitals,omitempty"`
-	Processes []process `json:"processes,omitempty"`
-	VM        struct {
-		Name string `json:"name"`
-	} `json:"vm"`
-}
-
-// getState is the message.
-func (v *vm) getState(_ context.Context, c *call) (any, error) {
-	var filter string
-	if err := c.bind(0, &filter); err != nil {
-		return nil, err
-	}
-	s, err := v.readSpec()
-	if err != nil {
-		return nil, failf("Getting current spec: %w", err)
-	}
-	settings := v.settings.get()
-	value := state{spec: *s, AgentID: settings.AgentID, JobState: v.jobState(), Processes: v.processes()}
-	value.VM.Name = settings.VM.Name
-	if filter == "full" {
-		value.Vitals = v.vitals()
-	}
-	if value.Networks == nil {
-		value.Networks = map[string]map[string]any{}
-	}
-	if value.ResourcePool == nil {
-		value.ResourcePool = map[string]any{}
-	}
-	if value.Packages == nil {
-		value.Packages = map[string]specPackage{}
-	}
-	return value, nil
-}
-
 // forgetPIDs empties sys/run once after the machine was started, as on a VM,
 // where it is in memory: the numbers in old pid files may be anybody's by now,
 // and jobs kill what such files name.
-func (v *vm) forgetPIDs() error {
-	file, now := v.path("bosh", "machine_boot"), machineBoot()
+func (j *jobs) forgetPIDs() error {
+	file, now := j.vm.Path("bosh", "machine_boot"), machine.BootID()
 	last, err := os.ReadFile(file)
 	if err == nil && string(last) == now || now == "" {
 		return nil
 	}
-	if err := removeRegular(v.path("data", "sys", "run")); err != nil {
+	if err := removeRegular(j.vm.Path("data", "sys", "run")); err != nil {
 		return err
 	}
 	return writeFile(file, []byte(now), 0o600)

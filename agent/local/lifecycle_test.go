@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func pidOf(m *machine, job string) int {
+func pidOf(m *testVM, job string) int {
 	pid, _ := strconv.Atoi(strings.TrimSpace(m.read("sys", "run", job, job+".pid")))
 	return pid
 }

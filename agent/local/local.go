@@ -13,11 +13,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/agent/local/monit"
+	"bootstrap/agent/local/machine"
+	"bootstrap/agent/local/sshd"
 	"bootstrap/internal/wait"
 )
 
@@ -64,103 +64,110 @@ func Run(ctx context.Context, dir string, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	v := &vm{
-		dir:  dir,
-		root: filepath.Join(dir, "vcap"),
-		boot: boot,
-		log:  slog.New(slog.NewTextHandler(log, nil)),
-		lock: lock,
-	}
-	if err := v.makeFolders(); err != nil {
+	vm := machine.New(dir)
+	if err := makeFolders(vm); err != nil {
 		return fmt.Errorf("cannot lay out the VM's folder: %w", err)
 	}
-	v.log.Info("the agent starts", "vm", boot.Name, "pid", os.Getpid())
-	err = v.run(ctx)
-	v.log.Info("the agent ends", "cause", errText(err))
+	a := newEmbeddedAgent(vm, boot, slog.New(slog.NewTextHandler(log, nil)), lock)
+	defer a.close()
+	a.log.Info("the agent starts", "vm", boot.Name, "pid", os.Getpid())
+	err = a.run(ctx)
+	a.log.Info("the agent ends", "cause", errText(err))
 	return err
 }
 
-// vm is one embedded VM, as its agent sees it.
-type vm struct {
-	dir  string // the VM's folder
-	root string // $VCAP_ROOT, which a real VM has at /var/vcap
+// embeddedAgent is the agent of one VM: the values that answer its messages.
+type embeddedAgent struct {
+	vm   machine.VM
 	boot agent.Boot
 	log  *slog.Logger
 	lock *folderLock
 
-	settings   *settings
-	blobs      blobs
-	logins     *logins
-	jobs       *monit.Supervisor
-	jobsLock   sync.Mutex // one start, apply, unmonitor at a time
-	disks      sync.Mutex // guards what is mounted
-	remembered sync.Mutex // guards the file of tasks
+	sshd         *sshd.Server
+	settings     *settings
+	certificates certificates
+	blobs        blobs
+	specs        specs
+	jobs         *jobs
+	disks        *disks
+	scripts      scripts
+	compiler     compiler
+	logs         logs
+	dns          dnsRecords
+	restarting   *taskFile // tasks that are done when the agent has restarted
 }
 
-// life is the part of the agent that begins anew with other settings of the
-// message bus, where the real agent kills itself and is started again.
-type life struct {
-	vm       *vm
+// newEmbeddedAgent makes an agent that does nothing yet; close it.
+func newEmbeddedAgent(vm machine.VM, boot agent.Boot, log *slog.Logger, lock *folderLock) *embeddedAgent {
+	server := sshd.New(sshd.Config{VM: vm, Name: boot.Name, Image: boot.SSH, Log: log})
+	settings := newSettings(vm, log, boot, server.Dial)
+	blobs, specs := newBlobs(vm, log), specs{vm}
+	bundles := bundles{vm, blobs}
+	jobs := newJobs(vm, log, settings, specs, bundles)
+	return &embeddedAgent{
+		vm: vm, boot: boot, log: log, lock: lock,
+		sshd:         server,
+		settings:     settings,
+		certificates: certificates{vm, boot.Name, settings},
+		blobs:        blobs,
+		specs:        specs,
+		jobs:         jobs,
+		disks:        &disks{vm: vm, log: log, settings: settings},
+		scripts:      scripts{vm, log, specs, jobs},
+		compiler:     compiler{vm, blobs, bundles},
+		logs:         logs{vm, blobs},
+		dns:          dnsRecords{vm, blobs},
+		restarting:   &taskFile{path: vm.Path("bosh", "tasks.json"), log: log},
+	}
+}
+
+// close ends sessions and supervision; the jobs go on.
+func (a *embeddedAgent) close() {
+	a.sshd.Close()
+	a.jobs.supervisor.Close()
+}
+
+// messageBus answers messages with one set of settings of the bus. Other
+// settings get a new messageBus, where the real agent restarts.
+type messageBus struct {
+	agent    *embeddedAgent
 	tasks    *tasks
 	end      func(because error)
 	messages map[string]operation // by method
 }
 
-func (v *vm) path(elem ...string) string {
-	return filepath.Join(append([]string{v.root}, elem...)...)
-}
-
-// temp is the folder of the agent's own temporary files; jobs have data/tmp.
-func (v *vm) temp() string { return v.path("bosh", "tmp") }
-
-// run holds what lives as long as the process: SSH server and processes.
-func (v *vm) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	forwards := newForwards()
-	if v.boot.SSH != nil {
-		stop, err := v.serveSSH(ctx, forwards)
-		if err != nil {
-			return err
-		}
-		defer stop()
+// run boots the VM and answers messages until ctx ends or the VM is shut down.
+func (a *embeddedAgent) run(ctx context.Context) error {
+	if err := a.sshd.Start(); err != nil {
+		return err
 	}
-	v.settings = &settings{
-		cache: v.path("bosh", "settings.json"), updates: v.path("bosh", "update_settings.json"),
-		hints: v.path("bosh", "persistent_disk_hints.json"),
-		fetch: v.settingsSource(forwards), log: v.log,
-	}
-	if err := v.awaitSettings(ctx, forwards); err != nil {
+	if err := a.awaitSettings(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to end
 		}
 		return err
 	}
-	if err := v.settings.forget(); err != nil {
+	if err := a.settings.forget(); err != nil {
 		return fmt.Errorf("cannot forget the settings of before the reboot: %w", err)
 	}
-	v.blobs = blobs{dir: v.path("data", "blobs"), sensitive: v.path("data", "sensitive_blobs"), temp: v.temp()}
-	if err := v.repairStore(); err != nil {
+	if err := a.disks.repairStore(); err != nil {
 		return fmt.Errorf("cannot mount the persistent disk: %w", err)
 	}
-	if err := v.bootJobs(); err != nil {
+	if err := a.jobs.boot(); err != nil {
 		return err
 	}
-	defer v.jobs.Close()
-	v.logins = newLogins(v)
-	defer v.logins.close()
 	for tries := listenAtBoot; ; tries = listenAtRestart {
-		err := v.live(ctx, tries)
+		err := a.serve(ctx, tries)
 		switch {
 		case errors.Is(err, errRestart):
-			v.log.Info("the agent begins anew", "cause", errText(err))
+			a.log.Info("the agent restarts", "cause", errText(err))
 		case errors.Is(err, errPowerOff), errors.Is(context.Cause(ctx), errFolderGone):
 			var pids []int
-			for _, s := range v.jobs.Status() {
+			for _, s := range a.jobs.supervisor.Status() {
 				pids = append(pids, s.PID)
 			}
-			v.jobs.Close()
-			return v.powerOff(pids)
+			a.jobs.supervisor.Close()
+			return a.vm.PowerOff(pids)
 		case ctx.Err() != nil:
 			return nil
 		default:
@@ -169,25 +176,26 @@ func (v *vm) run(ctx context.Context) error {
 	}
 }
 
-// live serves messages until ctx ends or the life is over.
-func (v *vm) live(ctx context.Context, tries int) error {
+// serve answers messages until ctx ends, the settings of the bus change or the VM
+// is shut down.
+func (a *embeddedAgent) serve(ctx context.Context, tries int) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	l := &life{vm: v, tasks: newTasks(v.log), end: end}
-	l.messages = l.operations()
-	if err := l.resumeTasks(); err != nil {
+	b := &messageBus{agent: a, tasks: newTasks(a.log), end: end}
+	b.messages = b.operations()
+	if err := b.resumeTasks(); err != nil {
 		return err
 	}
-	listener, err := v.listen(ctx, tries)
+	listener, err := a.listen(ctx, tries)
 	if err != nil {
 		return err
 	}
 	worker := make(chan struct{})
 	go func() {
 		defer close(worker)
-		l.tasks.work(ctx)
+		b.tasks.work(ctx)
 	}()
-	err = l.serveHTTP(ctx, listener)
+	err = b.serveHTTP(ctx, listener)
 	end(err)
 	<-worker
 	if cause := context.Cause(ctx); errors.Is(cause, errRestart) || errors.Is(cause, errPowerOff) {
@@ -198,22 +206,22 @@ func (v *vm) live(ctx context.Context, tries int) error {
 
 // awaitSettings returns when there are settings, be it those of an earlier
 // boot.
-func (v *vm) awaitSettings(ctx context.Context, forwards *forwards) error {
+func (a *embeddedAgent) awaitSettings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
-	if v.boot.Registry != "" {
-		v.lock.ready() // whoever makes the VM brings the settings afterwards
+	if a.boot.Registry != "" {
+		a.lock.ready() // whoever makes the VM brings the settings afterwards
 	}
 	last := ""
 	for {
-		changed := forwards.changed()
-		err := v.settings.load(ctx)
+		changed := a.sshd.Changed()
+		err := a.settings.load(ctx)
 		if err == nil {
 			return nil
 		}
 		if text := err.Error(); text != last && ctx.Err() == nil {
 			last = text
-			v.log.Warn("no settings yet", "cause", text)
+			a.log.Warn("no settings yet", "cause", text)
 		}
 		if wait.Event(ctx, 500*time.Millisecond, changed) != nil {
 			return fmt.Errorf("cannot start the agent: no settings came: %w", err)
@@ -223,8 +231,8 @@ func (v *vm) awaitSettings(ctx context.Context, forwards *forwards) error {
 
 // listen opens the message bus. It tries again while the address is in use,
 // and names the process that has it if that can be found out.
-func (v *vm) listen(ctx context.Context, tries int) (net.Listener, error) {
-	bus, err := v.settings.bus()
+func (a *embeddedAgent) listen(ctx context.Context, tries int) (net.Listener, error) {
+	bus, err := a.settings.bus()
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +240,7 @@ func (v *vm) listen(ctx context.Context, tries int) (net.Listener, error) {
 		var config net.ListenConfig
 		listener, err := config.Listen(ctx, "tcp", bus.Host)
 		if err == nil {
-			v.log.Info("the agent listens", "address", listener.Addr())
+			a.log.Info("the agent listens", "address", listener.Addr())
 			return listener, nil
 		}
 		if try == tries || wait.For(ctx, listenPause) != nil {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -33,7 +34,7 @@ func newSSHKey(t *testing.T) ssh.Signer {
 }
 
 // logIn makes a user and logs in as this.
-func logIn(t *testing.T, m *machine, user string) (client *ssh.Client, address string) {
+func logIn(t *testing.T, m *testVM, user string) (client *ssh.Client, address string) {
 	t.Helper()
 	key := newSSHKey(t)
 	var reply sshReply
@@ -161,5 +162,79 @@ func TestLoginTerminal(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the terminal shows %q, want %q", out.String(), want)
 		}
+	}
+}
+
+// TestLoginReaderGone: a command whose reader has gone gets SIGPIPE, as it would
+// in a pipeline. The system's ssh tells the end of its reader with this request.
+func TestLoginReaderGone(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.run()
+	m.await()
+	client, _ := logIn(t, m, "bosh_three")
+	s, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start("while echo line; do sleep 0.01; done"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("line\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SendRequest("eow@openssh.com", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	var exit *ssh.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 128+int(syscall.SIGPIPE) {
+		t.Errorf("the command ended with %v", err)
+	}
+}
+
+// TestLoginBesideTunnel: the server that takes the tunnel of a VM also admits its
+// temporary users, and keeps running when the last one is removed. Neither may do
+// what the other may.
+func TestLoginBesideTunnel(t *testing.T) {
+	t.Parallel()
+	m, r, boot := tunneled(t)
+	m.run()
+	tunnel := connect(t, boot.Address, password(boot))
+	expose(t, tunnel, "127.0.0.1:6901", r)
+	m.await()
+	client, address := logIn(t, m, "bosh_four")
+	if address != boot.Address {
+		t.Errorf("the users' server is at %s, that of the VM at %s", address, boot.Address)
+	}
+	s, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Output("echo hello"); string(out) != "hello\n" || err != nil {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if _, err := client.Listen("tcp", "127.0.0.1:6902"); err == nil {
+		t.Error("a temporary user forwards a port")
+	}
+	if _, err := tunnel.NewSession(); err == nil {
+		t.Error("the user of the image opens a session")
+	}
+	if _, reply := m.post("ssh", "setup", map[string]string{"user": boot.User, "public_key": string(ssh.MarshalAuthorizedKey(newSSHKey(t).PublicKey()))}); !strings.Contains(reply, "already exists") {
+		t.Errorf("setup of the image's user: %s", reply)
+	}
+	m.must("ssh", "cleanup", map[string]string{"user_regex": "."})
+	if _, err := client.NewSession(); err == nil {
+		t.Error("the session of a removed user goes on")
+	}
+	connect(t, boot.Address, password(boot))
+	before := r.gets.Load()
+	m.must("list_disk")
+	if r.gets.Load() == before {
+		t.Error("the tunnel ended with the users")
 	}
 }

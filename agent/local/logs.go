@@ -13,31 +13,38 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bootstrap/agent/local/machine"
 	"bootstrap/artifact"
 )
 
-// fetchLogs is fetch_logs: the logs as a blob.
-func (v *vm) fetchLogs(ctx context.Context, c *call) (any, error) {
+// logs are the log files of the VM.
+type logs struct {
+	vm    machine.VM
+	blobs blobs
+}
+
+// fetch is fetch_logs: the logs as a blob.
+func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	var kinds string
 	var filters []string
 	if err := c.bind(2, &kinds, &filters); err != nil {
 		return nil, err
 	}
-	dir, err := v.collectLogs(ctx, kinds, filters)
+	dir, err := l.collect(ctx, kinds, filters)
 	if err != nil {
 		return nil, err
 	}
 	defer removeAll(dir)
-	blob, err := v.packBlob(ctx, dir, true)
+	blob, err := l.blobs.pack(ctx, dir, true)
 	if err != nil {
 		return nil, failf("Create file on blobstore: %w", err)
 	}
 	return blob, nil
 }
 
-// bundleLogs is bundle_logs: the logs as a file on the VM, which whoever asked
+// bundle is bundle_logs: the logs as a file on the VM, which whoever asked
 // removes.
-func (v *vm) bundleLogs(ctx context.Context, c *call) (any, error) {
+func (l logs) bundle(ctx context.Context, c *call) (any, error) {
 	var request struct {
 		OwningUser string   `json:"owning_user"`
 		LogType    string   `json:"log_type"`
@@ -46,12 +53,12 @@ func (v *vm) bundleLogs(ctx context.Context, c *call) (any, error) {
 	if err := c.bind(1, &request); err != nil {
 		return nil, err
 	}
-	dir, err := v.collectLogs(ctx, request.LogType, request.Filters)
+	dir, err := l.collect(ctx, request.LogType, request.Filters)
 	if err != nil {
 		return nil, err
 	}
 	defer removeAll(dir)
-	f, err := os.CreateTemp(v.path("data", "tmp"), "logs-*.tgz")
+	f, err := os.CreateTemp(l.vm.Path("data", "tmp"), "logs-*.tgz")
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +74,8 @@ func (v *vm) bundleLogs(ctx context.Context, c *call) (any, error) {
 	}, nil
 }
 
-// collectLogs copies the logs that are asked for into a temporary folder.
-func (v *vm) collectLogs(ctx context.Context, kinds string, filters []string) (string, error) {
+// collect copies the logs that are asked for into a temporary folder.
+func (l logs) collect(ctx context.Context, kinds string, filters []string) (string, error) {
 	if len(filters) == 0 {
 		filters = []string{"**/*"}
 	}
@@ -76,21 +83,21 @@ func (v *vm) collectLogs(ctx context.Context, kinds string, filters []string) (s
 	for kind := range strings.SplitSeq(kinds, ",") {
 		switch kind {
 		case "job":
-			sources = append(sources, v.path("sys", "log"))
+			sources = append(sources, l.vm.Path("sys", "log"))
 		case "agent":
-			sources = append(sources, v.path("bosh", "log"))
+			sources = append(sources, l.vm.Path("bosh", "log"))
 		case "system":
 			// The machine's own logs are none of the VM's.
 		default:
 			return "", failf("Invalid log type")
 		}
 	}
-	target, err := os.MkdirTemp(v.temp(), "logs-")
+	target, err := os.MkdirTemp(l.vm.Temp(), "logs-")
 	if err != nil {
 		return "", err
 	}
 	for _, source := range sources {
-		if err := v.copyLogs(ctx, source, target, filters); err != nil {
+		if err := copyLogs(ctx, source, target, filters); err != nil {
 			_ = removeAll(target)
 			return "", failf("Copying filtered files to temp directory: %w", err)
 		}
@@ -98,7 +105,7 @@ func (v *vm) collectLogs(ctx context.Context, kinds string, filters []string) (s
 	return target, nil
 }
 
-func (v *vm) copyLogs(ctx context.Context, source, target string, filters []string) error {
+func copyLogs(ctx context.Context, source, target string, filters []string) error {
 	source, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return err
@@ -158,32 +165,38 @@ func matchParts(pattern, name []string) bool {
 }
 
 // removeFile is remove_file, for files of this VM only.
-func (v *vm) removeFile(_ context.Context, c *call) (any, error) {
+func (l logs) removeFile(_ context.Context, c *call) (any, error) {
 	var name string
 	if err := c.bind(1, &name); err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(v.root)
+	root, err := os.OpenRoot(l.vm.Root())
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	rel, err := filepath.Rel(v.root, v.resolve(name))
+	rel, err := filepath.Rel(l.vm.Root(), l.vm.Resolve(name))
 	if err != nil || !filepath.IsLocal(rel) || rel == "." {
-		return nil, fmt.Errorf("cannot remove %s: it is not on the VM, whose files are in %s", name, v.root)
+		return nil, fmt.Errorf("cannot remove %s: it is not on the VM, whose files are in %s", name, l.vm.Root())
 	}
 	return name, root.RemoveAll(rel)
 }
 
-// syncDNS is sync_dns: records that are newer than those the VM has.
-func (v *vm) syncDNS(_ context.Context, c *call) (any, error) {
+// dnsRecords are the DNS records that jobs read from a file.
+type dnsRecords struct {
+	vm    machine.VM
+	blobs blobs
+}
+
+// sync is sync_dns: records that are newer than those the VM has.
+func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
 	var id string
 	var sum digest
 	var version uint64
 	if err := c.bind(3, &id, &sum, &version); err != nil {
 		return nil, err
 	}
-	file := v.path("instance", "dns", "records.json")
+	file := r.vm.Path("instance", "dns", "records.json")
 	var have, got struct {
 		Version uint64      `json:"version"`
 		Records [][2]string `json:"records"`
@@ -191,7 +204,7 @@ func (v *vm) syncDNS(_ context.Context, c *call) (any, error) {
 	if exists(file) && readJSON(file, &have) == nil && have.Version >= version {
 		return "synced", nil
 	}
-	blob, err := v.blobs.path(id, sum)
+	blob, err := r.blobs.path(id, sum)
 	if err != nil {
 		return nil, failf("getting %s from blobstore: %w", id, err)
 	}

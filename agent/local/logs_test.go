@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 )
 
 // entries lists the files in an archive.
@@ -189,39 +190,24 @@ func TestMatchGlob(t *testing.T) {
 	}
 }
 
-func TestPathsInCommands(t *testing.T) {
-	t.Parallel()
-	v := &vm{root: "/vm/vcap"}
-	for text, want := range map[string]string{
-		"/var/vcap": "/vm/vcap", "/var/vcap/jobs/x": "/vm/vcap/jobs/x", "cd /var/vcap/a && b": "cd /vm/vcap/a && b",
-		"A=/var/vcap/a:/var/vcap/b": "A=/vm/vcap/a:/vm/vcap/b", "/var/vcapx": "/var/vcapx", "/x/var/vcap/y": "/x/var/vcap/y", "": "",
-	} {
-		if got := v.resolveAll(text); got != want {
-			t.Errorf("resolveAll(%q) = %q, want %q", text, got, want)
-		}
-	}
-	if got := v.resolve("/var/vcapx/y"); got != "/var/vcapx/y" {
-		t.Errorf("resolve: %s", got)
-	}
-}
-
 // FuzzAnswer feeds the table of messages with anything.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `{"method":"get_task","arguments":["x"]}`, `{"method":"remove_file","arguments":[1]}`, `{"method":"sync_dns","arguments":["a","b",3],"protocol":3}`} {
 		f.Add([]byte(seed))
 	}
-	v := &vm{dir: f.TempDir(), log: slog.New(slog.DiscardHandler)}
-	v.root = filepath.Join(v.dir, "vcap")
-	l := &life{vm: v, tasks: newTasks(v.log), end: func(error) {}}
+	log := slog.New(slog.DiscardHandler)
+	a := newEmbeddedAgent(machine.New(f.TempDir()), agent.Boot{Name: "vm", SettingsFile: "none"}, log, nil)
+	f.Cleanup(a.close)
+	b := &messageBus{agent: a, tasks: newTasks(log), end: func(error) {}}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		l.messages = map[string]operation{}
-		for name, op := range l.operations() {
+		b.messages = map[string]operation{}
+		for name, op := range b.operations() {
 			// What goes on in the background only shows later.
 			if op.background == never && name != "start" && name != "get_state" && name != "bundle_logs" {
-				l.messages[name] = op
+				b.messages[name] = op
 			}
 		}
-		reply, err := l.answer(t.Context(), body)
+		reply, err := b.answer(t.Context(), body)
 		if err != nil {
 			return
 		}

@@ -30,13 +30,14 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 )
 
 const patience = 30 * time.Second // until a test gives up
 
-// machine is an embedded VM under test: its folder and its agent, which runs
+// testVM is an embedded VM under test: its folder and its agent, which runs
 // in this process or, when it is to be killed, in its own.
-type machine struct {
+type testVM struct {
 	t      testing.TB
 	dir    string
 	url    string
@@ -74,7 +75,7 @@ func freeAddress(t testing.TB) string {
 }
 
 // newMachine lays out a VM without starting its agent.
-func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *machine {
+func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *testVM {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -93,7 +94,7 @@ func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *mac
 	for _, c := range change {
 		c(&settings, &boot)
 	}
-	m := &machine{t: t, dir: dir, url: "https://" + address, log: &lockedBuffer{}, client: &http.Client{
+	m := &testVM{t: t, dir: dir, url: "https://" + address, log: &lockedBuffer{}, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout:   patience,
 	}}
@@ -112,7 +113,7 @@ func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *mac
 }
 
 // startMachine lays out a VM and starts its agent in this process.
-func startMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *machine {
+func startMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *testVM {
 	t.Helper()
 	m := newMachine(t, change...)
 	m.run()
@@ -120,7 +121,7 @@ func startMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *m
 	return m
 }
 
-func (m *machine) writeJSON(name string, value any) {
+func (m *testVM) writeJSON(name string, value any) {
 	m.t.Helper()
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -132,7 +133,7 @@ func (m *machine) writeJSON(name string, value any) {
 }
 
 // run starts the agent in this process.
-func (m *machine) run() {
+func (m *testVM) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, m.dir, m.log) }()
@@ -140,7 +141,7 @@ func (m *machine) run() {
 }
 
 // exec starts the agent as a process of its own.
-func (m *machine) exec(env ...string) {
+func (m *testVM) exec(env ...string) {
 	m.t.Helper()
 	m.cmd = exec.Command(os.Args[0])
 	m.cmd.Env = append(env, "AGENT_DIR="+m.dir, "VCAP_ROOT="+m.vcap())
@@ -154,7 +155,7 @@ func (m *machine) exec(env ...string) {
 }
 
 // halt ends the agent as its owner would.
-func (m *machine) halt() {
+func (m *testVM) halt() {
 	m.client.CloseIdleConnections()
 	if m.stop != nil {
 		if err := m.stop(); err != nil {
@@ -166,7 +167,7 @@ func (m *machine) halt() {
 }
 
 // endAgent sends a signal to the agent's process and waits for its end.
-func (m *machine) endAgent(sig syscall.Signal) {
+func (m *testVM) endAgent(sig syscall.Signal) {
 	m.client.CloseIdleConnections()
 	if m.cmd == nil {
 		return
@@ -177,9 +178,9 @@ func (m *machine) endAgent(sig syscall.Signal) {
 }
 
 // kill ends what is left of the VM.
-func (m *machine) kill() {
-	v := &vm{dir: m.dir, root: m.vcap()}
-	pids := v.members()
+func (m *testVM) kill() {
+	v := machine.New(m.dir)
+	pids := v.Members()
 	// macOS hides the environments of its own programs.
 	named, _ := filepath.Glob(m.vcap("sys", "run", "*", "*.pid"))
 	for _, name := range named {
@@ -193,12 +194,12 @@ func (m *machine) kill() {
 	}
 }
 
-func (m *machine) vcap(elem ...string) string {
+func (m *testVM) vcap(elem ...string) string {
 	return filepath.Join(append([]string{m.dir, "vcap"}, elem...)...)
 }
 
 // await waits until the agent answers.
-func (m *machine) await() {
+func (m *testVM) await() {
 	m.t.Helper()
 	m.eventually("the agent answers", func() bool {
 		status, _ := m.post("ping")
@@ -206,7 +207,7 @@ func (m *machine) await() {
 	})
 }
 
-func (m *machine) eventually(what string, is func() bool) {
+func (m *testVM) eventually(what string, is func() bool) {
 	m.t.Helper()
 	for deadline := time.Now().Add(patience); !is(); {
 		if time.Now().After(deadline) {
@@ -217,7 +218,7 @@ func (m *machine) eventually(what string, is func() bool) {
 }
 
 // do is one HTTP exchange; the status is 0 if there was none.
-func (m *machine) do(method, path string, body io.Reader) (int, string) {
+func (m *testVM) do(method, path string, body io.Reader) (int, string) {
 	r, err := http.NewRequest(method, m.url+path, body)
 	if err != nil {
 		m.t.Fatal(err)
@@ -235,7 +236,7 @@ func (m *machine) do(method, path string, body io.Reader) (int, string) {
 	return reply.StatusCode, string(text)
 }
 
-func (m *machine) post(method string, args ...any) (int, string) {
+func (m *testVM) post(method string, args ...any) (int, string) {
 	if args == nil {
 		args = []any{}
 	}
@@ -251,7 +252,7 @@ type reply struct {
 	Exception *agent.Exception
 }
 
-func (m *machine) reply(method string, protocol int, args ...any) reply {
+func (m *testVM) reply(method string, protocol int, args ...any) reply {
 	m.t.Helper()
 	if args == nil {
 		args = []any{}
@@ -269,7 +270,7 @@ func (m *machine) reply(method string, protocol int, args ...any) reply {
 }
 
 // begin sends an asynchronous message and returns its task.
-func (m *machine) begin(method string, protocol int, args ...any) string {
+func (m *testVM) begin(method string, protocol int, args ...any) string {
 	m.t.Helper()
 	r := m.reply(method, protocol, args...)
 	var task agent.Task
@@ -280,7 +281,7 @@ func (m *machine) begin(method string, protocol int, args ...any) string {
 }
 
 // finish waits for a task; the text is its exception, "" for success.
-func (m *machine) finish(id string) (json.RawMessage, string) {
+func (m *testVM) finish(id string) (json.RawMessage, string) {
 	m.t.Helper()
 	var r reply
 	m.eventually("task "+id, func() bool {
@@ -295,7 +296,7 @@ func (m *machine) finish(id string) (json.RawMessage, string) {
 }
 
 // try does an asynchronous message and returns its exception.
-func (m *machine) try(method string, args ...any) string {
+func (m *testVM) try(method string, args ...any) string {
 	m.t.Helper()
 	_, exception := m.finish(m.begin(method, 0, args...))
 	return exception
@@ -303,7 +304,7 @@ func (m *machine) try(method string, args ...any) string {
 
 // must does a message, whether it is asynchronous or not, and returns its
 // value.
-func (m *machine) must(method string, args ...any) string {
+func (m *testVM) must(method string, args ...any) string {
 	m.t.Helper()
 	r := m.reply(method, 0, args...)
 	var task agent.Task
@@ -321,7 +322,7 @@ func (m *machine) must(method string, args ...any) string {
 }
 
 // state is the value of get_state.
-func (m *machine) state() (s struct {
+func (m *testVM) state() (s struct {
 	JobState  string `json:"job_state"`
 	Processes []process
 	Networks  map[string]map[string]any
@@ -335,12 +336,12 @@ func (m *machine) state() (s struct {
 	return s
 }
 
-func (m *machine) awaitState(want string) {
+func (m *testVM) awaitState(want string) {
 	m.t.Helper()
 	m.eventually("the job state is "+want, func() bool { return m.state().JobState == want })
 }
 
-func (m *machine) read(elem ...string) string {
+func (m *testVM) read(elem ...string) string {
 	data, err := os.ReadFile(m.vcap(elem...))
 	if err != nil {
 		return ""
@@ -349,7 +350,7 @@ func (m *machine) read(elem ...string) string {
 }
 
 // put uploads a blob and returns its id.
-func (m *machine) put(data []byte) string {
+func (m *testVM) put(data []byte) string {
 	m.t.Helper()
 	id := newID()
 	if status, text := m.do(http.MethodPut, "/blobs/00/"+id, bytes.NewReader(data)); status != http.StatusCreated {
@@ -400,7 +401,7 @@ func archive(t testing.TB, f files) []byte {
 }
 
 // specOf is an apply spec for these jobs, whose files it uploads.
-func (m *machine) specOf(jobs map[string]files, packages ...agent.SpecPackage) map[string]any {
+func (m *testVM) specOf(jobs map[string]files, packages ...agent.SpecPackage) map[string]any {
 	m.t.Helper()
 	all, templates := files{}, []any{}
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {

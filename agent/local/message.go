@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
+	"sync"
 )
 
 // operation is how a message is answered.
@@ -22,43 +24,43 @@ type operation struct {
 const never = 1 << 30
 
 // operations is the table of all messages.
-func (l *life) operations() map[string]operation {
-	v := l.vm
+func (b *messageBus) operations() map[string]operation {
+	a := b.agent
 	return map[string]operation{
-		"ping":        {run: v.ping, background: never},
-		"info":        {run: v.info, background: never},
-		"get_task":    {run: l.getTask, background: never},
-		"cancel_task": {run: l.cancelTask, background: never},
+		"ping":        {run: ping, background: never},
+		"info":        {run: info, background: never},
+		"get_task":    {run: b.getTask, background: never},
+		"cancel_task": {run: b.cancelTask, background: never},
 
-		"prepare":    {run: v.prepare},
-		"apply":      {run: v.apply},
-		"start":      {run: v.start, background: never},
-		"stop":       {run: v.stop},
-		"drain":      {run: v.drain, cancelable: true},
-		"get_state":  {run: v.getState, background: never},
-		"run_script": {run: v.runScript},
-		"run_errand": {run: v.runErrand, cancelable: true},
+		"prepare":    {run: a.jobs.prepare},
+		"apply":      {run: a.jobs.apply},
+		"start":      {run: a.jobs.start, background: never},
+		"stop":       {run: a.jobs.stop},
+		"drain":      {run: a.scripts.drain, cancelable: true},
+		"get_state":  {run: a.getState, background: never},
+		"run_script": {run: a.scripts.runScript},
+		"run_errand": {run: a.scripts.runErrand, cancelable: true},
 
-		"compile_package": {run: v.compilePackage},
-		"upload_blob":     {run: v.uploadBlob},
+		"compile_package": {run: a.compiler.compilePackage},
+		"upload_blob":     {run: a.blobs.uploadBlob},
 
-		"list_disk":              {run: v.listDisk, background: 3},
-		"mount_disk":             {run: v.mountDisk},
-		"unmount_disk":           {run: v.unmountDisk},
-		"migrate_disk":           {run: v.migrateDisk},
-		"add_persistent_disk":    {run: v.addPersistentDisk},
-		"remove_persistent_disk": {run: v.removePersistentDisk},
-		"add_dynamic_disk":       {run: v.addDynamicDisk},
-		"remove_dynamic_disk":    {run: v.removeDynamicDisk, background: never},
+		"list_disk":              {run: a.disks.list, background: 3},
+		"mount_disk":             {run: a.disks.mountMessage},
+		"unmount_disk":           {run: a.disks.unmountMessage},
+		"migrate_disk":           {run: a.disks.migrateMessage},
+		"add_persistent_disk":    {run: a.disks.addPersistent},
+		"remove_persistent_disk": {run: a.disks.removePersistent},
+		"add_dynamic_disk":       {run: a.disks.addDynamic},
+		"remove_dynamic_disk":    {run: a.disks.removeDynamic, background: never},
 
-		"fetch_logs":         {run: v.fetchLogs},
-		"bundle_logs":        {run: v.bundleLogs, background: never},
-		"remove_file":        {run: v.removeFile, background: never},
-		"sync_dns":           {run: v.syncDNS, background: never},
-		"update_settings":    {run: l.updateSettings, resumed: "ok"},
-		"delete_arp_entries": {run: v.deleteARPEntries, background: never},
-		"ssh":                {run: v.ssh, background: never},
-		"shutdown":           {run: l.shutdown, background: never},
+		"fetch_logs":         {run: a.logs.fetch},
+		"bundle_logs":        {run: a.logs.bundle, background: never},
+		"remove_file":        {run: a.logs.removeFile, background: never},
+		"sync_dns":           {run: a.dns.sync, background: never},
+		"update_settings":    {run: b.updateSettings, resumed: "ok"},
+		"delete_arp_entries": {run: deleteARPEntries, background: never},
+		"ssh":                {run: a.ssh, background: never},
+		"shutdown":           {run: b.shutdown, background: never},
 	}
 }
 
@@ -112,19 +114,18 @@ type request struct {
 
 // answer does what a message asks and returns the reply; the error means that
 // the body was no message.
-func (l *life) answer(ctx context.Context, body []byte) (any, error) {
-	v := l.vm
+func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	var r request
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, err
 	}
-	op, known := l.messages[r.Method]
+	op, known := b.messages[r.Method]
 	if !known {
-		v.log.Warn("an unknown message came", "method", r.Method)
+		b.agent.log.Warn("an unknown message came", "method", r.Method)
 		return exception(failf("unknown message %s", r.Method)), nil
 	}
 	if r.Method != "ping" && r.Method != "get_task" && r.Method != "get_state" {
-		v.log.Info("a message came", "method", r.Method)
+		b.agent.log.Info("a message came", "method", r.Method)
 	}
 	run := func(ctx context.Context) (any, error) {
 		c := &call{protocol: r.Protocol}
@@ -138,114 +139,132 @@ func (l *life) answer(ctx context.Context, body []byte) (any, error) {
 	if r.Protocol < op.background {
 		value, err := runSafely(ctx, run)
 		if err != nil {
-			v.log.Error("a message failed", "method", r.Method, "cause", err)
+			b.agent.log.Error("a message failed", "method", r.Method, "cause", err)
 			return exception(failf("Action Failed %s: %w", r.Method, err)), nil
 		}
 		return valueReply{value}, nil
 	}
 	task := &task{id: newID(), run: run, cancelable: op.cancelable}
 	if op.resumed != nil {
-		if err := v.rememberTask(task.id, r.Method); err != nil {
+		if err := b.agent.restarting.add(task.id, r.Method); err != nil {
 			return exception(failf("Action Failed %s: %w", r.Method, err)), nil
 		}
-		task.ended = func() { v.forgetTask(task.id) }
+		task.ended = func() { b.agent.restarting.remove(task.id) }
 	}
-	if err := l.tasks.start(ctx, task); err != nil {
+	if err := b.tasks.start(ctx, task); err != nil {
 		return exception(failf("Create Task Failed %s: %w", r.Method, err)), nil
 	}
 	return valueReply{stateValue{task.id, "running"}}, nil
 }
 
-// rememberedTask is a task that is done once the agent has begun anew.
+// rememberedTask is a task that is done once the agent has restarted.
 type rememberedTask struct {
 	ID     string `json:"id"`
 	Method string `json:"method"`
 }
 
-func (v *vm) tasksFile() string { return v.path("bosh", "tasks.json") }
+// taskFile remembers tasks across a restart of the agent.
+type taskFile struct {
+	path string
+	log  *slog.Logger
 
-func (v *vm) rememberTask(id, method string) error {
-	v.remembered.Lock()
-	defer v.remembered.Unlock()
+	mu sync.Mutex // one change at a time
+}
+
+// add remembers a task.
+func (f *taskFile) add(id, method string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var list []rememberedTask
-	if err := readJSON(v.tasksFile(), &list); err != nil {
+	if err := readJSON(f.path, &list); err != nil {
 		return err
 	}
-	return writeJSON(v.tasksFile(), append(list, rememberedTask{id, method}), 0o600)
+	return writeJSON(f.path, append(list, rememberedTask{id, method}), 0o600)
 }
 
-func (v *vm) forgetTask(id string) {
-	v.remembered.Lock()
-	defer v.remembered.Unlock()
+// remove forgets a task.
+func (f *taskFile) remove(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var list []rememberedTask
-	err := readJSON(v.tasksFile(), &list)
+	err := readJSON(f.path, &list)
 	if err == nil {
 		list = slices.DeleteFunc(list, func(t rememberedTask) bool { return t.ID == id })
-		err = writeJSON(v.tasksFile(), list, 0o600)
+		err = writeJSON(f.path, list, 0o600)
 	}
 	if err != nil {
-		v.log.Error("a task cannot be forgotten", "task", id, "cause", err)
+		f.log.Error("cannot forget a task", "task", id, "cause", err)
 	}
 }
 
-// resumeTasks answers for the tasks that a life of the agent ended with.
-func (l *life) resumeTasks() error {
+// takeAll returns the tasks and forgets them.
+func (f *taskFile) takeAll() ([]rememberedTask, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var list []rememberedTask
-	if err := readJSON(l.vm.tasksFile(), &list); err != nil {
+	if err := readJSON(f.path, &list); err != nil {
+		return nil, err
+	}
+	return list, removeFiles(f.path)
+}
+
+// resumeTasks answers for the tasks that restarted the agent.
+func (b *messageBus) resumeTasks() error {
+	list, err := b.agent.restarting.takeAll()
+	if err != nil {
 		return err
 	}
 	for _, t := range list {
-		l.tasks.add(t.ID, l.messages[t.Method].resumed)
+		b.tasks.add(t.ID, b.messages[t.Method].resumed)
 	}
-	return removeFiles(l.vm.tasksFile())
+	return nil
 }
 
-func (v *vm) ping(context.Context, *call) (any, error) { return "pong", nil }
+func ping(context.Context, *call) (any, error) { return "pong", nil }
 
-func (v *vm) info(context.Context, *call) (any, error) { return map[string]int{"api_version": 1}, nil }
+func info(context.Context, *call) (any, error) { return map[string]int{"api_version": 1}, nil }
 
-func (l *life) getTask(_ context.Context, c *call) (any, error) {
+func (b *messageBus) getTask(_ context.Context, c *call) (any, error) {
 	var id string
 	if err := c.bind(1, &id); err != nil {
 		return nil, err
 	}
-	return l.tasks.result(id)
+	return b.tasks.result(id)
 }
 
-func (l *life) cancelTask(_ context.Context, c *call) (any, error) {
+func (b *messageBus) cancelTask(_ context.Context, c *call) (any, error) {
 	var id string
 	if err := c.bind(1, &id); err != nil {
 		return nil, err
 	}
-	return "canceled", l.tasks.stop(id)
+	return "canceled", b.tasks.stop(id)
 }
 
 // updateSettings saves what it says; the agent begins anew where it says
 // something else about the bus, and only then the task is done.
-func (l *life) updateSettings(ctx context.Context, c *call) (any, error) {
-	v := l.vm
+func (b *messageBus) updateSettings(ctx context.Context, c *call) (any, error) {
 	var u updateSettings
 	if err := c.bind(1, &u); err != nil {
 		return nil, err
 	}
-	if err := v.settings.load(ctx); err != nil {
+	if err := b.agent.settings.load(ctx); err != nil {
 		return nil, err
 	}
 	for _, d := range u.DiskAssociations {
-		disk, err := v.settings.disk(d.CID)
+		disk, err := b.agent.settings.disk(d.CID)
 		if err != nil {
 			return nil, failf("Fetching disk settings: %w", err)
 		}
-		if err := v.associate(d.Name, disk); err != nil {
+		if err := b.agent.disks.associate(d.Name, disk); err != nil {
 			return nil, err
 		}
 	}
-	anew, err := v.settings.apply(u)
+	anew, err := b.agent.settings.apply(u)
 	if err != nil {
 		return nil, err
 	}
 	if anew {
-		l.end(errRestart)
+		b.end(errRestart)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
@@ -253,12 +272,12 @@ func (l *life) updateSettings(ctx context.Context, c *call) (any, error) {
 }
 
 // shutdown powers the VM off: its processes end and so does the agent.
-func (l *life) shutdown(context.Context, *call) (any, error) {
-	l.end(errPowerOff)
+func (b *messageBus) shutdown(context.Context, *call) (any, error) {
+	b.end(errPowerOff)
 	return "", nil
 }
 
-func (v *vm) deleteARPEntries(_ context.Context, c *call) (any, error) {
+func deleteARPEntries(_ context.Context, c *call) (any, error) {
 	var arg struct {
 		IPs []string `json:"ips"`
 	}

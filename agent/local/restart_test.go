@@ -3,6 +3,7 @@
 package local
 
 import (
+	"bootstrap/agent/local/machine"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,8 +148,8 @@ func TestEndsWithATask(t *testing.T) {
 	m.begin("run_script", 0, "pre-start", map[string]any{})
 	m.eventually("the script runs", func() bool { return exists(m.vcap("data", "web", "runs")) })
 	m.endAgent(syscall.SIGTERM)
-	v := &vm{dir: m.dir, root: m.vcap()}
-	if left := v.members(); len(left) != 0 {
+	v := machine.New(m.dir)
+	if left := v.Members(); len(left) != 0 {
 		t.Errorf("processes %v are left", left)
 	}
 }

@@ -5,16 +5,65 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"bootstrap/agent/local/machine"
 	"bootstrap/internal/wait"
 )
+
+// How long a script may take to end when a message canceled it, and when the
+// agent itself has to end.
+const (
+	cancelGrace = 10 * time.Second
+	endGrace    = 2 * time.Second
+)
+
+// scripts runs the scripts of the jobs.
+type scripts struct {
+	vm    machine.VM
+	log   *slog.Logger
+	specs specs
+	jobs  *jobs
+}
+
+// run runs a script in a process group of its own, which ends when ctx ends; the
+// error is then the cause of that. Its output must go to files.
+func run(ctx context.Context, cmd *exec.Cmd, started func(pid int)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	machine.OwnGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if started != nil {
+		started(cmd.Process.Pid)
+	}
+	ended, err := machine.Wait(ctx, cmd, func() time.Duration {
+		if errors.Is(context.Cause(ctx), errCanceled) {
+			return cancelGrace
+		}
+		return endGrace
+	})
+	if ended {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// exited reports whether the error of run is that of a process that ran.
+func exited(err error) bool {
+	var exit *exec.ExitError
+	return err == nil || errors.As(err, &exit)
+}
 
 // scriptOptions is the second argument of run_script.
 type scriptOptions struct {
@@ -23,13 +72,13 @@ type scriptOptions struct {
 
 // runScript is run_script: the script of that name of every job that has one,
 // all at once.
-func (v *vm) runScript(ctx context.Context, c *call) (any, error) {
+func (sc scripts) runScript(ctx context.Context, c *call) (any, error) {
 	var name string
 	var options scriptOptions
 	if err := c.bind(2, &name, &options); err != nil {
 		return nil, err
 	}
-	s, err := v.readSpec()
+	s, err := sc.specs.read()
 	if err != nil {
 		return nil, failf("Getting current spec: %w", err)
 	}
@@ -37,15 +86,15 @@ func (v *vm) runScript(ctx context.Context, c *call) (any, error) {
 	for _, key := range slices.Sorted(maps.Keys(options.Env)) {
 		env = append(env, key+"="+options.Env[key])
 	}
-	err = v.eachJob(s, name, func(job, script string) error {
-		return v.logged(ctx, job, name, script, env)
+	err = sc.eachJob(s, name, func(job, script string) error {
+		return sc.logged(ctx, job, name, script, env)
 	})
 	return struct{}{}, err
 }
 
 // eachJob runs what the jobs have under bin/name in parallel and waits for
 // all; the error names the jobs that failed.
-func (v *vm) eachJob(s *spec, name string, run func(job, script string) error) error {
+func (sc scripts) eachJob(s *spec, name string, run func(job, script string) error) error {
 	type result struct {
 		job string
 		err error
@@ -53,7 +102,7 @@ func (v *vm) eachJob(s *spec, name string, run func(job, script string) error) e
 	results := make(chan result)
 	started := 0
 	for _, t := range s.templates() {
-		script := v.path("jobs", t.Name, "bin", name)
+		script := sc.vm.Path("jobs", t.Name, "bin", name)
 		if _, err := os.Stat(script); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -68,7 +117,7 @@ func (v *vm) eachJob(s *spec, name string, run func(job, script string) error) e
 			continue
 		}
 		failed = append(failed, r.job)
-		v.log.Error("a script failed", "script", name, "job", r.job, "cause", r.err)
+		sc.log.Error("a script failed", "script", name, "job", r.job, "cause", r.err)
 	}
 	if len(failed) == 0 {
 		return nil
@@ -81,8 +130,8 @@ func (v *vm) eachJob(s *spec, name string, run func(job, script string) error) e
 }
 
 // logged runs a script with its output appended to the job's log files.
-func (v *vm) logged(ctx context.Context, job, name, script string, env []string) error {
-	cmd := v.command([]string{script}, env...)
+func (sc scripts) logged(ctx context.Context, job, name, script string, env []string) error {
+	cmd := sc.vm.Command([]string{script}, env...)
 	for _, out := range []struct {
 		suffix string
 		to     func(*os.File)
@@ -90,7 +139,7 @@ func (v *vm) logged(ctx context.Context, job, name, script string, env []string)
 		{".stdout.log", func(f *os.File) { cmd.Stdout = f }},
 		{".stderr.log", func(f *os.File) { cmd.Stderr = f }},
 	} {
-		file := v.path("sys", "log", job, name+out.suffix)
+		file := sc.vm.Path("sys", "log", job, name+out.suffix)
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 			return err
 		}
@@ -101,7 +150,7 @@ func (v *vm) logged(ctx context.Context, job, name, script string, env []string)
 		defer f.Close()
 		out.to(f)
 	}
-	return run(ctx, cmd, lowerPriority)
+	return run(ctx, cmd, machine.LowerPriority)
 }
 
 // drainParams are what a drain script is told.
@@ -119,13 +168,13 @@ func jobState(s *spec) string {
 
 // drain runs the drain scripts after it has taken the jobs' processes out of
 // supervision, so that they may end.
-func (v *vm) drain(ctx context.Context, c *call) (any, error) {
+func (sc scripts) drain(ctx context.Context, c *call) (any, error) {
 	var kind string
 	var next *spec
 	if err := c.bind(1, &kind, &next); err != nil {
 		return nil, err
 	}
-	s, err := v.readSpec()
+	s, err := sc.specs.read()
 	if err != nil {
 		return nil, failf("Getting current spec: %w", err)
 	}
@@ -133,10 +182,10 @@ func (v *vm) drain(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.unmonitor(); err != nil {
+	if err := sc.jobs.unmonitor(); err != nil {
 		return nil, failf("Unmonitoring services: %w", err)
 	}
-	err = v.eachJob(s, "drain", func(_, script string) error { return v.drainJob(ctx, script, params) })
+	err = sc.eachJob(s, "drain", func(_, script string) error { return sc.drainJob(ctx, script, params) })
 	if errors.Is(context.Cause(ctx), errCanceled) {
 		return 0, nil // as the real one has it
 	}
@@ -184,9 +233,9 @@ func drainParamsOf(kind string, s, next *spec) (drainParams, error) {
 // drainJob runs one script: a number from 0 up is the time to wait before all
 // is done (static), one below 0 the time to wait before it is asked again
 // (dynamic).
-func (v *vm) drainJob(ctx context.Context, script string, p drainParams) error {
+func (sc scripts) drainJob(ctx context.Context, script string, p drainParams) error {
 	for {
-		seconds, err := v.drainOnce(ctx, script, p)
+		seconds, err := sc.drainOnce(ctx, script, p)
 		if err != nil {
 			return err
 		}
@@ -200,23 +249,23 @@ func (v *vm) drainJob(ctx context.Context, script string, p drainParams) error {
 	}
 }
 
-func (v *vm) drainOnce(ctx context.Context, script string, p drainParams) (int, error) {
+func (sc scripts) drainOnce(ctx context.Context, script string, p drainParams) (int, error) {
 	env := []string{"BOSH_JOB_STATE=" + p.state}
 	if p.next != "" {
 		env = append(env, "BOSH_JOB_NEXT_STATE="+p.next)
 	}
-	out, err := v.capture()
+	out, err := sc.vm.NewOutput()
 	if err != nil {
 		return 0, err
 	}
-	defer out.close()
-	cmd := v.command(append([]string{script}, p.args...), env...)
+	defer out.Remove()
+	cmd := sc.vm.Command(append([]string{script}, p.args...), env...)
 	cmd.Stdout = out.File
 	// Only the number counts, not the status.
 	if err := run(ctx, cmd, nil); !exited(err) {
 		return 0, failf("Running drain script: %w", err)
 	}
-	text, err := out.text()
+	text, err := out.Text()
 	if err != nil {
 		return 0, err
 	}
@@ -235,12 +284,12 @@ type errandResult struct {
 }
 
 // runErrand runs bin/run of the job that is named.
-func (v *vm) runErrand(ctx context.Context, c *call) (any, error) {
+func (sc scripts) runErrand(ctx context.Context, c *call) (any, error) {
 	var name string
 	if err := c.bind(0, &name); err != nil {
 		return nil, err
 	}
-	s, err := v.readSpec()
+	s, err := sc.specs.read()
 	if err != nil {
 		return nil, failf("Getting current spec: %w", err)
 	}
@@ -252,17 +301,17 @@ func (v *vm) runErrand(ctx context.Context, c *call) (any, error) {
 	case !slices.ContainsFunc(s.Job.Templates, func(t specTemplate) bool { return t.Name == name }):
 		return nil, failf("Could not find errand %s", name)
 	}
-	stdout, err := v.capture()
+	stdout, err := sc.vm.NewOutput()
 	if err != nil {
 		return nil, err
 	}
-	defer stdout.close()
-	stderr, err := v.capture()
+	defer stdout.Remove()
+	stderr, err := sc.vm.NewOutput()
 	if err != nil {
 		return nil, err
 	}
-	defer stderr.close()
-	cmd := v.command([]string{v.path("jobs", name, "bin", "run")})
+	defer stderr.Remove()
+	cmd := sc.vm.Command([]string{sc.vm.Path("jobs", name, "bin", "run")})
 	cmd.Stdout, cmd.Stderr = stdout.File, stderr.File
 	err = run(ctx, cmd, nil)
 	canceled := errors.Is(err, errCanceled)
@@ -270,14 +319,14 @@ func (v *vm) runErrand(ctx context.Context, c *call) (any, error) {
 		return nil, failf("Running errand script: %w", err)
 	}
 	var r errandResult
-	if r.Stdout, err = stdout.text(); err != nil {
+	if r.Stdout, err = stdout.Text(); err != nil {
 		return nil, err
 	}
-	if r.Stderr, err = stderr.text(); err != nil {
+	if r.Stderr, err = stderr.Text(); err != nil {
 		return nil, err
 	}
 	if cmd.ProcessState != nil {
-		r.ExitCode = exitCode(cmd.ProcessState)
+		r.ExitCode = machine.ExitCode(cmd.ProcessState)
 	}
 	return r, nil
 }

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"bootstrap/agent/local/machine"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -28,7 +29,7 @@ func TestRunScript(t *testing.T) {
 			t.Errorf("run_script: %s", got)
 		}
 	}
-	want := fmt.Sprintf("args=[]\nEXTRA=a b\nHOME=/h\nPATH=%s\nVCAP_ROOT=%s\n", guestPath(), m.vcap())
+	want := fmt.Sprintf("args=[]\nEXTRA=a b\nHOME=/h\nPATH=%s\nVCAP_ROOT=%s\n", machine.SearchPath(), m.vcap())
 	if got := m.read("sys/log/alpha/seen"); got != want+want {
 		t.Errorf("the script saw %q, want %q twice", got, want)
 	}
@@ -99,7 +100,7 @@ func TestDrain(t *testing.T) {
 		if next != "" {
 			text += "BOSH_JOB_NEXT_STATE={\"persistent_disk\":" + next + "}\n"
 		}
-		return text + "BOSH_JOB_STATE={\"persistent_disk\":0}\n" + fmt.Sprintf("HOME=%s\nPATH=%s\nVCAP_ROOT=%s\n", m.vcap("data", "home"), guestPath(), m.vcap())
+		return text + "BOSH_JOB_STATE={\"persistent_disk\":0}\n" + fmt.Sprintf("HOME=%s\nPATH=%s\nVCAP_ROOT=%s\n", m.vcap("data", "home"), machine.SearchPath(), m.vcap())
 	}
 	failed := "1 of 2 drain scripts failed. Failed Jobs: alpha. Successful Jobs: beta."
 	for _, c := range []struct {

@@ -27,6 +27,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"bootstrap/agent/local/machine"
 )
 
 const (
@@ -36,26 +38,26 @@ const (
 )
 
 // serveHTTP serves the message bus until ctx ends.
-func (l *life) serveHTTP(ctx context.Context, listener net.Listener) error {
-	v := l.vm
-	bus, err := v.settings.bus()
+func (b *messageBus) serveHTTP(ctx context.Context, listener net.Listener) error {
+	a := b.agent
+	bus, err := a.settings.bus()
 	if err != nil {
 		listener.Close()
 		return err
 	}
-	cert, err := v.certificate(bus)
+	cert, err := a.certificates.of(bus)
 	if err != nil {
 		listener.Close()
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/agent", authorized(bus, l.handleMessage))
-	mux.HandleFunc("/blobs/", authorized(bus, v.handleBlob))
+	mux.HandleFunc("/agent", authorized(bus, b.handleMessage))
+	mux.HandleFunc("/blobs/", authorized(bus, a.blobs.handle))
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(v.log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	secured := tls.NewListener(listener, &tls.Config{
@@ -63,7 +65,7 @@ func (l *life) serveHTTP(ctx context.Context, listener net.Listener) error {
 		NextProtos:   []string{"http/1.1"},
 		Certificates: []tls.Certificate{cert},
 	})
-	v.lock.ready()
+	a.lock.ready()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(secured) }()
 	select {
@@ -94,11 +96,18 @@ func authorized(bus *url.URL, handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// certificate is what the settings name, or one of the VM's own.
-func (v *vm) certificate(bus *url.URL) (tls.Certificate, error) {
-	given := v.settings.cert()
+// certificates are those with which the message bus can be served.
+type certificates struct {
+	vm       machine.VM
+	name     string // of the VM
+	settings *settings
+}
+
+// of is the certificate that the settings name, or one of the VM's own.
+func (c certificates) of(bus *url.URL) (tls.Certificate, error) {
+	given := c.settings.cert()
 	if given.Certificate == "" && given.PrivateKey == "" {
-		cert, err := v.ownCertificate(bus)
+		cert, err := c.own(bus)
 		if err != nil {
 			return cert, fmt.Errorf("cannot make a certificate for the message bus: %w", err)
 		}
@@ -111,9 +120,9 @@ func (v *vm) certificate(bus *url.URL) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// ownCertificate is made once and then read again.
-func (v *vm) ownCertificate(bus *url.URL) (tls.Certificate, error) {
-	file := filepath.Join(v.dir, "agent_cert.pem")
+// own is the VM's own certificate, which the first call makes.
+func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
+	file := filepath.Join(c.vm.Dir(), "agent_cert.pem")
 	data, err := os.ReadFile(file)
 	if err == nil {
 		return tls.X509KeyPair(data, data)
@@ -131,7 +140,7 @@ func (v *vm) ownCertificate(bus *url.URL) (tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: v.boot.Name},
+		Subject:      pkix.Name{CommonName: c.name},
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().AddDate(10, 0, 0),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
@@ -179,7 +188,7 @@ func body(w http.ResponseWriter, r *http.Request) io.Reader {
 	return &moving{r.Body, http.NewResponseController(w)}
 }
 
-func (l *life) handleMessage(w http.ResponseWriter, r *http.Request) {
+func (b *messageBus) handleMessage(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusNotFound)
 		return
@@ -191,46 +200,46 @@ func (l *life) handleMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	// A long message is a reason to wait, not a slow client.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	reply, err := l.answer(r.Context(), data)
+	reply, err := b.answer(r.Context(), data)
 	if err == nil {
 		data, err = json.Marshal(reply)
 	}
 	if err != nil {
-		l.vm.log.Warn("a message cannot be read or answered", "cause", err)
+		b.agent.log.Warn("a message cannot be read or answered", "cause", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	_, _ = w.Write(data)
 }
 
-func (v *vm) handleBlob(w http.ResponseWriter, r *http.Request) {
+func (b blobs) handle(w http.ResponseWriter, r *http.Request) {
 	id := path.Base(r.URL.Path)
 	if r.URL.Path[len(r.URL.Path)-1] == '/' {
 		id = ""
 	}
 	switch r.Method {
 	case http.MethodPut:
-		if err := v.blobs.write(id, body(w, r)); err != nil {
+		if err := b.write(id, body(w, r)); err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, err.Error())
 			return
 		}
 		w.WriteHeader(http.StatusCreated)
 	case http.MethodGet:
-		v.sendBlob(w, id)
+		b.send(w, id)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
 }
 
-func (v *vm) sendBlob(w http.ResponseWriter, id string) {
-	f, info, err := v.blobs.open(id)
+func (b blobs) send(w http.ResponseWriter, id string) {
+	f, info, err := b.open(id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		w.WriteHeader(http.StatusNotFound)
 		return
 	case err != nil:
-		v.log.Error("a blob cannot be read", "blob", id, "cause", err)
+		b.log.Error("a blob cannot be read", "blob", id, "cause", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 )
 
 const (
@@ -206,18 +207,23 @@ func (s *settings) cert() agent.Cert {
 	return s.current.Env.Bosh.MBus.Cert
 }
 
-// settingsSource says how the settings are fetched: from a file, or from the
-// registry through a port that somebody forwarded to this VM.
-func (v *vm) settingsSource(forwards *forwards) func(context.Context) ([]byte, error) {
-	if v.boot.SettingsFile != "" {
-		return func(context.Context) ([]byte, error) { return os.ReadFile(v.boot.SettingsFile) }
+// newSettings makes settings that are fetched from a file, or from the registry
+// through a port that is forwarded to the VM.
+func newSettings(vm machine.VM, log *slog.Logger, boot agent.Boot, dial func(ctx context.Context, network, address string) (net.Conn, error)) *settings {
+	s := &settings{
+		cache: vm.Path("bosh", "settings.json"), updates: vm.Path("bosh", "update_settings.json"),
+		hints: vm.Path("bosh", "persistent_disk_hints.json"), log: log,
+	}
+	if boot.SettingsFile != "" {
+		s.fetch = func(context.Context) ([]byte, error) { return os.ReadFile(boot.SettingsFile) }
+		return s
 	}
 	client := &http.Client{
-		Transport:     &http.Transport{DialContext: forwards.dial, DisableKeepAlives: true},
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return func(ctx context.Context) ([]byte, error) {
-		data, err := fetchRegistry(ctx, client, v.boot.Registry, v.boot.Name)
+	s.fetch = func(ctx context.Context) ([]byte, error) {
+		data, err := fetchRegistry(ctx, client, boot.Registry, boot.Name)
 		var inner *url.Error
 		if errors.As(err, &inner) {
 			err = inner.Err // without the URL, which has credentials
@@ -227,6 +233,7 @@ func (v *vm) settingsSource(forwards *forwards) func(context.Context) ([]byte, e
 		}
 		return data, nil
 	}
+	return s
 }
 
 func fetchRegistry(ctx context.Context, client *http.Client, base, name string) ([]byte, error) {

@@ -15,21 +15,22 @@ import (
 	"testing"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 )
 
 // selfSigned is a certificate for 127.0.0.1 with its key and authority.
 func selfSigned(t *testing.T) agent.Cert {
 	t.Helper()
-	v := &vm{dir: t.TempDir(), boot: agent.Boot{Name: "test"}}
 	s := &settings{current: agent.Settings{MBus: "https://u:p@127.0.0.1:1"}}
+	c := certificates{machine.New(t.TempDir()), "test", s}
 	bus, err := s.bus()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.ownCertificate(bus); err != nil {
+	if _, err := c.own(bus); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(v.dir, "agent_cert.pem"))
+	data, err := os.ReadFile(filepath.Join(c.vm.Dir(), "agent_cert.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func selfSigned(t *testing.T) agent.Cert {
 }
 
 // trust makes the client accept only this authority.
-func (m *machine) trust(ca string) {
+func (m *testVM) trust(ca string) {
 	m.client.CloseIdleConnections()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(ca))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"bootstrap/agent/local/machine"
 	multidigest "bootstrap/internal/digest"
 )
 
@@ -129,21 +130,24 @@ func (d *digest) UnmarshalJSON(data []byte) (err error) {
 // MarshalJSON writes the digest as a JSON string.
 func (d digest) MarshalJSON() ([]byte, error) { return json.Marshal(d.text) }
 
-// readSpec returns the current spec, an empty one before the first apply.
-func (v *vm) readSpec() (*spec, error) {
+// specs is the file of the current spec.
+type specs struct{ vm machine.VM }
+
+// read returns the current spec, an empty one before the first apply.
+func (f specs) read() (*spec, error) {
 	var s spec
-	if err := readJSON(v.path("bosh", "spec.json"), &s); err != nil {
+	if err := readJSON(f.vm.Path("bosh", "spec.json"), &s); err != nil {
 		return nil, err
 	}
 	return &s, nil
 }
 
-func (v *vm) writeSpec(s *spec) error {
-	if err := writeJSON(v.path("bosh", "spec.json"), s, 0o644); err != nil {
+func (f specs) write(s *spec) error {
+	if err := writeJSON(f.vm.Path("bosh", "spec.json"), s, 0o644); err != nil {
 		return failf("Persisting apply spec: %w", err)
 	}
 	for name, value := range map[string]string{"id": s.ID, "az": s.AZ, "name": s.Name, "deployment": s.Deployment} {
-		if err := writeFile(v.path("instance", name), []byte(value), 0o644); err != nil {
+		if err := writeFile(f.vm.Path("instance", name), []byte(value), 0o644); err != nil {
 			return err
 		}
 	}
@@ -152,13 +156,13 @@ func (v *vm) writeSpec(s *spec) error {
 
 // address fills in what the spec leaves to the settings, and refuses networks
 // that the VM does not have.
-func (v *vm) address(s *spec) error {
-	known := v.settings.get().Networks
-	bus, err := v.settings.bus()
+func (s *settings) address(target *spec) error {
+	known := s.get().Networks
+	bus, err := s.bus()
 	if err != nil {
 		return err
 	}
-	for name, fields := range s.Networks {
+	for name, fields := range target.Networks {
 		if name == "local" && fields["ip"] == "127.0.0.1" {
 			continue
 		}
@@ -172,7 +176,7 @@ func (v *vm) address(s *spec) error {
 				fields = map[string]any{}
 			}
 			fields["ip"], fields["netmask"], fields["gateway"] = n.IP, n.Netmask, n.Gateway
-			s.Networks[name] = fields
+			target.Networks[name] = fields
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // tunneled is a VM whose settings are in a registry behind a tunnel.
-func tunneled(t *testing.T) (*machine, *registry, *agent.BootSSH) {
+func tunneled(t *testing.T) (*testVM, *registry, *agent.BootSSH) {
 	t.Helper()
 	r := &registry{}
 	boot := &agent.BootSSH{Address: freeAddress(t), User: "vcap", Password: "c1oudc0w"}

@@ -1,6 +1,10 @@
 package local
 
-import "fmt"
+import (
+	"fmt"
+
+	"bootstrap/agent/local/machine"
+)
 
 // vitals are those of the machine: the VM has none of its own. Numbers are
 // texts, as in the real agent's replies.
@@ -29,11 +33,12 @@ type memVitals struct {
 	Percent string `json:"percent,omitempty"`
 }
 
-func (v *vm) vitals() *vitals {
+// vitalsOf measures the machine and the places of the VM.
+func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	all := &vitals{Disk: map[string]diskVitals{}}
 	machineVitals(all)
-	places := map[string]string{"system": v.dir, "ephemeral": v.path("data")}
-	if at := v.mountedAt(storeName); at != "" {
+	places := map[string]string{"system": vm.Dir(), "ephemeral": vm.Path("data")}
+	if at := disks.mountedAt(storeName); at != "" {
 		places["persistent"] = at
 	}
 	for name, place := range places {

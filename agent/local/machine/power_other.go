@@ -1,6 +1,6 @@
 //go:build !linux
 
-package local
+package machine
 
 import (
 	"context"
@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// ps lists processes with their environments, which ps shows of one's own.
+// ps lists processes with their environments, which it shows for processes of the
+// same user.
 func ps(args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -19,12 +20,12 @@ func ps(args ...string) string {
 	return string(out)
 }
 
-// environ is the environment a process began with; none if it may not be
-// looked at or is gone.
+// environ returns the environment that a process started with; nothing if the
+// process is gone or its environment may not be read.
 func environ(pid int) []string { return strings.Fields(ps("-p", strconv.Itoa(pid), "-o", "command=")) }
 
-// members are the processes of the VM without this one.
-func (v *vm) members() []int {
+// Members returns the processes of the VM without this one.
+func (v VM) Members() []int {
 	var pids []int
 	for line := range strings.Lines(ps("-ax", "-o", "pid=,stat=,command=")) {
 		fields := strings.Fields(line)
@@ -39,10 +40,11 @@ func (v *vm) members() []int {
 	return pids
 }
 
-func lives(pid int) bool {
+// Lives reports whether a process exists and has not ended.
+func Lives(pid int) bool {
 	return pid > 0 && strings.TrimSpace(ps("-p", strconv.Itoa(pid), "-o", "pid=")) != ""
 }
 
-// usersOf would be the processes that use a folder: only tools that take
-// seconds know them here.
-func (v *vm) usersOf(string) []int { return nil }
+// UsersOf returns nothing: here only tools that take seconds know who uses a
+// folder.
+func (v VM) UsersOf(string) []int { return nil }

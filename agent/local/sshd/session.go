@@ -1,70 +1,39 @@
-package local
+package sshd
 
 import (
 	"context"
 	"errors"
 	"io"
-	"net"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
 	"time"
 
+	"bootstrap/agent/local/machine"
+	"bootstrap/internal/wait"
+
 	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
 )
 
-// serveClient serves one connection until it or the server ends.
-func (l *logins) serveClient(raw net.Conn, config *ssh.ServerConfig) {
-	ctx, cancel := context.WithCancel(l.ctx)
-	defer cancel()
-	defer raw.Close()
-	defer context.AfterFunc(ctx, func() { raw.Close() })()
-	_ = raw.SetDeadline(time.Now().Add(sshHandshake))
-	conn, channels, requests, err := ssh.NewServerConn(raw, config)
-	if err != nil {
-		l.vm.log.Warn("an SSH user was not admitted", "cause", err)
-		return
-	}
-	_ = raw.SetDeadline(time.Time{})
-	defer conn.Close()
-	if !l.enter(conn) {
-		return
-	}
-	defer l.leave(conn)
-	l.vm.log.Info("an SSH user came", "user", conn.User())
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	parts.Go(func() { ssh.DiscardRequests(requests) })
-	parts.Go(func() { keepAlive(ctx, conn) })
-	parts.Go(func() {
-		for asked := range channels {
-			if asked.ChannelType() != "session" {
-				_ = asked.Reject(ssh.UnknownChannelType, "this server runs commands and shells only")
-				continue
-			}
-			channel, requests, err := asked.Accept()
-			if err != nil {
-				continue
-			}
-			s := &session{vm: l.vm, user: conn.User(), channel: channel}
-			parts.Go(func() { s.serve(ctx, requests) })
-		}
-	})
-	_ = conn.Wait()
-	cancel()
-}
+// endGrace is how long a command may take to end after TERM, and its last output
+// to arrive after its end.
+const endGrace = 2 * time.Second
 
 // session is one command or shell of a user.
 type session struct {
-	vm      *vm
+	vm      machine.VM
+	log     *slog.Logger
 	user    string
 	channel ssh.Channel
 	term    string       // TERM; empty without a terminal
 	size    *pty.Winsize // nil without a terminal
 
 	mu       sync.Mutex
-	terminal *os.File // the near end, while something runs in it
+	terminal *os.File // this end of it; nil while nothing runs in it
+	stdout   *os.File // what the command writes; nil in a terminal and before the start
+	deaf     bool     // the client reads no more of stdout
 }
 
 // serve answers what the client asks of a session, and runs one program.
@@ -90,6 +59,9 @@ func (s *session) serve(ctx context.Context, requests <-chan *ssh.Request) {
 			if ok = ssh.Unmarshal(r.Payload, &want) == nil; ok {
 				s.resize(&pty.Winsize{Cols: uint16(want.Columns), Rows: uint16(want.Rows)})
 			}
+		case "eow@openssh.com": // end of write: the client's reader is gone
+			s.stopReading()
+			ok = true
 		case "shell", "exec":
 			var want struct{ Command string }
 			ok = !started && (r.Type == "shell" || ssh.Unmarshal(r.Payload, &want) == nil)
@@ -112,16 +84,27 @@ func (s *session) resize(size *pty.Winsize) {
 	}
 }
 
-// run runs the command, a shell if there is none, and tells its exit status.
+// stopReading closes the end of the pipe that the command writes to: it then
+// gets SIGPIPE at its next write, as it would in a shell's pipeline.
+func (s *session) stopReading() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = true
+	if s.stdout != nil {
+		_ = s.stdout.Close()
+	}
+}
+
+// run runs the command, or a shell if there is none, and sends its exit status.
 func (s *session) run(ctx context.Context, command string) {
 	defer s.channel.Close()
 	argv := []string{"bash", "-l"}
 	if command != "" {
-		argv = []string{"bash", "-c", s.vm.resolveAll(command)}
+		argv = []string{"bash", "-c", s.vm.ResolveAll(command)}
 	}
-	cmd := s.vm.command(argv, "USER="+s.user, "LOGNAME="+s.user, "SHELL=/bin/bash")
-	cmd.Dir = s.vm.root
-	s.vm.log.Info("an SSH user runs something", "user", s.user, "terminal", s.size != nil)
+	cmd := s.vm.Command(argv, "USER="+s.user, "LOGNAME="+s.user, "SHELL=/bin/bash")
+	cmd.Dir = s.vm.Root()
+	s.log.Info("an SSH user runs a command", "user", s.user, "terminal", s.size != nil)
 	var err error
 	if s.size != nil {
 		cmd.Env = append(cmd.Env, "TERM="+s.term)
@@ -135,31 +118,46 @@ func (s *session) run(ctx context.Context, command string) {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		status = 0
 	case errors.As(err, &exit):
-		status = exitCode(exit.ProcessState)
+		status = machine.ExitCode(exit.ProcessState)
 	default:
 		_, _ = io.WriteString(s.channel.Stderr(), err.Error()+"\n")
 	}
 	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
 }
 
-// inPipes runs cmd without a terminal. What it leaves behind may hold its
-// output for a moment only.
+// inPipes runs cmd without a terminal. Processes that it leaves behind may hold
+// its output open, for endGrace at most.
 func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
-	ownGroup(cmd)
-	cmd.Stdout, cmd.Stderr = s.channel, s.channel.Stderr()
-	cmd.WaitDelay = endGrace
-	in, err := cmd.StdinPipe()
+	machine.OwnGroup(cmd)
+	stdout, far, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	defer stdout.Close()
+	cmd.Stdout, cmd.Stderr = far, s.channel.Stderr()
+	cmd.WaitDelay = endGrace
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	_ = far.Close() // the command has its own
+	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.stdout = stdout
+	if s.deaf {
+		_ = stdout.Close()
+	}
+	s.mu.Unlock()
 	go func() {
 		_, _ = io.Copy(in, s.channel)
 		_ = in.Close()
 	}()
-	return s.wait(ctx, cmd)
+	shown := s.show(stdout)
+	_, err = machine.Wait(ctx, cmd, func() time.Duration { return endGrace })
+	await(shown)
+	return err
 }
 
 // inTerminal runs cmd in a terminal of its own.
@@ -169,49 +167,35 @@ func (s *session) inTerminal(ctx context.Context, cmd *exec.Cmd) error {
 		return err
 	}
 	defer terminal.Close()
-	// A shell that nobody sees any more is told so by its terminal.
+	// A shell whose user is gone learns it from its terminal.
 	defer context.AfterFunc(ctx, func() { terminal.Close() })()
-	s.mu.Lock()
-	s.terminal = terminal
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.terminal = nil
-		s.mu.Unlock()
-	}()
+	s.setTerminal(terminal)
+	defer s.setTerminal(nil)
 	go func() { _, _ = io.Copy(terminal, s.channel) }()
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		_, _ = io.Copy(s.channel, terminal) // ends when the last one in the terminal has ended
-	}()
-	err = s.wait(ctx, cmd)
-	timer := time.NewTimer(endGrace)
-	defer timer.Stop()
-	select {
-	case <-shown:
-	case <-timer.C:
-	}
+	shown := s.show(terminal)
+	_, err = machine.Wait(ctx, cmd, func() time.Duration { return endGrace })
+	await(shown)
 	return err
 }
 
-// wait waits for cmd; its group is ended when the user has gone.
-func (s *session) wait(ctx context.Context, cmd *exec.Cmd) error {
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	endGroup(cmd.Process.Pid, false)
-	timer := time.NewTimer(endGrace)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-	}
-	endGroup(cmd.Process.Pid, true)
-	return <-done
+func (s *session) setTerminal(terminal *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.terminal = terminal
+}
+
+// show sends output to the client; the channel is closed at its end, which comes
+// when the last process that can write to it has ended.
+func (s *session) show(output io.Reader) <-chan struct{} {
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		_, _ = io.Copy(s.channel, output)
+	}()
+	return shown
+}
+
+// await waits for the end of the output, for endGrace at most.
+func await(shown <-chan struct{}) {
+	_ = wait.Event(context.Background(), endGrace, shown)
 }

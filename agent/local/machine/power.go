@@ -1,4 +1,4 @@
-package local
+package machine
 
 import (
 	"fmt"
@@ -9,20 +9,20 @@ import (
 // powerOffGrace is the time between TERM and KILL.
 const powerOffGrace = 5 * time.Second
 
-// owns tells whether a process carries this VM's mark.
-func (v *vm) owns(pid int) bool { return slices.Contains(environ(pid), "VCAP_ROOT="+v.root) }
+// owns reports whether the environment of a process names this VM.
+func (v VM) owns(pid int) bool { return slices.Contains(environ(pid), "VCAP_ROOT="+v.root) }
 
-// powerOff ends every process of the VM but this one, which ends by itself:
-// those that carry its mark, and those that were supervised.
-func (v *vm) powerOff(supervised []int) error {
+// PowerOff ends every process of the VM but this one: those whose environment
+// names the VM, and the supervised ones.
+func (v VM) PowerOff(supervised []int) error {
 	told := map[int]bool{}
 	begun := time.Now()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		pids := v.members()
+		pids := v.Members()
 		for _, pid := range supervised {
-			if lives(pid) && !slices.Contains(pids, pid) {
+			if Lives(pid) && !slices.Contains(pids, pid) {
 				pids = append(pids, pid)
 			}
 		}

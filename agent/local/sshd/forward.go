@@ -1,4 +1,4 @@
-package local
+package sshd
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// forwards are the ports that SSH clients forwarded to the VM: its loopback
-// interface, as far as this process is concerned.
+// forwards are the ports that clients forward to the VM. They exist only here,
+// as the loopback interface that this VM has of its own.
 type forwards struct {
 	mu    sync.Mutex
 	ports map[uint32]forward
@@ -35,9 +35,9 @@ func (f *forwards) changed() <-chan struct{} {
 	return f.event
 }
 
-// add makes a port lead to a client, and returns it; port 0 picks one. The
-// newest client has it: an older one that asked for the same is dead more
-// often than not.
+// add makes a port lead to a client and returns the port; port 0 picks one. The
+// newest client gets a port that several ask for, because the older ones are
+// mostly dead.
 func (f *forwards) add(conn *ssh.ServerConn, r forwardRequest) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,8 +73,7 @@ func (f *forwards) removeAll(conn *ssh.ServerConn) {
 	}
 }
 
-// dial connects to a forwarded port. Nothing else can be reached: what the
-// VM's loopback is not, no IaaS has told it of either.
+// dial connects to a forwarded port; nothing else can be reached.
 func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -123,6 +122,54 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 		}()
 		return nil, ctx.Err()
 	}
+}
+
+// Dial connects to a port that a client forwards to the VM; nothing else can be
+// reached.
+func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return s.forwards.dial(ctx, network, address)
+}
+
+// Changed is closed when the next port is forwarded.
+func (s *Server) Changed() <-chan struct{} { return s.forwards.changed() }
+
+// forwardRequest is the payload of tcpip-forward and its cancellation.
+type forwardRequest struct {
+	Address string
+	Port    uint32
+}
+
+// answer forwards a port to the VM for the image's user; other requests are
+// refused.
+func (s *Server) answer(conn *ssh.ServerConn, r *ssh.Request) {
+	var f forwardRequest
+	ok, payload := false, []byte(nil)
+	switch {
+	case !s.isImageUser(conn.User()) || r.Type != "tcpip-forward" && r.Type != "cancel-tcpip-forward":
+	case ssh.Unmarshal(r.Payload, &f) != nil:
+	case r.Type == "cancel-tcpip-forward":
+		ok = s.forwards.remove(conn, f.Port)
+	case f.Port <= 65535 && loopback(f.Address):
+		port := s.forwards.add(conn, f)
+		ok = true
+		if f.Port == 0 {
+			payload = ssh.Marshal(struct{ Port uint32 }{port})
+		}
+		s.cfg.Log.Info("a port was forwarded to the VM", "port", port)
+	}
+	if r.WantReply {
+		_ = r.Reply(ok, payload)
+	}
+}
+
+// loopback reports whether an address that a client forwards is on the VM's
+// loopback interface.
+func loopback(address string) bool {
+	if address == "" || address == "localhost" || address == "*" {
+		return true
+	}
+	ip := net.ParseIP(address)
+	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
 // forwarded is a connection through a forwarded port.

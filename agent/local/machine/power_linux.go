@@ -1,4 +1,4 @@
-package local
+package machine
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// environ is the environment a process began with; none if it may not be
-// looked at or is gone.
+// environ returns the environment that a process started with; nothing if the
+// process is gone or its environment may not be read.
 func environ(pid int) []string {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -20,8 +20,8 @@ func environ(pid int) []string {
 	return strings.Split(string(data), "\x00")
 }
 
-// members are the processes of the VM without this one.
-func (v *vm) members() []int {
+// Members returns the processes of the VM without this one.
+func (v VM) Members() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -36,11 +36,11 @@ func (v *vm) members() []int {
 	return pids
 }
 
-// usersOf are the processes of the VM that have files below a folder open, or
-// are in it.
-func (v *vm) usersOf(folder string) []int {
+// UsersOf returns the processes of the VM that have a folder, or a file below it,
+// open or as their working directory.
+func (v VM) UsersOf(folder string) []int {
 	var users []int
-	for _, pid := range v.members() {
+	for _, pid := range v.Members() {
 		links := []string{fmt.Sprintf("/proc/%d/cwd", pid)}
 		fds := fmt.Sprintf("/proc/%d/fd", pid)
 		entries, _ := os.ReadDir(fds)
@@ -57,8 +57,8 @@ func (v *vm) usersOf(folder string) []int {
 	return users
 }
 
-// machineBoot names the time since the machine, or the container, started.
-func machineBoot() string {
+// BootID is another text after each start of this machine or container.
+func BootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	first, _ := os.ReadFile("/proc/1/stat")
 	var started string
@@ -70,9 +70,11 @@ func machineBoot() string {
 	return strings.TrimSpace(string(id)) + "/" + started
 }
 
-func lives(pid int) bool { return pid > 0 && !zombie(pid) }
+// Lives reports whether a process exists and has not ended.
+func Lives(pid int) bool { return pid > 0 && !zombie(pid) }
 
-// zombie tells that a process has ended, collected or not.
+// zombie reports whether a process has ended, also when its parent has not asked
+// for its status.
 func zombie(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,0 +1,125 @@
+// Package machine is what an embedded VM is on this machine: a folder, and the
+// processes that run with it as their root.
+package machine
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// guestRoot is the path on a real VM of the folder that is $VCAP_ROOT here.
+const guestRoot = "/var/vcap"
+
+// VM is one embedded VM.
+type VM struct {
+	dir  string // with what belongs to the agent and the CPI
+	root string // $VCAP_ROOT
+}
+
+// New returns the VM in the folder dir, an absolute path.
+func New(dir string) VM { return VM{dir: dir, root: filepath.Join(dir, "vcap")} }
+
+// Dir is the folder of the VM.
+func (v VM) Dir() string { return v.dir }
+
+// Root is the folder that a real VM has at /var/vcap.
+func (v VM) Root() string { return v.root }
+
+// Path returns the path of a file below Root.
+func (v VM) Path(elem ...string) string {
+	return filepath.Join(append([]string{v.root}, elem...)...)
+}
+
+// Temp is the folder of the agent's own temporary files; jobs have data/tmp.
+func (v VM) Temp() string { return v.Path("bosh", "tmp") }
+
+// Command returns a command that runs a program inside the VM. Everything that
+// runs in the VM is made here or gets Env, except packaging scripts: a mount
+// namespace with a real /var/vcap belongs here.
+func (v VM) Command(argv []string, env ...string) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = v.Path("bosh")
+	cmd.Env = append(v.Env(), env...)
+	return cmd
+}
+
+// Env is the environment of every process in the VM. By VCAP_ROOT the CPI finds
+// the processes that a VM has left. The agent's own environment is not passed on.
+func (v VM) Env() []string {
+	lang := "C.UTF-8"
+	if runtime.GOOS == "darwin" {
+		lang = "en_US.UTF-8"
+	}
+	return []string{
+		"PATH=" + SearchPath(),
+		"VCAP_ROOT=" + v.root,
+		"HOME=" + v.Path("data", "home"),
+		"TMPDIR=" + v.Path("data", "tmp"),
+		"LANG=" + lang,
+	}
+}
+
+// SearchPath is the PATH of scripts on a real VM, with what a laptop needs.
+func SearchPath() string {
+	path := "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
+	if runtime.GOOS == "darwin" {
+		path += ":/opt/homebrew/bin"
+	}
+	return path
+}
+
+// Resolve maps a path as jobs write it to its place on this machine.
+func (v VM) Resolve(path string) string {
+	if path == guestRoot || strings.HasPrefix(path, guestRoot+"/") {
+		return v.root + path[len(guestRoot):]
+	}
+	return path
+}
+
+// ResolveAll maps every path in a text, such as a command for a shell.
+func (v VM) ResolveAll(text string) string {
+	inPath := func(c byte) bool {
+		return c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	}
+	var out strings.Builder
+	for {
+		i := strings.Index(text, guestRoot)
+		if i < 0 {
+			return out.String() + text
+		}
+		end := i + len(guestRoot)
+		whole := (i == 0 || !inPath(text[i-1]) && text[i-1] != '/') && (end == len(text) || !inPath(text[end]))
+		out.WriteString(text[:i])
+		if whole {
+			out.WriteString(v.root)
+		} else {
+			out.WriteString(guestRoot)
+		}
+		text = text[end:]
+	}
+}
+
+// Output is a temporary file that takes the output of a command. A file, unlike a
+// pipe, is not kept open by a daemon that the command leaves running.
+type Output struct{ *os.File }
+
+// NewOutput makes an empty file for output; Remove it.
+func (v VM) NewOutput() (Output, error) {
+	f, err := os.CreateTemp(v.Temp(), "output-")
+	return Output{f}, err
+}
+
+// Text returns the output so far.
+func (o Output) Text() (string, error) {
+	data, err := os.ReadFile(o.Name())
+	return string(data), err
+}
+
+// Remove closes and removes the file.
+func (o Output) Remove() {
+	_ = o.File.Close()
+	_ = os.Remove(o.Name())
+}

@@ -1,0 +1,43 @@
+package local
+
+import "context"
+
+// state is the value of get_state.
+type state struct {
+	spec
+	AgentID   string    `json:"agent_id"`
+	JobState  string    `json:"job_state"`
+	Vitals    *vitals   `json:"vitals,omitempty"`
+	Processes []process `json:"processes,omitempty"`
+	VM        struct {
+		Name string `json:"name"`
+	} `json:"vm"`
+}
+
+// getState is the message.
+func (a *embeddedAgent) getState(_ context.Context, c *call) (any, error) {
+	var filter string
+	if err := c.bind(0, &filter); err != nil {
+		return nil, err
+	}
+	s, err := a.specs.read()
+	if err != nil {
+		return nil, failf("Getting current spec: %w", err)
+	}
+	settings := a.settings.get()
+	value := state{spec: *s, AgentID: settings.AgentID, JobState: a.jobs.state(), Processes: a.jobs.processes()}
+	value.VM.Name = settings.VM.Name
+	if filter == "full" {
+		value.Vitals = vitalsOf(a.vm, a.disks)
+	}
+	if value.Networks == nil {
+		value.Networks = map[string]map[string]any{}
+	}
+	if value.ResourcePool == nil {
+		value.ResourcePool = map[string]any{}
+	}
+	if value.Packages == nil {
+		value.Packages = map[string]specPackage{}
+	}
+	return value, nil
+}
