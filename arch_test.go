@@ -195,6 +195,69 @@ func TestOnlyTheTestsProgramIsTraced(t *testing.T) {
 	})
 }
 
+// A type with too many methods has no one job, and a package that is too long no
+// one subject. Both limits count what is in no test, on all platforms.
+const (
+	mostMethods = 60
+	mostLines   = 5000 // that are not blank
+)
+
+func TestSizes(t *testing.T) {
+	// These are larger until they are split; nothing may be added here.
+	largerTypes := []string{
+		"deployer.run",   // until a run is made of a target, facts and doers
+		"artifact.Store", // until it is split into download, release and stemcell
+	}
+	largerPackages := []string{
+		"deployer", // until plan, journal, observe and access are packages of their own
+		"artifact", // until its Store is split
+	}
+	methods, lines := map[string]map[string]bool{}, map[string]int{}
+	sources(t, func(_ *token.FileSet, path string, f *ast.File) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			of := dir + "." + receiver(fn.Recv)
+			if methods[of] == nil {
+				methods[of] = map[string]bool{}
+			}
+			methods[of][fn.Name.Name] = true
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.TrimSpace(line) != "" {
+				lines[dir]++
+			}
+		}
+	})
+	for of, names := range methods {
+		if n := len(names); n > mostMethods && !slices.Contains(largerTypes, of) {
+			t.Errorf("the type %s has %d methods, more than %d", of, n, mostMethods)
+		}
+	}
+	for dir, n := range lines {
+		if n > mostLines && !slices.Contains(largerPackages, dir) {
+			t.Errorf("the package %s has %d lines, more than %d", dir, n, mostLines)
+		}
+	}
+	for _, of := range largerTypes {
+		if len(methods[of]) <= mostMethods {
+			t.Errorf("the type %s is no longer too large: remove it from the list", of)
+		}
+	}
+	for _, dir := range largerPackages {
+		if lines[dir] <= mostLines {
+			t.Errorf("the package %s is no longer too large: remove it from the list", dir)
+		}
+	}
+}
+
 // sources parses every Go file of the module outside of tests and testdata.
 func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.File)) {
 	t.Helper()
@@ -336,7 +399,10 @@ func conventional(name string) bool {
 	return slices.Contains([]string{"ServeHTTP", "Error", "Unwrap", "String", "Is", "As", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap"}, name)
 }
 
-func exportedReceiver(recv *ast.FieldList) bool {
+func exportedReceiver(recv *ast.FieldList) bool { return ast.IsExported(receiver(recv)) }
+
+// receiver is the name of the type that a method is of.
+func receiver(recv *ast.FieldList) string {
 	e := recv.List[0].Type
 	if star, ok := e.(*ast.StarExpr); ok {
 		e = star.X
@@ -344,8 +410,10 @@ func exportedReceiver(recv *ast.FieldList) bool {
 	if index, ok := e.(*ast.IndexExpr); ok {
 		e = index.X
 	}
-	id, ok := e.(*ast.Ident)
-	return ok && id.IsExported()
+	if id, ok := e.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
 }
 
 // A panic in a goroutine, or in a callback that runs in one, ends the process at
