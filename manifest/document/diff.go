@@ -3,7 +3,6 @@ package document
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,19 +50,20 @@ func (d Difference) String() string {
 }
 
 // Diff compares two YAML documents, such as sketches, value by value. Items of
-// lists are matched by their name, id or key, else by what is equal in their
-// order. An empty document counts as an empty map.
+// a list are matched by their name, id or key if each item of both lists has
+// one of its own, else by their index. An empty document counts as an empty
+// map.
 func Diff(before, after []byte) ([]Difference, error) {
-	one, err := parseSide("old", before)
+	from, err := parseSide("old", before)
 	if err != nil {
 		return nil, err
 	}
-	other, err := parseSide("new", after)
+	to, err := parseSide("new", after)
 	if err != nil {
 		return nil, err
 	}
-	d := differ{sums: map[*node]sum{}}
-	d.compare(nil, one, other)
+	var d differ
+	d.compare(nil, from, to)
 	return d.found, nil
 }
 
@@ -78,124 +78,72 @@ func parseSide(which string, data []byte) (*node, error) {
 	return d.root, nil
 }
 
-// sum is a digest of a value that equal ones share.
-type sum [sha256.Size]byte
+// differ collects the differences of two trees.
+type differ struct{ found []Difference }
 
-// differ compares two trees.
-type differ struct {
-	sums  map[*node]sum
-	found []Difference
-}
-
-// sum returns the digest of a value. Maps do not depend on the order of their
-// keys.
-func (d *differ) sum(n *node) sum {
-	if s, ok := d.sums[n]; ok {
-		return s
-	}
-	h := sha256.New()
-	switch n.kind {
-	case listKind:
-		fmt.Fprintf(h, "list %d\n", len(n.items))
-		for _, item := range n.items {
-			s := d.sum(item)
-			h.Write(s[:])
-		}
-	case mapKind:
-		fmt.Fprintf(h, "map %d\n", len(n.entries))
-		lines := make([]string, len(n.entries))
-		for i, e := range n.entries {
-			s := d.sum(e.value)
-			lines[i] = identity(e.key) + string(s[:])
-		}
-		slices.Sort(lines)
-		for _, line := range lines {
-			h.Write([]byte(line))
-		}
-	default:
-		h.Write([]byte(identity(n.value)))
-	}
-	s := sum(h.Sum(nil))
-	d.sums[n] = s
-	return s
-}
-
-// identity returns a text that equal scalars share, and no others; a NaN is
+// identity returns a text that is the same for equal scalars only; a NaN is
 // equal to itself.
 func identity(value any) string {
 	value = settledScalar(value)
 	return fmt.Sprintf("%T %q\n", value, scalarText(value))
 }
 
-func (d *differ) note(kind Change, at *step, before, after *node) {
-	found := Difference{Path: at.String(), Kind: kind}
-	switch kind {
-	case Added:
-		found.New = shown(after.flow(), 0)
-	case Removed:
-		found.Old = shown(before.flow(), 0)
+// add records that a value was changed, added (before is nil) or removed
+// (after is nil).
+func (d *differ) add(at *step, before, after *node) {
+	found := Difference{Path: at.String()}
+	switch {
+	case before == nil:
+		found.Kind, found.New = Added, shown(after.flow(), 0)
+	case after == nil:
+		found.Kind, found.Old = Removed, shown(before.flow(), 0)
 	default:
-		one, other := before.flow(), after.flow()
-		from := apart(one, other)
-		found.Old, found.New = shown(one, from), shown(other, from)
+		from, to := before.flow(), after.flow()
+		start := commonPrefix(from, to)
+		found.Kind, found.Old, found.New = Changed, shown(from, start), shown(to, start)
 	}
 	d.found = append(d.found, found)
 }
 
-// compare notes the differences of two values at the same place.
+// compare records the differences of two values at the same place.
 func (d *differ) compare(at *step, before, after *node) {
 	switch {
-	case d.sum(before) == d.sum(after):
-	case before.kind != after.kind || before.kind == scalarKind:
-		d.note(Changed, at, before, after)
+	case before.kind != after.kind:
+		d.add(at, before, after)
 	case before.kind == mapKind:
-		d.compareMaps(at, before, after)
-	default:
+		d.compareMembers(at, keyed(before.entries), keyed(after.entries))
+	case before.kind == listKind:
 		d.compareLists(at, before, after)
+	case identity(before.value) != identity(after.value):
+		d.add(at, before, after)
 	}
 }
 
-func (d *differ) compareMaps(at *step, before, after *node) {
-	later := make(map[string]*node, len(after.entries))
-	for _, e := range after.entries {
-		later[identity(e.key)] = e.value
-	}
-	known := make(map[string]bool, len(before.entries))
-	for _, e := range before.entries {
-		key := identity(e.key)
-		known[key] = true
-		there := at.child(scalarText(e.key))
-		if now := later[key]; now != nil {
-			d.compare(there, e.value, now)
-		} else {
-			d.note(Removed, there, e.value, nil)
-		}
-	}
-	for _, e := range after.entries {
-		if !known[identity(e.key)] {
-			d.note(Added, at.child(scalarText(e.key)), nil, e.value)
-		}
-	}
+// member is a value of a map, or an item of a list whose items have names.
+type member struct {
+	id    string // unique among its siblings
+	name  string // in paths
+	value *node
 }
 
-func (d *differ) compareLists(at *step, before, after *node) {
-	for _, key := range []string{"name", "id", "key"} {
-		one, ok := namesOf(before, key)
-		other, also := namesOf(after, key)
-		if ok && also {
-			d.compareNamed(at, before, after, one, other)
-			return
-		}
+// keyed returns the values of a map by their keys. Keys that are equal once
+// create-env has read them again, such as 1.0 and 1, are told apart by number.
+func keyed(entries []entry) []member {
+	members := make([]member, len(entries))
+	count := make(map[string]int, len(entries))
+	for i, e := range entries {
+		id := identity(e.key)
+		count[id]++
+		members[i] = member{fmt.Sprint(id, count[id]), scalarText(e.key), e.value}
 	}
-	d.compareInOrder(at, before.items, after.items)
+	return members
 }
 
-// namesOf returns what the items of a list are called, if each has a name of
-// its own.
-func namesOf(list *node, key string) ([]string, bool) {
-	names := make([]string, len(list.items))
+// named returns the items of a list by the value of a key; ok is false unless
+// each item has a value of its own.
+func named(list *node, key string) (members []member, ok bool) {
 	seen := map[string]bool{}
-	for i, item := range list.items {
+	for _, item := range list.items {
 		if item.kind != mapKind {
 			return nil, false
 		}
@@ -203,121 +151,82 @@ func namesOf(list *node, key string) ([]string, bool) {
 		if e == nil || e.value.kind != scalarKind || e.value.value == nil {
 			return nil, false
 		}
-		names[i] = scalarText(e.value.value)
-		if seen[names[i]] {
+		name := scalarText(e.value.value)
+		if seen[name] {
 			return nil, false
 		}
-		seen[names[i]] = true
+		seen[name] = true
+		members = append(members, member{name, name, item})
 	}
-	return names, true
+	return members, true
 }
 
-func (d *differ) compareNamed(at *step, before, after *node, one, other []string) {
-	in := func(list []string) func(string) bool {
-		set := make(map[string]bool, len(list))
-		for _, name := range list {
-			set[name] = true
-		}
-		return func(name string) bool { return !set[name] }
+// compareMembers compares the members that both sides have, then records those
+// that only one of them has.
+func (d *differ) compareMembers(at *step, before, after []member) {
+	later := make(map[string]*node, len(after))
+	for _, m := range after {
+		later[m.id] = m.value
 	}
-	later := make(map[string]*node, len(other))
-	for i, name := range other {
-		later[name] = after.items[i]
-	}
-	for i, name := range one {
-		if now := later[name]; now != nil {
-			d.compare(at.child(name), before.items[i], now)
+	earlier := make(map[string]bool, len(before))
+	for _, m := range before {
+		earlier[m.id] = true
+		if now := later[m.id]; now != nil {
+			d.compare(at.child(m.name), m.value, now)
 		} else {
-			d.note(Removed, at.child(name), before.items[i], nil)
+			d.add(at.child(m.name), m.value, nil)
 		}
 	}
-	gone, isNew := in(other), in(one)
-	for i, name := range other {
-		if isNew(name) {
-			d.note(Added, at.child(name), nil, after.items[i])
+	for _, m := range after {
+		if !earlier[m.id] {
+			d.add(at.child(m.name), nil, m.value)
 		}
-	}
-	stayed := slices.DeleteFunc(slices.Clone(one), gone)
-	order := slices.DeleteFunc(slices.Clone(other), isNew)
-	if !slices.Equal(stayed, order) {
-		d.note(Changed, at, textList(stayed), textList(order))
 	}
 }
 
-func textList(texts []string) *node {
+func (d *differ) compareLists(at *step, before, after *node) {
+	for _, key := range []string{"name", "id", "key"} {
+		from, ok := named(before, key)
+		to, also := named(after, key)
+		if ok && also {
+			d.compareMembers(at, from, to)
+			d.compareOrder(at, from, to)
+			return
+		}
+	}
+	for i := range max(len(before.items), len(after.items)) {
+		switch {
+		case i >= len(after.items):
+			d.add(at.item(i), before.items[i], nil)
+		case i >= len(before.items):
+			d.add(at.item(i), nil, after.items[i])
+		default:
+			d.compare(at.item(i), before.items[i], after.items[i])
+		}
+	}
+}
+
+// compareOrder records that the items of both lists have another order.
+func (d *differ) compareOrder(at *step, before, after []member) {
+	from, to := shared(before, after), shared(after, before)
+	if !slices.EqualFunc(from.items, to.items, func(a, b *node) bool { return a.value == b.value }) {
+		d.add(at, from, to)
+	}
+}
+
+// shared returns a list of the names of the members that others have, too.
+func shared(members, others []member) *node {
+	known := make(map[string]bool, len(others))
+	for _, m := range others {
+		known[m.id] = true
+	}
 	list := &node{kind: listKind}
-	for _, text := range texts {
-		list.items = append(list.items, &node{value: text})
+	for _, m := range members {
+		if known[m.id] {
+			list.items = append(list.items, &node{value: m.name})
+		}
 	}
 	return list
-}
-
-// compareInOrder keeps as many equal items as it can in their order, and
-// compares what lies between them in pairs.
-func (d *differ) compareInOrder(at *step, before, after []*node) {
-	i, j := 0, 0
-	for _, pair := range append(d.common(before, after), [2]int{len(before), len(after)}) {
-		for i < pair[0] && j < pair[1] {
-			d.compare(at.item(j), before[i], after[j])
-			i, j = i+1, j+1
-		}
-		for ; i < pair[0]; i++ {
-			d.note(Removed, at.item(i), before[i], nil)
-		}
-		for ; j < pair[1]; j++ {
-			d.note(Added, at.item(j), nil, after[j])
-		}
-		i, j = pair[0]+1, pair[1]+1
-	}
-}
-
-// common returns the places of a longest sequence of items that both lists
-// have.
-func (d *differ) common(before, after []*node) [][2]int {
-	equal := func(i, j int) bool { return d.sum(before[i]) == d.sum(after[j]) }
-	var pairs [][2]int
-	start := 0
-	for start < len(before) && start < len(after) && equal(start, start) {
-		pairs = append(pairs, [2]int{start, start})
-		start++
-	}
-	one, other := len(before), len(after)
-	var tail [][2]int
-	for one > start && other > start && equal(one-1, other-1) {
-		one, other = one-1, other-1
-		tail = append(tail, [2]int{one, other})
-	}
-	slices.Reverse(tail)
-	rows, columns := one-start, other-start
-	// A table for lists that have next to nothing in common would eat the
-	// machine; they are compared in pairs.
-	if rows > 0 && columns > 0 && rows <= 1<<22/columns {
-		length := make([][]int32, rows+1)
-		for i := range length {
-			length[i] = make([]int32, columns+1)
-		}
-		for i := rows - 1; i >= 0; i-- {
-			for j := columns - 1; j >= 0; j-- {
-				if equal(start+i, start+j) {
-					length[i][j] = length[i+1][j+1] + 1
-				} else {
-					length[i][j] = max(length[i+1][j], length[i][j+1])
-				}
-			}
-		}
-		for i, j := 0, 0; i < rows && j < columns; {
-			switch {
-			case equal(start+i, start+j):
-				pairs = append(pairs, [2]int{start + i, start + j})
-				i, j = i+1, j+1
-			case length[i+1][j] >= length[i][j+1]:
-				i++
-			default:
-				j++
-			}
-		}
-	}
-	return append(pairs, tail...)
 }
 
 // isPlaceholder tells whether a text is one variable and nothing else.
@@ -329,8 +238,8 @@ func isPlaceholder(text string) bool {
 // longestShown is how many characters of a value are shown.
 const longestShown = 100
 
-// apart returns where two texts begin to differ.
-func apart(one, other string) int {
+// commonPrefix returns the length of the beginning that two texts share.
+func commonPrefix(one, other string) int {
 	n := 0
 	for n < len(one) && n < len(other) && one[n] == other[n] {
 		n++
