@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -23,9 +24,7 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	done := guard.Start(ctx, func() error {
 		missed := 0
 		for wait.For(ctx, folderPoll) == nil {
 			if hasFolder(dir, mine) {
@@ -35,10 +34,11 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 			// Twice: a file system that comes and goes removes nothing.
 			if missed++; missed == 2 {
 				cancel(errFolderGone)
-				return
+				break
 			}
 		}
-	}()
+		return nil
+	})
 	return ctx, func() { cancel(nil); <-done }, nil
 }
 

@@ -38,8 +38,8 @@ type jobs struct {
 }
 
 // newJobs begins supervision, without any service yet; Close the supervisor.
-func newJobs(vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
-	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(monit.Config{
+func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
+	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(ctx, monit.Config{
 		// Releases name what they installed below /var/vcap.
 		Command: func(_ context.Context, argv []string) *exec.Cmd {
 			mapped := make([]string, len(argv))

@@ -18,6 +18,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
 	"bootstrap/agent/local/sshd"
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -68,7 +69,7 @@ func Run(ctx context.Context, dir string, log io.Writer) (err error) {
 	if err := makeFolders(vm); err != nil {
 		return fmt.Errorf("cannot lay out the VM's folder: %w", err)
 	}
-	a := newEmbeddedAgent(vm, boot, slog.New(slog.NewTextHandler(log, nil)), lock)
+	a := newEmbeddedAgent(ctx, vm, boot, slog.New(slog.NewTextHandler(log, nil)), lock)
 	defer a.close()
 	a.log.Info("the agent starts", "vm", boot.Name, "pid", os.Getpid())
 	err = a.run(ctx)
@@ -97,13 +98,14 @@ type embeddedAgent struct {
 	restarting   *taskFile // tasks that are done when the agent has restarted
 }
 
-// newEmbeddedAgent makes an agent that does nothing yet; close it.
-func newEmbeddedAgent(vm machine.VM, boot agent.Boot, log *slog.Logger, lock *folderLock) *embeddedAgent {
-	server := sshd.New(sshd.Config{VM: vm, Name: boot.Name, Image: boot.SSH, Log: log})
+// newEmbeddedAgent makes an agent that does nothing yet; close it. It does not
+// end with ctx, whose run is told of panics.
+func newEmbeddedAgent(ctx context.Context, vm machine.VM, boot agent.Boot, log *slog.Logger, lock *folderLock) *embeddedAgent {
+	server := sshd.New(ctx, sshd.Config{VM: vm, Name: boot.Name, Image: boot.SSH, Log: log})
 	settings := newSettings(vm, log, boot, server.Dial)
 	blobs, specs := newBlobs(vm, log), specs{vm}
 	bundles := bundles{vm, blobs}
-	jobs := newJobs(vm, log, settings, specs, bundles)
+	jobs := newJobs(ctx, vm, log, settings, specs, bundles)
 	return &embeddedAgent{
 		vm: vm, boot: boot, log: log, lock: lock,
 		sshd:         server,
@@ -190,11 +192,7 @@ func (a *embeddedAgent) serve(ctx context.Context, tries int) error {
 	if err != nil {
 		return err
 	}
-	worker := make(chan struct{})
-	go func() {
-		defer close(worker)
-		b.tasks.work(ctx)
-	}()
+	worker := guard.Start(ctx, func() error { b.tasks.work(ctx); return nil })
 	err = b.serveHTTP(ctx, listener)
 	end(err)
 	<-worker

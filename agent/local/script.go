@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"bootstrap/agent/local/machine"
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -99,6 +102,7 @@ func (sc scripts) eachJob(s *spec, name string, run func(job, script string) err
 		job string
 		err error
 	}
+	var running errgroup.Group
 	results := make(chan result)
 	started := 0
 	for _, t := range s.templates() {
@@ -107,7 +111,10 @@ func (sc scripts) eachJob(s *spec, name string, run func(job, script string) err
 			continue
 		}
 		started++
-		go func() { results <- result{t.Name, run(t.Name, script)} }()
+		running.Go(guard.Func(func() error {
+			results <- result{t.Name, guard.Call(func() error { return run(t.Name, script) })}
+			return nil
+		}))
 	}
 	var failed, passed []string
 	for range started {

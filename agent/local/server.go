@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"bootstrap/agent/local/machine"
+	"bootstrap/guard"
 )
 
 const (
@@ -66,8 +67,7 @@ func (b *messageBus) serveHTTP(ctx context.Context, listener net.Listener) error
 		Certificates: []tls.Certificate{cert},
 	})
 	a.lock.ready()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(secured) }()
+	served := guard.Start(ctx, func() error { return server.Serve(secured) })
 	select {
 	case err = <-served:
 		return fmt.Errorf("cannot go on listening: %w", err)

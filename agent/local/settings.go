@@ -19,6 +19,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
+	"bootstrap/guard"
 )
 
 const (
@@ -219,7 +220,7 @@ func newSettings(vm machine.VM, log *slog.Logger, boot agent.Boot, dial func(ctx
 		return s
 	}
 	client := &http.Client{
-		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		Transport:     &http.Transport{DialContext: guard.Dial(dial), DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.fetch = func(ctx context.Context) ([]byte, error) {

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+
+	"bootstrap/guard"
 )
 
 const (
@@ -83,7 +85,7 @@ func (t *tasks) work(ctx context.Context) {
 }
 
 func (t *tasks) runOne(ctx context.Context, task *task) {
-	stop := context.AfterFunc(ctx, func() { task.cancel(context.Cause(ctx)) })
+	stop := guard.AfterDone(ctx, func() { task.cancel(context.Cause(ctx)) })
 	value, err := runSafely(task.ctx, task.run)
 	stop()
 	task.cancel(nil)

@@ -4,14 +4,15 @@ import (
 	"context"
 	"os/exec"
 	"time"
+
+	"bootstrap/guard"
 )
 
 // Wait waits for the end of a started command that OwnGroup was called for. When
 // ctx ends first, the command's process group gets TERM and, if it still runs
 // after grace, KILL; ended is true then.
 func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended bool, err error) {
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	done := guard.Start(ctx, cmd.Wait)
 	select {
 	case err := <-done:
 		return false, err

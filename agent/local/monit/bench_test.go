@@ -37,7 +37,7 @@ func BenchmarkPass(b *testing.B) {
 	for i := range 50 {
 		checks = append(checks, Check{Kind: KindProcess, Name: strconv.Itoa(i), PidFile: path})
 	}
-	s := New(Config{Cycle: time.Hour})
+	s := New(b.Context(), Config{Cycle: time.Hour})
 	defer s.Close()
 	if err := s.Load(checks); err != nil {
 		b.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"runtime"
 	"time"
+
+	"bootstrap/guard"
 )
 
 // A ruleState is what the last cycles showed of one rule.
@@ -46,9 +48,7 @@ func (v *service) judge(now time.Time) time.Time {
 	}
 	v.ruling, v.ruleAt = true, now.Add(v.ruleCycle())
 	m := measuring{rules: v.check.Rules, of: v.proc, last: v.lastRule, resolve: v.s.cfg.Resolve}
-	v.s.done.Add(1)
-	go func() {
-		defer v.s.done.Done()
+	v.s.done.Go(guard.Part(v.s.ctx, func() {
 		m.run(v.s.ctx)
 		v.s.mu.Lock()
 		defer v.s.mu.Unlock()
@@ -58,7 +58,7 @@ func (v *service) judge(now time.Time) time.Time {
 			v.verdict(time.Now(), m)
 		}
 		v.s.poke()
-	}()
+	}))
 	return next
 }
 
@@ -259,7 +259,7 @@ func (m *measuring) connect(ctx context.Context, c Connection) error {
 		return err
 	}
 	client := http.Client{
-		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		Transport:     &http.Transport{DialContext: guard.Dial(dial), DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := client.Do(req)

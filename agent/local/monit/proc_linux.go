@@ -2,12 +2,15 @@ package monit
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bootstrap/guard"
 )
 
 // ticks per second of the times in /proc, the same on every Linux that Go
@@ -101,7 +104,7 @@ func machineMemoryKB() int64 {
 
 // watchExit calls gone once when the process has ended, unless the returned
 // function is called before. False: this kernel cannot tell.
-func watchExit(pid int, gone func()) (cancel func(), ok bool) {
+func watchExit(ctx context.Context, pid int, gone func()) (cancel func(), ok bool) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, false
@@ -112,9 +115,7 @@ func watchExit(pid int, gone func()) (cancel func(), ok bool) {
 		f.Close()
 		return nil, false
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	done := guard.Start(ctx, func() error {
 		err := conn.Read(func(fd uintptr) bool {
 			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(poll, 0)
@@ -123,6 +124,7 @@ func watchExit(pid int, gone func()) (cancel func(), ok bool) {
 		if err == nil {
 			gone()
 		}
-	}()
+		return err
+	})
 	return func() { f.Close(); <-done }, true
 }

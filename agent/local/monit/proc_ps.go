@@ -54,4 +54,4 @@ func cpuTime(s string) time.Duration {
 }
 
 // watchExit cannot be had here: the cycle finds out.
-func watchExit(int, func()) (cancel func(), ok bool) { return nil, false }
+func watchExit(context.Context, int, func()) (cancel func(), ok bool) { return nil, false }

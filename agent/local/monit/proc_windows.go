@@ -1,6 +1,7 @@
 package monit
 
 import (
+	"context"
 	"errors"
 	"os/exec"
 	"time"
@@ -10,13 +11,13 @@ const openNonblock = 0
 
 // Windows has no pid files and sessions to supervise by.
 
-func identify(int) (identity, bool)                  { return identity{}, false }
-func (id identity) started() time.Time               { return time.Time{} }
-func usages() map[int]usage                          { return nil }
-func machineMemoryKB() int64                         { return 0 }
-func watchExit(int, func()) (cancel func(), ok bool) { return nil, false }
-func detach(*exec.Cmd)                               {}
-func reap(int) (bool, error)                         { return true, errors.ErrUnsupported }
-func terminate(int)                                  {}
-func terminateGroup(int)                             {}
-func killGroup(int)                                  {}
+func identify(int) (identity, bool)                                   { return identity{}, false }
+func (id identity) started() time.Time                                { return time.Time{} }
+func usages() map[int]usage                                           { return nil }
+func machineMemoryKB() int64                                          { return 0 }
+func watchExit(context.Context, int, func()) (cancel func(), ok bool) { return nil, false }
+func detach(*exec.Cmd)                                                {}
+func reap(int) (bool, error)                                          { return true, errors.ErrUnsupported }
+func terminate(int)                                                   {}
+func terminateGroup(int)                                              {}
+func killGroup(int)                                                   {}

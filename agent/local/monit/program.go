@@ -30,7 +30,7 @@ func (s *Supervisor) launch(argv []string) (*program, error) {
 	// The loop collects it: a goroutine that waits would live as long as
 	// the service when the program becomes it.
 	_ = cmd.Process.Release()
-	p.cancel, _ = watchExit(p.pid, s.poke)
+	p.cancel, _ = watchExit(s.ctx, p.pid, s.poke)
 	s.children[p.pid] = p
 	return p, nil
 }

@@ -125,7 +125,7 @@ func (v *service) look() bool {
 	if id != v.proc {
 		v.forget()
 		v.proc, v.since = id, id.since()
-		v.unwatch, _ = watchExit(id.pid, v.s.poke)
+		v.unwatch, _ = watchExit(v.s.ctx, id.pid, v.s.poke)
 	}
 	return true
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"bootstrap/guard"
 )
 
 // Config says how a Supervisor works; every field may be left empty.
@@ -74,8 +76,9 @@ type Supervisor struct {
 	changed  chan struct{}    // closed and replaced after each pass
 }
 
-// New makes a Supervisor without services; Close it.
-func New(cfg Config) *Supervisor {
+// New makes a Supervisor without services; Close it. It does not end with ctx,
+// whose run is told of panics.
+func New(ctx context.Context, cfg Config) *Supervisor {
 	if cfg.Command == nil {
 		cfg.Command = func(ctx context.Context, argv []string) *exec.Cmd {
 			return exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -96,9 +99,8 @@ func New(cfg Config) *Supervisor {
 		}
 	}
 	s := &Supervisor{cfg: cfg, wake: make(chan struct{}, 1), children: map[int]*program{}, changed: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.done.Add(1)
-	go s.loop()
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.done.Go(guard.Part(s.ctx, s.loop))
 	return s
 }
 
@@ -304,7 +306,6 @@ func (s *Supervisor) poke() {
 }
 
 func (s *Supervisor) loop() {
-	defer s.done.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

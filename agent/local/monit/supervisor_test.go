@@ -114,7 +114,7 @@ func count(root, line string) (n int) {
 // newSupervisor has short cycles and says what happens in the test's log.
 func newSupervisor(t *testing.T, checks []Check) *Supervisor {
 	t.Helper()
-	s := New(Config{
+	s := New(t.Context(), Config{
 		Report:  func(e Event) { t.Logf("%s %s: %s", e.Time.Format("05.000"), e.Service, e.Message) },
 		Cycle:   100 * time.Millisecond,
 		Settle:  50 * time.Millisecond,

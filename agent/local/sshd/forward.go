@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/guard"
 )
 
 // forwards are the ports that clients forward to the VM. They exist only here,
@@ -95,7 +97,7 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 		err      error
 	}
 	result := make(chan opened, 1)
-	go func() {
+	guard.Go(ctx, func() {
 		channel, requests, err := to.conn.OpenChannel("forwarded-tcpip", ssh.Marshal(struct {
 			Address    string
 			Port       uint32
@@ -103,10 +105,10 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 			OriginPort uint32
 		}{to.address, uint32(port), "127.0.0.1", 1}))
 		if err == nil {
-			go ssh.DiscardRequests(requests)
+			guard.Go(ctx, func() { ssh.DiscardRequests(requests) })
 		}
 		result <- opened{channel, requests, err}
-	}()
+	})
 	select {
 	case o := <-result:
 		if o.err != nil {
@@ -115,11 +117,11 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 		return &forwarded{o.channel, address}, nil
 	case <-ctx.Done():
 		// The channel ends with its connection at the latest.
-		go func() {
+		guard.Go(ctx, func() {
 			if o := <-result; o.err == nil {
 				o.channel.Close()
 			}
-		}()
+		})
 		return nil, ctx.Err()
 	}
 }

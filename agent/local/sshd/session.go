@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/agent/local/machine"
+	"bootstrap/guard"
 	"bootstrap/internal/wait"
 
 	"github.com/creack/pty"
@@ -67,7 +68,7 @@ func (s *session) serve(ctx context.Context, requests <-chan *ssh.Request) {
 			ok = !started && (r.Type == "shell" || ssh.Unmarshal(r.Payload, &want) == nil)
 			if ok {
 				started = true
-				running.Go(func() { s.run(ctx, want.Command) })
+				running.Go(guard.Part(ctx, func() { s.run(ctx, want.Command) }))
 			}
 		}
 		if r.WantReply {
@@ -150,11 +151,11 @@ func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
 		_ = stdout.Close()
 	}
 	s.mu.Unlock()
-	go func() {
+	guard.Go(ctx, func() {
+		defer in.Close()
 		_, _ = io.Copy(in, s.channel)
-		_ = in.Close()
-	}()
-	shown := s.show(stdout)
+	})
+	shown := s.show(ctx, stdout)
 	_, err = machine.Wait(ctx, cmd, func() time.Duration { return endGrace })
 	await(shown)
 	return err
@@ -168,11 +169,11 @@ func (s *session) inTerminal(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	defer terminal.Close()
 	// A shell whose user is gone learns it from its terminal.
-	defer context.AfterFunc(ctx, func() { terminal.Close() })()
+	defer guard.AfterDone(ctx, func() { terminal.Close() })()
 	s.setTerminal(terminal)
 	defer s.setTerminal(nil)
-	go func() { _, _ = io.Copy(terminal, s.channel) }()
-	shown := s.show(terminal)
+	guard.Go(ctx, func() { _, _ = io.Copy(terminal, s.channel) })
+	shown := s.show(ctx, terminal)
 	_, err = machine.Wait(ctx, cmd, func() time.Duration { return endGrace })
 	await(shown)
 	return err
@@ -186,12 +187,12 @@ func (s *session) setTerminal(terminal *os.File) {
 
 // show sends output to the client; the channel is closed at its end, which comes
 // when the last process that can write to it has ended.
-func (s *session) show(output io.Reader) <-chan struct{} {
+func (s *session) show(ctx context.Context, output io.Reader) <-chan struct{} {
 	shown := make(chan struct{})
-	go func() {
+	guard.Go(ctx, func() {
 		defer close(shown)
 		_, _ = io.Copy(s.channel, output)
-	}()
+	})
 	return shown
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
+	"bootstrap/guard"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/wait"
 
@@ -57,10 +58,11 @@ type Server struct {
 	listener net.Listener     // nil while nobody can be admitted
 }
 
-// New makes a Server that does not listen yet; Close it.
-func New(cfg Config) *Server {
+// New makes a Server that does not listen yet; Close it. It does not end with
+// ctx, whose run is told of panics.
+func New(ctx context.Context, cfg Config) *Server {
 	s := &Server{cfg: cfg, forwards: newForwards(), slots: make(chan struct{}, maxClients), users: map[string]*user{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 
@@ -134,7 +136,7 @@ func (s *Server) listen(address string) error {
 		return fmt.Errorf("cannot start the VM's SSH server: %w", err)
 	}
 	s.listener = listener
-	s.clients.Go(func() { s.accept(listener, config) })
+	s.clients.Go(guard.Part(s.ctx, func() { s.accept(listener, config) }))
 	s.cfg.Log.Info("the SSH server listens", "address", listener.Addr())
 	return nil
 }
@@ -166,10 +168,10 @@ func (s *Server) accept(listener net.Listener, config *ssh.ServerConfig) {
 			raw.Close()
 			continue
 		}
-		s.clients.Go(func() {
+		s.clients.Go(guard.Part(s.ctx, func() {
 			defer func() { <-s.slots }()
 			s.serve(raw, config)
-		})
+		}))
 	}
 }
 
@@ -178,7 +180,7 @@ func (s *Server) serve(raw net.Conn, config *ssh.ServerConfig) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	defer raw.Close()
-	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	defer guard.AfterDone(ctx, func() { raw.Close() })()
 	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	conn, channels, requests, err := ssh.NewServerConn(raw, config)
 	if err != nil {
@@ -194,17 +196,17 @@ func (s *Server) serve(raw net.Conn, config *ssh.ServerConfig) {
 	s.cfg.Log.Info("an SSH client logged in", "user", conn.User(), "from", raw.RemoteAddr())
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { keepAlive(ctx, conn) })
-	parts.Go(func() {
+	parts.Go(guard.Part(ctx, func() { keepAlive(ctx, conn) }))
+	parts.Go(guard.Part(ctx, func() {
 		for r := range requests {
 			s.answer(conn, r)
 		}
-	})
-	parts.Go(func() {
+	}))
+	parts.Go(guard.Part(ctx, func() {
 		for asked := range channels {
 			s.open(ctx, &parts, conn, asked)
 		}
-	})
+	}))
 	_ = conn.Wait()
 	cancel()
 	s.cfg.Log.Info("an SSH client logged out", "user", conn.User(), "from", raw.RemoteAddr())
@@ -225,13 +227,13 @@ func (s *Server) open(ctx context.Context, parts *sync.WaitGroup, conn *ssh.Serv
 		return
 	}
 	one := &session{vm: s.cfg.VM, log: s.cfg.Log, user: conn.User(), channel: channel}
-	parts.Go(func() { one.serve(ctx, requests) })
+	parts.Go(guard.Part(ctx, func() { one.serve(ctx, requests) }))
 }
 
 // keepAlive closes a connection whose other end no longer answers.
 func keepAlive(ctx context.Context, conn *ssh.ServerConn) {
 	for wait.For(ctx, keepAliveEvery) == nil {
-		late := time.AfterFunc(keepAliveEvery, func() { conn.Close() })
+		late := guard.AfterFunc(ctx, keepAliveEvery, func() { conn.Close() })
 		_, _, err := conn.SendRequest("keepalive@openssh.com", true, nil)
 		late.Stop()
 		if err != nil {
