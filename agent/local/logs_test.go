@@ -3,6 +3,7 @@
 package local
 
 import (
+	"context"
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
@@ -196,7 +197,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	log := slog.New(slog.DiscardHandler)
-	a := newEmbeddedAgent(t.Context(), machine.New(f.TempDir()), agent.Boot{Name: "vm", SettingsFile: "none"}, log, nil)
+	a := newEmbeddedAgent(context.Background(), machine.New(f.TempDir()), agent.Boot{Name: "vm", SettingsFile: "none"}, log, nil)
 	f.Cleanup(a.close)
 	b := &messageBus{agent: a, tasks: newTasks(log), end: func(error) {}}
 	f.Fuzz(func(t *testing.T, body []byte) {
