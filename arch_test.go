@@ -24,38 +24,38 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                      {"cmd"},
-		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "guard", "manifest", "manifest/document", "manifest/gen", "registry", "state", "templates", "tunnel"},
+		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/document", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
 		"e2e":                   {}, // its tests see the program, and state files
 		"e2e/traced":            {"cmd", "deployer"},
-		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "guard", "manifest", "manifest/document", "registry", "state", "templates", "tunnel"},
-		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates", "guard"},
-		"cpi/local":             {"cpi", "agent", "artifact", "guard"},
+		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "manifest", "manifest/document", "registry", "state", "templates", "tunnel"},
+		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},
+		"cpi/local":             {"cpi", "agent", "artifact"},
 		"cpi/cpitest":           {"cpi"},
-		"agent/local":           {"agent", "agent/local/machine", "agent/local/monit", "agent/local/sshd", "artifact", "artifact/packaging", "guard"},
-		"agent/local/machine":   {"guard"},
-		"agent/local/sshd":      {"agent", "agent/local/machine", "guard"},
+		"agent/local":           {"agent", "agent/local/machine", "agent/local/monit", "agent/local/sshd", "artifact", "artifact/packaging"},
+		"agent/local/machine":   {},
+		"agent/local/sshd":      {"agent", "agent/local/machine"},
 		"agent/agenttest":       {"agent"},
-		"templates":             {"artifact", "templates/cruby", "guard"},
-		"templates/cruby":       {"guard"},
+		"templates":             {"artifact", "templates/cruby"},
+		"templates/cruby":       {},
 		"templates/cruby/build": {"templates/cruby"},
 		"artifact/packaging":    {"artifact"},
-		"agent":                 {"guard"},
-		"agent/local/monit":     {"guard"},
-		"artifact":              {"guard"},
-		"internal/atomicfile":   {},
-		"cpi":                   {"guard"},
-		"guard":                 {},
-		"internal/listener":     {},
-		"internal/digest":       {},
-		"internal/wait":         {"guard"},
-		"internal/lockfile":     {"internal/atomicfile"},
+		"agent":                 {},
+		"agent/local/monit":     {},
+		"artifact":              {},
+		"cpi":                   {},
 		"manifest":              {"manifest/document", "manifest/gen"},
 		"manifest/document":     {"manifest/gen"},
 		"manifest/gen":          {},
 		"registry":              {},
 		"state":                 {},
-		"tunnel":                {"guard"},
+		"tunnel":                {},
+		"internal/atomicfile":   {},
+		"internal/digest":       {},
+		"internal/guard":        {},
+		"internal/listener":     {},
+		"internal/lockfile":     {"internal/atomicfile"},
+		"internal/wait":         {"internal/guard"},
 	}
 }
 
@@ -420,7 +420,7 @@ func receiver(recv *ast.FieldList) string {
 // once, with a code that means something else and a stack with secrets in it:
 // what runs side by side in this program is guarded.
 func TestGoroutinesAreGuarded(t *testing.T) {
-	own := []string{"guard/", "agent/agenttest/"} // what guards, and what only tests use
+	own := []string{"internal/guard/", "agent/agenttest/"} // what guards, and what only tests use
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
 		if slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(path, dir) }) {

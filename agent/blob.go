@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"bootstrap/guard"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // Deadlines of one HTTP exchange. A task on the VM has none unless

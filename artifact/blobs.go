@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"bootstrap/guard"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/guard"
 )
 
 // blob is a file of a release that git does not hold: one of config/blobs.yml,

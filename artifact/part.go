@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/guard"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/guard"
 )
 
 // part is a download under way: the file as far as it came, and what the

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/net/proxy"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // configError is a setting that has to be changed first.

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"bootstrap/guard"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/guard"
 )
 
 // maxMetadata bounds release.MF, stemcell.MF and job.MF.

@@ -13,7 +13,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // asking says whether a person is asked before something is destroyed.

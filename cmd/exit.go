@@ -12,7 +12,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bootstrap/cmd/ui"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // reportPanic writes where the program panicked to a file, and returns the

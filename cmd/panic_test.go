@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // panics are the ways in which a part of a command can panic.

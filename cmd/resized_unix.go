@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // resized tells that the terminal has another size, until ctx ends.

@@ -26,7 +26,7 @@ import (
 	"bootstrap/cpi"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/state"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"bootstrap/cpi"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // untilStopped runs fn, whose context ends with the first SIGINT or SIGTERM. A

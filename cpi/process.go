@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // uploadPackages uploads what is to be on the VM, also the sources of what is

@@ -15,7 +15,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/tunnel"
 )

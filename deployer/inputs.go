@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact"
-	"bootstrap/guard"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"

@@ -17,8 +17,8 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
-	"bootstrap/guard"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/guard"
 )
 
 // located is a package and the release it is from.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/registry"
 	"bootstrap/tunnel"

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/templates/cruby"
 )
 

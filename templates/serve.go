@@ -12,7 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/templates/cruby"
 )
 

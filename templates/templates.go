@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"bootstrap/artifact"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/templates/cruby"
 
 	"github.com/google/uuid"

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // Jump makes connections from another machine, which it enters by SSH when

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // ServeKey serves a private key, as PEM, to other programs as an ssh-agent does,

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // Session is a command or a shell on another machine.

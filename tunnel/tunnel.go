@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

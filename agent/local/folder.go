@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

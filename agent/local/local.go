@@ -18,7 +18,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
 	"bootstrap/agent/local/sshd"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/agent/local/machine"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"bootstrap/agent/local/machine"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 const (

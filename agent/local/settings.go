@@ -19,7 +19,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 const (

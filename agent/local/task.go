@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 
 	"golang.org/x/sync/errgroup"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 

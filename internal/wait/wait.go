@@ -9,7 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // For waits for a time, and returns why the context ended if it did so first.

@@ -21,7 +21,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"golang.org/x/sync/errgroup"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // unused is how long the code of another version stays that nobody uses.

@@ -5,7 +5,7 @@ import (
 	"os/exec"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // Wait waits for the end of a started command that OwnGroup was called for. When

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // A ruleState is what the last cycles showed of one rule.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // ticks per second of the times in /proc, the same on every Linux that Go

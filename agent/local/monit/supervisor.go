@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // Config says how a Supervisor works; every field may be left empty.

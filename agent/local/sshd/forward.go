@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // forwards are the ports that clients forward to the VM. They exist only here,

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bootstrap/agent/local/machine"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 
 	"github.com/creack/pty"

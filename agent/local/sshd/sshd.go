@@ -20,7 +20,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/wait"
 

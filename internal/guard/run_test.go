@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 // A panic of any part ends the run, and nothing else.

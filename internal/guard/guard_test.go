@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 func TestCall(t *testing.T) {
