@@ -27,6 +27,7 @@ func imports() map[string][]string {
 		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/document", "manifest/gen", "registry", "state", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
 		"e2e":                   {}, // its tests see the program, and state files
+		"e2e/rubycache":         {"templates/cruby"},
 		"e2e/traced":            {"cmd", "deployer"},
 		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "manifest", "manifest/document", "registry", "state", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},

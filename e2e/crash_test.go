@@ -313,8 +313,9 @@ func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time)
 	}
 }
 
-// lanes is how many trials are made at a time: they wait for most of theirs.
-func lanes() int { return 2 * runtime.GOMAXPROCS(0) }
+// lanes is how many labs and scripts run at a time. Each needs a core for a
+// third of its time or less, and waits for processes for the rest.
+func lanes() int { return 3 * runtime.GOMAXPROCS(0) }
 
 // matrix makes the trials.
 func matrix(t *testing.T, all []trial) {

@@ -19,21 +19,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	_ "bootstrap/cmd" // go test must see that the program changed, and not take an earlier result
+	"bootstrap/e2e/rubycache"
 	"bootstrap/state"
 )
 
-// built builds the program, without the race detector and with the points at
-// which a test can kill it, and makes a cache for all who run it, once: with the race detector in it, compiling the embedded Ruby alone takes
-// more than a minute. The compiled Ruby of earlier test runs is used again.
+// built builds the program with the points at which a test can kill it, and
+// without the race detector, under which it would take a minute to compile Ruby.
+// All tests share its folder and a cache, into which it takes the Ruby that
+// earlier test runs compiled.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
 	if err != nil {
@@ -45,64 +47,26 @@ var built = sync.OnceValues(func() (string, error) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced").CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
 	}
-	return dir, copyRuby(keptRuby(), filepath.Join(dir, "cache", "ruby"))
+	return dir, rubycache.Take(filepath.Join(dir, "cache", "ruby"))
 })
 
-// keptRuby is the folder that keeps the compiled Ruby from one test run to the
-// next, empty where the machine has no place for it. The program verifies what
-// it finds there.
-func keptRuby() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "bootstrap-test", "ruby")
-}
-
-// copyRuby copies a cache of compiled Rubies, modes included, if it has one that
-// to lacks.
-func copyRuby(from, to string) error {
-	complete, _ := filepath.Glob(filepath.Join(from, "ruby-*", "sums"))
-	lacks := slices.ContainsFunc(complete, func(sums string) bool {
-		_, err := os.Stat(filepath.Join(to, filepath.Base(filepath.Dir(sums)), "sums"))
-		return err != nil
-	})
-	if !lacks || from == "" || to == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	scratch, err := os.MkdirTemp(filepath.Dir(to), "ruby-new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
-	if out, err := exec.Command("cp", "-a", from, filepath.Join(scratch, "ruby")).CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot copy the compiled Ruby: %w: %s", err, out)
-	}
-	if err := os.RemoveAll(to); err != nil {
-		return err
-	}
-	err = os.Rename(filepath.Join(scratch, "ruby"), to)
-	if errors.Is(err, fs.ErrExist) {
-		return nil // another test run was faster
-	}
-	return err
-}
+// used is set by the first test that needs the program.
+var used atomic.Bool
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Most of the time a script waits for processes: the cores do more.
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))); err != nil {
+		if err := f.Value.Set(strconv.Itoa(lanes())); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
 	}
 	status := m.Run()
+	if !used.Load() {
+		os.Exit(status)
+	}
 	if dir, _ := built(); dir != "" {
-		if err := copyRuby(filepath.Join(dir, "cache", "ruby"), keptRuby()); err != nil {
+		if err := rubycache.Keep(filepath.Join(dir, "cache", "ruby")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		_ = os.RemoveAll(dir)
@@ -114,6 +78,7 @@ func TestMain(m *testing.M) {
 // caches.
 func program(t *testing.T) (bin, cache string) {
 	t.Helper()
+	used.Store(true)
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -8,13 +8,14 @@ import (
 	"sync"
 	"testing"
 
+	"bootstrap/e2e/rubycache"
 	"bootstrap/templates/cruby"
 
 	"go.uber.org/goleak"
 )
 
-// program is the child process, built when a test first needs it, with the
-// cache of all tests beside it.
+// program is the child process, built when a test first needs it, and the cache
+// of all tests, with the Ruby that earlier test runs compiled.
 type program struct {
 	dir   string
 	build func() error
@@ -34,18 +35,23 @@ func newProgram() *program {
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		return nil
+		return rubycache.Take(p.cache())
 	})
 	return p
 }
 
 func (p *program) path() string { return filepath.Join(p.dir, "engine.exe") }
 
+func (p *program) cache() string { return filepath.Join(p.dir, "cache") }
+
 var self = newProgram()
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if self.dir != "" {
+			if err := rubycache.Keep(self.cache()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 			_ = os.RemoveAll(self.dir)
 		}
 		os.Exit(code)
@@ -70,7 +76,7 @@ func embedded(t testing.TB) Config {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Self: self.path(), Cache: filepath.Join(self.dir, "cache")}
+	return Config{Self: self.path(), Cache: self.cache()}
 }
 
 // each runs a test with both Rubies.

@@ -40,7 +40,7 @@ func Open(ctx context.Context, dir string) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStore(ctx, dir, "ruby-"+about.Module[:16])
+	s, err := openStore(ctx, dir, CacheName(about))
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -63,6 +63,10 @@ func Open(ctx context.Context, dir string) (*Module, error) {
 	}
 	return Compile(ctx, wasm, nil)
 }
+
+// CacheName returns the name of the folder in which a cache has the code of an
+// image.
+func CacheName(about About) string { return "ruby-" + about.Module[:16] }
 
 // store is the folder of the code of one image. Whoever only reads it shares
 // it; whoever writes is alone.
