@@ -22,15 +22,15 @@ const (
 	blobPause = 250 * time.Millisecond
 )
 
-// DigestError is a blob whose content is not what its digest says.
+// DigestError is a blob whose content does not match its digest.
 type DigestError struct{ ID, Want, Got string }
 
 func (e *DigestError) Error() string {
 	return fmt.Sprintf("cannot use the blob %s: its digest is %s, want %s", e.ID, e.Got, e.Want)
 }
 
-// PutBlob uploads the file as the blob id, trying three times. progress, unless
-// nil, is told the bytes sent so far.
+// PutBlob uploads the file as the blob id, with three tries at most. progress,
+// unless nil, is called with the number of bytes sent so far.
 func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -41,13 +41,13 @@ func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(don
 	return blobError("upload", id, err)
 }
 
-// The largest blobs that are taken from a VM.
+// The largest blobs that are downloaded from a VM, in bytes.
 const (
 	LogsLimit     = 8 << 30 // an archive of logs
 	CompiledLimit = 2 << 30 // a compiled package
 )
 
-// TooLargeError is a blob on the VM that is larger than its kind may be.
+// TooLargeError is a blob on the VM that is larger than the limit for its kind.
 type TooLargeError struct {
 	ID    string
 	Limit int64 // bytes
@@ -57,11 +57,11 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("cannot download the blob %s: it is larger than the limit of %d MiB", e.ID, e.Limit>>20)
 }
 
-// GetBlobUpTo downloads the blob id, which is a *TooLargeError if it has more
-// than limit bytes, and checks it against multi, a multi-digest as in
-// Blob.SHA1; an empty one is not checked. A download that was cut is resumed,
-// three times at most, and one in which no byte moves is given up. On an error
-// w may hold a part.
+// GetBlobUpTo downloads the blob id and checks it against multi, a multi-digest
+// as in Blob.SHA1; an empty one is not checked. More than limit bytes are a
+// *TooLargeError. An interrupted download is resumed, three times at most; one
+// in which no byte arrives is given up. After an error w may hold a part of the
+// blob.
 func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.Writer, multi string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.W
 	return nil
 }
 
-// HasBlob tells whether the agent has the blob id, without loading it.
+// HasBlob reports whether the agent has the blob id, without downloading it.
 func (c *Client) HasBlob(ctx context.Context, id string) (has bool, err error) {
 	if err := checkID(id); err != nil {
 		return false, err
@@ -99,7 +99,7 @@ func (c *Client) HasBlob(ctx context.Context, id string) (has bool, err error) {
 	err = c.tryBlob(ctx, func() (again bool, err error) {
 		ctx, _, _, end := c.paced(ctx)
 		defer end()
-		resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0) // agents know no HEAD
+		resp, met, err := c.blobExchange(ctx, http.MethodGet, id, nil, 0) // agents do not support HEAD
 		if err != nil {
 			return c.blobBroke(ctx, verb, id, err, met)
 		}
@@ -114,8 +114,8 @@ func (c *Client) HasBlob(ctx context.Context, id string) (has bool, err error) {
 	return has, blobError(verb, id, err)
 }
 
-// checkID refuses what would name a folder or another blob: agents take the
-// last element of the path, whatever it is.
+// checkID refuses ids that name a folder or another blob: agents use the last
+// element of the path.
 func checkID(id string) error {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\\\x00") {
 		return fmt.Errorf("cannot use %q as a blob id: it must be one path element", id)
@@ -123,7 +123,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// tryBlob repeats what failed on the way; whatever else fails is final.
+// tryBlob repeats a transfer that the network interrupted; other errors are
+// final.
 func (c *Client) tryBlob(ctx context.Context, once func() (again bool, err error)) error {
 	for try := 1; ; try++ {
 		again, err := once()
@@ -154,7 +155,7 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	defer end()
 	total := info.Size()
 	var (
-		mu    sync.Mutex // an early answer leaves the transport reading
+		mu    sync.Mutex // after an early answer the transport still reads
 		ended bool
 		done  int64
 		told  = func() {}
@@ -211,8 +212,8 @@ func (c *Client) getOnce(ctx context.Context, limit int64, id string, w io.Write
 		return false, &TooLargeError{ID: id, Limit: limit}
 	}
 	body := &counted{r: resp.Body, moved: alive}
-	// The agent knows no ranges: what came in an earlier try is read again
-	// and dropped.
+	// The agent does not support ranges: bytes that an earlier try received are
+	// read again and discarded.
 	if _, err := io.CopyN(io.Discard, body, *done); err != nil {
 		return c.blobBroke(ctx, verb, id, err, met)
 	}
@@ -246,7 +247,7 @@ func (c *Client) blobExchange(ctx context.Context, method, id string, body io.Re
 	address := *c.base
 	address.Path = fmt.Sprintf("/blobs/%02x/%s", folder[0], id)
 	if size == 0 {
-		// A reader of nothing would be sent in chunks.
+		// An empty reader would be sent in chunks.
 		body = http.NoBody
 	}
 	req, err := http.NewRequestWithContext(met.trace(ctx), method, address.String(), body)
@@ -264,7 +265,8 @@ func (c *Client) blobStatus(ctx context.Context, verb, id string, status int, te
 	return status >= 500, err
 }
 
-// blobBroke tells what a transfer met, and whether another try may do better.
+// blobBroke returns the error of a transfer, and whether another try may
+// succeed.
 func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met *stage) (again bool, _ error) {
 	cause := context.Cause(ctx)
 	stuck := errors.Is(cause, errSilent) || errors.Is(cause, errSlow)
@@ -274,11 +276,11 @@ func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met 
 		return false, cause
 	}
 	probe := c.classify(err, met)
-	// What hung for its whole limit would hang as long again.
+	// A transfer that hung for its whole limit would hang as long again.
 	return !probe.hopeless() && !stuck, &UnreachableError{Address: c.Address(), Method: verb, Last: probe, doing: verb + " the blob " + id}
 }
 
-// blobError says what was to be done, unless the error says it already.
+// blobError adds what could not be done, unless the error already contains it.
 func blobError(verb, id string, err error) error {
 	var silent *UnreachableError
 	var large *TooLargeError
@@ -293,9 +295,10 @@ var (
 	errSlow   = fmt.Errorf("it moved less than %d KiB in %s, the slowest that is waited for", slowest>>10, paceTime)
 )
 
-// paced ends the context when alive is not called for silenceTimeout, is told
-// of less than slowest bytes within paceTime, or nothing happens for
-// storeTimeout after patient. A task's time limit shortens each of these.
+// paced ends the context when no bytes were reported to alive for
+// silenceTimeout, fewer than slowest bytes within paceTime, or nothing for
+// storeTimeout after patient was called. A task's time limit shortens each of
+// these.
 func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int), patient, end func()) {
 	limit := func(d time.Duration) time.Duration {
 		if c.cfg.TaskTimeout > 0 {
@@ -322,7 +325,7 @@ func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int
 		defer mu.Unlock()
 		switch {
 		case over:
-		case moved == 0: // silence tells it
+		case moved == 0: // silence is the error for that
 		case moved < slowest:
 			cancel(errSlow)
 		default:
@@ -339,7 +342,7 @@ func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int
 	return ctx, alive, func() { stop(); silence.Reset(limit(storeTimeout)) }, func() { stop(); silence.Stop(); cancel(nil) }
 }
 
-// counted tells of every read.
+// counted reports every read.
 type counted struct {
 	r     io.Reader
 	moved func(n int)

@@ -19,22 +19,22 @@ import (
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = time.Second
-	// pollQuick is pollFirst for what is only asked: it takes no time.
+	// pollQuick is pollFirst for questions, which take no time.
 	pollQuick = 2 * time.Millisecond
-	// lostAfter is how long an agent may be silent while one of its tasks
-	// is being waited for: it restarts within seconds.
+	// lostAfter is how long an agent may be silent while the client waits for
+	// one of its tasks: a restart takes seconds.
 	lostAfter  = 30 * time.Second
 	replyLimit = 8 << 20 // bytes
 )
 
-// message is one request, and how its failure is told.
+// message is one request, with the words for its failure.
 type message struct {
 	method   string
 	doing    string // "cannot " + doing
 	args     []any
 	protocol int
 	timeout  time.Duration // of the reply; 0 is replyTimeout
-	repeat   bool          // asking twice does no harm
+	repeat   bool          // sending it twice does no harm
 	since    time.Time     // when its task began; zero is now
 	untold   bool          // Config.Waiting is not called
 }
@@ -45,7 +45,7 @@ func (c *Client) Call(ctx context.Context, method string, args ...any) (json.Raw
 	return c.call(ctx, message{method: method, doing: "do " + method, args: args})
 }
 
-// do is call with the value decoded into out, unless out is nil.
+// do is call, and decodes the value into out unless out is nil.
 func (c *Client) do(ctx context.Context, m message, out any) error {
 	value, err := c.call(ctx, m)
 	if err != nil || out == nil {
@@ -57,7 +57,7 @@ func (c *Client) do(ctx context.Context, m message, out any) error {
 	return nil
 }
 
-// misfit says what encoding/json says in types of Go.
+// misfit rewords an error of encoding/json without the types of Go.
 func misfit(err error) string {
 	var kind *json.UnmarshalTypeError
 	if !errors.As(err, &kind) {
@@ -88,9 +88,9 @@ func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
 	return c.await(ctx, m, task.ID)
 }
 
-// await polls a task to its end. The pause grows with the age of the task, so
-// that a short one is not waited for longer than it needs by more than a tenth.
-// A task that is not waited for any longer is cancelled.
+// await polls a task until it ends. The pause grows with the age of the task,
+// so that waiting takes at most a tenth longer than the task. A task that is
+// abandoned is canceled.
 func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessage, error) {
 	var silentSince time.Time
 	for {
@@ -137,19 +137,20 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 	}
 }
 
-// refusesForGood tells that the agent was met with another certificate or
-// password than this client's: it has restarted with other settings. What only
-// asks for something need not wait for it to change its mind.
+// refusesForGood reports whether the agent has another certificate or password
+// than this client's: it has restarted with other settings. A question is then
+// not repeated, because the settings will not change back.
 func refusesForGood(err error) bool {
 	var e *UnreachableError
 	return errors.As(err, &e) && e.Last.hopeless()
 }
 
-// cancelLeft asks the agent to end a task that is not waited for any longer,
-// and reports whether the agent agreed: it can end drain and run_errand only.
+// cancelLeft asks the agent to cancel a task that the client no longer waits
+// for, and reports whether the agent agreed: it can cancel only drain and
+// run_errand.
 func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bool) {
 	if m.repeat {
-		return false // it only asks for something
+		return false // it only asks a question
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
@@ -157,8 +158,8 @@ func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bo
 	return err == nil
 }
 
-// GetTask asks once for a task: running tells that it goes on, else value is
-// its result.
+// GetTask asks once for a task: its result is value, unless it is still
+// running.
 func (c *Client) GetTask(ctx context.Context, id string) (value json.RawMessage, running bool, err error) {
 	value, err = c.post(ctx, message{method: "get_task", doing: "ask for the task " + id, args: []any{id}, repeat: true})
 	if err != nil {
@@ -182,8 +183,8 @@ func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
 	if m.timeout == 0 {
 		m.timeout = replyTimeout
 	}
-	// A message that the agent answers only when its work is done is a task,
-	// too, as far as a time limit goes.
+	// The time limit of tasks also holds for a message that the agent answers
+	// only when its work is done.
 	limited := false
 	if t := c.cfg.TaskTimeout; t > 0 && !m.repeat && !m.since.IsZero() {
 		left := t - time.Since(m.since)
@@ -233,8 +234,8 @@ func (c *Client) exchange(ctx context.Context, m message, body []byte) (int, []b
 	c.authorize(req)
 	req.Header.Set("Content-Type", "application/json")
 	if m.repeat {
-		// The key alone lets the transport repeat the request when a kept
-		// connection turns out to be closed; it is not sent.
+		// The key, which is not sent, allows the transport to repeat the
+		// request when an idle connection turns out to be closed.
 		req.Header["Idempotency-Key"] = nil
 	}
 	resp, err := c.http.Do(req)
@@ -255,7 +256,8 @@ func (c *Client) authorize(req *http.Request) {
 	}
 }
 
-// tellWaiting calls Config.Waiting until the returned function is called.
+// tellWaiting calls Config.Waiting again and again until the returned function
+// is called.
 func (c *Client) tellWaiting(ctx context.Context, method string) (end func()) {
 	if c.cfg.Waiting == nil {
 		return func() {}
@@ -264,7 +266,7 @@ func (c *Client) tellWaiting(ctx context.Context, method string) (end func()) {
 	return wait.Remind(ctx, waitingEvery, waitingEvery, func() { c.cfg.Waiting(method, time.Since(start)) })
 }
 
-// stage follows how far an exchange came.
+// stage is how far an exchange got.
 type stage struct{ connected, secured, sent atomic.Bool }
 
 func (s *stage) trace(ctx context.Context) context.Context {
@@ -281,7 +283,8 @@ func (s *stage) trace(ctx context.Context) context.Context {
 
 var errNoContent = errors.New("the reply holds neither a value nor an exception")
 
-// decodeReply reads the body of a reply; an answer of neither kind is an error.
+// decodeReply reads the body of a reply, which must hold a value or an
+// exception.
 func decodeReply(data []byte) (*Reply, error) {
 	var reply Reply
 	if err := json.Unmarshal(data, &reply); err != nil {
@@ -293,7 +296,7 @@ func decodeReply(data []byte) (*Reply, error) {
 	return &reply, nil
 }
 
-// asTask tells a value that stands for a task from a result.
+// asTask returns the task that a value names, if it is not a result.
 func asTask(value json.RawMessage) (Task, bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("{")) {
 		return Task{}, false

@@ -16,35 +16,35 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Deadlines of one HTTP exchange. A task on the VM has none unless
+// Deadlines of one HTTP exchange. A task on the VM has no deadline unless
 // Config.TaskTimeout sets one.
 const (
 	dialTimeout      = 10 * time.Second
 	handshakeTimeout = 10 * time.Second
 	replyTimeout     = time.Minute
-	// slowReplyTimeout is for the messages the agent answers only when the
-	// work is done: start reloads the process supervisor first, which takes
-	// up to half a minute a try.
+	// slowReplyTimeout is for messages that the agent answers only when their
+	// work is done: start first reloads the process supervisor, which takes up
+	// to half a minute for each try.
 	slowReplyTimeout = 10 * time.Minute
-	// idleTimeout is short, as a connection that was idle for long may be
+	// idleTimeout is short, because a connection that was idle for long may be
 	// dead without a sign, and a message must not be sent twice.
 	idleTimeout = 5 * time.Second
-	// cancelTimeout bounds the message that ends a task nobody waits for.
+	// cancelTimeout limits the message that cancels an abandoned task.
 	cancelTimeout = 3 * time.Second
-	// silenceTimeout ends a blob transfer in which no byte moves.
+	// silenceTimeout ends the transfer of a blob in which no byte moves.
 	silenceTimeout = time.Minute
-	// slowest is how many bytes a blob transfer must move in each paceTime.
+	// slowest is how many bytes the transfer of a blob must move in each
+	// paceTime.
 	slowest  = 64 << 10
 	paceTime = time.Minute
-	// storeTimeout is how long an agent may take to answer after the last
-	// byte of an upload was handed to the system, which may have much of it
-	// still to send.
+	// storeTimeout is how long an agent may take to answer an upload after the
+	// system has got its last byte, of which it may still have many to send.
 	storeTimeout = 2 * time.Minute
 	// waitingEvery is how often Config.Waiting is called.
 	waitingEvery = 30 * time.Second
 )
 
-// Config says where the agent is and how it is reached. Only URL is needed.
+// Config says where the agent is and how to reach it. Only URL is required.
 type Config struct {
 	URL string // mbus: https://user:password@host:port
 	// CA is the PEM text of the only authorities trusted to sign the
@@ -52,24 +52,25 @@ type Config struct {
 	// Client.Unverified.
 	CA      string
 	ReplyTo string // the deployment's director id; the agent does not read it
-	// Dial opens the connection, for an agent behind a jump host. Default
-	// is a direct one.
+	// Dial opens the connection to an agent behind a jumpbox; nil connects
+	// directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Proxy names the HTTP proxy of a request; nil, the default, is none
-	// whatever the environment says.
+	// Proxy returns the HTTP proxy for a request; nil means no proxy, whatever
+	// the environment says.
 	Proxy func(*http.Request) (*url.URL, error)
-	// TunnelErr says why the tunnel to the VM is down, nil when it is up.
+	// TunnelErr returns why the tunnel to the VM is down, nil when it is up.
 	TunnelErr func() error
-	// TaskTimeout bounds one task on the VM; 0 is no limit.
+	// TaskTimeout limits one task on the VM; 0 is no limit.
 	TaskTimeout time.Duration
-	// Waiting is called every 30 s while one message is being worked on,
-	// from another goroutine, never after the method returned.
+	// Waiting is called every 30 s while the agent works on one message, in
+	// another goroutine, never after the method returned.
 	Waiting func(method string, since time.Duration)
-	// Redact takes secrets out of the agent's texts, in addition to the
+	// Redact removes secrets from the agent's texts, in addition to the
 	// password of URL.
 	Redact func(string) string
-	// Trace is called before and after each message and each transfer of a blob
-	// (put_blob, get_blob), also while a task is waited for. Nil: nobody is told.
+	// Trace is called before and after each message, including the questions
+	// for a task, and each transfer of a blob (put_blob, get_blob). It may be
+	// nil.
 	Trace func(method, moment string)
 }
 
@@ -88,7 +89,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil {
-		// The parser's text repeats the URL, password and all.
+		// The parser's error contains the URL with its password.
 		return nil, errors.New("cannot use the agent's URL: it is not a URL; want https://user:password@host:port")
 	}
 	if base.Scheme != "https" || base.Hostname() == "" {
@@ -119,19 +120,19 @@ func New(cfg Config) (*Client, error) {
 		TLSHandshakeTimeout:    handshakeTimeout,
 		IdleConnTimeout:        idleTimeout,
 		MaxIdleConnsPerHost:    4,
-		// A blob is stored as it is; asking for gzip would only cost.
+		// Blobs are compressed already.
 		DisableCompression: true,
 	}
 	c.http = &http.Client{
 		Transport: c.trans,
-		// An agent never redirects, and the password is not for others.
+		// An agent never redirects, and nobody else may get the password.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
 }
 
-// Unverified reports whether no CA is known, so that anybody in the way could
-// pose as the agent and read the password: worth one warning to the user.
+// Unverified reports whether no CA is known: anybody on the way could then pose
+// as the agent and read the password, so the user gets one warning.
 func (c *Client) Unverified() bool { return c.cfg.CA == "" }
 
 func (c *Client) trace(method, moment string) {
@@ -148,7 +149,7 @@ func (c *Client) Address() string {
 	return c.base.Host
 }
 
-// Close drops idle connections; the client stays usable.
+// Close closes idle connections; the client stays usable.
 func (c *Client) Close() { c.trans.CloseIdleConnections() }
 
 // dialLimit is the context key for a shorter dial than dialTimeout.
@@ -167,7 +168,7 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// clean takes the password out of a text that came from the agent or the
+// clean removes the password from a text that came from the agent or the
 // network.
 func (c *Client) clean(text string) string {
 	text = c.secrets.Replace(text)
@@ -178,7 +179,7 @@ func (c *Client) clean(text string) string {
 }
 
 // passwordSpellings masks the password as it is, as the URL spells it, as Go
-// would, and as it goes over the wire.
+// would spell it, and as it is sent.
 func passwordSpellings(mbus, user, password string) *strings.Replacer {
 	if password == "" {
 		return strings.NewReplacer()

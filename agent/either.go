@@ -21,7 +21,7 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 		return clients[0], clients[0].WaitReady(ctx, timeout, nil)
 	}
 	start := time.Now()
-	var hopeless time.Time // since when no client has hope
+	var hopeless time.Time // since when waiting helps no client
 	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		var first Probe
 		hope := false
@@ -39,7 +39,7 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 			}
 			if !probe.hopeless() {
 				hope = true
-				break // the network's fault: the others would meet it, too
+				break // a fault of the network, which the others would meet, too
 			}
 		}
 		switch {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Error is what the agent answered instead of a value: it got the message and
-// could not do it.
+// Error is an exception from the agent: it got the message and could not do
+// what was asked.
 type Error struct {
 	Method  string // run_script, get_state, …
 	Message string // the agent's words, without its envelope and without secrets
-	// Jobs are those that the agent names as the ones whose script failed.
+	// Jobs are the jobs whose scripts failed, if the agent names any.
 	Jobs  []string
 	doing string
 }
 
-// maxMessage is how many bytes of the agent's words an error has.
+// maxMessage is how many bytes of the agent's message an error contains.
 const maxMessage = 4000
 
 func (e *Error) Error() string {
@@ -30,36 +30,35 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cannot %s: the agent says: %s", e.doing, text)
 }
 
-// UnknownMessage reports whether the agent is too old to know the message, or
-// does not offer it.
+// UnknownMessage reports whether the agent does not support the message.
 func UnknownMessage(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && strings.HasPrefix(e.Message, "unknown message ")
 }
 
-// UnknownTask reports whether the agent does not know the task that was asked
-// for: it has restarted since.
+// UnknownTask reports whether the agent does not know the task, because it has
+// restarted since.
 func UnknownTask(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && strings.HasPrefix(e.Message, "Task with id ") && strings.HasSuffix(e.Message, " could not be found")
 }
 
-// StopError is an Error of a stop that waited: processes that do not end within
-// five minutes or that end badly. A plain stop (StopAsync) is what can follow.
+// StopError is an Error of Stop: processes that did not end within five minutes
+// or ended with a failure. StopAsync can still be tried.
 type StopError struct {
-	Services []string // the processes named by the agent, if it named any
+	Services []string // the processes that the agent names, if any
 	Err      *Error
 }
 
 func (e *StopError) Error() string { return e.Err.Error() }
 func (e *StopError) Unwrap() error { return e.Err }
 
-// TaskLostError is a task whose end will never be known: the agent restarted
-// and forgot it, or was not heard of for too long.
+// TaskLostError is a task whose result will stay unknown: the agent restarted
+// and forgot it, or was silent for too long.
 type TaskLostError struct {
 	Method    string
-	Restarted bool  // the agent answers, and does not know the task
-	Err       error // what the last question for the task met
+	Restarted bool  // the agent answers and does not know the task
+	Err       error // of the last question for the task
 	doing     string
 }
 
@@ -81,7 +80,7 @@ func (e *TaskLostError) Unwrap() error { return e.Err }
 type TaskTimeoutError struct {
 	Method string
 	After  time.Duration
-	Ended  bool // the agent was asked to end it, and agreed
+	Ended  bool // the agent agreed to cancel it
 	doing  string
 }
 
@@ -101,7 +100,7 @@ func leftover(ended bool) string {
 // context ended.
 type TaskLeftError struct {
 	Method string
-	Ended  bool  // the agent was asked to end it, and agreed
+	Ended  bool  // the agent agreed to cancel it
 	Err    error // why the context ended
 	doing  string
 }

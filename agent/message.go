@@ -1,4 +1,4 @@
-// Package agent speaks to the agent on a VM: the wire types of its HTTPS
+// Package agent talks to the agent on a VM: it has the wire types of the HTTPS
 // message protocol and a client. The embedded agent in agent/local serves the
 // same types.
 package agent
@@ -10,8 +10,8 @@ type Request struct {
 	Method    string `json:"method"`
 	Arguments []any  `json:"arguments"` // never null
 	ReplyTo   string `json:"reply_to"`
-	// Protocol 3 makes stop wait for the processes and list_disk answer
-	// with a task; absent means 0.
+	// Protocol 3 makes stop wait for the processes and list_disk answer with a
+	// task; 0 if absent.
 	Protocol int `json:"protocol,omitempty"`
 }
 
@@ -21,20 +21,20 @@ type Reply struct {
 	Exception *Exception      `json:"exception,omitempty"`
 }
 
-// Exception is an error the agent reports.
+// Exception is an error that the agent reports.
 type Exception struct {
 	Message string `json:"message"`
 }
 
-// Task is the value of a Reply to a method that goes on in the background,
-// and of get_task while it does: State is then "running".
+// Task is the value of a Reply to a method that runs in the background, and of
+// get_task while State is "running".
 type Task struct {
 	ID    string `json:"agent_task_id"`
 	State string `json:"state"`
 }
 
-// Spec is the apply spec: what the VM is to run.
-// Its shape is the one create-env sends (see docs of the BOSH agent's apply).
+// Spec is the apply spec: the jobs and packages of the VM, in the shape that
+// create-env sends.
 type Spec struct {
 	Deployment        string                    `json:"deployment"`
 	Name              string                    `json:"name"` // instance group
@@ -45,8 +45,8 @@ type Spec struct {
 	Packages          map[string]SpecPackage    `json:"packages"`
 	Networks          map[string]map[string]any `json:"networks"`
 	RenderedTemplates Blob                      `json:"rendered_templates_archive"`
-	// ConfigurationHash is the digest of all rendered templates; empty
-	// makes the agent store the spec without applying it.
+	// ConfigurationHash is the digest of all rendered templates. If it is
+	// empty, the agent stores the spec without applying it.
 	ConfigurationHash string `json:"configuration_hash"`
 }
 
@@ -78,7 +78,7 @@ type Blob struct {
 	SHA1        string `json:"sha1"`
 }
 
-// State is the value of get_state: the current spec and what runs.
+// State is the value of get_state: the current spec and the running processes.
 type State struct {
 	Spec
 	AgentID   string    `json:"agent_id"`

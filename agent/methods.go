@@ -11,7 +11,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Ping asks the agent whether it is there.
+// Ping returns nil if the agent answers.
 func (c *Client) Ping(ctx context.Context) error {
 	var pong string
 	if err := c.do(ctx, message{method: "ping", doing: "ping", repeat: true}, &pong); err != nil {
@@ -28,14 +28,15 @@ type Info struct {
 	APIVersion int `json:"api_version"`
 }
 
-// Info asks for the version of the agent's message protocol.
+// Info returns the version of the agent's message protocol.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	var info Info
 	err := c.do(ctx, message{method: "info", doing: "ask for the agent's version", repeat: true}, &info)
 	return info, err
 }
 
-// GetState asks for the current spec and what runs; full adds the vitals.
+// GetState returns the current spec and the running processes; full adds the
+// vitals.
 func (c *Client) GetState(ctx context.Context, full bool) (State, error) {
 	m := message{method: "get_state", doing: "get the VM's state", repeat: true}
 	if full {
@@ -46,8 +47,8 @@ func (c *Client) GetState(ctx context.Context, full bool) (State, error) {
 	return state, err
 }
 
-// Apply makes the VM's jobs and packages those of the spec; the jobs must be
-// stopped.
+// Apply installs the jobs and packages of the spec and removes all others; the
+// jobs must be stopped.
 func (c *Client) Apply(ctx context.Context, spec Spec) error {
 	if err := checkSpec("apply", spec); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (c *Client) Apply(ctx context.Context, spec Spec) error {
 	return c.do(ctx, message{method: "apply", doing: "apply the spec", args: []any{spec}}, nil)
 }
 
-// Prepare downloads what the spec needs while the old jobs run.
+// Prepare installs the jobs and packages of the spec while the old jobs run.
 func (c *Client) Prepare(ctx context.Context, spec Spec) error {
 	if err := checkSpec("prepare", spec); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (c *Client) Prepare(ctx context.Context, spec Spec) error {
 	return c.do(ctx, message{method: "prepare", doing: "prepare the spec", args: []any{spec}}, nil)
 }
 
-// checkSpec refuses what makes an agent crash instead of answering.
+// checkSpec refuses a spec that would crash an agent.
 func checkSpec(verb string, spec Spec) error {
 	for _, job := range spec.Job.Templates {
 		if job.Name == "" || job.Version == "" {
@@ -78,7 +79,7 @@ func checkSpec(verb string, spec Spec) error {
 	return nil
 }
 
-// Start starts the jobs of the current spec. They need not run yet when it
+// Start starts the jobs of the current spec. They may still be starting when it
 // returns.
 func (c *Client) Start(ctx context.Context) error {
 	var value any
@@ -91,19 +92,20 @@ func (c *Client) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the jobs and waits until their processes are down, at most five
-// minutes; a refusal is a *StopError. Agents older than protocol 3 do not wait.
+// Stop stops the jobs and waits until their processes have ended, at most five
+// minutes; processes that do not end are a *StopError. Agents older than
+// protocol 3 do not wait.
 func (c *Client) Stop(ctx context.Context) error {
 	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs", protocol: 3}, nil))
 }
 
-// StopAsync asks for the jobs to be stopped, and does not wait for it.
+// StopAsync asks the agent to stop the jobs and does not wait for it.
 func (c *Client) StopAsync(ctx context.Context) error {
 	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs"}, nil))
 }
 
-// Drain runs the jobs' drain scripts to their end. kind is "shutdown" or
-// "update"; next is the spec to come, which only update needs.
+// Drain runs the drain scripts of the jobs and waits for their end. kind is
+// "shutdown" or "update"; next is the spec to come, which only update needs.
 func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 	// An agent crashes on a kind that it does not know.
 	if kind != "shutdown" && kind != "update" {
@@ -120,8 +122,8 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 		if err := c.do(ctx, m, &seconds); err != nil {
 			return err
 		}
-		// Agents that leave the waiting to the caller answer with seconds;
-		// negative ones want to be asked again afterwards.
+		// Some agents leave the waiting to the caller and answer with seconds;
+		// after a negative number they have to be asked again.
 		if seconds > drainLimit || seconds < -drainLimit {
 			return fmt.Errorf("cannot drain the jobs: the agent asks to wait for %d seconds, and more than %d is no drain script's answer", seconds, drainLimit)
 		}
@@ -135,8 +137,8 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 	}
 }
 
-// drainLimit is the longest time, in seconds, that a drain may ask to wait
-// before it is done or asked again.
+// drainLimit is the longest time, in seconds, that a drain may ask the caller
+// to wait.
 const drainLimit = 7 * 24 * 60 * 60
 
 // drainPause waits between the calls of a drain, up to the time limit.
@@ -173,10 +175,9 @@ func (c *Client) ListDisk(ctx context.Context) ([]string, error) {
 	return cids, err
 }
 
-// ListDiskInTurn is ListDisk as a task: it waits until the agent, which works on
-// one task at a time, has come to the end of those that others have begun. It
-// is a *BusyError if that takes longer than limit. Agents that know no protocol
-// 3 answer at once.
+// ListDiskInTurn is ListDisk as a task: it waits until the agent, which works
+// on one task at a time, has finished the tasks of others. Waiting longer than
+// limit is a *BusyError. Agents older than protocol 3 answer at once.
 func (c *Client) ListDiskInTurn(ctx context.Context, limit time.Duration) ([]string, error) {
 	turn, cancel := context.WithTimeoutCause(ctx, limit, errBusy)
 	defer cancel()
@@ -190,25 +191,25 @@ func (c *Client) ListDiskInTurn(ctx context.Context, limit time.Duration) ([]str
 
 var errBusy = errors.New("the agent is busy")
 
-// MountDisk mounts the disk at store, or where a migration goes to when another
-// disk is there.
+// MountDisk mounts the disk at store, or at the target of a migration if
+// another disk is at store.
 func (c *Client) MountDisk(ctx context.Context, cid string) error {
 	return c.do(ctx, message{method: "mount_disk", doing: "mount the disk " + cid, args: []any{cid}}, nil)
 }
 
-// UnmountDisk unmounts the disk; one that is not mounted is no error.
+// UnmountDisk unmounts the disk, if it is mounted.
 func (c *Client) UnmountDisk(ctx context.Context, cid string) error {
 	return c.do(ctx, message{method: "unmount_disk", doing: "unmount the disk " + cid, args: []any{cid}}, nil)
 }
 
-// MigrateDisk copies the data of the disk at store to the one mounted second,
-// and mounts that one in its place.
+// MigrateDisk copies the data of the disk at store to the disk at the target of
+// a migration, and mounts that disk at store.
 func (c *Client) MigrateDisk(ctx context.Context) error {
 	return c.do(ctx, message{method: "migrate_disk", doing: "migrate the disk"}, nil)
 }
 
-// AddPersistentDisk tells where the VM finds a disk; hint is the CPI's answer
-// to attach_disk.
+// AddPersistentDisk tells the agent where it finds a disk; hint is the CPI's
+// result of attach_disk.
 func (c *Client) AddPersistentDisk(ctx context.Context, cid string, hint any) error {
 	return c.do(ctx, message{method: "add_persistent_disk", doing: "make the disk " + cid + " known", args: []any{cid, hint}}, nil)
 }
@@ -226,8 +227,9 @@ type CompileRequest struct {
 	Dependencies map[string]SpecPackage // compiled, by name
 }
 
-// CompilePackage compiles on the VM and returns the compiled archive's blob.
-// It removes every installed package from the VM: not while jobs run.
+// CompilePackage compiles a package on the VM and returns the blob of the
+// compiled archive. It removes every installed package from the VM, so jobs
+// must not run.
 func (c *Client) CompilePackage(ctx context.Context, r CompileRequest) (Blob, error) {
 	if r.Dependencies == nil {
 		r.Dependencies = map[string]SpecPackage{}
@@ -246,8 +248,9 @@ func (c *Client) CompilePackage(ctx context.Context, r CompileRequest) (Blob, er
 	return value.Result, nil
 }
 
-// FetchLogs makes a blob of log files. kinds is a comma list of job, agent and
-// system; filters are globs below the logs' folder, none means all.
+// FetchLogs makes a blob of log files. kinds is a comma-separated list of job,
+// agent and system; filters are globs below the folder of the logs, none means
+// all.
 func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) (Blob, error) {
 	if filters == nil {
 		filters = []string{}
@@ -260,16 +263,17 @@ func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) 
 	return blob, err
 }
 
-// SyncDNS gives the VM a version of the DNS records, which are in the blob.
+// SyncDNS gives the VM the version of the DNS records that is in the blob.
 func (c *Client) SyncDNS(ctx context.Context, records Blob, version uint64) error {
 	return c.do(ctx, message{method: "sync_dns", doing: "send the DNS records", args: []any{records.BlobstoreID, records.SHA1, version}}, nil)
 }
 
-// SSHLogin is where and to whom a user made by SetupSSH logs in.
+// SSHLogin says where a user of SetupSSH logs in, and by which key to recognize
+// the VM.
 type SSHLogin struct {
 	Command       string `json:"command"`
 	Status        string `json:"status"`
-	IP            string `json:"ip"` // host:port where it is not at port 22: embedded VMs
+	IP            string `json:"ip"` // host:port if the port is not 22, as on embedded VMs
 	HostPublicKey string `json:"host_public_key"`
 }
 
@@ -280,12 +284,12 @@ func (l SSHLogin) Address() (host string, port int, err error) {
 		host, text = l.IP, "22"
 	}
 	if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 || net.ParseIP(host) == nil {
-		return "", 0, fmt.Errorf("cannot log in to the VM: the agent tells %q as its address", excerpt(l.IP, 80))
+		return "", 0, fmt.Errorf("cannot log in to the VM: the agent names %q as its address", excerpt(l.IP, 80))
 	}
 	return host, port, nil
 }
 
-// SetupSSH makes a temporary user on the VM who may log in with the key.
+// SetupSSH adds a temporary user to the VM who can log in with the key.
 func (c *Client) SetupSSH(ctx context.Context, user, publicKey string) (SSHLogin, error) {
 	var login SSHLogin
 	args := []any{"setup", map[string]string{"user": user, "public_key": publicKey}}
@@ -296,7 +300,7 @@ func (c *Client) SetupSSH(ctx context.Context, user, publicKey string) (SSHLogin
 	return login, err
 }
 
-// CleanupSSH removes the users of SetupSSH whose names match the regular
+// CleanupSSH removes the temporary users whose names match the regular
 // expression.
 func (c *Client) CleanupSSH(ctx context.Context, userRegex string) error {
 	args := []any{"cleanup", map[string]string{"user_regex": userRegex}}
@@ -308,7 +312,7 @@ type UpdateSettings struct {
 	Blobstores       []Blobstore       `json:"blobstores,omitempty"`
 	DiskAssociations []DiskAssociation `json:"disk_associations,omitempty"`
 	MBus             *MBusSettings     `json:"mbus,omitempty"`
-	TrustedCerts     string            `json:"trusted_certs,omitempty"` // PEM; empty removes those set before
+	TrustedCerts     string            `json:"trusted_certs,omitempty"` // PEM; empty removes the certificates set before
 }
 
 // DiskAssociation gives a persistent disk a name on the VM.
@@ -324,9 +328,10 @@ type MBusSettings struct {
 }
 
 // BeginUpdateSettings changes settings and does not wait until the agent has
-// taken them. It returns the id of the task for GetTask, which is empty if the
-// agent has answered already. The agent restarts when MBus or Blobstores change,
-// and a client with the old password or CA may then lose it.
+// adopted them. It returns the id of the task for GetTask, which is empty if
+// the agent has answered already. The agent restarts when MBus or Blobstores
+// change, and a client with the old password or CA may then not reach it any
+// more.
 func (c *Client) BeginUpdateSettings(ctx context.Context, s UpdateSettings) (task string, err error) {
 	value, err := c.post(ctx, message{method: "update_settings", doing: "update the agent's settings", args: []any{s}})
 	if err != nil {

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// peerTimeout bounds a look at who answers.
+// peerTimeout limits the search for a peer.
 const peerTimeout = 10 * time.Second
 
-// Peer is who answers at the agent's address, trusted or not.
+// Peer is the server at the agent's address, trusted or not.
 type Peer struct {
-	// Certificates are those shown, the peer's own first.
+	// Certificates are those that the peer shows, its own first.
 	Certificates []*x509.Certificate
-	// Date is the peer's clock, to the second; zero if it does not tell.
+	// Date is the peer's clock, to the second; zero if unknown.
 	Date time.Time
 }
 
-// Peer looks who answers at the agent's address: whatever the certificate is,
-// and without telling user or password. It is an *UnreachableError if nobody
-// shows a certificate.
+// Peer connects to the agent's address, accepts any certificate, and sends
+// neither user nor password. It is an *UnreachableError if nobody shows a
+// certificate.
 func (c *Client) Peer(ctx context.Context) (Peer, error) {
 	var shown atomic.Pointer[[]*x509.Certificate]
 	trans := c.trans.Clone()
@@ -47,7 +47,7 @@ func (c *Client) Peer(ctx context.Context) (Peer, error) {
 	resp, err := (&http.Client{Transport: trans, CheckRedirect: c.http.CheckRedirect}).Do(req)
 	if err == nil {
 		resp.Body.Close()
-		peer.Date, _ = http.ParseTime(resp.Header.Get("Date")) // zero where it is not told
+		peer.Date, _ = http.ParseTime(resp.Header.Get("Date")) // zero if absent
 	}
 	if chain := shown.Load(); chain != nil {
 		peer.Certificates = *chain

@@ -15,17 +15,16 @@ import (
 	"time"
 )
 
-// Cause is what stood between this machine and the agent. Its text is for
-// people.
+// Cause is why this machine cannot reach the agent, in words for the user.
 type Cause string
 
-// What an attempt to reach the agent can meet.
+// The causes that a probe can find.
 const (
 	NameNotFound          Cause = "the host name is not known"
 	Refused               Cause = "connection refused"
 	Timeout               Cause = "no answer"
 	NoRoute               Cause = "no route"
-	Reset                 Cause = "the connection was cut"
+	Reset                 Cause = "the connection was interrupted"
 	CertificateExpired    Cause = "the certificate has expired"
 	CertificateNotYet     Cause = "the certificate is not valid yet"
 	CertificateName       Cause = "the certificate is for another address"
@@ -41,25 +40,25 @@ const (
 	Unknown               Cause = "failed"
 )
 
-// Probe is what one attempt to reach the agent met.
+// Probe is the result of one attempt to reach the agent.
 type Probe struct {
 	Cause Cause
-	Err   error  // the whole story, without secrets
+	Err   error  // all details, without secrets
 	Hint  string // what to do, may be empty
-	// Certificate is the one the agent showed, when it is the cause.
+	// Certificate is the one that the agent showed, if it is the cause.
 	Certificate *x509.Certificate
 }
 
-// String tells the cause and, where it says more, the error.
+// String returns the cause and, if it adds something, the error.
 func (p Probe) String() string {
-	// What the error says beside the cause is only the address, once more.
+	// The error would only repeat the address.
 	if p.Err == nil || p.Cause == Refused && errors.Is(p.Err, syscall.ECONNREFUSED) {
 		return string(p.Cause)
 	}
 	return fmt.Sprintf("%s (%v)", p.Cause, p.Err)
 }
 
-// hopeless tells what waiting does not mend.
+// hopeless reports whether waiting does not help.
 func (p Probe) hopeless() bool {
 	switch p.Cause {
 	case CertificateExpired, CertificateNotYet, CertificateName, CertificateUnknown, CertificateUnsuitable, Unauthorized:
@@ -68,7 +67,7 @@ func (p Probe) hopeless() bool {
 	return false
 }
 
-// statusError is a reply whose HTTP status is not the wanted one.
+// statusError is a reply with an unexpected HTTP status.
 type statusError struct {
 	status int
 	text   string
@@ -82,7 +81,7 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// garbageError is a reply that is not an agent's.
+// garbageError is a reply that does not come from an agent.
 type garbageError struct{ text string }
 
 func (e *garbageError) Error() string { return fmt.Sprintf("got %q", e.text) }
@@ -99,7 +98,7 @@ func proxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.
 	return nil
 }
 
-// classify turns the error of an exchange into what to tell a person.
+// classify turns the error of an exchange into a cause and a hint for the user.
 func (c *Client) classify(err error, met *stage) Probe {
 	// http.Client's envelope only repeats method and URL.
 	if e, ok := errors.AsType[*url.Error](err); ok {
@@ -140,7 +139,7 @@ func (c *Client) judgeAnswer(err error, p *Probe) bool {
 		p.Cause, p.Hint = Status, "check that the host and port of cloud_provider.mbus are the agent's"
 		if e.status == http.StatusUnauthorized {
 			p.Cause = Unauthorized
-			p.Hint = "check user and password in cloud_provider.mbus: the agent has those the VM was created with"
+			p.Hint = "check user and password in cloud_provider.mbus: the agent has those that the VM was created with"
 		}
 		return true
 	}
@@ -162,7 +161,7 @@ func (c *Client) judgeCertificate(err error, p *Probe) bool {
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
 		names := certificateNames(e.Certificate)
 		p.Cause = CertificateName
-		p.Hint = fmt.Sprintf("the certificate is for %s, not for %s: make it anew with that address as alternative name, or correct the host of cloud_provider.mbus", names, c.base.Hostname())
+		p.Hint = fmt.Sprintf("the certificate is for %s, not for %s: create a certificate with that address as alternative name, or correct the host of cloud_provider.mbus", names, c.base.Hostname())
 		return true
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
@@ -174,7 +173,7 @@ func (c *Client) judgeCertificate(err error, p *Probe) bool {
 		p.Hint = fmt.Sprintf("it is from %s: cloud_provider.cert.ca must be the authority that signed the certificate the VM was created with", c.clean(issuer))
 		return true
 	}
-	p.Cause, p.Hint = CertificateUnsuitable, "make the certificate of cloud_provider.cert anew"
+	p.Cause, p.Hint = CertificateUnsuitable, "create a new certificate for cloud_provider.cert"
 	e, ok := errors.AsType[x509.CertificateInvalidError](err)
 	if !ok || e.Reason != x509.Expired || e.Cert == nil {
 		return true
@@ -186,7 +185,7 @@ func (c *Client) judgeCertificate(err error, p *Probe) bool {
 		return true
 	}
 	p.Cause = CertificateExpired
-	p.Hint = fmt.Sprintf("it was valid until %s: make it anew and create the VM with it", date(e.Cert.NotAfter))
+	p.Hint = fmt.Sprintf("it was valid until %s: create a new certificate and recreate the VM with it", date(e.Cert.NotAfter))
 	return true
 }
 
@@ -212,7 +211,7 @@ func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 		timeout = true
 	}
 	port := c.base.Port()
-	// A connection opened on another machine brings its error as text only.
+	// The error of a connection that another machine opens comes as text only.
 	switch _, dns := errors.AsType[*net.DNSError](err); {
 	case dns:
 		p.Cause = NameNotFound
@@ -229,15 +228,15 @@ func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 		case stuck:
 			p.Hint = "the agent or the network hangs"
 		case met.secured.Load():
-			p.Hint = "the agent takes the message and does not answer"
+			p.Hint = "the agent accepts the message and does not answer"
 		case met.connected.Load():
-			p.Hint = fmt.Sprintf("port %s takes connections but says nothing: the agent hangs, or something in between answers for it", port)
+			p.Hint = fmt.Sprintf("port %s accepts connections but sends nothing: the agent hangs, or something in between answers for it", port)
 		default:
 			p.Hint = fmt.Sprintf("check that the VM runs with the address %s, and that security groups and firewalls let this machine reach port %s", c.base.Hostname(), port)
 		}
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		p.Cause = Reset
-		p.Hint = "the agent restarts, or a firewall or load balancer in between cuts it"
+		p.Hint = "the agent restarts, or a firewall or load balancer in between interrupts it"
 	}
 }
 

@@ -12,30 +12,29 @@ import (
 const (
 	probeFirst = 50 * time.Millisecond
 	probeLast  = 500 * time.Millisecond
-	// probeDial is shorter than dialTimeout as the system asks a silent
-	// address ever more seldom: a VM that comes up is found sooner by asking
-	// anew.
+	// probeDial is shorter than dialTimeout, because the system asks a silent
+	// address less and less often: a new connection finds a VM that comes up
+	// sooner.
 	probeDial  = 3 * time.Second
 	probeReply = 15 * time.Second
-	// grace is how long a hopeless cause is borne: an agent may start with
+	// grace is how long a hopeless cause is accepted: an agent may start with
 	// the certificate of its image and restart with its own.
 	grace = 10 * time.Second
-	// probeShort is less than a probe wants on a busy machine: one that is cut
-	// by the end of all time tells nothing new.
+	// probeShort is less than a probe needs on a busy machine: one that the
+	// deadline interrupted so early found nothing.
 	probeShort = time.Second
-	// metLimit bounds the findings kept for the error.
+	// metLimit limits the findings that the error contains.
 	metLimit = 6
 )
 
-// WaitReady pings until the agent answers, and returns *UnreachableError when
-// timeout is over, or soon when waiting does not help (a certificate for
-// another address, of another authority or expired, a wrong password).
-// report, unless nil, is called for each finding that differs from the one
-// before.
+// WaitReady pings until the agent answers. It returns an *UnreachableError
+// after timeout, or soon if waiting does not help (a certificate for another
+// address, of another authority or expired, a wrong password). report, unless
+// nil, is called for each finding that differs from the one before.
 func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report func(Probe)) error {
 	start := time.Now()
 	var met []Probe
-	var since time.Time // when the current finding was first met
+	var since time.Time // when the current finding was first made
 	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		left := timeout - time.Since(start)
 		probe, ok := c.probe(ctx, min(max(left, probeFirst), probeReply))
@@ -46,7 +45,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 			return fmt.Errorf("cannot wait for the agent: %w", context.Cause(ctx))
 		}
 		if n := len(met); n > 0 && left < probeShort && probe.Cause == Timeout {
-			probe = met[n-1] // it had not the time to meet what the others met
+			probe = met[n-1] // it did not have the time that the others had
 		}
 		if n := len(met); n == 0 || met[n-1].Cause != probe.Cause || met[n-1].Hint != probe.Hint {
 			met = append(met, probe)
@@ -68,7 +67,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 	}
 }
 
-// lasting tells a cause that will be the same when the time is over.
+// lasting reports whether the cause will be the same at the end of the timeout.
 func lasting(p Probe, left time.Duration) bool {
 	if p.Cause == CertificateNotYet && p.Certificate != nil {
 		return time.Until(p.Certificate.NotBefore) > left

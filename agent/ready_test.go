@@ -44,13 +44,13 @@ func TestWaitReadyCauses(t *testing.T) {
 	}{
 		{"refused", agent.Config{URL: mbus(closed.Addr().String())}, agent.Refused, []string{"the machine is up", "no agent listens"}},
 		{"name", agent.Config{URL: mbus("no-such-host.invalid:6868")}, agent.NameNotFound, []string{`host "no-such-host.invalid"`}},
-		{"black hole", agent.Config{URL: mbus(blackHole(t))}, agent.Timeout, []string{"takes connections but says nothing"}},
+		{"black hole", agent.Config{URL: mbus(blackHole(t))}, agent.Timeout, []string{"accepts connections but sends nothing"}},
 		{"silent address", agent.Config{URL: mbus(anywhere), Dial: hang}, agent.Timeout, []string{"10.9.8.7", "firewalls", "6868"}},
 		{"no route", agent.Config{URL: mbus(anywhere), Dial: refuse(syscall.EHOSTUNREACH)}, agent.NoRoute, []string{"10.9.8.7"}},
 		{"refused beyond a jump host", agent.Config{URL: mbus(anywhere), Dial: refuse(errors.New("ssh: rejected: connect failed (Connection refused)"))}, agent.Refused, nil},
 		{"something else", agent.Config{URL: mbus(anywhere), Dial: refuse(errors.New("moon phase, says " + password))}, agent.Unknown, []string{"moon phase, says ***"}},
 		{"accepts and hangs up", agent.Config{URL: mbus(hangUp(t))}, agent.Reset, []string{"firewall"}},
-		{"expired", agent.Config{URL: serve(t, ca.issue(t, -48*time.Hour, -24*time.Hour, "127.0.0.1"), ok), CA: ca.pem}, agent.CertificateExpired, []string{"valid until 2", "make it anew"}},
+		{"expired", agent.Config{URL: serve(t, ca.issue(t, -48*time.Hour, -24*time.Hour, "127.0.0.1"), ok), CA: ca.pem}, agent.CertificateExpired, []string{"valid until 2", "create a new certificate"}},
 		{"not yet", agent.Config{URL: serve(t, ca.issue(t, 24*time.Hour, 48*time.Hour, "127.0.0.1"), ok), CA: ca.pem}, agent.CertificateNotYet, []string{"valid from", "clock"}},
 		{"another address", agent.Config{URL: serve(t, ca.issue(t, -time.Hour, time.Hour, "10.0.0.29", "old.test"), ok), CA: ca.pem}, agent.CertificateName, []string{"for 10.0.0.29, old.test, not for 127.0.0.1"}},
 		{"no address", agent.Config{URL: serve(t, ca.issue(t, -time.Hour, time.Hour), ok), CA: ca.pem}, agent.CertificateName, []string{"for no address at all"}},
@@ -67,7 +67,7 @@ func TestWaitReadyCauses(t *testing.T) {
 		{"silent agent", agent.Config{URL: serve(t, ca.good(t), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
-		})), CA: ca.pem}, agent.Timeout, []string{"takes the message and does not answer"}},
+		})), CA: ca.pem}, agent.Timeout, []string{"accepts the message and does not answer"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

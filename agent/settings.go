@@ -2,9 +2,9 @@ package agent
 
 import "time"
 
-// Settings is what a CPI tells the agent of a new VM, through the IaaS's
-// metadata or the registry. Fields that this program neither writes nor reads
-// are left out.
+// Settings is what a CPI tells the agent of a new VM, through the metadata
+// service of the IaaS or the registry. It has the fields that this program
+// writes or reads.
 type Settings struct {
 	AgentID   string                    `json:"agent_id"`
 	VM        VM                        `json:"vm"`
@@ -16,15 +16,15 @@ type Settings struct {
 	Env       Env                       `json:"env"`
 }
 
-// Blobstore names where the agent keeps blobs; provider "local" is the agent
-// itself.
+// Blobstore says where the agent keeps blobs; with provider "local" the agent
+// itself keeps them.
 type Blobstore struct {
 	Provider string         `json:"provider"`
 	Options  map[string]any `json:"options"`
 }
 
-// Disks maps what the VM has; a persistent disk's value is a path, or a map
-// with the key path.
+// Disks are the disks of the VM; the value of a persistent disk is a path, or a
+// map with the key path.
 type Disks struct {
 	System     any            `json:"system,omitempty"`
 	Ephemeral  any            `json:"ephemeral,omitempty"`
@@ -58,32 +58,31 @@ type Cert struct {
 	PrivateKey  string `json:"private_key,omitempty"`
 }
 
-// Boot is the file boot.json in the folder of an embedded VM, which stands in
-// for an IaaS's metadata service: the embedded CPI writes it, the embedded
-// agent reads it when it starts. Exactly one of SettingsFile and Registry is
-// set.
+// Boot is the file boot.json in the folder of an embedded VM, which takes the
+// place of the metadata service of an IaaS: the embedded CPI writes it, the
+// embedded agent reads it when it starts. Exactly one of SettingsFile and
+// Registry is set.
 type Boot struct {
 	Name string `json:"name"` // VM CID
 	// SettingsFile holds Settings as JSON (CPI API v2). It may change
 	// while the VM runs.
 	SettingsFile string `json:"settings_file,omitempty"`
-	// Registry is the URL with credentials of the registry (CPI API v1),
-	// reached only through a port forwarded to the VM by SSH, as on a VM
-	// whose loopback is its own.
+	// Registry is the URL with credentials of the registry (CPI API v1). The
+	// agent reaches it only through a port that is forwarded to the VM by SSH.
 	Registry string `json:"registry,omitempty"`
 	// SSH is the VM's SSH server; nil means none.
 	SSH *BootSSH `json:"ssh,omitempty"`
 }
 
 // BootReport is the file agent.lock in the folder of an embedded VM. The agent
-// locks it while it lives, and writes into it how far it has come.
+// holds a lock on it and writes its progress into it.
 type BootReport struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	// Ready tells that the agent listens for messages, or waits for settings
-	// that come only after the VM was made.
+	// Ready says that the agent listens for messages, or waits for settings
+	// that come only after create_vm.
 	Ready bool   `json:"ready,omitempty"`
-	Ended string `json:"ended,omitempty"` // why it ended, if with an error
+	Ended string `json:"ended,omitempty"` // the error with which it ended
 }
 
 // BootSSH says where the embedded VM's SSH server listens and whom it admits.
