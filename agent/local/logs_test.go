@@ -3,10 +3,10 @@
 package local
 
 import (
-	"context"
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"

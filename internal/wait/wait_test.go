@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"bootstrap/guard"
 )
 
 var errAsked = errors.New("asked to stop")
@@ -97,6 +99,18 @@ func TestRemindUntilTheEnd(t *testing.T) {
 		synctest.Wait()
 		if calls.Load() != 3 {
 			t.Errorf("called %d times", calls.Load())
+		}
+	})
+}
+
+func TestRemindTellsTheRunOfAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, run := guard.Begin(t.Context())
+		end := Remind(ctx, time.Second, time.Second, func() { panic(errAsked) })
+		<-ctx.Done()
+		end() // holds no lock
+		if p := run.Panic(); p == nil || p.Value != errAsked {
+			t.Errorf("the panic is %v", p)
 		}
 	})
 }
