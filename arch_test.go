@@ -56,6 +56,7 @@ func imports() map[string][]string {
 		"internal/guard":        {},
 		"internal/listener":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
+		"internal/spelling":     {},
 		"internal/wait":         {"internal/guard"},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"bootstrap/manifest/document"
+	"bootstrap/internal/spelling"
 	"bootstrap/state"
 )
 
@@ -127,7 +127,7 @@ func similar(cmd *cobra.Command, name string, names []string) string {
 			return sub.Name()
 		}
 	}
-	return document.Nearest(name, names)
+	return spelling.Nearest(name, names)
 }
 
 func didYouMean(near string) string {
@@ -212,7 +212,7 @@ func similarFlag(cmd *cobra.Command, name string) string {
 			names = append(names, f.Name)
 		}
 	})
-	if near := document.Nearest(name, names); near != "" {
+	if near := spelling.Nearest(name, names); near != "" {
 		return "--" + near
 	}
 	return ""

@@ -18,6 +18,7 @@ import (
 	"bootstrap/cmd/ui"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
+	"bootstrap/internal/spelling"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/templates"
@@ -186,7 +187,7 @@ func (v *validation) checkJobs(name string, release *artifact.Release) {
 			names[i] = job.Name
 		}
 		hint := ""
-		if near := document.Nearest(ref.Name, names); near != "" {
+		if near := spelling.Nearest(ref.Name, names); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
 		v.fail(ref.Pos, ref.Path, fmt.Errorf("release %s has no job %q; it has: %s%s", name, ref.Name, strings.Join(names, ", "), hint))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
+	"bootstrap/internal/spelling"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 )
@@ -91,7 +92,7 @@ func meant(found []document.Problem, path string, known []string) string {
 	if len(found) >= document.MaxShown {
 		return ""
 	}
-	if near := document.Nearest(path, known); near != "" {
+	if near := spelling.Nearest(path, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
 	return ""

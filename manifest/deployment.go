@@ -10,6 +10,7 @@ import (
 
 	"go4.org/netipx"
 
+	"bootstrap/internal/spelling"
 	"bootstrap/manifest/document"
 )
 
@@ -61,7 +62,7 @@ func (n *names) check(c document.Value, name, what, where string) {
 		}
 		known = ": " + strings.Join(shown, ", ")
 	}
-	c.Fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, document.DidYouMean(name, n.list))
+	c.Fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, spelling.Suggest(name, n.list))
 }
 
 // pool is a resource pool with its place.
@@ -163,7 +164,7 @@ func (r *reader) readNetworks(list document.Value) {
 		case place.IsNull():
 			place.Fail("must be provided: manual, dynamic or vip")
 		case ok && kind != typeManual && kind != typeDynamic && kind != typeVIP:
-			place.Fail(types+", but is %q%s", kind, document.DidYouMean(kind, []string{typeManual, typeDynamic, typeVIP}))
+			place.Fail(types+", but is %q%s", kind, spelling.Suggest(kind, []string{typeManual, typeDynamic, typeVIP}))
 		}
 		network.Type = kind
 		if kind == typeManual {

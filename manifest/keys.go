@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/spelling"
 	"bootstrap/manifest/document"
 )
 
@@ -38,7 +39,7 @@ func advice(key string, known keySection) string {
 	if (key == "sha256" || key == "sha512") && known.reads("sha1") {
 		return fmt.Sprintf("; write sha1: %s:HEX", key)
 	}
-	if near := document.Nearest(key, known.keys()); near != "" {
+	if near := spelling.Nearest(key, known.keys()); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	var places []string

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/spelling"
 	"bootstrap/manifest/gen"
 )
 
@@ -195,7 +196,7 @@ func (e *evaluation) requireCA(def *definition, name string) error {
 	ca := e.byName[name]
 	switch {
 	case ca == nil:
-		wrong.Message = fmt.Sprintf("no variable is called %q%s", name, DidYouMean(name, slices.Sorted(maps.Keys(e.byName))))
+		wrong.Message = fmt.Sprintf("no variable is called %q%s", name, spelling.Suggest(name, slices.Sorted(maps.Keys(e.byName))))
 	case ca.state == untouched:
 		wrong.Message = fmt.Sprintf("the variable %q has no value and no type", name)
 	case ca.state == blocked:

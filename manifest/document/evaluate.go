@@ -10,6 +10,8 @@ import (
 	"time"
 
 	yaml2 "go.yaml.in/yaml/v2"
+
+	"bootstrap/internal/spelling"
 )
 
 // Options says how the document is evaluated before it is read: operations
@@ -164,7 +166,7 @@ func (e *evaluation) missingProblems() Problems {
 		}
 		near := ""
 		if i < MaxShown { // the others are not shown
-			near = Nearest(m.name, names)
+			near = spelling.Nearest(m.name, names)
 		}
 		def := e.byName[m.name]
 		switch {

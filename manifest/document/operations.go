@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"bootstrap/internal/spelling"
 )
 
 // operation is one change of an operations file.
@@ -64,7 +66,7 @@ func (op *operation) read(item Value) (wrong string, pos Position) {
 	case kind.node == nil:
 		return "lacks type: replace, remove or test" + item.misspelt("type"), item.pos
 	case !slices.Contains(kinds, op.kind):
-		return fmt.Sprintf("the type must be replace, remove or test, but is %q%s", shortened(op.kind), DidYouMean(op.kind, kinds)), kind.pos
+		return fmt.Sprintf("the type must be replace, remove or test, but is %q%s", shortened(op.kind), spelling.Suggest(op.kind, kinds)), kind.pos
 	}
 	path := item.Get("path")
 	switch {
@@ -133,7 +135,7 @@ func (c Value) raw() string {
 func (c Value) misspelt(names ...string) string {
 	for _, e := range c.node.entries {
 		key := scalarText(e.key)
-		if near := Nearest(key, names); near != "" && near != key {
+		if near := spelling.Nearest(key, names); near != "" && near != key {
 			return fmt.Sprintf("; is %q meant to be %q?", shortened(key), near)
 		}
 	}

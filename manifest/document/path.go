@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"bootstrap/internal/spelling"
 )
 
 // opPath is a place in a document as operations name it, for example
@@ -187,7 +189,7 @@ func (w walk) missingKey(token int, n *node) error {
 	if len(keys) > 0 {
 		there = "it has " + enumerate(keys)
 	}
-	hint := DidYouMean(key, keys)
+	hint := spelling.Suggest(key, keys)
 	for _, e := range n.entries {
 		if _, isText := e.key.(string); !isText && scalarText(e.key) == key {
 			hint = fmt.Sprintf("; its key %s is %s to YAML, which no path reaches", shortened(key), (&node{value: e.key}).describe())
@@ -266,7 +268,7 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 		there = fmt.Sprintf("%s other values", count(len(values), "item")+" have")
 	case len(values) > 0:
 		there = "there is " + enumerate(values)
-		other += DidYouMean(t.value, values)
+		other += spelling.Suggest(t.value, values)
 	}
 	return &pathError{token: token, absent: true,
 		message: fmt.Sprintf("%s has no item whose %s is %q; %s%s", where, shortened(t.key), shortened(t.value), there, other)}

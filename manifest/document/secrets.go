@@ -8,11 +8,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"bootstrap/internal/spelling"
 )
 
 // secretKey tells whether the name of a key says that its value is secret.
 func secretKey(key string) bool {
-	key = strings.TrimSuffix(normal(key), "s")
+	key = strings.TrimSuffix(spelling.Normal(key), "s")
 	for _, end := range []string{
 		"password", "passwd", "passphrase", "secret", "token", "credential",
 		"privatekey", "secretkey", "accesskey", "apikey", "jsonkey",
@@ -180,7 +182,7 @@ func (n *node) leaves(key string, f func(key string, n *node)) {
 
 // secretName tells whether the name of a variable says that it is secret.
 func secretName(name string) bool {
-	name = normal(name)
+	name = spelling.Normal(name)
 	for _, part := range []string{"password", "passphrase", "secret", "token", "credential", "privatekey", "accesskey"} {
 		if strings.Contains(name, part) {
 			return true

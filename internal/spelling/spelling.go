@@ -1,4 +1,5 @@
-package document
+// Package spelling finds what a misspelt word may have meant.
+package spelling
 
 import (
 	"fmt"
@@ -6,9 +7,9 @@ import (
 	"unicode"
 )
 
-// DidYouMean returns a suggestion to append to a message about an unknown word,
+// Suggest returns a suggestion to append to a message about an unknown word,
 // or "" if no option is like it.
-func DidYouMean(word string, options []string) string {
+func Suggest(word string, options []string) string {
 	if near := Nearest(word, options); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
@@ -21,12 +22,12 @@ func Nearest(word string, options []string) string {
 		return ""
 	}
 	best, least := "", 1+len(word)/4
-	plain := normal(word)
+	plain := Normal(word)
 	for _, option := range options {
 		if len(option) > 64 {
 			continue
 		}
-		other := normal(option)
+		other := Normal(option)
 		if max(len(plain)-len(other), len(other)-len(plain)) > least {
 			continue // the distance is at least the difference in length
 		}
@@ -37,8 +38,8 @@ func Nearest(word string, options []string) string {
 	return best
 }
 
-// normal returns a key in lower case and without separators.
-func normal(key string) string {
+// Normal returns a key in lower case and without separators.
+func Normal(key string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '-', '_', '.', ' ':
