@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -321,12 +320,12 @@ func (r *run) tagDisk(ctx context.Context, cid string) {
 // diskMetadata are the tags of a disk, as create-env sets them.
 func (r *run) diskMetadata() map[string]string {
 	tags := r.metadata()
+	tags["instance_index"] = tags["index"]
+	tags["attached_at"] = time.Now().Format(time.RFC3339)
+	// The tags of these names are dropped too, as create-env does.
 	for _, k := range []string{"job", "name", "index", "created_at"} {
 		delete(tags, k)
 	}
-	tags["instance_index"] = "0"
-	tags["attached_at"] = time.Now().Format(time.RFC3339)
-	maps.Copy(tags, r.manifest.Tags)
 	return tags
 }
 
