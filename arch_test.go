@@ -24,12 +24,12 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                      {"cmd"},
-		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/document", "manifest/gen", "registry", "state", "templates", "tunnel"},
+		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "manifest", "manifest/document", "manifest/gen", "registry", "state", "state/file", "templates", "tunnel"},
 		"cmd/ui":                {"deployer"},
 		"e2e":                   {}, // its tests see the program, and state files
 		"e2e/rubycache":         {"templates/cruby"},
 		"e2e/traced":            {"cmd", "deployer"},
-		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "manifest", "manifest/document", "registry", "state", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},
 		"cpi/local":             {"cpi", "agent", "artifact"},
 		"cpi/cpitest":           {"cpi"},
@@ -50,6 +50,7 @@ func imports() map[string][]string {
 		"manifest/gen":          {},
 		"registry":              {},
 		"state":                 {},
+		"state/file":            {"state"},
 		"tunnel":                {},
 		"internal/atomicfile":   {},
 		"internal/digest":       {},

@@ -15,7 +15,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/manifest/document"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // run runs one command line in an empty HOME.
@@ -63,11 +63,11 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("anything"), exitFailed},
 		{&usageError{errors.New("unknown flag"), "bootstrap"}, exitUsage},
 		{problems, exitManifest},
-		{&state.MissingError{Path: "/x"}, exitNoState},
+		{&file.MissingError{Path: "/x"}, exitNoState},
 		{&deployer.AgentSilentError{VM: "vm"}, exitAgent},
 		{&agent.UnreachableError{}, exitAgent},
 		{&cpi.Error{Method: "create_vm"}, exitCPI},
-		{&state.LockedError{Path: "/x"}, exitLocked},
+		{&file.LockedError{Path: "/x"}, exitLocked},
 		{&deployer.InterruptedError{}, exitInterrupted},
 		{exitCode(7), 7},
 	} {

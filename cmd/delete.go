@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/deployer"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 func newDelete(c *console) *cobra.Command {
@@ -32,7 +32,7 @@ a terminal on standard input a disk is deleted only with --yes.`,
 			opts.Inputs.Lenient = true
 			opts.Confirm = c.confirm(ask)
 			err := c.deployment(cmd.Context(), opts, deployer.Delete)
-			var missing *state.MissingError
+			var missing *file.MissingError
 			if errors.As(err, &missing) {
 				return fmt.Errorf("%w; with --skip-if-missing delete succeeds when there is nothing to delete", err)
 			}

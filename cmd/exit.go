@@ -14,7 +14,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // The exit codes, which scripts may rely on; exitHelp tells them to
@@ -50,10 +50,10 @@ func judge(err error) (code int, hint string) {
 		usage       *usageError
 		changes     *changesError
 		problems    *document.Problems
-		missing     *state.MissingError
+		missing     *file.MissingError
 		unreadable  *document.FileError
-		folder      *state.FolderError
-		locked      *state.LockedError
+		folder      *file.FolderError
+		locked      *file.LockedError
 		busy        *artifact.BusyError
 		silent      *deployer.AgentSilentError
 		second      *deployer.SecondDiskError

@@ -27,7 +27,7 @@ import (
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/internal/guard"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // Main runs one command and returns its exit code. All that the process gets
@@ -184,7 +184,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		}
 	})
 	defer stop()
-	statePath, err := state.Path(opts.Manifest, opts.StateFile)
+	statePath, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 // which may hold a word that is a password, too.
 func (c *console) publishPaths(home string, opts deployer.Options) {
 	paths := []string{home, opts.Manifest, opts.StateFile, opts.Inputs.VarsStore}
-	if path, err := state.Path(opts.Manifest, opts.StateFile); err == nil {
+	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
 		paths = append(paths, path)
 	}
 	for _, p := range append(paths, append(opts.Inputs.Ops, opts.Inputs.VarsFiles...)...) {
@@ -261,8 +261,8 @@ func (c *console) getenv(name string) string {
 	return value
 }
 
-func (c *console) holder() state.Holder {
-	h := state.Holder{PID: os.Getpid(), Command: c.command, Since: time.Now().Truncate(time.Second)}
+func (c *console) holder() file.Holder {
+	h := file.Holder{PID: os.Getpid(), Command: c.command, Since: time.Now().Truncate(time.Second)}
 	h.Host, _ = os.Hostname() // for the message only
 	if u, err := user.Current(); err == nil {
 		h.User = u.Username

@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/deployer"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 func newState(c *console) *cobra.Command {
@@ -54,26 +55,26 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 	case len(others) > max:
 		return "", nil, tooMany(cmd, args)
 	}
-	path, err = state.Path(manifest, s.file)
+	path, err = file.Path(manifest, s.file)
 	return path, others, err
 }
 
 // stateOptions opens states for a command whose standard output is its result:
 // what there is to say beside it goes to the standard error. path is the state's.
-func (c *console) stateOptions(path string, wait time.Duration) (state.Options, error) {
+func (c *console) stateOptions(path string, wait time.Duration) (file.Options, error) {
 	home, err := c.boshHome()
 	if err != nil {
-		return state.Options{}, err
+		return file.Options{}, err
 	}
 	c.plain = true
 	if err := c.lookAtOwners(home, path); err != nil {
-		return state.Options{}, err
+		return file.Options{}, err
 	}
-	return state.Options{
+	return file.Options{
 		Holder:  c.holder(),
 		Wait:    wait,
 		Home:    home,
-		Waiting: func(l *state.LockedError) { c.say(deployer.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
+		Waiting: func(l *file.LockedError) { c.say(deployer.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
 		Warn:    func(err error) { c.say(deployer.Warning, err.Error()) },
 	}, nil
 }
@@ -98,7 +99,7 @@ func (c *console) changeState(ctx context.Context, path string, wait time.Durati
 			return err
 		}
 	}
-	f, err := state.Open(ctx, path, opts)
+	f, err := file.Open(ctx, path, opts)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 func newStateBackups(c *console) *cobra.Command {
@@ -30,7 +30,7 @@ and says so. With --json, there is one object per line.`,
 				return err
 			}
 			c.started = true
-			list, err := state.Versions(path)
+			list, err := file.Versions(path)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ type backupView struct {
 	Error    string    `json:"error,omitempty"`     // why it cannot be restored
 }
 
-func (c *console) printBackups(list []state.Version) {
+func (c *console) printBackups(list []file.Version) {
 	views := make([]backupView, len(list))
 	for i, b := range list {
 		v := backupView{Serial: b.Serial, Written: b.Written.UTC(), Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
@@ -131,7 +131,7 @@ not, that would be forgotten, and it is refused without --force.`,
 			if err != nil {
 				return err
 			}
-			f, err := state.Restore(cmd.Context(), path, serial, force, opts)
+			f, err := file.Restore(cmd.Context(), path, serial, force, opts)
 			if err != nil {
 				return err
 			}

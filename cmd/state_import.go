@@ -8,6 +8,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 func newStateImport(c *console) *cobra.Command {
@@ -41,7 +42,7 @@ A file of create-env needs no import: --state names it as it is.`,
 				if from == "" {
 					return st.Import(in)
 				}
-				other, err := state.ReadAny(from)
+				other, err := file.ReadAny(from)
 				if err != nil {
 					return err
 				}

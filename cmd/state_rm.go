@@ -9,7 +9,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 func newStateRm(c *console) *cobra.Command {
@@ -40,7 +40,7 @@ To delete what it records, use bootstrap delete.`,
 					return err
 				}
 			}
-			if err := state.Discard(cmd.Context(), path, force, opts); err != nil {
+			if err := file.Discard(cmd.Context(), path, force, opts); err != nil {
 				return err
 			}
 			if c.json {

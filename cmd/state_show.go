@@ -1,10 +1,7 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -12,6 +9,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 func newStateShow(c *console) *cobra.Command {
@@ -45,10 +43,11 @@ see status for what is true of it. With --json, it prints one object.`,
 
 // readState reads a state that must be there.
 func readState(path, home string) (state.State, error) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return state.State{}, &state.MissingError{Path: path}
+	st, found, err := file.Read(path, home)
+	if err == nil && !found {
+		err = &file.MissingError{Path: path}
 	}
-	return state.Read(path, home)
+	return st, err
 }
 
 // stateView is a state as show prints it: what is where create-env looks for

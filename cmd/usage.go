@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/internal/spelling"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // usageError is a command line that was not understood.
@@ -143,7 +143,7 @@ func mistaken(cmd *cobra.Command, args []string, most int) error {
 	if len(args) == 0 || strings.ContainsAny(args[0], `./\`) || exists(args[0]) {
 		return nil
 	}
-	if path, err := state.Path(args[0], ""); err == nil && exists(path) {
+	if path, err := file.Path(args[0], ""); err == nil && exists(path) {
 		return nil
 	}
 	if len(args) > most || similar(cmd, args[0], subcommands(cmd)) != "" {

@@ -10,6 +10,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/manifest"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // CheckResult says how a check ended.
@@ -192,7 +193,7 @@ func (d *doctor) checkLock(_ context.Context, v *verdict) {
 		v.skip("there is no state file")
 		return
 	}
-	switch by, err := state.LockedBy(d.statePath); {
+	switch by, err := file.LockedBy(d.statePath); {
 	case err != nil:
 		v.fail("make the lock file readable to you", "%v", err)
 	case by != nil:

@@ -15,12 +15,12 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/manifest"
-	"bootstrap/state"
+	"bootstrap/state/file"
 	"bootstrap/templates"
 )
 
 func isMissing(err error) bool {
-	var missing *state.MissingError
+	var missing *file.MissingError
 	return errors.As(err, &missing)
 }
 

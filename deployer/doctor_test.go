@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/manifest"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // examine runs one check of a doctor with an environment.
@@ -92,7 +93,7 @@ func TestCheckLock(t *testing.T) {
 	expect(t, examine(t, d, "lock", nil), CheckSkipped, "no state file", "")
 	d.st, d.statePath = &state.State{}, path
 	expect(t, examine(t, d, "lock", nil), CheckOK, "nobody", "")
-	f, err := state.Open(t.Context(), path, state.Options{Holder: state.Holder{User: "me", Host: "here", PID: 7, Command: "deploy m.yml", Since: time.Now()}})
+	f, err := file.Open(t.Context(), path, file.Options{Holder: file.Holder{User: "me", Host: "here", PID: 7, Command: "deploy m.yml", Since: time.Now()}})
 	if err != nil {
 		t.Fatal(err)
 	}

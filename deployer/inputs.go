@@ -18,6 +18,7 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // readManifest reads, evaluates and checks the manifest.
@@ -78,15 +79,14 @@ func place(p document.Problem) string {
 
 // findState refuses a delete that would find nothing to delete.
 func (r *run) findState(context.Context) error {
-	_, err := os.Stat(r.statePath)
-	if !errors.Is(err, os.ErrNotExist) {
+	if found, err := file.Exists(r.statePath); found || err != nil {
 		return err
 	}
 	if r.opts.SkipIfMissing {
 		r.root.info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.statePath))
 		return errDone
 	}
-	return state.Missing(r.statePath, r.opts.Manifest)
+	return file.Missing(r.statePath, r.opts.Manifest)
 }
 
 // lockState locks and reads the state file, and makes the folder of the

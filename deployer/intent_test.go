@@ -19,6 +19,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/manifest"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // scripted is a run with a CPI of one line of bash per method, and a state
@@ -43,7 +44,7 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f, err := state.Open(t.Context(), filepath.Join(dir, "state.json"), state.Options{})
+	f, err := file.Open(t.Context(), filepath.Join(dir, "state.json"), file.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

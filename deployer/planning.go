@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/manifest/document"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // PlanFile is a plan that is kept, with what it was made from, so that a
@@ -80,8 +81,8 @@ func (r *run) checkInputs(context.Context) error {
 // one machine to another.
 func (r *run) checkDeployment(p *PlanFile) error {
 	if p.Installation != "" {
-		st, err := state.Read(r.statePath, r.opts.Home)
-		if err == nil && exists(r.statePath) && st.InstallationID != p.Installation {
+		st, found, err := file.Read(r.statePath, r.opts.Home)
+		if err == nil && found && st.InstallationID != p.Installation {
 			return &PlanMovedError{What: fmt.Sprintf("it was made for deployment %s, installation %s; %s is of installation %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
 		}
 		return nil // a damaged state is told when it is opened

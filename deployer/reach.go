@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/manifest/document"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // reachRows come before what talks to the VM and leaves the deployment as it
@@ -29,7 +29,7 @@ func reach(ctx context.Context, opts Options, fn func(*run, context.Context) err
 
 // findVM looks which VM there is, and what this machine knows of it.
 func (r *run) findVM(context.Context) error {
-	st, err := state.Read(r.statePath, r.opts.Home)
+	st, _, err := file.Read(r.statePath, r.opts.Home)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (r *run) findVM(context.Context) error {
 
 // reachAgent finds the agent of the VM and asks whether it is there.
 func (r *run) reachAgent(ctx context.Context) error {
-	st, err := state.Read(r.statePath, r.opts.Home)
+	st, _, err := file.Read(r.statePath, r.opts.Home)
 	if err != nil {
 		return err
 	}

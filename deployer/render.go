@@ -14,7 +14,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
-	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // RenderOptions says what Render renders and where to.
@@ -42,11 +42,11 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 // peekAtState takes from the state what templates may ask for; there need not
 // be one.
 func (r *run) peekAtState(context.Context) error {
-	st, err := state.Read(r.statePath, r.opts.Home)
+	st, found, err := file.Read(r.statePath, r.opts.Home)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(r.statePath); err == nil {
+	if found {
 		r.installation = st.Installation()
 	} else {
 		// Made anew each time, it would make a difference of every file.

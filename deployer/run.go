@@ -18,7 +18,7 @@ import (
 	"bootstrap/cpi/build"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
-	"bootstrap/state"
+	"bootstrap/state/file"
 	"bootstrap/templates"
 	"bootstrap/tunnel"
 )
@@ -65,7 +65,7 @@ type Options struct {
 	Embedded map[string]fs.FS       // releases and stemcells of `embedded:` URLs
 	Getenv   func(string) string    // proxies, SSH_AUTH_SOCK, PATH
 	Self     string                 // this program, for the embedded CPI
-	Holder   state.Holder           // whom the lock names
+	Holder   file.Holder           // whom the lock names
 	Redact   func(string) string    // takes secrets out of a text
 	Secret   func(values ...string) // tells the redactor of more secrets
 	Name     func(names ...string)  // tells it of public names, which stay readable
@@ -123,7 +123,7 @@ type run struct {
 	statePath string // execute
 
 	manifest     *manifest.Manifest           // read manifest
-	state        *state.File                  // lock state
+	state        *file.Store                  // lock state
 	dir          string                       // lock state: ~/.bosh/<installation_id>
 	installation uuid.UUID                    // lock state
 	store        *artifact.Store              // execute
@@ -270,7 +270,7 @@ func (r *run) sayPaths() error {
 	if r.opts.Manifest == "-" {
 		return errors.New("cannot tell where the state is kept of a manifest on the standard input: write it to a file")
 	}
-	path, err := state.Path(r.opts.Manifest, r.opts.StateFile)
+	path, err := file.Path(r.opts.Manifest, r.opts.StateFile)
 	if err != nil {
 		return err
 	}

@@ -6,34 +6,35 @@ import (
 	"path/filepath"
 
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // openState locks and reads the state file, and tells what that came with.
-func (r *run) openState(ctx context.Context) (*state.File, error) {
-	return r.tellNotes(state.Open(ctx, r.statePath, r.stateOptions()))
+func (r *run) openState(ctx context.Context) (*file.Store, error) {
+	return r.tellNotes(file.Open(ctx, r.statePath, r.stateOptions()))
 }
 
 // peekState reads the state file without locking it.
-func (r *run) peekState() (*state.File, error) {
-	return r.tellNotes(state.Peek(r.statePath, r.stateOptions()))
+func (r *run) peekState() (*file.Store, error) {
+	return r.tellNotes(file.OpenReadOnly(r.statePath, r.stateOptions()))
 }
 
-func (r *run) stateOptions() state.Options {
-	opts := state.Options{
+func (r *run) stateOptions() file.Options {
+	opts := file.Options{
 		Holder:  r.opts.Holder,
 		Wait:    r.opts.LockWait,
 		Home:    r.opts.Home,
-		Waiting: func(l *state.LockedError) { r.root.info(fmt.Sprintf("Waiting up to %v: %v", r.opts.LockWait, l)) },
+		Waiting: func(l *file.LockedError) { r.root.info(fmt.Sprintf("Waiting up to %v: %v", r.opts.LockWait, l)) },
 		Warn:    func(err error) { r.root.warning(err.Error()) },
 		Trace:   r.opts.traceState(),
 	}
 	if r.opts.Manifest != "" {
-		opts.Legacy = filepath.Join(filepath.Dir(r.opts.Manifest), state.LegacyName)
+		opts.Legacy = filepath.Join(filepath.Dir(r.opts.Manifest), file.LegacyName)
 	}
 	return opts
 }
 
-func (r *run) tellNotes(f *state.File, err error) (*state.File, error) {
+func (r *run) tellNotes(f *file.Store, err error) (*file.Store, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,7 @@ package deployer
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // Condition is how a deployment is: what its state file says and what its
@@ -98,7 +96,7 @@ type SeenCall struct {
 
 // Look tells how a deployment is. It changes nothing, locks nothing, and needs
 // the manifest only where this machine did not make the VM. The error is a
-// *state.MissingError where there is no deployment.
+// *file.MissingError where there is no deployment.
 func Look(ctx context.Context, opts Options) (*Condition, error) {
 	r, st, err := onlooker(opts)
 	if err != nil {
@@ -142,16 +140,16 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 
 // onlooker is a run that only looks: the state is read, not locked.
 func onlooker(opts Options) (*run, state.State, error) {
-	path, err := state.Path(opts.Manifest, opts.StateFile)
+	path, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {
 		return nil, state.State{}, err
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, state.State{}, state.Missing(path, opts.Manifest)
-	}
-	st, err := state.Read(path, opts.Home)
+	st, found, err := file.Read(path, opts.Home)
 	if err != nil {
 		return nil, st, err
+	}
+	if !found {
+		return nil, st, file.Missing(path, opts.Manifest)
 	}
 	root := &stage{rep: &reporter{report: opts.Report}}
 	r := &run{opts: opts, root: root, stage: root, statePath: path, dir: filepath.Join(opts.Home, st.InstallationID)}

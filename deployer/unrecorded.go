@@ -13,6 +13,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // UnrecordedVMError says that the VM of this manifest seems to exist, though the
@@ -117,7 +118,7 @@ func (r *run) which() string {
 
 // restores are the commands that bring back a backup which records the VM.
 func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) {
-	versions, err := state.Versions(r.statePath)
+	versions, err := file.Versions(r.statePath)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (r *run) importing(ctx context.Context, client *agent.Client, now agent.Sta
 	if mounted, err := client.ListDisk(limited); err == nil && len(mounted) > 0 {
 		in.Disk = mounted[0]
 	}
-	if kept, ok := state.Remembered(r.opts.Home, r.statePath, now.AgentID); ok {
+	if kept, ok := file.Remembered(r.opts.Home, r.statePath, now.AgentID); ok {
 		if in.Disk == "" || in.Disk == kept.Disk {
 			in.Disk, in.DiskSize = kept.Disk, kept.DiskSize
 		}

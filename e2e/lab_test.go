@@ -30,6 +30,7 @@ import (
 	_ "bootstrap/cmd" // go test must see that the program changed, and not take an earlier result
 	"bootstrap/e2e/rubycache"
 	"bootstrap/state"
+	"bootstrap/state/file"
 )
 
 // built builds the program with the points at which a test can kill it, and
@@ -568,7 +569,10 @@ func (l *lab) traced(args ...string) (outcome, []string, error) {
 	return o, strings.Split(strings.TrimSpace(string(data)), "\n"), err
 }
 
-func (l *lab) state() (state.State, error) { return state.Read(l.statePath(), "") }
+func (l *lab) state() (state.State, error) {
+	st, _, err := file.Read(l.statePath(), "")
+	return st, err
+}
 
 // cids lists what there is of a kind in the embedded CPI's folder: vms, disks
 // or stemcells.

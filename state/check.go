@@ -9,13 +9,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// problems collects what is wrong with a state.
-type problems []error
+// defects are what is wrong with a state.
+type defects []error
 
-func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+func (p *defects) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
 
-// seen refuses a value that is empty or was there before.
-func (p *problems) seen(before map[string]bool, where, what, value string) {
+// seen refuses a value that is empty or was seen before.
+func (p *defects) seen(before map[string]bool, where, what, value string) {
 	switch {
 	case strings.TrimSpace(value) == "":
 		p.add("%s has no %s", where, what)
@@ -25,10 +25,10 @@ func (p *problems) seen(before map[string]bool, where, what, value string) {
 	before[value] = true
 }
 
-// check refuses what must never be written or acted on: an empty CID handed
-// to a CPI has deleted whole clusters.
-func (s *State) check() error {
-	var p problems
+// Check refuses what must never be written or acted on: an empty CID that was
+// given to a CPI has deleted whole clusters.
+func (s *State) Check() error {
+	var p defects
 	if s.DirectorID == "" || s.InstallationID == "" {
 		p.add("director_id or installation_id is empty")
 	} else if _, err := uuid.Parse(s.InstallationID); err != nil {
@@ -43,7 +43,7 @@ func (s *State) check() error {
 	return errors.Join(p...)
 }
 
-func (s *State) checkRecords(p *problems) {
+func (s *State) checkRecords(p *defects) {
 	ids, cids := map[string]bool{}, map[string]bool{}
 	for i, d := range s.Disks {
 		where := fmt.Sprintf("disks[%d]", i)
@@ -76,7 +76,7 @@ func (s *State) checkRecords(p *problems) {
 	}
 }
 
-func (s *State) checkPointers(p *problems) {
+func (s *State) checkPointers(p *defects) {
 	if s.CurrentStemcellID != "" && s.Stemcell() == nil {
 		p.add("current_stemcell_id %s is not in stemcells", s.CurrentStemcellID)
 	}
@@ -94,7 +94,7 @@ func (s *State) hasRelease(id string) bool {
 	return slices.ContainsFunc(s.Releases, func(r Release) bool { return r.ID == id })
 }
 
-func (o *Own) check(p *problems, s *State) {
+func (o *Own) check(p *defects, s *State) {
 	if o.Swap != nil {
 		switch {
 		case strings.TrimSpace(o.Swap.CID) == "":
@@ -117,7 +117,15 @@ func (o *Own) check(p *problems, s *State) {
 	}
 }
 
-func (in *Intent) check(p *problems, where string, ids map[string]bool) {
+// Check refuses an intent that lacks what recording its result needs; where is
+// its place in the document.
+func (in *Intent) Check(where string) error {
+	var p defects
+	in.check(&p, where, map[string]bool{})
+	return errors.Join(p...)
+}
+
+func (in *Intent) check(p *defects, where string, ids map[string]bool) {
 	p.seen(ids, where, "id", in.ID)
 	switch {
 	case in.Method == "":
@@ -133,9 +141,10 @@ func (in *Intent) check(p *problems, where string, ids map[string]bool) {
 	}
 }
 
-// mend puts right what other tools leave behind and read the same way:
-// pointers to records that do not exist are none, and one CID has one record.
-func (s *State) mend() {
+// Repair corrects what other tools leave behind: it drops pointers to records
+// that do not exist, as they do when they read them, and leaves one record of
+// each stemcell.
+func (s *State) Repair() {
 	s.mergeStemcells()
 	if s.Stemcell() == nil {
 		s.CurrentStemcellID = ""
@@ -146,21 +155,20 @@ func (s *State) mend() {
 	if slices.ContainsFunc(s.CurrentReleaseIDs, func(id string) bool { return !s.hasRelease(id) }) {
 		s.CurrentReleaseIDs = nil
 	}
-	s.mendSwap()
+	s.repairSwap()
 }
 
-// mendSwap forgets the record of a stemcell that was deleted before the VM
-// made from it.
-func (s *State) mendSwap() {
+// repairSwap forgets the stemcell of the old VM if it was deleted before the VM.
+func (s *State) repairSwap() {
 	swap := s.Own.Swap
 	if swap != nil && find(s.Stemcells, func(r *Stemcell) bool { return r.ID == swap.StemcellID }) == nil {
 		swap.StemcellID = ""
 	}
 }
 
-// mergeStemcells leaves one record of each CID, the current one if it is
-// among them: create-env records light stemcells of one CID side by side, and
-// deleting the unused one would delete the used one.
+// mergeStemcells leaves one record of each CID, if possible the current one:
+// create-env records light stemcells of one CID side by side, and deleting the
+// unused one would delete the used one.
 func (s *State) mergeStemcells() {
 	current := s.Stemcell()
 	if current == nil {
@@ -169,7 +177,7 @@ func (s *State) mergeStemcells() {
 	cid, id := current.CID, current.ID
 	seen := map[string]bool{}
 	s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool {
-		if r.CID == "" { // check tells of it
+		if r.CID == "" { // Check refuses it
 			return false
 		}
 		drop := seen[r.CID] || r.CID == cid && r.ID != id

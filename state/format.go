@@ -8,15 +8,14 @@ import (
 	"io"
 )
 
-// upgrade turns the content of a state file of one format into the next.
+// upgrade turns a state in one format into the next format.
 type upgrade struct {
-	is   func(map[string]json.RawMessage) bool // whether the content is of the format
+	is   func(map[string]json.RawMessage) bool // whether the state is in the format
 	next func(map[string]json.RawMessage) error
 }
 
-// upgrades lists all formats there have been, oldest first, without the newest.
-// What stands here is never edited: a new format gets a new entry, and its
-// files stay in testdata.
+// upgrades lists the earlier formats, oldest first. Entries are never edited: a
+// new format gets a new entry, and a file of the old one stays in testdata.
 func upgrades() []upgrade {
 	return []upgrade{
 		{is: ofBoshInit, next: fromBoshInit},
@@ -24,9 +23,13 @@ func upgrades() []upgrade {
 	}
 }
 
-// decode reads a state in any format, and tells whether our own part was in
-// it.
-func decode(data []byte) (s State, own bool, err error) {
+// Encode returns the state as it is written.
+func (s *State) Encode() ([]byte, error) { return json.MarshalIndent(s, "", "    ") }
+
+// Decode reads a state in any format: bosh-init's, create-env's or ours. It
+// neither repairs nor checks it. own says whether it has the program's own part,
+// which create-env drops when it saves.
+func Decode(data []byte) (s State, own bool, err error) {
 	raw, err := object(data)
 	if err != nil {
 		return s, false, err
@@ -64,7 +67,19 @@ func decode(data []byte) (s State, own bool, err error) {
 	return s, own, nil
 }
 
-// object reads the one JSON object that a state file is.
+// DecodeAny reads a state in any format of Decode, or a bosh-deployments.yml,
+// and repairs it. It may lack its ids.
+func DecodeAny(data []byte) (s State, err error) {
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		s, _, err = Decode(data)
+	} else if s, err = FromDeployments(data); err == nil && len(s.Owned()) == 0 {
+		err = errors.New("it records nothing")
+	}
+	s.Repair()
+	return s, err
+}
+
+// object reads the one JSON object that a state file contains.
 func object(data []byte) (map[string]json.RawMessage, error) {
 	var raw map[string]json.RawMessage
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -84,29 +99,30 @@ func notState(err error) error {
 	return fmt.Errorf("it is not a state file (%w); nothing was changed: bring back an earlier version with `bootstrap state restore`, or point --state at the right file", err)
 }
 
-// ofBoshInit tells whether a file is bosh-init's: the digest of the manifest
-// has another name, and is another one.
+// ofBoshInit reports whether bosh-init wrote the state: its digest of the
+// manifest has another name and is made in another way.
 func ofBoshInit(raw map[string]json.RawMessage) bool {
 	_, sha1 := raw["current_manifest_sha1"]
 	_, sha := raw["current_manifest_sha"]
 	return sha1 && !sha
 }
 
-// fromBoshInit makes create-env's format of bosh-init's. The SHA-1 of the
-// manifest's bytes is no digest of what create-env compares: it is kept for
-// whoever wants to know whether the manifest is still the same.
+// fromBoshInit turns bosh-init's format into create-env's. create-env compares
+// another digest than the SHA-1 of the manifest's bytes, which is kept to tell
+// whether the manifest has changed since.
 func fromBoshInit(raw map[string]json.RawMessage) error {
 	raw["current_manifest_sha"] = json.RawMessage(`""`)
 	return nil
 }
 
-// ofCreateEnv tells whether a file was written by create-env last.
+// ofCreateEnv reports whether create-env wrote the state last.
 func ofCreateEnv(raw map[string]json.RawMessage) bool {
 	own, ok := raw["bootstrap"]
 	return !ok || string(bytes.TrimSpace(own)) == "null"
 }
 
-// fromCreateEnv makes format 1, which has a part of our own.
+// fromCreateEnv turns create-env's format into format 1, which has a part of our
+// own.
 func fromCreateEnv(raw map[string]json.RawMessage) error {
 	var sha1 string
 	if old, ok := raw["current_manifest_sha1"]; ok {

@@ -1,11 +1,9 @@
 package state
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -18,21 +16,32 @@ func fixture(t *testing.T, name string) []byte {
 	return data
 }
 
-// opened is what a file of that content is read as, written and read again.
-func opened(t *testing.T, content []byte) State {
+// rewritten returns the state after one change that changes nothing.
+func rewritten(t *testing.T, content []byte) State {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "state.json")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	st, _, err := Decode(content)
+	if err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, path)
-	update(t, f, func(*State) {})
-	f.Close()
-	return open(t, path).Get()
+	st.Identify()
+	st.Repair()
+	next, err := st.Change(func(*State) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := next.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, own, err := Decode(data)
+	if err != nil || !own {
+		t.Fatalf("wrote %s, read with our own part %t: %v", data, own, err)
+	}
+	return again
 }
 
 func TestFormatOfBoshInit(t *testing.T) {
-	st := opened(t, fixture(t, "bosh-init.json"))
+	st := rewritten(t, fixture(t, "bosh-init.json"))
 	if st.CurrentVMCID != "i-0a1b2c3d" || st.Disk().CID != "vol-4e5f6a7b" || st.Stemcell().CID != "ami-8c9d0e1f light" || st.Stemcell().APIVersion != 0 || len(st.CurrentReleaseIDs) != 1 {
 		t.Errorf("read %+v", st)
 	}
@@ -47,7 +56,7 @@ func TestFormatOfBoshInit(t *testing.T) {
 }
 
 func TestFormatOfCreateEnv(t *testing.T) {
-	st := opened(t, fixture(t, "create-env.json"))
+	st := rewritten(t, fixture(t, "create-env.json"))
 	if st.CurrentVMCID != "vm-1" || st.Disk().Size != 65536 || st.Stemcell().APIVersion != 3 || st.CurrentManifestSHA == "" || st.Own.ManifestSHA1 != "" || st.Own.Serial != 1 {
 		t.Errorf("read %+v", st)
 	}
@@ -56,12 +65,12 @@ func TestFormatOfCreateEnv(t *testing.T) {
 // Nothing of format 1 is lost, and what is written reads back.
 func TestFormat1(t *testing.T) {
 	data := fixture(t, "format-1.json")
-	st := opened(t, data)
+	st := rewritten(t, data)
 	if st.Own.Serial != 18 {
 		t.Errorf("serial number %d", st.Own.Serial)
 	}
 	st.Own.Serial = 17
-	got, err := json.MarshalIndent(&st, "", "    ")
+	got, err := st.Encode()
 	if err != nil || string(got)+"\n" != string(data) {
 		t.Errorf("%v, read as\n%s", err, got)
 	}
@@ -82,7 +91,7 @@ func TestNoFormatIsWithoutTest(t *testing.T) {
 }
 
 func TestDeploymentsYAML(t *testing.T) {
-	st, err := fromDeploymentsYAML(fixture(t, "bosh-deployments.yml"))
+	st, err := FromDeployments(fixture(t, "bosh-deployments.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,49 +101,35 @@ func TestDeploymentsYAML(t *testing.T) {
 	if st.Stemcell() != nil || len(st.Stemcells) != 1 || st.Stemcells[0].CID != "ami-8c9d0e1f light" || st.Stemcells[0].Name != "bosh-stemcell-2807-aws-xen-ubuntu-trusty-go_agent" || st.Stemcells[0].Version != "" {
 		t.Errorf("stemcells %+v", st.Stemcells)
 	}
-	st, err = fromDeploymentsYAML(fixture(t, "bosh-deployments-plain.yml"))
+	st, err = FromDeployments(fixture(t, "bosh-deployments-plain.yml"))
 	if err != nil || st.DirectorID != "" || st.CurrentVMCID != "12345" || st.Disk() != nil || st.Stemcells[0].Name != "unknown-stemcell" {
 		t.Errorf("read %+v, %v", st, err)
 	}
-	if _, err := fromDeploymentsYAML([]byte("instances: {")); err == nil {
+	if _, err := FromDeployments([]byte("instances: {")); err == nil {
 		t.Error("no error")
 	}
 }
 
-// The file of an old bosh-init counts where there is no state, and goes out of
-// the way with the first write.
-func TestLegacyFileIsTakenOver(t *testing.T) {
-	dir := t.TempDir()
-	path, legacy := filepath.Join(dir, "state.json"), filepath.Join(dir, LegacyName)
-	if err := os.WriteFile(legacy, fixture(t, "bosh-deployments.yml"), 0o600); err != nil {
-		t.Fatal(err)
+func FuzzDeployments(f *testing.F) {
+	for _, name := range []string{"bosh-deployments.yml", "bosh-deployments-plain.yml"} {
+		data, err := os.ReadFile(filepath.Join("..", "testdata", "state", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
 	}
-	opts := Options{Legacy: legacy, Warn: func(err error) { t.Errorf("warning: %v", err) }}
-	f, err := Open(t.Context(), path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if st := f.Get(); f.Found() || st.CurrentVMCID != "i-0a1b2c3d" || st.InstallationID == "" || len(f.Notes()) != 1 {
-		t.Errorf("read %+v, %v", st, f.Notes())
-	}
-	if _, err := os.Stat(legacy); err != nil {
-		t.Errorf("Open touched it: %v", err)
-	}
-	update(t, f, func(*State) {})
-	if _, err := os.Stat(legacy + ".migrated"); err != nil {
-		t.Error(err)
-	}
-	f.Close()
-	// A state that is there counts alone.
-	if err := os.WriteFile(legacy, []byte("instances: {"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if f, err = Open(t.Context(), path, opts); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	if _, err := Open(t.Context(), path+"2", opts); err == nil || !strings.Contains(err.Error(), legacy) {
-		t.Errorf("error %v", err)
-	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		st, err := FromDeployments(data)
+		if err != nil {
+			return
+		}
+		st.Identify()
+		st.Repair()
+		if st.Check() != nil {
+			return
+		}
+		if _, err := st.Change(func(*State) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -1,10 +1,8 @@
 package state
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,21 +10,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// Import names what exists in the cloud and is to be recorded; empty fields
-// name nothing.
+// Import names what exists in the cloud and the state does not record; an empty
+// field names nothing.
 type Import struct {
 	VM      string // CID
-	AgentID string // that the VM was made with
+	AgentID string // that the VM was created with
 
 	Disk     string // CID
 	DiskSize int    // MiB; 0: unknown, so that the next deploy moves the content to a disk of known size
 
-	Stemcell Stemcell // its ID is not looked at
+	Stemcell Stemcell // its ID is ignored
 }
 
 // Import records what in names: the VM and the disk as the current ones, the
-// stemcell as that of the VM. What is recorded already as the current one is
-// not overwritten: that is an error.
+// stemcell as the VM's. It is an error if another one is current already.
 func (s *State) Import(in Import) error {
 	return errors.Join(s.importVM(in), s.importDisk(in), s.importStemcell(in))
 }
@@ -40,10 +37,10 @@ func (s *State) importVM(in Import) error {
 	case s.CurrentVMCID != "" && s.CurrentVMCID != in.VM:
 		return fmt.Errorf("VM %s is recorded as the current one already", s.CurrentVMCID)
 	case s.Own.Swap != nil && s.Own.Swap.CID == in.VM:
-		return fmt.Errorf("VM %s is recorded as one that made way for another", in.VM)
+		return fmt.Errorf("VM %s is recorded as one that another VM has replaced", in.VM)
 	}
 	s.CurrentVMCID, s.Own.AgentID = in.VM, in.AgentID
-	// Only a VM of which nobody ever heard may be replaced without a word.
+	// A VM whose agent never answered is replaced without a question.
 	s.Own.Reached = true
 	return nil
 }
@@ -97,33 +94,8 @@ func (s *State) importStemcell(in Import) error {
 	return nil
 }
 
-// ReadAny reads a state from a file of any tool: create-env's or bosh-init's
-// state file, ours, or a bosh-deployments.yml. The ids may be missing.
-func ReadAny(path string) (State, error) {
-	f, err := os.Open(path) // which may be a pipe
-	if err != nil {
-		return State{}, fmt.Errorf("cannot read the state to import: %w", err)
-	}
-	defer f.Close()
-	data, err := readLimited(f, path)
-	if err != nil {
-		return State{}, fmt.Errorf("cannot read the state to import: %w", err)
-	}
-	var st State
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		st, _, err = decode(data)
-	} else if st, err = fromDeploymentsYAML(data); err == nil && len(st.Owned()) == 0 {
-		err = errors.New("it records nothing")
-	}
-	if err != nil {
-		return st, fmt.Errorf("cannot import %s: %w", path, err)
-	}
-	st.mend()
-	return st, nil
-}
-
-// Replace makes other the state, if this one records nothing yet. Ids that
-// other lacks, and its place among the backups, stay.
+// Replace replaces the state with other, if the state records nothing yet. It
+// keeps its serial number, and the ids that other lacks.
 func (s *State) Replace(other State) error {
 	if owned := s.Owned(); len(owned) > 0 {
 		return fmt.Errorf("the deployment state records %s already", strings.Join(owned, ", "))
@@ -144,7 +116,7 @@ func (s *State) Unsettled(id string) []Leftover {
 	var list []Leftover
 	for _, in := range s.Own.Intents {
 		if strings.HasPrefix(in.ID, id) {
-			list = append(list, Leftover{Intent: in, Why: "a run is under way, or was cut; the next one looks what became of it"})
+			list = append(list, Leftover{Intent: in, Why: "a run is under way, or was interrupted; the next one finds out what became of it"})
 		}
 	}
 	for _, l := range s.Own.Leftovers {
@@ -166,8 +138,8 @@ func (s *State) oneUnsettled(id string) (Leftover, error) {
 	}
 }
 
-// ForgetLeftover drops the one intent or leftover whose id begins with id,
-// and returns it.
+// ForgetLeftover removes the one intent or leftover whose id begins with id, and
+// returns it.
 func (s *State) ForgetLeftover(id string) (Leftover, error) {
 	l, err := s.oneUnsettled(id)
 	if err != nil {
@@ -178,11 +150,9 @@ func (s *State) ForgetLeftover(id string) (Leftover, error) {
 	return l, nil
 }
 
-// AdoptLeftover records what the call with an id that begins with id made,
-// under cid or, if that is empty, the CID that is known. A VM becomes the
-// current one, and a disk an orphan, also one that may have taken another's
-// place: it may hold data, and what is recorded as a disk and not used is
-// deleted.
+// AdoptLeftover records what was made by the call whose id begins with id. cid is
+// its CID, empty if the leftover has it. A VM becomes the current one. A disk
+// becomes an orphan, because it may hold data, and unused disks are deleted.
 func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l, err := s.ForgetLeftover(id)
 	if err != nil {
@@ -190,9 +160,9 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	}
 	switch {
 	case strings.HasPrefix(l.Method, "delete_"):
-		return l, fmt.Errorf("%s makes nothing that could be adopted; forget it when %s is gone", l.Method, l.CID)
+		return l, fmt.Errorf("%s makes nothing to adopt; forget it when %s is gone", l.Method, l.CID)
 	case l.Method == "resize_disk":
-		return l, fmt.Errorf("%s makes nothing that could be adopted; disk %s is recorded", l.Method, l.Disk)
+		return l, fmt.Errorf("%s makes nothing to adopt; disk %s is recorded", l.Method, l.Disk)
 	}
 	if cid == "" {
 		cid = l.CID
@@ -200,14 +170,14 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l.CID = cid
 	switch {
 	case cid == "":
-		return l, fmt.Errorf("nobody knows what %s made: give its CID", l.Method)
+		return l, fmt.Errorf("the CID of what %s made is unknown: name it", l.Method)
 	case s.Owns(cid):
 		return l, fmt.Errorf("%s is recorded already", cid)
 	case l.Method == "create_disk", l.Method == "update_disk":
 		d := Disk{CID: cid, Size: l.Size, CloudProperties: l.CloudProperties}
-		s.Orphan(d, "adopted: it was left over of "+l.Method, now)
+		s.Orphan(d, "adopted: a leftover of "+l.Method, now)
 		return l, nil
 	}
-	l.Intent.Replaces = false // that time is over
+	l.Intent.Replaces = false // the VM that it was to replace may be gone
 	return l, s.Settle(l.Intent, cid)
 }

@@ -1,8 +1,6 @@
 package state
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +12,8 @@ func TestImport(t *testing.T) {
 	if err := st.Import(in); err != nil {
 		t.Fatal(err)
 	}
-	if st.CurrentVMCID != "vm-1" || !st.Own.Reached || st.Disk().CID != "disk-1" || st.Disk().Size != 1024 || st.Stemcell().Version != "1" || st.check() != nil {
-		t.Errorf("imported %+v, %v", st, st.check())
+	if st.CurrentVMCID != "vm-1" || !st.Own.Reached || st.Disk().CID != "disk-1" || st.Disk().Size != 1024 || st.Stemcell().Version != "1" || st.Check() != nil {
+		t.Errorf("imported %+v, %v", st, st.Check())
 	}
 	for _, bad := range []struct {
 		in   Import
@@ -44,25 +42,23 @@ func TestImport(t *testing.T) {
 	}
 }
 
-func TestReadAnyAndReplace(t *testing.T) {
+func TestDecodeAnyAndReplace(t *testing.T) {
 	for name, vm := range map[string]string{"create-env.json": "vm-1", "bosh-init.json": "i-0a1b2c3d", "bosh-deployments.yml": "i-0a1b2c3d", "format-1.json": "vm-2"} {
-		st, err := ReadAny(filepath.Join("..", "testdata", "state", name))
-		if err != nil || st.CurrentVMCID != vm {
-			t.Errorf("%s: %q, %v", name, st.CurrentVMCID, err)
+		other, err := DecodeAny(fixture(t, name))
+		if err != nil || other.CurrentVMCID != vm {
+			t.Errorf("%s: %q, %v", name, other.CurrentVMCID, err)
 		}
-		f := open(t, filepath.Join(t.TempDir(), "state.json"))
-		if err := f.Update(func(s *State) error { return s.Replace(st) }); err != nil {
+		var st State
+		st.Identify()
+		st, err = st.Change(func(s *State) error { return s.Replace(other) })
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := f.Update(func(s *State) error { return s.Replace(st) }); err == nil || !strings.Contains(err.Error(), "records VM "+vm) {
+		if err := st.Replace(other); err == nil || !strings.Contains(err.Error(), "records VM "+vm) {
 			t.Errorf("%s again: %v", name, err)
 		}
 	}
-	empty := filepath.Join(t.TempDir(), "x.yml")
-	if err := os.WriteFile(empty, []byte("name: bosh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ReadAny(empty); err == nil || !strings.Contains(err.Error(), "records nothing") {
+	if _, err := DecodeAny([]byte("name: bosh\n")); err == nil || !strings.Contains(err.Error(), "records nothing") {
 		t.Errorf("a manifest: %v", err)
 	}
 }
@@ -93,7 +89,7 @@ func TestLeftovers(t *testing.T) {
 		t.Errorf("known CID: %+v, %v", l, err)
 	}
 	if _, err := st.AdoptLeftover("changed", "disk-8", now); err != nil || st.Own.Orphans[3].CID != "disk-8" || st.CurrentDiskID != "d" {
-		t.Errorf("in the place of another: %+v, %v", st.Own, err)
+		t.Errorf("a changed disk: %+v, %v", st.Own, err)
 	}
 	if _, err := st.AdoptLeftover("copied", "snap-1", now); err != nil || st.Own.Snapshots[0].CID != "snap-1" {
 		t.Errorf("snapshot: %+v, %v", st.Own, err)
@@ -101,13 +97,13 @@ func TestLeftovers(t *testing.T) {
 	if l, err := st.ForgetLeftover("gone-id"); err != nil || l.CID != "vm-9" || len(st.Own.Leftovers) != 0 {
 		t.Errorf("forgotten %+v, %v", l, err)
 	}
-	if err := st.check(); err != nil {
+	if err := st.Check(); err != nil {
 		t.Error(err)
 	}
 	for _, bad := range []struct{ id, cid, want string }{
 		{"", "x", "no leftover"},
 		{"nobody", "x", "no leftover"},
-		{"disk-id", "", "give its CID"},
+		{"disk-id", "", "name it"},
 		{"disk-id", "disk-1", "recorded already"},
 		{"gone-id", "", "makes nothing"},
 	} {

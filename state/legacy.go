@@ -8,11 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LegacyName is the file beside the manifest in which the first bosh-init kept
-// its state.
-const LegacyName = "bosh-deployments.yml"
-
-// deployments is the content of such a file; only the first instance counts.
+// deployments is the content of a bosh-deployments.yml; only the first instance
+// counts.
 type deployments struct {
 	Instances []struct {
 		UUID         string `yaml:"uuid"`
@@ -23,14 +20,15 @@ type deployments struct {
 	} `yaml:"instances"`
 }
 
-// symbolKey is a key that is a symbol of Ruby, which wrote such files.
+// symbolKey is a key that is a symbol of Ruby, in which the first bosh-init was
+// written.
 var symbolKey = regexp.MustCompile(`(?m)^([- ]) :`)
 
-// fromDeploymentsYAML makes a state of such a file, as create-env does: the
-// size of the disk is unknown, so that the next deploy moves its content to
-// one that is known, and so is what the VM's stemcell is, so that it is
-// deleted as unused then.
-func fromDeploymentsYAML(data []byte) (State, error) {
+// FromDeployments reads a bosh-deployments.yml, in which the first bosh-init kept
+// its state, as create-env does. The size of the disk is unknown: the next deploy
+// moves its content to a disk of known size. So are name and version of the VM's
+// stemcell: the next deploy deletes it as unused.
+func FromDeployments(data []byte) (State, error) {
 	var s State
 	var file deployments
 	if err := yaml.Unmarshal(symbolKey.ReplaceAll(data, []byte("$1 ")), &file); err != nil {
@@ -54,6 +52,3 @@ func fromDeploymentsYAML(data []byte) (State, error) {
 	}
 	return s, nil
 }
-
-// UnknownStemcell is the name of a stemcell of which only the CID is known.
-const UnknownStemcell = "unknown-stemcell"

@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Settle drops the intent with that id and, where its call created something,
-// records it under cid. A VM becomes the current one; it is an error if there
-// is one already, unless the intent replaces it. A disk that was changed is
-// recorded as what it is now, under cid, which may be its own.
+// Settle removes the intent and records what its call created under cid, unless
+// that is empty. A VM becomes the current one; it is an error if there is one
+// already, unless the intent replaces it. A changed disk gets its new size and
+// properties, and the CID cid, which may be the one it had.
 func (s *State) Settle(in Intent, cid string) error {
 	s.Own.Intents = slices.DeleteFunc(s.Own.Intents, func(other Intent) bool { return other.ID == in.ID })
 	if cid == "" {
@@ -36,21 +36,21 @@ func (s *State) Settle(in Intent, cid string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("what %s created cannot be recorded", in.Method)
+	return fmt.Errorf("cannot record what %s created", in.Method)
 }
 
-// settleStemcell records a stemcell. Light stemcells may share one CID: there
-// is one record of it, or deleting one of two would take the other along. One
-// that is uploaded again takes the place of the one that is gone.
+// settleStemcell records a stemcell. Light stemcells may share one CID, which
+// then has one record, because deleting one of two would delete both. A stemcell
+// that was uploaded again replaces the record of the one that is gone.
 func (s *State) settleStemcell(in Intent, cid string) error {
 	if in.Stemcell == nil {
-		return fmt.Errorf("stemcell %s was created and nobody knows its name and version", cid)
+		return fmt.Errorf("stemcell %s was created, and its name and version are unknown", cid)
 	}
 	made := *in.Stemcell
 	made.CID = cid
 	if gone := find(s.Stemcells, func(r *Stemcell) bool { return made.ID != "" && r.ID == made.ID }); gone != nil {
 		*gone = made
-		s.mend() // another record may have that CID
+		s.Repair() // another record may have that CID
 		return nil
 	}
 	made.ID = uuid.NewString()
@@ -67,9 +67,9 @@ func (s *State) settleChange(in Intent, cid string) error {
 	d := find(s.Disks, func(d *Disk) bool { return d.CID == in.Disk })
 	switch {
 	case d == nil:
-		return fmt.Errorf("disk %s took the place of disk %s, which is not recorded", cid, in.Disk)
+		return fmt.Errorf("disk %s replaced disk %s, which is not recorded", cid, in.Disk)
 	case cid != in.Disk && s.ownsDisk(cid):
-		return fmt.Errorf("disk %s took the place of disk %s and is recorded already: the CPI gave the same CID twice", cid, in.Disk)
+		return fmt.Errorf("disk %s replaced disk %s and is recorded already: the CPI gave the same CID twice", cid, in.Disk)
 	}
 	d.CID, d.Size, d.CloudProperties = cid, in.Size, nonNil(in.CloudProperties)
 	return nil
@@ -85,7 +85,7 @@ func (s *State) settleVM(in Intent, cid string) error {
 		return fmt.Errorf("VM %s was created while VM %s is recorded as the current one", cid, s.CurrentVMCID)
 	}
 	s.CurrentVMCID, s.CurrentStemcellID = cid, in.StemcellID
-	// A VM must be recorded even if its stemcell's record is lost.
+	// A VM must be recorded even if its stemcell is not.
 	if s.Stemcell() == nil {
 		s.CurrentStemcellID = ""
 	}
@@ -95,11 +95,11 @@ func (s *State) settleVM(in Intent, cid string) error {
 	return nil
 }
 
-// maxLeftovers is how many leftovers are kept; the oldest go first.
+// maxLeftovers is how many leftovers are kept; the oldest are removed first.
 const maxLeftovers = 50
 
-// LeaveBehind turns an intent whose outcome nobody can tell into a leftover, in
-// the place of one that is about the same thing.
+// LeaveBehind turns an intent with an unknown outcome into a leftover, which
+// replaces one of the same method and CID.
 func (s *State) LeaveBehind(in Intent, why string) error {
 	s.Own.Leftovers = slices.DeleteFunc(s.Own.Leftovers, func(l Leftover) bool {
 		return in.CID != "" && l.CID == in.CID && l.Method == in.Method
@@ -109,8 +109,8 @@ func (s *State) LeaveBehind(in Intent, why string) error {
 	return s.Settle(in, "")
 }
 
-// Forget drops every record of what a CPI method that deletes was called for
-// with this CID, and the pointers to it.
+// Forget removes every record of what a CPI method deleted under this CID, and
+// the pointers to it.
 func (s *State) Forget(method, cid string) {
 	switch method {
 	case "delete_vm":
@@ -128,11 +128,11 @@ func (s *State) Forget(method, cid string) {
 	case "delete_stemcell":
 		s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid })
 	}
-	s.mend()
+	s.Repair()
 }
 
-// Orphan moves a disk from the records that create-env may delete to those
-// that are kept until somebody says; the current disk is none any more.
+// Orphan moves a disk from Disks, where create-env may delete it, to the orphans.
+// If it was the current disk, there is no current one then.
 func (s *State) Orphan(d Disk, why string, now time.Time) {
 	s.Disks = slices.DeleteFunc(s.Disks, func(other Disk) bool { return other.ID == d.ID || other.CID == d.CID })
 	if s.CurrentDiskID == d.ID {
@@ -147,23 +147,22 @@ func (s *State) Orphan(d Disk, why string, now time.Time) {
 	})
 }
 
-// Adopt moves an orphan back to the disks, under a new id, and returns its
-// record, which is not the current one yet. It tells whether there was such
-// an orphan.
-func (s *State) Adopt(cid string) (Disk, bool) {
+// Adopt moves an orphan back to Disks, under a new id, and returns it. It does
+// not become the current disk. ok says whether there is such an orphan.
+func (s *State) Adopt(cid string) (d Disk, ok bool) {
 	i := slices.IndexFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 	if i < 0 {
 		return Disk{}, false
 	}
 	o := s.Own.Orphans[i]
 	s.Own.Orphans = slices.Delete(s.Own.Orphans, i, i+1)
-	d := Disk{ID: uuid.NewString(), CID: o.CID, Size: o.Size, CloudProperties: nonNil(o.CloudProperties)}
+	d = Disk{ID: uuid.NewString(), CID: o.CID, Size: o.Size, CloudProperties: nonNil(o.CloudProperties)}
 	s.Disks = append(s.Disks, d)
 	return d, true
 }
 
-// Owns tells whether the state records a VM, a disk, an orphan or a stemcell
-// under that CID. What it does not own must not be deleted.
+// Owns reports whether the state records a VM, a disk, an orphan or a stemcell
+// under that CID. Nothing else may be deleted.
 func (s *State) Owns(cid string) bool {
 	return cid != "" && (s.ownsVM(cid) || s.ownsDisk(cid) ||
 		slices.ContainsFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid }))
@@ -178,7 +177,7 @@ func (s *State) ownsDisk(cid string) bool {
 		slices.ContainsFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 }
 
-// nonNil is the way create-env writes properties: {}, not null.
+// nonNil makes properties be written as create-env does: {}, not null.
 func nonNil(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sound is a state that nothing is wrong with.
+// sound is a valid state with all kinds of records.
 func sound() State {
 	return State{
 		DirectorID: "d", InstallationID: "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10",
@@ -24,8 +24,8 @@ func sound() State {
 }
 
 func TestCheck(t *testing.T) {
-	if st := sound(); st.check() != nil {
-		t.Fatal(st.check())
+	if st := sound(); st.Check() != nil {
+		t.Fatal(st.Check())
 	}
 	for want, change := range map[string]func(*State){
 		"installation_id is empty":                     func(s *State) { s.InstallationID = "" },
@@ -55,19 +55,19 @@ func TestCheck(t *testing.T) {
 	} {
 		st := sound()
 		change(&st)
-		if err := st.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := st.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want %q", err, want)
 		}
 	}
 }
 
-func TestMend(t *testing.T) {
+func TestRepair(t *testing.T) {
 	st := sound()
 	st.CurrentDiskID, st.CurrentReleaseIDs, st.Own.Swap.StemcellID = "gone", []string{"gone"}, "gone"
 	// The record of the current stemcell is the one that stays.
 	st.Stemcells = []Stemcell{{ID: "a", CID: "sc-1"}, {ID: "s", CID: "sc-1"}, {ID: "b", CID: "sc-2"}, {ID: "c", CID: "sc-2"}}
-	st.mend()
-	if err := st.check(); err != nil {
+	st.Repair()
+	if err := st.Check(); err != nil {
 		t.Error(err)
 	}
 	if st.CurrentDiskID != "" || st.CurrentReleaseIDs != nil || st.Own.Swap.StemcellID != "" {
@@ -100,7 +100,7 @@ func TestOrphanAndAdopt(t *testing.T) {
 	if _, ok := st.Adopt("disk-1"); ok {
 		t.Error("adopted twice")
 	}
-	if err := st.check(); err != nil {
+	if err := st.Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,8 +135,8 @@ func TestSettle(t *testing.T) {
 		{Intent{Method: "create_disk"}, "disk-0", "recorded already"},
 		{Intent{Method: "create_vm"}, "vm-2", "while VM vm-1 is recorded"},
 		{Intent{Method: "create_vm", Replaces: true}, "vm-1", "recorded already"},
-		{Intent{Method: "create_stemcell"}, "sc-2", "nobody knows its name"},
-		{Intent{Method: "delete_vm"}, "vm-1", "cannot be recorded"},
+		{Intent{Method: "create_stemcell"}, "sc-2", "its name and version are unknown"},
+		{Intent{Method: "delete_vm"}, "vm-1", "cannot record what"},
 		{Intent{Method: "update_disk", Disk: "disk-9"}, "disk-2", "which is not recorded"},
 		{Intent{Method: "update_disk", Disk: "disk-1"}, "disk-0", "recorded already"},
 	} {
@@ -161,7 +161,7 @@ func TestSettle(t *testing.T) {
 	if st.CurrentVMCID != "vm-2" || st.Own.Swap == nil || st.Own.Swap.CID != "vm-1" || len(st.Own.Intents) != 0 || st.CurrentStemcellID != "" || st.Own.AgentID != "a" {
 		t.Errorf("state %+v", st)
 	}
-	if err := st.check(); err != nil {
+	if err := st.Check(); err != nil {
 		t.Error(err)
 	}
 }

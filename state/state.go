@@ -1,6 +1,7 @@
-// Package state keeps what a deployment owns in a JSON file beside its
-// manifest: every CID, in the keys and shapes of create-env's state file, and
-// what only this program knows under one key of its own.
+// Package state is the document that a deployment owns: every CID, in the keys
+// and shapes of create-env's state file, and what only this program knows under
+// one key of its own. It turns bytes into a document and back; its subpackages
+// store the bytes.
 package state
 
 import (
@@ -10,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Format is the newest format of the program's own part that it reads, and
-// the one it writes.
+// Format is the format of the program's own part that Encode writes, and the
+// newest that Decode reads.
 const Format = 1
 
-// State is the content of a state file. Lists hold records with an id of
-// their own; the Current fields point to those ids, the VM's to its CID.
-// The keys outside Own are create-env's (its package config).
+// State is the state of a deployment. Lists hold records with an id of their
+// own; the Current fields point to those ids, the VM's to its CID. The keys
+// outside Own are create-env's (its package config).
 type State struct {
 	DirectorID         string     `json:"director_id"`
 	InstallationID     string     `json:"installation_id"`
@@ -50,6 +51,9 @@ type Stemcell struct {
 	CID        string `json:"cid"`
 }
 
+// UnknownStemcell is the name of a stemcell of which only the CID is known.
+const UnknownStemcell = "unknown-stemcell"
+
 // Release is a release of the last deploy that succeeded.
 type Release struct {
 	ID      string `json:"id"`
@@ -57,42 +61,42 @@ type Release struct {
 	Version string `json:"version"`
 }
 
-// Own is the part create-env neither writes nor keeps.
+// Own is the part that create-env neither writes nor keeps.
 type Own struct {
 	Format int `json:"format"`
 	Serial int `json:"serial"` // grows with every write
-	// AgentID is the agent id the current VM was made with.
+	// AgentID is the agent id that the current VM was created with.
 	AgentID string `json:"agent_id,omitempty"`
-	// Reached tells that the agent of the current VM has answered once, and that
-	// no run was interrupted while it deleted the VM.
+	// Reached says that the agent of the current VM has answered, and that no
+	// run was interrupted while it deleted the VM.
 	Reached bool `json:"reached,omitempty"`
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`
-	// Salt is what the digests of Made and Applied are keyed with, as hex.
+	// Salt is the key of the digests in Made and Applied, as hex.
 	Salt string `json:"salt,omitempty"`
-	// Made says what the current VM was made from, and Applied what the last
-	// finished deploy put on it: part -> salted digest. Made goes with the VM.
+	// Made holds what the current VM was made from, and Applied what the last
+	// finished deploy put on it: part -> salted digest. Made is removed with the
+	// VM.
 	Made    map[string]string `json:"made,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
-	// ManifestSHA1 is of the bytes of the manifest that bosh-init deployed last,
-	// as hex, while that VM is the current one.
+	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed
+	// last, as long as that VM is the current one.
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
-	// Stopped tells that the jobs do not run because they were asked not to.
+	// Stopped says that somebody stopped the jobs with `bootstrap stop`.
 	Stopped bool `json:"stopped,omitempty"`
 	// Deployed is when the last deploy finished, in UTC.
 	Deployed *time.Time `json:"deployed,omitempty"`
-	// Swap is the VM that makes way for the current one and is not deleted yet.
+	// Swap is the VM that the current one replaces, until it is deleted.
 	Swap *OldVM `json:"swap,omitempty"`
-	// Orphans are disks that no VM uses and that are kept until somebody says.
+	// Orphans are disks that no VM uses and that only a person may delete.
 	Orphans []Orphan `json:"orphans,omitempty"`
-	// Snapshots are copies of disks that were taken before changes; nothing
-	// deletes them.
+	// Snapshots are copies of disks from before changes; they are never deleted.
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
 	// DNSVersion is the version of the DNS records that were sent last.
 	DNSVersion uint64 `json:"dns_version,omitempty"`
-	// Leftovers are calls whose outcome nobody can tell.
+	// Leftovers are calls with an unknown outcome.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 	Intents   []Intent   `json:"intents,omitempty"`
 
@@ -103,11 +107,11 @@ type Own struct {
 type OldVM struct {
 	CID     string `json:"cid"`
 	AgentID string `json:"agent_id,omitempty"`
-	// StemcellID is the record of the stemcell it was made from.
+	// StemcellID is the id in Stemcells of what it was made from.
 	StemcellID string `json:"stemcell_id,omitempty"`
 }
 
-// Orphan is a disk that is kept though nothing uses it.
+// Orphan is a disk that is kept though no VM uses it.
 type Orphan struct {
 	CID             string         `json:"cid"`
 	Size            int            `json:"size"` // MiB
@@ -123,23 +127,24 @@ type Snapshot struct {
 	Taken time.Time `json:"taken"`
 }
 
-// Leftover is a call that an earlier run was cut in and that may have made
-// something in the cloud which no CID is known of.
+// Leftover is a call of a run that was killed during it: it may have made
+// something in the cloud with an unknown CID.
 type Leftover struct {
 	Intent
 	Why string `json:"why"`
 }
 
-// Intent announces a CPI call that creates, changes or deletes something,
-// before the call is made; it goes when the call's result is recorded. It holds what the record
-// of the result will need.
+// Intent announces a CPI call that creates, changes or deletes something, before
+// the call is made. It is removed when the result of the call is recorded, and
+// holds what recording the result needs.
 type Intent struct {
 	ID      string    `json:"id"`
 	Method  string    `json:"method"` // of the CPI
 	Started time.Time `json:"started"`
-	Reply   string    `json:"reply,omitempty"` // file in which the CPI's reply will stand
-	// Arguments is the salted digest of what the call was made with, as far as
-	// the manifest says it.
+	Reply   string    `json:"reply,omitempty"` // file to which the CPI writes its reply
+	PID     int       `json:"pid,omitempty"`   // of the CPI
+	// Arguments is the salted digest of the arguments, as far as they come from
+	// the manifest.
 	Arguments string `json:"arguments,omitempty"`
 
 	AgentID    string `json:"agent_id,omitempty"`    // create_vm
@@ -153,38 +158,49 @@ type Intent struct {
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
 	// Stemcell is what create_stemcell makes, without its CID. Its ID is that of
-	// the record whose stemcell is gone from the cloud; empty: a new record.
+	// the stemcell in Stemcells that is gone from the cloud; empty: a new one.
 	Stemcell *Stemcell `json:"stemcell,omitempty"`
 
 	// CID is what a call that deletes is about.
 	CID string `json:"cid,omitempty"`
 	// Made is what a VM is made from, for the state's Own.Made.
 	Made map[string]string `json:"made,omitempty"`
-	// Replaces tells that the VM is made while the current one still is there:
-	// that one becomes Own.Swap.
+	// Replaces says that the VM is made while the current one still exists, which
+	// becomes Own.Swap.
 	Replaces bool `json:"replaces,omitempty"`
 }
 
-// Installation is the installation's id as what it is, a UUID.
+// Identify gives the state the ids that it lacks: a new one has none, and
+// create-env writes them only at its first save.
+func (s *State) Identify() {
+	if s.DirectorID == "" {
+		s.DirectorID = uuid.NewString()
+	}
+	if s.InstallationID == "" {
+		s.InstallationID = uuid.NewString()
+	}
+}
+
+// Installation returns the installation's id as a UUID.
 func (s *State) Installation() uuid.UUID {
 	id, err := uuid.Parse(s.InstallationID)
 	if err != nil {
-		return uuid.Nil // no state that was opened is so
+		return uuid.Nil // Check refuses such a state
 	}
 	return id
 }
 
-// Stemcell returns the record of the current stemcell, or nil.
+// Stemcell returns the current stemcell, or nil.
 func (s *State) Stemcell() *Stemcell {
 	return find(s.Stemcells, func(r *Stemcell) bool { return r.ID == s.CurrentStemcellID })
 }
 
-// Disk returns the record of the current disk, or nil.
+// Disk returns the current disk, or nil.
 func (s *State) Disk() *Disk {
 	return find(s.Disks, func(r *Disk) bool { return r.ID == s.CurrentDiskID })
 }
 
-// FindStemcell returns the record with that name and version, or nil.
+// FindStemcell returns the stemcell with that name and version, or nil.
 func (s *State) FindStemcell(name, version string) *Stemcell {
 	return find(s.Stemcells, func(r *Stemcell) bool { return r.Name == name && r.Version == version })
 }
@@ -196,6 +212,40 @@ func find[T any](list []T, match func(*T) bool) *T {
 		}
 	}
 	return nil
+}
+
+// CIDs are those of the current VM, disk and stemcell; empty: there is none.
+type CIDs struct{ VM, Disk, Stemcell string }
+
+// Current returns the CIDs of the VM, the disk and the stemcell in use.
+func (s *State) Current() CIDs {
+	c := CIDs{VM: s.CurrentVMCID}
+	if d := s.Disk(); d != nil {
+		c.Disk = d.CID
+	}
+	if r := s.Stemcell(); r != nil {
+		c.Stemcell = r.CID
+	}
+	return c
+}
+
+// Change returns a copy of the state that change was applied to, as the next
+// version: with the next serial number, repaired and checked.
+func (s *State) Change(change func(*State) error) (State, error) {
+	next, err := s.clone()
+	if err != nil {
+		return next, err
+	}
+	if err := change(&next); err != nil {
+		return next, err
+	}
+	next.Own.Format = Format
+	next.Own.Serial++
+	next.repairSwap()
+	if next.CurrentManifestSHA != "" {
+		next.Own.ManifestSHA1 = ""
+	}
+	return next, next.Check()
 }
 
 // clone copies the state deeply, through its own format.

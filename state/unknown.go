@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// unknown are the keys of a JSON object that this version does not know, with
-// what they have. A newer version, or another tool, has written them: they are
-// kept through every rewrite.
+// unknown holds the keys of a JSON object that this version does not know, with
+// their values. A newer version or another tool wrote them: every write keeps
+// them.
 type unknown map[string]json.RawMessage
 
-// The types below are as their names say, without the methods that keep unknown
-// keys.
+// These types lack the methods that keep unknown keys.
 type (
 	plainState State
 	plainOwn   Own
 )
 
-// UnmarshalJSON reads the state, and keeps the keys that it does not know.
+// UnmarshalJSON reads the state and keeps its unknown keys.
 func (s *State) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plainState)(s)); err != nil {
 		return err
@@ -30,10 +29,10 @@ func (s *State) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the state with the keys that it does not know.
+// MarshalJSON writes the state with its unknown keys.
 func (s State) MarshalJSON() ([]byte, error) { return withUnknown(plainState(s), s.unknown) }
 
-// UnmarshalJSON reads the program's own part as State's does.
+// UnmarshalJSON reads the program's own part and keeps its unknown keys.
 func (o *Own) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plainOwn)(o)); err != nil {
 		return err
@@ -42,11 +41,11 @@ func (o *Own) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the program's own part as State's does.
+// MarshalJSON writes the program's own part with its unknown keys.
 func (o Own) MarshalJSON() ([]byte, error) { return withUnknown(plainOwn(o), o.unknown) }
 
-// unknownIn returns the keys of an object that no field of the struct that v
-// points to has. Like encoding/json, it does not tell capitals from others.
+// unknownIn returns the keys of an object for which the struct that v points to
+// has no field. Like encoding/json, it ignores case.
 func unknownIn(data []byte, v any) unknown {
 	var all unknown
 	if json.Unmarshal(data, &all) != nil {
@@ -56,11 +55,11 @@ func unknownIn(data []byte, v any) unknown {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if name == "" {
-			continue // the unknown ones themselves
+			continue // the field unknown
 		}
 		maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, name) })
 	}
-	// bosh-init's digest of the manifest is in the own part by now.
+	// fromCreateEnv has moved bosh-init's digest of the manifest.
 	delete(all, "current_manifest_sha1")
 	if len(all) == 0 {
 		return nil
@@ -68,7 +67,7 @@ func unknownIn(data []byte, v any) unknown {
 	return all
 }
 
-// withUnknown writes a struct, and behind its keys the unknown ones.
+// withUnknown writes a struct, and the unknown keys after its own.
 func withUnknown(v any, more unknown) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil || len(more) == 0 {

@@ -1,4 +1,4 @@
-package state
+package file
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func TestMalformedStates(t *testing.T) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Peek(folder, Options{})
+	_, err := OpenReadOnly(folder, Options{})
 	told("a folder", folder, err)
 	large := filepath.Join(t.TempDir(), "state.json")
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
@@ -63,7 +63,7 @@ func TestMalformedStates(t *testing.T) {
 	if err := os.Truncate(large, 1<<40); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Peek(large, Options{})
+	_, err = OpenReadOnly(large, Options{})
 	told("a terabyte", large, err)
 
 	golden.Assert(t, got.String(), "malformed.golden")

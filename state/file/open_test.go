@@ -1,4 +1,4 @@
-package state
+package file
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/state"
 )
 
 // TestMain lets the test binary be the process that holds a lock, or the one
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func open(t *testing.T, path string) *File {
+func open(t *testing.T, path string) *Store {
 	t.Helper()
 	f, err := Open(t.Context(), path, Options{Holder: Holder{PID: os.Getpid(), Command: "test"}})
 	if err != nil {
@@ -57,7 +59,7 @@ func TestPath(t *testing.T) {
 // The shape that create-env writes is read, and what create-env reads is written.
 func TestCreateEnvShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	data, err := os.ReadFile("../testdata/state/create-env.json")
+	data, err := os.ReadFile("../../testdata/state/create-env.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func TestCreateEnvShape(t *testing.T) {
 	if !f.Found() || st.CurrentVMCID != "vm-1" || st.Disk().CID != "disk-1" || st.Disk().Size != 65536 || st.Stemcell().CID != "sc-1" || st.Stemcell().APIVersion != 3 {
 		t.Fatalf("read %+v", st)
 	}
-	if err := f.Update(func(*State) error { return nil }); err != nil {
+	if err := f.Update(func(*state.State) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	var before, after map[string]any
@@ -103,7 +105,7 @@ func TestNewStateIsWrittenByFirstUpdate(t *testing.T) {
 		t.Fatal("Open wrote a state")
 	}
 	id := f.Get().InstallationID
-	if err := f.Update(func(s *State) error { s.CurrentVMCID = "vm"; return nil }); err != nil {
+	if err := f.Update(func(s *state.State) error { s.CurrentVMCID = "vm"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
@@ -116,17 +118,17 @@ func TestNewStateIsWrittenByFirstUpdate(t *testing.T) {
 func TestUpdateThatFailsChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := open(t, path)
-	if err := f.Update(func(s *State) error { s.Disks = []Disk{{ID: "a", CID: "disk"}}; return nil }); err != nil {
+	if err := f.Update(func(s *state.State) error { s.Disks = []state.Disk{{ID: "a", CID: "disk"}}; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(*State) error{
-		"refused":   func(s *State) error { s.Disks[0].CID = "other"; return errors.New("no") },
-		"empty CID": func(s *State) error { s.Disks[0].CID = ""; return nil },
-		"no ids":    func(s *State) error { s.Stemcells = []Stemcell{{}}; return nil },
+	for name, change := range map[string]func(*state.State) error{
+		"refused":   func(s *state.State) error { s.Disks[0].CID = "other"; return errors.New("no") },
+		"empty CID": func(s *state.State) error { s.Disks[0].CID = ""; return nil },
+		"no ids":    func(s *state.State) error { s.Stemcells = []state.Stemcell{{}}; return nil },
 	} {
 		if f.Update(change) == nil {
 			t.Errorf("%s: no error", name)
@@ -187,7 +189,7 @@ func TestSymlinkIsFollowed(t *testing.T) {
 	if err := os.Symlink(real, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(t, link).Update(func(s *State) error { s.CurrentVMCID = "vm"; return nil }); err != nil {
+	if err := open(t, link).Update(func(s *state.State) error { s.CurrentVMCID = "vm"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(real)
@@ -235,14 +237,14 @@ func TestUnwritableFolderKeepsTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")
 	f := open(t, path)
-	if err := f.Update(func(s *State) error { s.CurrentVMCID = "one"; return nil }); err != nil {
+	if err := f.Update(func(s *state.State) error { s.CurrentVMCID = "one"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Chmod(dir, 0o700)
-	if err := f.Update(func(s *State) error { s.CurrentVMCID = "two"; return nil }); err == nil {
+	if err := f.Update(func(s *state.State) error { s.CurrentVMCID = "two"; return nil }); err == nil {
 		t.Error("no error")
 	}
 	data, err := os.ReadFile(path)

@@ -6,51 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"strings"
 )
 
-// maxSize bounds a state file: a real one is below 1 MiB.
-const maxSize = 64 << 20
-
-// readWhole reads a state file, and nothing that is none: a folder, a device,
-// a file of gigabytes.
-func readWhole(path string) ([]byte, error) {
-	if err := isFile(path); err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readLimited(f, path)
-}
-
-func readLimited(f io.Reader, path string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err == nil && len(data) > maxSize {
-		return nil, fmt.Errorf("%s is larger than %d MiB, the limit for a state file", path, maxSize>>20)
-	}
-	return data, err
-}
-
-// isFile is an error unless there is a regular file at path.
-func isFile(path string) error {
-	info, err := os.Stat(path) // opening a pipe would wait for its writer
-	switch {
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fmt.Errorf("%s is a folder; name a file in it", path)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file", path)
-	}
-	return nil
-}
-
-// inWords says what encoding/json says in types of Go.
+// inWords rewords an error of encoding/json without Go's type names.
 func inWords(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

@@ -1,4 +1,4 @@
-package state
+package file
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// LockedBy tells who has the state at path locked; nil: nobody. It neither
-// waits nor makes a file.
+// LockedBy returns who holds the lock of the state at path, nil for nobody. It
+// neither waits nor makes a file.
 func LockedBy(path string) (*LockedError, error) {
 	path, err := resolve(path)
 	if err != nil {
@@ -23,20 +23,20 @@ func LockedBy(path string) (*LockedError, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot look who has the deployment state locked: %w", err)
+		return nil, fmt.Errorf("cannot find out who has locked the deployment state: %w", err)
 	}
-	// A shared lock is free to get while nobody has the other one, and is
-	// given back at once.
+	// A shared lock can be had while nobody holds the exclusive one, and is
+	// released at once.
 	f := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	got, err := f.TryRLock()
 	defer func() { _ = f.Close() }()
 	if err != nil {
-		return nil, fmt.Errorf("cannot look who has the deployment state locked with %s: %w", path, err)
+		return nil, fmt.Errorf("cannot find out who has locked the deployment state with %s: %w", path, err)
 	}
 	if got {
 		return nil, nil
 	}
 	locked := &LockedError{What: "the deployment state", Path: path}
-	_ = json.Unmarshal(data, &locked.Holder) // one that is just being written tells nothing
+	_ = json.Unmarshal(data, &locked.Holder) // a lock file that is being written may be empty
 	return locked, nil
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package state
+package file
 
 // writeFull has no counterpart here.
 func writeFull(string) int { return 1 }

@@ -1,10 +1,12 @@
-package state
+package file
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bootstrap/state"
 )
 
 // unwritable puts a file where the folder of the state is, so that not even
@@ -33,9 +35,9 @@ func TestRescue(t *testing.T) {
 	path := filepath.Join(dir, "state.json")
 	f := with(t, path, home)
 	reply := filepath.Join(home, f.Get().InstallationID, "replies", "vm.json")
-	vm := Intent{ID: "vm", Method: "create_vm", AgentID: "agent", Reply: reply}
-	disk := Intent{ID: "disk", Method: "create_disk", Size: 1024}
-	update(t, f, func(s *State) { s.Own.Intents = []Intent{vm, disk} })
+	vm := state.Intent{ID: "vm", Method: "create_vm", AgentID: "agent", Reply: reply}
+	disk := state.Intent{ID: "disk", Method: "create_disk", Size: 1024}
+	update(t, f, func(s *state.State) { s.Own.Intents = []state.Intent{vm, disk} })
 	if err := os.MkdirAll(filepath.Dir(reply), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func TestRescue(t *testing.T) {
 
 	f.opts.Warn = nil // a backup cannot be made either
 	restore := unwritable(t, dir)
-	err = f.Update(func(s *State) error { return s.Settle(vm, "vm-1") })
+	err = f.Update(func(s *state.State) error { return s.Settle(vm, "vm-1") })
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "as it was before") {
 		t.Fatalf("error %v", err)
 	}
@@ -73,7 +75,7 @@ func TestRescue(t *testing.T) {
 	f.Close()
 
 	// Who only looks sees it, and changes nothing.
-	if st, err := Read(path, home); err != nil || st.CurrentVMCID != "vm-1" || len(st.Disks) != 1 {
+	if st, _, err := Read(path, home); err != nil || st.CurrentVMCID != "vm-1" || len(st.Disks) != 1 {
 		t.Errorf("read %+v, %v", st, err)
 	}
 	f = with(t, path, home)
@@ -97,8 +99,8 @@ func TestRescue(t *testing.T) {
 func TestRescueOfWhatDoesNotFit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")
-	update(t, f, func(s *State) { s.CurrentVMCID = "vm-1" })
-	if _, err := f.Rescue(Intent{ID: "x", Method: "create_vm"}, "vm-2"); err != nil {
+	update(t, f, func(s *state.State) { s.CurrentVMCID = "vm-1" })
+	if _, err := f.Rescue(state.Intent{ID: "x", Method: "create_vm"}, "vm-2"); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
@@ -113,10 +115,10 @@ func TestRescueOfWhatDoesNotFit(t *testing.T) {
 func TestRescueOfAChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")
-	in := Intent{ID: "x", Method: "resize_disk", Disk: "disk-1", Size: 2048}
-	update(t, f, func(s *State) {
-		s.Disks, s.CurrentDiskID = []Disk{{ID: "d", CID: "disk-1", Size: 1024}}, "d"
-		s.Own.Intents = []Intent{in}
+	in := state.Intent{ID: "x", Method: "resize_disk", Disk: "disk-1", Size: 2048}
+	update(t, f, func(s *state.State) {
+		s.Disks, s.CurrentDiskID = []state.Disk{{ID: "d", CID: "disk-1", Size: 1024}}, "d"
+		s.Own.Intents = []state.Intent{in}
 	})
 	if _, err := f.Rescue(in, "disk-1"); err != nil {
 		t.Fatal(err)
@@ -131,8 +133,8 @@ func TestRescueOfAChange(t *testing.T) {
 func TestRescueWithoutState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")
-	in := Intent{ID: "x", Method: "create_vm"}
-	update(t, f, func(s *State) { s.Own.Intents = []Intent{in} })
+	in := state.Intent{ID: "x", Method: "create_vm"}
+	update(t, f, func(s *state.State) { s.Own.Intents = []state.Intent{in} })
 	id := f.Get().InstallationID
 	if _, err := f.Rescue(in, "vm-1"); err != nil {
 		t.Fatal(err)
@@ -148,7 +150,7 @@ func TestRescueWithoutState(t *testing.T) {
 
 func TestRescueOfAnotherStateIsLeftAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	update(t, open(t, path), func(*State) {})
+	update(t, open(t, path), func(*state.State) {})
 	for name, content := range map[string]string{
 		"of another": `{"installation_id": "x", "made": [{"intent": {"id": "i", "method": "create_vm"}, "cid": "vm-1"}]}`,
 		"damaged":    `{"made": [`,

@@ -1,4 +1,4 @@
-package state
+package file
 
 import (
 	"errors"
@@ -8,31 +8,33 @@ import (
 	"path/filepath"
 
 	"github.com/google/uuid"
+
+	"bootstrap/state"
 )
 
-// loaded is what reading a state file came to.
+// loaded is the result of reading a state file.
 type loaded struct {
-	current  State
+	current  state.State
 	found    bool
-	fresh    bool // nothing but this names the installation, and it was never written
+	fresh    bool // the installation's id is new and was never written
 	notes    []string
 	warnings []error
-	rescued  bool   // what an earlier run could not write is in current
-	legacy   string // the file of an old bosh-init that current is from
+	rescued  bool   // current contains what an earlier run could not write
+	legacy   string // the bosh-deployments.yml that current comes from
 }
 
 func (l *loaded) note(format string, args ...any) {
 	l.notes = append(l.notes, fmt.Sprintf(format, args...))
 }
 
-// load reads the state at path, in whatever format it is, completes it with
-// what stands in other places, and checks it. It writes nothing.
+// load reads the state at path, in any format, completes it from the mirror and
+// from what was rescued, and checks it. It writes nothing.
 func load(path string, opts Options) (loaded, error) {
 	var l loaded
 	data, err := readWhole(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := l.anew(path, opts); err != nil {
+		if err := l.start(path, opts); err != nil {
 			return l, err
 		}
 	case err != nil:
@@ -40,28 +42,28 @@ func load(path string, opts Options) (loaded, error) {
 	default:
 		l.found = true
 		own := false
-		if l.current, own, err = decode(data); err != nil {
+		if l.current, own, err = state.Decode(data); err != nil {
 			return l, fmt.Errorf("cannot use the deployment state %s: %w", path, err)
 		}
 		l.complete(path, opts.Home, own)
 	}
-	l.current.mend()
-	if err := l.current.check(); err != nil {
+	l.current.Repair()
+	if err := l.current.Check(); err != nil {
 		return l, fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or bring back an earlier version with `bootstrap state restore`", path, err)
 	}
 	return l, nil
 }
 
-// anew makes a state where there is none: from the file of an old bosh-init,
-// from what a run that could not write it left, or an empty one.
-func (l *loaded) anew(path string, opts Options) error {
-	// Whose numbers start below those of kept backups would lose them.
+// start makes a state where there is no file: from a bosh-deployments.yml, from
+// what an earlier run could not write, or an empty one.
+func (l *loaded) start(path string, opts Options) error {
+	// It starts above the serial numbers of backups, or they would be pruned.
 	serial := 0
 	for _, b := range backupsOf(path) {
 		serial = max(serial, b.Serial)
 	}
 	if data, err := readWhole(opts.Legacy); opts.Legacy != "" && err == nil {
-		if l.current, err = fromDeploymentsYAML(data); err != nil {
+		if l.current, err = state.FromDeployments(data); err != nil {
 			return fmt.Errorf("cannot take over the deployment state of bosh-init, %s: %w", opts.Legacy, err)
 		}
 		l.legacy = opts.Legacy
@@ -71,40 +73,31 @@ func (l *loaded) anew(path string, opts Options) error {
 	}
 	l.current.Own.Serial = serial
 	l.fresh = l.current.InstallationID == ""
-	l.identify()
+	l.current.Identify()
 	id := l.current.InstallationID
 	l.recover(path, opts.Home)
 	l.fresh = l.fresh && l.current.InstallationID == id
 	return nil
 }
 
-// complete adds to a state that was read what it may lack.
+// complete adds to a state that was read what it may lack. own says whether it has
+// the program's own part.
 func (l *loaded) complete(path, home string, own bool) {
-	// A file that create-env has not saved yet may lack its ids.
-	l.identify()
+	l.current.Identify()
 	if _, err := uuid.Parse(l.current.InstallationID); err != nil {
-		return // check tells of it; no folder is named after it
+		return // Check refuses it; no folder is named after it
 	}
 	if home != "" {
-		l.reflect(path, home, own)
+		l.compareMirror(path, home, own)
 	}
 	l.recover(path, home)
 }
 
-func (l *loaded) identify() {
-	if l.current.DirectorID == "" {
-		l.current.DirectorID = uuid.NewString()
-	}
-	if l.current.InstallationID == "" {
-		l.current.InstallationID = uuid.NewString()
-	}
-}
-
-// retire takes the file of an old bosh-init out of the way, once its content
-// is in a state: after a delete it must not count again.
+// retire renames a bosh-deployments.yml whose content is in the state: after a
+// delete it must not become the state again.
 func retire(path string) error {
 	if err := os.Rename(path, path+".migrated"); err != nil {
-		return fmt.Errorf("cannot rename %s, whose content is in the deployment state now: %w", filepath.Base(path), err)
+		return fmt.Errorf("cannot rename %s, whose content is in the deployment state: %w", filepath.Base(path), err)
 	}
 	return nil
 }

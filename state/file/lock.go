@@ -1,4 +1,4 @@
-package state
+package file
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Holder says who has a state locked.
+// Holder is who holds a lock.
 type Holder struct {
 	User    string    `json:"user"`
 	Host    string    `json:"host"`
@@ -25,12 +25,12 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// LockedError says that another process has the state locked, or the folder
-// of the installation that it names.
+// LockedError says that another process holds the lock of the state or of its
+// installation.
 type LockedError struct {
 	What   string // "the deployment state" or "the installation"
 	Path   string // of the lock file
-	Holder Holder // empty where the lock file does not tell
+	Holder Holder // empty if the lock file does not name it
 }
 
 func (e *LockedError) Error() string {
@@ -42,7 +42,7 @@ func (e *LockedError) Error() string {
 		e.What, e.Path, h.User, h.Host, h.PID, h.Command, h.Since.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
-// locker is what acquiring locks needs; its deadline is one for all of them.
+// locker acquires locks, all of them before one deadline.
 type locker struct {
 	who     Holder
 	until   time.Time
@@ -51,20 +51,20 @@ type locker struct {
 
 const lockRetry = 100 * time.Millisecond
 
-// acquire locks a file, and waits for it as long as it may: the error is a
-// *LockedError when that was not long enough.
+// acquire locks a file. The error is a *LockedError if another process holds the
+// lock until the deadline.
 func (l *locker) acquire(ctx context.Context, what, path string) (*lockfile.Lock, error) {
 	var got *lockfile.Lock
-	var told bool
+	waited := false
 	err := wait.Poll(ctx, lockRetry, func() (ended bool, err error) {
 		got, err = l.try(what, path)
 		var locked *LockedError
 		if !errors.As(err, &locked) || !time.Now().Before(l.until) {
 			return true, err
 		}
-		if !told && l.waiting != nil {
+		if !waited && l.waiting != nil {
 			l.waiting(locked)
-			told = true
+			waited = true
 		}
 		return false, nil
 	})
@@ -82,7 +82,7 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	if got == nil {
 		locked := &LockedError{What: what, Path: path}
 		if data, err := os.ReadFile(path); err == nil {
-			// A lock file that is just being written tells nothing yet.
+			// A lock file that is being written may be empty.
 			_ = json.Unmarshal(data, &locked.Holder)
 		}
 		return nil, locked
@@ -98,31 +98,30 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	return got, nil
 }
 
-// lockInstallation locks the folder of the installation, which two copies of
-// one state file share. It is asked for again by the first write of a state
-// that was not there.
-func (f *File) lockInstallation(ctx context.Context, id string) error {
-	// Windows does not remove a folder in which a file is open.
-	if f.opts.Home == "" || runtime.GOOS == "windows" {
+// lockInstallation locks the folder of the installation, which two copies of one
+// state file share. It does nothing if that is locked already.
+func (s *Store) lockInstallation(ctx context.Context, id string) error {
+	// Windows cannot remove a folder that contains an open file.
+	if s.opts.Home == "" || runtime.GOOS == "windows" {
 		return nil
 	}
-	dir := filepath.Join(f.opts.Home, id)
-	if f.installation != nil {
-		if f.installation.Dir() == dir {
+	dir := filepath.Join(s.opts.Home, id)
+	if s.installation != nil {
+		if s.installation.Dir() == dir {
 			return nil
 		}
-		f.installation.Close()
+		s.installation.Close()
 	}
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
-	got, err := f.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
-	if errors.Is(err, fs.ErrNotExist) { // removed meanwhile, by a delete
-		got, err = f.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
+	got, err := s.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
+	if errors.Is(err, fs.ErrNotExist) { // a delete has removed it meanwhile
+		got, err = s.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
 	}
-	f.installation = got
+	s.installation = got
 	if err == nil {
-		atomicfile.DropCut(mirrorOf(f.opts.Home, id))
+		atomicfile.DropCut(mirrorOf(s.opts.Home, id))
 	}
 	return err
 }

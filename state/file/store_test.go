@@ -1,6 +1,7 @@
-package state
+package file
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,10 +16,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"bootstrap/state"
 )
 
 // with opens the state with a home, and fails the test on warnings.
-func with(t *testing.T, path, home string) *File {
+func with(t *testing.T, path, home string) *Store {
 	t.Helper()
 	f, err := Open(t.Context(), path, Options{Home: home, Warn: func(err error) { t.Errorf("warning: %v", err) }})
 	if err != nil {
@@ -28,9 +31,9 @@ func with(t *testing.T, path, home string) *File {
 	return f
 }
 
-func update(t *testing.T, f *File, change func(*State)) {
+func update(t *testing.T, f *Store, change func(*state.State)) {
 	t.Helper()
-	if err := f.Update(func(s *State) error { change(s); return nil }); err != nil {
+	if err := f.Update(func(s *state.State) error { change(s); return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,7 +72,7 @@ func mode(t *testing.T, path string) os.FileMode {
 }
 
 // runs changes the state in runs of their own.
-func runs(t *testing.T, path string, changes ...func(*State)) {
+func runs(t *testing.T, path string, changes ...func(*state.State)) {
 	t.Helper()
 	for _, change := range changes {
 		f := with(t, path, "")
@@ -100,7 +103,7 @@ func versions(t *testing.T, path string) []int {
 
 func TestBackups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	data, err := os.ReadFile("../testdata/state/create-env.json")
+	data, err := os.ReadFile("../../testdata/state/create-env.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +113,7 @@ func TestBackups(t *testing.T) {
 	f := with(t, path, "")
 	// However often a run writes, there is one backup of the time before it.
 	for i := range 7 {
-		update(t, f, func(s *State) { s.Own.Address = strconv.Itoa(i) })
+		update(t, f, func(s *state.State) { s.Own.Address = strconv.Itoa(i) })
 	}
 	if got := versions(t, path); !slices.Equal(got, []int{0}) {
 		t.Errorf("backups %v", got)
@@ -125,7 +128,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("backups %v", got)
 	}
 	for i := range 7 {
-		runs(t, path, func(s *State) { s.Own.Address = strconv.Itoa(i) })
+		runs(t, path, func(s *state.State) { s.Own.Address = strconv.Itoa(i) })
 	}
 	if got := versions(t, path); !slices.Equal(got, []int{14, 13, 12, 11, 10, 9}) {
 		t.Errorf("backups %v", got)
@@ -134,7 +137,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("the folder has mode %v", m)
 	}
 	f = with(t, path, "")
-	update(t, f, func(s *State) {
+	update(t, f, func(s *state.State) {
 		s.Forget("delete_vm", "vm-1")
 		s.Forget("delete_disk", "disk-1")
 		s.Forget("delete_stemcell", "sc-1")
@@ -152,11 +155,11 @@ func TestBackups(t *testing.T) {
 func TestBackupOfAKilledRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	killed := with(t, path, "")
-	update(t, killed, func(s *State) { s.CurrentVMCID = "vm-1" })
-	update(t, killed, func(s *State) { s.Own.Address = "x" })
+	update(t, killed, func(s *state.State) { s.CurrentVMCID = "vm-1" })
+	update(t, killed, func(s *state.State) { s.Own.Address = "x" })
 	killed.lock.Close()
 	killed.lock = nil
-	runs(t, path, func(s *State) { s.Own.Address = "y" })
+	runs(t, path, func(s *state.State) { s.Own.Address = "y" })
 	if got := versions(t, path); !slices.Equal(got, []int{3, 2}) {
 		t.Errorf("backups %v", got)
 	}
@@ -166,13 +169,13 @@ func TestBackupOfAKilledRun(t *testing.T) {
 func TestBackupsOfWhatWasLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path,
-		func(s *State) { s.CurrentVMCID = "vm-1"; s.Disks = []Disk{{ID: "a", CID: "disk-1"}} },
-		func(s *State) { s.Forget("delete_vm", "vm-1"); s.CurrentVMCID = "vm-2" })
+		func(s *state.State) { s.CurrentVMCID = "vm-1"; s.Disks = []state.Disk{{ID: "a", CID: "disk-1"}} },
+		func(s *state.State) { s.Forget("delete_vm", "vm-1"); s.CurrentVMCID = "vm-2" })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 20 { // of another deployment, from here on
-		runs(t, path, func(s *State) { s.CurrentVMCID = "vm-3"; s.Own.Address = strconv.Itoa(i) })
+		runs(t, path, func(s *state.State) { s.CurrentVMCID = "vm-3"; s.Own.Address = strconv.Itoa(i) })
 	}
 	list, err := Versions(path)
 	if err != nil {
@@ -191,7 +194,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	update(t, f, func(s *State) { s.Forget("delete_vm", "vm-3") })
+	update(t, f, func(s *state.State) { s.Forget("delete_vm", "vm-3") })
 	if err := f.Remove(); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +227,7 @@ func TestBackupsKeepEveryCID(t *testing.T) {
 			for n := range rapid.IntRange(1, 2).Draw(rt, "writes") {
 				old := f.Get().CurrentVMCID
 				made := fmt.Sprintf("vm-%d-%d", i, n)
-				err := f.Update(func(s *State) error {
+				err := f.Update(func(s *state.State) error {
 					s.Forget("delete_vm", old)
 					s.CurrentVMCID = made
 					return nil
@@ -252,7 +255,7 @@ func TestBackupsKeepEveryCID(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		now, err := Read(path, "")
+		now, _, err := Read(path, "")
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -280,7 +283,7 @@ func TestFirstWriteFails(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = f.Update(func(*State) error { return nil })
+		err = f.Update(func(*state.State) error { return nil })
 		if (err == nil) == fails || f.Fresh() != fails {
 			t.Errorf("error %v, fresh %t", err, f.Fresh())
 		}
@@ -298,9 +301,9 @@ func TestFirstWriteFails(t *testing.T) {
 func TestRestore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path,
-		func(s *State) { s.CurrentVMCID = "vm-1" },
-		func(s *State) { s.Own.Intents = []Intent{{ID: "i", Method: "create_disk"}} },
-		func(s *State) { s.Own.Intents = nil; s.Disks = []Disk{{ID: "d", CID: "disk-1"}} })
+		func(s *state.State) { s.CurrentVMCID = "vm-1" },
+		func(s *state.State) { s.Own.Intents = []state.Intent{{ID: "i", Method: "create_disk"}} },
+		func(s *state.State) { s.Own.Intents = nil; s.Disks = []state.Disk{{ID: "d", CID: "disk-1"}} })
 	var owns *OwnsError
 	if _, err := Restore(t.Context(), path, 2, false, Options{}); !errors.As(err, &owns) || !slices.Equal(owns.Owned, []string{"disk disk-1"}) {
 		t.Fatalf("error %v", err)
@@ -339,7 +342,7 @@ func TestDiscardKeepsBackups(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
 	f := with(t, path, home)
-	update(t, f, func(s *State) { s.CurrentVMCID = "vm-1" })
+	update(t, f, func(s *state.State) { s.CurrentVMCID = "vm-1" })
 	mirror := f.mirrorPath()
 	f.Close()
 	var owns *OwnsError
@@ -359,7 +362,7 @@ func TestDiscardKeepsBackups(t *testing.T) {
 		}
 	}
 	f = with(t, path, home)
-	update(t, f, func(*State) {})
+	update(t, f, func(*state.State) {})
 	if serial := f.Get().Own.Serial; serial != 2 {
 		t.Errorf("serial number %d", serial)
 	}
@@ -390,7 +393,7 @@ func TestMirror(t *testing.T) {
 			dir := t.TempDir()
 			path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
 			f := with(t, path, home)
-			update(t, f, func(s *State) {
+			update(t, f, func(s *state.State) {
 				id, director := s.InstallationID, s.DirectorID
 				*s = sound()
 				s.InstallationID, s.DirectorID = id, director
@@ -417,7 +420,7 @@ func TestMirror(t *testing.T) {
 			if len(got.Own.Orphans) != orphans || len(got.Own.Leftovers) != 1 || got.Own.Serial != want.Own.Serial || got.Own.Salt != "salt" {
 				t.Errorf("what is not of the VM: %+v", got.Own)
 			}
-			update(t, f, func(*State) {})
+			update(t, f, func(*state.State) {})
 		})
 	}
 }
@@ -427,12 +430,12 @@ func TestOlderThanTheMirror(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
 	f := with(t, path, home)
-	update(t, f, func(*State) {})
+	update(t, f, func(*state.State) {})
 	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	update(t, f, func(*State) {})
+	update(t, f, func(*state.State) {})
 	f.Close()
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)
@@ -453,7 +456,7 @@ func TestInstallationIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	path, twin, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "twin.json"), filepath.Join(dir, "home")
 	f := with(t, path, home)
-	update(t, f, func(*State) {})
+	update(t, f, func(*state.State) {})
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -478,7 +481,7 @@ func TestLockWait(t *testing.T) {
 	waiting := make(chan *LockedError, 1)
 	opts := Options{Wait: time.Minute, Waiting: func(l *LockedError) { waiting <- l }}
 	type result struct {
-		f   *File
+		f   *Store
 		err error
 	}
 	done := make(chan result, 1)
@@ -533,7 +536,7 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 func TestTemporaryMirrorIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
-	again := func() *File {
+	again := func() *Store {
 		f, err := Open(t.Context(), path, Options{Home: home})
 		if err != nil {
 			t.Fatal(err)
@@ -541,7 +544,7 @@ func TestTemporaryMirrorIsRemoved(t *testing.T) {
 		return f
 	}
 	f := again()
-	update(t, f, func(s *State) { s.CurrentVMCID = "vm-1" })
+	update(t, f, func(s *state.State) { s.CurrentVMCID = "vm-1" })
 	f.Close()
 	left := filepath.Join(home, f.Get().InstallationID, ".state.json77")
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
@@ -554,13 +557,13 @@ func TestTemporaryMirrorIsRemoved(t *testing.T) {
 }
 
 // Who only looks waits for nobody and leaves nothing.
-func TestPeek(t *testing.T) {
+func TestOpenReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	legacy := filepath.Join(dir, LegacyName)
 	if err := os.WriteFile(legacy, fixture(t, "bosh-deployments.yml"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Peek(filepath.Join(dir, "state.json"), Options{Home: filepath.Join(dir, "home"), Legacy: legacy})
+	f, err := OpenReadOnly(filepath.Join(dir, "state.json"), Options{Home: filepath.Join(dir, "home"), Legacy: legacy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -568,7 +571,7 @@ func TestPeek(t *testing.T) {
 	if st := f.Get(); st.CurrentVMCID != "i-0a1b2c3d" || f.Found() || len(f.Notes()) != 1 {
 		t.Errorf("read %+v, %v", st, f.Notes())
 	}
-	if f.Update(func(*State) error { return nil }) == nil {
+	if f.Update(func(*state.State) error { return nil }) == nil {
 		t.Error("it was written")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); !slices.Equal(left, []string{legacy}) {
@@ -581,7 +584,7 @@ func TestLinkToNothingIsFollowed(t *testing.T) {
 	if err := os.Symlink("real.json", filepath.Join(dir, "link.json")); err != nil {
 		t.Fatal(err)
 	}
-	update(t, open(t, filepath.Join(dir, "link.json")), func(*State) {})
+	update(t, open(t, filepath.Join(dir, "link.json")), func(*state.State) {})
 	if _, err := os.Stat(filepath.Join(dir, "real.json")); err != nil {
 		t.Error(err)
 	}
@@ -590,5 +593,118 @@ func TestLinkToNothingIsFollowed(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "loop.json"), Options{}); err == nil || !strings.Contains(err.Error(), "leads to itself") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The file of an old bosh-init counts where there is no state, and goes out of
+// the way with the first write.
+func TestLegacyFileIsTakenOver(t *testing.T) {
+	dir := t.TempDir()
+	path, legacy := filepath.Join(dir, "state.json"), filepath.Join(dir, LegacyName)
+	if err := os.WriteFile(legacy, fixture(t, "bosh-deployments.yml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Legacy: legacy, Warn: func(err error) { t.Errorf("warning: %v", err) }}
+	f, err := Open(t.Context(), path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if st := f.Get(); f.Found() || st.CurrentVMCID != "i-0a1b2c3d" || st.InstallationID == "" || len(f.Notes()) != 1 {
+		t.Errorf("read %+v, %v", st, f.Notes())
+	}
+	if _, err := os.Stat(legacy); err != nil {
+		t.Errorf("Open touched it: %v", err)
+	}
+	update(t, f, func(*state.State) {})
+	if _, err := os.Stat(legacy + ".migrated"); err != nil {
+		t.Error(err)
+	}
+	f.Close()
+	// A state that is there counts alone.
+	if err := os.WriteFile(legacy, []byte("instances: {"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Open(t.Context(), path, opts); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if _, err := Open(t.Context(), path+"2", opts); err == nil || !strings.Contains(err.Error(), legacy) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What a newer version or another tool has written is there after each rewrite,
+// in the file and in its mirror.
+func TestUnknownKeysAreKept(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	const text = `{
+	"director_id": "d", "installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10",
+	"zebra": {"b": [1, 2.50, "<&>"], "a": null}, "Apple": true, "DISKS": [],
+	"bootstrap": {"format": 1, "serial": 3, "later": {"x": 1}, "address": "10.0.0.1"}
+}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f := with(t, path, home)
+		update(t, f, func(s *state.State) { s.CurrentVMCID = "vm-1" })
+		f.Close()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := compact(t, data)
+		for _, want := range []string{`"zebra":{"b":[1,2.50,"\u003c\u0026\u003e"],"a":null}`, `"Apple":true`, `"later":{"x":1}`, `"address":"10.0.0.1"`, `"current_vm_cid":"vm-1"`} {
+			if strings.Count(got, want) != 1 {
+				t.Errorf("%s is not once in %s", want, got)
+			}
+		}
+		if strings.Contains(got, "DISKS") {
+			t.Errorf("a key that is known is written twice: %s", got)
+		}
+	}
+	asCreateEnv(t, path, nil) // which drops our part
+	f := with(t, path, home)
+	update(t, f, func(*state.State) {})
+	if data, err := os.ReadFile(path); err != nil || !strings.Contains(compact(t, data), `"later":{"x":1}`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
+func compact(t *testing.T, data []byte) string {
+	t.Helper()
+	var b, escaped bytes.Buffer
+	if err := json.Compact(&b, data); err != nil {
+		t.Fatal(err)
+	}
+	json.HTMLEscape(&escaped, b.Bytes()) // as encoding/json writes it
+	return escaped.String()
+}
+
+func fixture(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "testdata", "state", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// sound is a valid state with all kinds of records.
+func sound() state.State {
+	return state.State{
+		DirectorID: "d", InstallationID: "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10",
+		CurrentVMCID: "vm-1", CurrentStemcellID: "s", CurrentDiskID: "d", CurrentReleaseIDs: []string{"r"},
+		Disks:     []state.Disk{{ID: "d", CID: "disk-1", Size: 1024}},
+		Stemcells: []state.Stemcell{{ID: "s", Name: "os", Version: "1", CID: "sc-1"}},
+		Releases:  []state.Release{{ID: "r", Name: "web", Version: "1"}},
+		Own: state.Own{
+			Swap:      &state.OldVM{CID: "vm-0", StemcellID: "s"},
+			Orphans:   []state.Orphan{{CID: "disk-0", Size: 512}},
+			Intents:   []state.Intent{{ID: "i", Method: "create_vm"}},
+			Leftovers: []state.Leftover{{Intent: state.Intent{ID: "l", Method: "delete_vm", CID: "vm-x"}}},
+		},
 	}
 }

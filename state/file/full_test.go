@@ -1,6 +1,6 @@
 //go:build unix
 
-package state
+package file
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"bootstrap/state"
 )
 
 // writeFull is the process in which no file grows beyond a few bytes, as if
@@ -28,8 +30,8 @@ func writeFull(path string) int {
 		os.Stdout.WriteString(err.Error())
 		return 1
 	}
-	in := Intent{ID: "i", Method: "create_vm"}
-	err = f.Update(func(s *State) error { return s.Settle(in, "vm-2") })
+	in := state.Intent{ID: "i", Method: "create_vm"}
+	err = f.Update(func(s *state.State) error { return s.Settle(in, "vm-2") })
 	if err == nil {
 		os.Stdout.WriteString("no error")
 		return 1
@@ -46,7 +48,7 @@ func writeFull(path string) int {
 func TestFullFileSystemKeepsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := open(t, path)
-	update(t, f, func(s *State) { s.CurrentDiskID, s.Disks = "d", []Disk{{ID: "d", CID: "disk-1"}} })
+	update(t, f, func(s *state.State) { s.CurrentDiskID, s.Disks = "d", []state.Disk{{ID: "d", CID: "disk-1"}} })
 	f.Close()
 	before, err := os.ReadFile(path)
 	if err != nil {

@@ -1,0 +1,191 @@
+package file
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/state"
+)
+
+// keptBackups is how many versions before the present one are kept, beside those
+// that alone record something.
+const keptBackups = 5
+
+// Backup is an earlier version of a state file, as a run left it.
+type Backup struct {
+	Serial  int
+	Written time.Time
+	Path    string
+}
+
+// backupDir is the folder beside a state file that contains its backups.
+func backupDir(path string) string { return path + ".backups" }
+
+func (s *Store) backups() string { return backupDir(s.path) }
+
+// Backups lists the earlier versions of the state file at path, newest first.
+func Backups(path string) ([]Backup, error) {
+	path, err := resolve(path)
+	return backupsOf(path), err
+}
+
+// backupsOf lists the backups; a folder that cannot be read has none.
+func backupsOf(path string) []Backup {
+	entries, err := os.ReadDir(backupDir(path))
+	if err != nil {
+		return nil
+	}
+	var list []Backup
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		serial, err := strconv.Atoi(name)
+		if !ok || err != nil || serial < 0 {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			list = append(list, Backup{Serial: serial, Written: info.ModTime(), Path: filepath.Join(backupDir(path), e.Name())})
+		}
+	}
+	slices.SortFunc(list, func(a, b Backup) int { return cmp.Compare(b.Serial, a.Serial) })
+	return list
+}
+
+// Load reads and checks the version.
+func (b Backup) Load() (state.State, error) {
+	l, err := load(b.Path, Options{})
+	if err == nil && !l.found {
+		err = fmt.Errorf("cannot read the backup %s: it was removed", b.Path)
+	}
+	return l.current, err
+}
+
+// startBackups keeps the file as it is before the first write of a run. Unless it
+// was killed, the run before did so when it ended.
+func (s *Store) startBackups() error {
+	if !fileExists(s.path) {
+		return nil
+	}
+	return s.backUp()
+}
+
+// backUp keeps the present file under its serial number. The backup is a copy,
+// because other tools write the file in place.
+func (s *Store) backUp() error {
+	target := filepath.Join(s.backups(), strconv.Itoa(s.current.Own.Serial)+".json")
+	if err := s.keep(target); err != nil {
+		return fmt.Errorf("cannot keep a backup of the deployment state: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) keep(target string) error {
+	data, err := readWhole(s.path)
+	if err != nil {
+		return err
+	}
+	if have, err := readWhole(target); err == nil && bytes.Equal(have, data) {
+		atomicfile.Match(target, s.path) // the file may be shared since
+		return nil
+	}
+	if err := s.makeBackups(); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(target, data); err != nil {
+		return err
+	}
+	atomicfile.Match(target, s.path)
+	if info, err := os.Stat(s.path); err == nil {
+		_ = os.Chtimes(target, info.ModTime(), info.ModTime()) // when this version was written
+	}
+	return nil
+}
+
+func (s *Store) makeBackups() error {
+	err := atomicfile.MkdirAll(s.backups(), 0o700)
+	atomicfile.Match(s.backups(), s.path)
+	return err
+}
+
+// Restore makes an earlier version the present one, under a new serial number, and
+// returns it, open and locked. The present one may be missing or damaged; it is
+// kept as PATH.damaged then. Unless force is set, the error is an *OwnsError if
+// only the present one records something.
+func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*Store, error) {
+	if list, err := Backups(path); err == nil && len(list) == 0 {
+		return nil, fmt.Errorf("there are no backups of the deployment state %s", path)
+	}
+	s, err := lock(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.restore(ctx, serial, force); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) restore(ctx context.Context, serial int, force bool) error {
+	list := backupsOf(s.path)
+	i := slices.IndexFunc(list, func(b Backup) bool { return b.Serial == serial })
+	if i < 0 {
+		return fmt.Errorf("there is no backup with the serial number %d of the deployment state %s; there are: %s", serial, s.path, serials(list))
+	}
+	old, err := list[i].Load()
+	if err != nil {
+		return err
+	}
+	if s.loaded, err = load(s.path, Options{}); err != nil {
+		damaged := s.path + ".damaged"
+		if err := os.Rename(s.path, damaged); err != nil {
+			return fmt.Errorf("cannot put the damaged deployment state aside: %w", err)
+		}
+		s.loaded, s.gone = loaded{found: true}, readGone(s.path)
+		s.note("The damaged deployment state is kept as %s", damaged)
+	}
+	s.readGone() // it depends on the present version
+	var lost []string
+	kept := old.Owned()
+	for _, owned := range s.current.Owned() {
+		if !slices.Contains(kept, owned) {
+			lost = append(lost, owned)
+		}
+	}
+	if len(lost) > 0 && !force {
+		return &OwnsError{Path: s.path, Owned: lost}
+	}
+	for _, in := range old.Own.Intents {
+		// Only later versions say how it ended.
+		s.note("A %s was under way in version %d: the next run finds out what became of it", in.Method, serial)
+	}
+	have := s.current.Own.Serial
+	s.current = old
+	s.current.Own.Serial = have // backups get the serial number of the file
+	if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
+		return err
+	}
+	return s.Update(func(st *state.State) error {
+		st.Own.Serial = max(list[0].Serial, have)
+		return nil
+	})
+}
+
+func serials(list []Backup) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, b := range list {
+		all = append(all, strconv.Itoa(b.Serial))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,58 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// Discard deletes the state file and its mirror and keeps its backups. Unless force
+// is set, it refuses a state that is damaged, and one that records something with
+// an *OwnsError.
+func Discard(ctx context.Context, path string, force bool, opts Options) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return &MissingError{Path: path}
+	}
+	s, err := lock(ctx, path, opts)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.loaded, err = load(s.path, opts)
+	switch {
+	case err != nil && !force:
+		return fmt.Errorf("%w; --force removes it as it is", err)
+	case err == nil && !s.found:
+		return &MissingError{Path: s.path}
+	case err == nil:
+		if owned := s.current.Owned(); len(owned) > 0 && !force {
+			return &OwnsError{Path: s.path, Owned: owned}
+		}
+		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
+			return err
+		}
+		s.warn(s.backUp())
+	}
+	mirror := ""
+	if err == nil {
+		mirror = s.mirrorPath()
+	}
+	if err := removeAll(s.path, mirror); err != nil {
+		return fmt.Errorf("cannot remove the deployment state: %w", err)
+	}
+	return nil
+}
+
+// OwnsError says that a state is not deleted or replaced because nothing else
+// records what it owns in the cloud.
+type OwnsError struct {
+	Path  string
+	Owned []string // as State.Owned lists it
+}
+
+func (e *OwnsError) Error() string {
+	return fmt.Sprintf("the deployment state %s is the only record of %s: --force forgets them, and they stay in the cloud", e.Path, strings.Join(e.Owned, ", "))
+}

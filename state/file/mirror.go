@@ -1,0 +1,134 @@
+package file
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/state"
+)
+
+// mirror holds what create-env drops from a state file when it saves it, and the
+// CIDs that tell whether the file still describes the same VM. It is the file
+// state.json, 0600, in the folder of the installation.
+type mirror struct {
+	State    string    `json:"state"` // path of the state file
+	VM       string    `json:"vm_cid"`
+	Disk     string    `json:"disk_cid"`
+	Stemcell string    `json:"stemcell_cid"`
+	Own      state.Own `json:"bootstrap"`
+
+	// Made and Size are the stemcell and the size of the disk, for importing the VM
+	// when the state file is lost.
+	Made state.Stemcell `json:"stemcell"`
+	Size int            `json:"disk_size,omitempty"` // MiB
+}
+
+func (m *mirror) cids() state.CIDs {
+	return state.CIDs{VM: m.VM, Disk: m.Disk, Stemcell: m.Stemcell}
+}
+
+func mirrorOf(home, installation string) string {
+	return filepath.Join(home, installation, "state.json")
+}
+
+// mirrorPath returns the path of the mirror; empty if there is none.
+func (s *Store) mirrorPath() string {
+	if s.opts.Home == "" || s.current.InstallationID == "" {
+		return ""
+	}
+	return mirrorOf(s.opts.Home, s.current.InstallationID)
+}
+
+func (s *Store) writeMirror() error {
+	path := s.mirrorPath()
+	if path == "" {
+		return nil
+	}
+	cids := s.current.Current()
+	m := mirror{State: s.path, VM: cids.VM, Disk: cids.Disk, Stemcell: cids.Stemcell, Own: s.current.Own}
+	if made := s.current.Stemcell(); made != nil {
+		m.Made = *made
+	}
+	if d := s.current.Disk(); d != nil {
+		m.Size = d.Size
+	}
+	data, err := json.MarshalIndent(m, "", "    ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot mirror the deployment state: %w", err)
+	}
+	return nil
+}
+
+// compareMirror restores the program's own part from the mirror if the file lacks
+// it. If the file has it, it warns when the file is older than the mirror.
+func (l *loaded) compareMirror(path, home string, own bool) {
+	file := mirrorOf(home, l.current.InstallationID)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	var m mirror
+	if err := json.Unmarshal(data, &m); err != nil {
+		if !own { // else nothing depends on the mirror
+			l.warnOfMirror(file, err)
+		}
+		return
+	}
+	switch {
+	case m.Own.Format > state.Format:
+	case !own:
+		l.restoreOwn(file, &m)
+	case m.State == path && l.current.Own.Serial < m.Own.Serial:
+		l.warnings = append(l.warnings, fmt.Errorf("the deployment state %s is older (serial number %d) than the last one written on this machine (%d): it lacks what was made in between; `bootstrap state backups` lists what is kept", path, l.current.Own.Serial, m.Own.Serial))
+	}
+}
+
+func (l *loaded) restoreOwn(file string, m *mirror) {
+	switch same, err := l.current.RestoreOwn(m.Own, m.cids()); {
+	case err != nil:
+		l.warnOfMirror(file, err)
+	case same:
+		l.note("The part of the deployment state that create-env drops was taken from %s", file)
+	default:
+		l.note("The deployment state was changed by another tool: what its VM was made from is unknown")
+	}
+}
+
+func (l *loaded) warnOfMirror(file string, err error) {
+	l.warnings = append(l.warnings, fmt.Errorf("cannot use %s (%w): another tool wrote the deployment state since, and what only that file records is lost, such as orphaned disks and what interrupted runs may have left; look for them in the cloud", file, err))
+}
+
+// Remembered returns what this machine remembers of a VM whose state was at path;
+// if agentID is not empty, of the VM with that agent id. ok says whether it
+// remembers anything.
+func Remembered(home, path, agentID string) (vm state.Import, ok bool) {
+	path, err := resolve(path)
+	if err != nil || home == "" {
+		return state.Import{}, false
+	}
+	mirrors, err := filepath.Glob(filepath.Join(home, "*", "state.json"))
+	if err != nil { // home has brackets in its name
+		return state.Import{}, false
+	}
+	for _, file := range mirrors {
+		var m mirror
+		data, err := readWhole(file)
+		if err != nil || json.Unmarshal(data, &m) != nil || m.State != path || m.VM == "" {
+			continue
+		}
+		if agentID == "" || m.Own.AgentID == agentID {
+			m.Made.CID = m.Stemcell
+			return state.Import{VM: m.VM, AgentID: m.Own.AgentID, Disk: m.Disk, DiskSize: m.Size, Stemcell: m.Made}, true
+		}
+	}
+	return state.Import{}, false
+}

@@ -1,0 +1,351 @@
+// Package file keeps the state of a deployment in a file: locked, written whole,
+// with backups, a mirror of what create-env drops, and a place for what could not
+// be written.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
+	"bootstrap/state"
+)
+
+// Options say how a state file is opened.
+type Options struct {
+	Holder Holder        // named by the locks
+	Wait   time.Duration // for a lock that another process holds
+
+	// Home is ~/.bosh, where the folder of the installation holds the mirror and
+	// a second lock; empty: there are none.
+	Home string
+	// Legacy is a bosh-deployments.yml that becomes the state if there is no state
+	// file; empty, or a path at which there may be no file.
+	Legacy string
+
+	Waiting func(*LockedError) // called once, before waiting; may be nil
+	Warn    func(error)        // called with errors that the store goes on after; may be nil
+
+	// Trace is called before and after each write of the file; may be nil.
+	Trace func(moment string)
+}
+
+// Store is an open state file, locked unless it is read-only.
+type Store struct {
+	path         string
+	opts         Options
+	locker       locker
+	lock         *lockfile.Lock  // nil: read-only, or closed
+	installation *lockfile.Lock  // nil until the installation is known
+	written      bool            // by this run
+	gone         map[string]bool // resources that were removed on purpose, see dropped
+	loaded
+}
+
+// MissingError says that there is no state file.
+type MissingError struct {
+	Path     string
+	Manifest string // the manifest that was named, if there is no such file either
+}
+
+// Missing returns the error for a state file that does not exist. manifest is the
+// manifest beside which it was looked for, empty for none.
+func Missing(path, manifest string) *MissingError {
+	if _, err := os.Stat(manifest); manifest == "" || !errors.Is(err, fs.ErrNotExist) {
+		manifest = ""
+	}
+	return &MissingError{Path: path, Manifest: manifest}
+}
+
+func (e *MissingError) Error() string {
+	if e.Manifest != "" {
+		return fmt.Sprintf("there is no file %s, and no deployment state file at %s", e.Manifest, e.Path)
+	}
+	return fmt.Sprintf("no deployment state file at %s", e.Path)
+}
+
+// FolderError says that a folder was named as the manifest.
+type FolderError struct{ Path string }
+
+func (e *FolderError) Error() string {
+	return fmt.Sprintf("cannot read the manifest %s: it is a directory; name the file in it", e.Path)
+}
+
+// LegacyName is the name of the file beside the manifest in which the first
+// bosh-init kept its state.
+const LegacyName = "bosh-deployments.yml"
+
+// Path returns the path of the state file of a manifest: that of the flag, or
+// `<manifest without extension>-state.json` beside the manifest. The error is a
+// *FolderError if the manifest is a folder.
+func Path(manifest, flag string) (string, error) {
+	if flag == "" {
+		if info, err := os.Stat(manifest); err == nil && info.IsDir() {
+			return "", &FolderError{Path: manifest}
+		}
+		base := strings.TrimSuffix(filepath.Base(manifest), filepath.Ext(manifest))
+		flag = filepath.Join(filepath.Dir(manifest), base+"-state.json")
+	}
+	path, err := filepath.Abs(flag)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the folder of the state file %s: %w", flag, err)
+	}
+	return path, nil
+}
+
+// Open locks the state file and the folder of its installation, and reads it. If
+// there is no file, the state is a new one, which the first Update writes. Open
+// records what an earlier run could not; Notes says so. The error is a
+// *LockedError if another process holds a lock for longer than opts.Wait.
+func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
+	s, err := lock(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	atomicfile.DropCut(s.path)
+	if s.loaded, err = load(s.path, opts); err != nil {
+		return nil, err
+	}
+	s.warnAll()
+	if s.found {
+		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
+			return nil, err
+		}
+	}
+	if s.rescued {
+		if err := s.Update(func(*state.State) error { return nil }); err != nil {
+			return nil, err
+		}
+		s.removeRescue()
+	}
+	return s, nil
+}
+
+// OpenReadOnly is Open without locks and without writing anything; Update fails.
+func OpenReadOnly(path string, opts Options) (*Store, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := load(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{path: path, opts: opts, loaded: l}
+	s.warnAll()
+	return s, nil
+}
+
+// Read returns the state at path without locking it. If there is no file, it is a
+// new state, and found is false. home is ~/.bosh or empty, as in Options.
+func Read(path, home string) (st state.State, found bool, err error) {
+	path, err = resolve(path)
+	if err != nil {
+		return st, false, err
+	}
+	l, err := load(path, Options{Home: home})
+	return l.current, l.found, err
+}
+
+// Exists reports whether there is a file at path.
+func Exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lock locks the state file without reading it.
+func lock(ctx context.Context, path string, opts Options) (*Store, error) {
+	// A link is followed first, because a write renames a file over it.
+	path, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	// There is no lock file beside what cannot be a state file.
+	if err := isFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read the deployment state: %w", err)
+	}
+	s := &Store{path: path, opts: opts}
+	s.locker = locker{who: opts.Holder, until: time.Now().Add(opts.Wait), waiting: opts.Waiting}
+	if s.lock, err = s.locker.acquire(ctx, "the deployment state", path+".lock"); err != nil {
+		return nil, err
+	}
+	atomicfile.Match(path+".lock", path) // whoever may write the state may lock it
+	return s, nil
+}
+
+// resolve follows the links at path, also to a file that does not exist yet.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the folder of the state file %s: %w", path, err)
+	}
+	for range 40 {
+		to, err := os.Readlink(path)
+		if err != nil { // it is no link, or does not exist
+			if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+				path = filepath.Join(dir, filepath.Base(path))
+			}
+			return path, nil
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return "", fmt.Errorf("cannot find the deployment state: %s is a link that leads to itself", path)
+}
+
+// Found reports whether the file existed when it was opened.
+func (s *Store) Found() bool { return s.found }
+
+// Fresh reports that there was no file and nothing was written yet: the folder of
+// the installation has a name that no later run will use.
+func (s *Store) Fresh() bool { return s.fresh }
+
+// Notes returns what opening the file did beyond reading it, in sentences.
+func (s *Store) Notes() []string { return s.notes }
+
+// Path returns the path of the file, with links followed.
+func (s *Store) Path() string { return s.path }
+
+// Get returns the state as it was last read or written.
+func (s *Store) Get() state.State { return s.current }
+
+// dir is the folder of the installation.
+func (s *Store) dir() string { return filepath.Join(s.opts.Home, s.current.InstallationID) }
+
+func (s *Store) trace(moment string) {
+	if s.opts.Trace != nil {
+		s.opts.Trace(moment)
+	}
+}
+
+func (s *Store) warn(err error) {
+	if err != nil && s.opts.Warn != nil {
+		s.opts.Warn(err)
+	}
+}
+
+func (s *Store) warnAll() {
+	for _, err := range s.warnings {
+		s.warn(err)
+	}
+}
+
+var errReadOnly = errors.New("cannot write the deployment state: it was opened only for reading")
+
+// Update changes the state and writes it whole, to a temporary file that is synced
+// and renamed, mode 0600. If change or the write fails, nothing has changed. The
+// version before the first Update of a run is kept as a backup; what create-env
+// drops is kept in the mirror.
+func (s *Store) Update(change func(*state.State) error) error {
+	if s.lock == nil {
+		return errReadOnly
+	}
+	var refused error
+	next, err := s.current.Change(func(st *state.State) error {
+		refused = change(st)
+		return refused
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the deployment state %s: %w", s.path, err)
+	}
+	data, err := next.Encode()
+	if err != nil {
+		return fmt.Errorf("cannot write the deployment state: %w", err)
+	}
+	if !s.fresh {
+		if err := s.lockInstallation(context.Background(), next.InstallationID); err != nil {
+			return err
+		}
+	}
+	s.trace("before")
+	err = s.write(data)
+	s.trace("after")
+	if err != nil {
+		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", s.path, err)
+	}
+	s.warn(s.recordDropped(s.current.Resources(), next.Resources()))
+	s.current, s.fresh = next, false
+	// The installation of a new state is locked only after the write: no other
+	// process knows it, so this does not wait, and a run that is killed before the
+	// write leaves no folder that nobody would find.
+	if err := s.lockInstallation(context.Background(), next.InstallationID); err != nil {
+		return err
+	}
+	if !s.written {
+		s.written = true
+		s.warn(s.pruneBackups())
+	}
+	s.warn(s.writeMirror())
+	if s.legacy != "" {
+		s.warn(retire(s.legacy))
+		s.legacy = ""
+	}
+	return nil
+}
+
+func (s *Store) write(data []byte) error {
+	if err := atomicfile.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+		return err
+	}
+	if !s.written {
+		s.warn(s.startBackups())
+	}
+	return atomicfile.Write(s.path, data)
+}
+
+// Remove deletes the state file, its mirror and its backups, except backups that
+// record what nobody has deleted. The lock is held until Close.
+func (s *Store) Remove() error {
+	s.written = false
+	if err := removeAll(s.path, s.mirrorPath()); err != nil {
+		return fmt.Errorf("cannot remove the deployment state: %w", err)
+	}
+	return s.removeBackups()
+}
+
+func removeAll(paths ...string) error {
+	var errs []error
+	for _, path := range paths {
+		if path != "" {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close keeps what this run wrote as a backup, and unlocks the state. It removes
+// the lock file if there is no state file.
+func (s *Store) Close() {
+	if s.written && s.lock != nil {
+		s.warn(s.backUp())
+		s.warn(s.pruneBackups())
+	}
+	s.installation.Close()
+	s.installation = nil
+	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
+		s.lock.Remove()
+	} else {
+		s.lock.Close()
+	}
+	s.lock = nil
+}

@@ -1,0 +1,186 @@
+package file
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/state"
+)
+
+// Version is a backup and its content.
+type Version struct {
+	Backup
+	State state.State
+	Err   error // why it cannot be read
+	// Present says that the state file is still this version.
+	Present bool
+	// Only lists what neither a later version nor the state file records, and
+	// nobody has deleted or forgotten: "VM vm-1". Such a version is not pruned.
+	Only []string
+}
+
+// Versions lists the backups of the state file at path, newest first.
+func Versions(path string) ([]Version, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	present, err := load(path, Options{})
+	if err != nil {
+		present = loaded{} // a damaged file records nothing
+	}
+	serial := -1
+	if present.found {
+		serial = present.current.Own.Serial
+	}
+	return versionsOf(path, serial, present.current.Resources(), readGone(path)), nil
+}
+
+func versionsOf(path string, present int, resources []string, gone map[string]bool) []Version {
+	later := map[string]bool{}
+	for _, resource := range resources {
+		later[resource] = true
+	}
+	var list []Version
+	for _, b := range backupsOf(path) {
+		v := Version{Backup: b, Present: b.Serial == present}
+		v.State, v.Err = b.Load()
+		if v.Err == nil {
+			for _, resource := range v.State.Resources() {
+				if !later[resource] && !gone[resource] {
+					v.Only = append(v.Only, resource)
+				}
+				later[resource] = true
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// pruneBackups removes the oldest backups, but none that alone records something.
+func (s *Store) pruneBackups() error {
+	list := versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), s.readGone())
+	var errs []error
+	needed := map[string]bool{}
+	earlier := 0
+	for _, v := range list {
+		if !v.Present {
+			earlier++
+		}
+		if earlier > keptBackups && len(v.Only) == 0 {
+			errs = append(errs, os.Remove(v.Path))
+			continue
+		}
+		for _, resource := range v.State.Resources() {
+			needed[resource] = true
+		}
+	}
+	// Only what a backup records has to be listed as deleted.
+	gone := maps.Clone(s.gone)
+	maps.DeleteFunc(gone, func(resource string, _ bool) bool { return !needed[resource] })
+	return errors.Join(append(errs, s.writeGone(gone))...)
+}
+
+// removeBackups removes the backups of a state file that was deleted, except those
+// that record what nobody has deleted.
+func (s *Store) removeBackups() error {
+	var errs []error
+	kept := 0
+	for _, v := range versionsOf(s.path, -1, nil, s.readGone()) {
+		if len(v.Only) > 0 {
+			kept++
+			s.warn(fmt.Errorf("%s was never deleted, and only the backup %s records it: `bootstrap state backups` lists it", v.Only[0], v.Path))
+			continue
+		}
+		errs = append(errs, os.Remove(v.Path))
+	}
+	if kept == 0 {
+		errs = append(errs, os.RemoveAll(s.backups()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot remove the backups of the deployment state: %w", err)
+	}
+	return nil
+}
+
+// dropped is the file among the backups that lists the resources that were removed
+// from the state on purpose, because they were deleted or somebody said so. A
+// resource that the state lacks and that is not listed was lost: with the file, or
+// by a restore.
+type dropped struct {
+	Gone []string `json:"gone"`
+}
+
+func goneFile(path string) string { return filepath.Join(backupDir(path), "gone.json") }
+
+// readGone reads the list; a damaged one lists nothing.
+func readGone(path string) map[string]bool {
+	var d dropped
+	if data, err := os.ReadFile(goneFile(path)); err == nil {
+		_ = json.Unmarshal(data, &d)
+	}
+	gone := map[string]bool{}
+	for _, resource := range d.Gone {
+		gone[resource] = true
+	}
+	return gone
+}
+
+// readGone reads the list once. Backups without a list are of earlier versions of
+// the program: what they record and the state does not counts as deleted.
+func (s *Store) readGone() map[string]bool {
+	if s.gone != nil {
+		return s.gone
+	}
+	s.gone = readGone(s.path)
+	if _, err := os.Stat(goneFile(s.path)); errors.Is(err, fs.ErrNotExist) && s.found {
+		for _, v := range versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), nil) {
+			for _, resource := range v.Only {
+				s.gone[resource] = true
+			}
+		}
+	}
+	return s.gone
+}
+
+// recordDropped adds to the list what a write has removed from the state.
+func (s *Store) recordDropped(before, after []string) error {
+	gone := maps.Clone(s.readGone())
+	for _, resource := range before {
+		gone[resource] = true
+	}
+	for _, resource := range after {
+		delete(gone, resource)
+	}
+	return s.writeGone(gone)
+}
+
+func (s *Store) writeGone(gone map[string]bool) error {
+	same := maps.Equal(s.gone, gone)
+	s.gone = gone
+	if !fileExists(s.backups()) || same && fileExists(goneFile(s.path)) {
+		return nil
+	}
+	data, err := json.MarshalIndent(dropped{Gone: slices.Sorted(maps.Keys(gone))}, "", "    ")
+	if err == nil {
+		err = atomicfile.Write(goneFile(s.path), data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record what was deleted among the backups of the deployment state: %w", err)
+	}
+	atomicfile.Match(goneFile(s.path), s.path)
+	return nil
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

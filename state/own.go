@@ -1,0 +1,50 @@
+package state
+
+import "slices"
+
+// RestoreOwn sets the program's own part of a state that lacks it to own, which
+// was kept when cids were current. What own says about the VM is restored only if
+// they still are, which same reports: else another tool has changed the VM. With
+// an error nothing is restored, because own is damaged.
+func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
+	next := *s
+	if same = s.Current() == cids; same {
+		next.Own = own
+	} else {
+		next.Own = Own{
+			Serial: own.Serial, Salt: own.Salt, DNSVersion: own.DNSVersion,
+			Swap: own.Swap, Orphans: own.Orphans, Snapshots: own.Snapshots,
+			Leftovers: own.Leftovers, Intents: own.Intents,
+			unknown: own.unknown,
+		}
+	}
+	next.Own.Format, next.Own.ManifestSHA1 = Format, s.Own.ManifestSHA1
+	next.fitOwn()
+	// The caller finds out what is wrong with the rest of the state.
+	if err := next.problems(); err != nil && s.problems() == nil {
+		return false, err
+	}
+	*s = next
+	return same, nil
+}
+
+// fitOwn drops from the own part what the rest of the state contradicts.
+func (s *State) fitOwn() {
+	if s.Own.Swap != nil && s.Own.Swap.CID == s.CurrentVMCID {
+		s.Own.Swap = nil
+	}
+	orphans := slices.Clone(s.Own.Orphans)
+	s.Own.Orphans = slices.DeleteFunc(orphans, func(o Orphan) bool {
+		return slices.ContainsFunc(s.Disks, func(d Disk) bool { return d.CID == o.CID })
+	})
+}
+
+// problems returns the defects that Repair cannot correct.
+func (s *State) problems() error {
+	c, err := s.clone()
+	if err != nil {
+		return err
+	}
+	c.Repair()
+	return c.Check()
+}
