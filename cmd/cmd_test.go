@@ -13,7 +13,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
-	"bootstrap/deployer"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -64,11 +65,11 @@ func TestExitCodes(t *testing.T) {
 		{&usageError{errors.New("unknown flag"), "bootstrap"}, exitUsage},
 		{problems, exitManifest},
 		{&file.MissingError{Path: "/x"}, exitNoState},
-		{&deployer.AgentSilentError{VM: "vm"}, exitAgent},
+		{&plan.AgentSilentError{VM: "vm"}, exitAgent},
 		{&agent.UnreachableError{}, exitAgent},
 		{&cpi.Error{Method: "create_vm"}, exitCPI},
 		{&file.LockedError{Path: "/x"}, exitLocked},
-		{&deployer.InterruptedError{}, exitInterrupted},
+		{&report.InterruptedError{}, exitInterrupted},
 		{exitCode(7), 7},
 	} {
 		for _, err := range []error{c.err, wrap(c.err)} {

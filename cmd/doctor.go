@@ -7,6 +7,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 )
 
 func newDoctor(c *console) *cobra.Command {
@@ -35,7 +36,7 @@ warning is a failure, too.`,
 			if len(args) > 0 {
 				opts.Manifest = args[0]
 			}
-			c.report = func(deployer.Event) {} // the findings alone are printed
+			c.report = func(report.Event) {} // the findings alone are printed
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return c.doctor(ctx, opts, strict)
 			})

@@ -12,6 +12,8 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -55,17 +57,18 @@ func judge(err error) (code int, hint string) {
 		folder      *file.FolderError
 		locked      *file.LockedError
 		busy        *artifact.BusyError
-		silent      *deployer.AgentSilentError
+		silent      *plan.AgentSilentError
 		second      *deployer.SecondDiskError
-		noSecond    *deployer.NoSecondDiskError
+		noSecond    *plan.NoSecondDiskError
 		unreachable *agent.UnreachableError
 		late        *agent.TaskTimeoutError
 		lost        *agent.TaskLostError
 		refused     *cpi.Error
 		unsettled   *deployer.UnsettledError
-		interrupted *deployer.InterruptedError
+		interrupted *report.InterruptedError
 		stopped     *stoppedError
-		moved       *deployer.PlanMovedError
+		moved       *plan.MovedError
+		format      *deployer.PlanFormatError
 		failing     *deployer.NotRunningError
 		unrecorded  *deployer.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
@@ -98,6 +101,8 @@ func judge(err error) (code int, hint string) {
 		return exitNoState, ""
 	case errors.As(err, &moved):
 		return exitMoved, `"bootstrap plan MANIFEST --out FILE" makes a new plan; "bootstrap deploy MANIFEST" deploys without one`
+	case errors.As(err, &format):
+		return exitMoved, ""
 	case errors.As(err, &failing):
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
 	case errors.As(err, &locked):

@@ -8,16 +8,17 @@ import (
 	"testing"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/plan"
 )
 
 // FuzzPlan reads plans that plan --out has not written.
 func FuzzPlan(f *testing.F) {
-	good, err := json.Marshal(deployer.PlanFile{Format: 1, Deployment: "web", Salt: "s", Inputs: "i", Plan: deployer.Plan{Changes: []deployer.Change{{What: "VM", Action: "create", Why: []string{"none"}}}}})
+	good, err := json.Marshal(deployer.PlanFile{Format: 2, Deployment: "web", Salt: "s", Inputs: "i", Plan: plan.Of(plan.Decision{Changes: []plan.Change{{What: plan.VM, Action: plan.Create, Why: []plan.Reason{{Cause: plan.NoVM}}}}})})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	for _, s := range []string{"", "null", "{}", "[]", `{"format": "1"}`, `{"format": 1, "plan": {"changes": [null, {}]}}`, "{\"format\": 1}\n{}", "name: web\n"} {
+	for _, s := range []string{"", "null", "{}", "[]", `{"format": "1"}`, `{"format": 1, "plan": {"changes": [null, {}]}}`, `{"format": 2, "plan": {"changes": [null, {}], "steps": [{}, null]}}`, "{\"format\": 1}\n{}", "name: web\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

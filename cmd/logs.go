@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 )
 
 func newLogs(c *console) *cobra.Command {
@@ -32,7 +33,7 @@ goes on until it is interrupted.`,
 			c.started = true
 			opts.Manifest = first(args)
 			if what.Follow || what.Tail > 0 {
-				c.productOf(deployer.Log)
+				c.productOf(report.Log)
 			}
 			c.ends.Store(what.Follow)
 			if what.Follow && !cmd.Flags().Changed("tail") {
@@ -62,13 +63,13 @@ const defaultTail = 10
 
 // productOf leaves standard output to events of one kind; what goes on is told
 // on the standard error.
-func (c *console) productOf(kind deployer.Kind) {
+func (c *console) productOf(kind report.Kind) {
 	if c.json {
 		return // an event says itself what it is
 	}
 	product, rest := c.renderer(c.out), c.renderer(c.stderr)
 	c.plain = true
-	c.report = func(e deployer.Event) {
+	c.report = func(e report.Event) {
 		if e.Kind == kind {
 			product(e)
 		} else {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 )
 
@@ -72,4 +72,4 @@ func (c *console) warnRoot(home string, files []string) {
 	c.warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Owner, group and mode of files are kept, and what is new in ~/.bosh goes to its owner; but VMs of the embedded CPI and their processes would be root's. Run it as %s if you can", who, strings.Join(paths, ", "), who))
 }
 
-func (c *console) warn(message string) { c.say(deployer.Warning, message) }
+func (c *console) warn(message string) { c.say(report.Warning, message) }

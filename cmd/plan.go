@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
@@ -39,6 +40,9 @@ exit code is 0 if there is nothing to do and 2 if there is.`,
 				if err := writePlan(out, plan); err != nil {
 					return err
 				}
+			}
+			if !c.json {
+				ui.WriteSteps(c.redactor.Writer(c.out), plan.Plan)
 			}
 			if plan.Plan.Nothing() {
 				return nil
@@ -82,6 +86,10 @@ func readPlan(path string) (*deployer.PlanFile, error) {
 		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
 	}
 	var plan deployer.PlanFile
+	var old struct{ Format int }
+	if err := json.Unmarshal(data, &old); err == nil && old.Format != 0 && old.Format != deployer.PlanFormat {
+		return nil, &deployer.PlanFormatError{File: path, Format: old.Format}
+	}
 	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {
 		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
 	}

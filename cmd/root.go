@@ -26,6 +26,7 @@ import (
 	"bootstrap/cpi"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/state/file"
 )
@@ -100,16 +101,16 @@ type console struct {
 	trace          func(deployer.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
-	report         func(deployer.Event) // nil until a command reports
-	started        bool                 // the command line was understood
-	quiet          bool                 // the command has printed its result
-	silent         bool                 // nothing is told: plugins, and ssh after a session
-	plain          bool                 // the standard output is for the result alone
-	running        cpi.Running          // the CPI calls that are being made
-	ends           atomic.Bool          // a signal or a closed pipe is how the command is meant to end
-	asking         atomic.Bool          // a question waits for its answer
-	command        string               // the command line without values, for those whom a lock keeps waiting
-	target         string               // the arguments that name the deployment, for hints
+	report         func(report.Event) // nil until a command reports
+	started        bool               // the command line was understood
+	quiet          bool               // the command has printed its result
+	silent         bool               // nothing is told: plugins, and ssh after a session
+	plain          bool               // the standard output is for the result alone
+	running        cpi.Running        // the CPI calls that are being made
+	ends           atomic.Bool        // a signal or a closed pipe is how the command is meant to end
+	asking         atomic.Bool        // a question waits for its answer
+	command        string             // the command line without values, for those whom a lock keeps waiting
+	target         string             // the arguments that name the deployment, for hints
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -178,9 +179,9 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		var panicked *guard.Panic
 		switch {
 		case errors.As(context.Cause(ctx), &panicked):
-			c.report(deployer.Event{Time: time.Now(), Kind: deployer.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
+			c.report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
 		case !c.ends.Load() && !c.asking.Load():
-			c.report(deployer.Event{Time: time.Now(), Kind: deployer.Info, Message: interrupted(c.running.List(), time.Now())})
+			c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.running.List(), time.Now())})
 		}
 	})
 	defer stop()
@@ -224,17 +225,17 @@ func (c *console) boshHome() (string, error) {
 
 // renderer shows events on a stream: as JSON, as text, or with bars. It may be
 // used by many goroutines.
-func (c *console) renderer(stream io.Writer) func(deployer.Event) {
+func (c *console) renderer(stream io.Writer) func(report.Event) {
 	var mu sync.Mutex
 	show := c.unguarded(stream)
-	return func(e deployer.Event) {
+	return func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		show(e)
 	}
 }
 
-func (c *console) unguarded(stream io.Writer) func(deployer.Event) {
+func (c *console) unguarded(stream io.Writer) func(report.Event) {
 	if c.json {
 		return ui.JSON(c.redactor.Lines(stream))
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/tunnel"
 )
 
@@ -53,7 +54,7 @@ as it is, WITH THE SECRETS IN IT.`,
 				return deployer.SSH(ctx, opts, what)
 			})
 			var ended *deployer.ExitStatusError
-			var interrupted *deployer.InterruptedError
+			var interrupted *report.InterruptedError
 			switch {
 			case errors.As(err, &ended):
 				c.silent = true
@@ -79,8 +80,8 @@ func (c *console) onlyWarnings() {
 	c.plain = true
 	c.ends.Store(true)
 	tell := c.renderer(c.stderr)
-	c.report = func(e deployer.Event) {
-		if e.Kind == deployer.Warning {
+	c.report = func(e report.Event) {
+		if e.Kind == report.Warning {
 			tell(e)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -74,17 +74,17 @@ func (c *console) stateOptions(path string, wait time.Duration) (file.Options, e
 		Holder:  c.holder(),
 		Wait:    wait,
 		Home:    home,
-		Waiting: func(l *file.LockedError) { c.say(deployer.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
-		Warn:    func(err error) { c.say(deployer.Warning, err.Error()) },
+		Waiting: func(l *file.LockedError) { c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
+		Warn:    func(err error) { c.say(report.Warning, err.Error()) },
 	}, nil
 }
 
 // say tells something beside the result.
-func (c *console) say(kind deployer.Kind, message string) {
+func (c *console) say(kind report.Kind, message string) {
 	if c.report == nil {
 		c.report = c.renderer(c.beside())
 	}
-	c.report(deployer.Event{Time: time.Now(), Kind: kind, Message: message})
+	c.report(report.Event{Time: time.Now(), Kind: kind, Message: message})
 }
 
 // changeState opens a state that must be there unless create is set, changes
@@ -105,7 +105,7 @@ func (c *console) changeState(ctx context.Context, path string, wait time.Durati
 	}
 	defer f.Close()
 	for _, note := range f.Notes() {
-		c.say(deployer.Info, note)
+		c.say(report.Info, note)
 	}
 	if err := f.Update(change); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
-	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/state/file"
 )
 
@@ -137,7 +137,7 @@ not, that would be forgotten, and it is refused without --force.`,
 			}
 			defer f.Close()
 			for _, note := range f.Notes() {
-				c.say(deployer.Info, note)
+				c.say(report.Info, note)
 			}
 			return c.printState(path, f.Get())
 		},

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
-	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
 
@@ -48,7 +48,7 @@ recorded, and tries again to delete what was to be deleted.`,
 				return c.changeState(cmd.Context(), path, choice.wait, false, func(st *state.State) error {
 					l, err := st.ForgetLeftover(forget)
 					if err == nil {
-						c.say(deployer.Info, "Forgotten: "+l.Method+" "+l.ID)
+						c.say(report.Info, "Forgotten: "+l.Method+" "+l.ID)
 					}
 					return err
 				})
@@ -57,7 +57,7 @@ recorded, and tries again to delete what was to be deleted.`,
 				return c.changeState(cmd.Context(), path, choice.wait, false, func(st *state.State) error {
 					l, err := st.AdoptLeftover(adopt, cid, time.Now())
 					if err == nil {
-						c.say(deployer.Info, "Adopted: "+l.CID)
+						c.say(report.Info, "Adopted: "+l.CID)
 					}
 					return err
 				})

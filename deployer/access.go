@@ -5,21 +5,14 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/plan"
 	"bootstrap/manifest"
 )
-
-// access is one way in which an agent may be reached.
-type access struct {
-	MBus string `json:"mbus"` // with user and password
-	CA   string `json:"ca"`   // PEM; empty: the certificate is not checked
-}
 
 // maxPending bounds the changes of an agent's settings that are remembered
 // while nobody knows whether the agent has taken them.
@@ -27,11 +20,12 @@ const maxPending = 4
 
 // accesses lists how the agent may be reached, the likeliest first: as it was
 // last, with settings that it may have taken since, and as the manifest says.
-func (r *run) accesses(how agentOfRunning) []access {
-	list := []access{{how.MBus, how.CA}}
+func (r *run) accesses(how agentOfRunning) []agent.Access {
+	first := agent.Access{MBus: how.MBus, CA: how.CA}
+	list := []agent.Access{first}
 	add := func(mbus, ca string) {
 		// The password is for the agent at this address and for nobody else.
-		if a := (access{mbus, ca}); mbus != "" && hostOf(mbus) == hostOf(how.MBus) && !slices.Contains(list, a) {
+		if a := (agent.Access{MBus: mbus, CA: ca}); mbus != "" && a.Host() == first.Host() && !slices.Contains(list, a) {
 			list = append(list, a)
 		}
 	}
@@ -47,45 +41,26 @@ func (r *run) accesses(how agentOfRunning) []access {
 	return list
 }
 
+// wantedAccess is how the agent is reached as the manifest says.
+func (r *run) wantedAccess() agent.Access {
+	return agent.Access{MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+}
+
 // forgetsSettings reports whether the agent keeps its settings in memory, so
 // that a reboot brings back those that the VM was made with.
 func forgetsSettings(m *manifest.Manifest) bool {
-	value, _ := lookUp(m.ResourcePool.Env, "bosh.agent.settings.tmpfs")
+	value, _ := plan.LookUp(m.ResourcePool.Env, "bosh.agent.settings.tmpfs")
 	return value == true
-}
-
-func hostOf(mbus string) string {
-	u, err := url.Parse(mbus)
-	if err != nil {
-		return ""
-	}
-	return u.Host
-}
-
-// trusted returns the CAs that are accepted for the access: while a change is
-// not finished, those of all, since the agent may have taken one part of it and
-// not the other. Where one of them checks nothing, each access keeps its own CA.
-func trusted(list []access, of access) string {
-	var all []string
-	for _, a := range list {
-		switch ca := strings.TrimSpace(a.CA); {
-		case ca == "":
-			return of.CA
-		case !slices.Contains(all, ca):
-			all = append(all, ca)
-		}
-	}
-	return strings.Join(all, "\n") + "\n"
 }
 
 // findAgent waits for the agent and returns the client that it answers, and how
 // it is reached. The client of an error is the one of the likeliest access.
-func (r *run) findAgent(ctx context.Context, how agentOfRunning, limit time.Duration, replyTo string) (*agent.Client, access, error) {
+func (r *run) findAgent(ctx context.Context, how agentOfRunning, limit time.Duration, replyTo string) (*agent.Client, agent.Access, error) {
 	list := r.accesses(how)
 	clients := make([]*agent.Client, 0, len(list))
 	for i, a := range list {
 		r.opts.Secret(a.MBus)
-		client, err := r.agentAt(a.MBus, trusted(list, a), replyTo)
+		client, err := r.agentAt(a.MBus, agent.Trusted(list, a), replyTo)
 		switch {
 		case err != nil && i == 0:
 			return nil, a, err
@@ -95,7 +70,7 @@ func (r *run) findAgent(ctx context.Context, how agentOfRunning, limit time.Dura
 			list[i].MBus = "" // not a way to reach it
 		}
 	}
-	list = slices.DeleteFunc(list, func(a access) bool { return a.MBus == "" })
+	list = slices.DeleteFunc(list, func(a agent.Access) bool { return a.MBus == "" })
 	client, err := agent.WaitAny(ctx, limit, clients...)
 	if err != nil {
 		return clients[0], list[0], err
@@ -124,7 +99,7 @@ func (r *run) settleAccess(ctx context.Context, how *agentOfRunning, replyTo str
 
 // narrow returns a client that trusts only the CA that signed the certificate
 // which the agent serves, where one CA alone did.
-func (r *run) narrow(ctx context.Context, client *agent.Client, found access, list []access, replyTo string) (*agent.Client, access, error) {
+func (r *run) narrow(ctx context.Context, client *agent.Client, found agent.Access, list []agent.Access, replyTo string) (*agent.Client, agent.Access, error) {
 	if found.CA == "" {
 		return client, found, nil
 	}
@@ -132,13 +107,9 @@ func (r *run) narrow(ctx context.Context, client *agent.Client, found access, li
 	if err != nil {
 		return client, found, nil // it has answered: with one of these CAs
 	}
-	host := ""
-	if u, err := url.Parse(found.MBus); err == nil {
-		host = u.Hostname()
-	}
-	if !signedBy(found.CA, peer.Certificates, host) {
+	if !found.Signed(peer.Certificates) {
 		for _, a := range list {
-			if signedBy(a.CA, peer.Certificates, host) {
+			if (agent.Access{MBus: found.MBus, CA: a.CA}).Signed(peer.Certificates) {
 				found.CA = a.CA
 				break
 			}
@@ -152,29 +123,17 @@ func (r *run) narrow(ctx context.Context, client *agent.Client, found access, li
 	return narrowed, found, nil
 }
 
-// signedBy reports whether the certificates, the peer's own first, lead to one
-// of the CAs.
-func signedBy(ca string, chain []*x509.Certificate, host string) bool {
-	if len(chain) == 0 || ca == "" {
-		return false
+// servedBy returns the certificate that the agent serves; nil: unknown, as of
+// one that restarts just now.
+func servedBy(ctx context.Context, client *agent.Client) *x509.Certificate {
+	if peer, err := client.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
+		return peer.Certificates[0]
 	}
-	options := x509.VerifyOptions{DNSName: host, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
-	options.Roots.AppendCertsFromPEM([]byte(ca))
-	for _, c := range chain[1:] {
-		options.Intermediates.AddCert(c)
-	}
-	_, err := chain[0].Verify(options)
-	return err == nil
+	return nil
 }
 
-// noteAccess remembers, for the plan and the next runs, how the agent of the
-// VM has answered.
-func (r *run) noteAccess(ctx context.Context, vm string, client *agent.Client, found access) error {
-	r.facts.access, r.facts.served = found, nil
-	// What an agent that restarts just now serves is unknown, and no reason to stop.
-	if peer, err := client.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
-		r.facts.served = peer.Certificates[0]
-	}
+// keepAccess keeps, for the next runs, how the agent of the VM has answered.
+func (r *run) keepAccess(vm string, found agent.Access) error {
 	kept, ok := r.keptAgent()
 	if r.scratch != "" || !ok || kept.VM != vm || kept.MBus == found.MBus && kept.CA == found.CA || r.state.Get().CurrentVMCID != vm {
 		return nil
@@ -197,26 +156,17 @@ func (r *run) keptAgent() (kept agentOfRunning, ok bool) {
 // says, as the agent has shown them: what is recorded may be wrong, or from
 // another machine.
 func (r *run) agentDiffers() []string {
-	if !r.facts.agentTold {
+	if !r.facts.Answers {
 		return nil
 	}
 	var list []string
-	if leaf := wantedLeaf(r.manifest); leaf != nil && r.facts.served != nil && !leaf.Equal(r.facts.served) {
-		list = append(list, partCertificate)
+	if leaf := wantedLeaf(r.manifest); leaf != nil && r.facts.Served != nil && !leaf.Equal(r.facts.Served) {
+		list = append(list, plan.PartCertificate)
 	}
-	if r.facts.access.MBus != "" && userOf(r.facts.access.MBus) != userOf(r.manifest.CPI.MBus) {
-		list = append(list, partPassword)
+	if r.facts.Reached.MBus != "" && r.facts.Reached.User() != r.wantedAccess().User() {
+		list = append(list, plan.PartPassword)
 	}
 	return list
-}
-
-// userOf returns user and password of a URL.
-func userOf(mbus string) string {
-	u, err := url.Parse(mbus)
-	if err != nil || u.User == nil {
-		return ""
-	}
-	return u.User.String()
 }
 
 // unreachable reports whether the message did not get to an agent that accepts it.

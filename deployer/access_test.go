@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/agent"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 )
 
@@ -88,7 +90,7 @@ func TestFindAgent(t *testing.T) {
 			defer s.Close()
 			address := strings.TrimPrefix(s.URL, "https://")
 			mbus := func(password string) string { return "https://mbus:" + password + "@" + address }
-			r := &run{root: &stage{rep: &reporter{}}, manifest: &manifest.Manifest{CPI: manifest.Installation{MBus: mbus("new"), CA: newCA}}}
+			r := &run{root: report.New(func(report.Event) {}), manifest: &manifest.Manifest{CPI: manifest.Installation{MBus: mbus("new"), CA: newCA}}}
 			r.opts.Secret = func(...string) {}
 			how := agentOfRunning{VM: "vm-1", MBus: mbus("old"), CA: oldCA, Next: &agentOfRunning{MBus: mbus("new"), CA: newCA, Next: &agentOfRunning{MBus: mbus("earlier"), CA: newCA}}}
 			limit := time.Minute
@@ -99,7 +101,7 @@ func TestFindAgent(t *testing.T) {
 			switch {
 			case c.password == "" && (err == nil || told.Load()):
 				t.Errorf("a foreign peer was accepted (%v) or told a password (%v)", err, told.Load())
-			case c.password != "" && (err != nil || found != access{mbus(c.password), c.ca}):
+			case c.password != "" && (err != nil || found != (agent.Access{MBus: mbus(c.password), CA: c.ca})):
 				t.Errorf("found %q by the new CA: %v, error %v", found.MBus, found.CA == newCA, err)
 			}
 		})

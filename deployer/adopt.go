@@ -11,13 +11,16 @@ import (
 
 // readAdopted reads the manifest that the VM was made from by another tool.
 func (r *run) readAdopted(context.Context) error {
+	if r.opts.AdoptFrom == "" {
+		return nil
+	}
 	st := r.state.Get()
 	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
 		// It is not needed, and a mistyped name is still told.
 		if _, err := os.Stat(r.opts.AdoptFrom); err != nil {
 			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %w", err)}
 		}
-		r.root.warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
+		r.root.Warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
 		return nil
 	}
 	inputs := r.opts.Inputs

@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
@@ -43,7 +45,7 @@ func (r *run) keepApplied() error {
 	current := r.appliedDir("current")
 	old, hadOld := readApplied(current)
 	switch {
-	case r.plan.applies():
+	case r.plan.Applies():
 		a.Spec = r.spec(false, "")
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
@@ -70,7 +72,7 @@ func (r *run) keepApplied() error {
 	if err != nil {
 		return fmt.Errorf("cannot keep what was applied: %w", err)
 	}
-	if r.plan.applies() && hadOld {
+	if r.plan.Applies() && hadOld {
 		previous := r.appliedDir("previous")
 		if err := errors.Join(os.RemoveAll(previous), os.Rename(current, previous)); err != nil {
 			return fmt.Errorf("cannot keep what was applied: %w", err)
@@ -159,20 +161,8 @@ func (r *run) findPrevious(ctx context.Context) error {
 	r.previous, r.address = a, st.Own.Address
 	r.rendered.archive = filepath.Join(r.appliedDir(which), "rendered.tgz")
 	r.rendered.dir = "" // it is kept
-	r.plan = Plan{Changes: []Change{
-		{What: aVM, Name: a.VM, Action: keep},
-		{What: theJobs, Name: r.manifest.Group.Name, Action: update, Why: []string{"asked to with --previous: what was applied before is put back"}},
-	}}
-	if r.plan.stopped = st.Own.Stopped; r.plan.stopped {
-		r.plan.Warnings = append(r.plan.Warnings, stayStopped)
-	}
-	for _, w := range previousRows() {
-		if w.down && (w.when == nil || w.when(r)) {
-			r.plan.Down = append(r.plan.Down, w.name)
-		}
-	}
-	p := r.plan
-	r.root.rep.emit(Event{Kind: Planned, Plan: &p})
+	r.plan = plan.Previous(a.VM, r.manifest.Group.Name, st.Own.Stopped)
+	r.emitPlan()
 	return nil
 }
 
@@ -183,7 +173,7 @@ func (r *run) applyPrevious(ctx context.Context) error {
 	}
 	spec := r.previous.Spec
 	spec.RenderedTemplates.BlobstoreID = r.rendered.blob
-	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*stage) error {
+	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*report.Stage) error {
 		return r.agent.Apply(ctx, spec)
 	})
 }
@@ -219,33 +209,4 @@ func (r *run) recordPrevious(context.Context) error {
 		return fmt.Errorf("cannot keep what was applied: %w", err)
 	}
 	return nil
-}
-
-// planPreviousRows finds what previousRows would do, and changes nothing.
-func planPreviousRows() []row {
-	return []row{
-		{name: "find state", do: (*run).findState},
-		{name: "peek at state", group: validating, do: (*run).peek, end: (*run).removeScratch},
-		{name: "find installation", group: validating, do: (*run).findInstallation},
-		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "expect vm", do: (*run).expectVM},
-		{name: "expect disk", do: (*run).expectDisk},
-		{name: "find what was applied", do: (*run).findPrevious},
-	}
-}
-
-// previousRows puts back what was applied before, on the VM that is there.
-func previousRows() []row {
-	return append(localRows(), []row{
-		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "expect vm", do: (*run).expectVM},
-		{name: "expect disk", do: (*run).expectDisk},
-		{name: "find what was applied", do: (*run).findPrevious},
-		{name: "upload jobs", do: (*run).uploadJobs},
-		{name: "clear the record", group: deploying, do: (*run).clearRecord},
-		{name: "stop jobs", down: true, group: deploying, do: (*run).stopRunning},
-		{name: "apply", down: true, group: deploying, do: (*run).applyPrevious},
-		{name: "start jobs", when: on(Plan.starts), down: true, group: deploying, do: (*run).startJobs},
-		{name: "record deployment", group: deploying, do: (*run).recordPrevious},
-	}...)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/wait"
 )
 
@@ -35,7 +37,7 @@ func (r *run) waitForRunning(ctx context.Context) error {
 		if err == nil {
 			last = now
 			// An agent reads the processes first: the two may disagree.
-			if now.JobState == "running" && len(notRunning(now)) == 0 {
+			if now.JobState == "running" && len(plan.NotRunning(now)) == 0 {
 				steady++
 			} else {
 				steady = 0
@@ -64,9 +66,18 @@ func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Dura
 		}
 	}
 	return &NotRunningError{
-		State: last.JobState, Processes: notRunning(last), Waited: waited,
+		State: last.JobState, Processes: processes(last), Waited: waited,
 		Logs: r.tailLogs(ctx, r.agent, failing, tailLines),
 	}
+}
+
+// processes lists the processes that do not run, with their states.
+func processes(now agent.State) []string {
+	var list []string
+	for _, why := range plan.NotRunning(now) {
+		list = append(list, why.String())
+	}
+	return list
 }
 
 // NotRunningError says that the jobs did not come up in time.
@@ -90,4 +101,17 @@ func (e *NotRunningError) Error() string {
 		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
 	}
 	return text
+}
+
+// awaitAgent waits until the agent answers, and says meanwhile what it waits
+// for. why is what may have taken the agent away; empty: nothing special.
+func (r *run) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
+	told := s.Wait(ctx)
+	defer told.End()
+	return client.WaitReady(ctx, limit, func(met agent.Probe) {
+		told.Probe(met)
+		if why != "" {
+			told.Say(fmt.Sprintf("the agent does not answer yet after %s: %s", why, met))
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
 	"bootstrap/internal/listener"
 	"bootstrap/manifest"
 	"bootstrap/tunnel"
@@ -25,13 +26,13 @@ func (r *run) checkMachine(ctx context.Context) error {
 
 // machineProblems are the reasons, each a sentence with what to do.
 func (r *run) machineProblems(ctx context.Context) []error {
-	if !r.plan.touches() {
+	if !r.plan.Touches() {
 		return nil
 	}
 	problems := []error{r.checkRoom()}
-	if r.plan.newVM() {
+	if r.plan.NewVM() {
 		vm := ""
-		if r.facts.hasVM {
+		if r.facts.HasVM {
 			vm = r.state.Get().CurrentVMCID
 		}
 		problems = append(problems, r.checkPorts(ctx, vm))
@@ -45,7 +46,10 @@ func (r *run) machineProblems(ctx context.Context) []error {
 // checkCloud finds what the CPI knows to be missing before the VM that runs is
 // touched.
 func (r *run) checkCloud(ctx context.Context) error {
-	if r.registry != nil && r.plan.newVM() {
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	if r.registry != nil && r.plan.NewVM() {
 		if err := r.checkTunnel(); err != nil {
 			return err
 		}
@@ -61,29 +65,25 @@ func (r *run) checkCloud(ctx context.Context) error {
 func (r *run) askCloud(ctx context.Context) error {
 	st := r.state.Get()
 	if r.asksForVM() {
-		if err := r.lookForVM(ctx, st.CurrentVMCID); err != nil {
+		if err := r.lookForVM(ctx, st.CurrentVMCID, false); err != nil {
 			return err
 		}
 	}
-	if d := st.Disk(); d != nil && !r.facts.diskSeen {
+	if d := st.Disk(); d != nil && !r.facts.DiskAsked {
 		if err := r.lookForDisk(ctx, d); err != nil {
 			return err
 		}
-		if r.facts.diskGone {
-			return &DiskGoneError{CID: d.CID, Mounted: slices.Contains(r.facts.mounted, d.CID)}
+		if r.facts.DiskGone {
+			return &plan.DiskGoneError{CID: d.CID, Mounted: slices.Contains(r.facts.Mounted, d.CID)}
 		}
 	}
 	return r.lookForStemcell(ctx)
 }
 
-// checksCloud tells whether the plan does what the CPI could refuse when the
-// jobs are stopped.
-func (r *run) checksCloud() bool { return r.plan.newVM() || r.plan.diskWork() }
-
 // asksForVM tells whether the CPI is asked for the VM that runs: one that looks
 // in the wrong place, or whose credentials are wrong, shows it now.
 func (r *run) asksForVM() bool {
-	return r.facts.agentTold && r.plan.on(aVM) != create
+	return r.facts.Answers && r.plan.On(plan.VM) != plan.Create
 }
 
 // checkTunnel reads the tunnel's key, before the tunnel is needed.
@@ -152,7 +152,7 @@ type agentPort struct {
 // that can be told from the CPI's properties; the CPI says what is wrong with them.
 func (r *run) agentPorts() []agentPort {
 	property := func(name string) string {
-		v, _ := lookUp(r.manifest.CPI.Properties, name)
+		v, _ := plan.LookUp(r.manifest.CPI.Properties, name)
 		if v == nil {
 			return ""
 		}
@@ -222,7 +222,7 @@ func (r *run) checkRoom() error {
 
 // localRoot is the folder of the VMs on this machine.
 func (r *run) localRoot() string {
-	root, _ := lookUp(r.manifest.CPI.Properties, "local_cpi.root")
+	root, _ := plan.LookUp(r.manifest.CPI.Properties, "local_cpi.root")
 	if dir, _ := root.(string); filepath.IsAbs(dir) {
 		return dir
 	}
@@ -232,7 +232,7 @@ func (r *run) localRoot() string {
 // roomForVM is what the packages of a VM on this machine will take, at least:
 // they are there as uploaded, compiled and installed.
 func (r *run) roomForVM() uint64 {
-	if r.delivery == nil || !r.plan.newVM() || !r.embeddedCPI() {
+	if r.delivery == nil || !r.plan.NewVM() || !r.embeddedCPI() {
 		return 0
 	}
 	var sum uint64

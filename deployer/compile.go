@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
 
@@ -80,11 +82,11 @@ func (r *run) serviceAfter(ctx context.Context, release string) string {
 	again := fmt.Sprintf("correct release %s and run bootstrap deploy again", release)
 	st := r.state.Get()
 	switch {
-	case st.Own.Swap != nil && (r.plan.swap || r.plan.beside):
+	case st.Own.Swap != nil && (r.plan.Swap || r.plan.Beside):
 		return fmt.Sprintf("VM %s still serves as before; %s", st.Own.Swap.CID, again)
-	case r.plan.on(aVM) == replace:
+	case r.plan.On(plan.VM) == plan.Replace:
 		return "the service is down, and the VM that ran it was deleted; " + again
-	case r.plan.newVM():
+	case r.plan.NewVM():
 		return "the new VM runs no jobs yet; " + again
 	}
 	why, err := r.putBack(ctx)
@@ -120,10 +122,10 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 			return fmt.Sprintf("package %s of before is no longer on the VM", name), nil
 		}
 	}
-	err = r.do("Putting back what ran before", func(s *stage) error {
+	err = r.do("Putting back what ran before", func(s *report.Stage) error {
 		spec := a.Spec
 		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
-		if err := r.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, filepath.Join(dir, "rendered.tgz"), s.progress); err != nil {
+		if err := r.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, filepath.Join(dir, "rendered.tgz"), s.Progress); err != nil {
 			return err
 		}
 		return r.agent.Apply(ctx, spec)
@@ -142,27 +144,4 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 		a.record(st)
 		return nil
 	})
-}
-
-// compile adds what is compiled while the service is down. Only the VM that
-// stays could be asked to compile, and its agent removes the packages that the
-// jobs run from; a new VM that comes beside the old one compiles before that one
-// stops.
-func (p *Plan) compile(w wanted, st state.State, f facts, vm, jobs Change) {
-	var why string
-	switch {
-	case vm.Action == keep && jobs.Action == update && w.compiles > 0 && st.Own.Swap != nil && len(f.now.Job.Templates) == 0:
-		// An earlier run was cut, or failed, before it put a job on the new VM.
-		p.beside = true
-		return
-	case vm.Action == keep && jobs.Action == update && w.compiles > 0:
-		p.Compiles = w.compiles
-		why = "compiles %s while the service is down; if one does not compile, what ran before is put back where this machine has kept it"
-	case vm.Action == replace && !p.swap && f.agentTold && w.anew > 0:
-		p.Compiles = w.anew
-		why = "compiles %s on the new VM while the service is down; if one does not compile, it stays down until a deploy succeeds"
-	default:
-		return
-	}
-	p.Changes = append(p.Changes, Change{What: packages, Action: create, Why: []string{fmt.Sprintf(why, count(p.Compiles, "package"))}})
 }

@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 	"bootstrap/templates"
 )
@@ -23,6 +24,7 @@ func (r *run) startRuby(ctx context.Context) error {
 	if r.state.Get().CurrentVMCID == "" {
 		r.engine.Warm()
 	}
+	r.atEnd(r.stopRuby)
 	return nil
 }
 
@@ -69,12 +71,12 @@ func (r *run) buildCPI(ctx context.Context) error {
 		Engine:     r.engine,
 		Env:        r.packagingEnv(),
 		Stage: func(name string) func(string, error) {
-			s := r.stage.begin(name, false)
+			s := r.stage.Begin(name, false)
 			return func(skipped string, err error) {
 				if skipped != "" {
-					err = skip(skipped)
+					err = report.Skip(skipped)
 				}
-				_ = s.end(r.withoutValues(err))
+				_ = s.End(r.withoutValues(err))
 			}
 		},
 	})
@@ -102,51 +104,101 @@ func (r *run) cpiProperties() map[string]any {
 	return props
 }
 
-// connectCPI asks the CPI what it is, once.
-func (r *run) connectCPI(ctx context.Context) error {
+// cpi returns the client of the CPI. The first call serves the registry, installs
+// the CPI where this machine has none, and asks it what it is.
+func (r *run) cpi(ctx context.Context) (*cpi.Client, error) {
+	if r.cpiClient != nil {
+		return r.cpiClient, nil
+	}
+	if err := r.bindRegistry(ctx); err != nil {
+		return nil, err
+	}
+	if r.cpiBuild == nil {
+		if err := r.inGroup(installing, func() error { return r.buildCPI(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	client, err := r.newCPI()
+	if err != nil {
+		return nil, err
+	}
+	info, err := client.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.cpiClient, r.cpiAPI = client, info.APIVersion
+	if r.registry != nil && min(info.APIVersion, r.stemcellAPI()) >= 2 {
+		// Nobody will ask: from version 2 on the CPI tells the agent itself.
+		r.stopRegistry()
+	}
+	if r.scratch != "" || r.stemcell == nil {
+		return client, nil
+	}
+	// What needs the CPI later, without the manifest, finds it by this.
+	return client, r.know(ctx)
+}
+
+// connect gets the CPI ready to be called.
+func (r *run) connect(ctx context.Context) error {
+	_, err := r.cpi(ctx)
+	return err
+}
+
+// prepareCPI gets ready what the CPI is installed from, where this machine has
+// none: before a person is asked, and before anything is touched.
+func (r *run) prepareCPI(ctx context.Context) error {
+	if r.cpiBuild != nil {
+		return nil
+	}
+	return r.inGroup(validating, func() error {
+		if err := r.startRuby(ctx); err != nil {
+			return err
+		}
+		if err := r.readForCPI(ctx); err != nil {
+			return err
+		}
+		return r.fetchCPIReleases(ctx)
+	})
+}
+
+func (r *run) newCPI() (*cpi.Client, error) {
 	path := filepath.Join(r.buildDir(), "cpi.log")
 	log, err := r.opts.OpenLog(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.scratch != "" {
 		path = "" // it is removed with what a plan has made
 	}
 	r.cpiLog = log
-	api := 1
-	if r.stemcell != nil {
-		api = r.stemcell.APIVersion
-	} else if sc := r.currentStemcell(); sc != nil && sc.APIVersion > 0 {
-		api = sc.APIVersion
-	} else if r.known.StemcellAPI > 0 {
-		api = r.known.StemcellAPI
-	}
-	r.cpi = cpi.New(cpi.Config{
+	r.atEnd(r.closeLog)
+	return cpi.New(cpi.Config{
 		Path:        r.cpiBuild.Path,
 		Env:         r.cpiEnv(),
 		DirectorID:  r.state.Get().DirectorID,
-		StemcellAPI: api,
+		StemcellAPI: r.stemcellAPI(),
 		Log:         log,
 		LogFile:     path,
 		Redact:      r.opts.Redact,
 		Timeout:     r.opts.CPITimeout,
 		Trace:       r.opts.traceCPI(),
 		Running:     r.opts.Running,
-	})
-	info, err := r.cpi.Info(ctx)
-	if err != nil {
-		return err
+	}), nil
+}
+
+// stemcellAPI is the API version of the stemcell: of the manifest's, or as it is
+// recorded.
+func (r *run) stemcellAPI() int {
+	sc := r.currentStemcell()
+	switch {
+	case r.stemcell != nil:
+		return r.stemcell.APIVersion
+	case sc != nil && sc.APIVersion > 0:
+		return sc.APIVersion
+	case r.known.StemcellAPI > 0:
+		return r.known.StemcellAPI
 	}
-	r.cpiAPI = info.APIVersion
-	if r.registry != nil && min(info.APIVersion, api) >= 2 {
-		// Nobody will ask: from version 2 on the CPI tells the agent itself.
-		r.stopRegistry()
-	}
-	if r.scratch != "" || r.stemcell == nil {
-		return nil
-	}
-	// What needs the CPI later, without the manifest, finds it by this.
-	return r.know(ctx)
+	return 1
 }
 
 // closeLog ends the CPI's log. What was rendered stays, 0600, until a delete:

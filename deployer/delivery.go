@@ -11,8 +11,17 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 )
+
+// uploadAll uploads jobs and packages to a VM that stays.
+func (r *run) uploadAll(ctx context.Context) error {
+	if err := r.uploadJobs(ctx); err != nil {
+		return err
+	}
+	return r.uploadPackages(ctx)
+}
 
 // uploadPackages uploads what is to be on the VM, also the sources of what is
 // to be compiled there, while the jobs still run.
@@ -58,8 +67,8 @@ func (r *run) startUploads(ctx context.Context) {
 					return u.ctx.Err()
 				}
 				up := d.blobs[l.pkg.Name]
-				err := in.do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(s *stage) error {
-					return vm.PutBlob(u.ctx, up.id, up.path, s.progress)
+				err := in.Do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(s *report.Stage) error {
+					return vm.PutBlob(u.ctx, up.id, up.path, s.Progress)
 				})
 				if err != nil {
 					return fmt.Errorf("cannot upload package %s: %w", l.pkg.Name, err)
@@ -76,6 +85,7 @@ func (r *run) startUploads(ctx context.Context) {
 // uploads what is not there yet, while the agent, which compiles one at a
 // time, is busy.
 func (r *run) compilePackages(ctx context.Context) error {
+	r.atEnd(r.awaitKept)
 	if r.delivery == nil {
 		if err := r.planDelivery(ctx, nil); err != nil {
 			return err
@@ -85,7 +95,7 @@ func (r *run) compilePackages(ctx context.Context) error {
 	r.startUploads(ctx)
 	r.packages = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
-		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(*stage) error {
+		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(*report.Stage) error {
 			return r.deliver(ctx, l.pkg)
 		})
 		if err != nil {
@@ -102,7 +112,7 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	d := r.delivery
 	if there, ok := d.there[p.Name]; ok {
 		r.packages[p.Name] = there
-		return skip("Already on the VM")
+		return report.Skip("Already on the VM")
 	}
 	up := d.blobs[p.Name]
 	select {
@@ -117,9 +127,9 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	if !d.isMissing(p) {
 		r.packages[p.Name] = spec
 		if p.Compiled() {
-			return skip("Package already compiled")
+			return report.Skip("Package already compiled")
 		}
-		return skip("Found in the cache of compiled packages")
+		return report.Skip("Found in the cache of compiled packages")
 	}
 	deps := map[string]agent.SpecPackage{}
 	for _, name := range p.Dependencies {
@@ -162,12 +172,12 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 		kept, err := r.store.KeepCompiled(ctx, c)
 		switch {
 		case errors.Is(context.Cause(ctx), errKeepIdle):
-			r.root.warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
+			r.root.Warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
 		case ctx.Err() != nil:
 		case err != nil:
-			r.root.warning(fmt.Sprintf("%v; the next VM will compile it again", err))
+			r.root.Warning(fmt.Sprintf("%v; the next VM will compile it again", err))
 		case !kept:
-			r.root.info(fmt.Sprintf("Package %s names the folder of its VM: the next VM will compile it again", p.Name))
+			r.root.Info(fmt.Sprintf("Package %s names the folder of its VM: the next VM will compile it again", p.Name))
 		}
 	}))
 }

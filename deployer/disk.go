@@ -8,99 +8,77 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
-// provideDisk makes the VM's persistent disk what the manifest asks for: the
-// one there is, a new one, the one there is resized, or a new one with its
-// content. The jobs are stopped. What was migrated from is deleted when the
-// deploy has succeeded, not before.
-func (r *run) provideDisk(ctx context.Context) error {
-	if err := r.settleDisk(ctx); err != nil {
+// provideFirstDisk makes a disk and attaches it, while the jobs are stopped.
+func (r *run) provideFirstDisk(ctx context.Context) error {
+	d, err := r.createDisk(ctx, r.manifest.Group.Disk)
+	if err != nil {
 		return err
 	}
-	want := r.manifest.Group.Disk
-	st := r.state.Get()
-	have := st.Disk()
-	switch {
-	case want == nil && have == nil:
-		return nil
-	case want == nil:
-		return r.state.Update(func(st *state.State) error {
-			st.Orphan(*have, "the manifest asked for no persistent disk any more", time.Now())
-			return nil
-		})
-	case have == nil:
-		d, err := r.createDisk(ctx, want)
-		if err != nil {
-			return err
-		}
-		if err := r.attachDisk(ctx, d); err != nil {
-			return err
-		}
-		return r.makeCurrent(d)
+	if err := r.attachDisk(ctx, d); err != nil {
+		return err
 	}
-	reasons := diskReasons(*have, *want)
-	mounted := slices.Contains(r.facts.mounted, have.CID) && !r.plan.newVM()
-	if len(reasons) > 0 && !r.opts.RecreateDisks && want.Size >= have.Size && r.effectiveAPI() >= 2 {
-		changed, err := r.changeDisk(ctx, *have, want, mounted)
-		if err != nil || changed {
-			return err
-		}
-		mounted = false
-	}
-	if !mounted {
-		if err := r.attachDisk(ctx, *have); err != nil {
-			return err
-		}
-	}
-	if len(reasons) == 0 && !r.opts.RecreateDisks {
-		return nil
-	}
-	return r.migrateDisk(ctx, *have, want)
+	return r.makeCurrent(d)
 }
 
-// settleDisk looks which disks the VM that stays has mounted now: a run that
-// was cut may have migrated, or made a first disk, without recording it.
-func (r *run) settleDisk(ctx context.Context) error {
-	if r.plan.newVM() {
-		return nil
-	}
-	mounted, err := r.agent.ListDisk(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot ask which disks are mounted: %w", err)
-	}
-	r.facts.mounted = mounted
+// attachCurrentDisk gives the recorded disk to the VM.
+func (r *run) attachCurrentDisk(ctx context.Context) error {
 	st := r.state.Get()
-	if slices.Contains(mounted, currentCID(st)) || len(mounted) != 1 {
-		return nil
-	}
-	i := slices.IndexFunc(st.Disks, func(d state.Disk) bool { return d.CID == mounted[0] })
-	if i < 0 {
-		return nil
-	}
-	r.root.info(fmt.Sprintf("An earlier run was cut when disk '%s' was in use already", mounted[0]))
-	return r.makeCurrent(st.Disks[i])
+	return r.attachDisk(ctx, *st.Disk())
 }
 
-func currentCID(st state.State) string {
-	if d := st.Disk(); d != nil {
-		return d.CID
+// changeOrMigrateDisk has the CPI change the disk, or else moves its content to
+// a new one, as the step says. What was migrated from is deleted when the deploy
+// has succeeded, not before.
+func (r *run) changeOrMigrateDisk(ctx context.Context, s plan.Step) error {
+	st := r.state.Get()
+	have := *st.Disk()
+	changed, err := r.changeDisk(ctx, have, *s.Disk)
+	if err != nil || changed {
+		return err
 	}
-	return ""
+	if err := r.attachDisk(ctx, have); err != nil {
+		return err
+	}
+	return r.migrateDisk(ctx, have, "")
+}
+
+// migrateCurrentDisk moves the content of the disk to a new one.
+func (r *run) migrateCurrentDisk(ctx context.Context, s plan.Step) error {
+	st := r.state.Get()
+	have := *st.Disk()
+	if !s.Disk.Mounted {
+		if err := r.attachDisk(ctx, have); err != nil {
+			return err
+		}
+	}
+	return r.migrateDisk(ctx, have, s.Disk.Begun)
+}
+
+// keepUnwantedDisk records the disk, which the VM does not get, as an orphan.
+func (r *run) keepUnwantedDisk(context.Context) error {
+	return r.state.Update(func(st *state.State) error {
+		st.Orphan(*st.Disk(), "the manifest asked for no persistent disk any more", time.Now())
+		return nil
+	})
 }
 
 // changeDisk asks the CPI to change the disk itself, which only a disk that no
 // VM has can be. changed is false where the CPI cannot.
-func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.DiskPool, mounted bool) (changed bool, err error) {
+func (r *run) changeDisk(ctx context.Context, have state.Disk, work plan.DiskWork) (changed bool, err error) {
+	want, mounted := r.manifest.Group.Disk, work.Mounted
 	vm := r.state.Get().CurrentVMCID
 	if mounted {
-		if err := r.do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*stage) error { return r.agent.UnmountDisk(ctx, have.CID) }); err != nil {
+		if err := r.do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*report.Stage) error { return r.agent.UnmountDisk(ctx, have.CID) }); err != nil {
 			return false, err
 		}
 	}
-	if !r.plan.newVM() {
+	if !r.plan.NewVM() {
 		// The agent goes on knowing the disk: an agent that was told to forget its
 		// only one does not survive its next start. One that is not mounted may
 		// still be attached, by a run that was cut; CPIs have many words for one
@@ -109,28 +87,27 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.Di
 			if mounted {
 				return false, err
 			}
-			r.root.info(fmt.Sprintf("Disk '%s' is taken as not attached: %v", have.CID, err))
+			r.root.Info(fmt.Sprintf("Disk '%s' is taken as not attached: %v", have.CID, err))
 		}
 		if err := r.awaitDetached(ctx, r.stage); err != nil {
 			return false, err
 		}
 	}
 	title := fmt.Sprintf("Resizing disk '%s' to %d MiB", have.CID, want.Size)
-	same := sameProperties(have.CloudProperties, want.CloudProperties)
+	same := work.Method == "resize_disk"
 	if !same {
 		title = fmt.Sprintf("Updating disk '%s'", have.CID)
 	}
-	err = r.do(title, func(*stage) error {
-		props := nonNil(want.CloudProperties)
-		in := state.Intent{Method: "resize_disk", Disk: have.CID, Size: want.Size, CloudProperties: props}
+	err = r.do(title, func(*report.Stage) error {
+		props := properties(want)
+		in := state.Intent{Method: work.Method, Disk: have.CID, Size: want.Size, CloudProperties: props}
 		call := func(c *cpi.Client) (string, error) { return have.CID, c.ResizeDisk(ctx, have.CID, want.Size) }
 		if !same {
-			in.Method = "update_disk"
 			call = func(c *cpi.Client) (string, error) { return c.UpdateDisk(ctx, have.CID, want.Size, props) }
 		}
-		_, err := r.create(in, call)
+		_, err := r.create(ctx, in, call)
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
-			return skip("the CPI cannot")
+			return report.Skip("the CPI cannot")
 		}
 		changed = err == nil
 		return err
@@ -142,19 +119,22 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, want *manifest.Di
 	return true, r.attachDisk(ctx, *st.Disk()) // under the CID that it has now
 }
 
-// migrateDisk moves the content of the mounted disk to a new one.
-func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.DiskPool) error {
-	d, begun := r.begunDisk(want)
-	if !begun {
+// migrateDisk moves the content of the mounted disk to a new one, or to the one
+// with the CID begun that an interrupted run has mounted for that.
+func (r *run) migrateDisk(ctx context.Context, old state.Disk, begun string) error {
+	var d state.Disk
+	if st := r.state.Get(); begun != "" && plan.DiskOf(st, begun) != nil {
+		d = *plan.DiskOf(st, begun)
+	} else {
 		var err error
-		if d, err = r.createDisk(ctx, want); err != nil {
+		if d, err = r.createDisk(ctx, r.manifest.Group.Disk); err != nil {
 			return err
 		}
 		if err := r.attachSecond(ctx, old, d); err != nil {
 			return err
 		}
 	}
-	err := r.do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*stage) error {
+	err := r.do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*report.Stage) error {
 		if err := r.agent.MigrateDisk(ctx); err != nil {
 			return err
 		}
@@ -175,11 +155,15 @@ func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.Di
 	}
 	r.migratedFrom = old.CID
 	vm := r.state.Get().CurrentVMCID
-	return r.do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *stage) error {
-		if err := unskipped(script(r.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
+	return r.do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *report.Stage) error {
+		if err := report.Unskipped(script(r.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
 			return err
 		}
-		if err := r.cpi.DetachDisk(ctx, vm, old.CID); err != nil {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.DetachDisk(ctx, vm, old.CID); err != nil {
 			return err
 		}
 		return r.awaitDetached(ctx, s)
@@ -188,7 +172,7 @@ func (r *run) migrateDisk(ctx context.Context, old state.Disk, want *manifest.Di
 
 // awaitDetached waits until the agent answers after a disk was detached: some
 // CPIs restart the VM for it.
-func (r *run) awaitDetached(ctx context.Context, s *stage) error {
+func (r *run) awaitDetached(ctx context.Context, s *report.Stage) error {
 	return r.awaitAgent(ctx, s, r.agent, r.opts.AgentTimeout, "detach_disk, for which some CPIs restart the VM")
 }
 
@@ -199,7 +183,7 @@ func (r *run) freeDisk(ctx context.Context, cid string) error {
 		return nil
 	}
 	vm := r.state.Get().CurrentVMCID
-	return r.root.do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *stage) error {
+	return r.root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
 		mounted, err := r.agent.ListDisk(ctx)
 		if err != nil {
 			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
@@ -209,13 +193,17 @@ func (r *run) freeDisk(ctx context.Context, cid string) error {
 				return err
 			}
 		}
-		if err := unskipped(script(r.agent.RemovePersistentDisk(ctx, cid))); err != nil {
+		if err := report.Unskipped(script(r.agent.RemovePersistentDisk(ctx, cid))); err != nil {
 			return err
 		}
-		if err := r.cpi.DetachDisk(ctx, vm, cid); err != nil {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.DetachDisk(ctx, vm, cid); err != nil {
 			// CPIs have many words for a disk that is not attached; one that is
 			// cannot be deleted, which is told then.
-			return skip("not attached: " + err.Error())
+			return report.Skip("not attached: " + err.Error())
 		}
 		return r.awaitDetached(ctx, s)
 	})
@@ -223,26 +211,13 @@ func (r *run) freeDisk(ctx context.Context, cid string) error {
 
 // mayHold tells whether the VM may have the unused disk attached: a new VM never
 // had it, and from one that stays this run took what it migrated from.
-func (r *run) mayHold(cid string) bool { return !r.plan.newVM() && cid != r.migratedFrom }
-
-// begunDisk is the disk that a run that was cut has mounted beside the current
-// one: the migration to it is done again.
-func (r *run) begunDisk(want *manifest.DiskPool) (state.Disk, bool) {
-	st := r.state.Get()
-	for _, d := range st.Disks {
-		if d.ID != st.CurrentDiskID && !r.plan.newVM() && slices.Contains(r.facts.mounted, d.CID) &&
-			slices.Contains(r.facts.mounted, currentCID(st)) && len(diskReasons(d, *want)) == 0 {
-			return d, true
-		}
-	}
-	return state.Disk{}, false
-}
+func (r *run) mayHold(cid string) bool { return !r.plan.NewVM() && cid != r.migratedFrom }
 
 func (r *run) createDisk(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
 	var d state.Disk
-	err := r.do("Creating disk", func(*stage) error {
-		props := nonNil(want.CloudProperties)
-		cid, err := r.create(state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
+	err := r.do("Creating disk", func(*report.Stage) error {
+		props := properties(want)
+		cid, err := r.create(ctx, state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
 			return c.CreateDisk(ctx, want.Size, props, r.state.Get().CurrentVMCID)
 		})
 		for _, made := range r.state.Get().Disks {
@@ -266,8 +241,12 @@ func (r *run) makeCurrent(d state.Disk) error {
 // it as the target of a migration.
 func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 	vm := r.state.Get().CurrentVMCID
-	return r.do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, vm), func(s *stage) error {
-		hint, err := r.cpi.AttachDisk(ctx, vm, d.CID)
+	return r.do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, vm), func(s *report.Stage) error {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		hint, err := c.AttachDisk(ctx, vm, d.CID)
 		if err != nil {
 			if hint, err = r.attachAgain(ctx, s, vm, d, err); err != nil {
 				return err
@@ -279,7 +258,7 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 			return err
 		}
 		if hint != nil {
-			if err := unskipped(script(r.agent.AddPersistentDisk(ctx, d.CID, hint))); err != nil {
+			if err := report.Unskipped(script(r.agent.AddPersistentDisk(ctx, d.CID, hint))); err != nil {
 				return err
 			}
 		}
@@ -290,30 +269,37 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 // attachAgain takes a disk from the VM that has it already, by a run that was
 // cut, and attaches it: some CPIs refuse one that is attached, and only they
 // tell the agent's hint.
-func (r *run) attachAgain(ctx context.Context, s *stage, vm string, d state.Disk, refusal error) (hint any, err error) {
+func (r *run) attachAgain(ctx context.Context, s *report.Stage, vm string, d state.Disk, refusal error) (hint any, err error) {
 	var refused *cpi.Error
-	if !errors.As(refusal, &refused) || r.plan.newVM() {
+	if !errors.As(refusal, &refused) || r.plan.NewVM() {
 		return nil, refusal
 	}
-	attached, err := r.cpi.GetDisks(ctx, vm)
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return nil, err
+	}
+	attached, err := c.GetDisks(ctx, vm)
 	if err != nil || !slices.Contains(attached, d.CID) {
 		return nil, refusal
 	}
-	if err := r.cpi.DetachDisk(ctx, vm, d.CID); err != nil {
+	if err := c.DetachDisk(ctx, vm, d.CID); err != nil {
 		return nil, errors.Join(refusal, err)
 	}
 	if err := r.awaitDetached(ctx, s); err != nil {
 		return nil, err
 	}
-	return r.cpi.AttachDisk(ctx, vm, d.CID)
+	return c.AttachDisk(ctx, vm, d.CID)
 }
 
 // tagDisk names the disk where the cloud shows it; that it cannot be done is
 // no reason to stop.
 func (r *run) tagDisk(ctx context.Context, cid string) {
-	err := r.cpi.SetDiskMetadata(ctx, cid, r.diskMetadata())
+	c, err := r.cpi(ctx)
+	if err == nil {
+		err = c.SetDiskMetadata(ctx, cid, r.diskMetadata())
+	}
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // a deploy that goes on tags it
-		r.root.warning(fmt.Sprintf("disk %s has no tags: %v", cid, err))
+		r.root.Warning(fmt.Sprintf("disk %s has no tags: %v", cid, err))
 	}
 }
 
@@ -336,15 +322,15 @@ func (r *run) snapshotDisk(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
-	return r.do(fmt.Sprintf("Taking a snapshot of disk '%s'", d.CID), func(s *stage) error {
-		cid, err := r.create(state.Intent{Method: "snapshot_disk", Disk: d.CID}, func(c *cpi.Client) (string, error) {
+	return r.do(fmt.Sprintf("Taking a snapshot of disk '%s'", d.CID), func(s *report.Stage) error {
+		cid, err := r.create(ctx, state.Intent{Method: "snapshot_disk", Disk: d.CID}, func(c *cpi.Client) (string, error) {
 			return c.SnapshotDisk(ctx, d.CID, r.diskMetadata())
 		})
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
-			return skip("the CPI cannot")
+			return report.Skip("the CPI cannot")
 		}
 		if err == nil {
-			s.info(fmt.Sprintf("  Snapshot '%s' of disk '%s' was taken; nothing deletes it", cid, d.CID))
+			s.Info(fmt.Sprintf("  Snapshot '%s' of disk '%s' was taken; nothing deletes it", cid, d.CID))
 		}
 		return err
 	})
@@ -362,7 +348,7 @@ func (r *run) deleteDisks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.root.info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach %s %s` gives it to the next deploy", d.CID, r.which(), d.CID))
+		r.root.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach %s %s` gives it to the next deploy", d.CID, r.which(), d.CID))
 	} else if d != nil {
 		if err := r.deleteDisk(ctx, r.stage, "Deleting disk '%s'", *d); err != nil {
 			return err
@@ -376,10 +362,19 @@ func (r *run) deleteDisks(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) deleteDisk(ctx context.Context, in *stage, title string, d state.Disk) error {
-	return in.do(fmt.Sprintf(title, d.CID), func(*stage) error {
+func (r *run) deleteDisk(ctx context.Context, in *report.Stage, title string, d state.Disk) error {
+	return in.Do(fmt.Sprintf(title, d.CID), func(*report.Stage) error {
 		in := state.Intent{Method: "delete_disk", CID: d.CID}
 		call := func(c *cpi.Client) error { return c.DeleteDisk(ctx, d.CID) }
 		return r.destroy(ctx, in, call, "Disk not found", func(st *state.State) { st.Forget("delete_disk", d.CID) })
 	})
+}
+
+// properties are the disk's cloud_properties as the CPI is given them: a map
+// where there are none, too.
+func properties(want *manifest.DiskPool) map[string]any {
+	if want.CloudProperties == nil {
+		return map[string]any{}
+	}
+	return want.CloudProperties
 }

@@ -126,7 +126,7 @@ func TestAttachAgain(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(r.dir, "attached"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err = r.cpi.AttachDisk(t.Context(), "vm-1", "disk-1")
+			_, err = r.cpiClient.AttachDisk(t.Context(), "vm-1", "disk-1")
 			_ = os.Remove(filepath.Join(r.dir, "calls"))
 			_, err = r.attachAgain(t.Context(), r.root, "vm-1", state.Disk{CID: "disk-1"}, err)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

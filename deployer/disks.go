@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
@@ -25,14 +27,22 @@ func rank(u DiskUse) int { return slices.Index([]DiskUse{DiskCurrent, DiskUnused
 // AttachDisk makes the orphan with the CID opts.Disk the current disk, which
 // the next deploy attaches. It needs the state file alone.
 func AttachDisk(ctx context.Context, opts Options) error {
-	return execute(ctx, opts, append(stateRows(), row{name: "attach disk", do: (*run).adoptOrphan}))
+	return execute(ctx, opts, append(onState(), phase{name: "attach disk", do: (*run).adoptOrphan}))
 }
 
 // DeleteDisk deletes the orphan with the CID opts.Disk and its data. What the
 // CPI needs is taken from this machine, or from the manifest.
 func DeleteDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, deleteDiskRows())
+	return execute(ctx, opts, append(locally(), []phase{
+		{name: "expect orphan", do: (*run).expectOrphan},
+		{name: "confirm", do: (*run).confirmOrphan},
+		{name: "prepare cpi", do: (*run).prepareCPI},
+		{name: "settle intents", do: (*run).settleIntents},
+		{name: "delete disk", do: func(r *run, ctx context.Context) error {
+			return r.runSteps(ctx, "deleting disk", plan.DeleteDiskSteps(opts.Disk))
+		}},
+	}...))
 }
 
 // ForgetDisk drops the record of the disk with the CID opts.Disk, or of the
@@ -40,7 +50,18 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 // the CPI is not asked.
 func ForgetDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, forgetDiskRows())
+	phases := append(onState(), phase{name: "find disk", do: (*run).findRecord})
+	if opts.Force {
+		phases = append(phases, phase{name: "confirm", do: (*run).confirmForget})
+	} else {
+		phases = append(phases, []phase{
+			{name: "find installation", group: validating, do: (*run).findInstallation},
+			{name: "prepare cpi", do: (*run).prepareCPI},
+			{name: "settle intents", do: (*run).settleIntents},
+			{name: "look", do: (*run).refuseExisting},
+		}...)
+	}
+	return execute(ctx, opts, append(phases, phase{name: "forget disk", do: (*run).forgetDisk}))
 }
 
 // orphanOf returns the orphan with that CID.
@@ -49,22 +70,13 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	if i >= 0 {
 		return st.Own.Orphans[i], nil
 	}
-	switch d := diskOf(st, cid); {
+	switch d := plan.DiskOf(st, cid); {
 	case d == nil:
 		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: bootstrap disks lists those that there are", cid)
 	case d.ID == st.CurrentDiskID:
 		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
 	}
 	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
-}
-
-func diskOf(st state.State, cid string) *state.Disk {
-	for i, d := range st.Disks {
-		if d.CID == cid {
-			return &st.Disks[i]
-		}
-	}
-	return nil
 }
 
 func (r *run) adoptOrphan(context.Context) error {
@@ -83,7 +95,7 @@ func (r *run) adoptOrphan(context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.root.info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
+	r.root.Info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
 	return nil
 }
 
@@ -99,7 +111,7 @@ func (r *run) confirmOrphan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.ask(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
 }
 
 // deleteOrphan deletes the orphan, unless a run that was cut did already.
@@ -126,13 +138,13 @@ func (r *run) uninstallRest(ctx context.Context) error {
 func (r *run) findRecord(context.Context) error {
 	st := r.state.Get()
 	if r.opts.Disk == "" {
-		if r.opts.Disk = currentCID(st); r.opts.Disk == "" {
+		if r.opts.Disk = plan.CurrentDisk(st); r.opts.Disk == "" {
 			return errors.New("there is no current disk: bootstrap disks lists those that there are")
 		}
 		return nil
 	}
 	_, err := orphanOf(st, r.opts.Disk)
-	if err != nil && diskOf(st, r.opts.Disk) == nil {
+	if err != nil && plan.DiskOf(st, r.opts.Disk) == nil {
 		return err
 	}
 	return nil
@@ -141,15 +153,19 @@ func (r *run) findRecord(context.Context) error {
 // confirmForget asks before a record goes that nobody has compared with the
 // cloud.
 func (r *run) confirmForget(ctx context.Context) error {
-	return r.ask(ctx, Question{What: []string{fmt.Sprintf("the record of disk %s is forgotten; if the disk exists, it stays in the cloud and nothing knows of it", r.opts.Disk)}})
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("the record of disk %s is forgotten; if the disk exists, it stays in the cloud and nothing knows of it", r.opts.Disk)}})
 }
 
 // refuseExisting keeps the record of a disk that is there, or may be: it is
 // the only one.
 func (r *run) refuseExisting(ctx context.Context) error {
 	cid := r.opts.Disk
-	return r.do(fmt.Sprintf("Looking for disk '%s'", cid), func(*stage) error {
-		there, err := r.cpi.HasDisk(ctx, cid)
+	return r.do(fmt.Sprintf("Looking for disk '%s'", cid), func(*report.Stage) error {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		there, err := c.HasDisk(ctx, cid)
 		switch {
 		case cpi.NotImplemented(err):
 			return fmt.Errorf("the CPI cannot tell whether disk %s exists: look in the cloud, and if it is gone, --force forgets it", cid)
@@ -165,6 +181,6 @@ func (r *run) forgetDisk(context.Context) error {
 	if err := r.state.Update(func(st *state.State) error { st.Forget("delete_disk", cid); return nil }); err != nil {
 		return err
 	}
-	r.root.info(fmt.Sprintf("Disk '%s' is forgotten", cid))
+	r.root.Info(fmt.Sprintf("Disk '%s' is forgotten", cid))
 	return nil
 }

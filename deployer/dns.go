@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/digest"
 	"bootstrap/state"
 )
@@ -101,8 +102,8 @@ func (r *run) sendDNS(ctx context.Context) error {
 	records := recordsOf(st.Own.DNSVersion+1, dnsInstance{
 		ID: r.instanceID(), AgentID: st.Own.AgentID, Group: r.manifest.Group.Name, Deployment: r.manifest.Name, Addresses: r.dnsAddresses(),
 	})
-	return r.do("Sending DNS records", func(s *stage) error {
-		blob, err := r.putDNS(ctx, records, s.progress)
+	return r.do("Sending DNS records", func(s *report.Stage) error {
+		blob, err := r.putDNS(ctx, records, s.Progress)
 		if err != nil {
 			return fmt.Errorf("cannot upload the DNS records: %w", err)
 		}
@@ -117,8 +118,8 @@ func (r *run) sendDNS(ctx context.Context) error {
 			return nil
 		})
 		if err == nil && unknown {
-			s.warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
-			return skip("the agent does not know them")
+			s.Warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
+			return report.Skip("the agent does not know them")
 		}
 		return err
 	})

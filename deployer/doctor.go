@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -79,17 +80,17 @@ func diagnoses() []diagnosis {
 // Diagnose checks this machine and, where a manifest or a state file is named,
 // the deployment, and reports each check as it ends. It changes nothing but the
 // cache of the embedded Ruby. The error is only that of ctx.
-func Diagnose(ctx context.Context, opts Options, report func(Check)) error {
-	root := &stage{rep: &reporter{report: opts.Report}}
+func Diagnose(ctx context.Context, opts Options, each func(Check)) error {
+	root := report.New(opts.Report)
 	d := &doctor{run: &run{opts: opts, root: root, stage: root, manifest: &manifest.Manifest{}}}
 	defer d.closeRoute()
 	for _, c := range diagnoses() {
 		v := &verdict{result: CheckOK}
 		c.do(d, ctx, v)
 		if ctx.Err() != nil {
-			return &InterruptedError{Row: "check " + c.name}
+			return &report.InterruptedError{Row: "check " + c.name}
 		}
-		report(v.check(c.name))
+		each(v.check(c.name))
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (r *run) tellPassEnv() {
 	for _, n := range r.opts.PassEnv {
 		v := r.opts.Getenv(n)
 		if v == "" {
-			r.root.warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
+			r.root.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
 		} else if secret.MatchString(n) {
 			r.opts.Secret(v)
 		}

@@ -38,7 +38,7 @@ func (r *run) followLogs(ctx context.Context, what LogsOptions) error {
 		case !began || !errors.As(err, &silent):
 			return err
 		default:
-			r.root.warning(err.Error() + "; asking again")
+			r.root.Warning(err.Error() + "; asking again")
 		}
 		if wait.For(ctx, followEvery) != nil {
 			return nil
@@ -52,7 +52,7 @@ func (r *run) followOnce(ctx context.Context, f *follower, what LogsOptions) err
 		return err
 	}
 	defer discard(archive)
-	return f.read(archive, r.root.log)
+	return f.read(archive, r.root.Log)
 }
 
 // read shows what is new in an archive, in the order of the names. What

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bootstrap/deployer/report"
 )
 
 // FuzzKept damages what this machine keeps of a deployment: it counts as not
@@ -14,7 +16,7 @@ func FuzzKept(f *testing.F) {
 	f.Add(`{"coming": {"mbus": "https://h", "coming": {}}, "agent_id": "a"}`, `{"name": 1}`, `[]`)
 	f.Add(`null`, ``, `{`)
 	f.Fuzz(func(t *testing.T, agentText, installation, record string) {
-		r := &run{dir: t.TempDir(), root: &stage{rep: &reporter{}}}
+		r := &run{dir: t.TempDir(), root: report.New(func(report.Event) {})}
 		r.opts.Secret = func(...string) {}
 		for name, text := range map[string]string{"agent.json": agentText, "installation.json": installation, "record.json": record} {
 			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
@@ -23,7 +24,7 @@ import (
 
 // readManifest reads, evaluates and checks the manifest.
 func (r *run) readManifest(context.Context) error {
-	return r.do("Validating deployment manifest", func(s *stage) error {
+	return r.do("Validating deployment manifest", func(s *report.Stage) error {
 		m, err := manifest.Load(r.opts.Manifest, r.opts.Inputs)
 		if err != nil {
 			return err
@@ -32,13 +33,13 @@ func (r *run) readManifest(context.Context) error {
 		r.opts.Secret(m.Secrets...)
 		r.publish(m.Names...)
 		if len(m.Generated) > 0 && r.opts.Inputs.Generate == document.Write {
-			s.info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
+			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", r.opts.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
 		}
 		for _, w := range document.Problems(m.Warnings).Shortened() {
-			s.warning(place(w))
+			s.Warning(place(w))
 		}
 		if m.CPI.CA == "" {
-			s.warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
+			s.Warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
 		}
 		return nil
 	})
@@ -77,13 +78,21 @@ func place(p document.Problem) string {
 	return p.String()
 }
 
+// findExisting refuses to make a new deployment where that was asked for.
+func (r *run) findExisting(ctx context.Context) error {
+	if !r.opts.Existing {
+		return nil
+	}
+	return r.findState(ctx)
+}
+
 // findState refuses a delete that would find nothing to delete.
 func (r *run) findState(context.Context) error {
 	if found, err := file.Exists(r.statePath); found || err != nil {
 		return err
 	}
 	if r.opts.SkipIfMissing {
-		r.root.info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.statePath))
+		r.root.Info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.statePath))
 		return errDone
 	}
 	return file.Missing(r.statePath, r.opts.Manifest)
@@ -97,6 +106,7 @@ func (r *run) lockState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.atEnd(r.unlockState)
 	r.findFolders()
 	r.sweep()
 	return nil
@@ -116,7 +126,7 @@ func (r *run) sweep() {
 	}
 	for _, path := range left {
 		if err := os.RemoveAll(path); err != nil {
-			r.root.warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
+			r.root.Warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
 		}
 	}
 }
@@ -158,7 +168,7 @@ func (r *run) unlockState() {
 	}
 	if r.state.Fresh() {
 		if err := os.RemoveAll(r.dir); err != nil {
-			r.root.warning(fmt.Sprintf("the folder %s of this run could not be removed and may hold secrets: %v", r.dir, err))
+			r.root.Warning(fmt.Sprintf("the folder %s of this run could not be removed and may hold secrets: %v", r.dir, err))
 		}
 	}
 	r.state.Close()
@@ -171,15 +181,15 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 	if err := r.fetch(ctx, r.manifest.Releases, jobs, true); err != nil {
 		return err
 	}
-	if err := r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() }); err != nil {
+	if err := r.do("Validating cpi release", func(*report.Stage) error { return r.checkCPIJobs() }); err != nil {
 		return err
 	}
-	return r.do("Validating jobs and packages", func(s *stage) error {
+	return r.do("Validating jobs and packages", func(s *report.Stage) error {
 		if err := r.checkJobs(); err != nil {
 			return err
 		}
 		for _, p := range document.Problems(UnknownProperties(r.manifest, r.releases)).Shortened() {
-			s.warning(place(p))
+			s.Warning(place(p))
 		}
 		return nil
 	})
@@ -191,7 +201,7 @@ func (r *run) fetchCPIReleases(ctx context.Context) error {
 	if err := r.fetch(ctx, r.releasesOf(jobs), jobs, false); err != nil {
 		return err
 	}
-	return r.do("Validating cpi release", func(*stage) error { return r.checkCPIJobs() })
+	return r.do("Validating cpi release", func(*report.Stage) error { return r.checkCPIJobs() })
 }
 
 // releasesOf lists the releases of these jobs.
@@ -266,8 +276,8 @@ func (r *run) fetchRelease(ctx context.Context, rel manifest.Release, jobs []man
 		return nil, fmt.Errorf("%s: %w", rel.Pos, err)
 	}
 	var got *artifact.Release
-	err = r.do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *stage) error {
-		if got, err = r.store.Release(ctx, file, s.progress); err != nil {
+	err = r.do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *report.Stage) error {
+		if got, err = r.store.Release(ctx, file, s.Progress); err != nil {
 			return fmt.Errorf("%s: %w", rel.Pos, err)
 		}
 		return nil
@@ -285,7 +295,7 @@ func (r *run) fetchBlobs(ctx context.Context, file artifact.File) error {
 	if lack.Count == 1 {
 		name = fmt.Sprintf("Downloading a blob of release '%s'", file.Name)
 	}
-	return r.do(name, func(s *stage) error { return r.store.FetchBlobs(ctx, lack, s.progress) })
+	return r.do(name, func(s *report.Stage) error { return r.store.FetchBlobs(ctx, lack, s.Progress) })
 }
 
 func (r *run) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
@@ -296,8 +306,8 @@ func (r *run) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
 		return nil, fmt.Errorf("%s: %w", ref.Pos, err)
 	}
 	var got *artifact.Stemcell
-	err = r.do("Validating stemcell", func(s *stage) error {
-		if got, err = r.store.Stemcell(ctx, file, s.progress); err != nil {
+	err = r.do("Validating stemcell", func(s *report.Stage) error {
+		if got, err = r.store.Stemcell(ctx, file, s.Progress); err != nil {
 			return fmt.Errorf("%s: %w", ref.Pos, err)
 		}
 		return nil
@@ -310,10 +320,10 @@ func (r *run) download(ctx context.Context, src artifact.Source, name string) (f
 	if !strings.HasPrefix(src.URL, "http") {
 		return r.store.Fetch(ctx, src, nil)
 	}
-	err = r.do(name, func(s *stage) error {
-		file, err = r.store.Fetch(ctx, src, s.progress)
+	err = r.do(name, func(s *report.Stage) error {
+		file, err = r.store.Fetch(ctx, src, s.Progress)
 		if err == nil && file.Cached {
-			return skip("Found in local cache")
+			return report.Skip("Found in local cache")
 		}
 		return err
 	})

@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
 )
@@ -59,12 +61,8 @@ func (r *run) know(ctx context.Context) error {
 			k.Registry = r.known.Registry
 		}
 	}
-	if r.cpi != nil {
-		info, err := r.cpi.Info(ctx)
-		if err != nil {
-			return err
-		}
-		k.API = info.APIVersion
+	if r.cpiAPI > 0 {
+		k.API = r.cpiAPI
 	}
 	data, err := json.MarshalIndent(k, "", "  ")
 	if err != nil {
@@ -134,13 +132,10 @@ func (r *run) findInstallation(ctx context.Context) error {
 	r.opts.Secret(k.MBus)
 	if exists(k.CPI) {
 		r.cpiBuild = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
-		r.root.info(fmt.Sprintf("Using what is installed on this machine for deployment '%s'", k.Name))
+		r.root.Info(fmt.Sprintf("Using what is installed on this machine for deployment '%s'", k.Name))
 	}
 	return nil
 }
-
-// lacksCPI tells whether the CPI must be built before it can be called.
-func (r *run) lacksCPI() bool { return r.cpiBuild == nil }
 
 // readForCPI reads the manifest where the CPI must be built and only what is
 // kept on this machine was read until now.
@@ -158,22 +153,22 @@ func (r *run) readForCPI(ctx context.Context) error {
 // file is needed for. Orphans that are kept need both, and leftovers are recorded
 // nowhere else.
 func (r *run) uninstall(ctx context.Context) error {
-	// If the file stays: what was asked of the jobs that are gone goes with them.
+	// If the state file is kept, forget that `stop` was requested.
 	if err := r.recordStarted(ctx); err != nil {
 		return err
 	}
 	if n := len(r.state.Get().Own.Orphans); n > 0 {
-		r.root.info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for bootstrap disks", count(n, "disk")))
+		r.root.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for bootstrap disks", plan.Count(n, "disk")))
 		return nil
 	}
 	if n := len(r.state.Get().Own.Leftovers); n > 0 {
-		r.root.warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for bootstrap state leftovers", count(n, "CPI call")))
+		r.root.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for bootstrap state leftovers", plan.Count(n, "CPI call")))
 		return nil
 	}
 	for _, c := range r.state.Get().Own.Snapshots {
-		r.root.info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud, and is recorded nowhere from now on", c.CID, c.Disk))
+		r.root.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud, and is recorded nowhere from now on", c.CID, c.Disk))
 	}
-	return r.do("Uninstalling local artifacts for CPI and deployment", func(*stage) error {
+	return r.do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
 		r.closeLog()
 		if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove the installation: %w", err)

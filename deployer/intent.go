@@ -15,18 +15,24 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
 
 // create announces a CPI call in the state, makes it, and records what it
 // made, or what the disk is now that it changed. The CPI writes its reply to a
 // file, and outlives this process: a run that comes after a kill reads it there.
-func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
-	in, err := r.announce(in)
+func (r *run) create(ctx context.Context, in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
+	c, err := r.cpi(ctx)
 	if err != nil {
 		return "", err
 	}
-	cid, err := call(r.cpi.Recorded(in.Reply))
+	in, err = r.announce(in)
+	if err != nil {
+		return "", err
+	}
+	cid, err := call(c.Recorded(in.Reply))
 	if err != nil {
 		if !answered(err) {
 			return "", &UnsettledError{Method: in.Method, Err: err} // it may have made something all the same
@@ -48,11 +54,15 @@ func (r *run) create(in state.Intent, call func(*cpi.Client) (cid string, err er
 // have when it is asked after an error, is gone, too; the first is told by
 // notFound, as a skip.
 func (r *run) destroy(ctx context.Context, in state.Intent, call func(*cpi.Client) error, notFound string, forget func(*state.State)) error {
-	in, err := r.announce(in)
+	c, err := r.cpi(ctx)
 	if err != nil {
 		return err
 	}
-	err = call(r.cpi.Recorded(in.Reply))
+	in, err = r.announce(in)
+	if err != nil {
+		return err
+	}
+	err = call(c.Recorded(in.Reply))
 	missing := notFoundBy(in, err)
 	if err != nil && !missing {
 		there, known := r.stillThere(ctx, in, err)
@@ -62,13 +72,13 @@ func (r *run) destroy(ctx context.Context, in state.Intent, call func(*cpi.Clien
 		if !known {
 			return err
 		}
-		r.root.info(fmt.Sprintf("%s of %s failed, and it is gone all the same: %v", in.Method, in.CID, err))
+		r.root.Info(fmt.Sprintf("%s of %s failed, and it is gone all the same: %v", in.Method, in.CID, err))
 	}
 	if err := r.forget(in, forget); err != nil {
 		return err
 	}
 	if missing {
-		return skip(notFound)
+		return report.Skip(notFound)
 	}
 	return nil
 }
@@ -103,9 +113,9 @@ func (r *run) announce(in state.Intent) (state.Intent, error) {
 // the state's, which has it from the first intent on.
 func (r *run) arguments(method string, args ...any) string {
 	if r.salt == "" {
-		r.salt = cmp.Or(r.state.Get().Own.Salt, newSalt())
+		r.salt = cmp.Or(r.state.Get().Own.Salt, plan.NewSalt())
 	}
-	return digestOf(r.salt, "arguments of "+method, args)
+	return plan.Digest(r.salt, "arguments of "+method, args)
 }
 
 // notFoundBy tells whether the CPI says that what it was to delete does not
@@ -135,12 +145,15 @@ func (r *run) stillThere(ctx context.Context, in state.Intent, failed error) (th
 	if errors.As(failed, &unstarted) || errors.As(failed, &late) || in.CID == "" {
 		return false, false
 	}
-	var err error
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return false, false
+	}
 	switch in.Method {
 	case "delete_vm":
-		there, err = r.cpi.HasVM(ctx, in.CID)
+		there, err = c.HasVM(ctx, in.CID)
 	case "delete_disk":
-		there, err = r.cpi.HasDisk(ctx, in.CID)
+		there, err = c.HasDisk(ctx, in.CID)
 	default:
 		return false, false
 	}
@@ -191,7 +204,14 @@ func (r *run) settle(in state.Intent, cid string) error {
 // announced and did not see the end of: it waits for a CPI that still works,
 // and reads its reply. What nobody can tell is told and left alone.
 func (r *run) settleIntents(ctx context.Context) error {
-	for _, in := range r.state.Get().Own.Intents {
+	open := r.state.Get().Own.Intents
+	if len(open) == 0 {
+		return nil
+	}
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	for _, in := range open {
 		settle := r.settleCreate
 		switch {
 		case deletes(in):
@@ -228,16 +248,16 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 	if st := r.state.Get(); !gone && !st.Owns(in.CID) {
 		// Another tool, or an older version of the state, has lost the record.
 		why := fmt.Sprintf("whether it ended is not known, and %s is not recorded any more", in.CID)
-		r.root.warning(fmt.Sprintf("an earlier run was cut during %s: %s; it stays in the state file as a leftover", in.Method, why))
+		r.root.Warning(fmt.Sprintf("an earlier run was cut during %s: %s; it stays in the state file as a leftover", in.Method, why))
 		return r.keepLeftover(in, why)
 	}
 	if !gone {
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
+		r.root.Info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
 		return r.settleHalfDeleted(in)
 	}
-	r.root.info(fmt.Sprintf("An earlier run was cut during %s; %s is gone", in.Method, in.CID))
+	r.root.Info(fmt.Sprintf("An earlier run was cut during %s; %s is gone", in.Method, in.CID))
 	if r.state.Get().CurrentVMCID == in.CID && in.Method == "delete_vm" {
-		r.running, r.facts = nil, facts{}
+		r.running, r.facts = nil, plan.Facts{}
 	}
 	return r.forget(in, func(st *state.State) { st.Forget(in.Method, in.CID) })
 }
@@ -246,7 +266,7 @@ func (r *run) settleDelete(ctx context.Context, in state.Intent) error {
 // agent is silent then has nothing left that could be stopped in order: the jobs
 // were stopped before the delete, which may have ended the agent.
 func (r *run) settleHalfDeleted(in state.Intent) error {
-	if in.Method != "delete_vm" || in.CID != r.state.Get().CurrentVMCID || r.facts.agentTold {
+	if in.Method != "delete_vm" || in.CID != r.state.Get().CurrentVMCID || r.facts.Answers {
 		return r.settle(in, "")
 	}
 	if err := r.state.Update(func(st *state.State) error {
@@ -268,11 +288,15 @@ func (r *run) recover(ctx context.Context, in state.Intent) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, max(time.Minute, cmp.Or(r.opts.CPITimeout, 2*time.Hour)-time.Since(in.Started)))
 	defer cancel()
 	process := "its process"
-	cid, err := r.cpi.Recover(limited, in.Method, in.Reply, func(child cpi.Child) {
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return "", err
+	}
+	cid, err := c.Recover(limited, in.Method, in.Reply, func(child cpi.Child) {
 		if child.PID > 0 {
 			process = fmt.Sprintf("process %d", child.PID)
 		}
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, utcMinute(in.Started), process))
+		r.root.Info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, utcMinute(in.Started), process))
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return "", &stillRunningError{fmt.Sprintf("cannot go on: the CPI of an earlier run still works at %s after %s; look what %s does, end it, and run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
@@ -297,10 +321,14 @@ func (r *run) settleChange(ctx context.Context, in state.Intent) error {
 	case err != nil || why == "":
 		return err
 	case in.Method == "resize_disk":
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.Disk))
+		r.root.Info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.Disk))
 		return r.settle(in, "")
 	}
-	switch there, err := r.cpi.HasDisk(ctx, in.Disk); {
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return err
+	}
+	switch there, err := c.HasDisk(ctx, in.Disk); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
@@ -331,7 +359,7 @@ func (r *run) settleByReply(ctx context.Context, in state.Intent) (why string, e
 	case errors.Is(err, cpi.ErrNotBegun):
 		return "", r.settle(in, "")
 	case answered(err):
-		r.root.info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
+		r.root.Info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
 		return "", r.settle(in, "")
 	case errors.Is(err, fs.ErrNotExist):
 		return "the file of the CPI's reply is not there any more", nil
@@ -356,7 +384,7 @@ func badReply(err error) string {
 // leftover.
 func (r *run) leaveBehind(in state.Intent, why string) error {
 	why += "; " + r.searchFor(in)
-	r.root.warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, utcMinute(in.Started), why))
+	r.root.Warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, utcMinute(in.Started), why))
 	return r.keepLeftover(in, why)
 }
 
@@ -389,7 +417,7 @@ func (r *run) settleCreate(ctx context.Context, in state.Intent) error {
 
 // adopt records what a call of an earlier run made.
 func (r *run) adopt(ctx context.Context, in state.Intent, cid, how string) error {
-	r.root.info(fmt.Sprintf("An earlier run was cut during %s; %s: %s", in.Method, how, cid))
+	r.root.Info(fmt.Sprintf("An earlier run was cut during %s; %s: %s", in.Method, how, cid))
 	var contrary error // to what is recorded
 	err := r.state.Update(func(st *state.State) error {
 		if contrary = st.Settle(in, cid); contrary == nil {
@@ -404,14 +432,14 @@ func (r *run) adopt(ctx context.Context, in state.Intent, cid, how string) error
 	}
 	cpi.RemoveReply(in.Reply)
 	if contrary != nil {
-		r.root.warning(fmt.Sprintf("%v; it is left alone and stays in the state file as a leftover", contrary))
+		r.root.Warning(fmt.Sprintf("%v; it is left alone and stays in the state file as a leftover", contrary))
 		return nil
 	}
 	if in.Method != "create_vm" {
 		return nil
 	}
 	if r.manifest != nil && r.stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
-		r.root.info(fmt.Sprintf("The manifest, or what it names, has changed since VM %s was asked for: the plan says what becomes of it", cid))
+		r.root.Info(fmt.Sprintf("The manifest, or what it names, has changed since VM %s was asked for: the plan says what becomes of it", cid))
 	}
 	if err := r.keepCurrent(r.recallAgent(cid)); err != nil {
 		return fmt.Errorf("cannot keep how the agent is reached: %w", err)
@@ -436,13 +464,13 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 		return "", err.Error()
 	}
 	var now agent.State
-	err = r.do("Looking for the agent of a VM that an earlier run may have made", func(*stage) error {
+	err = r.do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
 		if err = client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil); err == nil {
 			now, err = client.GetState(ctx, false)
 		}
 		if err != nil {
 			doubt = "no agent tells who it is at " + client.Address()
-			return skip("it does not answer: " + err.Error())
+			return report.Skip("it does not answer: " + err.Error())
 		}
 		return nil
 	})
@@ -456,7 +484,11 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 		return "", "its agent, which answers, knows no name of the VM"
 	}
 	// On some clouds the name that the agent knows is not the CID.
-	there, err := r.cpi.HasVM(ctx, name)
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return "", err.Error()
+	}
+	there, err := c.HasVM(ctx, name)
 	switch {
 	case err != nil:
 		return "", fmt.Sprintf("its agent answers on VM %q, but whether that is its CID the CPI does not tell (%v)", name, err)

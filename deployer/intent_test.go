@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -60,14 +61,14 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 		t.Fatal(err)
 	}
 	var said []string
-	root := &stage{rep: &reporter{report: func(e Event) { said = append(said, string(e.Kind)+": "+e.Message) }}}
+	root := report.New(func(e report.Event) { said = append(said, string(e.Kind)+": "+e.Message) })
 	r := &run{
-		opts:  Options{Redact: func(s string) string { return s }, Secret: func(...string) {}},
-		root:  root,
-		stage: root,
-		state: f,
-		dir:   dir,
-		cpi:   cpi.New(cpi.Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH")}, Timeout: time.Minute}),
+		opts:      Options{Redact: func(s string) string { return s }, Secret: func(...string) {}},
+		root:      root,
+		stage:     root,
+		state:     f,
+		dir:       dir,
+		cpiClient: cpi.New(cpi.Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH")}, Timeout: time.Minute}),
 	}
 	return scripted{
 		run: r,
@@ -123,7 +124,7 @@ func TestDestroy(t *testing.T) {
 			err := r.destroy(t.Context(), state.Intent{Method: c.method, CID: cid}, func(client *cpi.Client) error {
 				return deleteBy(t.Context(), client, c.method, cid)
 			}, "not found", func(st *state.State) { st.Forget(c.method, cid) })
-			var skipped skip
+			var skipped report.Skip
 			if errors.As(err, &skipped) != c.skipped || (err == nil || c.skipped) != (c.err == "") || c.err != "" && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q, skipped %t", err, c.err, c.skipped)
 			}
@@ -342,7 +343,7 @@ func TestSettleWaits(t *testing.T) {
 	}
 	called := make(chan error, 1)
 	go func() {
-		_, err := r.cpi.Recorded(in.Reply).CreateDisk(context.Background(), 10, nil, "")
+		_, err := r.cpiClient.Recorded(in.Reply).CreateDisk(context.Background(), 10, nil, "")
 		called <- err
 	}()
 	for deadline := time.Now().Add(time.Minute); r.calls() == "" && time.Now().Before(deadline); {

@@ -15,6 +15,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/digest"
 	"bootstrap/manifest"
 	"bootstrap/state"
@@ -39,7 +41,7 @@ func (r *run) renderEarly(ctx context.Context) error {
 	switch {
 	case !dynamic:
 		r.address = address
-	case r.plan.newVM():
+	case r.plan.NewVM():
 		if r.address = r.knownAddress(); r.address == "" {
 			return nil
 		}
@@ -62,7 +64,8 @@ func (r *run) renderLate(ctx context.Context) error {
 }
 
 func (r *run) render(ctx context.Context) error {
-	return r.do("Rendering job templates", func(*stage) error {
+	r.atEnd(r.removeRendered)
+	return r.do("Rendering job templates", func(*report.Stage) error {
 		if err := os.MkdirAll(r.dir, 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the installation: %w", err)
 		}
@@ -156,7 +159,7 @@ func (r *run) removeRendered() {
 		return
 	}
 	if err := os.RemoveAll(r.rendered.dir); err != nil {
-		r.root.warning(fmt.Sprintf("rendered templates could not be removed and may hold secrets: %v", err))
+		r.root.Warning(fmt.Sprintf("rendered templates could not be removed and may hold secrets: %v", err))
 	}
 }
 
@@ -252,9 +255,9 @@ func (r *run) uploadJobs(ctx context.Context) error {
 	if r.rendered.archive == "" || r.rendered.blob != "" {
 		return nil
 	}
-	return r.do("Uploading rendered templates", func(s *stage) error {
+	return r.do("Uploading rendered templates", func(s *report.Stage) error {
 		blob := uuid.NewString()
-		if err := r.agent.PutBlob(ctx, blob, r.rendered.archive, s.progress); err != nil {
+		if err := r.agent.PutBlob(ctx, blob, r.rendered.archive, s.Progress); err != nil {
 			return fmt.Errorf("cannot upload the rendered templates: %w", err)
 		}
 		r.rendered.blob = blob
@@ -265,10 +268,10 @@ func (r *run) uploadJobs(ctx context.Context) error {
 // prepare lets the agent fetch what the next apply needs while the jobs run.
 func (r *run) prepare(ctx context.Context) error {
 	r.packages = r.comingPackages()
-	return r.do(fmt.Sprintf("Preparing instance '%s/0'", r.manifest.Group.Name), func(s *stage) error {
+	return r.do(fmt.Sprintf("Preparing instance '%s/0'", r.manifest.Group.Name), func(s *report.Stage) error {
 		err := r.agent.Prepare(ctx, r.spec(false, r.rendered.blob))
 		if agent.UnknownMessage(err) {
-			return skip("the agent does not prepare")
+			return report.Skip("the agent does not prepare")
 		}
 		return err
 	})
@@ -279,7 +282,7 @@ func (r *run) updateInstance(ctx context.Context) error {
 	if err := r.uploadJobs(ctx); err != nil {
 		return err
 	}
-	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*stage) error {
+	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*report.Stage) error {
 		return r.agent.Apply(ctx, r.spec(false, r.rendered.blob))
 	})
 }
@@ -288,22 +291,22 @@ func (r *run) updateInstance(ctx context.Context) error {
 // they run.
 func (r *run) startJobs(ctx context.Context) error {
 	instance := r.manifest.Group.Name + "/0"
-	err := r.do(fmt.Sprintf("Running the pre-start scripts '%s'", instance), func(*stage) error {
+	err := r.do(fmt.Sprintf("Running the pre-start scripts '%s'", instance), func(*report.Stage) error {
 		return r.runScripts(ctx, r.agent, "pre-start", nil)
 	})
 	if err != nil {
 		return err
 	}
-	err = r.do(fmt.Sprintf("Starting instance '%s'", instance), func(*stage) error { return r.agent.Start(ctx) })
+	err = r.do(fmt.Sprintf("Starting instance '%s'", instance), func(*report.Stage) error { return r.agent.Start(ctx) })
 	if err != nil {
 		return err
 	}
-	err = r.do(fmt.Sprintf("Waiting for instance '%s' to be running", instance), func(*stage) error { return r.waitForRunning(ctx) })
+	err = r.do(fmt.Sprintf("Waiting for instance '%s' to be running", instance), func(*report.Stage) error { return r.waitForRunning(ctx) })
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"post-start", "post-deploy"} {
-		err = r.do(fmt.Sprintf("Running the %s scripts '%s'", name, instance), func(*stage) error {
+		err = r.do(fmt.Sprintf("Running the %s scripts '%s'", name, instance), func(*report.Stage) error {
 			return r.runScripts(ctx, r.agent, name, nil)
 		})
 		if err != nil {
@@ -316,26 +319,26 @@ func (r *run) startJobs(ctx context.Context) error {
 // recordDeployment makes the manifest and its releases the current ones: one
 // fact, one write.
 func (r *run) recordDeployment(ctx context.Context) error {
-	applied := maps.Clone(r.want.applied)
+	applied := maps.Clone(r.want.Applied)
 	if _, dynamic := r.manifest.Address(); dynamic {
-		applied[partAddress] = digestOf(r.salt, partAddress, r.address)
+		applied[plan.PartAddress] = plan.Digest(r.salt, plan.PartAddress, r.address)
 	}
 	if r.rendered.hash != "" {
-		applied[partSpec] = digestOf(r.salt, partSpec, r.rendered.hash)
-	} else if hash := r.facts.now.ConfigurationHash; hash != "" {
-		applied[partSpec] = digestOf(r.salt, partSpec, hash)
+		applied[plan.PartSpec] = plan.Digest(r.salt, plan.PartSpec, r.rendered.hash)
+	} else if hash := r.facts.Now.ConfigurationHash; hash != "" {
+		applied[plan.PartSpec] = plan.Digest(r.salt, plan.PartSpec, hash)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	err := r.state.Update(func(st *state.State) error {
-		st.CurrentManifestSHA = r.want.digest
+		st.CurrentManifestSHA = r.want.Digest
 		st.Releases, st.CurrentReleaseIDs = nil, nil
-		for _, rel := range r.want.releases {
+		for _, rel := range r.want.Releases {
 			rel.ID = uuid.NewString()
 			st.Releases = append(st.Releases, rel)
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
-		st.Own.Salt, st.Own.Made, st.Own.Applied = r.salt, r.want.made, applied
-		st.Own.Group, st.Own.Stopped = r.manifest.Group.Name, r.plan.stopped
+		st.Own.Salt, st.Own.Made, st.Own.Applied = r.salt, r.want.Made, applied
+		st.Own.Group, st.Own.Stopped = r.manifest.Group.Name, r.plan.Stopped
 		st.Own.Deployed = &now
 		if r.address != "" {
 			st.Own.Address = r.address
@@ -348,14 +351,14 @@ func (r *run) recordDeployment(ctx context.Context) error {
 		return err
 	}
 	if err := r.keepApplied(); err != nil {
-		r.root.warning(err.Error() + "; deploy --previous cannot go back to this deploy")
+		r.root.Warning(err.Error() + "; deploy --previous cannot go back to this deploy")
 	}
 	return r.know(ctx)
 }
 
 // sayResult tells where the instance is.
 func (r *run) sayResult(context.Context) error {
-	if r.plan.starts() || r.plan.on(record) == note {
+	if r.plan.Starts() || r.plan.On(plan.State) == plan.Note {
 		r.sayAddress(r.address)
 	}
 	return nil

@@ -6,27 +6,9 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
-
-func (r *run) hasLeftovers() bool { return len(r.state.Get().Own.Leftovers) > 0 }
-
-// leftoverCalls are those that a look at the leftovers may make.
-func (r *run) leftoverCalls() []string {
-	var calls []string
-	for _, l := range r.state.Get().Own.Leftovers {
-		if l.CID == "" {
-			continue
-		}
-		if has := asks(l.Method); has != "" {
-			calls = append(calls, "cpi "+has)
-		}
-		if deletes(l.Intent) {
-			calls = append(calls, "cpi "+l.Method)
-		}
-	}
-	return calls
-}
 
 // asks is the method that tells whether what a call made or deletes is there.
 func asks(method string) string {
@@ -43,7 +25,7 @@ func asks(method string) string {
 // recorded or gone by now is none any more, and a delete is made again. It
 // needs a CPI that is there for other reasons, and no run fails of it.
 func (r *run) lookAtLeftovers(ctx context.Context) error {
-	if r.cpi == nil {
+	if r.cpiClient == nil {
 		return nil
 	}
 	for _, l := range r.state.Get().Own.Leftovers {
@@ -51,7 +33,7 @@ func (r *run) lookAtLeftovers(ctx context.Context) error {
 			return nil
 		}
 		if err := r.lookAtLeftover(ctx, l); err != nil {
-			r.root.warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, for bootstrap state leftovers", l.Method, utcMinute(l.Started), err))
+			r.root.Warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, for bootstrap state leftovers", l.Method, utcMinute(l.Started), err))
 		}
 	}
 	return nil
@@ -68,9 +50,9 @@ func (r *run) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 		return r.dropLeftover(l, l.CID+" is recorded, and what becomes of it with it")
 	}
 	if asks(l.Method) != "" {
-		has := r.cpi.HasDisk
+		has := r.cpiClient.HasDisk
 		if asks(l.Method) == "has_vm" {
-			has = r.cpi.HasVM
+			has = r.cpiClient.HasVM
 		}
 		there, err := has(ctx, l.CID)
 		switch {
@@ -83,7 +65,7 @@ func (r *run) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 	if !deletes(l.Intent) {
 		return nil // a person decides
 	}
-	return r.root.do(fmt.Sprintf("Deleting '%s', a leftover of an earlier run", l.CID), func(*stage) error {
+	return r.root.Do(fmt.Sprintf("Deleting '%s', a leftover of an earlier run", l.CID), func(*report.Stage) error {
 		in := state.Intent{Method: l.Method, CID: l.CID}
 		call := func(c *cpi.Client) error { return deleteCall(ctx, c, l.Method, l.CID) }
 		return r.destroy(ctx, in, call, "not found", func(st *state.State) { forgetLeftover(st, l.ID) })
@@ -108,7 +90,7 @@ func (r *run) dropLeftover(l state.Leftover, why string) error {
 		return nil
 	})
 	if err == nil {
-		r.root.info(fmt.Sprintf("What an earlier run left of %s is settled: %s", l.Method, why))
+		r.root.Info(fmt.Sprintf("What an earlier run left of %s is settled: %s", l.Method, why))
 	}
 	return err
 }

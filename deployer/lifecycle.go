@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/deployer/plan"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
@@ -25,10 +26,10 @@ func (r *run) expectVM(context.Context) error {
 	switch {
 	case cid == "":
 		return &NoVMError{}
-	case r.facts.agentTold:
-		r.agent, r.facts.hasVM = r.running, true
+	case r.facts.Answers:
+		r.agent = r.running
 		return nil
-	case r.cpi != nil && !r.facts.hasVM:
+	case r.cpiClient != nil && !r.facts.HasVM:
 		return fmt.Errorf("VM %s is gone: bootstrap deploy makes a new one", cid)
 	}
 	return r.silent(cid)
@@ -38,7 +39,7 @@ func (r *run) expectVM(context.Context) error {
 func (r *run) expectDisk(context.Context) error {
 	st := r.state.Get()
 	d := st.Disk()
-	if d == nil || slices.Contains(r.facts.mounted, d.CID) {
+	if d == nil || slices.Contains(r.facts.Mounted, d.CID) {
 		return nil
 	}
 	return fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; bootstrap deploy attaches it", d.CID, st.CurrentVMCID)
@@ -69,7 +70,6 @@ func (e *ProtectedError) Error() string {
 
 // refuseProtected keeps what is protected from being deleted.
 func (r *run) refuseProtected(context.Context) error {
-	r.deleting = true
 	if r.manifest.Protect || r.known.Protect || r.saysProtect() {
 		return &ProtectedError{Name: r.manifest.Name}
 	}
@@ -92,7 +92,7 @@ func (r *run) confirmDelete(ctx context.Context) error {
 	if d == nil || r.opts.KeepDisk {
 		return nil
 	}
-	return r.ask(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
 }
 
 // peek reads the state without locking it, for a list that changes nothing.
@@ -105,29 +105,29 @@ func (r *run) peek(context.Context) error {
 	if r.scratch, err = os.MkdirTemp("", "bootstrap-plan-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
 	}
+	r.atEnd(r.removeScratch)
 	return nil
 }
 
 // removeScratch removes what a plan has built: it holds secrets.
 func (r *run) removeScratch() {
 	if err := os.RemoveAll(r.scratch); err != nil {
-		r.root.warning(fmt.Sprintf("the folder %s of this plan could not be removed and may hold secrets: %v", r.scratch, err))
+		r.root.Warning(fmt.Sprintf("the folder %s of this plan could not be removed and may hold secrets: %v", r.scratch, err))
 	}
 }
 
-// showPlan makes the plan and tells it.
+// showPlan makes the plan and passes it on.
 func (r *run) showPlan(ctx context.Context) error {
-	if n := len(r.state.Get().Own.Intents); n > 0 {
-		r.root.warning(fmt.Sprintf("%s of an earlier run have no known end; a deploy finds out first, and its plan may be another one", count(n, "CPI call")))
-	}
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
 	for _, err := range r.machineProblems(ctx) {
 		text := strings.TrimSuffix(err.Error(), "; nothing was changed")
-		r.plan.Warnings = append(r.plan.Warnings, "deploy would stop before anything is done: "+text)
+		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.StopsEarly, To: text})
 	}
-	p := r.plan
-	r.root.rep.emit(Event{Kind: Planned, Plan: &p})
+	if n := len(r.state.Get().Own.Intents); n > 0 {
+		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.Undetermined, Count: n})
+	}
+	r.emitPlan()
 	return nil
 }

@@ -37,7 +37,7 @@ const loginDirPrefix = "bootstrap-ssh-"
 func (r *run) recordLogin(rec loginRecord) (done func(gone bool)) {
 	done, err := r.keepLogin(rec)
 	if err != nil {
-		r.root.warning(fmt.Sprintf("the login is not recorded: if it is killed, its user stays on the VM: %v", err))
+		r.root.Warning(fmt.Sprintf("the login is not recorded: if it is killed, its user stays on the VM: %v", err))
 		return func(bool) {}
 	}
 	return done
@@ -117,7 +117,7 @@ func (r *run) endLogin(ctx context.Context, client *agent.Client, vm, path strin
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	if err := client.CleanupSSH(ctx, "^"+rec.User+"$"); err != nil && !agent.UnknownMessage(err) {
-		r.root.warning(fmt.Sprintf("the user %s of a login that was killed may be left on the VM; the next run removes it: %v", rec.User, err))
+		r.root.Warning(fmt.Sprintf("the user %s of a login that was killed may be left on the VM; the next run removes it: %v", rec.User, err))
 		return false
 	}
 	return true

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 )
 
@@ -116,7 +117,7 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	if _, err := os.Lstat(target); err == nil && what.Out != "" && !stream {
 		return &fileExistsError{Path: target} // before the work
 	}
-	err = r.do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*stage) error {
+	err = r.do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*report.Stage) error {
 		if stream {
 			dir = ""
 		}
@@ -139,7 +140,7 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	if err != nil {
 		return err
 	}
-	r.root.info(fmt.Sprintf("Logs: '%s'; secrets in them are NOT taken out", target))
+	r.root.Info(fmt.Sprintf("Logs: '%s'; secrets in them are NOT taken out", target))
 	return nil
 }
 
@@ -221,15 +222,10 @@ func (r *run) showLogs(ctx context.Context, what LogsOptions) error {
 		return err
 	}
 	for _, f := range files {
-		r.root.log(f.name, f.lines)
+		r.root.Log(f.name, f.lines)
 	}
 	if len(files) == 0 {
-		r.root.info("There is nothing in the logs.")
+		r.root.Info("There is nothing in the logs.")
 	}
 	return nil
-}
-
-func (s *stage) log(name string, lines []string) {
-	// All lines at once: a private key is only known as such when it is whole.
-	s.rep.emit(Event{Kind: Log, Name: name, Message: strings.Join(lines, "\n")})
 }

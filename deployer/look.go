@@ -13,6 +13,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
@@ -30,7 +32,7 @@ type agentOfRunning struct {
 	Next *agentOfRunning `json:"next,omitempty"`
 	// Made is how it was reached when the VM was made, which a reboot brings back
 	// where the agent keeps its settings in memory; else nil.
-	Made *access `json:"made,omitempty"`
+	Made *agent.Access `json:"made,omitempty"`
 	// Fixed says that the agent cannot change its settings.
 	Fixed bool `json:"fixed,omitempty"`
 	// Old is that of the VM which this one replaces and which is not deleted
@@ -77,11 +79,11 @@ func (r *run) keepCurrent(now agentOfRunning) error {
 func (r *run) learn(vm string) {
 	data, err := os.ReadFile(r.agentFile())
 	var kept agentOfRunning
-	if r.scratch != "" || !r.facts.agentTold || err == nil && json.Unmarshal(data, &kept) == nil && kept.VM == vm {
+	if r.scratch != "" || !r.facts.Answers || err == nil && json.Unmarshal(data, &kept) == nil && kept.VM == vm {
 		return
 	}
 	now := r.recallAgent(vm)
-	if found := r.facts.access; found.MBus != "" {
+	if found := r.facts.Reached; found.MBus != "" {
 		now.MBus, now.CA = found.MBus, found.CA
 	}
 	if old := r.state.Get().Own.Swap; old != nil {
@@ -90,7 +92,7 @@ func (r *run) learn(vm string) {
 		now.Old = &was
 	}
 	if err := r.keepAgent(now); err != nil {
-		r.root.warning(fmt.Sprintf("how the agent of VM %s is reached could not be kept; a change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+		r.root.Warning(fmt.Sprintf("how the agent of VM %s is reached could not be kept; a change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
 	}
 }
 
@@ -166,7 +168,7 @@ func (r *run) agentAt(mbus, ca, replyTo string) (*agent.Client, error) {
 		Redact:      r.opts.Redact,
 		Trace:       r.opts.traceAgent(),
 		Waiting: func(method string, since time.Duration) {
-			r.root.info(fmt.Sprintf("Still waiting for the agent to finish %s after %s", method, since.Round(time.Second)))
+			r.root.Info(fmt.Sprintf("Still waiting for the agent to finish %s after %s", method, since.Round(time.Second)))
 		},
 	})
 }
@@ -190,46 +192,62 @@ func (r *run) answerTime(vm string) time.Duration {
 // lookAtAgent asks the agent of the recorded VM, if there is one, how it is.
 func (r *run) lookAtAgent(ctx context.Context) error {
 	st := r.state.Get()
-	r.facts = facts{}
-	if st.CurrentVMCID == "" {
+	r.facts, r.running = plan.Facts{}, nil
+	vm := st.CurrentVMCID
+	if vm == "" {
 		return nil
 	}
 	var err error
-	if r.running, err = r.hearAgent(ctx, st.CurrentVMCID, st.Own.AgentID); err != nil {
+	if r.running, r.facts, err = r.askAgentOf(ctx, vm, st.Own.AgentID); err != nil {
 		return err
 	}
-	r.learn(st.CurrentVMCID)
-	if r.facts.agentTold {
-		r.foundAgain(st.CurrentVMCID)
-	}
-	if r.facts.agentTold && r.scratch == "" {
-		r.endLogins(ctx, r.running, st.CurrentVMCID)
-	}
-	if old := st.Own.Swap; old != nil {
-		var silent facts
-		silent, r.facts = r.facts, facts{}
-		r.swapped, err = r.hearAgent(ctx, old.CID, old.AgentID)
-		if !r.facts.agentTold {
-			r.swapped = nil
+	r.learn(vm)
+	if r.facts.Answers && r.scratch == "" {
+		r.foundAgain(vm)
+		r.endLogins(ctx, r.running, vm)
+		if err := r.settleDisk(); err != nil {
+			return err
 		}
-		r.facts = silent
+	}
+	old := st.Own.Swap
+	if old == nil {
+		return nil
+	}
+	client, found, err := r.askAgentOf(ctx, old.CID, old.AgentID)
+	r.swapped = nil
+	if found.Answers {
+		r.swapped = client
 	}
 	return err
 }
 
-// hearAgent asks the agent of one VM how it is, and puts the answer into the
-// facts. agentID, where it is known, tells it from another VM's at the same
-// address. It returns the client that the agent answers, or else the one that it
-// most likely will.
-func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client, error) {
+// settleDisk records the disk that the VM uses as the current one: an earlier run
+// was killed before it could.
+func (r *run) settleDisk() error {
+	now, changed := plan.Settled(r.state.Get(), r.facts)
+	if !changed {
+		return nil
+	}
+	r.root.Info(fmt.Sprintf("An earlier run was interrupted when disk '%s' was in use already", plan.CurrentDisk(now)))
+	return r.state.Update(func(st *state.State) error {
+		st.CurrentDiskID = now.CurrentDiskID
+		return nil
+	})
+}
+
+// askAgentOf asks the agent of one VM how it is. agentID, where it is known,
+// tells it from another VM's at the same address. It returns the client that the
+// agent answers, or else the one that it most likely will.
+func (r *run) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Client, plan.Facts, error) {
 	how := r.recallAgent(vm)
 	limit := r.answerTime(vm)
 	var client *agent.Client
-	err := r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *stage) error {
-		told := s.patient(ctx)
-		defer told.end()
-		told.say("the agent does not answer yet")
-		var found access
+	var facts plan.Facts
+	err := r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
+		told := s.Wait(ctx)
+		defer told.End()
+		told.Say("the agent does not answer yet")
+		var found agent.Access
 		var err error
 		for others := len(r.accesses(how)) - 1; ; others-- {
 			client, found, err = r.findAgent(ctx, how, limit, r.state.Get().DirectorID)
@@ -239,9 +257,9 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 			if err != nil {
 				break
 			}
-			told.end() // hear tells what it waits for itself
+			told.End() // ask says itself what it waits for
 			// An agent may restart with other settings just after it has answered.
-			if err = r.hear(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
+			if facts, err = r.ask(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
 				break
 			}
 		}
@@ -249,12 +267,13 @@ func (r *run) hearAgent(ctx context.Context, vm, agentID string) (*agent.Client,
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			r.facts.agentErr = err
-			return skip(noAnswer(err))
+			facts = plan.Facts{AgentErr: err}
+			return report.Skip(noAnswer(err))
 		}
-		return r.noteAccess(ctx, vm, client, found)
+		facts.Reached, facts.Served = found, servedBy(ctx, client)
+		return r.keepAccess(vm, found)
 	})
-	return client, err
+	return client, facts, err
 }
 
 // noAnswer says why an agent is of no use now.
@@ -282,44 +301,29 @@ func (r *run) busyTime() time.Duration {
 	return r.opts.AgentTimeout
 }
 
-// isBusy tells an agent that is at work on a task from one that is silent.
-func (f facts) isBusy() bool {
-	_, busy := errors.AsType[*agent.BusyError](f.agentErr)
-	return busy && !f.agentTold
-}
-
-// whyLost says, after the name of a VM, why nothing can be done on it.
-func (f facts) whyLost() string {
-	if f.isBusy() {
-		return "its agent is busy with a task of an earlier run"
-	}
-	return "its agent does not answer"
-}
-
-// hear takes what the agent tells into the facts.
-func (r *run) hear(ctx context.Context, s *stage, client *agent.Client, agentID string) error {
+// ask asks the agent for its state and its disks.
+func (r *run) ask(ctx context.Context, s *report.Stage, client *agent.Client, agentID string) (plan.Facts, error) {
 	now, err := client.GetState(ctx, false)
 	if err != nil {
-		return err
+		return plan.Facts{}, err
 	}
 	if err := ownAgent(client, now, agentID); err != nil {
-		return err
+		return plan.Facts{}, err
 	}
 	limit := r.busyTime()
-	told := s.patient(ctx)
-	defer told.end()
-	told.say(fmt.Sprintf("the agent is busy with a task of an earlier run; it gets %s to end it", limit.Round(time.Second)))
+	told := s.Wait(ctx)
+	defer told.End()
+	told.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; it gets %s to end it", limit.Round(time.Second)))
 	mounted, err := client.ListDiskInTurn(ctx, limit)
 	if err != nil {
-		return err
+		return plan.Facts{}, err
 	}
-	r.facts.agentTold, r.facts.hasVM, r.facts.now, r.facts.mounted = true, true, now, mounted
-	return nil
+	return plan.Facts{Answers: true, HasVM: true, Now: now, Mounted: mounted}, nil
 }
 
 func (r *run) sayAddress(address string) {
 	if address != "" {
-		r.root.info(fmt.Sprintf("Instance '%s/0' is running at %s", r.manifest.Group.Name, address))
+		r.root.Info(fmt.Sprintf("Instance '%s/0' is running at %s", r.manifest.Group.Name, address))
 	}
 }
 
@@ -332,58 +336,122 @@ func ownAgent(client *agent.Client, now agent.State, agentID string) error {
 	return &ForeignAgentError{Address: client.Address(), Got: now.AgentID, Want: agentID}
 }
 
-// look asks the CPI what the agent did not tell: whether VM and disk exist.
-func (r *run) look(ctx context.Context) error {
+// lookByCPI asks the CPI what the agent did not say, where a plan needs that;
+// before, it settles what an interrupted run has left open, and afterwards a
+// silent VM may be rebooted.
+func (r *run) lookByCPI(ctx context.Context) error {
+	if r.askedCPI = r.looksByCPI(); !r.askedCPI {
+		return nil
+	}
+	if r.scratch == "" {
+		if err := r.settleIntents(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.look(ctx, r.facts.Answers); err != nil {
+		return err
+	}
+	if r.scratch == "" && r.mayRevive() {
+		return r.revive(ctx)
+	}
+	return nil
+}
+
+// lookForDelete asks the CPI for VM and disk. It asks in any case: a CPI that
+// looks in the wrong place does not know any VM, and what it does not know would
+// count as deleted.
+func (r *run) lookForDelete(ctx context.Context) error { return r.look(ctx, false) }
+
+// look asks the CPI what the agent did not say: whether VM and disk exist. seen
+// tells that the VM needs no question.
+func (r *run) look(ctx context.Context, seen bool) error {
 	st := r.state.Get()
-	// A delete asks in any case: a CPI that looks in the wrong place does not
-	// know any VM, and what it does not know would count as deleted.
-	if cid := st.CurrentVMCID; cid != "" && (r.deleting || !r.facts.agentTold) {
-		if err := r.lookForVM(ctx, cid); err != nil {
+	if cid := st.CurrentVMCID; cid != "" && !seen {
+		if err := r.lookForVM(ctx, cid, true); err != nil {
 			return err
 		}
 	}
 	d := st.Disk()
-	if d == nil || slices.Contains(r.facts.mounted, d.CID) {
+	if d == nil || slices.Contains(r.facts.Mounted, d.CID) {
 		return nil
 	}
 	return r.lookForDisk(ctx, d)
 }
 
-// lookForVM asks the CPI whether the VM exists. One whose agent answers does.
-func (r *run) lookForVM(ctx context.Context, cid string) error {
-	err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*stage) error {
-		there, err := r.cpi.HasVM(ctx, cid)
+// lookForVM asks the CPI whether the VM exists. One whose agent answers does: a
+// CPI that cannot tell is then only forgiven if the run can do without.
+func (r *run) lookForVM(ctx context.Context, cid string, needed bool) error {
+	found := r.facts
+	err := r.do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		exists, err := c.HasVM(ctx, cid)
 		switch {
-		case cpi.NotImplemented(err) && r.facts.agentTold && !r.deleting:
-			return skip("the CPI cannot tell")
+		case cpi.NotImplemented(err) && found.Answers && !needed:
+			return report.Skip("the CPI cannot tell")
 		case err != nil:
 			return err
 		}
-		r.facts.hasVM = there
+		found.HasVM = exists
 		return nil
 	})
-	if err == nil && r.facts.agentTold && !r.facts.hasVM {
+	if err == nil && found.Answers && !found.HasVM {
 		// The VM may be going right now, and its agent with it.
 		if err := r.running.Ping(ctx); err != nil && ctx.Err() == nil {
-			r.facts.agentTold, r.facts.agentErr = false, err
+			found.Answers, found.AgentErr = false, err
+			r.facts = found
 			return nil
 		}
-		err = fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid)
+		return fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid)
 	}
+	r.facts = found
 	return err
 }
 
 // lookForDisk asks the CPI whether the disk exists.
 func (r *run) lookForDisk(ctx context.Context, d *state.Disk) error {
-	return r.do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*stage) error {
-		there, err := r.cpi.HasDisk(ctx, d.CID)
-		if cpi.NotImplemented(err) {
-			r.facts.diskSeen = true
-			return skip("the CPI cannot tell")
+	return r.do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*report.Stage) error {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
 		}
-		r.facts.diskGone, r.facts.diskSeen = err == nil && !there, err == nil
+		exists, err := c.HasDisk(ctx, d.CID)
+		if cpi.NotImplemented(err) {
+			r.facts.DiskAsked = true
+			return report.Skip("the CPI cannot tell")
+		}
+		r.facts.DiskGone, r.facts.DiskAsked = err == nil && !exists, err == nil
 		return err
 	})
+}
+
+// isSilent tells a VM whose agent does not answer.
+func (r *run) isSilent() bool { return r.running != nil && !r.facts.Answers }
+
+// mayRevive tells whether a silent VM may be rebooted before it is given up.
+func (r *run) mayRevive() bool {
+	st := r.state.Get()
+	return (r.opts.Fix || r.lostToSecondDisk(st.CurrentVMCID)) && r.isSilent() && r.facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")
+}
+
+// reviveDead restarts a VM whose agent is silent. One that is only busy is left
+// to its work.
+func (r *run) reviveDead(ctx context.Context) error {
+	if !r.isSilent() || r.facts.Busy() {
+		return nil
+	}
+	if err := r.prepareCPI(ctx); err != nil {
+		return err
+	}
+	if err := r.look(ctx, false); err != nil {
+		return err
+	}
+	if !r.isSilent() {
+		return nil
+	}
+	return r.revive(ctx)
 }
 
 // revive restarts a VM whose agent does not answer, where that was asked for:
@@ -391,14 +459,18 @@ func (r *run) lookForDisk(ctx context.Context, d *state.Disk) error {
 func (r *run) revive(ctx context.Context) error {
 	cid := r.state.Get().CurrentVMCID
 	able := true
-	err := r.do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*stage) error {
-		err := r.cpi.RebootVM(ctx, cid)
+	err := r.do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*report.Stage) error {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.RebootVM(ctx, cid)
 		switch {
 		case cpi.NotImplemented(err) || cpi.NotSupported(err):
 			able = false
-			return skip("the CPI cannot")
+			return report.Skip("the CPI cannot")
 		case err != nil:
-			return skip("failed: " + err.Error())
+			return report.Skip("failed: " + err.Error())
 		}
 		return nil
 	})
@@ -406,40 +478,44 @@ func (r *run) revive(ctx context.Context) error {
 		return errors.Join(err, ctx.Err())
 	}
 	r.revived = true
-	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *stage) error {
-		told := s.patient(ctx)
-		defer told.end()
-		told.say("the agent does not answer yet after the reboot")
+	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
+		told := s.Wait(ctx)
+		defer told.End()
+		told.Say("the agent does not answer yet after the reboot")
 		// An agent that was to restart with other settings may have done so now.
 		client, found, err := r.findAgent(ctx, r.recallAgent(cid), min(rebootTimeout, r.opts.AgentTimeout), r.state.Get().DirectorID)
+		var facts plan.Facts
 		if err == nil {
-			told.end()
+			told.End()
 			r.running = client
-			err = r.hear(ctx, s, client, r.state.Get().Own.AgentID)
+			facts, err = r.ask(ctx, s, client, r.state.Get().Own.AgentID)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			r.facts.agentErr = err
-			return skip(noAnswer(err))
+			r.facts.AgentErr = err
+			return report.Skip(noAnswer(err))
 		}
-		return r.noteAccess(ctx, cid, client, found)
+		facts.Reached, facts.Served = found, servedBy(ctx, client)
+		facts.DiskGone, facts.DiskAsked = r.facts.DiskGone, r.facts.DiskAsked
+		r.facts = facts
+		return r.keepAccess(cid, found)
 	})
 }
 
 // rebootTimeout is how long an agent may take after its VM was rebooted.
 const rebootTimeout = 2 * time.Minute
 
-// refuseSilent keeps a command from going on without the agent, which it needs.
+// refuseSilent keeps a delete from going on without the agent, which it needs.
 func (r *run) refuseSilent(context.Context) error {
 	st := r.state.Get()
 	cid := st.CurrentVMCID
-	if cid == "" || r.facts.agentTold || !r.facts.hasVM || r.opts.Fix {
+	if cid == "" || r.facts.Answers || !r.facts.HasVM || r.opts.Fix {
 		return nil
 	}
 	if st.Own.AgentID != "" && !st.Own.Reached {
 		return nil // it has no jobs to stop
 	}
-	return r.silent(cid)
+	return &plan.AgentSilentError{VM: cid, Err: r.facts.AgentErr, Next: nextDelete}
 }

@@ -22,6 +22,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 )
 
@@ -281,14 +282,14 @@ func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 	})
 	var mu sync.Mutex
 	var list []string
-	r.root = &stage{rep: &reporter{report: func(e Event) {
+	r.root = report.New(func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Kind == End {
+		if e.Kind == report.End {
 			name, _, _ := strings.Cut(e.Name, "/")
 			list = append(list, name+" "+string(e.Status))
 		}
-	}}}
+	})
 	r.stage = r.root
 	return r, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(list) }
 }

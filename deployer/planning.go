@@ -9,8 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"bootstrap/artifact"
+	"bootstrap/deployer/plan"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -19,37 +20,32 @@ import (
 // PlanFile is a plan that is kept, with what it was made from, so that a
 // deploy can do exactly that or refuse.
 type PlanFile struct {
-	Format       int    `json:"format"`
-	Deployment   string `json:"deployment"`
-	Installation string `json:"installation_id,omitempty"` // empty: there was no state
-	StateFile    string `json:"state_file,omitempty"`      // absolute path; empty: not known
-	Serial       int    `json:"serial"`                    // of the state
-	Salt         string `json:"salt"`
-	Inputs       string `json:"inputs"` // digest of manifest, operations and variables
-	Asked        Asked  `json:"asked"`
-	Plan         Plan   `json:"plan"`
+	Format       int        `json:"format"`
+	Deployment   string     `json:"deployment"`
+	Installation string     `json:"installation_id,omitempty"` // empty: there was no state
+	StateFile    string     `json:"state_file,omitempty"`      // absolute path; empty: not known
+	Serial       int        `json:"serial"`                    // of the state
+	Salt         string     `json:"salt"`
+	Inputs       string     `json:"inputs"` // digest of manifest, operations and variables
+	Asked        plan.Asked `json:"asked"`
+	Plan         plan.Plan  `json:"plan"`
 }
 
-const planFormat = 1
+// PlanFormat is the number of the format of a saved plan: a list of typed steps,
+// with reasons that are data.
+const PlanFormat = 2
 
-// MakePlan finds out what Deploy would do, and changes nothing.
-func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
-	opts.Inputs.Generate = document.Plan
-	file := PlanFile{Format: planFormat, Asked: opts.Asked, Salt: newSalt()}
-	rows := planRows()
-	if opts.Previous {
-		rows = planPreviousRows()
+// PlanFormatError says that a plan was saved in another format.
+type PlanFormatError struct {
+	File   string
+	Format int
+}
+
+func (e *PlanFormatError) Error() string {
+	if e.Format > PlanFormat {
+		return fmt.Sprintf("cannot use the plan %s: a newer bootstrap saved it in format %d, and this one reads format %d; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, PlanFormat, e.File)
 	}
-	err := execute(ctx, opts, append(rows, row{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
-		st := r.state.Get()
-		file.Plan, file.Deployment, file.StateFile = r.plan, r.manifest.Name, r.statePath
-		if r.state.Found() {
-			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
-		}
-		file.Inputs, err = document.InputsDigest(opts.Manifest, opts.Inputs, file.Salt)
-		return err
-	}}))
-	return file, err
+	return fmt.Sprintf("cannot use the plan %s: an older bootstrap saved it in format %d, which does not hold the steps that are run; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, e.File)
 }
 
 // checkInputs refuses a planned deploy whose inputs are not those of the plan.
@@ -59,9 +55,6 @@ func (r *run) checkInputs(context.Context) error {
 	if p == nil {
 		return nil
 	}
-	if p.Format != planFormat {
-		return fmt.Errorf("cannot use the plan: its format is %d and this bootstrap knows %d; make a new plan", p.Format, planFormat)
-	}
 	if err := r.checkDeployment(p); err != nil {
 		return err
 	}
@@ -70,7 +63,7 @@ func (r *run) checkInputs(context.Context) error {
 		return err
 	}
 	if digest != p.Inputs {
-		return &PlanMovedError{What: "the manifest, its operations or its variables are not those it was made from"}
+		return &plan.MovedError{What: "the manifest, its operations or its variables are not those it was made from"}
 	}
 	return nil
 }
@@ -83,7 +76,7 @@ func (r *run) checkDeployment(p *PlanFile) error {
 	if p.Installation != "" {
 		st, found, err := file.Read(r.statePath, r.opts.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
-			return &PlanMovedError{What: fmt.Sprintf("it was made for deployment %s, installation %s; %s is of installation %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
+			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s, installation %s; %s is of installation %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
 		}
 		return nil // a damaged state is told when it is opened
 	}
@@ -94,7 +87,7 @@ func (r *run) checkDeployment(p *PlanFile) error {
 	here, err2 := os.Stat(filepath.Dir(r.statePath))
 	moved := err != nil || err2 == nil && os.SameFile(there, here)
 	if !moved || filepath.Base(p.StateFile) != filepath.Base(r.statePath) {
-		return &PlanMovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, r.statePath)}
+		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, r.statePath)}
 	}
 	return nil
 }
@@ -108,89 +101,76 @@ func (r *run) checkPlan() error {
 	st := r.state.Get()
 	switch {
 	case p.Installation == "" && r.state.Found(), p.Installation != "" && p.Installation != st.InstallationID:
-		return &PlanMovedError{What: "it was made for another state file"}
+		return &plan.MovedError{What: "it was made for another state file"}
 	case p.Installation != "" && p.Serial != st.Own.Serial:
-		return &PlanMovedError{What: fmt.Sprintf("the state was written since (serial %d, then %d)", st.Own.Serial, p.Serial)}
-	case !sameChanges(p.Plan, r.plan):
-		return &PlanMovedError{What: moved(p.Plan, r.plan)}
+		return &plan.MovedError{What: fmt.Sprintf("the state was written since (serial %d, then %d)", st.Own.Serial, p.Serial)}
+	}
+	if what := plan.Differs(p.Plan, r.plan); what != "" {
+		return &plan.MovedError{What: what}
 	}
 	return nil
 }
 
-// sameChanges compares what plans do; generated variables and the record of
-// the same manifest make no difference to the VM.
-func sameChanges(a, b Plan) bool { return moved(a, b) == "" }
-
-// moved says what b does otherwise than a.
-func moved(a, b Plan) string {
-	lines := func(p Plan) []string {
-		var list []string
-		for _, c := range p.Changes {
-			if c.What != variables && c.Action != keep {
-				list = append(list, fmt.Sprintf("%s %s (%s)", c.What, c.Action, strings.Join(c.Why, "; ")))
-			}
-		}
-		return list
-	}
-	was, is := lines(a), lines(b)
-	for _, l := range is {
-		if !slices.Contains(was, l) {
-			return "now: " + l
-		}
-	}
-	for _, l := range was {
-		if !slices.Contains(is, l) {
-			return "not any more: " + l
-		}
-	}
-	return ""
-}
-
-// wanted is what the manifest asks for, for decide.
-func (r *run) wanted() (wanted, error) {
+// wishes gathers what the manifest asks for.
+func (r *run) wishes() (plan.Wishes, error) {
 	m, st := r.manifest, r.state.Get()
 	if r.salt = st.Own.Salt; r.salt == "" {
-		r.salt = newSalt()
+		r.salt = plan.NewSalt()
 	}
 	order, err := r.packageOrder()
 	if err != nil {
-		return wanted{}, err
+		return plan.Wishes{}, err
+	}
+	packages := make([]*artifact.Package, len(order))
+	for i, l := range order {
+		packages[i] = l.pkg
 	}
 	address, dynamic := m.Address()
 	if dynamic {
 		address = r.knownAddress()
 	}
-	w := wanted{
-		digest:    m.Digest,
-		group:     m.Group.Name,
-		stemcell:  r.stemcell.Name + "/" + r.stemcell.Version,
-		used:      map[string]bool{},
-		made:      digests(r.salt, vmParts(m)),
-		applied:   digests(r.salt, instanceParts(m, r.releases, order, address)),
-		disk:      m.Group.Disk,
-		noAddress: dynamic && address == "",
-		strategy:  m.Update.VMStrategy,
-		noSwap:    r.noSwap(address),
-		snapshot:  m.Update.Snapshot,
-		dns:       m.UseDNS,
-		api:       r.effectiveAPI(),
-		options:   r.opts.Asked,
+	w := plan.Wishes{
+		Digest:    m.Digest,
+		Group:     m.Group.Name,
+		Stemcell:  r.stemcell.Name + "/" + r.stemcell.Version,
+		Light:     isLight(r.stemcell),
+		Used:      map[string]bool{},
+		Made:      plan.Digests(r.salt, plan.VMParts(m)),
+		Applied:   plan.Digests(r.salt, plan.InstanceParts(m, r.releases, packages, address)),
+		Disk:      m.Group.Disk,
+		Dynamic:   dynamic,
+		NoAddress: dynamic && address == "",
+		Strategy:  m.Update.VMStrategy,
+		NoSwap:    r.noSwap(address),
+		Snapshot:  m.Update.Snapshot,
+		DNS:       m.UseDNS,
+		API:       r.effectiveAPI(),
+		Differs:   r.agentDiffers(),
+		Lost:      r.lostToSecondDisk(st.CurrentVMCID),
+		Asked:     r.opts.Asked,
 	}
-	w.differs = r.agentDiffers()
-	w.stays, w.stuck = r.agentStays()
+	kept := r.recallSecondDisk()
+	w.SecondDisk = plan.SecondDisk{When: kept.When, New: kept.New}
+	w.Stays, w.Stuck = r.agentStays()
 	for _, ref := range m.Group.Jobs {
-		w.used[ref.Release] = true
+		w.Used[ref.Release] = true
 	}
 	for _, rel := range m.Releases {
-		w.releases = append(w.releases, state.Release{Name: rel.Name, Version: r.releases[rel.Name].Version})
+		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.releases[rel.Name].Version})
+	}
+	if r.opts.Inputs.Generate == document.Plan {
+		w.Generated = m.Generated
+	}
+	for _, problem := range m.Warnings {
+		w.Notes = append(w.Notes, place(problem))
 	}
 	return w, nil
 }
 
 // knownAddress is the address of the VM on a dynamic network, as the last
-// deploy recorded it or as the agent tells it now; empty if neither does.
+// deploy recorded it or as the agent reports it now; empty if neither does.
 func (r *run) knownAddress() string {
-	return cmp.Or(r.state.Get().Own.Address, addressIn(r.facts.now.Networks))
+	return cmp.Or(r.state.Get().Own.Address, addressIn(r.facts.Now.Networks))
 }
 
 // effectiveAPI is the lower of the API versions of CPI and stemcell; 0 where
@@ -234,99 +214,55 @@ func (r *run) looksByCPI() bool {
 		return true
 	case st.CurrentVMCID == "":
 		return disk != nil
-	case !r.facts.agentTold:
+	case !r.facts.Answers:
 		return true
 	case disk == nil:
 		return r.manifest.Group.Disk != nil && r.effectiveAPI() == 0
 	}
-	return !slices.Contains(r.facts.mounted, disk.CID) ||
-		r.manifest.Group.Disk == nil || len(diskReasons(*disk, *r.manifest.Group.Disk)) > 0 && r.effectiveAPI() == 0
+	return !slices.Contains(r.facts.Mounted, disk.CID) ||
+		r.manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *r.manifest.Group.Disk)) > 0 && r.effectiveAPI() == 0
 }
 
-// makePlan decides and adds what only a run knows.
+// makePlan gathers wishes and facts and has the plan decided.
 func (r *run) makePlan(ctx context.Context) error {
-	w, err := r.wanted()
+	w, err := r.wishes()
 	if err != nil {
 		return err
 	}
 	if err := r.sortPackages(ctx, nil); err != nil {
 		return err
 	}
-	w.anew = r.compileCount()
-	if err := r.planDelivery(ctx, r.facts.now.Packages); err != nil {
+	w.MissingNew = r.compileCount()
+	if err := r.planDelivery(ctx, r.facts.Now.Packages); err != nil {
 		return err
 	}
-	w.compiles = r.compileCount()
-	st := r.state.Get()
+	w.Missing = r.compileCount()
+	st, _ := plan.Settled(r.state.Get(), r.facts)
 	if r.adopted != nil {
-		st.Own.Made = digests(r.salt, vmParts(r.adopted))
+		st.Own.Made = plan.Digests(r.salt, plan.VMParts(r.adopted))
 	}
-	w.second, w.lost = r.recallSecondDisk(), r.lostToSecondDisk(st.CurrentVMCID)
-	if r.plan, err = decide(w, st, r.facts); err != nil {
-		if _, silent := errors.AsType[*AgentSilentError](err); silent {
-			return r.silent(st.CurrentVMCID)
-		}
+	decision, err := plan.Decide(w, st, r.facts)
+	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {
+		return r.silent(st.CurrentVMCID)
+	}
+	if err != nil {
 		return err
 	}
-	w.made = w.madeOf(st, r.plan.on(aVM))
-	r.want = w
-	if r.plan.newVM() {
-		if err := r.planDelivery(ctx, nil); err != nil {
-			return err
-		}
-	} else {
-		var dynamic bool
-		r.agent = r.running
-		if r.address, dynamic = r.manifest.Address(); dynamic {
-			r.address = r.knownAddress()
-		}
+	w.Made = w.MadeOf(st, decision.On(plan.VM))
+	r.want, r.plan = w, plan.Of(decision)
+	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.facts, r.askedCPI), r.manifestDiff()
+	if r.plan.NewVM() {
+		return r.planDelivery(ctx, nil)
 	}
-	if names := r.manifest.Generated; len(names) > 0 && r.opts.Inputs.Generate == document.Plan {
-		r.plan.Changes = append(r.plan.Changes, Change{What: variables, Action: create, Why: []string{"generated: " + strings.Join(names, ", ")}})
+	var dynamic bool
+	r.agent = r.running
+	if r.address, dynamic = r.manifest.Address(); dynamic {
+		r.address = r.knownAddress()
 	}
-	for _, w := range r.manifest.Warnings {
-		r.plan.Warnings = append(r.plan.Warnings, place(w))
-	}
-	r.plan.Diff = r.manifestDiff()
-	r.foresee()
 	return nil
 }
 
-// foresee fills in which rows run while the service is down, and which calls
-// are made.
-func (r *run) foresee() {
-	p := &r.plan
-	seen := map[string]bool{}
-	add := func(list *[]string, calls []string) {
-		for _, c := range calls {
-			if !seen[c] {
-				seen[c] = true
-				*list = append(*list, c)
-			}
-		}
-	}
-	rows := deployRows()
-	for _, w := range rows {
-		if w.when != nil && !w.when(r) {
-			continue
-		}
-		if w.down && p.stops() {
-			p.Down = append(p.Down, w.name)
-		}
-		if w.calls != nil {
-			add(&p.Calls, w.calls(r))
-		}
-	}
-	for _, w := range rows {
-		if w.maybe != nil && (w.when == nil || w.when(r)) {
-			add(&p.Maybe, w.maybe(r))
-		}
-	}
-	slices.Sort(p.Calls)
-	slices.Sort(p.Maybe)
-}
-
-// tellPlan makes the plan and tells it; where there is nothing to do the list
+// tellPlan makes the plan and passes it on; where there is nothing to do the run
 // ends here, well.
 func (r *run) tellPlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
@@ -335,11 +271,10 @@ func (r *run) tellPlan(ctx context.Context) error {
 	if err := r.checkPlan(); err != nil {
 		return err
 	}
-	p := r.plan
-	r.root.rep.emit(Event{Kind: Planned, Plan: &p})
-	if p.Nothing() {
-		r.root.info("No deployment, stemcell or release changes. Skipping deploy.")
-		if !p.stopped {
+	r.emitPlan()
+	if r.plan.Nothing() {
+		r.root.Info("No deployment, stemcell or release changes. Skipping deploy.")
+		if !r.plan.Stopped {
 			r.sayAddress(r.state.Get().Own.Address)
 		}
 		return errDone
@@ -354,7 +289,7 @@ func (r *run) confirm(ctx context.Context) error {
 	if len(list) == 0 || r.opts.Confirm == nil || r.opts.Planned != nil {
 		return nil
 	}
-	if err := r.ask(ctx, Question{What: list, Data: r.plan.shrinking}); err != nil {
+	if err := r.question(ctx, Question{What: list, Data: r.plan.Shrinks}); err != nil {
 		return err
 	}
 	before := r.plan
@@ -364,23 +299,23 @@ func (r *run) confirm(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
-	if what := moved(before, r.plan); what != "" {
-		return &PlanMovedError{What: what}
+	if what := plan.Differs(before, r.plan); what != "" {
+		return &plan.MovedError{What: what}
 	}
 	return nil
 }
 
 // lookAgain asks a running agent once more.
 func (r *run) lookAgain(ctx context.Context) error {
-	if r.running == nil || !r.facts.agentTold {
+	if r.running == nil || !r.facts.Answers {
 		return nil
 	}
 	now, err := r.running.GetState(ctx, false)
 	if err != nil {
-		return &PlanMovedError{What: fmt.Sprintf("the agent does not answer any more: %v", err)}
+		return &plan.MovedError{What: fmt.Sprintf("the agent does not answer any more: %v", err)}
 	}
-	r.facts.now = now
-	r.facts.mounted, err = r.running.ListDisk(ctx)
+	mounted, err := r.running.ListDisk(ctx)
+	r.facts.Now, r.facts.Mounted = now, mounted
 	return err
 }
 

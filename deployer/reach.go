@@ -9,10 +9,10 @@ import (
 	"bootstrap/state/file"
 )
 
-// reachRows come before what talks to the VM and leaves the deployment as it
+// reaching comes before what talks to the VM and leaves the deployment as it
 // is. They take no lock: one looks at a VM while it is being deployed, too.
-func reachRows() []row {
-	return []row{
+func reaching() []phase {
+	return []phase{
 		{name: "find state", do: (*run).findState},
 		{name: "find vm", do: (*run).findVM},
 		{name: "find installation", do: (*run).findInstallation},
@@ -24,7 +24,7 @@ func reachRows() []row {
 func reach(ctx context.Context, opts Options, fn func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
-	return execute(ctx, opts, append(reachRows(), row{name: "talk to the VM", do: fn}))
+	return execute(ctx, opts, append(reaching(), phase{name: "talk to the VM", do: fn}))
 }
 
 // findVM looks which VM there is, and what this machine knows of it.

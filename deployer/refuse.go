@@ -6,29 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/agent"
+	"bootstrap/deployer/plan"
 )
-
-// AgentSilentError says that a VM exists and its agent does not answer, or does
-// not answer as that VM's, so that its jobs cannot be stopped nor its disk
-// unmounted.
-type AgentSilentError struct {
-	VM   string // CID
-	Err  error  // what the last probe met
-	Next string // what to do; MANIFEST stands for the deployment's arguments
-}
-
-func (e *AgentSilentError) Error() string {
-	if _, answered := errors.AsType[*agent.Error](e.Err); answered {
-		return fmt.Sprintf("VM %s exists and its agent answers with an error: %v", e.VM, e.Err)
-	}
-	if _, busy := errors.AsType[*agent.BusyError](e.Err); busy {
-		return fmt.Sprintf("VM %s cannot be worked on: %v", e.VM, e.Err)
-	}
-	return fmt.Sprintf("VM %s exists but its agent does not answer: %v", e.VM, e.Err)
-}
-
-func (e *AgentSilentError) Unwrap() error { return e.Err }
 
 // ForeignAgentError says that another VM's agent answers where that of the
 // deployment's VM was expected.
@@ -54,11 +33,9 @@ const (
 
 // silent is the error of a command that needs the agent of a VM.
 func (r *run) silent(vm string) error {
-	err := &AgentSilentError{VM: vm, Err: r.facts.agentErr, Next: nextFix}
+	err := &plan.AgentSilentError{VM: vm, Err: r.facts.AgentErr, Next: nextFix}
 	switch {
-	case r.deleting:
-		err.Next = nextDelete
-	case r.facts.isBusy():
+	case r.facts.Busy():
 		err.Next = nextBusy
 	case r.revived:
 		err.Next = nextReplace
@@ -68,43 +45,11 @@ func (r *run) silent(vm string) error {
 
 // neverAnswered is the error of a VM that was just made.
 func (r *run) neverAnswered(vm string, found error) error {
-	err := &AgentSilentError{VM: vm, Err: found, Next: nextAgain}
+	err := &plan.AgentSilentError{VM: vm, Err: found, Next: nextAgain}
 	if _, foreign := errors.AsType[*ForeignAgentError](found); foreign {
 		err.Next = nextForeign
 	}
 	return err
-}
-
-// DiskGoneError says that the recorded persistent disk does not exist any more.
-type DiskGoneError struct {
-	CID     string
-	Mounted bool // the agent says that the VM has it
-}
-
-func (e *DiskGoneError) Error() string {
-	if e.Mounted {
-		return fmt.Sprintf("disk %s is recorded, its VM has it mounted, and the CPI says that it does not exist: the CPI looks in the wrong place or the disk is about to be lost; nothing was changed; correct cloud_provider.properties, or go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
-	}
-	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
-}
-
-// ShrinkError says that a smaller disk is asked for.
-type ShrinkError struct {
-	CID      string
-	From, To int // MiB
-}
-
-func (e *ShrinkError) Error() string {
-	return fmt.Sprintf("disk %s would shrink from %d to %d MiB: its data may not fit; nothing was changed; --allow-shrink tries", e.CID, e.From, e.To)
-}
-
-// PlanMovedError says that a plan does not hold any more.
-type PlanMovedError struct {
-	What string // what is different
-}
-
-func (e *PlanMovedError) Error() string {
-	return fmt.Sprintf("the plan does not hold any more: %s; nothing was changed: make a new plan", e.What)
 }
 
 // Question is what a person is asked before a run destroys something.
@@ -113,9 +58,9 @@ type Question struct {
 	Data bool     // data is lost that nothing can bring back
 }
 
-// ask asks the question, if anybody is to be asked, and refuses to go on
+// question asks it, if anybody is to be asked, and refuses to go on
 // without a yes.
-func (r *run) ask(ctx context.Context, q Question) error {
+func (r *run) question(ctx context.Context, q Question) error {
 	if r.opts.Confirm == nil {
 		return nil
 	}

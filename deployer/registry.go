@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/registry"
@@ -30,10 +31,11 @@ type registryServer struct {
 // registry or a tunnel, before the CPI is rendered with it.
 func (r *run) bindRegistry(ctx context.Context) error {
 	want := r.manifest.CPI.Registry
-	if want == nil {
+	if want == nil || r.registry != nil {
 		return nil
 	}
-	return r.do("Starting registry", func(*stage) error {
+	r.atEnd(r.stopRegistry)
+	return r.do("Starting registry", func(*report.Stage) error {
 		g := &registryServer{host: want.Host, port: want.Port, username: want.Username, password: want.Password}
 		if g.password == "" {
 			g.password = uuid.NewString()
@@ -71,7 +73,7 @@ func (r *run) stopRegistry() {
 		return
 	}
 	// Its connections are on this machine; none is worth waiting for.
-	_ = r.root.do("Stopping registry", func(*stage) error { return r.registry.server.Close() })
+	_ = r.root.Do("Stopping registry", func(*report.Stage) error { return r.registry.server.Close() })
 	r.registry = nil
 }
 
@@ -81,11 +83,12 @@ func (r *run) openTunnel(ctx context.Context) error {
 	if want == nil || r.registry == nil {
 		return nil
 	}
+	r.atEnd(r.closeTunnel)
 	cid := r.state.Get().CurrentVMCID
-	return r.do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *stage) (err error) {
+	return r.do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *report.Stage) (err error) {
 		handler := r.registry.Tunnel()
 		cfg := r.tunnelConfig(want)
-		cfg.Dial, cfg.Report = r.route.dial, s.info
+		cfg.Dial, cfg.Report = r.route.dial, s.Info
 		cfg.KnownHosts, cfg.HostName = filepath.Join(r.dir, "known_hosts"), cid
 		cfg.Remote = net.JoinHostPort("127.0.0.1", fmt.Sprint(r.registry.port))
 		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -30,10 +31,10 @@ type RenderOptions struct {
 // touches nothing else. Secrets are taken out unless they are asked for.
 func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	opts.Inputs.Generate = document.Plan
-	return execute(ctx, opts, []row{
+	return execute(ctx, opts, []phase{
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "look at state", group: validating, do: (*run).peekAtState},
-		{name: "start ruby", group: validating, do: (*run).startRubyAtOnce, end: (*run).stopRuby},
+		{name: "start ruby", group: validating, do: (*run).startRubyAtOnce},
 		{name: "fetch releases", group: validating, do: (*run).fetchJobReleases},
 		{name: "render jobs", do: func(r *run, ctx context.Context) error { return r.renderFiles(ctx, what) }},
 	})
@@ -63,6 +64,7 @@ func (r *run) peekAtState(context.Context) error {
 func (r *run) startRubyAtOnce(ctx context.Context) error {
 	r.engine = r.newEngine(ctx)
 	r.engine.Warm()
+	r.atEnd(r.stopRuby)
 	return nil
 }
 
@@ -73,7 +75,7 @@ func (r *run) fetchJobReleases(ctx context.Context) error {
 	if err := r.fetch(ctx, wanted, nil, false); err != nil {
 		return err
 	}
-	return r.do("Validating jobs", func(*stage) error { return r.checkGroupJobs() })
+	return r.do("Validating jobs", func(*report.Stage) error { return r.checkGroupJobs() })
 }
 
 // expectJobs refuses names of jobs that an instance group does not have.
@@ -105,7 +107,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = r.do("Rendering job templates", func(*stage) error { return r.withoutValues(r.engine.Render(ctx, jobs, dir)) })
+	err = r.do("Rendering job templates", func(*report.Stage) error { return r.withoutValues(r.engine.Render(ctx, jobs, dir)) })
 	if err != nil {
 		return err
 	}

@@ -56,16 +56,16 @@ type rotation struct {
 // them. It returns the client that reaches the agent then.
 func (r *run) rotateAgent(ctx context.Context, how agentOfRunning) (*agent.Client, error) {
 	m := r.manifest
-	now, next := access{how.MBus, how.CA}, access{m.CPI.MBus, m.CPI.CA}
-	both := []access{now, next}
+	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, r.wantedAccess()
+	both := []agent.Access{now, next}
 	settings := agent.UpdateSettings{MBus: mbusSettings(m)}
-	c := rotation{user: userOf(now.MBus) != userOf(next.MBus)}
+	c := rotation{user: now.User() != next.User()}
 	if settings.MBus.Cert.Certificate != "" {
 		c.want = wantedLeaf(m)
 	}
 	var errs [3]error
-	c.old, errs[0] = r.newAgent(now.MBus, trusted(both, now))
-	c.fresh, errs[1] = r.newAgent(next.MBus, trusted(both, next))
+	c.old, errs[0] = r.newAgent(now.MBus, agent.Trusted(both, now))
+	c.fresh, errs[1] = r.newAgent(next.MBus, agent.Trusted(both, next))
 	c.strict, errs[2] = r.newAgent(next.MBus, next.CA)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (r *run) rotateAgent(ctx context.Context, how agentOfRunning) (*agent.Clien
 		return nil, err
 	}
 	if c.want != nil {
-		r.root.info("The agent serves the certificate with the serial number " + serial(c.want))
+		r.root.Info("The agent serves the certificate with the serial number " + serial(c.want))
 	}
 	return c.strict, nil
 }

@@ -16,6 +16,8 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -31,7 +33,7 @@ type Options struct {
 	StateFile string           // path; empty: beside the manifest
 	Home      string           // folder of caches and installations, ~/.bosh
 
-	Asked
+	plan.Asked
 	Planned       *PlanFile // deploy: do this plan or refuse
 	Previous      bool      // deploy: put back what the last deploy that worked had applied
 	Existing      bool      // deploy: refuse to make a new deployment
@@ -69,7 +71,7 @@ type Options struct {
 	Redact   func(string) string    // takes secrets out of a text
 	Secret   func(values ...string) // tells the redactor of more secrets
 	Name     func(names ...string)  // tells it of public names, which stay readable
-	Report   func(Event)
+	Report   func(report.Event)
 	Running  *cpi.Running // is told which CPI calls are being made; may be nil
 	Trace    func(Point)  // is told of every point where a run may be cut; may be nil
 
@@ -78,128 +80,78 @@ type Options struct {
 	OpenLog func(path string) (io.WriteCloser, error)
 }
 
-// Deploy makes the VM what the manifest says.
-func Deploy(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = document.Write
-	if opts.Planned != nil {
-		opts.Asked = opts.Planned.Asked
-	}
-	if opts.Previous {
-		return execute(ctx, opts, previousRows())
-	}
-	return execute(ctx, opts, deployRows())
-}
-
-// Delete takes down everything the state file records.
-func Delete(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, deleteRows())
-}
-
-// Stop stops the jobs, which stay so until Start.
-func Stop(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, stopRows())
-}
-
-// Start starts the jobs of the VM that is there.
-func Start(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, startRows())
-}
-
-// Restart stops the jobs and starts them again.
-func Restart(ctx context.Context, opts Options) error {
-	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, restartRows())
-}
-
-// run is what the rows of one list share. Each field says which row sets it.
+// run is one run of a command. Each field says which phase sets it.
 type run struct {
 	opts  Options
-	root  *stage
-	stage *stage // the open group, or root
+	root  *report.Stage
+	stage *report.Stage // the open group, or root
+	group string        // the name of the open group
+	at    string        // the phase or step that runs
+	ends  []func()      // what ends when the run does, the last one first
 
-	statePath string // execute
+	statePath string // begin
 
 	manifest     *manifest.Manifest           // read manifest
 	state        *file.Store                  // lock state
 	dir          string                       // lock state: ~/.bosh/<installation_id>
 	installation uuid.UUID                    // lock state
-	store        *artifact.Store              // execute
-	route        route                        // execute
+	store        *artifact.Store              // begin
+	route        route                        // begin
 	releases     map[string]*artifact.Release // fetch artifacts, by name
 	stemcell     *artifact.Stemcell           // fetch artifacts
 	vm           string                       // find vm: CID of the one that is recorded
 	stemcellGone string                       // check the cloud, create vm: CID of the record whose stemcell is to be uploaded again
 	stemcellMade bool                         // upload stemcell: by this run
-	running      *agent.Client                // look at the agent: of the VM that exists; nil if it has none
-	facts        facts                        // look
-	registry     *registryServer              // bind registry; nil if not asked for
+	running      *agent.Client                // look: of the VM that exists; nil if it has none
+	facts        plan.Facts                   // look
+	askedCPI     bool                         // look: the CPI was asked, too
+	registry     *registryServer              // connected: nil if not asked for
 	engine       *templates.Engine            // start ruby
-	cpiBuild     *build.Installation          // build cpi
-	cpiLog       io.WriteCloser               // build cpi
-	cpi          *cpi.Client                  // connect cpi
+	cpiBuild     *build.Installation          // connected
+	cpiLog       io.WriteCloser               // connected
+	cpiClient    *cpi.Client                  // connected
 	known        installed                    // lock state: what this machine keeps
-	cpiAPI       int                          // connect cpi: the CPI's API version, 0 before
-	want         wanted                       // plan
+	cpiAPI       int                          // connected: the CPI's API version, 0 before
+	want         plan.Wishes                  // plan
 	salt         string                       // plan
-	plan         Plan                         // plan
+	plan         plan.Plan                    // plan
 	delivery     *delivery                    // plan: how packages get onto the VM
 	adopted      *manifest.Manifest           // adopt: what the VM was made from
 	scratch      string                       // peek at state: folder of a plan's installation
-	deleting     bool                         // the list is a delete's
-	swapped      *agent.Client                // look at the agent: of the VM that makes way; nil: none answers
+	swapped      *agent.Client                // look: of the VM that is replaced; nil: none answers
 	previous     applied                      // find what was applied
-	migratedFrom string                       // disks: CID
+	migratedFrom string                       // migrate disk: CID
 	rendered     rendered                     // render jobs
 	revived      bool                         // revive: the VM was rebooted
-	deletedAgent string                       // delete old vm: the agent id of the VM that was deleted
+	deletedAgent string                       // delete vm: the agent id of the VM that was deleted
 	agent        *agent.Client                // plan, wait for agent: of the VM that is to run the jobs
-	tunnel       *tunnel.Tunnel               // open tunnel
+	tunnel       *tunnel.Tunnel               // wait for agent
 	address      string                       // initial apply: the instance's address
 	packages     map[string]agent.SpecPackage // compile
 }
 
-// row is one step of a list.
-type row struct {
+// The groups of stages, as their users know them from create-env.
+const (
+	validating = "validating"
+	installing = "installing CPI"
+	deploying  = "deploying"
+	deleting   = "deleting deployment"
+)
+
+// phase is what a run does before its steps.
+type phase struct {
 	name  string
-	group string          // the group of stages it belongs to, if any
-	when  func(*run) bool // nil: always
+	group string // the group of stages it belongs to, if any
 	do    func(*run, context.Context) error
-	end   func(*run) // in every case, once do was called, in reverse order
-	down  bool       // the service is down while it runs, where the plan stops jobs
-	// calls are the CPI's and the agent's methods that it calls, and maybe those
-	// that depend on what these can: "cpi create_vm", "agent stop".
-	calls, maybe func(*run) []string
 }
 
-// errDone ends a list well before its last row.
+// errDone ends a run well before its last phase.
 var errDone = errors.New("nothing more to do")
 
-// InterruptedError says that the run was asked to stop and did, between two
-// rows or while it waited.
-type InterruptedError struct {
-	Row  string // where
-	Left string // the message that the VM's agent still works on; empty: none
-}
-
-func (e *InterruptedError) Error() string {
-	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
-	if e.Left != "" {
-		text += fmt.Sprintf("; the VM's agent still works on %s, which it cannot cancel: the next run waits until that ends, and with --fix it does not", e.Left)
-	}
-	return text
-}
-
-func execute(ctx context.Context, opts Options, rows []row) (err error) {
-	rep := &reporter{report: opts.Report}
-	root := &stage{rep: rep}
-	r := &run{
-		opts:  opts,
-		root:  root,
-		stage: root,
-	}
+// execute begins a run, goes through the phases, and ends what they began.
+func execute(ctx context.Context, opts Options, phases []phase) (err error) {
+	root := report.New(opts.Report)
+	r := &run{opts: opts, root: root, stage: root}
 	defer r.closeRoute()
 	if err := r.openStore(ctx); err != nil {
 		return err
@@ -207,34 +159,13 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 	if err := r.sayPaths(); err != nil {
 		return err
 	}
-	var ends []func(*run)
 	defer func() {
-		for _, end := range slices.Backward(ends) {
-			end(r)
+		for _, end := range slices.Backward(r.ends) {
+			end()
 		}
 	}()
-	group, at := "", ""
-	for _, w := range rows {
-		if w.when != nil && !w.when(r) {
-			continue
-		}
-		if w.group != group {
-			r.leave(group, nil)
-			group = w.group
-			if group != "" {
-				r.stage = r.root.begin(group, true)
-			}
-		}
-		at = w.name
-		if ctx.Err() != nil {
-			err = &InterruptedError{Row: at}
-		} else {
-			if w.end != nil {
-				ends = append(ends, w.end)
-			}
-			err = w.do(r, ctx)
-		}
-		if err != nil {
+	for _, p := range phases {
+		if err = r.step(ctx, p.group, p.name, func(ctx context.Context) error { return p.do(r, ctx) }); err != nil {
 			break
 		}
 	}
@@ -242,15 +173,52 @@ func execute(ctx context.Context, opts Options, rows []row) (err error) {
 		err = nil
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		cut := &InterruptedError{Row: at}
+		stopped := &report.InterruptedError{Row: r.at}
 		if left, ok := errors.AsType[*agent.TaskLeftError](err); ok && !left.Ended {
-			cut.Left = left.Method
+			stopped.Left = left.Method
 		}
-		err = cut
+		err = stopped
 	}
-	r.leave(group, err)
+	r.enter("", err)
 	return err
 }
+
+// step does one thing within a group of stages, unless the run is to stop.
+func (r *run) step(ctx context.Context, group, name string, do func(context.Context) error) error {
+	r.enter(group, nil)
+	r.at = name
+	if ctx.Err() != nil {
+		return &report.InterruptedError{Row: name}
+	}
+	return do(ctx)
+}
+
+// enter ends the open group, with err, and begins another one where it is named.
+func (r *run) enter(group string, err error) {
+	if group == r.group && err == nil {
+		return
+	}
+	if r.group != "" {
+		_ = r.stage.End(err)
+	}
+	r.group, r.stage = group, r.root
+	if group != "" {
+		r.stage = r.root.Begin(group, true)
+	}
+}
+
+// inGroup does something in a group of its own and comes back to the open one.
+func (r *run) inGroup(group string, do func() error) error {
+	open := r.stage
+	r.stage = r.root.Begin(group, true)
+	err := do()
+	_ = r.stage.End(err)
+	r.stage = open
+	return err
+}
+
+// atEnd has something done when the run ends, however it does.
+func (r *run) atEnd(end func()) { r.ends = append(r.ends, end) }
 
 // openStore opens the cache, whose downloads go the same way as all else.
 func (r *run) openStore(ctx context.Context) error {
@@ -279,19 +247,12 @@ func (r *run) sayPaths() error {
 		return fmt.Errorf("cannot find the folder of the manifest: %w", err)
 	}
 	if r.opts.Manifest != "" {
-		r.root.info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
+		r.root.Info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
 	}
-	r.root.info(fmt.Sprintf("Deployment state: '%s'", path))
+	r.root.Info(fmt.Sprintf("Deployment state: '%s'", path))
 	r.statePath = path
 	return nil
 }
 
-func (r *run) leave(group string, err error) {
-	if group != "" {
-		_ = r.stage.end(err)
-	}
-	r.stage = r.root
-}
-
 // do runs fn as a stage of the open group.
-func (r *run) do(name string, fn func(*stage) error) error { return r.stage.do(name, fn) }
+func (r *run) do(name string, fn func(*report.Stage) error) error { return r.stage.Do(name, fn) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
@@ -47,7 +48,7 @@ func (r *run) keepSecondDisk(kept secondDisk) {
 		err = atomicfile.Write(r.secondDiskFile(), data)
 	}
 	if err != nil {
-		r.root.warning(fmt.Sprintf("it could not be kept that the CPI cannot attach a second disk: %v", err))
+		r.root.Warning(fmt.Sprintf("it could not be kept that the CPI cannot attach a second disk: %v", err))
 	}
 }
 
@@ -100,17 +101,6 @@ func (e *SecondDiskError) Next() string {
 // stands for the deployment's arguments.
 const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, a second disk is tried again`
 
-// NoSecondDiskError says that the plan needs a second disk, which this CPI
-// cannot attach.
-type NoSecondDiskError struct {
-	Disk string
-	When time.Time
-}
-
-func (e *NoSecondDiskError) Error() string {
-	return fmt.Sprintf("disk %s cannot be changed: the CPI can neither change it nor attach a second disk to move the data to, as was found on %s; nothing was changed", e.Disk, utcMinute(e.When))
-}
-
 // attachSecond attaches the disk that data is moved to, beside the one that is
 // mounted. If the agent does not survive that, the disk is taken away again.
 func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
@@ -123,11 +113,15 @@ func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
 		return err
 	}
 	vm := r.state.Get().CurrentVMCID
-	kept := secondDisk{CPI: r.cpiReleases(), When: time.Now().UTC().Truncate(time.Second), New: r.plan.newVM(), Lost: vm}
+	kept := secondDisk{CPI: r.cpiReleases(), When: time.Now().UTC().Truncate(time.Second), New: r.plan.NewVM(), Lost: vm}
 	r.keepSecondDisk(kept)
 	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: kept.New, Err: err}
-	undone := r.do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *stage) error {
-		if err := r.cpi.DetachDisk(ctx, vm, d.CID); err != nil {
+	undone := r.do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
+		c, err := r.cpi(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.DetachDisk(ctx, vm, d.CID); err != nil {
 			return err
 		}
 		return r.awaitAgent(ctx, s, r.agent, min(rebootTimeout, r.opts.AgentTimeout), "detach_disk, for which some CPIs restart the VM")

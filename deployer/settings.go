@@ -9,78 +9,19 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"slices"
-	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
-	"bootstrap/state"
 )
-
-// agentChanged lists which of the agent's own settings changed: those that a
-// running agent can take over.
-func agentChanged(have, want map[string]string) []string {
-	var list []string
-	for _, p := range changedParts(have, want) {
-		if isAgentPart(p) {
-			list = append(list, strings.TrimPrefix(p, agentPrefix))
-		}
-	}
-	return list
-}
-
-func isAgentPart(part string) bool {
-	return strings.HasPrefix(part, agentPrefix) && part != partAgentAddress
-}
-
-// The settings of the agent, in the words of a plan.
-const (
-	agentPrefix     = "the agent: "
-	partCA          = "CA"
-	partCertificate = "certificate"
-	partPassword    = "user and password"
-)
-
-// agentWork lists the agent's settings that change on the VM, and those that
-// should and cannot.
-func (w wanted) agentWork(st state.State) (changes, stays []string) {
-	changes = slices.Clone(w.differs)
-	if len(st.Own.Made) > 0 {
-		changes = append(changes, agentChanged(st.Own.Made, w.made)...)
-	}
-	slices.Sort(changes)
-	for _, c := range slices.Compact(slices.Clone(changes)) {
-		if slices.Contains(w.stays, c) {
-			stays = append(stays, c)
-		}
-	}
-	changes = slices.DeleteFunc(slices.Compact(changes), func(c string) bool { return slices.Contains(w.stays, c) })
-	return changes, stays
-}
-
-// madeOf returns what is recorded as what the VM is made from once the plan is
-// done: a VM that stays keeps the agent's settings that cannot change on it.
-func (w wanted) madeOf(st state.State, vm Action) map[string]string {
-	if vm != keep || len(st.Own.Made) == 0 {
-		return w.made
-	}
-	made := maps.Clone(w.made)
-	for _, part := range w.stays {
-		if have, ok := st.Own.Made[agentPrefix+part]; ok {
-			made[agentPrefix+part] = have
-		} else {
-			delete(made, agentPrefix+part)
-		}
-	}
-	return made
-}
 
 // agentStays lists the agent's settings that cannot change on the running VM,
 // and why.
 func (r *run) agentStays() (list []string, why string) {
 	kept, ok := r.keptAgent()
 	if ok && kept.Fixed && kept.VM == r.state.Get().CurrentVMCID {
-		return []string{partCA, partCertificate, partPassword}, "this agent cannot change its settings"
+		return []string{plan.PartCA, plan.PartCertificate, plan.PartPassword}, "this agent cannot change its settings"
 	}
 	return nil, ""
 }
@@ -91,12 +32,12 @@ func (r *run) agentStays() (list []string, why string) {
 func (r *run) updateAgent(ctx context.Context) error {
 	vm := r.state.Get().CurrentVMCID
 	m := r.manifest
-	return r.do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *stage) error {
+	return r.do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
 		how := r.recallAgent(vm)
 		before := how
 		how.Next = &agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
 		if how.Made == nil && forgetsSettings(m) {
-			how.Made = &access{how.MBus, how.CA}
+			how.Made = &agent.Access{MBus: how.MBus, CA: how.CA}
 		}
 		if err := r.keepAgent(how); err != nil {
 			return err
@@ -112,11 +53,11 @@ func (r *run) updateAgent(ctx context.Context) error {
 		}
 		switch {
 		case ignored:
-			s.warning(keepsSettings("the agent does not serve the certificate of the manifest, and does not take it"))
+			s.Warning(keepsSettings("the agent does not serve the certificate of the manifest, and does not take it"))
 			return nil
 		case agent.UnknownMessage(err):
-			s.warning(keepsSettings("the agent cannot change its settings"))
-			keepAgentParts(r.want.made, r.state.Get().Own.Made)
+			s.Warning(keepsSettings("the agent cannot change its settings"))
+			keepAgentParts(r.want.Made, r.state.Get().Own.Made)
 			return nil
 		case err != nil:
 			return err
@@ -131,8 +72,8 @@ func (r *run) updateAgent(ctx context.Context) error {
 // the record: agents of old stemcells serve one of their own from the beginning.
 func (r *run) neverTook(before agentOfRunning, err error) bool {
 	var not *NotRotatedError
-	return errors.As(err, &not) && not.Answers && userOf(before.MBus) == userOf(r.manifest.CPI.MBus) &&
-		len(r.state.Get().Own.Made) > 0 && len(agentChanged(r.state.Get().Own.Made, r.want.made)) == 0
+	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == r.wantedAccess().User() &&
+		len(r.state.Get().Own.Made) > 0 && len(plan.ChangedSettings(r.state.Get().Own.Made, r.want.Made)) == 0
 }
 
 // keepsSettings tells that the agent's settings are not those of the manifest.
@@ -148,9 +89,9 @@ func refusedBy(err error) bool {
 
 // keepAgentParts takes back that the agent's settings are what was wanted.
 func keepAgentParts(made, have map[string]string) {
-	maps.DeleteFunc(made, func(k, _ string) bool { return isAgentPart(k) })
+	maps.DeleteFunc(made, func(k, _ string) bool { return plan.IsSetting(k) })
 	for k, v := range have {
-		if isAgentPart(k) {
+		if plan.IsSetting(k) {
 			made[k] = v
 		}
 	}
@@ -161,7 +102,7 @@ func keepAgentParts(made, have map[string]string) {
 // CA beside it, or else goes back to the one that the VM was made with. It reads
 // nothing of the CA: where the manifest has none, the certificate stands in.
 func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
-	listen, _ := lookUp(m.CPI.Properties, "agent.mbus")
+	listen, _ := plan.LookUp(m.CPI.Properties, "agent.mbus")
 	text, _ := listen.(string)
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
@@ -169,7 +110,7 @@ func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 	}
 	u.User = m.CPI.MBusURL.User
 	settings := &agent.MBusSettings{URLs: []string{u.String()}}
-	mbus, _ := lookUp(m.ResourcePool.Env, "bosh.mbus.cert")
+	mbus, _ := plan.LookUp(m.ResourcePool.Env, "bosh.mbus.cert")
 	given, _ := mbus.(map[string]any)
 	cert := agent.Cert{Certificate: textAt(given, "certificate"), PrivateKey: textAt(given, "private_key")}
 	if cert.Certificate != "" && cert.PrivateKey != "" {

@@ -86,7 +86,7 @@ func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
 		err := r.running.CleanupSSH(ctx, "^"+login.user+"$")
 		gone := err == nil || agent.UnknownMessage(err)
 		if !gone {
-			r.root.warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key; the next run removes it: %v", login.user, err))
+			r.root.Warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key; the next run removes it: %v", login.user, err))
 		}
 		done(gone)
 	}()

@@ -24,8 +24,8 @@ func (r *run) stateOptions() file.Options {
 		Holder:  r.opts.Holder,
 		Wait:    r.opts.LockWait,
 		Home:    r.opts.Home,
-		Waiting: func(l *file.LockedError) { r.root.info(fmt.Sprintf("Waiting up to %v: %v", r.opts.LockWait, l)) },
-		Warn:    func(err error) { r.root.warning(err.Error()) },
+		Waiting: func(l *file.LockedError) { r.root.Info(fmt.Sprintf("Waiting up to %v: %v", r.opts.LockWait, l)) },
+		Warn:    func(err error) { r.root.Warning(err.Error()) },
 		Trace:   r.opts.traceState(),
 	}
 	if r.opts.Manifest != "" {
@@ -39,7 +39,7 @@ func (r *run) tellNotes(f *file.Store, err error) (*file.Store, error) {
 		return nil, err
 	}
 	for _, note := range f.Notes() {
-		r.root.info(note)
+		r.root.Info(note)
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
@@ -151,7 +152,7 @@ func onlooker(opts Options) (*run, state.State, error) {
 	if !found {
 		return nil, st, file.Missing(path, opts.Manifest)
 	}
-	root := &stage{rep: &reporter{report: opts.Report}}
+	root := report.New(opts.Report)
 	r := &run{opts: opts, root: root, stage: root, statePath: path, dir: filepath.Join(opts.Home, st.InstallationID)}
 	r.recallKnown()
 	r.manifest = &manifest.Manifest{

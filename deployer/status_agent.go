@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/report"
 )
 
 // SeenAgent is the agent of the VM as it was met.
@@ -115,7 +116,7 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how *agentOfRunning, d
 		client, err = r.agentAt(how.MBus, how.CA, director)
 	}
 	if ctx.Err() != nil {
-		return agent.Peer{}, &InterruptedError{Row: "look at the agent"}
+		return agent.Peer{}, &report.InterruptedError{Row: "look at the agent"}
 	}
 	if err != nil {
 		c.problem("the agent of VM %s cannot be asked: %v", c.VM.CID, err)
@@ -141,7 +142,7 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how *agentOfRunning, d
 	}
 	peer, err := client.Peer(ctx)
 	if err != nil && ctx.Err() != nil {
-		return peer, &InterruptedError{Row: "look at the agent"}
+		return peer, &report.InterruptedError{Row: "look at the agent"}
 	}
 	return peer, nil
 }
@@ -165,7 +166,7 @@ func (r *run) meetAgent(ctx context.Context, client *agent.Client) (agent.State,
 		now, err = client.GetState(ctx, true)
 	}
 	if ctx.Err() != nil {
-		return now, nil, &InterruptedError{Row: "look at the agent"}
+		return now, nil, &report.InterruptedError{Row: "look at the agent"}
 	}
 	if err == nil {
 		seen.Answers = true

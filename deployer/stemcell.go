@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/artifact"
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
 
@@ -22,7 +25,7 @@ func (r *run) currentStemcell() *state.Stemcell {
 // version, and again where it is gone from there.
 func (r *run) uploadStemcell(ctx context.Context) error {
 	sc := r.stemcell
-	return r.do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *stage) error {
+	return r.do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
 		st := r.state.Get()
 		made := state.Stemcell{Name: sc.Name, Version: sc.Version, APIVersion: sc.APIVersion}
 		if known := st.FindStemcell(sc.Name, sc.Version); known != nil {
@@ -30,7 +33,7 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 			case known.CID == r.stemcellGone:
 				made.ID = known.ID
 			case !r.checksLight():
-				return skip("Stemcell already uploaded")
+				return report.Skip("Stemcell already uploaded")
 			}
 		}
 		dir, err := os.MkdirTemp(r.dir, "stemcell-")
@@ -38,12 +41,12 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 			return fmt.Errorf("cannot make a folder for the stemcell: %w", err)
 		}
 		defer os.RemoveAll(dir)
-		image, err := sc.Extract(ctx, filepath.Join(dir, "content"), s.progress)
+		image, err := sc.Extract(ctx, filepath.Join(dir, "content"), s.Progress)
 		if err != nil {
 			return err
 		}
 		in := state.Intent{Method: "create_stemcell", Stemcell: &made}
-		_, err = r.create(in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
+		_, err = r.create(ctx, in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
 		r.stemcellMade = err == nil
 		return err
 	})
@@ -53,8 +56,12 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 // VM that runs is deleted. A light stemcell only names an image of the cloud:
 // the CPI looks for the image, and refuses one that is gone.
 func (r *run) checksLight() bool {
-	light := slices.ContainsFunc(r.stemcell.Formats, func(f string) bool { return strings.HasSuffix(f, "-light") })
-	return light && r.plan.on(aVM) == replace
+	return isLight(r.stemcell) && r.plan.On(plan.VM) == plan.Replace
+}
+
+// isLight tells a stemcell that only names an image of the cloud.
+func isLight(sc *artifact.Stemcell) bool {
+	return slices.ContainsFunc(sc.Formats, func(f string) bool { return strings.HasSuffix(f, "-light") })
 }
 
 // lookForStemcell asks whether the stemcell that is recorded as uploaded exists,
@@ -62,10 +69,14 @@ func (r *run) checksLight() bool {
 func (r *run) lookForStemcell(ctx context.Context) error {
 	st := r.state.Get()
 	known := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
-	if known == nil || !r.plan.newVM() {
+	if known == nil || !r.plan.NewVM() {
 		return nil
 	}
-	there, told, err := r.cpi.HasStemcell(ctx, known.CID)
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return err
+	}
+	there, told, err := c.HasStemcell(ctx, known.CID)
 	if err == nil && told && !there {
 		r.missStemcell(known.CID)
 	}
@@ -75,7 +86,16 @@ func (r *run) lookForStemcell(ctx context.Context) error {
 // missStemcell tells that the stemcell is gone, so that it is uploaded again.
 func (r *run) missStemcell(cid string) {
 	r.stemcellGone = cid
-	r.root.warning(fmt.Sprintf("stemcell %s is recorded and the CPI says that it does not exist: it is uploaded again", cid))
+	r.root.Warning(fmt.Sprintf("stemcell %s is recorded and the CPI says that it does not exist: it is uploaded again", cid))
+}
+
+// cleanUp deletes what is unused, and looks again at what earlier runs could not
+// tell where the CPI is connected for other reasons.
+func (r *run) cleanUp(ctx context.Context) error {
+	if err := r.deleteUnused(ctx); err != nil {
+		return err
+	}
+	return r.lookAtLeftovers(ctx)
 }
 
 // deleteUnused deletes the disks and stemcells that the state owns and that
@@ -110,19 +130,19 @@ func (r *run) deleteUnused(ctx context.Context) error {
 // run or in one that was cut.
 func (r *run) keepUnused(d state.Disk) error {
 	return r.state.Update(func(st *state.State) error {
-		st.Orphan(d, "kept with --keep-old-disk; disk "+currentCID(*st)+" is in use instead", time.Now())
+		st.Orphan(d, "kept with --keep-old-disk; disk "+plan.CurrentDisk(*st)+" is in use instead", time.Now())
 		return nil
 	})
 }
 
 func (r *run) warn(err error) {
 	if err != nil {
-		r.root.warning(err.Error() + "; it stays recorded and the next run tries again")
+		r.root.Warning(err.Error() + "; it stays recorded and the next run tries again")
 	}
 }
 
-func (r *run) deleteStemcell(ctx context.Context, in *stage, title string, sc state.Stemcell) error {
-	return in.do(fmt.Sprintf(title, sc.CID), func(*stage) error {
+func (r *run) deleteStemcell(ctx context.Context, in *report.Stage, title string, sc state.Stemcell) error {
+	return in.Do(fmt.Sprintf(title, sc.CID), func(*report.Stage) error {
 		in := state.Intent{Method: "delete_stemcell", CID: sc.CID}
 		call := func(c *cpi.Client) error { return c.DeleteStemcell(ctx, sc.CID) }
 		return r.destroy(ctx, in, call, "Stemcell not found", func(st *state.State) { st.Forget("delete_stemcell", sc.CID) })

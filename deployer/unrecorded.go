@@ -38,7 +38,7 @@ func (e *UnrecordedVMError) Error() string {
 // lacksVM tells whether there is no VM that the state records: a deploy makes
 // one, whatever the plan says beside that.
 func (r *run) lacksVM() bool {
-	return r.state.Get().CurrentVMCID == "" || !r.facts.agentTold && !r.facts.hasVM
+	return r.state.Get().CurrentVMCID == "" || !r.facts.Answers && !r.facts.HasVM
 }
 
 // unrecordedTimeout is how long the agent of a VM that is not recorded may take
@@ -48,6 +48,9 @@ const unrecordedTimeout = 3 * time.Second
 // refuseUnrecorded keeps a deploy from making a second VM where the first one
 // runs and nobody recorded it. An agent with other credentials is none of ours.
 func (r *run) refuseUnrecorded(ctx context.Context) error {
+	if !r.lacksVM() {
+		return nil
+	}
 	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
 	if err != nil {
 		return nil // the wait for the agent tells of it
@@ -68,7 +71,7 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 		return nil // a plan does not look what became of it
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
-		r.root.warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers %s` lists it", now.AgentID, client.Address(), r.which()))
+		r.root.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers %s` lists it", now.AgentID, client.Address(), r.which()))
 		return nil
 	}
 	remedies, err := r.restores(client, now)

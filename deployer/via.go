@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/proxy"
 
+	"bootstrap/deployer/report"
 	"bootstrap/tunnel"
 )
 
@@ -39,7 +40,7 @@ func (r *run) openRoute(ctx context.Context) error {
 		for _, m := range machines {
 			names = append(names, strings.TrimPrefix(m.HostName, "the jumpbox "))
 		}
-		return r.do("Entering the jumpbox "+strings.Join(names, ", then "), func(*stage) error { return r.route.jumps.Enter(ctx) })
+		return r.do("Entering the jumpbox "+strings.Join(names, ", then "), func(*report.Stage) error { return r.route.jumps.Enter(ctx) })
 	case strings.HasPrefix(all, "ssh+"):
 		machine, err := tunnel.ParseJump(all, r.opts.Getenv)
 		if err != nil {
@@ -61,7 +62,7 @@ func (r *run) openJumps(machines []tunnel.Config) error {
 	for i := range machines {
 		r.opts.Secret(machines[i].Password)
 		machines[i].KnownHosts = filepath.Join(r.opts.Home, "known_hosts")
-		machines[i].Report = r.root.info
+		machines[i].Report = r.root.Info
 	}
 	r.route.jumps = tunnel.NewRoute(machines)
 	r.route.dial = r.route.jumps.DialContext

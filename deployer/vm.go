@@ -13,6 +13,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/tunnel"
@@ -29,14 +31,14 @@ func (r *run) clearRecord(context.Context) error {
 	})
 }
 
-// deleteOldVM deletes the recorded VM; it is forgotten when the CPI confirms.
-func (r *run) deleteOldVM(ctx context.Context) error {
-	r.deletedAgent = cmp.Or(r.state.Get().Own.AgentID, r.facts.now.AgentID)
+// deleteCurrentVM deletes the recorded VM; it is forgotten when the CPI confirms.
+func (r *run) deleteCurrentVM(ctx context.Context) error {
+	r.deletedAgent = cmp.Or(r.state.Get().Own.AgentID, r.facts.Now.AgentID)
 	return r.deleteVM(ctx, r.stage, r.state.Get().CurrentVMCID)
 }
 
-// deleteSwapped deletes the VM that the current one has replaced.
-func (r *run) deleteSwapped(ctx context.Context) error {
+// deleteOldVM deletes the VM that the current one has replaced.
+func (r *run) deleteOldVM(ctx context.Context) error {
 	old := r.state.Get().Own.Swap
 	if old == nil {
 		return nil
@@ -44,11 +46,11 @@ func (r *run) deleteSwapped(ctx context.Context) error {
 	return r.deleteVM(ctx, r.stage, old.CID)
 }
 
-func (r *run) deleteVM(ctx context.Context, in *stage, cid string) error {
+func (r *run) deleteVM(ctx context.Context, in *report.Stage, cid string) error {
 	if cid == "" {
 		return nil
 	}
-	return in.do(fmt.Sprintf("Deleting VM '%s'", cid), func(*stage) error {
+	return in.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
 		// What stays of it there does no harm: no other VM has this CID.
 		_ = tunnel.Forget(filepath.Join(r.dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
@@ -71,8 +73,8 @@ func (r *run) createVM(ctx context.Context) error {
 		return r.afterRefusal(err, "")
 	case cpi.StemcellGone(err, sc.CID):
 		r.missStemcell(sc.CID)
-	case r.opts.Fix && !r.plan.swap:
-		r.root.warning(fmt.Sprintf("the CPI does not make the VM (%v): stemcell %s is uploaded again", err, sc.CID))
+	case r.opts.Fix && !r.plan.Swap:
+		r.root.Warning(fmt.Sprintf("the CPI does not make the VM (%v): stemcell %s is uploaded again", err, sc.CID))
 		if err := r.deleteStemcell(ctx, r.stage, "Deleting stemcell '%s'", *sc); err != nil {
 			r.stemcellGone = sc.CID // or the CPI cannot delete what is gone
 		}
@@ -93,10 +95,10 @@ func (r *run) afterRefusal(err error, stemcell string) error {
 		return err
 	}
 	text := "correct what it refuses and run bootstrap deploy again"
-	if r.plan.on(aVM) == replace && !r.plan.swap {
+	if r.plan.On(plan.VM) == plan.Replace && !r.plan.Swap {
 		text = "the old VM is deleted, its disk is kept: " + text
 	}
-	if stemcell != "" && !r.plan.swap {
+	if stemcell != "" && !r.plan.Swap {
 		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, bootstrap deploy --fix uploads that again", stemcell)
 	}
 	return fmt.Errorf("%w; %s", err, text)
@@ -109,7 +111,7 @@ func (r *run) makeVM(ctx context.Context) error {
 		return fmt.Errorf("stemcell %s/%s is not recorded as uploaded", r.stemcell.Name, r.stemcell.Version)
 	}
 	m := r.manifest
-	return r.do(fmt.Sprintf("Creating VM for instance '%s/0' from stemcell '%s'", m.Group.Name, sc.CID), func(*stage) error {
+	return r.do(fmt.Sprintf("Creating VM for instance '%s/0' from stemcell '%s'", m.Group.Name, sc.CID), func(*report.Stage) error {
 		req := cpi.VMRequest{
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
@@ -123,7 +125,7 @@ func (r *run) makeVM(ctx context.Context) error {
 		if err := r.expectAgent(req.AgentID); err != nil {
 			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
 		}
-		cid, err := r.create(state.Intent{Method: "create_vm", Arguments: r.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.made, Replaces: r.plan.swap}, func(c *cpi.Client) (string, error) {
+		cid, err := r.create(ctx, state.Intent{Method: "create_vm", Arguments: r.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.Made, Replaces: r.plan.Swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
 		})
@@ -147,16 +149,19 @@ func (r *run) vmArguments() string {
 // tagVM names the VM where the cloud shows it; that it cannot be done is no
 // reason to stop.
 func (r *run) tagVM(ctx context.Context, cid string) {
-	err := r.cpi.SetVMMetadata(ctx, cid, r.metadata())
+	c, err := r.cpi(ctx)
+	if err == nil {
+		err = c.SetVMMetadata(ctx, cid, r.metadata())
+	}
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // a deploy that goes on tags it
-		r.root.warning(fmt.Sprintf("VM %s has no tags: %v", cid, err))
+		r.root.Warning(fmt.Sprintf("VM %s has no tags: %v", cid, err))
 	}
 }
 
 // updateTags names the VM and its disk anew, which stay.
 func (r *run) updateTags(ctx context.Context) error {
 	st := r.state.Get()
-	return r.do(fmt.Sprintf("Updating the tags of VM '%s'", st.CurrentVMCID), func(*stage) error {
+	return r.do(fmt.Sprintf("Updating the tags of VM '%s'", st.CurrentVMCID), func(*report.Stage) error {
 		r.tagVM(ctx, st.CurrentVMCID)
 		if d := st.Disk(); d != nil {
 			r.tagDisk(ctx, d.CID)
@@ -202,12 +207,15 @@ func withTags(env map[string]any, tags map[string]string) map[string]any {
 
 // waitForAgent waits until the new VM's agent answers.
 func (r *run) waitForAgent(ctx context.Context) error {
+	if err := r.openTunnel(ctx); err != nil {
+		return err
+	}
 	cid := r.state.Get().CurrentVMCID
 	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
 	if err != nil {
 		return err
 	}
-	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *stage) error {
+	return r.do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *report.Stage) error {
 		if err := r.waitForOwn(ctx, s, client); err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -228,21 +236,21 @@ func (r *run) waitForAgent(ctx context.Context) error {
 func (r *run) suspectLeftovers() {
 	for _, l := range r.state.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			r.root.warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers %s` lists it", l.AgentID, utcMinute(l.Started), r.which()))
+			r.root.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers %s` lists it", l.AgentID, utcMinute(l.Started), r.which()))
 		}
 	}
 }
 
 // waitForOwn waits until the agent that answers is that of the VM that was just
 // made: where an address is used again, another VM's may be there still.
-func (r *run) waitForOwn(ctx context.Context, s *stage, client *agent.Client) error {
-	told := s.patient(ctx)
-	defer told.end()
+func (r *run) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Client) error {
+	told := s.Wait(ctx)
+	defer told.End()
 	want := r.state.Get().Own.AgentID
 	until := time.Now().Add(r.opts.AgentTimeout)
 	var foreign foreignSince
 	for {
-		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), told.probe); err != nil {
+		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), told.Probe); err != nil {
 			return err
 		}
 		now, err := client.GetState(ctx, false)
@@ -251,7 +259,7 @@ func (r *run) waitForOwn(ctx context.Context, s *stage, client *agent.Client) er
 				return nil
 			}
 		}
-		told.say(err.Error())
+		told.Say(err.Error())
 		if foreign.lasts(err, r.deletedAgent) || time.Now().After(until) {
 			return err
 		}

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"bootstrap/deployer/plan"
 )
 
 // mutations are what one manifest may have otherwise than another, with the
@@ -165,34 +167,33 @@ func (l *lab) asPlanned(flags []string, file bool) error {
 	if err := l.write(); err != nil {
 		return err
 	}
-	plan := l.path("plan.json")
-	o, err := l.run(nil, slices.Concat([]string{"plan"}, flags, []string{"--out", plan})...)
+	saved := l.path("plan.json")
+	o, err := l.run(nil, slices.Concat([]string{"plan"}, flags, []string{"--out", saved})...)
 	if err != nil {
 		return err
 	}
 	if o.status != 0 && o.status != 2 {
 		return fmt.Errorf("plan ended with %d:\n%s", o.status, o.text)
 	}
-	data, err := os.ReadFile(plan)
+	data, err := os.ReadFile(saved)
 	if err != nil {
 		return err
 	}
-	var told struct {
-		Plan struct{ Calls, Maybe []string }
-	}
+	var told struct{ Plan plan.Plan }
 	if err := json.Unmarshal(data, &told); err != nil {
 		return err
 	}
+	must, may := told.Plan.Calls()
 	args := slices.Concat([]string{"deploy"}, flags)
 	if file {
-		args = []string{"deploy", "--plan", plan}
+		args = []string{"deploy", "--plan", saved}
 	}
 	did, met, err := l.traced(args...)
 	if err == nil && did.status != 0 {
 		err = fmt.Errorf("%v ended with %d", args, did.status)
 	}
 	if err == nil {
-		err = compare(told.Plan.Calls, told.Plan.Maybe, calls(met))
+		err = compare(must, may, calls(met))
 	}
 	if err != nil {
 		return fmt.Errorf("%w\n=== plan:\n%s\n=== deploy:\n%s", err, o.text, did.text)

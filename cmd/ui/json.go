@@ -11,7 +11,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 )
 
 // Lines is the way of everything to a stream that programs read: one JSON
@@ -57,10 +57,10 @@ func (l *Lines) Err() error {
 }
 
 // JSON returns a renderer of events as JSON, one object per line.
-func JSON(out *Lines) func(deployer.Event) {
-	return func(e deployer.Event) {
+func JSON(out *Lines) func(report.Event) {
+	return func(e report.Event) {
 		e.Time = e.Time.UTC()
-		if e.Kind == deployer.Log { // its lines have a bound of their own, and no names
+		if e.Kind == report.Log { // its lines have a bound of their own, and no names
 			out.print("", e, out.redactor.String)
 			return
 		}
@@ -70,18 +70,18 @@ func JSON(out *Lines) func(deployer.Event) {
 
 // Result is the last line of the JSON output.
 type Result struct {
-	Kind     string          `json:"kind"` // "result"
-	Status   deployer.Status `json:"status"`
-	ExitCode int             `json:"exit_code"`
-	Error    string          `json:"error,omitempty"`
-	Hint     string          `json:"hint,omitempty"`
+	Kind     string        `json:"kind"` // "result"
+	Status   report.Status `json:"status"`
+	ExitCode int           `json:"exit_code"`
+	Error    string        `json:"error,omitempty"`
+	Hint     string        `json:"hint,omitempty"`
 }
 
 // JSONResult prints how the run ended.
 func JSONResult(out *Lines, code int, err error, hint string) {
-	r := Result{Kind: "result", Status: deployer.Finished, ExitCode: code, Hint: hint}
+	r := Result{Kind: "result", Status: report.Finished, ExitCode: code, Hint: hint}
 	if err != nil {
-		r.Status, r.Error = deployer.Failed, err.Error()
+		r.Status, r.Error = report.Failed, err.Error()
 	}
 	out.Print("", r)
 }

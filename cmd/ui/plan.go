@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/plan"
 )
 
 // writePlan prints a plan: a line for each thing and what becomes of it, with
 // the reasons, then the manifest's differences and what the service is down
 // for. told says which warnings stand above already.
-func writePlan(out *Writer, p deployer.Plan, told func(string) bool) {
+func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	fmt.Fprintln(out, "\nPlan")
 	for _, c := range p.Changes {
 		line := fmt.Sprintf("  %-16s %s", c.Action, c.What)
@@ -39,6 +39,21 @@ func writePlan(out *Writer, p deployer.Plan, told func(string) bool) {
 		if !told(w) {
 			fmt.Fprintln(out, "Warning: "+out.clean(w, maxMessage))
 		}
+	}
+}
+
+// WriteSteps prints the steps of a plan in their order, numbered.
+func WriteSteps(out *Writer, p plan.Plan) {
+	if len(p.Steps) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nSteps")
+	for i, s := range p.Steps {
+		line := fmt.Sprintf("  %2d  %s", i+1, s)
+		if s.Down {
+			line += " (the service is down)"
+		}
+		fmt.Fprintln(out, out.clean(line, maxMessage))
 	}
 }
 

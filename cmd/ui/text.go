@@ -6,23 +6,23 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/deployer/report"
+
 	"github.com/cheggaaa/pb/v3"
 	"github.com/mattn/go-runewidth"
-
-	"bootstrap/deployer"
 )
 
 // Plain returns a renderer of events as lines of text, for a pipe or a file.
 // The lines are the ones users know from create-env; while something long
 // runs, a line now and then tells how far it is.
-func Plain(out *Writer) func(deployer.Event) {
+func Plain(out *Writer) func(report.Event) {
 	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}}
 	return t.handle
 }
 
 // Terminal returns a renderer like Plain's that draws bars, at most width()
 // columns wide.
-func Terminal(out *Writer, width func() int) func(deployer.Event) {
+func Terminal(out *Writer, width func() int) func(report.Event) {
 	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}, width: width}
 	return t.handle
 }
@@ -44,34 +44,34 @@ type text struct {
 // quietFor is how long a plain output stays silent while bytes flow.
 const quietFor = 10 * time.Second
 
-func (t *text) handle(e deployer.Event) {
+func (t *text) handle(e report.Event) {
 	defer t.out.Flush()
 	e.Name, e.Reason = t.line1(e.Name), t.line1(e.Reason)
-	if e.Kind == deployer.Progress {
+	if e.Kind == report.Progress {
 		t.progress(e)
 		return
 	}
 	t.told = e.Time
-	if e.Kind != deployer.Log { // its lines have a bound of their own
+	if e.Kind != report.Log { // its lines have a bound of their own
 		e.Message = t.out.clean(e.Message, maxMessage)
 	}
 	switch e.Kind {
-	case deployer.Begin:
+	case report.Begin:
 		t.begin(e)
-	case deployer.End:
+	case report.End:
 		t.end(e)
-	case deployer.Info:
+	case report.Info:
 		t.leaveLine()
 		fmt.Fprintln(t.out, e.Message)
-	case deployer.Warning:
+	case report.Warning:
 		t.leaveLine()
 		t.warned[e.Message] = true
 		fmt.Fprintln(t.out, "Warning: "+e.Message)
-	case deployer.Planned:
+	case report.Planned:
 		t.leaveLine()
 		writePlan(t.out, *e.Plan, func(w string) bool { return t.warned[t.out.clean(w, maxMessage)] })
 		t.afterGroup = true
-	case deployer.Log:
+	case report.Log:
 		t.leaveLine()
 		if e.Name != t.log {
 			fmt.Fprintf(t.out, "==> %s <==\n", e.Name)
@@ -81,7 +81,7 @@ func (t *text) handle(e deployer.Event) {
 	}
 }
 
-func (t *text) begin(e deployer.Event) {
+func (t *text) begin(e report.Event) {
 	if e.Group {
 		t.leaveLine()
 		t.open[e.Stage] = true
@@ -101,9 +101,9 @@ func (t *text) begin(e deployer.Event) {
 	t.line, t.redrawn = e.Stage, t.clip(label) != label
 }
 
-func (t *text) end(e deployer.Event) {
-	result := map[deployer.Status]string{deployer.Finished: "Finished", deployer.Failed: "Failed", deployer.Stopped: "Interrupted"}[e.Status]
-	if e.Status == deployer.Skipped {
+func (t *text) end(e report.Event) {
+	result := map[report.Status]string{report.Finished: "Finished", report.Failed: "Failed", report.Stopped: "Interrupted"}[e.Status]
+	if e.Status == report.Skipped {
 		result = "Skipped [" + e.Reason + "]"
 	}
 	took := duration(e.Seconds)
@@ -131,7 +131,7 @@ func (t *text) end(e deployer.Event) {
 }
 
 // label is how the line of a stage begins.
-func (t *text) label(e deployer.Event) string {
+func (t *text) label(e report.Event) string {
 	indent := ""
 	if t.open[e.Parent] {
 		indent = "  "
@@ -206,7 +206,7 @@ func (t *text) leaveLine() {
 	t.line, t.redrawn = 0, false
 }
 
-func (t *text) progress(e deployer.Event) {
+func (t *text) progress(e report.Event) {
 	if t.width == nil {
 		if e.Time.Sub(t.told) < quietFor {
 			return
@@ -231,7 +231,7 @@ func (t *text) progress(e deployer.Event) {
 
 // draw renders the line of a stage with a bar, or with the amount where there
 // is no room for one; of a label that leaves no room for it, the end is cut.
-func (t *text) draw(e deployer.Event) string {
+func (t *text) draw(e report.Event) string {
 	label := t.label(e)
 	room := t.columns() - runewidth.StringWidth(label) - 1
 	if room < 20 || e.Total <= 0 {
@@ -247,7 +247,7 @@ func (t *text) draw(e deployer.Event) string {
 	return label + " " + strings.TrimRight(bar.String(), " ")
 }
 
-func amount(e deployer.Event) string {
+func amount(e report.Event) string {
 	if e.Total <= 0 {
 		return Size(e.Done)
 	}

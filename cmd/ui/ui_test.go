@@ -11,22 +11,22 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"bootstrap/deployer/report"
+
 	"github.com/mattn/go-runewidth"
 	"gotest.tools/v3/golden"
-
-	"bootstrap/deployer"
 )
 
 // replay plays a recorded JSON stream into a renderer: the text is derived
 // from what machines get, and from nothing else.
-func replay(t *testing.T, file string, render func(deployer.Event)) {
+func replay(t *testing.T, file string, render func(report.Event)) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
-		var e deployer.Event
+		var e report.Event
 		if err := dec.Decode(&e); err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +132,8 @@ func TestControlCharacters(t *testing.T) {
 	r.Add("s3cret\x1bpass")
 	var out bytes.Buffer
 	show := Plain(r.Writer(&out))
-	show(deployer.Event{Kind: deployer.Warning, Message: "\x1b]0;title\a s3cret\x1bpass"})
-	show(deployer.Event{Kind: deployer.Log, Name: "page.log", Message: "\x1b[32mup\u202e\x1b[0m"})
+	show(report.Event{Kind: report.Warning, Message: "\x1b]0;title\a s3cret\x1bpass"})
+	show(report.Event{Kind: report.Log, Name: "page.log", Message: "\x1b[32mup\u202e\x1b[0m"})
 	if got, want := out.String(), "Warning: \\x1b]0;title\\x07 <redacted>\n==> page.log <==\n\\x1b[32mup\\u202e\\x1b[0m\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -177,10 +177,10 @@ func TestLogLines(t *testing.T) {
 	r := &Redactor{}
 	r.Add("s3cret-pass")
 	show := Plain(r.Writer(&out))
-	for _, e := range []deployer.Event{
-		{Kind: deployer.Log, Name: "a.log", Message: "one\nwith s3cret-pass"},
-		{Kind: deployer.Log, Name: "a.log", Message: "two\n-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"},
-		{Kind: deployer.Log, Name: "b.log", Message: "three"},
+	for _, e := range []report.Event{
+		{Kind: report.Log, Name: "a.log", Message: "one\nwith s3cret-pass"},
+		{Kind: report.Log, Name: "a.log", Message: "two\n-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"},
+		{Kind: report.Log, Name: "b.log", Message: "three"},
 	} {
 		show(e)
 	}
@@ -283,10 +283,10 @@ func FuzzWriter(f *testing.F) {
 		table := NewTable(w, "ONE", "TWO")
 		table.Row(text, text)
 		table.Print()
-		for _, render := range []func(deployer.Event){Plain(w), Terminal(w, func() int { return 40 })} {
-			render(deployer.Event{Kind: deployer.Begin, Stage: 1, Name: text})
-			render(deployer.Event{Kind: deployer.End, Stage: 1, Name: text, Status: deployer.Skipped, Reason: text})
-			render(deployer.Event{Kind: deployer.Log, Name: text, Message: text})
+		for _, render := range []func(report.Event){Plain(w), Terminal(w, func() int { return 40 })} {
+			render(report.Event{Kind: report.Begin, Stage: 1, Name: text})
+			render(report.Event{Kind: report.End, Stage: 1, Name: text, Status: report.Skipped, Reason: text})
+			render(report.Event{Kind: report.Log, Name: text, Message: text})
 		}
 		Failed(w, 1, errors.New(text), "")
 		if err := w.Flush(); err != nil {
@@ -325,11 +325,11 @@ func FuzzTerminal(f *testing.F) {
 		w := r.Writer(&out)
 		show := Terminal(w, func() int { return columns })
 		now := time.Unix(1, 0)
-		show(deployer.Event{Time: now, Kind: deployer.Begin, Stage: 1, Name: name})
+		show(report.Event{Time: now, Kind: report.Begin, Stage: 1, Name: name})
 		for i := range 3 {
-			show(deployer.Event{Time: now.Add(time.Duration(i) * time.Second), Kind: deployer.Progress, Stage: 1, Name: name, Done: done, Total: total})
+			show(report.Event{Time: now.Add(time.Duration(i) * time.Second), Kind: report.Progress, Stage: 1, Name: name, Done: done, Total: total})
 		}
-		show(deployer.Event{Time: now.Add(time.Minute), Kind: deployer.End, Stage: 1, Name: name, Status: deployer.Finished})
+		show(report.Event{Time: now.Add(time.Minute), Kind: report.End, Stage: 1, Name: name, Status: report.Finished})
 		for piece := range strings.SplitSeq(strings.ReplaceAll(out.String(), clearLine, "\n"), "\n") {
 			if width := runewidth.StringWidth(piece); width >= columns {
 				t.Fatalf("%d wide where %d is room: %q", width, columns-1, piece)

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bootstrap/guard"
+	"bootstrap/internal/guard"
 )
 
 var errAsked = errors.New("asked to stop")

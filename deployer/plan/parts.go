@@ -1,4 +1,4 @@
-package deployer
+package plan
 
 import (
 	"crypto/hmac"
@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"bootstrap/artifact"
@@ -16,23 +17,23 @@ import (
 
 // The parts that are compared by name.
 const (
-	partTags         = "tags"
-	partAgentAddress = "the agent: address"
-	partAddress      = "the address"
-	partSpec         = "spec" // configuration hash; known only after an apply
+	PartTags         = "tags"
+	PartAgentAddress = "the agent: address"
+	PartAddress      = "the address"
+	PartSpec         = "spec" // configuration hash; known only after an apply
 )
 
-// newSalt is what the digests of one state are keyed with: without it they
-// tell nothing about what they are of.
-func newSalt() string {
+// NewSalt returns a key for the digests of one state: without it they say nothing
+// about what they are of.
+func NewSalt() string {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails: it ends the program instead
 	return hex.EncodeToString(salt)
 }
 
-// digestOf is the salted digest of a value, which is compared as JSON: a
+// Digest returns the salted digest of a value, which is compared as JSON: a
 // number is the same number whether it came from YAML or from the state file.
-func digestOf(salt, part string, value any) string {
+func Digest(salt, part string, value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
 		data = fmt.Append(nil, value)
@@ -42,30 +43,47 @@ func digestOf(salt, part string, value any) string {
 	return hex.EncodeToString(mac.Sum(nil)[:12])
 }
 
-func sameValue(a, b any) bool { return digestOf("", "", a) == digestOf("", "", b) }
+func sameValue(a, b any) bool { return Digest("", "", a) == Digest("", "", b) }
 
 // sameProperties compares maps, of which an absent one is an empty one.
-func sameProperties(a, b map[string]any) bool { return sameValue(nonNil(a), nonNil(b)) }
-
-func nonNil(m map[string]any) map[string]any {
-	if m == nil {
-		return map[string]any{}
-	}
-	return m
+func sameProperties(a, b map[string]any) bool {
+	return len(a) == 0 && len(b) == 0 || sameValue(a, b)
 }
 
-// digests replaces every value by its digest.
-func digests(salt string, parts map[string]any) map[string]string {
+// Digests replaces every value by its digest.
+func Digests(salt string, parts map[string]any) map[string]string {
 	all := make(map[string]string, len(parts))
 	for k, v := range parts {
-		all[k] = digestOf(salt, k, v)
+		all[k] = Digest(salt, k, v)
 	}
 	return all
 }
 
-// vmParts is what a VM is made from, and cannot be changed afterwards. A part
-// is named "place: key". The stemcell stands in the state for itself.
-func vmParts(m *manifest.Manifest) map[string]any {
+// ChangedParts lists the parts whose digests differ, sorted.
+func ChangedParts(have, want map[string]string) []string {
+	var list []string
+	for k, v := range want {
+		if have[k] != v {
+			list = append(list, k)
+		}
+	}
+	for k := range have {
+		if _, ok := want[k]; !ok && k != PartSpec {
+			list = append(list, k)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func sameParts(have, want map[string]string) bool { return maps.Equal(have, want) }
+
+// sameApplied compares without what only an apply can tell.
+func sameApplied(have, want map[string]string) bool { return len(ChangedParts(have, want)) == 0 }
+
+// VMParts returns what a VM is made from, and cannot be changed afterwards. A
+// part is named "place: key". The stemcell has a record of its own.
+func VMParts(m *manifest.Manifest) map[string]any {
 	parts := map[string]any{}
 	for k, v := range m.ResourcePool.CloudProperties {
 		parts["cloud_properties of resource pool: "+k] = v
@@ -88,7 +106,7 @@ func vmParts(m *manifest.Manifest) map[string]any {
 		}
 	}
 	if u := m.CPI.MBusURL; u != nil {
-		parts[partAgentAddress] = u.Host
+		parts[PartAgentAddress] = u.Host
 	}
 	maps.Copy(parts, agentParts(m))
 	return parts
@@ -96,22 +114,22 @@ func vmParts(m *manifest.Manifest) map[string]any {
 
 // agentParts is how the agent is to be reached.
 func agentParts(m *manifest.Manifest) map[string]any {
-	parts := map[string]any{agentPrefix + partCA: m.CPI.CA}
+	parts := map[string]any{AgentPrefix + PartCA: m.CPI.CA}
 	if u := m.CPI.MBusURL; u != nil && u.User != nil {
-		parts[agentPrefix+partPassword] = u.User.String()
+		parts[AgentPrefix+PartPassword] = u.User.String()
 	}
 	if bosh, ok := m.ResourcePool.Env["bosh"].(map[string]any); ok && bosh["mbus"] != nil {
-		parts[agentPrefix+partCertificate] = bosh["mbus"]
+		parts[AgentPrefix+PartCertificate] = bosh["mbus"]
 	}
 	return parts
 }
 
-// instanceParts is what a deploy puts on a VM: what templates and packages are
-// made from. address is the instance's, order its packages.
-func instanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, order []located, address string) map[string]any {
+// InstanceParts returns what a deploy puts on a VM: what templates and packages
+// are made from. address is the instance's; packages are those of its jobs.
+func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, packages []*artifact.Package, address string) map[string]any {
 	parts := map[string]any{
-		partTags:                         m.Tags,
-		partAddress:                      address,
+		PartTags:                         m.Tags,
+		PartAddress:                      address,
 		"the name of the deployment":     m.Name,
 		"the name of the instance group": m.Group.Name,
 	}
@@ -132,8 +150,8 @@ func instanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 		}
 	}
 	parts["the list of jobs"] = names
-	for _, p := range order {
-		parts["package: "+p.pkg.Name] = p.pkg.Fingerprint
+	for _, p := range packages {
+		parts["package: "+p.Name] = p.Fingerprint
 	}
 	return parts
 }
@@ -143,10 +161,10 @@ func instanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 // global ones.
 func propertyOf(m *manifest.Manifest, ref manifest.JobRef, name string) (value any, set bool) {
 	if ref.Properties != nil {
-		return lookUp(ref.Properties, name)
+		return LookUp(ref.Properties, name)
 	}
-	group, inGroup := lookUp(m.Group.Properties, name)
-	global, isGlobal := lookUp(m.Properties, name)
+	group, inGroup := LookUp(m.Group.Properties, name)
+	global, isGlobal := LookUp(m.Properties, name)
 	switch {
 	case inGroup && isGlobal:
 		return []any{global, group}, true
@@ -156,8 +174,8 @@ func propertyOf(m *manifest.Manifest, ref manifest.JobRef, name string) (value a
 	return global, isGlobal
 }
 
-// lookUp follows a dotted name.
-func lookUp(props map[string]any, name string) (value any, set bool) {
+// LookUp follows a dotted name through maps.
+func LookUp(props map[string]any, name string) (value any, set bool) {
 	var here any = props
 	for key := range strings.SplitSeq(name, ".") {
 		m, ok := here.(map[string]any)

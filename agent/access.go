@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"crypto/x509"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Access is one way in which an agent may be reached.
+type Access struct {
+	MBus string `json:"mbus"` // URL with user and password
+	CA   string `json:"ca"`   // PEM; empty: the certificate is not checked
+}
+
+// Host returns host and port of the URL; empty if it is none.
+func (a Access) Host() string {
+	u, err := url.Parse(a.MBus)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// User returns user and password of the URL.
+func (a Access) User() string {
+	u, err := url.Parse(a.MBus)
+	if err != nil || u.User == nil {
+		return ""
+	}
+	return u.User.String()
+}
+
+// Trusted returns the CAs that are accepted for an access of the list: while a
+// change is not finished, those of all, since the agent may have taken one part
+// of it and not the other. Where one of them checks nothing, each access keeps
+// its own CA.
+func Trusted(list []Access, of Access) string {
+	var all []string
+	for _, a := range list {
+		switch ca := strings.TrimSpace(a.CA); {
+		case ca == "":
+			return of.CA
+		case !slices.Contains(all, ca):
+			all = append(all, ca)
+		}
+	}
+	return strings.Join(all, "\n") + "\n"
+}
+
+// Signed reports whether the certificates, the peer's own first, lead to the
+// access's CA.
+func (a Access) Signed(chain []*x509.Certificate) bool {
+	if len(chain) == 0 || a.CA == "" {
+		return false
+	}
+	host := ""
+	if u, err := url.Parse(a.MBus); err == nil {
+		host = u.Hostname()
+	}
+	options := x509.VerifyOptions{DNSName: host, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+	options.Roots.AppendCertsFromPEM([]byte(a.CA))
+	for _, c := range chain[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(options)
+	return err == nil
+}

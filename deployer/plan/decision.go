@@ -1,0 +1,496 @@
+package plan
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// Facts is what looking at the world found.
+type Facts struct {
+	Answers   bool              // the agent answered, and it is that of the recorded VM
+	AgentErr  error             // why not
+	Now       agent.State       // what it reported
+	Mounted   []string          // CIDs of the disks that the VM has mounted
+	HasVM     bool              // the VM exists
+	DiskGone  bool              // the CPI says that the current disk does not exist
+	DiskAsked bool              // the CPI was asked for the current disk
+	Reached   agent.Access      // how the agent was reached
+	Served    *x509.Certificate // the agent's own; nil: unknown
+}
+
+// Busy tells an agent that is at work on a task from one that is silent.
+func (f Facts) Busy() bool {
+	_, busy := errors.AsType[*agent.BusyError](f.AgentErr)
+	return busy && !f.Answers
+}
+
+// WhyLost says why nothing can be done on the VM.
+func (f Facts) WhyLost() Reason {
+	if f.Busy() {
+		return Reason{Cause: AgentBusy}
+	}
+	return Reason{Cause: AgentSilent}
+}
+
+// Wishes is what the manifest, its artifacts and the command line ask for, as
+// far as a plan compares it.
+type Wishes struct {
+	Digest    string // of the manifest, as create-env computes it
+	Group     string
+	Stemcell  string            // name/version
+	Light     bool              // the stemcell only names an image of the cloud
+	Releases  []state.Release   // without ids
+	Used      map[string]bool   // names of the releases that the VM's jobs are from
+	Made      map[string]string // digests of what a VM would be made from
+	Applied   map[string]string // digests of what would be put on it
+	Disk      *manifest.DiskPool
+	Dynamic   bool   // only the VM can tell its address
+	NoAddress bool   // and it has not done so yet
+	Strategy  string // update.vm_strategy
+	NoSwap    string // why a new VM cannot be made beside the old one; empty: it can
+	Snapshot  bool
+	DNS       bool
+	API       int // effective CPI API version; 0: unknown
+
+	Missing    int // packages that would be compiled in place
+	MissingNew int // packages that would be compiled on a new VM
+
+	SecondDisk SecondDisk // what is remembered of attaching a second disk
+	Lost       bool       // the VM went silent when a second disk was attached
+
+	Differs []string // settings of the agent that are not what the manifest says, as it was seen
+	Stays   []string // settings of the agent that cannot change on a running VM
+	Stuck   string   // why
+
+	Generated []string // names of variables that the deploy will generate
+	Notes     []string // warnings of the manifest
+	Asked     Asked
+}
+
+// SecondDisk is what is remembered of a CPI that could not attach a second disk;
+// the zero value: nothing.
+type SecondDisk struct {
+	When time.Time
+	New  bool // it failed on a new VM, too: another VM does not help
+}
+
+// Asked is what the command line asks of a deploy beside the manifest; a plan
+// that is kept in a file carries it.
+type Asked struct {
+	Recreate      bool `json:"recreate,omitempty"`       // replace the VM though nothing changed
+	RecreateDisks bool `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
+	Fix           bool `json:"fix,omitempty"`            // replace a VM whose agent does not answer
+	SkipDrain     bool `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
+	AllowShrink   bool `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
+	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`  // keep what was migrated from as an orphan
+	AdoptVM       bool `json:"adopt_vm,omitempty"`       // accept a VM as made from what the manifest says
+}
+
+// Decision is what a deploy changes and why, and the facts that its steps are
+// made from. It is compared and saved as data.
+type Decision struct {
+	Changes  []Change `json:"changes"`
+	Warnings []Reason `json:"warnings,omitempty"`
+	// Compiles is how many packages are compiled while the service is down: on
+	// the VM that stays, or on the one that comes when the old one is deleted.
+	Compiles int `json:"compiles,omitempty"`
+
+	Swap     bool   `json:"swap,omitempty"`     // the new VM is made before the old one is deleted
+	Beside   bool   `json:"beside,omitempty"`   // the VM compiles while the one that it replaces still serves
+	Stopped  bool   `json:"stopped,omitempty"`  // the jobs stay stopped, as was asked for
+	Blank    bool   `json:"blank,omitempty"`    // the VM has no spec yet, or has not told its address
+	Silent   bool   `json:"silent,omitempty"`   // the old VM's agent does not answer
+	Answers  bool   `json:"answers,omitempty"`  // the agent of the recorded VM does
+	HasVM    bool   `json:"has_vm,omitempty"`   // the recorded VM exists
+	Current  string `json:"vm,omitempty"`       // CID of the recorded VM
+	Replaced string `json:"replaced,omitempty"` // CID of a VM that an earlier run has replaced and not deleted
+
+	Snapshots     bool `json:"snapshot,omitempty"` // of the disk, before it is touched
+	UseDNS        bool `json:"dns,omitempty"`
+	Dynamic       bool `json:"dynamic,omitempty"`
+	Address       bool `json:"address,omitempty"` // the address is known before a new VM tells it
+	Light         bool `json:"light,omitempty"`
+	CompilesAny   bool `json:"compiles_any,omitempty"`
+	API           int  `json:"api,omitempty"`
+	Fix           bool `json:"fix,omitempty"`
+	SkipDrain     bool `json:"skip_drain,omitempty"`
+	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`
+	Shrinks       bool `json:"shrinks,omitempty"`
+	DiskAsked     bool `json:"disk_asked,omitempty"`     // the CPI was asked for the current disk
+	DropsStemcell bool `json:"drops_stemcell,omitempty"` // the old VM's stemcell is deleted at the end
+
+	Disk      DiskWork `json:"disk"`
+	Mounts    int      `json:"mounts,omitempty"`    // disks that the VM has mounted
+	Leftovers []string `json:"leftovers,omitempty"` // calls that looking at leftovers may take
+}
+
+// DiskWork is what is known of the persistent disk when its step is decided.
+type DiskWork struct {
+	CID     string `json:"cid,omitempty"`     // of the current one; empty: there is none
+	Mounted bool   `json:"mounted,omitempty"` // on the VM that stays
+	// Begun is the CID of the disk that an interrupted run has mounted as the
+	// target of a migration.
+	Begun string `json:"begun,omitempty"`
+	// Method is the CPI's method that may change the disk itself; empty: it is
+	// not asked.
+	Method string `json:"method,omitempty"`
+}
+
+// on returns what the decision does with the thing.
+func (d Decision) on(what string) Action {
+	for _, c := range d.Changes {
+		if c.What == what && c.Action != Remove {
+			return c.Action
+		}
+	}
+	return Keep
+}
+
+// On returns what the decision does with the thing: one of the constants VM,
+// Disk and so on.
+func (d Decision) On(what string) Action { return d.on(what) }
+
+// Nothing reports whether there is nothing to do.
+func (d Decision) Nothing() bool {
+	return !slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Action != Keep })
+}
+
+// Destroys lists, in words, what would be lost or replaced by the plan and is
+// worth asking about; none, if nothing is.
+func (d Decision) Destroys() []string {
+	var list []string
+	for _, c := range d.Changes {
+		switch {
+		case c.What == VM && c.Action == Replace:
+			list = append(list, fmt.Sprintf("VM %s is replaced", c.Name))
+		case c.What == Disk && c.Action == Migrate:
+			list = append(list, fmt.Sprintf("disk %s is replaced by a new one with its content", c.Name))
+		case c.What == Disk && c.Action == Orphan:
+			list = append(list, fmt.Sprintf("disk %s is taken from the VM and kept", c.Name))
+		case c.What == Packages:
+			list = append(list, texts(c.Why)...)
+		}
+	}
+	return list
+}
+
+// NewVM reports whether the deployment ends with another VM than it had.
+func (d Decision) NewVM() bool { a := d.on(VM); return a == Create || a == Replace }
+
+// diskWork reports whether anything is done to the persistent disk.
+func (d Decision) diskWork() bool { return d.on(Disk) != Keep }
+
+// Applies reports whether jobs and packages are put on the VM.
+func (d Decision) Applies() bool { return d.NewVM() || d.on(Jobs) == Update }
+
+// inPlace reports whether the VM stays and its jobs are stopped for a while.
+func (d Decision) inPlace() bool {
+	return !d.NewVM() && (d.on(Jobs) == Update || d.diskWork())
+}
+
+// stops reports whether jobs that may run are stopped.
+func (d Decision) stops() bool { return d.on(VM) == Replace || d.inPlace() }
+
+// Starts reports whether jobs are started.
+func (d Decision) Starts() bool {
+	return !d.Stopped && (d.NewVM() || d.inPlace() || d.on(Jobs) == Start)
+}
+
+// Touches reports whether the deployment is not what is recorded while the plan
+// runs.
+func (d Decision) Touches() bool { return d.NewVM() || d.inPlace() }
+
+// updates reports whether jobs are put on a VM that stays, and prepares whether
+// its agent fetches them while the old ones run.
+func (d Decision) updates() bool  { return !d.NewVM() && d.on(Jobs) == Update }
+func (d Decision) prepares() bool { return d.updates() && d.Compiles == 0 && !d.Blank && !d.Beside }
+
+func (d Decision) sendsDNS() bool {
+	return d.UseDNS && (d.Touches() || d.on(DNS) == Update) && !d.Stopped
+}
+
+func (d Decision) snapshots() bool { return d.Snapshots && d.stops() && !d.Silent }
+
+// Records reports whether the state says afterwards that the manifest is applied.
+func (d Decision) Records() bool {
+	return d.Touches() || d.on(State) == Note || d.on(Tags) == Update || d.on(Agent) == Update || d.on(DNS) == Update
+}
+
+// needsCPI reports whether the CPI is called on a VM that stays: it is connected
+// while the service is up.
+func (d Decision) needsCPI() bool {
+	return d.diskWork() || d.on(Tags) == Update || d.snapshots() || d.removes() || d.Replaced != ""
+}
+
+// removes reports whether something unused is deleted.
+func (d Decision) removes() bool {
+	return slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Action == Remove })
+}
+
+// Decide decides from what is wanted, recorded and found. The error is an
+// *AgentSilentError for a VM that exists and does not answer, a *DiskGoneError,
+// a *ShrinkError or a *NoSecondDiskError.
+func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
+	d := Decision{
+		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounts: len(f.Mounted), DiskAsked: f.DiskAsked,
+		Snapshots: w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", UseDNS: w.DNS,
+		Dynamic: w.Dynamic, Address: !w.NoAddress, Light: w.Light, API: w.API,
+		Fix: w.Asked.Fix, SkipDrain: w.Asked.SkipDrain, KeepOldDisk: w.Asked.KeepOldDisk,
+		Leftovers: leftoverCalls(st),
+	}
+	if st.Own.Swap != nil {
+		d.Replaced = st.Own.Swap.CID
+	}
+	if f.DiskGone {
+		return d, &DiskGoneError{CID: st.Disk().CID}
+	}
+	vm, err := d.decideVM(w, st, f)
+	if err != nil {
+		return d, err
+	}
+	disk, err := decideDisk(w, st, f, vm.Action)
+	if err != nil {
+		return d, err
+	}
+	if vm.Action == Keep {
+		if why, must := diskReplaces(w, st, f, disk); must {
+			vm.Action, vm.Why = Replace, []Reason{why}
+			if disk, err = decideDisk(w, st, f, Replace); err != nil {
+				return d, err
+			}
+		}
+	}
+	jobs := decideJobs(w, st, f, vm.Action)
+	if vm.Action == Keep && w.Strategy != "" && st.CurrentManifestSHA != "" && (jobs.Action == Update || disk.Action != Keep) {
+		vm.Action, vm.Why = Replace, slices.Concat([]Reason{{Cause: Strategy, To: w.Strategy}}, jobs.Why, disk.Why)
+		if disk, err = decideDisk(w, st, f, Replace); err != nil {
+			return d, err
+		}
+		jobs = decideJobs(w, st, f, Replace)
+	}
+	d.Swap = vm.Action == Replace && w.Strategy == "create-swap-delete" && w.NoSwap == "" && f.Answers && st.Own.Swap == nil
+	d.Stopped = st.Own.Stopped
+	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
+	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
+	d.Disk = diskWork(w, st, f, vm.Action, disk.Action)
+	d.list(w, st, f, vm, disk, jobs)
+	d.warn(w, st, f, vm, disk)
+	return d, nil
+}
+
+// decideVM says what becomes of the VM, as far as disk and jobs do not matter.
+func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
+	vm := Change{What: VM, Name: st.CurrentVMCID, Action: Keep}
+	because := func(action Action, why ...Reason) { vm.Action, vm.Why = action, why }
+	switch {
+	case st.CurrentVMCID == "":
+		vm.Name = w.Group + "/0"
+		because(Create, Reason{Cause: NoVM})
+	case !f.HasVM:
+		because(Create, Reason{Cause: VMGone, Subject: st.CurrentVMCID})
+	case f.Answers:
+		if why := replaceReasons(w, st); len(why) > 0 {
+			because(Replace, why...)
+		}
+	case st.Own.AgentID != "" && !st.Own.Reached:
+		// A run was interrupted before anything was put on it, or while it was
+		// deleted: there is nothing to stop.
+		because(Replace, Reason{Cause: NeverUsed})
+	case w.Lost:
+		because(Replace, Reason{Cause: LostToDisk})
+	case !w.Asked.Fix:
+		return vm, &AgentSilentError{VM: st.CurrentVMCID, Err: f.AgentErr}
+	default:
+		because(Replace, f.WhyLost())
+	}
+	d.Silent = vm.Action == Replace && !f.Answers
+	return vm, nil
+}
+
+// list adds all changes, the kept things included.
+func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change) {
+	sc := Change{What: Stemcell, Name: w.Stemcell, Action: Keep}
+	if (vm.Action == Create || vm.Action == Replace) && !uploaded(st, w.Stemcell) {
+		sc.Action, sc.Why = Create, []Reason{{Cause: NotUploaded}}
+		if old := st.Stemcell(); old != nil {
+			sc.Why = []Reason{stemcellChange(*old, w.Stemcell)}
+		}
+	}
+	if old := st.Stemcell(); old != nil && (vm.Action == Create || vm.Action == Replace) {
+		d.DropsStemcell = old.Name+"/"+old.Version != w.Stemcell
+	}
+	d.Changes = append(d.Changes, sc, vm)
+	if w.Disk != nil || disk.Action != Keep {
+		d.Changes = append(d.Changes, disk)
+	}
+	d.Changes = append(d.Changes, jobs)
+	d.compile(w, st, f, vm, jobs)
+	if vm.Action == Keep {
+		d.addSmall(w, st)
+	}
+	for _, x := range unused(st) {
+		switch x.Action = Remove; {
+		case x.What == Disk && x.Name == d.Disk.Begun, x.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, x.Name):
+			continue // the resumed migration uses this disk or deletes it afterwards
+		case x.What == Disk && w.Asked.KeepOldDisk:
+			x = Change{What: State, Action: Note, Why: []Reason{{Cause: DiskKept, Subject: x.Name}}}
+		}
+		d.Changes = append(d.Changes, x)
+	}
+	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseChanges(w.Releases, st.Releases, nil)) > 0) {
+		d.Changes = append(d.Changes, Change{What: State, Action: Note, Why: []Reason{recordReason(w, st)}})
+	}
+	if len(w.Generated) > 0 {
+		d.Changes = append(d.Changes, Change{What: Variables, Action: Create, Why: []Reason{{Cause: Generated, Names: w.Generated}}})
+	}
+}
+
+// warn adds what a person should know beside the changes.
+func (d *Decision) warn(w Wishes, st state.State, f Facts, vm, disk Change) {
+	add := func(r Reason) { d.Warnings = append(d.Warnings, r) }
+	if w.Strategy == "create-swap-delete" && vm.Action == Replace && !d.Swap && w.NoSwap != "" {
+		add(Reason{Cause: NoSwap, To: w.NoSwap})
+	}
+	switch {
+	case d.Shrinks:
+		add(Reason{Cause: Shrinks, Subject: disk.Name, From: strconv.Itoa(st.Disk().Size), To: strconv.Itoa(w.Disk.Size)})
+	case disk.Action == Migrate && d.Disk.Method == "":
+		add(Reason{Cause: DataMoves, Subject: disk.Name, Why: disk.Why})
+	case disk.Action == Migrate:
+		add(Reason{Cause: ResizeOrMove, Subject: disk.Name, Why: disk.Why})
+	}
+	if disk.Action == Create {
+		for _, o := range st.Own.Orphans {
+			add(Reason{Cause: OrphanStays, Subject: o.CID, To: o.Why})
+		}
+	}
+	if vm.Action == Replace && !d.Swap && f.Answers && asksOtherVM(w, st) {
+		add(Reason{Cause: NoWayBack, Subject: vm.Name})
+	}
+	if d.Silent && f.HasVM && st.Own.Reached {
+		add(Reason{Cause: NotStopped, Subject: st.CurrentVMCID, Why: []Reason{f.WhyLost()}})
+	}
+	if d.Stopped {
+		add(Reason{Cause: StaysStopped})
+	}
+	if _, stays := w.agentWork(st); len(stays) > 0 && vm.Action == Keep {
+		add(Reason{Cause: SettingsStay, Names: stays, To: w.Stuck})
+	}
+	for _, text := range w.Notes {
+		add(Reason{Cause: Warned, To: text})
+	}
+}
+
+// compile adds what is compiled while the service is down. Only the VM that
+// stays could be asked to compile, and its agent removes the packages that the
+// jobs run from; a new VM that comes beside the old one compiles before that one
+// stops.
+func (d *Decision) compile(w Wishes, st state.State, f Facts, vm, jobs Change) {
+	var why Cause
+	switch {
+	case vm.Action == Keep && jobs.Action == Update && w.Missing > 0 && st.Own.Swap != nil && len(f.Now.Job.Templates) == 0:
+		// An earlier run was interrupted, or failed, before it put a job on the new VM.
+		d.Beside, d.CompilesAny = true, true
+		return
+	case vm.Action == Keep && jobs.Action == Update && w.Missing > 0:
+		d.Compiles, why = w.Missing, CompilesInPlace
+	case vm.Action == Replace && !d.Swap && f.Answers && w.MissingNew > 0:
+		d.Compiles, why = w.MissingNew, CompilesOnNew
+	default:
+		d.CompilesAny = vm.Action != Keep && w.MissingNew > 0
+		return
+	}
+	d.CompilesAny = true
+	d.Changes = append(d.Changes, Change{What: Packages, Action: Create, Why: []Reason{{Cause: why, Count: d.Compiles}}})
+}
+
+// addSmall adds what changes without a downtime on a VM that stays.
+func (d *Decision) addSmall(w Wishes, st state.State) {
+	switch {
+	case len(st.Own.Applied) > 0 && st.Own.Applied[PartTags] != w.Applied[PartTags]:
+		d.Changes = append(d.Changes, Change{What: Tags, Action: Update, Why: []Reason{{Cause: TagsChanged}}})
+	case len(st.Own.Applied) == 0 && st.Own.AgentID != "":
+		// The run may have been killed before it tagged the VM.
+		d.Changes = append(d.Changes, Change{What: Tags, Action: Update, Why: []Reason{{Cause: TagsUnfinished}}})
+	}
+	if list, _ := w.agentWork(st); len(list) > 0 {
+		d.Changes = append(d.Changes, Change{What: Agent, Action: Update, Why: []Reason{{Cause: SettingsChanged, Names: list}}})
+	}
+	if w.DNS && (st.Own.DNSVersion == 0 || d.Touches() && st.Own.Applied[PartAddress] != w.Applied[PartAddress]) {
+		d.Changes = append(d.Changes, Change{What: DNS, Action: Update, Why: []Reason{{Cause: NoDNSRecords}}})
+	}
+}
+
+// decideJobs says what becomes of the jobs.
+func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
+	c := Change{What: Jobs, Name: w.Group, Action: Keep}
+	if vm == Create || vm == Replace {
+		c.Action, c.Why = Create, []Reason{{Cause: NewVM}}
+		return c
+	}
+	c.Why = jobReasons(w, st, f)
+	switch {
+	case len(c.Why) > 0:
+		c.Action = Update
+	case st.Own.Stopped:
+	case !f.running():
+		c.Action, c.Why = Start, f.unwell()
+		if f.Now.JobState == "failing" {
+			// A failing job must be stopped with its scripts before it is started again.
+			c.Action = Update
+		}
+	}
+	return c
+}
+
+// running reports whether the jobs run, all of them.
+func (f Facts) running() bool { return f.Now.JobState == "running" && len(NotRunning(f.Now)) == 0 }
+
+func (f Facts) unwell() []Reason {
+	if list := NotRunning(f.Now); len(list) > 0 {
+		return list
+	}
+	return []Reason{{Cause: JobsState, To: f.Now.JobState}}
+}
+
+// NotRunning lists the processes that do not run, with their states.
+func NotRunning(now agent.State) []Reason {
+	var list []Reason
+	for _, p := range now.Processes {
+		if p.State != "running" {
+			list = append(list, Reason{Cause: ProcessState, Subject: p.Name, To: p.State})
+		}
+	}
+	return list
+}
+
+func uploaded(st state.State, stemcell string) bool {
+	return slices.ContainsFunc(st.Stemcells, func(s state.Stemcell) bool { return s.Name+"/"+s.Version == stemcell })
+}
+
+// unused lists what the state owns and nothing uses, as an earlier run left it.
+func unused(st state.State) []Change {
+	var list []Change
+	if old := st.Own.Swap; old != nil {
+		list = append(list, Change{What: VM, Name: old.CID, Why: []Reason{{Cause: VMReplaced}}})
+	}
+	for _, d := range st.Disks {
+		if d.ID != st.CurrentDiskID {
+			list = append(list, Change{What: Disk, Name: d.CID, Why: []Reason{{Cause: Unused}}})
+		}
+	}
+	for _, sc := range st.Stemcells {
+		if sc.ID != st.CurrentStemcellID && (st.Own.Swap == nil || sc.ID != st.Own.Swap.StemcellID) {
+			list = append(list, Change{What: Stemcell, Name: sc.CID, Why: []Reason{{Cause: Unused}}})
+		}
+	}
+	return list
+}

@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"bootstrap/agent"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// deployed is the state of a deploy that succeeded.
+func deployed() state.State {
+	st := state.State{
+		CurrentVMCID:       "vm-1",
+		CurrentStemcellID:  "s",
+		CurrentDiskID:      "d",
+		CurrentManifestSHA: "digest",
+		Disks:              []state.Disk{{ID: "d", CID: "disk-1", Size: 64, CloudProperties: map[string]any{"type": "slow"}}},
+		Stemcells:          []state.Stemcell{{ID: "s", Name: "os", Version: "1", CID: "sc-1"}},
+		Releases:           []state.Release{{ID: "a", Name: "cpi", Version: "1"}, {ID: "b", Name: "web", Version: "1"}},
+	}
+	st.Own.AgentID, st.Own.Reached, st.Own.Salt = "agent-1", true, "salt"
+	st.Own.Made = map[string]string{"cloud_properties of resource pool: instance_type": "a", "network default: ip": "b"}
+	st.Own.Applied = map[string]string{"property: web port": "a", "template: web": "b", "release: web": "c", "package: page": "d", PartTags: "e", PartSpec: Digest("salt", PartSpec, "hash")}
+	return st
+}
+
+// same is what asks for what is deployed.
+func same() Wishes {
+	st := deployed()
+	delete(st.Own.Applied, PartSpec)
+	return Wishes{
+		Digest: "digest", Group: "web", Stemcell: "os/1",
+		Releases: []state.Release{{Name: "cpi", Version: "1"}, {Name: "web", Version: "1"}},
+		Used:     map[string]bool{"web": true},
+		Made:     st.Own.Made, Applied: st.Own.Applied,
+		Disk: &manifest.DiskPool{Size: 64, CloudProperties: map[string]any{"type": "slow"}},
+		API:  2,
+	}
+}
+
+// well is what a VM tells on which all is as it should be.
+func well() Facts {
+	f := Facts{Answers: true, HasVM: true, Mounted: []string{"disk-1"}}
+	f.Now.Deployment, f.Now.JobState, f.Now.ConfigurationHash = "d", "running", "hash"
+	f.Now.Processes = []agent.Process{{Name: "web", State: "running"}}
+	return f
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	type table struct {
+		want  func(*Wishes)
+		state func(*state.State)
+		facts func(*Facts)
+		// plan lists the changes that are no keep: "what action: reason", of which
+		// the reason may be a part.
+		plan []string
+	}
+	silent := func(f *Facts) { *f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
+	newDeploy := []string{"stemcell create: not uploaded", "vm create: there is no VM", "disk create: there is no persistent disk", "jobs create: the VM is new"}
+	for name, c := range map[string]table{
+		"nothing":       {},
+		"nothing there": {state: func(s *state.State) { *s = state.State{} }, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy},
+		"property":      {want: func(w *Wishes) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
+		"property gone": {want: func(w *Wishes) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
+		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: compiles 1 package while"}},
+		"release": {want: func(w *Wishes) {
+			w.Releases[1].Version = "2"
+			w.Applied["release: web"] = "z"
+			w.Applied["template: web"] = "y"
+		}, plan: []string{"jobs update in place: release web 1 -> 2"}},
+		"release of the CPI":      {want: func(w *Wishes) { w.Releases[0].Version = "2"; w.Digest = "2" }, plan: []string{"state record: the manifest changed in nothing"}},
+		"comment":                 {want: func(w *Wishes) { w.Digest = "2" }, plan: []string{"state record: the manifest changed in nothing"}},
+		"tags":                    {want: func(w *Wishes) { w.Digest = "2"; w.Applied[PartTags] = "z" }, plan: []string{"tags update in place: tags changed"}},
+		"stemcell":                {want: func(w *Wishes) { w.Stemcell = "os/2" }, plan: []string{"stemcell create: stemcell 1 -> 2", "vm replace: stemcell 1 -> 2", "jobs create: the VM is new"}},
+		"cloud_properties":        {want: func(w *Wishes) { w.Made["cloud_properties of resource pool: instance_type"] = "z" }, plan: []string{"vm replace: cloud_properties of resource pool changed: instance_type", "jobs create"}},
+		"network":                 {want: func(w *Wishes) { w.Made["network default: ip"] = "z" }, plan: []string{"vm replace: network default changed: ip", "jobs create"}},
+		"recreate":                {want: func(w *Wishes) { w.Asked.Recreate = true }, plan: []string{"vm replace: --recreate", "jobs create"}},
+		"another tool, same":      {state: func(s *state.State) { s.Own = state.Own{} }, plan: []string{"state record: made by another tool"}},
+		"another tool, other":     {state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"vm replace: what the VM was made from is unknown", "jobs create"}},
+		"another tool, adopted":   {want: func(w *Wishes) { w.Asked.AdoptVM = true }, state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"jobs update in place: what was put on the VM last is unknown"}},
+		"cut":                     {state: func(s *state.State) { s.CurrentManifestSHA, s.Releases = "", nil }, plan: []string{"jobs update in place: the last deploy was not finished"}},
+		"cut before the apply":    {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *Facts) { f.Now = agent.State{} }, plan: []string{"jobs update in place: nothing was put on the VM yet", "tags update in place: the deploy that made the VM was not finished"}},
+		"other spec":              {facts: func(f *Facts) { f.Now.ConfigurationHash = "other" }, plan: []string{"jobs update in place: the agent has another spec"}},
+		"VM gone":                 {facts: func(f *Facts) { *f = Facts{AgentErr: errors.New("refused")} }, plan: []string{"vm create: VM vm-1 is gone", "jobs create"}},
+		"silent, to be fixed":     {want: func(w *Wishes) { w.Asked.Fix = true }, facts: silent, plan: []string{"vm replace: its agent does not answer", "jobs create"}},
+		"silent since it is made": {state: func(s *state.State) { s.Own.Reached = false }, facts: silent, plan: []string{"vm replace: its agent does not answer, and it has no jobs to stop", "jobs create"}},
+		"process fails": {facts: func(f *Facts) { f.Now.JobState = "failing"; f.Now.Processes[0].State = "failing" },
+			plan: []string{"jobs update in place: process web is failing"}},
+		"jobs down":            {facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }, plan: []string{"jobs start: the jobs are stopped"}},
+		"jobs stopped by stop": {state: func(s *state.State) { s.Own.Stopped = true }, facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }},
+		"disk grows":           {want: func(w *Wishes) { w.Disk.Size = 128 }, plan: []string{"disk migrate: size 64 -> 128 MiB"}},
+		"disk grows, API 1":    {want: func(w *Wishes) { w.Disk.Size = 128; w.API = 1 }, plan: []string{"vm replace: API version 1", "disk migrate: size 64 -> 128", "jobs create"}},
+		"disk type":            {want: func(w *Wishes) { w.Disk.CloudProperties = map[string]any{"type": "fast"} }, plan: []string{"disk migrate: cloud_properties of the disk changed: type"}},
+		"disk shrinks":         {want: func(w *Wishes) { w.Disk.Size = 32; w.Asked.AllowShrink = true }, plan: []string{"disk migrate: size 64 -> 32 MiB"}},
+		"disk taken away":      {want: func(w *Wishes) { w.Disk = nil }, plan: []string{"vm replace: the persistent disk is taken away", "disk orphan: asks for no persistent disk", "jobs create"}},
+		"disk not mounted":     {facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk attach: does not have it mounted"}},
+		"first disk":           {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: there is no persistent disk"}},
+		"other disk mounted":   {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, which is not recorded", "disk create: no persistent disk", "jobs create"}},
+		"recreate disks":       {want: func(w *Wishes) { w.Asked.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
+		"disk left over":       {state: func(s *state.State) { s.Disks = append(s.Disks, state.Disk{ID: "e", CID: "disk-9"}) }, plan: []string{"disk delete: it is unused"}},
+		"disk left over, API 1, cut": {
+			want: func(w *Wishes) { w.API = 1 }, facts: func(f *Facts) { f.Now = agent.State{} },
+			state: func(s *state.State) {
+				s.CurrentManifestSHA, s.Disks = "", append(s.Disks, state.Disk{ID: "e", CID: "disk-9"})
+			},
+			plan: []string{"vm replace: may have had two disks", "jobs create", "disk delete: it is unused"},
+		},
+		"delete-create":       {want: func(w *Wishes) { w.Strategy = "delete-create"; w.Applied["property: web port"] = "z" }, plan: []string{"vm replace: update.vm_strategy is delete-create; properties.port of job web changed", "jobs create"}},
+		"delete-create, same": {want: func(w *Wishes) { w.Strategy = "delete-create" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, st, f := same(), deployed(), well()
+			if c.want != nil {
+				c.want(&w)
+			}
+			if c.state != nil {
+				c.state(&st)
+			}
+			if c.facts != nil {
+				c.facts(&f)
+			}
+			p, err := Decide(w, st, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, ch := range p.Changes {
+				if ch.Action != Keep {
+					got = append(got, ch.What+" "+string(ch.Action)+": "+Words(ch.Why))
+				}
+			}
+			if len(got) != len(c.plan) || p.Nothing() != (len(c.plan) == 0) {
+				t.Fatalf("the plan is %q, want %q", got, c.plan)
+			}
+			for i, want := range c.plan {
+				thing, reason, _ := strings.Cut(want, ": ")
+				if !strings.HasPrefix(got[i], thing+": ") || !strings.Contains(got[i], reason) {
+					t.Errorf("change %d is %q, want %q", i, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestDecideRefuses(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("refused")
+	_, err := Decide(same(), deployed(), Facts{HasVM: true, AgentErr: cause})
+	var silent *AgentSilentError
+	if !errors.As(err, &silent) || silent.VM != "vm-1" || !errors.Is(err, cause) {
+		t.Errorf("of a silent agent: %v", err)
+	}
+	f := well()
+	f.DiskGone = true
+	_, err = Decide(same(), deployed(), f)
+	var gone *DiskGoneError
+	if !errors.As(err, &gone) || gone.CID != "disk-1" {
+		t.Errorf("of a disk that is gone: %v", err)
+	}
+	w := same()
+	w.Disk.Size = 32
+	_, err = Decide(w, deployed(), well())
+	var shrink *ShrinkError
+	if !errors.As(err, &shrink) || shrink.From != 64 || shrink.To != 32 {
+		t.Errorf("of a smaller disk: %v", err)
+	}
+}
+
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	w := same()
+	w.Strategy, w.Made["network default: ip"] = "create-swap-delete", "z"
+	if p, err := Decide(w, deployed(), well()); err != nil || !p.Swap {
+		t.Errorf("swap is %v (%v), want a new VM first", p.Swap, err)
+	}
+	w.NoSwap = "both would have the static address 10.0.0.5"
+	p, err := Decide(w, deployed(), well())
+	if err != nil || p.Swap || !slices.ContainsFunc(p.Warnings, func(r Reason) bool { return strings.Contains(r.String(), "10.0.0.5") }) {
+		t.Errorf("swap is %v, warnings %q (%v), want the reason why not", p.Swap, p.Warnings, err)
+	}
+}
+
+// Whatever is done to the disk or the jobs of a VM that stays stops its jobs;
+// nothing else does.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	w := same()
+	w.Applied[PartTags] = "z"
+	if p, _ := Decide(w, deployed(), well()); p.stops() || p.Touches() || !p.needsCPI() {
+		t.Errorf("tags: stops %v, touches %v, CPI %v", p.stops(), p.Touches(), p.needsCPI())
+	}
+	w = same()
+	w.Applied["template: web"] = "z"
+	if p, _ := Decide(w, deployed(), well()); !p.stops() || !p.prepares() || p.needsCPI() {
+		t.Errorf("template: stops %v, prepares %v, CPI %v", p.stops(), p.prepares(), p.needsCPI())
+	}
+	w.Missing = 2
+	if p, _ := Decide(w, deployed(), well()); p.prepares() {
+		t.Error("a spec whose packages are missing is prepared")
+	}
+}

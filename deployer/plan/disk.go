@@ -1,0 +1,147 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// Settled returns the state with the disk as the current one that the VM uses: a
+// run that was killed may have migrated, or made a first disk, before it could
+// record that. changed reports whether that differs from what is recorded.
+func Settled(st state.State, f Facts) (settled state.State, changed bool) {
+	if !f.Answers || len(f.Mounted) != 1 || f.Mounted[0] == CurrentDisk(st) {
+		return st, false
+	}
+	d := DiskOf(st, f.Mounted[0])
+	if d == nil {
+		return st, false
+	}
+	st.CurrentDiskID = d.ID
+	return st, true
+}
+
+// CurrentDisk returns the CID of the current disk; empty: there is none.
+func CurrentDisk(st state.State) string {
+	if d := st.Disk(); d != nil {
+		return d.CID
+	}
+	return ""
+}
+
+// DiskOf returns the disk with that CID that is not an orphan; nil: there is none.
+func DiskOf(st state.State, cid string) *state.Disk {
+	i := slices.IndexFunc(st.Disks, func(d state.Disk) bool { return d.CID == cid })
+	if i < 0 {
+		return nil
+	}
+	return &st.Disks[i]
+}
+
+// decideDisk says what becomes of the persistent disk beside the VM's action.
+func decideDisk(w Wishes, st state.State, f Facts, vm Action) (Change, error) {
+	have := st.Disk()
+	c := Change{What: Disk, Action: Keep}
+	switch {
+	case have == nil && w.Disk == nil:
+		return c, nil
+	case have == nil:
+		c.Action, c.Name, c.Why = Create, strconv.Itoa(w.Disk.Size)+" MiB", []Reason{{Cause: NoDisk}}
+		return c, nil
+	case w.Disk == nil:
+		c.Action, c.Name, c.Why = Orphan, have.CID, []Reason{{Cause: DiskUnwanted}}
+		return c, nil
+	}
+	c.Name = have.CID
+	c.Why = DiskReasons(*have, *w.Disk)
+	switch {
+	case w.Disk.Size < have.Size && !w.Asked.AllowShrink:
+		return c, &ShrinkError{CID: have.CID, From: have.Size, To: w.Disk.Size}
+	case len(c.Why) > 0 && w.SecondDisk.New && !w.Asked.RecreateDisks:
+		return c, &NoSecondDiskError{Disk: have.CID, When: w.SecondDisk.When}
+	case len(c.Why) > 0:
+		c.Action = Migrate
+	case w.Asked.RecreateDisks:
+		c.Action, c.Why = Migrate, []Reason{{Cause: ByFlag, Subject: "--recreate-persistent-disks"}}
+	case vm == Create || vm == Replace:
+		c.Why = nil // the new VM gets it
+	case !slices.Contains(f.Mounted, have.CID):
+		c.Action, c.Why = Attach, []Reason{{Cause: NotMounted}}
+	}
+	return c, nil
+}
+
+// diskWork gathers what the step of the disk is made from.
+func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
+	have := st.Disk()
+	if have == nil {
+		return DiskWork{}
+	}
+	newVM := vm == Create || vm == Replace
+	work := DiskWork{CID: have.CID, Mounted: !newVM && slices.Contains(f.Mounted, have.CID)}
+	if disk != Migrate {
+		return work
+	}
+	// An agent refuses to migrate without the second disk, which an interrupted
+	// run has made: its migration is done again.
+	for _, d := range st.Disks {
+		if d.ID != st.CurrentDiskID && work.Mounted && slices.Contains(f.Mounted, d.CID) && len(DiskReasons(d, *w.Disk)) == 0 {
+			work.Begun = d.CID
+		}
+	}
+	if len(DiskReasons(*have, *w.Disk)) > 0 && !w.Asked.RecreateDisks && w.Disk.Size >= have.Size && w.API >= 2 {
+		work.Method = "resize_disk"
+		if !sameProperties(have.CloudProperties, w.Disk.CloudProperties) {
+			work.Method = "update_disk"
+		}
+	}
+	return work
+}
+
+// diskReplaces says why what is done to the disk takes a new VM, if it does.
+func diskReplaces(w Wishes, st state.State, f Facts, disk Change) (why Reason, must bool) {
+	foreign := slices.IndexFunc(f.Mounted, func(cid string) bool { return DiskOf(st, cid) == nil })
+	switch {
+	case disk.Action != Keep && foreign >= 0:
+		// The agent would take another disk for the target of a migration.
+		return Reason{Cause: ForeignDisk, Subject: f.Mounted[foreign]}, true
+	case disk.Action == Migrate && !w.SecondDisk.When.IsZero():
+		return Reason{Cause: NoSecondDisk}, true
+	case disk.Action == Orphan:
+		// The real agent does not survive the start after its only disk was
+		// removed with remove_persistent_disk.
+		return Reason{Cause: DiskTaken}, true
+	case disk.Action != Keep && w.API == 1:
+		return Reason{Cause: NeedsNewVM}, true
+	case w.API == 1 && f.Now.Deployment == "" && len(st.Disks) > 1:
+		// What the registry told this VM is gone with the run that made it.
+		return Reason{Cause: TwoDisksAPI1}, true
+	}
+	return Reason{}, false
+}
+
+// DiskReasons says how a disk differs from what the manifest asks for.
+func DiskReasons(have state.Disk, want manifest.DiskPool) []Reason {
+	var why []Reason
+	if have.Size != want.Size {
+		why = append(why, Reason{Cause: DiskSize, From: strconv.Itoa(have.Size), To: strconv.Itoa(want.Size)})
+	}
+	var keys []string
+	for k, v := range want.CloudProperties {
+		if old, ok := have.CloudProperties[k]; !ok || !sameValue(old, v) {
+			keys = append(keys, k)
+		}
+	}
+	for k := range have.CloudProperties {
+		if _, ok := want.CloudProperties[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) > 0 {
+		slices.Sort(keys)
+		why = append(why, Reason{Cause: DiskProperties, Names: keys})
+	}
+	return why
+}

@@ -1,0 +1,181 @@
+// Package plan decides, without looking at anything itself, what a deploy does:
+// from what is wanted, recorded and found it makes a Decision, whose reasons are
+// data, and from that the list of steps that is printed, saved and run.
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Action is what a plan does with one thing.
+type Action string
+
+// The actions of a plan.
+const (
+	Create  Action = "create"
+	Replace Action = "replace"
+	Update  Action = "update in place"
+	Migrate Action = "migrate"
+	Attach  Action = "attach"
+	Orphan  Action = "orphan" // taken from the VM and kept
+	Keep    Action = "keep"
+	Start   Action = "start"
+	Remove  Action = "delete"
+	Note    Action = "record" // only the state file changes
+)
+
+// The things that a plan has a change for.
+const (
+	Stemcell  = "stemcell"
+	VM        = "vm"
+	Disk      = "disk"
+	Jobs      = "jobs"
+	Packages  = "packages"
+	Tags      = "tags"
+	Agent     = "agent"
+	DNS       = "dns"
+	Variables = "variables"
+	State     = "state"
+)
+
+// Change is what becomes of one thing. Why has at least one reason, unless the
+// action is Keep.
+type Change struct {
+	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, state
+	Name   string   `json:"name,omitempty"`
+	Action Action   `json:"action"`
+	Why    []Reason `json:"why,omitempty"`
+}
+
+// Plan is what a deploy will do: the decision, and the steps that follow from it
+// and are run in their order.
+type Plan struct {
+	Decision
+	Looks Step   `json:"looks"` // what finding the facts takes; not among the steps
+	Steps []Step `json:"steps"`
+	// Diff is how the manifest differs from the one applied last, as lines
+	// without secrets.
+	Diff []string `json:"diff,omitempty"`
+}
+
+// Of returns the plan of a decision.
+func Of(d Decision) Plan { return Plan{Decision: d, Steps: Steps(d)} }
+
+// Down returns the steps that run while the service is down, in their order.
+func (p Plan) Down() []string {
+	var list []string
+	for _, s := range p.Steps {
+		if s.Down {
+			list = append(list, string(s.Kind))
+		}
+	}
+	return list
+}
+
+// Calls returns the calls of the CPI and the agent that running the plan makes,
+// each once and sorted: "agent apply", "cpi create_vm"; and in maybe those that
+// depend on what the CPI can do.
+func (p Plan) Calls() (calls, maybe []string) {
+	for _, s := range append([]Step{p.Looks}, p.Steps...) {
+		calls = append(calls, s.Calls...)
+		maybe = append(maybe, s.Maybe...)
+	}
+	if slices.ContainsFunc(calls, isCPI) {
+		calls = append(calls, "cpi info")
+	}
+	slices.Sort(calls)
+	slices.Sort(maybe)
+	calls = slices.Compact(calls)
+	maybe = slices.DeleteFunc(slices.Compact(maybe), func(c string) bool { return slices.Contains(calls, c) })
+	return calls, maybe
+}
+
+func isCPI(call string) bool { return len(call) > 4 && call[:4] == "cpi " }
+
+// View is a plan in words, as people and programs are shown it.
+type View struct {
+	Changes  []Line   `json:"changes"`
+	Warnings []string `json:"warnings,omitempty"`
+	Diff     []string `json:"diff,omitempty"`
+	Steps    []string `json:"steps,omitempty"`
+	// Down are the steps that run while the service is down, in their order.
+	Down []string `json:"down,omitempty"`
+	// Compiles is how many packages are compiled while the service is down.
+	Compiles int `json:"compiles,omitempty"`
+	// Calls are the calls of the CPI and the agent, each once; Maybe are those
+	// that depend on what the CPI can do.
+	Calls []string `json:"calls,omitempty"`
+	Maybe []string `json:"maybe,omitempty"`
+}
+
+// Line is a Change in words.
+type Line struct {
+	What   string   `json:"what"`
+	Name   string   `json:"name,omitempty"`
+	Action Action   `json:"action"`
+	Why    []string `json:"why,omitempty"`
+}
+
+// View returns the plan in words.
+func (p Plan) View() View {
+	v := View{Warnings: texts(p.Warnings), Diff: p.Diff, Down: p.Down(), Compiles: p.Compiles}
+	v.Calls, v.Maybe = p.Calls()
+	for _, c := range p.Changes {
+		v.Changes = append(v.Changes, Line{What: c.What, Name: c.Name, Action: c.Action, Why: texts(c.Why)})
+	}
+	for _, s := range p.Steps {
+		v.Steps = append(v.Steps, s.String())
+	}
+	return v
+}
+
+// Nothing reports whether there is nothing to do.
+func (v View) Nothing() bool {
+	return !slices.ContainsFunc(v.Changes, func(c Line) bool { return c.Action != Keep })
+}
+
+// Creates reports whether there is no VM yet.
+func (v View) Creates() bool {
+	return slices.ContainsFunc(v.Changes, func(c Line) bool { return c.What == VM && c.Action == Create })
+}
+
+// Differs says what b does otherwise than a, in words; empty: nothing. Generated
+// variables make no difference to the VM.
+func Differs(a, b Plan) string {
+	was, is := changesOf(a), changesOf(b)
+	for _, c := range is {
+		if !slices.ContainsFunc(was, c.equal) {
+			return "now: " + c.String()
+		}
+	}
+	for _, c := range was {
+		if !slices.ContainsFunc(is, c.equal) {
+			return "no longer: " + c.String()
+		}
+	}
+	same := func(a, b Step) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Down == b.Down }
+	if !slices.EqualFunc(a.Steps, b.Steps, same) {
+		return "its steps are others now"
+	}
+	return ""
+}
+
+func changesOf(p Plan) []Change {
+	return slices.DeleteFunc(slices.Clone(p.Changes), func(c Change) bool { return c.What == Variables || c.Action == Keep })
+}
+
+func (c Change) equal(o Change) bool {
+	return c.What == o.What && c.Action == o.Action && slices.EqualFunc(c.Why, o.Why, Reason.equal)
+}
+
+// equal compares all fields.
+func (r Reason) equal(o Reason) bool {
+	return r.Cause == o.Cause && r.Subject == o.Subject && r.From == o.From && r.To == o.To && r.Count == o.Count &&
+		slices.Equal(r.Names, o.Names) && slices.EqualFunc(r.Why, o.Why, Reason.equal)
+}
+
+// String returns the change in words.
+func (c Change) String() string {
+	return fmt.Sprintf("%s %s (%s)", c.What, c.Action, Words(c.Why))
+}

@@ -1,0 +1,276 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Cause says of what kind a Reason is.
+type Cause string
+
+// The causes of changes and warnings. The comment names the fields of Reason
+// that count beside it.
+const (
+	NoVM            Cause = "no-vm"
+	VMGone          Cause = "vm-gone" // Subject: CID
+	NeverUsed       Cause = "never-used"
+	LostToDisk      Cause = "lost-to-second-disk"
+	AgentSilent     Cause = "agent-silent"
+	AgentBusy       Cause = "agent-busy"
+	ByFlag          Cause = "asked"            // Subject: the flag
+	Strategy        Cause = "strategy"         // To: update.vm_strategy
+	StemcellChanged Cause = "stemcell-changed" // From, To: version, or name/version
+	NotUploaded     Cause = "not-uploaded"
+	OriginUnknown   Cause = "origin-unknown"
+	MBusRemoved     Cause = "mbus-removed"
+	PartChanged     Cause = "part-changed" // Subject: place, Names: keys below it
+
+	ForeignDisk    Cause = "foreign-disk" // Subject: CID
+	NoSecondDisk   Cause = "no-second-disk"
+	DiskTaken      Cause = "disk-taken"
+	NeedsNewVM     Cause = "api-1"
+	TwoDisksAPI1   Cause = "two-disks-api-1"
+	NoDisk         Cause = "no-disk"
+	DiskUnwanted   Cause = "disk-unwanted"
+	DiskSize       Cause = "disk-size"       // From, To: MiB
+	DiskProperties Cause = "disk-properties" // Names: keys
+	NotMounted     Cause = "not-mounted"
+
+	NewVM           Cause = "new-vm"
+	NothingApplied  Cause = "nothing-applied"
+	Unfinished      Cause = "unfinished"
+	AppliedUnknown  Cause = "applied-unknown"
+	OtherSpec       Cause = "other-spec"
+	ReleaseNew      Cause = "release-new"      // Subject: name, To: version
+	ReleaseChanged  Cause = "release-changed"  // Subject: name, From, To: versions
+	ReleaseRemoved  Cause = "release-removed"  // Subject: name
+	PropertyChanged Cause = "property-changed" // Subject: property, To: job
+	PackageChanged  Cause = "package-changed"  // Subject: package
+	JobChanged      Cause = "job-changed"      // Subject: job
+	JobMoved        Cause = "job-release"      // Subject: job
+	LinksChanged    Cause = "links-changed"    // Subject: job
+	ProcessState    Cause = "process-state"    // Subject: process, To: its state
+	JobsState       Cause = "jobs-state"       // To: state; empty: unknown
+
+	CompilesInPlace Cause = "compiles-in-place" // Count
+	CompilesOnNew   Cause = "compiles-on-new"   // Count
+	TagsChanged     Cause = "tags-changed"
+	TagsUnfinished  Cause = "tags-unfinished"
+	SettingsChanged Cause = "settings-changed" // Names
+	NoDNSRecords    Cause = "no-dns-records"
+	Generated       Cause = "generated" // Names of variables
+	DiskKept        Cause = "disk-kept" // Subject: CID
+	TakenOver       Cause = "taken-over"
+	ManifestOnly    Cause = "manifest-only"
+	RecordOnly      Cause = "record-only"
+	VMReplaced      Cause = "vm-replaced"
+	Unused          Cause = "unused"
+	PutBackAsked    Cause = "put-back"
+)
+
+// The causes of warnings alone.
+const (
+	NoSwap       Cause = "no-swap"        // To: why
+	Shrinks      Cause = "shrinks"        // Subject: CID, From, To: MiB
+	DataMoves    Cause = "data-moves"     // Subject: CID, Why
+	ResizeOrMove Cause = "resize-or-move" // Subject: CID, Why
+	OrphanStays  Cause = "orphan-stays"   // Subject: CID, To: why it is one
+	NoWayBack    Cause = "no-way-back"    // Subject: CID of the VM
+	NotStopped   Cause = "not-stopped"    // Subject: CID of the VM, Why
+	StaysStopped Cause = "stays-stopped"
+	SettingsStay Cause = "settings-stay" // Names, To: why
+	Warned       Cause = "warned"        // To: the words
+	StopsEarly   Cause = "stops-early"   // To: the words
+	Undetermined Cause = "undetermined"  // Count of calls
+)
+
+// Reason is why a plan changes or warns, as data: plans are compared by it, and
+// String makes words of it when they are shown. Which fields count depends on
+// the cause.
+type Reason struct {
+	Cause   Cause    `json:"cause"`
+	Subject string   `json:"subject,omitempty"`
+	From    string   `json:"from,omitempty"`
+	To      string   `json:"to,omitempty"`
+	Names   []string `json:"names,omitempty"`
+	Count   int      `json:"count,omitempty"`
+	Why     []Reason `json:"why,omitempty"`
+}
+
+// fixed returns what a cause without fields says; empty: it has some.
+func (r Reason) fixed() string {
+	switch r.Cause {
+	case NoVM:
+		return "there is no VM"
+	case NeverUsed:
+		return "its agent does not answer, and it has no jobs to stop"
+	case LostToDisk:
+		return "its agent did not come back after a second disk was attached"
+	case AgentSilent:
+		return "its agent does not answer"
+	case AgentBusy:
+		return "its agent is busy with a task of an earlier run"
+	case NotUploaded:
+		return "it is not uploaded yet"
+	case OriginUnknown:
+		return "what the VM was made from is unknown; --adopt-from MANIFEST names it, --adopt-vm keeps the VM as it is"
+	case MBusRemoved:
+		return "env.bosh.mbus was removed"
+	case NoSecondDisk:
+		return "the CPI could not attach a second disk to the running VM, which moving the data needs"
+	case DiskTaken:
+		return "the persistent disk is taken away"
+	case NeedsNewVM:
+		return "the CPI's API version 1 announces a disk to a VM only when the VM is made"
+	case TwoDisksAPI1:
+		return "an earlier run was interrupted when it may have had two disks, and with the CPI's API version 1 only the run that made the VM can detach one"
+	case NoDisk:
+		return "there is no persistent disk"
+	case DiskUnwanted:
+		return "the manifest asks for no persistent disk any more; it is kept: see bootstrap disks"
+	case NotMounted:
+		return "the VM does not have it mounted"
+	case NewVM:
+		return "the VM is new"
+	case NothingApplied:
+		return "nothing was put on the VM yet"
+	case Unfinished:
+		return "the last deploy was not finished"
+	case AppliedUnknown:
+		return "what was put on the VM last is unknown"
+	case OtherSpec:
+		return "the agent has another spec than the one applied last"
+	case TagsChanged:
+		return "tags changed"
+	case TagsUnfinished:
+		return "the deploy that made the VM was not finished"
+	case NoDNSRecords:
+		return "features.use_dns_addresses is true and the VM has no records yet"
+	case TakenOver:
+		return "the deployment was made by another tool and is taken over as it is"
+	case ManifestOnly:
+		return "the manifest changed in nothing that the VM has"
+	case RecordOnly:
+		return "the state file lacks something that is known"
+	case VMReplaced:
+		return "another VM has replaced it"
+	case Unused:
+		return "it is unused"
+	case StaysStopped:
+		return "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them"
+	}
+	return ""
+}
+
+// String returns the reason in words, without a full stop.
+func (r Reason) String() string {
+	if text := r.fixed(); text != "" {
+		return text
+	}
+	names := strings.Join(r.Names, ", ")
+	switch r.Cause {
+	case VMGone:
+		return fmt.Sprintf("VM %s is gone", r.Subject)
+	case ByFlag:
+		return "asked to with " + r.Subject
+	case Strategy:
+		return "update.vm_strategy is " + r.To
+	case StemcellChanged:
+		return fmt.Sprintf("stemcell %s -> %s", r.From, r.To)
+	case PartChanged:
+		if names != "" {
+			return fmt.Sprintf("%s changed: %s", r.Subject, names)
+		}
+		return r.Subject + " changed"
+	case ForeignDisk:
+		return fmt.Sprintf("disk %s is mounted, which is not recorded as the deployment's", r.Subject)
+	case DiskSize:
+		return fmt.Sprintf("size %s -> %s MiB", r.From, r.To)
+	case DiskProperties:
+		return "cloud_properties of the disk changed: " + names
+	case ReleaseNew:
+		return fmt.Sprintf("release %s/%s is new", r.Subject, r.To)
+	case ReleaseChanged:
+		return fmt.Sprintf("release %s %s -> %s", r.Subject, r.From, r.To)
+	case ReleaseRemoved:
+		return fmt.Sprintf("release %s was removed", r.Subject)
+	case PropertyChanged:
+		return fmt.Sprintf("properties.%s of job %s changed", r.Subject, r.To)
+	case PackageChanged:
+		return fmt.Sprintf("package %s changed", r.Subject)
+	case JobChanged:
+		return fmt.Sprintf("job %s changed", r.Subject)
+	case JobMoved:
+		return fmt.Sprintf("the release of job %s changed", r.Subject)
+	case LinksChanged:
+		return fmt.Sprintf("links of job %s changed", r.Subject)
+	case ProcessState:
+		return fmt.Sprintf("process %s is %s", r.Subject, r.To)
+	case JobsState:
+		if r.To == "" {
+			return "the jobs are in an unknown state"
+		}
+		return "the jobs are " + r.To
+	case CompilesInPlace:
+		return fmt.Sprintf("compiles %s while the service is down; if one does not compile, what ran before is put back where this machine has kept it", Count(r.Count, "package"))
+	case CompilesOnNew:
+		return fmt.Sprintf("compiles %s on the new VM while the service is down; if one does not compile, it stays down until a deploy succeeds", Count(r.Count, "package"))
+	case SettingsChanged:
+		return "changed: " + names
+	case Generated:
+		return "generated: " + names
+	case DiskKept:
+		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
+	case PutBackAsked:
+		return "asked to with --previous: what was applied before is put back"
+	}
+	return r.warning(names)
+}
+
+// warning returns the words of the causes that only warnings have.
+func (r Reason) warning(names string) string {
+	switch r.Cause {
+	case NoSwap:
+		return "the new VM is made only when the old one is deleted, in spite of create-swap-delete: " + r.To
+	case Shrinks:
+		return fmt.Sprintf("disk %s shrinks from %s to %s MiB: what does not fit cannot be moved", r.Subject, r.From, r.To)
+	case DataMoves:
+		return fmt.Sprintf("the data of disk %s moves to a new disk: %s", r.Subject, Words(r.Why))
+	case ResizeOrMove:
+		return fmt.Sprintf("disk %s is resized where the CPI can, else its data is migrated to a new one: %s", r.Subject, Words(r.Why))
+	case OrphanStays:
+		return fmt.Sprintf("a new, empty disk is made, and disk %s (%s) stays an orphan: bootstrap disks attach takes it instead", r.Subject, r.To)
+	case NoWayBack:
+		return fmt.Sprintf("VM %s is deleted before the new one is made: if the CPI refuses to make that one (its cloud_properties are wrong, for example), there is no way back to the old one; the disk is kept, and the service comes back with a deploy that succeeds", r.Subject)
+	case NotStopped:
+		return fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: %s", r.Subject, Words(r.Why))
+	case SettingsStay:
+		return fmt.Sprintf("%s of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: %s", names, r.To)
+	case Warned:
+		return r.To
+	case StopsEarly:
+		return "deploy would stop before anything is done: " + r.To
+	case Undetermined:
+		return fmt.Sprintf("%s of an earlier run have no known end; a deploy settles them first, and its plan may be another one", Count(r.Count, "CPI call"))
+	}
+	return string(r.Cause)
+}
+
+// Words joins reasons as one text.
+func Words(list []Reason) string { return strings.Join(texts(list), "; ") }
+
+func texts(list []Reason) []string {
+	var words []string
+	for _, r := range list {
+		words = append(words, r.String())
+	}
+	return words
+}
+
+// Count returns the number with the noun: "1 disk", "2 disks".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"bootstrap/agent"
+)
+
+// AgentSilentError says that a VM exists and its agent does not answer, or does
+// not answer as that VM's, so that its jobs cannot be stopped nor its disk
+// unmounted.
+type AgentSilentError struct {
+	VM   string // CID
+	Err  error  // what the last probe met
+	Next string // what to do; MANIFEST stands for the deployment's arguments
+}
+
+func (e *AgentSilentError) Error() string {
+	if _, answered := errors.AsType[*agent.Error](e.Err); answered {
+		return fmt.Sprintf("VM %s exists and its agent answers with an error: %v", e.VM, e.Err)
+	}
+	if _, busy := errors.AsType[*agent.BusyError](e.Err); busy {
+		return fmt.Sprintf("VM %s cannot be worked on: %v", e.VM, e.Err)
+	}
+	return fmt.Sprintf("VM %s exists but its agent does not answer: %v", e.VM, e.Err)
+}
+
+func (e *AgentSilentError) Unwrap() error { return e.Err }
+
+// DiskGoneError says that the recorded persistent disk does not exist.
+type DiskGoneError struct {
+	CID     string
+	Mounted bool // the agent says that the VM has it
+}
+
+func (e *DiskGoneError) Error() string {
+	if e.Mounted {
+		return fmt.Sprintf("disk %s is recorded, its VM has it mounted, and the CPI says that it does not exist: the CPI looks in the wrong place or the disk is about to be lost; nothing was changed; correct cloud_provider.properties, or go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
+	}
+	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
+}
+
+// ShrinkError says that a smaller disk is asked for.
+type ShrinkError struct {
+	CID      string
+	From, To int // MiB
+}
+
+func (e *ShrinkError) Error() string {
+	return fmt.Sprintf("disk %s would shrink from %d to %d MiB: its data may not fit; nothing was changed; --allow-shrink tries", e.CID, e.From, e.To)
+}
+
+// NoSecondDiskError says that the plan needs a second disk, which this CPI
+// cannot attach.
+type NoSecondDiskError struct {
+	Disk string
+	When time.Time
+}
+
+func (e *NoSecondDiskError) Error() string {
+	return fmt.Sprintf("disk %s cannot be changed: the CPI can neither change it nor attach a second disk to move the data to, as was found on %s; nothing was changed", e.Disk, e.When.UTC().Format("2006-01-02 15:04 UTC"))
+}
+
+// MovedError says that a plan does not hold any more.
+type MovedError struct {
+	What string // what is different
+}
+
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("the plan does not hold any more: %s; nothing was changed: make a new plan", e.What)
+}

@@ -1,0 +1,298 @@
+package plan
+
+import (
+	"slices"
+
+	"bootstrap/state"
+)
+
+// Kind is what a step does; its text names the step for people.
+type Kind string
+
+// The kinds of steps. Every one of them does what it says, whatever the plan: the
+// list holds only what is to be done.
+const (
+	Look           Kind = "look"
+	CheckCloud     Kind = "check the cloud"
+	ConnectCPI     Kind = "connect the CPI"
+	RenderJobs     Kind = "render jobs"
+	UploadStemcell Kind = "upload stemcell"
+	Upload         Kind = "upload jobs and packages"
+	UploadJobs     Kind = "upload jobs"
+	Prepare        Kind = "prepare"
+
+	ClearRecord  Kind = "clear the record" // no return from here on
+	CreateVM     Kind = "create vm"
+	WaitForAgent Kind = "wait for agent"
+	InitialApply Kind = "initial apply"
+	RenderAgain  Kind = "render jobs again" // with the address that the VM reported
+	Compile      Kind = "compile"
+	StopOld      Kind = "stop old vm" // the one that the current VM replaces
+	StopJobs     Kind = "stop jobs"
+	Snapshot     Kind = "snapshot"
+	DeleteVM     Kind = "delete vm"
+	CreateDisk   Kind = "create disk"
+	AttachDisk   Kind = "attach disk"
+	ChangeDisk   Kind = "change disk" // the CPI changes it, or it is migrated
+	MigrateDisk  Kind = "migrate disk"
+	OrphanDisk   Kind = "orphan disk"
+	Apply        Kind = "apply"
+	StartJobs    Kind = "start jobs"
+	DeleteOld    Kind = "delete old vm"
+
+	UpdateAgent Kind = "update agent"
+	UpdateTags  Kind = "update tags"
+	Record      Kind = "record deployment"
+	SendDNS     Kind = "send dns"
+	CleanUp     Kind = "clean up"
+
+	ApplyPrevious   Kind = "apply what was before"
+	RecordPrevious  Kind = "record what was before"
+	RecordStopped   Kind = "record that the jobs are stopped"
+	RecordStarted   Kind = "record that the jobs run"
+	DeleteDisks     Kind = "delete disks"
+	DeleteStemcells Kind = "delete stemcells"
+	DeleteOrphan    Kind = "delete disk"
+	LookAtLeftovers Kind = "look at leftovers"
+	Uninstall       Kind = "uninstall"
+	UninstallRest   Kind = "uninstall what is unused"
+)
+
+// Step is one thing that a run does.
+type Step struct {
+	Kind Kind   `json:"step"`
+	Name string `json:"name,omitempty"` // CID of what it is about, if that is known
+	Down bool   `json:"down,omitempty"` // the service is down while it runs
+	// Calls are the CPI's and the agent's methods that it calls, and Maybe those
+	// that depend on what these can: "cpi create_vm", "agent stop".
+	Calls []string `json:"calls,omitempty"`
+	Maybe []string `json:"maybe,omitempty"`
+	// Outcomes are what may come of it, where only the CPI can tell.
+	Outcomes []string `json:"outcomes,omitempty"`
+
+	Disk *DiskWork `json:"disk,omitempty"` // of the steps of the disk
+	Next *Next     `json:"next,omitempty"` // of the steps that stop jobs
+}
+
+// String returns the step in words.
+func (s Step) String() string {
+	text := string(s.Kind)
+	if s.Name != "" {
+		text += " " + s.Name
+	}
+	for i, o := range s.Outcomes {
+		text += []string{": ", ", or "}[min(i, 1)] + o
+	}
+	return text
+}
+
+// Next is what follows when the jobs are stopped, each "keep" or "delete", as
+// the Director tells the scripts of jobs.
+type Next struct {
+	VM         string `json:"vm"`
+	Instance   string `json:"instance"`
+	Deployment string `json:"deployment"`
+	// Update tells that other jobs are put on the VM: drain scripts get their spec.
+	Update bool `json:"update,omitempty"`
+}
+
+// Unmount reports whether the VM's disks are unmounted.
+func (n Next) Unmount() bool { return n.VM == "delete" }
+
+func staying() *Next  { return &Next{VM: "keep", Instance: "keep", Deployment: "keep"} }
+func changing() *Next { return &Next{VM: "keep", Instance: "keep", Deployment: "keep", Update: true} }
+func leaving() *Next  { return &Next{VM: "delete", Instance: "keep", Deployment: "keep"} }
+func ending() *Next   { return &Next{VM: "delete", Instance: "delete", Deployment: "delete"} }
+
+// Looks returns the step that finds the facts: what it calls and may call. byCPI
+// tells that the CPI was asked, too.
+func Looks(st state.State, f Facts, byCPI bool) Step {
+	s := Step{Kind: Look}
+	switch {
+	case st.CurrentVMCID == "":
+	case !f.Answers:
+		s.Calls = append(s.Calls, "agent ping")
+	default:
+		s.Calls = append(s.Calls, "agent ping", "agent get_state", "agent list_disk")
+	}
+	if byCPI {
+		s.Calls = append(s.Calls, "cpi info")
+		if st.CurrentVMCID != "" && !f.Answers {
+			s.Calls = append(s.Calls, "cpi has_vm")
+		}
+		if d := st.Disk(); d != nil && !slices.Contains(f.Mounted, d.CID) {
+			s.Calls = append(s.Calls, "cpi has_disk")
+		}
+	}
+	if st.CurrentVMCID == "" || !f.Answers && !f.HasVM {
+		s.Calls = append(s.Calls, "agent ping")
+		s.Maybe = append(s.Maybe, "agent get_state", "agent list_disk")
+	}
+	return s
+}
+
+// Steps returns what the decision takes, in order: one of four lists.
+func Steps(d Decision) []Step {
+	switch {
+	case d.Nothing():
+		return nil
+	case d.on(VM) == Create:
+		return create(d)
+	case d.Swap:
+		return swap(d)
+	case d.on(VM) == Replace:
+		return replace(d)
+	}
+	return inPlace(d)
+}
+
+// create makes the VM. One that is recorded and gone is deleted first: the CPI
+// may have things of it left.
+func create(d Decision) []Step {
+	l := list{d: d}
+	l.add(l.checkCloud(), l.uploadStemcell())
+	l.addIf(d.Address, Step{Kind: RenderJobs})
+	l.add(Step{Kind: ClearRecord})
+	l.replaced()
+	l.addIf(d.Current != "", Step{Kind: DeleteVM, Name: d.Current, Calls: []string{"cpi delete_vm"}})
+	l.newVM()
+	l.finish()
+	return l.steps
+}
+
+// replace deletes the VM and makes another one.
+func replace(d Decision) []Step {
+	l := list{d: d, down: true}
+	l.add(l.checkCloud(), l.uploadStemcell())
+	l.addIf(d.Address, Step{Kind: RenderJobs})
+	l.add(Step{Kind: ClearRecord})
+	l.replaced()
+	l.add(l.stop(StopJobs, d.Current, leaving()))
+	l.snapshot()
+	l.addDown(Step{Kind: DeleteVM, Name: d.Current, Calls: []string{"cpi delete_vm"}})
+	l.newVM()
+	l.finish()
+	return l.steps
+}
+
+// newVM makes a VM and puts disk and jobs on it.
+func (l *list) newVM() {
+	d := l.d
+	l.addDown(Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}},
+		Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}})
+	l.disk()
+	l.addDown(l.initialApply())
+	l.addIf(d.Dynamic, Step{Kind: RenderAgain, Down: l.down})
+	l.addDown(l.compile(), Step{Kind: Apply, Calls: []string{"agent apply"}})
+	l.start()
+}
+
+// swap makes the new VM while the old one serves.
+func swap(d Decision) []Step {
+	l := list{d: d, down: true}
+	l.add(l.checkCloud(), l.uploadStemcell())
+	l.addIf(d.Address, Step{Kind: RenderJobs})
+	l.add(Step{Kind: ClearRecord},
+		Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}},
+		Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}},
+		Step{Kind: InitialApply, Calls: []string{"agent apply"}, Maybe: []string{"agent get_state"}})
+	l.addIf(d.Dynamic, Step{Kind: RenderAgain})
+	l.add(l.compile(), Step{Kind: UploadJobs}, l.stop(StopOld, d.Current, leaving()))
+	l.snapshot()
+	l.disk()
+	l.addDown(Step{Kind: Apply, Calls: []string{"agent apply"}})
+	l.start()
+	l.add(Step{Kind: DeleteOld, Name: d.Current, Calls: []string{"cpi delete_vm"}})
+	l.finish()
+	return l.steps
+}
+
+// inPlace changes what is on the VM, which stays.
+func inPlace(d Decision) []Step {
+	l := list{d: d, down: d.stops()}
+	switch {
+	case d.diskWork():
+		l.add(l.checkCloud())
+	case d.needsCPI():
+		l.add(Step{Kind: ConnectCPI, Calls: []string{"cpi info"}})
+	}
+	if d.updates() {
+		l.addIf(d.Address, Step{Kind: RenderJobs})
+		l.add(Step{Kind: Upload})
+	}
+	l.addIf(d.prepares(), Step{Kind: Prepare, Calls: []string{"agent prepare"}})
+	l.addIf(d.Touches(), Step{Kind: ClearRecord})
+	l.addIf(d.Beside, l.compile())
+	l.replaced()
+	if d.stops() {
+		next := staying()
+		if d.updates() {
+			next = changing()
+		}
+		l.add(l.stop(StopJobs, d.Current, next))
+	}
+	l.snapshot()
+	l.disk()
+	if d.updates() {
+		if d.Blank {
+			l.addDown(l.initialApply())
+			l.addIf(d.Dynamic, Step{Kind: RenderAgain, Down: true})
+		}
+		if !d.prepares() && !d.Beside {
+			l.addDown(l.compile())
+		}
+		l.addDown(Step{Kind: Apply, Calls: []string{"agent apply"}})
+	}
+	l.start()
+	l.finish()
+	return l.steps
+}
+
+// StopSteps, StartSteps and RestartSteps are those of the commands of that name.
+func StopSteps() []Step {
+	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: RecordStopped}}
+}
+
+// StartSteps starts the jobs.
+func StartSteps() []Step { return []Step{{Kind: StartJobs}, {Kind: RecordStarted}} }
+
+// RestartSteps stops the jobs and starts them again.
+func RestartSteps() []Step {
+	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: StartJobs}, {Kind: RecordStarted}}
+}
+
+// Previous is the plan that puts back what was applied before, on the VM that
+// stays; stopped jobs stay so.
+func Previous(vm, group string, stopped bool) Plan {
+	p := Plan{Decision: Decision{Current: vm, Stopped: stopped, Changes: []Change{
+		{What: VM, Name: vm, Action: Keep},
+		{What: Jobs, Name: group, Action: Update, Why: []Reason{{Cause: PutBackAsked}}},
+	}}}
+	p.Steps = []Step{
+		{Kind: UploadJobs}, {Kind: ClearRecord},
+		{Kind: StopJobs, Down: true, Next: changing()}, {Kind: ApplyPrevious, Down: true},
+	}
+	if stopped {
+		p.Warnings = []Reason{{Cause: StaysStopped}}
+	} else {
+		p.Steps = append(p.Steps, Step{Kind: StartJobs, Down: true})
+	}
+	p.Steps = append(p.Steps, Step{Kind: RecordPrevious})
+	return p
+}
+
+// DeleteSteps takes a deployment down. replaced is the CID of a VM that an
+// earlier run has replaced and not deleted; empty: there is none.
+func DeleteSteps(replaced string) []Step {
+	list := []Step{{Kind: ClearRecord}}
+	if replaced != "" {
+		list = append(list, Step{Kind: StopOld, Name: replaced, Next: leaving()}, Step{Kind: DeleteOld, Name: replaced})
+	}
+	return append(list, Step{Kind: StopJobs, Next: ending()}, Step{Kind: DeleteVM}, Step{Kind: DeleteDisks},
+		Step{Kind: DeleteStemcells}, Step{Kind: LookAtLeftovers}, Step{Kind: Uninstall})
+}
+
+// DeleteDiskSteps deletes an orphaned disk.
+func DeleteDiskSteps(cid string) []Step {
+	return []Step{{Kind: DeleteOrphan, Name: cid}, {Kind: LookAtLeftovers}, {Kind: UninstallRest}}
+}

@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/golden"
+
+	"bootstrap/agent"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// world is what a decision is made from.
+type world struct {
+	w  *Wishes
+	st *state.State
+	f  *Facts
+}
+
+// changes are all that a plan may meet, each a change of a deployment that is as
+// it should be.
+func changes() map[string]func(world) {
+	silent := func(x world) { *x.f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
+	return map[string]func(world){
+		"nothing":          func(world) {},
+		"no VM":            func(x world) { *x.st = state.State{}; *x.f = Facts{} },
+		"VM gone":          func(x world) { *x.f = Facts{AgentErr: errors.New("refused")} },
+		"property":         func(x world) { x.w.Applied["property: web port"] = "z" },
+		"package":          func(x world) { x.w.Applied["package: page"] = "z"; x.w.Missing, x.w.MissingNew = 1, 2 },
+		"tags":             func(x world) { x.w.Applied[PartTags] = "z" },
+		"password":         func(x world) { x.w.Made[AgentPrefix+PartPassword] = "z" },
+		"comment":          func(x world) { x.w.Digest = "2" },
+		"stemcell":         func(x world) { x.w.Stemcell = "os/2" },
+		"light stemcell":   func(x world) { x.w.Stemcell, x.w.Light = "os/2", true },
+		"cloud_properties": func(x world) { x.w.Made["cloud_properties of resource pool: instance_type"] = "z" },
+		"recreate":         func(x world) { x.w.Asked.Recreate = true },
+		"skip drain":       func(x world) { x.w.Asked.SkipDrain = true },
+		"interrupted":      func(x world) { x.st.CurrentManifestSHA, x.st.Releases = "", nil },
+		"nothing applied":  func(x world) { x.st.CurrentManifestSHA, x.st.Own.Applied, x.f.Now = "", nil, agent.State{} },
+		"silent, fix":      func(x world) { silent(x); x.w.Asked.Fix = true },
+		"never reached":    func(x world) { silent(x); x.st.Own.Reached = false },
+		"failing": func(x world) {
+			x.f.Now.JobState = "failing"
+			x.f.Now.Processes = []agent.Process{{Name: "web", State: "failing"}}
+		},
+		"jobs down":      func(x world) { x.f.Now.JobState, x.f.Now.Processes = "stopped", nil },
+		"stopped":        func(x world) { x.st.Own.Stopped = true },
+		"disk grows":     func(x world) { wantDisk(x).Size = 128 },
+		"disk type":      func(x world) { wantDisk(x).CloudProperties = map[string]any{"type": "fast"} },
+		"disk shrinks":   func(x world) { wantDisk(x).Size, x.w.Asked.AllowShrink = 32, true },
+		"no disk wanted": func(x world) { x.w.Disk = nil },
+		"not mounted":    func(x world) { x.f.Mounted = nil },
+		"first disk":     func(x world) { x.st.Disks, x.st.CurrentDiskID, x.f.Mounted = nil, "", nil },
+		"recreate disks": func(x world) { x.w.Asked.RecreateDisks = true },
+		"migration begun": func(x world) {
+			x.w.Asked.RecreateDisks = true
+			x.st.Disks = append(x.st.Disks, state.Disk{ID: "e", CID: "disk-9", Size: 64, CloudProperties: map[string]any{"type": "slow"}})
+			x.f.Mounted = append(x.f.Mounted, "disk-9")
+		},
+		"keep old disk":   func(x world) { x.w.Asked.KeepOldDisk = true },
+		"unused disk":     func(x world) { x.st.Disks = append(x.st.Disks, state.Disk{ID: "u", CID: "disk-8"}) },
+		"unused stemcell": func(x world) { x.st.Stemcells = append(x.st.Stemcells, state.Stemcell{ID: "u", CID: "sc-8"}) },
+		"leftover": func(x world) {
+			x.st.Own.Leftovers = append(x.st.Own.Leftovers, state.Leftover{Intent: state.Intent{Method: "delete_vm", CID: "vm-8"}})
+		},
+		"half swapped":       func(x world) { x.st.Own.Swap = &state.OldVM{CID: "vm-0"} },
+		"delete-create":      func(x world) { x.w.Strategy = "delete-create" },
+		"create-swap-delete": func(x world) { x.w.Strategy = "create-swap-delete" },
+		"API 1":              func(x world) { x.w.API = 1 },
+		"dynamic address":    func(x world) { x.w.Dynamic = true },
+		"unknown address":    func(x world) { x.w.Dynamic, x.w.NoAddress = true, true },
+		"snapshot":           func(x world) { x.w.Snapshot = true },
+		"dns":                func(x world) { x.w.DNS = true },
+	}
+}
+
+// wantDisk returns the disk that is asked for, which may be asked for only now.
+func wantDisk(x world) *manifest.DiskPool {
+	if x.w.Disk == nil {
+		x.w.Disk = &manifest.DiskPool{Size: 64}
+	}
+	return x.w.Disk
+}
+
+// decided returns the decision with some changes made to what is as it should be.
+func decided(changes ...func(world)) (Decision, error) {
+	w, st, f := same(), deployed(), well()
+	for _, c := range changes {
+		c(world{&w, &st, &f})
+	}
+	settled, _ := Settled(st, f)
+	return Decide(w, settled, f)
+}
+
+func lines(d Decision, err error) string {
+	if err != nil {
+		return "  refused: " + err.Error() + "\n"
+	}
+	var b strings.Builder
+	for _, c := range d.Changes {
+		if c.Action != Keep {
+			fmt.Fprintf(&b, "  %s %s: %s\n", c.Action, c.What, Words(c.Why))
+		}
+	}
+	for i, s := range Steps(d) {
+		fmt.Fprintf(&b, "  %2d %s", i+1, s)
+		if s.Down {
+			b.WriteString(" (down)")
+		}
+		if len(s.Calls)+len(s.Maybe) > 0 {
+			b.WriteString(" [" + strings.Join(s.Calls, ", ") + "]")
+		}
+		if len(s.Maybe) > 0 {
+			b.WriteString(" maybe [" + strings.Join(s.Maybe, ", ") + "]")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// Every change of a plan leads to the list of steps that the golden file holds.
+func TestSteps(t *testing.T) {
+	all := changes()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b.WriteString(name + "\n" + lines(decided(all[name])))
+	}
+	golden.Assert(t, b.String(), "steps.golden")
+}
+
+// So does every pair of changes: one line each.
+func TestStepsOfPairs(t *testing.T) {
+	all := changes()
+	names := slices.Sorted(maps.Keys(all))
+	var b strings.Builder
+	for i, one := range names {
+		for _, other := range names[i+1:] {
+			d, err := decided(all[one], all[other])
+			fmt.Fprintf(&b, "%s + %s: ", one, other)
+			if err != nil {
+				fmt.Fprintln(&b, "refused:", err)
+				continue
+			}
+			var kinds []string
+			for _, s := range Steps(d) {
+				text := string(s.Kind)
+				if s.Down {
+					text += "*"
+				}
+				kinds = append(kinds, text)
+			}
+			fmt.Fprintln(&b, strings.Join(kinds, ", "))
+		}
+	}
+	golden.Assert(t, b.String(), "pairs.golden")
+}
+
+// What holds for every list: the record is cleared before anything is stopped or
+// deleted, jobs that were stopped are started where they should run, the state
+// says so at the end, and nothing stands in a list twice.
+func TestEveryList(t *testing.T) {
+	t.Parallel()
+	all := changes()
+	names := slices.Sorted(maps.Keys(all))
+	for _, one := range names {
+		for _, other := range names {
+			d, err := decided(all[one], all[other])
+			if err != nil {
+				continue
+			}
+			steps := Steps(d)
+			at := func(k Kind) int { return slices.IndexFunc(steps, func(s Step) bool { return s.Kind == k }) }
+			if d.Nothing() != (len(steps) == 0) {
+				t.Errorf("%s + %s: %d steps", one, other, len(steps))
+			}
+			if len(steps) > 19 {
+				t.Errorf("%s + %s: %d steps", one, other, len(steps))
+			}
+			seen := map[string]bool{}
+			for i, s := range steps {
+				if seen[s.String()] {
+					t.Errorf("%s + %s: %s twice", one, other, s)
+				}
+				seen[s.String()] = true
+				touching := s.Down || s.Kind == DeleteVM || s.Kind == CreateVM || s.Kind == StopJobs
+				if touching && (at(ClearRecord) < 0 || at(ClearRecord) > i) {
+					t.Errorf("%s + %s: %s before the record is cleared", one, other, s)
+				}
+			}
+			if at(StopJobs) >= 0 && !d.Stopped && at(StartJobs) < at(StopJobs) {
+				t.Errorf("%s + %s: the jobs stay stopped", one, other)
+			}
+			if at(ClearRecord) >= 0 && at(Record) < at(ClearRecord) {
+				t.Errorf("%s + %s: the record stays cleared", one, other)
+			}
+			if first := slices.IndexFunc(steps, func(s Step) bool { return s.Down && slices.ContainsFunc(s.Calls, isCPI) }); first >= 0 &&
+				(at(CheckCloud) < 0 || at(CheckCloud) > first) && (at(ConnectCPI) < 0 || at(ConnectCPI) > first) {
+				t.Errorf("%s + %s: the CPI is installed while the service is down", one, other)
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"bootstrap/state"
+)
+
+// replaceReasons says why a VM that exists and answers must be replaced; none,
+// if it need not.
+func replaceReasons(w Wishes, st state.State) []Reason {
+	var why []Reason
+	if w.Asked.Recreate {
+		why = append(why, Reason{Cause: ByFlag, Subject: "--recreate"})
+	}
+	if sc := st.Stemcell(); sc != nil && sc.Name+"/"+sc.Version != w.Stemcell {
+		why = append(why, stemcellChange(*sc, w.Stemcell))
+	}
+	if len(st.Own.Made) == 0 {
+		if st.CurrentManifestSHA != w.Digest && !w.Asked.AdoptVM && len(why) == 0 {
+			why = append(why, Reason{Cause: OriginUnknown})
+		}
+		return why
+	}
+	parts := slices.DeleteFunc(ChangedParts(st.Own.Made, w.Made), IsSetting)
+	if cert := AgentPrefix + PartCertificate; st.Own.Made[cert] != "" && w.Made[cert] == "" {
+		// Told to have none, the agent would go back to an older one.
+		why = append(why, Reason{Cause: MBusRemoved})
+	}
+	return append(why, partReasons(parts)...)
+}
+
+// asksOtherVM reports whether the CPI is asked for another VM than it has made.
+func asksOtherVM(w Wishes, st state.State) bool {
+	sc := st.Stemcell()
+	return len(st.Own.Made) == 0 || sc == nil || sc.Name+"/"+sc.Version != w.Stemcell ||
+		slices.ContainsFunc(ChangedParts(st.Own.Made, w.Made), func(part string) bool { return !IsSetting(part) })
+}
+
+func stemcellChange(old state.Stemcell, want string) Reason {
+	name, version, _ := strings.Cut(want, "/")
+	if name == old.Name {
+		return Reason{Cause: StemcellChanged, From: old.Version, To: version}
+	}
+	return Reason{Cause: StemcellChanged, From: old.Name + "/" + old.Version, To: want}
+}
+
+// partReasons names changed parts of the VM, those of one place together.
+func partReasons(parts []string) []Reason {
+	var why []Reason
+	for _, p := range parts {
+		place, key, _ := strings.Cut(p, ": ")
+		i := slices.IndexFunc(why, func(r Reason) bool { return r.Subject == place })
+		if i < 0 {
+			i = len(why)
+			why = append(why, Reason{Cause: PartChanged, Subject: place})
+		}
+		if key != "" {
+			why[i].Names = append(why[i].Names, key)
+		}
+	}
+	return why
+}
+
+// jobReasons says why jobs and packages must be put on the VM again.
+func jobReasons(w Wishes, st state.State, f Facts) []Reason {
+	switch {
+	case f.Now.Deployment == "":
+		return []Reason{{Cause: NothingApplied}}
+	case st.CurrentManifestSHA == "":
+		return []Reason{{Cause: Unfinished}}
+	}
+	releases := releaseChanges(w.Releases, st.Releases, w.Used)
+	switch {
+	case len(st.Own.Applied) == 0 && st.CurrentManifestSHA != w.Digest:
+		return append([]Reason{{Cause: AppliedUnknown}}, releases...)
+	case len(st.Own.Applied) == 0:
+		return releases
+	}
+	why := append(releases, appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases) > 0)...)
+	if spec := st.Own.Applied[PartSpec]; spec != "" && spec != Digest(st.Own.Salt, PartSpec, f.Now.ConfigurationHash) {
+		why = append(why, Reason{Cause: OtherSpec})
+	}
+	return why
+}
+
+// appliedReasons names changed parts of the instance. What follows from a
+// changed release is left out when that is named.
+func appliedReasons(parts []string, releaseNamed bool) []Reason {
+	var why []Reason
+	for _, p := range parts {
+		switch kind, rest, _ := strings.Cut(p, ": "); {
+		case p == PartTags || p == PartSpec:
+		case releaseNamed && (kind == "package" || kind == "template" || kind == "release"):
+		case kind == "property":
+			job, name, _ := strings.Cut(rest, " ")
+			why = append(why, Reason{Cause: PropertyChanged, Subject: name, To: job})
+		case kind == "package":
+			why = append(why, Reason{Cause: PackageChanged, Subject: rest})
+		case kind == "template":
+			why = append(why, Reason{Cause: JobChanged, Subject: rest})
+		case kind == "release":
+			why = append(why, Reason{Cause: JobMoved, Subject: rest})
+		case kind == "links":
+			why = append(why, Reason{Cause: LinksChanged, Subject: rest})
+		default:
+			why = append(why, Reason{Cause: PartChanged, Subject: p})
+		}
+	}
+	return why
+}
+
+// releaseChanges names how the releases differ; with used, only those count.
+func releaseChanges(want, have []state.Release, used map[string]bool) []Reason {
+	var why []Reason
+	for _, n := range want {
+		if used != nil && !used[n.Name] {
+			continue
+		}
+		i := slices.IndexFunc(have, func(h state.Release) bool { return h.Name == n.Name })
+		switch {
+		case i < 0:
+			why = append(why, Reason{Cause: ReleaseNew, Subject: n.Name, To: n.Version})
+		case have[i].Version != n.Version:
+			why = append(why, Reason{Cause: ReleaseChanged, Subject: n.Name, From: have[i].Version, To: n.Version})
+		}
+	}
+	for _, h := range have {
+		// One that is not asked for any more is used by no job.
+		if used == nil && !slices.ContainsFunc(want, func(n state.Release) bool { return n.Name == h.Name }) {
+			why = append(why, Reason{Cause: ReleaseRemoved, Subject: h.Name})
+		}
+	}
+	return why
+}
+
+func recordReason(w Wishes, st state.State) Reason {
+	switch {
+	case len(st.Own.Made) == 0 && st.CurrentManifestSHA == w.Digest:
+		return Reason{Cause: TakenOver}
+	case st.CurrentManifestSHA != w.Digest:
+		return Reason{Cause: ManifestOnly}
+	}
+	return Reason{Cause: RecordOnly}
+}
+
+// The settings of the agent, in the words of a plan.
+const (
+	AgentPrefix     = "the agent: "
+	PartCA          = "CA"
+	PartCertificate = "certificate"
+	PartPassword    = "user and password"
+)
+
+// IsSetting reports whether the part is one of the agent's own settings, which a
+// running agent can change.
+func IsSetting(part string) bool {
+	return strings.HasPrefix(part, AgentPrefix) && part != PartAgentAddress
+}
+
+// ChangedSettings lists which of the agent's own settings differ.
+func ChangedSettings(have, want map[string]string) []string {
+	var list []string
+	for _, p := range ChangedParts(have, want) {
+		if IsSetting(p) {
+			list = append(list, strings.TrimPrefix(p, AgentPrefix))
+		}
+	}
+	return list
+}
+
+// agentWork lists the agent's settings that change on the VM, and those that
+// should and cannot.
+func (w Wishes) agentWork(st state.State) (changes, stays []string) {
+	all := slices.Clone(w.Differs)
+	if len(st.Own.Made) > 0 {
+		all = append(all, ChangedSettings(st.Own.Made, w.Made)...)
+	}
+	slices.Sort(all)
+	for _, c := range slices.Compact(all) {
+		if slices.Contains(w.Stays, c) {
+			stays = append(stays, c)
+		} else {
+			changes = append(changes, c)
+		}
+	}
+	return changes, stays
+}
+
+// MadeOf returns what is recorded as what the VM is made from once the plan is
+// done: a VM that stays keeps the agent's settings that cannot change on it.
+func (w Wishes) MadeOf(st state.State, vm Action) map[string]string {
+	if vm != Keep || len(st.Own.Made) == 0 {
+		return w.Made
+	}
+	made := maps.Clone(w.Made)
+	for _, part := range w.Stays {
+		if have, ok := st.Own.Made[AgentPrefix+part]; ok {
+			made[AgentPrefix+part] = have
+		} else {
+			delete(made, AgentPrefix+part)
+		}
+	}
+	return made
+}

@@ -1,0 +1,168 @@
+// Package report tells what a run does as it goes: numbered stages inside each
+// other, and messages for the person, as typed events.
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/deployer/plan"
+)
+
+// Kind says what an Event tells.
+type Kind string
+
+// The kinds of events. A group is a stage with stages inside.
+const (
+	Begin    Kind = "begin"    // a stage or group begins: Stage, Parent, Name, Group
+	End      Kind = "end"      // it ends: Status, Seconds, and Reason or Error
+	Progress Kind = "progress" // within a stage: Done of Total, bytes
+	Info     Kind = "info"     // Message, for the person
+	Warning  Kind = "warning"  // Message, for the person to act on
+	Log      Kind = "log"      // Message, lines of the log Name
+	Planned  Kind = "plan"     // Plan
+)
+
+// Status says how a stage ended.
+type Status string
+
+// The ways a stage ends.
+const (
+	Finished Status = "finished"
+	Skipped  Status = "skipped"
+	Failed   Status = "failed"
+	Stopped  Status = "interrupted" // by a signal or a question without an answer
+)
+
+// Event is one thing a run tells as it goes; as JSON it is one line of the
+// machine-readable output.
+type Event struct {
+	Time    time.Time  `json:"time"`
+	Kind    Kind       `json:"kind"`
+	Stage   int        `json:"stage,omitempty"`  // number of the stage in this run, from 1
+	Parent  int        `json:"parent,omitempty"` // stage it belongs to, 0 for none
+	Group   bool       `json:"group,omitempty"`
+	Name    string     `json:"name,omitempty"`
+	Status  Status     `json:"status,omitempty"`
+	Reason  string     `json:"reason,omitempty"` // why it was skipped
+	Error   string     `json:"error,omitempty"`
+	Seconds float64    `json:"seconds,omitempty"`
+	Done    int64      `json:"done,omitempty"`
+	Total   int64      `json:"total,omitempty"` // 0: not known
+	Message string     `json:"message,omitempty"`
+	Plan    *plan.View `json:"plan,omitempty"`
+}
+
+// reporter numbers stages and passes events on one at a time.
+type reporter struct {
+	mu     sync.Mutex
+	stages int
+	report func(Event)
+}
+
+func (p *reporter) emit(e Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Time = time.Now()
+	p.report(e)
+}
+
+// Stage is a running stage, or the run itself.
+type Stage struct {
+	rep     *reporter
+	number  int // 0: the run
+	parent  int
+	group   bool
+	name    string
+	started time.Time
+}
+
+// New returns the run itself, whose events go to the function, one at a time.
+func New(to func(Event)) *Stage { return &Stage{rep: &reporter{report: to}} }
+
+// Emit passes an event on.
+func (s *Stage) Emit(e Event) { s.rep.emit(e) }
+
+// Begin begins a stage inside s, which End must end.
+func (s *Stage) Begin(name string, group bool) *Stage {
+	s.rep.mu.Lock()
+	s.rep.stages++
+	child := &Stage{rep: s.rep, number: s.rep.stages, parent: s.number, group: group, name: name, started: time.Now()}
+	s.rep.mu.Unlock()
+	s.rep.emit(Event{Kind: Begin, Stage: child.number, Parent: child.parent, Group: group, Name: name})
+	return child
+}
+
+// End reports how the stage ended and returns err, or nil where err only says
+// that there was nothing to do.
+func (s *Stage) End(err error) error {
+	e := Event{Kind: End, Stage: s.number, Parent: s.parent, Group: s.group, Name: s.name, Status: Finished, Seconds: time.Since(s.started).Seconds()}
+	var why Skip
+	var interrupted *InterruptedError
+	switch {
+	case errors.As(err, &why):
+		e.Status, e.Reason, err = Skipped, string(why), nil
+	case errors.Is(err, context.Canceled), errors.As(err, &interrupted):
+		e.Status = Stopped
+	case err != nil:
+		e.Status, e.Error = Failed, err.Error()
+	}
+	s.rep.emit(e)
+	return err
+}
+
+// Do runs fn as a stage inside s.
+func (s *Stage) Do(name string, fn func(*Stage) error) error {
+	child := s.Begin(name, false)
+	return child.End(fn(child))
+}
+
+// Progress reports how far the stage is, for functions that count bytes.
+func (s *Stage) Progress(done, total int64) {
+	s.rep.emit(Event{Kind: Progress, Stage: s.number, Parent: s.parent, Name: s.name, Done: done, Total: total})
+}
+
+// Info passes on a message for the person.
+func (s *Stage) Info(message string) { s.rep.emit(Event{Kind: Info, Message: message}) }
+
+// Warning passes on a message for the person to act on.
+func (s *Stage) Warning(message string) { s.rep.emit(Event{Kind: Warning, Message: message}) }
+
+// Log passes on lines of a log, all at once: a private key is only known as such
+// when it is whole.
+func (s *Stage) Log(name string, lines []string) {
+	s.rep.emit(Event{Kind: Log, Name: name, Message: strings.Join(lines, "\n")})
+}
+
+// Skip is the error of a stage that had nothing to do; its text is the reason.
+type Skip string
+
+func (s Skip) Error() string { return string(s) }
+
+// Unskipped returns err unless it only says that there was nothing to do.
+func Unskipped(err error) error {
+	var why Skip
+	if errors.As(err, &why) {
+		return nil
+	}
+	return err
+}
+
+// InterruptedError says that the run was asked to stop and did, between two
+// steps or while it waited.
+type InterruptedError struct {
+	Row  string // the step
+	Left string // the message that the VM's agent still works on; empty: none
+}
+
+func (e *InterruptedError) Error() string {
+	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
+	if e.Left != "" {
+		text += fmt.Sprintf("; the VM's agent still works on %s, which it cannot cancel: the next run waits until that ends, and with --fix it does not", e.Left)
+	}
+	return text
+}

@@ -1,0 +1,51 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/internal/wait"
+)
+
+// A wait is silent for quiet, as most end by then, and then says every interval
+// what it waits for.
+const (
+	quiet    = 5 * time.Second
+	interval = 30 * time.Second
+)
+
+// Wait says from time to time what a stage waits for, and for how long.
+type Wait struct {
+	// End ends the wait.
+	End func()
+
+	mu    sync.Mutex
+	found string
+}
+
+// Wait begins a wait in the stage, which End must end.
+func (s *Stage) Wait(ctx context.Context) *Wait {
+	w := &Wait{found: "no answer so far"}
+	began := time.Now()
+	w.End = wait.Remind(ctx, quiet, interval, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.Info(fmt.Sprintf("  after %s: %s", time.Since(began).Round(time.Second), w.found))
+	})
+	return w
+}
+
+// Say keeps what is said when it is time to say something.
+func (w *Wait) Say(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found = text
+}
+
+// Probe is Say for a look at the agent.
+func (w *Wait) Probe(met agent.Probe) {
+	w.Say(fmt.Sprintf("the agent does not answer yet: %s", met))
+}
