@@ -18,7 +18,7 @@ import (
 	"bootstrap/artifact/packaging"
 )
 
-// prepare is the message: everything is installed, nothing is linked.
+// prepare is the message prepare: it installs everything and links nothing.
 func (j *jobs) prepare(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
@@ -45,8 +45,8 @@ func (j *jobs) prepare(ctx context.Context, c *call) (any, error) {
 	return "prepared", nil
 }
 
-// apply is the message: the VM gets what the spec says and nothing else,
-// unless the spec has no configuration hash; then it is only remembered.
+// apply is the message apply: the VM gets the jobs and packages of the spec and
+// no others. A spec without a configuration hash is only stored.
 func (j *jobs) apply(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
@@ -134,8 +134,8 @@ func (b bundles) newApplier(ctx context.Context, s *spec) (*applier, error) {
 	return a, checkNames(s, func(version string) string { return version })
 }
 
-// checkNames checks all names in a spec, which become paths, with versions as
-// seen through version.
+// checkNames checks the names in a spec, which become paths; version returns
+// the version to check.
 func checkNames(s *spec, version func(string) string) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Packages)) {
 		p := s.Packages[key]
@@ -151,8 +151,8 @@ func checkNames(s *spec, version func(string) string) error {
 	return nil
 }
 
-// checkName keeps names from being paths. The real agent dies of an empty
-// version.
+// checkName refuses names that are paths, and an empty version, which crashes
+// the real agent.
 func checkName(kind, name, version string) error {
 	switch {
 	case name == "":
@@ -183,8 +183,8 @@ func (a *applier) removeArchive() error {
 	return nil
 }
 
-// jobInstall is the folder of a job. The archive's digest is part of its name,
-// as the same job is rendered with different properties.
+// jobInstall is the folder of a job. The digest of the archive is part of its
+// name, because the same job can be rendered with other properties.
 func (b bundles) jobInstall(s *spec, t specTemplate) (string, error) {
 	if s.Archive.SHA1 == nil {
 		return "", fmt.Errorf("cannot install job '%s': the spec names no archive of rendered templates", t.Name)
@@ -235,8 +235,8 @@ func (b bundles) unpack(ctx context.Context, archive string) (string, error) {
 	return dir, nil
 }
 
-// moveTo puts a complete folder in its place: one that exists is complete,
-// even if the agent is killed here.
+// moveTo moves a complete folder to its place, so that a folder is never there
+// in part when the agent is killed.
 func moveTo(source, target string, mode fs.FileMode) error {
 	if err := makeFolder(filepath.Dir(target), mode); err != nil {
 		return err
@@ -247,7 +247,7 @@ func moveTo(source, target string, mode fs.FileMode) error {
 	return os.Rename(source, target)
 }
 
-// fixModes lets the owner execute what lies under bin and nothing else.
+// fixModes makes the files under bin executable and no others.
 func fixModes(dir string) error {
 	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -319,7 +319,7 @@ func (b bundles) installPackage(ctx context.Context, p specPackage) (string, err
 	return dir, nil
 }
 
-// enable links what is installed to where it is looked for.
+// enable links an installed folder to the place where jobs look for it.
 func enable(install, link string, mode fs.FileMode) error {
 	if err := makeFolder(filepath.Dir(link), mode); err != nil {
 		return failf("failed to create enable dir: %w", err)
@@ -330,7 +330,7 @@ func enable(install, link string, mode fs.FileMode) error {
 	return nil
 }
 
-// keepOnly removes everything of a kind ("jobs", "packages") that is not
+// keepOnly removes every folder of a kind ("jobs", "packages") that is not
 // listed, its link first.
 func (b bundles) keepOnly(kind string, keep []string) error {
 	wanted := map[string]bool{}
@@ -358,8 +358,7 @@ func (b bundles) keepOnly(kind string, keep []string) error {
 	return nil
 }
 
-// removeLinks removes those links in a folder that are unwanted; the folder
-// may be missing.
+// removeLinks removes the unwanted links in a folder, which may be missing.
 func removeLinks(dir string, unwanted func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -379,5 +378,5 @@ func removeLinks(dir string, unwanted func(name string) bool) error {
 	return nil
 }
 
-// removeAll removes a tree, also one with folders that may not be written.
+// removeAll removes a tree, including its read-only folders.
 func removeAll(dir string) error { return packaging.RemoveAll(dir) }

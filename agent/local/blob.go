@@ -13,8 +13,8 @@ import (
 	"bootstrap/agent/local/machine"
 )
 
-// blobs is the agent's blobstore: files named by their ids. Whatever
-// blobstore the settings name, an embedded VM keeps its blobs itself.
+// blobs is the agent's blobstore: files named by their ids. An embedded VM
+// keeps its blobs itself, whatever blobstore the settings name.
 type blobs struct {
 	vm        machine.VM
 	log       *slog.Logger
@@ -26,7 +26,7 @@ func newBlobs(vm machine.VM, log *slog.Logger) blobs {
 	return blobs{vm: vm, log: log, dir: vm.Path("data", "blobs"), sensitive: vm.Path("data", "sensitive_blobs")}
 }
 
-// checkID keeps ids from being paths.
+// checkID refuses ids that are paths.
 func checkID(id string) error {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, `/\`+"\x00") || len(id) > 255 {
 		return fmt.Errorf("cannot use %q as the id of a blob", id)
@@ -34,7 +34,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// write stores what r holds; a blob is there whole or not at all.
+// write stores the content of r as a blob, which is never there in part.
 func (b blobs) write(id string, r io.Reader) error { return b.writeTo(b.dir, id, r) }
 
 func (b blobs) writeTo(dir, id string, r io.Reader) error {
@@ -62,7 +62,7 @@ func (b blobs) writeTo(dir, id string, r io.Reader) error {
 	return nil
 }
 
-// open opens a blob that may be served.
+// open opens a blob for a client.
 func (b blobs) open(id string) (*os.File, os.FileInfo, error) {
 	if err := checkID(id); err != nil {
 		return nil, nil, os.ErrNotExist
@@ -82,7 +82,7 @@ func (b blobs) open(id string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// path returns where the blob with this digest is.
+// path returns the file of a blob, whose content must match the digest.
 func (b blobs) path(id string, d digest) (string, error) {
 	if err := checkID(id); err != nil {
 		return "", err
@@ -111,7 +111,7 @@ func (b blobs) remove(id string) error {
 	return removeFiles(filepath.Join(b.sensitive, id), filepath.Join(b.dir, id))
 }
 
-// uploadBlob is upload_blob: a blob inside the message.
+// uploadBlob is the message upload_blob, which contains the blob.
 func (b blobs) uploadBlob(_ context.Context, c *call) (any, error) {
 	var blob struct {
 		BlobID   string `json:"blob_id"`

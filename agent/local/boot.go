@@ -16,7 +16,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// readBoot reads what stands in for an IaaS's metadata service.
+// readBoot reads boot.json, which takes the place of the metadata service of an
+// IaaS.
 func readBoot(dir string) (agent.Boot, error) {
 	var boot agent.Boot
 	name := filepath.Join(dir, "boot.json")
@@ -36,7 +37,7 @@ func readBoot(dir string) (agent.Boot, error) {
 	return boot, nil
 }
 
-// folderLock makes this process the one agent of its VM.
+// folderLock makes this process the only agent of its VM.
 type folderLock struct {
 	flock  *flock.Flock
 	path   string
@@ -46,7 +47,7 @@ type folderLock struct {
 func lockFolder(dir string) (*folderLock, error) {
 	name := filepath.Join(dir, "agent.lock")
 	l := flock.New(name, flock.SetPermissions(0o600))
-	// Whoever looks whether an agent lives takes the lock for a moment.
+	// Programs that check whether an agent runs hold the lock for a moment.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	locked, err := l.TryLockContext(ctx, 20*time.Millisecond)
@@ -69,7 +70,7 @@ func lockFolder(dir string) (*folderLock, error) {
 	return held, nil
 }
 
-// write writes the report in place: the lock is on this very file.
+// write writes the report in place, because the lock belongs to this file.
 func (l *folderLock) write() error {
 	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_TRUNC, 0o600) // never makes one: the folder may be gone
 	if err != nil {
@@ -79,27 +80,27 @@ func (l *folderLock) write() error {
 	return errors.Join(err, f.Close())
 }
 
-// ready tells whoever started the agent that it came up.
+// ready reports to the starter of the agent that it is up.
 func (l *folderLock) ready() {
 	if !l.report.Ready {
 		l.report.Ready = true
-		_ = l.write() // the report only makes waiting shorter
+		_ = l.write() // the starter would only wait longer
 	}
 }
 
-// ended leaves behind why the agent ended, for whoever started it.
+// ended reports to the starter of the agent why it ended.
 func (l *folderLock) ended(err error) {
 	if err != nil {
 		l.report.Ended = err.Error()
-		_ = l.write() // the log tells it, too
+		_ = l.write() // the log contains it, too
 	}
 }
 
 func (l *folderLock) release() { _ = l.flock.Unlock() }
 
-// makeFolders lays out what the real agent's boot leaves below /var/vcap, and
-// takes away what a killed agent left unfinished. Only the owner may enter:
-// there is no group that jobs share.
+// makeFolders makes the folders that the real agent makes below /var/vcap at
+// boot, and removes the temporary files of a killed agent. Only the owner may
+// enter them: there is no group that jobs share.
 func makeFolders(vm machine.VM) error {
 	for _, f := range []struct {
 		mode fs.FileMode
@@ -127,7 +128,7 @@ func makeFolders(vm machine.VM) error {
 	return replaceLink(filepath.Join(vm.Dir(), "agent.log"), vm.Path("bosh", "log", "current"))
 }
 
-// makeFolder makes a folder with exactly this mode, whatever the umask is.
+// makeFolder makes a folder with this mode, whatever the umask is.
 func makeFolder(name string, mode fs.FileMode) error {
 	if err := os.MkdirAll(name, mode); err != nil {
 		return err
@@ -152,7 +153,7 @@ func replaceLink(target, link string) error {
 	if err := os.Rename(fresh, link); err == nil {
 		return nil
 	}
-	// A folder is no place a link can be renamed to.
+	// A link cannot be renamed to an existing folder.
 	if err := removeAll(link); err != nil {
 		return err
 	}

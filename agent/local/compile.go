@@ -17,7 +17,8 @@ import (
 	"bootstrap/artifact/packaging"
 )
 
-// outputKept is how much of a failed script's output the exception quotes.
+// outputKept is how many bytes of a failed script's output the exception
+// contains.
 const outputKept = 10 << 10
 
 // compiler compiles packages on the VM.
@@ -27,8 +28,8 @@ type compiler struct {
 	bundles bundles
 }
 
-// compilePackage is the message. As on a real VM every installed package is
-// removed before and after: it is not for a VM whose jobs run.
+// compilePackage is the message compile_package. As on a real VM it removes
+// every installed package before and after, so jobs must not run.
 func (cp compiler) compilePackage(ctx context.Context, c *call) (any, error) {
 	var id, name, version string
 	var sum digest
@@ -43,7 +44,7 @@ func (cp compiler) compilePackage(ctx context.Context, c *call) (any, error) {
 	return map[string]any{"result": result}, nil
 }
 
-// blobRef is where a message left a blob.
+// blobRef names a blob that a message made.
 type blobRef struct {
 	BlobstoreID string `json:"blobstore_id"`
 	SHA1        string `json:"sha1"`
@@ -153,7 +154,7 @@ func (cp compiler) runPackaging(ctx context.Context, p specPackage, source, targ
 	return failf("Running packaging script: Command exited with %d; %s: %s, Stderr: ", failed.ExitStatus, title, text)
 }
 
-// afterLine drops a broken first line.
+// afterLine removes an incomplete first line.
 func afterLine(data []byte) []byte {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 && i <= len(data)/4 {
 		return data[i+1:]
@@ -188,7 +189,8 @@ func (b blobs) pack(ctx context.Context, dir string, zipped bool) (blobRef, erro
 	return blobRef{BlobstoreID: id, SHA1: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// isGzip tells whether a source came compressed: its result then is, too.
+// isGzip reports whether a source is compressed: the compiled package is then
+// compressed, too.
 func isGzip(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {

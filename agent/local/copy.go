@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// copyTree copies all of from into the folder to: modes, times, symbolic and
-// hard links and holes are kept, and what is in the way is replaced.
+// copyTree copies everything in from into the folder to. It keeps modes, times,
+// symbolic and hard links and holes, and replaces existing files.
 func copyTree(ctx context.Context, from, to string) error {
 	links := map[fileID]string{} // first copy of a file with several names
 	type stamp struct {
@@ -40,7 +40,7 @@ func copyTree(ctx context.Context, from, to string) error {
 		if info.IsDir() {
 			folders = append(folders, stamp{target, info})
 			if there, err := os.Lstat(target); err == nil && !there.IsDir() {
-				// Also a link: what is behind it is not on this disk.
+				// Also a symbolic link, whose target is not on this disk.
 				if err := os.Remove(target); err != nil {
 					return err
 				}
@@ -48,7 +48,7 @@ func copyTree(ctx context.Context, from, to string) error {
 			if err := os.MkdirAll(target, 0o700); err != nil {
 				return err
 			}
-			return os.Chmod(target, 0o700) // until its contents are there
+			return os.Chmod(target, 0o700) // until its content is copied
 		}
 		return copyEntry(ctx, path, target, info, links)
 	})
@@ -64,7 +64,7 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// stampFile gives a file the mode and time of another.
+// stampFile gives a file the mode and the time of another one.
 func stampFile(name string, like fs.FileInfo) error {
 	const bits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 	if err := os.Chmod(name, like.Mode()&bits); err != nil {
@@ -91,7 +91,7 @@ func copyEntry(ctx context.Context, source, target string, info fs.FileInfo, lin
 			err = os.Symlink(text, target)
 		}
 	case fs.ModeSocket:
-		return nil // nobody listens on a copy
+		return nil // a copy of a socket has no listener
 	case fs.ModeNamedPipe:
 		if err = makePipe(target, info.Mode()); err == nil {
 			err = stampFile(target, info)
@@ -135,7 +135,8 @@ func copyFile(ctx context.Context, source, target string, info fs.FileInfo) erro
 	return stampFile(target, info)
 }
 
-// openAny opens also what its owner may not read: only root needs no leave.
+// openAny opens a file that its owner may not read, by changing its mode for a
+// moment.
 func openAny(name string) (*os.File, error) {
 	f, err := os.Open(name)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -156,7 +157,7 @@ func openAny(name string) (*os.File, error) {
 	return f, err
 }
 
-// interruptible is a reader that ends with its context.
+// interruptible is a reader that fails when its context ends.
 type interruptible struct {
 	ctx context.Context
 	r   io.Reader
@@ -169,7 +170,7 @@ func (i *interruptible) Read(p []byte) (int, error) {
 	return i.r.Read(p)
 }
 
-// compareTrees returns an error unless all of from is in to.
+// compareTrees returns an error unless to contains everything in from.
 func compareTrees(ctx context.Context, from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID tells whether two names are of one file.
+// fileID is the same for two names of one file.
 type fileID struct{ dev, ino uint64 }
 
 // idOf returns the identity of a file and whether it has several names.
@@ -36,7 +36,7 @@ func eachExtent(f *os.File, size int64, do func(start, length int64) error) erro
 		case errors.Is(err, unix.ENXIO):
 			return nil // only a hole is left
 		case err != nil:
-			start = at // a file system that knows no holes
+			start = at // a file system that does not support holes
 		}
 		end := size
 		if err == nil {

@@ -17,8 +17,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// diskSettings are what is known of a persistent disk. Names and order of the
-// fields are the real agent's, which shows them in replies and files.
+// diskSettings describe a persistent disk. The names and the order of the
+// fields are those of the real agent, which shows them in replies and files.
 type diskSettings struct {
 	ID            string
 	DeviceID      string
@@ -37,8 +37,8 @@ type diskSettings struct {
 	Partitioner    string
 }
 
-// diskFrom reads a disk from the settings or a hint: a path, or a map that has
-// one.
+// diskFrom reads a disk from the settings or a hint: a path, or a map with a
+// path.
 func (s *settings) diskFrom(cid string, info any) diskSettings {
 	d := diskSettings{ID: cid}
 	switch info := info.(type) {
@@ -55,7 +55,8 @@ func (s *settings) diskFrom(cid string, info any) diskSettings {
 	return d
 }
 
-// disks are all persistent disks; what add_persistent_disk said comes first.
+// disks are all persistent disks; hints of add_persistent_disk come before the
+// settings.
 func (s *settings) disks() (map[string]diskSettings, error) {
 	all := map[string]diskSettings{}
 	for cid, info := range s.get().Disks.Persistent {
@@ -89,7 +90,7 @@ type disks struct {
 	mu sync.Mutex // guards what is mounted
 }
 
-// changeHints changes what add_persistent_disk keeps.
+// changeHints changes the stored hints of add_persistent_disk.
 func (d *disks) changeHints(change func(map[string]diskSettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,15 +132,16 @@ func (d *disks) removePersistent(ctx context.Context, c *call) (any, error) {
 	return struct{}{}, nil
 }
 
-// The two places a disk can be mounted at. Mounting makes the place a link to
-// the disk's folder; what was there before waits under hiddenStore.
+// The two places where a disk can be mounted. Mounting makes the place a link
+// to the folder of the disk; the folder that was there before is kept as
+// hiddenStore.
 const (
 	storeName       = "store"
 	migrationTarget = "store_migration_target"
 	hiddenStore     = ".store-unmounted"
 )
 
-// mountedAt returns the folder of the disk that is mounted there, or "".
+// mountedAt returns the folder of the disk that is mounted at the place, or "".
 func (d *disks) mountedAt(place string) string {
 	target, err := os.Readlink(d.vm.Path(place))
 	if err != nil {
@@ -148,15 +150,15 @@ func (d *disks) mountedAt(place string) string {
 	return target
 }
 
-// repairStore makes a valid store of what a killed agent may have left. Links
-// outlive the agent and the VM's power-off, so nothing has to be mounted anew.
+// repairStore repairs the store after a killed agent. Links survive the end of
+// the agent and of the VM, so nothing has to be mounted again.
 func (d *disks) repairStore() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	store := d.vm.Path(storeName)
 	if target := d.mountedAt(storeName); target != "" {
 		if target == d.mountedAt(migrationTarget) {
-			return os.Remove(d.vm.Path(migrationTarget)) // the migration was done
+			return os.Remove(d.vm.Path(migrationTarget)) // the migration was finished
 		}
 		all, err := d.settings.disks()
 		if err != nil {
@@ -180,7 +182,7 @@ func (d *disks) repairStore() error {
 	return err
 }
 
-// mountPlace mounts a disk's folder.
+// mountPlace mounts the folder of a disk.
 func (d *disks) mountPlace(place, folder string) error {
 	at := d.vm.Path(place)
 	info, err := os.Lstat(at)
@@ -257,7 +259,7 @@ func (d *disks) mount(disk diskSettings) error {
 	return nil
 }
 
-// diskFolder is the folder that stands for the disk's device.
+// diskFolder is the folder that takes the place of the disk's device.
 func diskFolder(disk diskSettings) (string, error) {
 	folder := disk.Path
 	if folder == "" {
@@ -317,11 +319,11 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 	return map[string]string{"message": message}, nil
 }
 
-// busyTimeout is how long a disk may be in use when it is to be unmounted.
+// busyTimeout is how long an unmount waits while the disk is in use.
 const busyTimeout = 10 * time.Minute
 
 // awaitUnused waits until no process of the VM uses the disk: as on a real VM,
-// unmounting must not take the disk from a job that is still writing.
+// a job that still writes must keep its disk.
 func (d *disks) awaitUnused(ctx context.Context, folder string) error {
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
@@ -343,7 +345,7 @@ func (d *disks) awaitUnused(ctx context.Context, folder string) error {
 	}
 }
 
-// listDisk names the disks that are mounted.
+// list is the message list_disk: the CIDs of the mounted disks.
 func (d *disks) list(ctx context.Context, _ *call) (any, error) {
 	if err := d.settings.load(ctx); err != nil {
 		return nil, failf("Refreshing the settings: %w", err)
@@ -361,8 +363,8 @@ func (d *disks) list(ctx context.Context, _ *call) (any, error) {
 	return mounted, nil
 }
 
-// migration remembers that a disk was empty when a migration to it began: what
-// is on it after the agent was killed is the migration's and can go.
+// migration remembers that a disk was empty when a migration to it began: after
+// a killed agent, its content comes from the migration and can be removed.
 type migration struct{ From, To string }
 
 func (d *disks) migrateMessage(ctx context.Context, _ *call) (any, error) {
@@ -403,7 +405,8 @@ func (d *disks) migrate(ctx context.Context) error {
 	return removeFiles(d.vm.Path(migrationTarget), marker)
 }
 
-// emptyForMigration takes away the rest of the same migration that was cut.
+// emptyForMigration removes what an interrupted run of the same migration
+// copied.
 func emptyForMigration(marker string, m migration) error {
 	var cut migration
 	if err := readJSON(marker, &cut); err != nil {

@@ -2,5 +2,5 @@ package local
 
 import "fmt"
 
-// failf is an error in the words of the real agent, which its clients know.
+// failf returns an error in the words of the real agent, which clients compare.
 func failf(format string, args ...any) error { return fmt.Errorf(format, args...) }

@@ -12,12 +12,13 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// folderPoll is how often the agent looks whether its VM still has its folder.
+// folderPoll is how often the agent checks that the folder of its VM still
+// exists.
 const folderPoll = time.Second
 
 // watchFolder returns a context that ends with errFolderGone when the folder of
-// the VM is removed, or replaced by another one: an agent without a folder
-// could only hold its port. stop ends the watch.
+// the VM is removed or replaced: an agent without its folder would only hold
+// its port. stop ends the watch.
 func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(), err error) {
 	mine, err := os.Stat(dir)
 	if err != nil {
@@ -31,7 +32,7 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 				missed = 0
 				continue
 			}
-			// Twice: a file system that comes and goes removes nothing.
+			// Twice, because a file system may be unavailable for a moment.
 			if missed++; missed == 2 {
 				cancel(errFolderGone)
 				break
@@ -42,8 +43,8 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 	return ctx, func() { cancel(nil); <-done }, nil
 }
 
-// hasFolder reports whether the folder and its boot file are still there. Only
-// "does not exist" counts as gone.
+// hasFolder reports whether the folder and its boot file still exist. An error
+// other than "does not exist" proves nothing.
 func hasFolder(dir string, mine fs.FileInfo) bool {
 	now, err := os.Stat(dir)
 	if err == nil && !os.SameFile(mine, now) {

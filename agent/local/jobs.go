@@ -18,10 +18,10 @@ import (
 	"bootstrap/agent/local/monit"
 )
 
-// stopTimeout is how long a stop of protocol 3 waits for the processes.
+// stopTimeout is how long a stop of protocol 3 waits for processes to end.
 const stopTimeout = 5 * time.Minute
 
-// stateStopped is the job state after stop, whatever runs.
+// stateStopped is the job state after stop, whatever still runs.
 const stateStopped = "stopped"
 
 // jobs are the jobs of the VM: what apply installs and start puts under
@@ -61,8 +61,8 @@ func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *set
 
 func (j *jobs) stoppedFile() string { return j.vm.Path("monit", "stopped") }
 
-// unmonitoredFile remembers across a restart of the agent what monit keeps in
-// its state file: that the jobs are being drained.
+// unmonitoredFile exists while the jobs are being drained, also across a
+// restart of the agent; monit keeps this in its state file.
 func (j *jobs) unmonitoredFile() string { return j.vm.Path("monit", "unmonitored") }
 
 func exists(name string) bool {
@@ -74,7 +74,7 @@ func exists(name string) bool {
 // agent or the VM ended are found or started again, without any script.
 func (j *jobs) boot() error {
 	if err := j.forgetPIDs(); err != nil {
-		return fmt.Errorf("cannot clear the pid files of the last time: %w", err)
+		return fmt.Errorf("cannot remove the pid files from before the machine's restart: %w", err)
 	}
 	if err := j.reload(); err != nil {
 		// The VM must be reachable, or nobody could repair it.
@@ -83,14 +83,15 @@ func (j *jobs) boot() error {
 	}
 	switch {
 	case exists(j.stoppedFile()):
-		j.supervisor.StopAsync() // the agent may have been killed before all had stopped
+		j.supervisor.StopAsync() // the agent may have been killed before all processes had ended
 	case !exists(j.unmonitoredFile()):
 		j.supervisor.Start()
 	}
 	return nil
 }
 
-// reload has the supervisor read what start has put below monit/job.
+// reload has the supervisor read the files that start has written below
+// monit/job.
 func (j *jobs) reload() error {
 	files, err := filepath.Glob(j.vm.Path("monit", "job", "*.monitrc"))
 	if err != nil {
@@ -119,8 +120,8 @@ func (j *jobs) reload() error {
 	return j.supervisor.Load(checks)
 }
 
-// start is the message: what apply installed is put under supervision and
-// started; it does not wait until all run.
+// start is the message start: it puts the installed jobs under supervision and
+// starts them, without waiting until they run.
 func (j *jobs) start(_ context.Context, c *call) (any, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -146,7 +147,7 @@ func (j *jobs) start(_ context.Context, c *call) (any, error) {
 	return "started", nil
 }
 
-// configure copies the job's monit files to where they are supervised.
+// configure copies the monit files of a job to the folder that reload reads.
 func (j *jobs) configure(s *spec, t specTemplate, index int) error {
 	dir, err := j.bundles.jobInstall(s, t)
 	if err != nil {
@@ -183,9 +184,11 @@ func (j *jobs) configure(s *spec, t specTemplate, index int) error {
 	return nil
 }
 
-// stop is the message: from protocol 3 on it waits until no process is left.
+// stop is the message stop: from protocol 3 on it waits until no process is
+// left.
 func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
-	// First, so that an agent that is killed now does not start them again.
+	// First, so that the next agent does not start them again if this one is
+	// killed.
 	if err := writeFile(j.stoppedFile(), nil, 0o644); err != nil {
 		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
 	}
@@ -218,7 +221,7 @@ func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
 	return nil, failf("Stopping Monitored Services: Stopping services '%v' errored", names)
 }
 
-// unmonitor leaves the processes to the drain scripts.
+// unmonitor leaves the processes alone, so that drain scripts can end them.
 func (j *jobs) unmonitor() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -241,7 +244,7 @@ func (j *jobs) state() string {
 	return monit.Summary(j.supervisor.Status())
 }
 
-// recordHealth leaves the state where jobs may read it.
+// recordHealth writes the state to the file that jobs read.
 func (j *jobs) recordHealth() {
 	health := struct {
 		State string `json:"state"`
@@ -267,7 +270,8 @@ type process struct {
 	} `json:"cpu"`
 }
 
-// processes lists them as monit does, the last one of the control files first.
+// processes lists the processes as monit does, the last one of the control
+// files first.
 func (j *jobs) processes() []process {
 	var all []process
 	for _, s := range slices.Backward(j.supervisor.Status()) {
@@ -279,9 +283,9 @@ func (j *jobs) processes() []process {
 	return all
 }
 
-// forgetPIDs empties sys/run once after the machine was started, as on a VM,
-// where it is in memory: the numbers in old pid files may be anybody's by now,
-// and jobs kill what such files name.
+// forgetPIDs empties sys/run once after the machine was started; a real VM has
+// it in memory. The numbers in old pid files may belong to other processes by
+// then, and jobs kill the processes that pid files name.
 func (j *jobs) forgetPIDs() error {
 	file, now := j.vm.Path("bosh", "machine_boot"), machine.BootID()
 	last, err := os.ReadFile(file)
@@ -294,7 +298,7 @@ func (j *jobs) forgetPIDs() error {
 	return writeFile(file, []byte(now), 0o600)
 }
 
-// removeRegular removes all that is no folder; jobs count on their folders.
+// removeRegular removes everything but folders, which jobs expect to exist.
 func removeRegular(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

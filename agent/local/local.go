@@ -1,7 +1,7 @@
-// Package local is the embedded agent: what stands on an embedded VM where
-// bosh-agent stands on a real one. The VM is a folder and this process; the
+// Package local is the embedded agent, which runs on an embedded VM as
+// bosh-agent runs on a real one. The VM is a folder and this process. The
 // messages, their effects on the folder and their error texts are those of the
-// real agent, so that whoever drives one drives the other.
+// real agent, so that a client cannot tell them apart.
 package local
 
 import (
@@ -22,13 +22,13 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// settingsDeadline ends an agent to which no settings ever came; whoever made
-// the VM has given up long before.
+// settingsDeadline ends an agent that never got settings; create_vm has given
+// up long before.
 const settingsDeadline = time.Hour
 
-// How often listening is tried on an address that is in use: by the agent
-// before a restart, which may need a moment to give it back, or by a process
-// that was there before the VM.
+// How often the agent tries to listen on an address that is in use: after a
+// restart the last listener may need a moment to release it, at boot another
+// process may have it.
 const (
 	listenPause     = 250 * time.Millisecond
 	listenAtBoot    = 8
@@ -41,11 +41,11 @@ var (
 	errFolderGone = errors.New("the folder of the VM was removed")
 )
 
-// Run is the agent of the VM in the folder dir, which holds boot.json; it
-// writes what it does to log and returns when ctx ends or the VM was shut
-// down by a message. It starts the jobs that are to run, or finds them again,
-// and leaves them running when it ends, as monit does. It ends with its jobs
-// when somebody removes the folder.
+// Run is the agent of the VM in the folder dir, which contains boot.json. It
+// logs to log and returns when ctx ends or a message has shut down the VM. It
+// starts the jobs of the last start, or finds them running, and leaves them
+// running when it ends, as monit does. When somebody removes the folder, it
+// ends together with its jobs.
 func Run(ctx context.Context, dir string, log io.Writer) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -145,12 +145,12 @@ func (a *embeddedAgent) run(ctx context.Context) error {
 	}
 	if err := a.awaitSettings(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // asked to end
+			return nil // it was asked to end
 		}
 		return err
 	}
 	if err := a.settings.forget(); err != nil {
-		return fmt.Errorf("cannot forget the settings of before the reboot: %w", err)
+		return fmt.Errorf("cannot remove the settings from before the reboot: %w", err)
 	}
 	if err := a.disks.repairStore(); err != nil {
 		return fmt.Errorf("cannot mount the persistent disk: %w", err)
@@ -202,13 +202,12 @@ func (a *embeddedAgent) serve(ctx context.Context, tries int) error {
 	return err
 }
 
-// awaitSettings returns when there are settings, be it those of an earlier
-// boot.
+// awaitSettings waits for settings; those of an earlier boot will do.
 func (a *embeddedAgent) awaitSettings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
 	if a.boot.Registry != "" {
-		a.lock.ready() // whoever makes the VM brings the settings afterwards
+		a.lock.ready() // the CPI sends the settings after create_vm
 	}
 	last := ""
 	for {
@@ -222,13 +221,13 @@ func (a *embeddedAgent) awaitSettings(ctx context.Context) error {
 			a.log.Warn("no settings yet", "cause", text)
 		}
 		if wait.Event(ctx, 500*time.Millisecond, changed) != nil {
-			return fmt.Errorf("cannot start the agent: no settings came: %w", err)
+			return fmt.Errorf("cannot start the agent: it got no settings: %w", err)
 		}
 	}
 }
 
-// listen opens the message bus. It tries again while the address is in use,
-// and names the process that has it if that can be found out.
+// listen opens the message bus. It tries again while the address is in use, and
+// its error names the process that uses it, if that is known.
 func (a *embeddedAgent) listen(ctx context.Context, tries int) (net.Listener, error) {
 	bus, err := a.settings.bus()
 	if err != nil {

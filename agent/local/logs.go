@@ -23,7 +23,7 @@ type logs struct {
 	blobs blobs
 }
 
-// fetch is fetch_logs: the logs as a blob.
+// fetch is the message fetch_logs: it makes a blob of the logs.
 func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	var kinds string
 	var filters []string
@@ -42,8 +42,8 @@ func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	return blob, nil
 }
 
-// bundle is bundle_logs: the logs as a file on the VM, which whoever asked
-// removes.
+// bundle is the message bundle_logs: it makes a file of the logs on the VM,
+// which the client removes.
 func (l logs) bundle(ctx context.Context, c *call) (any, error) {
 	var request struct {
 		OwningUser string   `json:"owning_user"`
@@ -74,7 +74,7 @@ func (l logs) bundle(ctx context.Context, c *call) (any, error) {
 	}, nil
 }
 
-// collect copies the logs that are asked for into a temporary folder.
+// collect copies the wanted logs into a temporary folder.
 func (l logs) collect(ctx context.Context, kinds string, filters []string) (string, error) {
 	if len(filters) == 0 {
 		filters = []string{"**/*"}
@@ -87,7 +87,7 @@ func (l logs) collect(ctx context.Context, kinds string, filters []string) (stri
 		case "agent":
 			sources = append(sources, l.vm.Path("bosh", "log"))
 		case "system":
-			// The machine's own logs are none of the VM's.
+			// The logs of this machine do not belong to the VM.
 		default:
 			return "", failf("Invalid log type")
 		}
@@ -124,7 +124,7 @@ func copyLogs(ctx context.Context, source, target string, filters []string) erro
 		}
 		info, err := os.Stat(name)
 		if !matched || err != nil || !info.Mode().IsRegular() {
-			return nil // also a link to nothing, and a log that was just rotated away
+			return nil // also a broken link, and a log that was just rotated
 		}
 		copied := filepath.Join(target, rel)
 		if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
@@ -137,7 +137,7 @@ func copyLogs(ctx context.Context, source, target string, filters []string) erro
 	})
 }
 
-// matchGlob matches a path with a pattern in which ** stands for any number of
+// matchGlob matches a path with a pattern in which ** means any number of
 // folders.
 func matchGlob(pattern, name string) bool {
 	return matchParts(strings.Split(pattern, "/"), strings.Split(name, "/"))
@@ -164,7 +164,7 @@ func matchParts(pattern, name []string) bool {
 	return len(name) == 0
 }
 
-// removeFile is remove_file, for files of this VM only.
+// removeFile is the message remove_file, for files of this VM only.
 func (l logs) removeFile(_ context.Context, c *call) (any, error) {
 	var name string
 	if err := c.bind(1, &name); err != nil {
@@ -188,7 +188,8 @@ type dnsRecords struct {
 	blobs blobs
 }
 
-// sync is sync_dns: records that are newer than those the VM has.
+// sync is the message sync_dns: it stores records that are newer than those of
+// the VM.
 func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
 	var id string
 	var sum digest

@@ -213,7 +213,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		text, err := json.Marshal(reply)
-		if err != nil || bytes.Contains(text, []byte("the agent has a fault")) {
+		if err != nil || bytes.Contains(text, []byte("the agent has a defect")) {
 			t.Errorf("%s: %s %v", body, text, err)
 		}
 	})

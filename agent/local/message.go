@@ -9,18 +9,18 @@ import (
 	"sync"
 )
 
-// operation is how a message is answered.
+// operation says how to answer a message.
 type operation struct {
 	run func(context.Context, *call) (any, error)
-	// background is the lowest protocol from which on the reply is a task.
+	// background is the lowest protocol in which the reply is a task.
 	background int
 	cancelable bool
-	// resumed is the result of a task whose agent has begun anew since; nil
-	// for tasks that are lost then.
+	// resumed is the result of a task that restarts the agent; nil for tasks
+	// that a restart loses.
 	resumed any
 }
 
-// never is the protocol of a message that is answered at once.
+// never is the protocol of a message that is always answered at once.
 const never = 1 << 30
 
 // operations is the table of all messages.
@@ -64,14 +64,14 @@ func (b *messageBus) operations() map[string]operation {
 	}
 }
 
-// call is one message as its operation sees it.
+// call is one message to an operation.
 type call struct {
 	args     []json.RawMessage
 	protocol int
 }
 
-// bind reads the arguments by their position; at least need must be there,
-// and what is too much is not looked at.
+// bind decodes the arguments by position. At least need of them are required;
+// surplus ones are ignored.
 func (c *call) bind(need int, into ...any) error {
 	const prefix = "Extracting method arguments from payload: "
 	if len(c.args) < need {
@@ -112,8 +112,8 @@ type request struct {
 	Protocol  int             `json:"protocol"`
 }
 
-// answer does what a message asks and returns the reply; the error means that
-// the body was no message.
+// answer does what a message asks and returns the reply; an error means that
+// the body is not a message.
 func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	var r request
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -121,11 +121,11 @@ func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	}
 	op, known := b.messages[r.Method]
 	if !known {
-		b.agent.log.Warn("an unknown message came", "method", r.Method)
+		b.agent.log.Warn("got an unknown message", "method", r.Method)
 		return exception(failf("unknown message %s", r.Method)), nil
 	}
 	if r.Method != "ping" && r.Method != "get_task" && r.Method != "get_state" {
-		b.agent.log.Info("a message came", "method", r.Method)
+		b.agent.log.Info("got a message", "method", r.Method)
 	}
 	run := func(ctx context.Context) (any, error) {
 		c := &call{protocol: r.Protocol}
@@ -157,7 +157,7 @@ func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	return valueReply{stateValue{task.id, "running"}}, nil
 }
 
-// rememberedTask is a task that is done once the agent has restarted.
+// rememberedTask is a task that is done when the agent has restarted.
 type rememberedTask struct {
 	ID     string `json:"id"`
 	Method string `json:"method"`
@@ -240,8 +240,8 @@ func (b *messageBus) cancelTask(_ context.Context, c *call) (any, error) {
 	return "canceled", b.tasks.stop(id)
 }
 
-// updateSettings saves what it says; the agent begins anew where it says
-// something else about the bus, and only then the task is done.
+// updateSettings is the message update_settings: it stores the new settings. If
+// those of the bus changed, the agent restarts, and the task is done only then.
 func (b *messageBus) updateSettings(ctx context.Context, c *call) (any, error) {
 	var u updateSettings
 	if err := c.bind(1, &u); err != nil {
@@ -259,11 +259,11 @@ func (b *messageBus) updateSettings(ctx context.Context, c *call) (any, error) {
 			return nil, err
 		}
 	}
-	anew, err := b.agent.settings.apply(u)
+	restart, err := b.agent.settings.apply(u)
 	if err != nil {
 		return nil, err
 	}
-	if anew {
+	if restart {
 		b.end(errRestart)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -271,7 +271,8 @@ func (b *messageBus) updateSettings(ctx context.Context, c *call) (any, error) {
 	return "ok", nil
 }
 
-// shutdown powers the VM off: its processes end and so does the agent.
+// shutdown is the message shutdown: it ends the processes of the VM and the
+// agent.
 func (b *messageBus) shutdown(context.Context, *call) (any, error) {
 	b.end(errPowerOff)
 	return "", nil

@@ -10,8 +10,7 @@ import (
 	"bootstrap/internal/listener"
 )
 
-// inUse adds to the error of an address that is in use which process has it,
-// where the system tells.
+// inUse adds the process that uses the address to the error, if it is known.
 func inUse(ctx context.Context, address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err

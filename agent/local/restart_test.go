@@ -69,7 +69,7 @@ func TestRestarts(t *testing.T) {
 	m.awaitState("running")
 }
 
-// TestStalePIDFile: after the machine started anew, numbers in old pid files
+// TestStalePIDFile: after a restart of the machine, numbers in old pid files
 // mean nothing.
 func TestStalePIDFile(t *testing.T) {
 	t.Parallel()

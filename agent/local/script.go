@@ -73,8 +73,8 @@ type scriptOptions struct {
 	Env map[string]string `json:"env"`
 }
 
-// runScript is run_script: the script of that name of every job that has one,
-// all at once.
+// runScript is the message run_script: it runs the script of every job that has
+// it, all at once.
 func (sc scripts) runScript(ctx context.Context, c *call) (any, error) {
 	var name string
 	var options scriptOptions
@@ -95,8 +95,8 @@ func (sc scripts) runScript(ctx context.Context, c *call) (any, error) {
 	return struct{}{}, err
 }
 
-// eachJob runs what the jobs have under bin/name in parallel and waits for
-// all; the error names the jobs that failed.
+// eachJob runs bin/NAME of the jobs in parallel and waits for all; the error
+// names the jobs whose script failed.
 func (sc scripts) eachJob(s *spec, name string, run func(job, script string) error) error {
 	type result struct {
 		job string
@@ -160,7 +160,7 @@ func (sc scripts) logged(ctx context.Context, job, name, script string, env []st
 	return run(ctx, cmd, machine.LowerPriority)
 }
 
-// drainParams are what a drain script is told.
+// drainParams are the arguments and the environment of a drain script.
 type drainParams struct {
 	args        []string
 	state, next string // JSON; next may be empty
@@ -173,8 +173,8 @@ func jobState(s *spec) string {
 	return string(data)
 }
 
-// drain runs the drain scripts after it has taken the jobs' processes out of
-// supervision, so that they may end.
+// drain is the message drain: it ends the supervision of the jobs, so that
+// their processes may end, and runs the drain scripts.
 func (sc scripts) drain(ctx context.Context, c *call) (any, error) {
 	var kind string
 	var next *spec
@@ -194,7 +194,7 @@ func (sc scripts) drain(ctx context.Context, c *call) (any, error) {
 	}
 	err = sc.eachJob(s, "drain", func(_, script string) error { return sc.drainJob(ctx, script, params) })
 	if errors.Is(context.Cause(ctx), errCanceled) {
-		return 0, nil // as the real one has it
+		return 0, nil // as the real agent answers
 	}
 	return 0, err
 }
@@ -237,9 +237,9 @@ func drainParamsOf(kind string, s, next *spec) (drainParams, error) {
 	return p, nil
 }
 
-// drainJob runs one script: a number from 0 up is the time to wait before all
-// is done (static), one below 0 the time to wait before it is asked again
-// (dynamic).
+// drainJob runs one script. If it prints a number from 0 up, the drain ends
+// after so many seconds (static); after a negative number it is run again after
+// so many seconds (dynamic).
 func (sc scripts) drainJob(ctx context.Context, script string, p drainParams) error {
 	for {
 		seconds, err := sc.drainOnce(ctx, script, p)
@@ -268,7 +268,7 @@ func (sc scripts) drainOnce(ctx context.Context, script string, p drainParams) (
 	defer out.Remove()
 	cmd := sc.vm.Command(append([]string{script}, p.args...), env...)
 	cmd.Stdout = out.File
-	// Only the number counts, not the status.
+	// Only the number counts, not the exit status.
 	if err := run(ctx, cmd, nil); !exited(err) {
 		return 0, failf("Running drain script: %w", err)
 	}
@@ -290,7 +290,7 @@ type errandResult struct {
 	ExitCode int    `json:"exit_code"`
 }
 
-// runErrand runs bin/run of the job that is named.
+// runErrand is the message run_errand: it runs bin/run of a job.
 func (sc scripts) runErrand(ctx context.Context, c *call) (any, error) {
 	var name string
 	if err := c.bind(0, &name); err != nil {

@@ -158,7 +158,7 @@ func TestCancelDrain(t *testing.T) {
 }
 
 // TestDrainOutlivesSupervision: what a drain script ends stays down, also when
-// the agent is started anew before it is stopped.
+// the agent is restarted before it is stopped.
 func TestDrainEndsProcesses(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

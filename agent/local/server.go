@@ -34,8 +34,8 @@ import (
 
 const (
 	maxMessage   = 256 << 20
-	stallTimeout = 2 * time.Minute // of a body that does not move on
-	closeGrace   = 2 * time.Second // for replies when the agent ends
+	stallTimeout = 2 * time.Minute // of a body of which nothing arrives
+	closeGrace   = 2 * time.Second // for the last replies when the agent ends
 )
 
 // serveHTTP serves the message bus until ctx ends.
@@ -82,7 +82,7 @@ func (b *messageBus) serveHTTP(ctx context.Context, listener net.Listener) error
 	return nil
 }
 
-// authorized asks for the credentials in the URL of the bus.
+// authorized requires the credentials in the URL of the bus.
 func authorized(bus *url.URL, handle http.HandlerFunc) http.HandlerFunc {
 	password, _ := bus.User.Password()
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(bus.User.Username()+":"+password))
@@ -96,14 +96,14 @@ func authorized(bus *url.URL, handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// certificates are those with which the message bus can be served.
+// certificates are the certificates that the message bus can have.
 type certificates struct {
 	vm       machine.VM
 	name     string // of the VM
 	settings *settings
 }
 
-// of is the certificate that the settings name, or one of the VM's own.
+// of returns the certificate in the settings, or else the VM's own.
 func (c certificates) of(bus *url.URL) (tls.Certificate, error) {
 	given := c.settings.cert()
 	if given.Certificate == "" && given.PrivateKey == "" {
@@ -120,7 +120,7 @@ func (c certificates) of(bus *url.URL) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// own is the VM's own certificate, which the first call makes.
+// own returns the VM's own certificate, which the first call makes.
 func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
 	file := filepath.Join(c.vm.Dir(), "agent_cert.pem")
 	data, err := os.ReadFile(file)
@@ -173,7 +173,7 @@ func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
 	return tls.X509KeyPair(text.Bytes(), text.Bytes())
 }
 
-// moving is a body that must not stand still for long.
+// moving is a body that fails when nothing arrives for stallTimeout.
 type moving struct {
 	io.Reader
 	control *http.ResponseController
@@ -198,14 +198,14 @@ func (b *messageBus) handleMessage(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	// A long message is a reason to wait, not a slow client.
+	// The deadline is for the client, not for the work on its message.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	reply, err := b.answer(r.Context(), data)
 	if err == nil {
 		data, err = json.Marshal(reply)
 	}
 	if err != nil {
-		b.agent.log.Warn("a message cannot be read or answered", "cause", err)
+		b.agent.log.Warn("cannot read or answer a message", "cause", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -239,16 +239,16 @@ func (b blobs) send(w http.ResponseWriter, id string) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	case err != nil:
-		b.log.Error("a blob cannot be read", "blob", id, "cause", err)
+		b.log.Error("cannot read a blob", "blob", id, "cause", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	defer f.Close()
-	// With its length, a transfer that was cut is seen to be.
+	// With the length, the client notices an interrupted transfer.
 	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	control := http.NewResponseController(w)
-	defer control.SetWriteDeadline(time.Time{}) // the connection may serve on
+	defer control.SetWriteDeadline(time.Time{}) // the connection may be used again
 	for {
 		_ = control.SetWriteDeadline(time.Now().Add(stallTimeout))
 		n, err := io.CopyN(w, f, 1<<20)

@@ -27,7 +27,7 @@ const (
 	maxSettings  = 16 << 20
 )
 
-// settings are what the CPI told the agent, and what messages changed of it.
+// settings are the settings from the CPI, with what messages changed.
 type settings struct {
 	fetch                 func(context.Context) ([]byte, error)
 	cache, updates, hints string // files
@@ -39,7 +39,7 @@ type settings struct {
 	update  updateSettings
 }
 
-// diskEnv is the part of the env that says how disks are to be mounted.
+// diskEnv is the part of the env that says how to mount disks.
 type diskEnv struct {
 	Env struct {
 		FS          string   `json:"persistent_disk_fs"`
@@ -62,22 +62,21 @@ type updateSettings struct {
 	TrustedCerts string `json:"trusted_certs"`
 }
 
-// merge takes over what another update says; it tells whether the agent has
-// to begin anew.
+// merge adopts another update and reports whether the agent has to restart.
 func (u *updateSettings) merge(other updateSettings) bool {
 	u.TrustedCerts, u.DiskAssociations = other.TrustedCerts, other.DiskAssociations
-	anew := false
+	restart := false
 	empty := updateSettings{}.MBus
 	if !reflect.DeepEqual(other.MBus, u.MBus) && !reflect.DeepEqual(other.MBus, empty) {
-		u.MBus, anew = other.MBus, true
+		u.MBus, restart = other.MBus, true
 	}
 	if other.Blobstores != nil && !reflect.DeepEqual(other.Blobstores, u.Blobstores) {
-		u.Blobstores, anew = other.Blobstores, true
+		u.Blobstores, restart = other.Blobstores, true
 	}
-	return anew
+	return restart
 }
 
-// load fetches the settings, or takes those of the last time when that fails.
+// load fetches the settings. If that fails, it uses the last ones.
 func (s *settings) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -97,7 +96,7 @@ func (s *settings) load(ctx context.Context) error {
 		if cerr != nil || checkSettings(fresh) != nil {
 			return failf("Invoking settings fetcher: %w", err)
 		}
-		s.log.Warn("the settings of the last time are used", "cause", err)
+		s.log.Warn("using the last settings", "cause", err)
 		data = cached
 	} else if err := writeFile(s.cache, data, 0o600); err != nil {
 		return failf("Writing setting json: %w", err)
@@ -116,8 +115,8 @@ func (s *settings) load(ctx context.Context) error {
 	return nil
 }
 
-// checkSettings keeps out what only looks like settings, such as an empty
-// object of a half made VM.
+// checkSettings refuses incomplete settings, such as the empty object of a VM
+// that is still being created.
 func checkSettings(s agent.Settings) error {
 	if s.AgentID == "" {
 		return errors.New("the settings have no agent_id")
@@ -125,7 +124,7 @@ func checkSettings(s agent.Settings) error {
 	return nil
 }
 
-// forget removes what messages changed, as a reboot does where the settings are
+// forget removes what messages changed, as a reboot does if the settings are
 // kept in memory (env.bosh.agent.settings.tmpfs).
 func (s *settings) forget() error {
 	if !s.get().Env.Bosh.Agent.Settings.TmpFS {
@@ -143,15 +142,14 @@ func (s *settings) get() agent.Settings {
 	return s.current
 }
 
-// apply saves what update_settings says; it tells whether the agent has to
-// begin anew.
+// apply stores an update and reports whether the agent has to restart.
 func (s *settings) apply(other updateSettings) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.update
-	anew := next.merge(other)
-	if anew {
-		// An agent that cannot come back with them could not be told others.
+	restart := next.merge(other)
+	if restart {
+		// An agent that cannot restart with them could never get other ones.
 		if len(next.MBus.URLs) > 0 {
 			if _, err := parseBus(next.MBus.URLs[0]); err != nil {
 				return false, err
@@ -167,11 +165,11 @@ func (s *settings) apply(other updateSettings) (bool, error) {
 		return false, failf("Writing Update Settings json: %w", err)
 	}
 	s.update = next
-	return anew, nil
+	return restart, nil
 }
 
-// bus is the URL at which the agent listens: the newest of the three places
-// that may name it.
+// bus is the URL at which the agent listens, from the newest of the three
+// places that can contain it.
 func (s *settings) bus() (*url.URL, error) {
 	s.mu.Lock()
 	text := s.current.MBus
@@ -190,11 +188,11 @@ func parseBus(text string) (*url.URL, error) {
 	switch {
 	case err != nil:
 		// The parser's error would show the password.
-		return nil, errors.New("cannot listen for messages: the mbus in the VM's settings is no URL")
+		return nil, errors.New("cannot listen for messages: the mbus in the VM's settings is not a URL")
 	case bus.Scheme != "https":
 		return nil, fmt.Errorf("cannot listen for messages: the mbus in the VM's settings must be an https URL, not %q", bus.Scheme)
 	case bus.Port() == "":
-		return nil, fmt.Errorf("cannot listen for messages: the mbus in the VM's settings names no port (%s)", bus.Host)
+		return nil, fmt.Errorf("cannot listen for messages: the mbus in the VM's settings has no port (%s)", bus.Host)
 	}
 	return bus, nil
 }
@@ -257,15 +255,15 @@ func fetchRegistry(ctx context.Context, client *http.Client, base, name string) 
 	case reply.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("it answered with status %d", reply.StatusCode)
 	case err != nil:
-		return nil, fmt.Errorf("its answer is no JSON: %w", err)
+		return nil, fmt.Errorf("its answer is not JSON: %w", err)
 	case body.Status != "ok":
 		return nil, fmt.Errorf("its status is %q", body.Status)
 	}
 	return []byte(body.Settings), nil
 }
 
-// network is the part of a network in the settings that decides what a spec's
-// network becomes.
+// network is the part of a network in the settings that completes the network
+// of a spec.
 type network struct {
 	Type, IP, Netmask, Gateway string
 	UseDHCP, Resolved          bool
@@ -287,8 +285,8 @@ func (n network) dhcp() bool {
 	return n.IP == "" || n.Netmask == ""
 }
 
-// resolve gives a network without an address the one at which the agent
-// listens: the embedded VM has no interface of its own.
+// resolve gives a network without an address the address at which the agent
+// listens: an embedded VM has no interface of its own.
 func (n network) resolve(bus *url.URL) network {
 	if n.IP != "" {
 		return n

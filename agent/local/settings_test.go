@@ -93,8 +93,8 @@ func TestSettingsThatCannotBeUsed(t *testing.T) {
 		want   string
 	}{
 		{"nats", func(s *agent.Settings, _ *agent.Boot) { s.MBus = "nats://127.0.0.1:4222" }, `must be an https URL, not "nats"`},
-		{"no port", func(s *agent.Settings, _ *agent.Boot) { s.MBus = "https://u:secret@127.0.0.1" }, "names no port"},
-		{"no URL", func(s *agent.Settings, _ *agent.Boot) { s.MBus = "https://u:secret@%%" }, "is no URL"},
+		{"no port", func(s *agent.Settings, _ *agent.Boot) { s.MBus = "https://u:secret@127.0.0.1" }, "has no port"},
+		{"no URL", func(s *agent.Settings, _ *agent.Boot) { s.MBus = "https://u:secret@%%" }, "is not a URL"},
 		{"half a certificate", func(s *agent.Settings, _ *agent.Boot) { s.Env.Bosh.MBus.Cert.Certificate = cert.Certificate }, "env.bosh.mbus.cert"},
 		{"no name", func(_ *agent.Settings, b *agent.Boot) { b.Name = "" }, "it has no name"},
 		{"two sources", func(_ *agent.Settings, b *agent.Boot) { b.Registry = "http://127.0.0.1:1" }, "either settings_file or registry"},

@@ -10,8 +10,8 @@ import (
 	multidigest "bootstrap/internal/digest"
 )
 
-// spec is the apply spec as the agent keeps it: the fields and their order are
-// the real agent's, which drops what it does not know.
+// spec is the apply spec as the agent stores it: the fields and their order are
+// those of the real agent, which ignores other fields.
 type spec struct {
 	Properties struct {
 		Logging struct {
@@ -59,7 +59,7 @@ type specArchive struct {
 	BlobstoreID string  `json:"blobstore_id"`
 }
 
-// UnmarshalJSON takes an archive without blob and digest for none.
+// UnmarshalJSON leaves an archive without blob and digest empty.
 func (a *specArchive) UnmarshalJSON(data []byte) error {
 	var raw struct {
 		SHA1        string `json:"sha1"`
@@ -79,7 +79,7 @@ func (a *specArchive) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// templates are the jobs to run; none without an archive of them.
+// templates are the jobs to run: none without an archive of their templates.
 func (s *spec) templates() []specTemplate {
 	if s.Archive == nil {
 		return nil
@@ -87,8 +87,9 @@ func (s *spec) templates() []specTemplate {
 	return s.Job.Templates
 }
 
-// digest is a multi-digest with the error texts of the real agent, in the form
-// from which it makes names of folders: sha1 bare, others with their algorithm.
+// digest is a multi-digest with the error texts of the real agent. Its text,
+// which is part of the names of folders, has sha1 without the algorithm and
+// others with it.
 type digest struct {
 	sum  multidigest.Multi
 	text string
@@ -111,7 +112,7 @@ func parseDigest(text string) (digest, error) {
 
 func (d digest) String() string { return d.text }
 
-// verify reads all of r and compares.
+// verify compares the digest with the content of r.
 func (d digest) verify(r io.Reader) error {
 	err := d.sum.Verify(r)
 	var other *multidigest.Error
@@ -133,7 +134,7 @@ func (d digest) MarshalJSON() ([]byte, error) { return json.Marshal(d.text) }
 // specs is the file of the current spec.
 type specs struct{ vm machine.VM }
 
-// read returns the current spec, an empty one before the first apply.
+// read returns the current spec; it is empty before the first apply.
 func (f specs) read() (*spec, error) {
 	var s spec
 	if err := readJSON(f.vm.Path("bosh", "spec.json"), &s); err != nil {
@@ -154,8 +155,8 @@ func (f specs) write(s *spec) error {
 	return nil
 }
 
-// address fills in what the spec leaves to the settings, and refuses networks
-// that the VM does not have.
+// address fills in the addresses that the spec leaves to the settings, and
+// refuses networks that the VM does not have.
 func (s *settings) address(target *spec) error {
 	known := s.get().Networks
 	bus, err := s.bus()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sshReply is the value of the message ssh. The address has a port, which
-// the real agent's has not: its VM has its SSH server at port 22.
+// sshReply is the value of the message ssh. The address has a port, unlike that
+// of the real agent, whose SSH server is at port 22.
 type sshReply struct {
 	Command       string `json:"command"`
 	Status        string `json:"status"`
@@ -18,7 +18,7 @@ type sshReply struct {
 
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
-// ssh is the message that makes and removes temporary users.
+// ssh is the message ssh, which adds and removes temporary users.
 func (a *embeddedAgent) ssh(_ context.Context, c *call) (any, error) {
 	var command string
 	var params struct {

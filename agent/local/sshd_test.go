@@ -95,7 +95,7 @@ func password(boot *agent.BootSSH) *ssh.ClientConfig {
 }
 
 // TestRegistryThroughTheTunnel is a v1 VM's life: settings come through the
-// tunnel, are read anew through it, and are remembered without it.
+// tunnel, are read again through it, and are remembered without it.
 func TestRegistryThroughTheTunnel(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)

@@ -14,7 +14,7 @@ type state struct {
 	} `json:"vm"`
 }
 
-// getState is the message.
+// getState is the message get_state.
 func (a *embeddedAgent) getState(_ context.Context, c *call) (any, error) {
 	var filter string
 	if err := c.bind(0, &filter); err != nil {

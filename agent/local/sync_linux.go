@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncFolder has everything written to the file system of dir on the medium.
+// syncFolder flushes the file system of dir to its device.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

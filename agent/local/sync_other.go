@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// syncFolder has every file below dir on the medium.
+// syncFolder flushes every file below dir to its device.
 func syncFolder(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	taskQueue = 5    // beyond it a request waits, as with the real agent
+	taskQueue = 5    // more requests wait, as with the real agent
 	taskKept  = 1000 // results; the real agent keeps them all
 )
 
 var errNotSupported = errors.New("not supported")
 
-// errCanceled is why a task ends that cancel_task named.
+// errCanceled is the cause of the end of a task that cancel_task canceled.
 var errCanceled = errors.New("canceled by a message")
 
-// tasks runs what goes on in the background, one at a time.
+// tasks runs the messages that are answered with a task, one at a time.
 type tasks struct {
 	log   *slog.Logger
 	queue chan *task
@@ -33,7 +33,8 @@ type tasks struct {
 	done []string // ids, oldest first
 }
 
-// task is one asynchronous message; the fields below mu of tasks change.
+// task is one message in the background. The mutex of tasks guards the fields
+// after the blank line.
 type task struct {
 	id         string
 	run        func(context.Context) (any, error)
@@ -53,7 +54,7 @@ func newTasks(log *slog.Logger) *tasks {
 
 func newID() string { return uuid.NewString() }
 
-// start queues a task, waiting for a place when too many are queued.
+// start queues a task; it waits while too many tasks are queued.
 func (t *tasks) start(ctx context.Context, task *task) error {
 	task.running = true
 	task.ctx, task.cancel = context.WithCancelCause(context.Background())
@@ -90,7 +91,7 @@ func (t *tasks) runOne(ctx context.Context, task *task) {
 	stop()
 	task.cancel(nil)
 	if errors.Is(err, errRestart) {
-		return // it ends when the agent has begun anew, and not before
+		return // it ends when the agent has restarted, not before
 	}
 	if err != nil {
 		t.log.Error("a task failed", "task", task.id, "cause", err)
@@ -101,12 +102,12 @@ func (t *tasks) runOne(ctx context.Context, task *task) {
 	t.finish(task, value, err)
 }
 
-// runSafely turns a panic into an error: one bad message must not end the
-// supervision of the jobs.
+// runSafely turns a panic into an error, because one bad message must not end
+// the supervision of the jobs.
 func runSafely(ctx context.Context, run func(context.Context) (any, error)) (value any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			value, err = nil, fmt.Errorf("the agent has a fault: %v\n%s", r, debug.Stack())
+			value, err = nil, fmt.Errorf("the agent has a defect: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return run(ctx)
@@ -131,14 +132,14 @@ func (t *tasks) add(id string, value any) {
 	t.finish(t.byID[id], value, nil)
 }
 
-// stateValue is the reply of a method that goes on, and of get_task while it
-// does.
+// stateValue is the reply to a message that becomes a task, and of get_task
+// while the task runs.
 type stateValue struct {
 	ID    string `json:"agent_task_id"`
 	State string `json:"state"`
 }
 
-// result is the value of get_task.
+// result returns the value of get_task.
 func (t *tasks) result(id string) (any, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +155,7 @@ func (t *tasks) result(id string) (any, error) {
 	return task.value, nil
 }
 
-// stop is cancel_task.
+// stop cancels a task.
 func (t *tasks) stop(id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"bootstrap/agent/local/machine"
 )
 
-// vitals are those of the machine: the VM has none of its own. Numbers are
-// texts, as in the real agent's replies.
+// vitals are those of this machine: an embedded VM has none of its own. Numbers
+// are texts, as in the real agent's replies.
 type vitals struct {
 	CPU struct {
 		Sys  string `json:"sys,omitempty"`
@@ -49,7 +49,7 @@ func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	return all
 }
 
-// percent is the part of a whole, rounded up as df does.
+// percent is the used part of the whole in percent, rounded up as df does.
 func percent(used, whole uint64) string {
 	if whole == 0 {
 		return "0"

@@ -1,5 +1,5 @@
-// Package machine is what an embedded VM is on this machine: a folder, and the
-// processes that run with it as their root.
+// Package machine is an embedded VM as this machine sees it: a folder and
+// processes.
 package machine
 
 import (
@@ -13,9 +13,9 @@ import (
 // guestRoot is the path on a real VM of the folder that is $VCAP_ROOT here.
 const guestRoot = "/var/vcap"
 
-// VM is one embedded VM.
+// VM is one embedded VM. Its processes have VCAP_ROOT in their environment.
 type VM struct {
-	dir  string // with what belongs to the agent and the CPI
+	dir  string // also has the files of the CPI and the agent
 	root string // $VCAP_ROOT
 }
 

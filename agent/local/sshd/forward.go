@@ -23,7 +23,7 @@ type forwards struct {
 
 type forward struct {
 	conn    *ssh.ServerConn
-	address string // as the client gave it, and wants it back
+	address string // as the client spelled it, for replies to the client
 }
 
 func newForwards() *forwards {
@@ -89,7 +89,7 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 	to, found := f.ports[uint32(port)]
 	f.mu.Unlock()
 	if !found {
-		return nil, fmt.Errorf("nobody has forwarded port %d to the VM", port)
+		return nil, fmt.Errorf("no client forwards port %d to the VM", port)
 	}
 	type opened struct {
 		channel  ssh.Channel
@@ -116,7 +116,7 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 		}
 		return &forwarded{o.channel, address}, nil
 	case <-ctx.Done():
-		// The channel ends with its connection at the latest.
+		// The channel is closed with its connection at the latest.
 		guard.Go(ctx, func() {
 			if o := <-result; o.err == nil {
 				o.channel.Close()

@@ -20,8 +20,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
-	"bootstrap/internal/guard"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 
 	"golang.org/x/crypto/ssh"
@@ -34,7 +34,7 @@ const (
 	maxClients       = 64
 )
 
-// Config says whose server it is and whom it admits.
+// Config names the VM of the server and the user of its image.
 type Config struct {
 	VM    machine.VM
 	Name  string         // of the VM
