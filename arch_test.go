@@ -181,6 +181,34 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// These packages turn values into values: they see no file, process or network,
+// and know the time only as an argument.
+func pure() []string { return []string{"state"} }
+
+func TestPurePackages(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		for _, imp := range p.Imports {
+			if slices.Contains(pure(), name) && slices.Contains([]string{"context", "io/fs", "net", "net/http", "os", "os/exec", "path/filepath", "syscall"}, imp) {
+				t.Errorf("%q imports %s, and is to turn values into values", name, imp)
+			}
+		}
+	}
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		if !slices.Contains(pure(), filepath.ToSlash(filepath.Dir(path))) {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After"}, sel.Sel.Name) {
+					t.Errorf("%s: time.%s in a package that knows the time only as an argument", fset.Position(n.Pos()), sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+}
+
 // Only the program of the tests can be killed, held or traced by variables of the
 // environment: nothing that people get may know them.
 func TestOnlyTheTestsProgramIsTraced(t *testing.T) {

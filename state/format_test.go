@@ -45,7 +45,7 @@ func TestFormatOfBoshInit(t *testing.T) {
 	if st.CurrentVMCID != "i-0a1b2c3d" || st.Disk().CID != "vol-4e5f6a7b" || st.Stemcell().CID != "ami-8c9d0e1f light" || st.Stemcell().APIVersion != 0 || len(st.CurrentReleaseIDs) != 1 {
 		t.Errorf("read %+v", st)
 	}
-	// It is another digest of something else.
+	// create-env compares another digest.
 	if st.CurrentManifestSHA != "" || st.Own.ManifestSHA1 != "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12" {
 		t.Errorf("digests %q, %q", st.CurrentManifestSHA, st.Own.ManifestSHA1)
 	}
@@ -62,7 +62,7 @@ func TestFormatOfCreateEnv(t *testing.T) {
 	}
 }
 
-// Nothing of format 1 is lost, and what is written reads back.
+// Decode and Encode keep everything in format 1.
 func TestFormat1(t *testing.T) {
 	data := fixture(t, "format-1.json")
 	st := rewritten(t, data)
@@ -76,7 +76,7 @@ func TestFormat1(t *testing.T) {
 	}
 }
 
-func TestNoFormatIsWithoutTest(t *testing.T) {
+func TestEveryFormatHasATest(t *testing.T) {
 	entries, err := os.ReadDir("../testdata/state")
 	if err != nil {
 		t.Fatal(err)

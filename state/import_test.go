@@ -35,7 +35,7 @@ func TestImport(t *testing.T) {
 			t.Errorf("%+v: error %v; want %q", bad.in, err, bad.want)
 		}
 	}
-	// An orphan comes back, with its size.
+	// An imported orphan keeps its size.
 	st.Orphan(*st.Disk(), "test", time.Now())
 	if err := st.Import(Import{Disk: "disk-1"}); err != nil || st.Disk() == nil || st.Disk().Size != 1024 || len(st.Own.Orphans) != 0 {
 		t.Errorf("adopted %+v, %v", st, err)

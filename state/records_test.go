@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 func TestRepair(t *testing.T) {
 	st := sound()
 	st.CurrentDiskID, st.CurrentReleaseIDs, st.Own.Swap.StemcellID = "gone", []string{"gone"}, "gone"
-	// The record of the current stemcell is the one that stays.
+	// Repair keeps the record of the current stemcell.
 	st.Stemcells = []Stemcell{{ID: "a", CID: "sc-1"}, {ID: "s", CID: "sc-1"}, {ID: "b", CID: "sc-2"}, {ID: "c", CID: "sc-2"}}
 	st.Repair()
 	if err := st.Check(); err != nil {
@@ -118,11 +118,11 @@ func TestSettle(t *testing.T) {
 	st := sound()
 	st.Own.Swap = nil
 	stemcell := Intent{ID: "1", Method: "create_stemcell", Stemcell: &Stemcell{Name: "os", Version: "2"}}
-	// A light stemcell of another version under the same CID takes the record.
+	// A light stemcell of another version replaces the one with the same CID.
 	if err := st.Settle(stemcell, "sc-1"); err != nil || len(st.Stemcells) != 1 || st.Stemcell().Version != "2" {
 		t.Errorf("%v, %+v", err, st.Stemcells)
 	}
-	// One that is uploaded again keeps its record, and the VM what it was made from.
+	// A stemcell that is uploaded again keeps its id, to which the VM points.
 	again := Intent{ID: "2", Method: "create_stemcell", Stemcell: &Stemcell{ID: st.CurrentStemcellID, Name: "os", Version: "2"}}
 	if err := st.Settle(again, "sc-2"); err != nil || len(st.Stemcells) != 1 || st.Stemcell() == nil || st.Stemcell().CID != "sc-2" {
 		t.Errorf("%v, %+v", err, st.Stemcells)
@@ -153,7 +153,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%v, %+v", err, st.Own.Snapshots)
 		}
 	}
-	// The intent goes, the VM makes way, and a lost stemcell is no obstacle.
+	// The intent is removed, the VM replaced; a missing stemcell is no error.
 	in := Intent{ID: "i", Method: "create_vm", AgentID: "a", StemcellID: "gone", Replaces: true}
 	if err := st.Settle(in, "vm-2"); err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ func compact(t *testing.T, data []byte) string {
 	return escaped.String()
 }
 
-// FuzzUnknown reads and writes states with keys that nobody knows: what is
-// written is JSON, is read as the same, and lacks none of them.
+// FuzzUnknown reads and writes states with unknown keys: Encode and Decode keep
+// all of them.
 func FuzzUnknown(f *testing.F) {
 	for _, seed := range []string{
 		`{"later": {"a": [1, "<"]}, "current_manifest_sha1": "x", "DISKS": null, "": 1, "bootstrap": {"format": 1, "later": 1e400}}`,

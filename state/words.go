@@ -27,7 +27,7 @@ func inWords(data []byte, err error) error {
 		if kind.Field != "" {
 			where = kind.Field + ": " // of an item, it is the list
 		}
-		return fmt.Errorf("%s%s stands where %s belongs", where, given(kind.Value), wanted(kind.Type))
+		return fmt.Errorf("%s%s instead of %s", where, given(kind.Value), wanted(kind.Type))
 	}
 	return err
 }

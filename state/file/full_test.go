@@ -15,9 +15,8 @@ import (
 	"bootstrap/state"
 )
 
-// writeFull is the process in which no file grows beyond a few bytes, as if
-// the file system were full. It writes the state and what was made all the
-// same.
+// writeFull is the process in which no file grows beyond a few bytes, as if the
+// file system were full. It tries to write the state, and to rescue a CID.
 func writeFull(path string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	f, err := Open(context.Background(), path, Options{Home: filepath.Join(filepath.Dir(path), "home")})
@@ -68,7 +67,7 @@ func TestFullFileSystemKeepsTheFile(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("the file changed: %s, %v", after, err)
 	}
-	// Nothing half-written is left.
+	// No temporary file is left.
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
 		t.Fatal(err)

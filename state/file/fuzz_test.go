@@ -30,7 +30,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		defer file.Close()
-		// What was read can be written, and reads back the same.
+		// What was read is written, and read again as the same.
 		if err := file.Update(func(*state.State) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// A rescue file is damaged or forged: the state stays sound.
+// FuzzRescue opens a state beside a damaged or forged rescue file.
 func FuzzRescue(f *testing.F) {
 	f.Add([]byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10", "made": [{"intent": {"id": "i", "method": "create_vm"}, "cid": "vm-1"}]}`))
 	f.Add([]byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10", "made": [{"intent": {"id": "i", "method": "create_stemcell"}, "cid": "x"}, {"intent": {}, "cid": "y"}]}`))
@@ -61,8 +61,8 @@ func FuzzRescue(f *testing.F) {
 	})
 }
 
-// The mirror of a state that create-env has saved is damaged or forged: it
-// does not keep anybody from the state.
+// FuzzMirror opens a state that create-env has saved, with a damaged or forged
+// mirror: the state can be read, and says what the file says.
 func FuzzMirror(f *testing.F) {
 	const id = "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10"
 	for _, s := range []string{
@@ -87,7 +87,7 @@ func FuzzMirror(f *testing.F) {
 		}
 		file, err := Open(t.Context(), path, Options{Home: home})
 		if err != nil {
-			t.Fatalf("the mirror %s keeps from the state: %v", data, err)
+			t.Fatalf("cannot open the state with the mirror %s: %v", data, err)
 		}
 		defer file.Close()
 		if st := file.Get(); st.CurrentVMCID != "vm-1" || st.Disk() == nil || st.Disk().CID != "disk-1" {

@@ -10,12 +10,12 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// What each malformed state file is told, and that it stays as it is; see
-// testdata/malformed.golden. go test -update writes it.
+// The message for each malformed state file is in testdata/malformed.golden, which
+// go test -update writes. No file is changed.
 func TestMalformedStates(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	told := func(what, path string, err error) {
+	refused := func(what, path string, err error) {
 		if err == nil {
 			t.Errorf("%s is accepted", what)
 		}
@@ -40,7 +40,7 @@ func TestMalformedStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Open(t.Context(), path, Options{})
-		told(fmt.Sprintf("%.120q", text), path, err)
+		refused(fmt.Sprintf("%.120q", text), path, err)
 		if now, err := os.ReadFile(path); err != nil || string(now) != text {
 			t.Errorf("%q was changed to %q, %v", text, now, err)
 		}
@@ -55,7 +55,7 @@ func TestMalformedStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := OpenReadOnly(folder, Options{})
-	told("a folder", folder, err)
+	refused("a folder", folder, err)
 	large := filepath.Join(t.TempDir(), "state.json")
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMalformedStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = OpenReadOnly(large, Options{})
-	told("a terabyte", large, err)
+	refused("a terabyte", large, err)
 
 	golden.Assert(t, got.String(), "malformed.golden")
 }

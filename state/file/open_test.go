@@ -56,7 +56,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// The shape that create-env writes is read, and what create-env reads is written.
+// A file of create-env is read, and written so that create-env can read it.
 func TestCreateEnvShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	data, err := os.ReadFile("../../testdata/state/create-env.json")
@@ -143,7 +143,7 @@ func TestUpdateThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStateIsRefusedAndKept(t *testing.T) {
+func TestDamagedFilesAreRefusedAndKept(t *testing.T) {
 	for name, c := range map[string]struct{ content, want string }{
 		"empty":        {"", "not a state file"},
 		"truncated":    {`{"director_id": "x", "disks": [`, "not a state file"},
@@ -169,7 +169,7 @@ func TestWhatIsNoStateIsRefusedAndKept(t *testing.T) {
 	}
 }
 
-func TestDanglingPointersAreNone(t *testing.T) {
+func TestDanglingPointersAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	if err := os.WriteFile(path, []byte(`{"current_disk_id": "gone", "current_stemcell_id": "gone", "current_release_ids": ["gone"]}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -201,8 +201,8 @@ func TestSymlinkIsFollowed(t *testing.T) {
 	}
 }
 
-// A second process is told who holds the lock, and gets it when the holder
-// is killed.
+// A second process learns who holds the lock, and gets it when the holder is
+// killed.
 func TestLockOfAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	holder := exec.Command(os.Args[0])
@@ -229,7 +229,7 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	open(t, path)
 }
 
-// A write cannot replace what is there by less than the whole.
+// A write that fails leaves the whole file.
 func TestUnwritableFolderKeepsTheFile(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write anywhere")

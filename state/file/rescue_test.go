@@ -74,7 +74,7 @@ func TestRescue(t *testing.T) {
 	}
 	f.Close()
 
-	// Who only looks sees it, and changes nothing.
+	// Read returns it and changes nothing.
 	if st, _, err := Read(path, home); err != nil || st.CurrentVMCID != "vm-1" || len(st.Disks) != 1 {
 		t.Errorf("read %+v, %v", st, err)
 	}
@@ -95,7 +95,7 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// What cannot be recorded as what it is stays as a leftover.
+// A rescued VM that does not fit the state becomes a leftover.
 func TestRescueOfWhatDoesNotFit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")
@@ -111,7 +111,7 @@ func TestRescueOfWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// A disk that was changed in its place has the CID that it had.
+// A disk that the CPI resized keeps its CID.
 func TestRescueOfAChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")
@@ -129,7 +129,7 @@ func TestRescueOfAChange(t *testing.T) {
 	}
 }
 
-// The file is lost, what was rescued is not.
+// What was rescued is recorded though the state file is lost.
 func TestRescueWithoutState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")

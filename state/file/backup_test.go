@@ -1,0 +1,294 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"bootstrap/state"
+)
+
+// runs makes each change in a run of its own.
+func runs(t *testing.T, path string, changes ...func(*state.State)) {
+	t.Helper()
+	for _, change := range changes {
+		f := with(t, path, "")
+		update(t, f, change)
+		f.Close()
+	}
+}
+
+// versions lists the serial numbers of the backups, newest first.
+func versions(t *testing.T, path string) []int {
+	t.Helper()
+	list, err := Versions(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, v := range list {
+		got = append(got, v.Serial)
+		if v.Err != nil || v.State.Own.Serial != v.Serial {
+			t.Errorf("backup %d: %+v, %v", v.Serial, v.State.Own, v.Err)
+		}
+		if m := mode(t, v.Path); m != 0o600 {
+			t.Errorf("%s has mode %v", v.Path, m)
+		}
+	}
+	return got
+}
+
+func TestBackups(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	data, err := os.ReadFile("../../testdata/state/create-env.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := with(t, path, "")
+	// A run makes one backup of the file before it, however often it writes.
+	for i := range 7 {
+		update(t, f, func(s *state.State) { s.Own.Address = strconv.Itoa(i) })
+	}
+	if got := versions(t, path); !slices.Equal(got, []int{0}) {
+		t.Errorf("backups %v", got)
+	}
+	// The backup of what create-env wrote is byte-equal.
+	if kept, err := os.ReadFile(path + ".backups/0.json"); err != nil || string(kept) != string(data) {
+		t.Errorf("backup of create-env's file: %s, %v", kept, err)
+	}
+	// When a run ends it makes a backup of what it wrote: the file may be lost.
+	f.Close()
+	if got := versions(t, path); !slices.Equal(got, []int{7, 0}) {
+		t.Errorf("backups %v", got)
+	}
+	for i := range 7 {
+		runs(t, path, func(s *state.State) { s.Own.Address = strconv.Itoa(i) })
+	}
+	if got := versions(t, path); !slices.Equal(got, []int{14, 13, 12, 11, 10, 9}) {
+		t.Errorf("backups %v", got)
+	}
+	if m := mode(t, path+".backups"); m != 0o700 {
+		t.Errorf("the folder has mode %v", m)
+	}
+	f = with(t, path, "")
+	update(t, f, func(s *state.State) {
+		s.Forget("delete_vm", "vm-1")
+		s.Forget("delete_disk", "disk-1")
+		s.Forget("delete_stemcell", "sc-1")
+	})
+	if err := f.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A run that is killed makes no backup when it ends: the next one does.
+func TestBackupOfAKilledRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	killed := with(t, path, "")
+	update(t, killed, func(s *state.State) { s.CurrentVMCID = "vm-1" })
+	update(t, killed, func(s *state.State) { s.Own.Address = "x" })
+	killed.lock.Close()
+	killed.lock = nil
+	runs(t, path, func(s *state.State) { s.Own.Address = "y" })
+	if got := versions(t, path); !slices.Equal(got, []int{3, 2}) {
+		t.Errorf("backups %v", got)
+	}
+}
+
+// A backup is not pruned while it alone records what nobody has deleted.
+func TestBackupsOfWhatWasLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	runs(t, path,
+		func(s *state.State) { s.CurrentVMCID = "vm-1"; s.Disks = []state.Disk{{ID: "a", CID: "disk-1"}} },
+		func(s *state.State) { s.Forget("delete_vm", "vm-1"); s.CurrentVMCID = "vm-2" })
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 { // of another deployment, from here on
+		runs(t, path, func(s *state.State) { s.CurrentVMCID = "vm-3"; s.Own.Address = strconv.Itoa(i) })
+	}
+	list, err := Versions(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := list[len(list)-1]
+	if got := versions(t, path); !slices.Equal(got, []int{22, 21, 20, 19, 18, 17, 2}) || !slices.Equal(last.Only, []string{"VM vm-2", "disk disk-1"}) {
+		t.Errorf("backups %v, only in %d: %q", got, last.Serial, last.Only)
+	}
+	if !list[0].Present || list[1].Present || len(list[0].Only) > 0 {
+		t.Errorf("the present version: %+v", list[0])
+	}
+	// It is kept when the later deployment is deleted.
+	var warned []string
+	f, err := Open(t.Context(), path, Options{Warn: func(err error) { warned = append(warned, err.Error()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, f, func(s *state.State) { s.Forget("delete_vm", "vm-3") })
+	if err := f.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if got := versions(t, path); !slices.Equal(got, []int{2}) || len(warned) != 1 || !strings.Contains(warned[0], "VM vm-2 was never deleted") {
+		t.Errorf("backups %v, warned %q", got, warned)
+	}
+	r, err := Restore(t.Context(), path, 2, false, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := r.Get(); st.CurrentVMCID != "vm-2" || st.Disks[0].CID != "disk-1" {
+		t.Errorf("restored %+v", st)
+	}
+	r.Close()
+}
+
+// Whatever is lost, deleted and written, in any order: the state or a backup
+// records every CID that was not deleted, and there are few backups.
+func TestBackupsKeepEveryCID(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		path := filepath.Join(t.TempDir(), "state.json")
+		alive := map[string]bool{}
+		lost := 0
+		for i := range rapid.IntRange(1, 10).Draw(rt, "runs") {
+			f, err := Open(t.Context(), path, Options{})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			for n := range rapid.IntRange(1, 2).Draw(rt, "writes") {
+				old := f.Get().CurrentVMCID
+				made := fmt.Sprintf("vm-%d-%d", i, n)
+				err := f.Update(func(s *state.State) error {
+					s.Forget("delete_vm", old)
+					s.CurrentVMCID = made
+					return nil
+				})
+				if err != nil {
+					rt.Fatal(err)
+				}
+				delete(alive, old)
+				alive[made] = true
+			}
+			if rapid.Bool().Draw(rt, "killed") {
+				f.lock.Close()
+				f.lock = nil
+				continue
+			}
+			f.Close()
+			if rapid.IntRange(0, 4).Draw(rt, "lost") == 0 {
+				lost++
+				if err := os.Remove(path); err != nil {
+					rt.Fatal(err)
+				}
+			}
+		}
+		list, err := Versions(path)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		now, _, err := Read(path, "")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		delete(alive, now.CurrentVMCID)
+		for _, v := range list {
+			delete(alive, v.State.CurrentVMCID)
+		}
+		if len(alive) > 0 || len(list) > keptBackups+1+lost {
+			rt.Fatalf("no backup records %v; there are %d, the file was lost %d times", alive, len(list), lost)
+		}
+	})
+}
+
+func TestRestore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	runs(t, path,
+		func(s *state.State) { s.CurrentVMCID = "vm-1" },
+		func(s *state.State) { s.Own.Intents = []state.Intent{{ID: "i", Method: "create_disk"}} },
+		func(s *state.State) { s.Own.Intents = nil; s.Disks = []state.Disk{{ID: "d", CID: "disk-1"}} })
+	var owns *OwnsError
+	if _, err := Restore(t.Context(), path, 2, false, Options{}); !errors.As(err, &owns) || !slices.Equal(owns.Owned, []string{"disk disk-1"}) {
+		t.Fatalf("error %v", err)
+	}
+	if _, err := Restore(t.Context(), path, 9, false, Options{}); err == nil || !strings.Contains(err.Error(), "there are: 3, 2, 1") {
+		t.Errorf("error %v", err)
+	}
+	r, err := Restore(t.Context(), path, 2, true, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := r.Get()
+	r.Close()
+	if st.Own.Serial != 4 || len(st.Disks) != 0 || st.CurrentVMCID != "vm-1" || len(st.Own.Intents) != 1 || len(st.Own.Leftovers) != 0 || !slices.ContainsFunc(r.Notes(), func(note string) bool { return strings.Contains(note, "create_disk was under way in version 2") }) {
+		t.Errorf("restored %+v, %v", st, r.Notes())
+	}
+	// A damaged file is replaced, and kept under another name.
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err = Restore(t.Context(), path, 3, false, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if st := r.Get(); st.Own.Serial != 5 || st.Disks[0].CID != "disk-1" || len(r.Notes()) != 1 {
+		t.Errorf("restored %+v, %v", st, r.Notes())
+	}
+	if data, err := os.ReadFile(path + ".damaged"); err != nil || string(data) != "{" {
+		t.Errorf("damaged file: %s, %v", data, err)
+	}
+}
+
+// A new state continues the serial numbers of the backups.
+func TestDiscardKeepsBackups(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	f := with(t, path, home)
+	update(t, f, func(s *state.State) { s.CurrentVMCID = "vm-1" })
+	mirror := f.mirrorPath()
+	f.Close()
+	var owns *OwnsError
+	if err := Discard(t.Context(), path, false, Options{Home: home}); !errors.As(err, &owns) || !strings.Contains(err.Error(), "VM vm-1") {
+		t.Fatalf("error %v", err)
+	}
+	if err := Discard(t.Context(), path, true, Options{Home: home}); err != nil {
+		t.Fatal(err)
+	}
+	var missing *MissingError
+	if err := Discard(t.Context(), path, true, Options{Home: home}); !errors.As(err, &missing) {
+		t.Errorf("error %v", err)
+	}
+	for _, gone := range []string{path, mirror} {
+		if _, err := os.Stat(gone); err == nil {
+			t.Errorf("%s is there", gone)
+		}
+	}
+	f = with(t, path, home)
+	update(t, f, func(*state.State) {})
+	if serial := f.Get().Own.Serial; serial != 2 {
+		t.Errorf("serial number %d", serial)
+	}
+	f.Close()
+	if err := os.WriteFile(path, []byte("?"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Discard(t.Context(), path, false, Options{}); err == nil || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("error %v", err)
+	}
+	if err := Discard(t.Context(), path, true, Options{}); err != nil {
+		t.Error(err)
+	}
+}
