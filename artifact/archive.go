@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// bufferSize is that of reads and copies: large enough to make system calls
+// bufferSize is the size of reads and copies: large enough to make system calls
 // rare, small enough for several files at once.
 const bufferSize = 256 << 10
 
@@ -21,10 +21,10 @@ const bufferSize = 256 << 10
 type Limits struct {
 	Size    int64 // bytes of the unpacked archive; default 64 GiB
 	Entries int   // default 1,000,000
-	// Ratio is that of unpacked to packed bytes, looked at after the first
-	// 2 GiB, which even a disk full of zeros may need; default 200.
+	// Ratio is the largest ratio of unpacked to packed bytes, checked after the
+	// first 2 GiB, which even a disk full of zeros may need; default 200.
 	Ratio int
-	// AnyLinks makes symbolic links that lead out of the folder, as packages
+	// AnyLinks allows symbolic links that lead out of the folder, as packages
 	// compiled on a VM have them. Nothing is ever written through a link.
 	AnyLinks bool
 }
@@ -44,7 +44,7 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// source is the packed file as it is read: it counts, reports and ends with
+// source reads the packed file; it counts bytes, reports progress and ends with
 // ctx.
 type source struct {
 	ctx      context.Context
@@ -110,7 +110,7 @@ func unpack(src *source, lim Limits) (*unpacked, error) {
 	case bytes.HasPrefix(head, []byte("BZh")):
 		u.r = bzip2.NewReader(buf)
 	case bytes.HasPrefix(head, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
-		return nil, errors.New("it is packed with xz; want gzip, zstd, bzip2 or a plain tar")
+		return nil, errors.New("it is compressed with xz; use gzip, zstd, bzip2 or a plain tar")
 	}
 	return u, nil
 }
@@ -127,8 +127,8 @@ func (u *unpacked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish reads what stands after the tar, so that checksums at the end of the
-// compressed stream are looked at and the digest covers the whole file.
+// finish reads what follows the tar, so that checksums at the end of the
+// compressed stream are checked and the digest covers the whole file.
 func (u *unpacked) finish() error {
 	// gzip itself ignores what follows its last stream, zeros of a tape for example.
 	if err := drain(u); err != nil && !errors.Is(err, gzip.ErrHeader) {
@@ -143,7 +143,7 @@ func drain(r io.Reader) error {
 	return err
 }
 
-// bombError is a limit that was met; it becomes an *UnsafeError with the name
+// bombError is a limit that was exceeded; it becomes an *UnsafeError with the name
 // of the entry.
 type bombError struct{ reason string }
 

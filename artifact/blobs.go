@@ -16,15 +16,15 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// blob is a file of a release that git does not hold: one of config/blobs.yml,
+// blob is a file of a release that is not in git: one of config/blobs.yml,
 // or the archive of a vendored package.
 type blob struct {
 	name   string // of config/blobs.yml: its path below blobs/; else packages/NAME/FINGERPRINT
 	id     string // in the blobstore; empty: it was never uploaded
-	digest string // multi-digest as it is written
+	digest string // multi-digest as written in the list
 	want   digest.Digest
 	size   int64 // bytes; 0: not known
-	// vendored tells that it is the archive of a vendored package.
+	// vendored is set for the archive of a vendored package.
 	vendored bool
 }
 
@@ -32,8 +32,8 @@ type blob struct {
 // package.
 const maxBlob = 16 << 30
 
-// parseBlobs reads config/blobs.yml. Entries that cannot be used are left out:
-// bad says what is wrong with one of them. Public releases have such.
+// parseBlobs reads config/blobs.yml. It leaves out entries that cannot be used,
+// which some public releases have; bad says what is wrong with one of them.
 func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 	var list map[string]struct {
 		Size     any    `yaml:"size"`
@@ -60,10 +60,10 @@ func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 func newBlob(name string, size any, id, multi string) (blob, error) {
 	bl := blob{name: name, id: id, digest: multi}
 	if !objectName(name) {
-		return bl, errors.New("it is no path below blobs/")
+		return bl, errors.New("it is not a path below blobs/")
 	}
 	if id != "" && !objectName(id) {
-		return bl, fmt.Errorf("%q is no object_id", id)
+		return bl, fmt.Errorf("%q is not a valid object_id", id)
 	}
 	parsed, err := digest.Parse(multi)
 	if err != nil {
@@ -73,7 +73,7 @@ func newBlob(name string, size any, id, multi string) (blob, error) {
 	if size != nil {
 		n, ok := size.(int)
 		if !ok || n < 0 {
-			return bl, fmt.Errorf("its size %v is no number of bytes", size)
+			return bl, fmt.Errorf("its size %v is not a number of bytes", size)
 		}
 		bl.size = int64(n)
 	}
@@ -91,7 +91,7 @@ func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, 
 	}
 	places := []string{s.blobPath(bl.want)}
 	if plainName(bl.digest) {
-		// Where BOSH's tools keep the archives of vendored packages.
+		// BOSH's tools keep the archives of vendored packages there.
 		places = append(places, s.cache(bl.digest))
 	}
 	if store != nil && store.folder != "" && bl.id != "" {
@@ -113,13 +113,13 @@ type LackingError struct {
 	Files []LackingFile
 }
 
-// LackingFile is a file that git does not hold.
+// LackingFile is a file that is not in git.
 type LackingFile struct {
 	Path     string   // in the folder of the release
 	Packages []string // that need it
 	Why      string
-	// Vendored tells that it is the archive of a vendored package, for which
-	// the folder has no place.
+	// Vendored is set for the archive of a vendored package, for which the
+	// folder has no place.
 	Vendored bool
 }
 
@@ -141,7 +141,7 @@ func (e *LackingError) Error() string {
 	}
 	fmt.Fprintf(&b, "What to do in %s:", e.Dir)
 	if blobs {
-		b.WriteString(" put the files at the paths named; or run bosh sync-blobs, with credentials in config/private.yml if the blobstore wants them; or replace a file with bosh add-blob FILE PATH.")
+		b.WriteString(" put the files at the paths named; or run bosh sync-blobs, with credentials in config/private.yml if the blobstore needs them; or replace a file with bosh add-blob FILE PATH.")
 	}
 	if vendored {
 		b.WriteString(" For vendored packages, run bosh create-release --force.")
@@ -150,10 +150,10 @@ func (e *LackingError) Error() string {
 	return b.String()
 }
 
-// Lack is what has to be fetched for a release folder.
+// Lack lists the files that have to be fetched for a release folder.
 type Lack struct {
 	Count int
-	Size  int64 // bytes, as far as it is known
+	Size  int64 // bytes, of the files whose size is known
 
 	dir   string
 	store *blobstore
@@ -184,8 +184,8 @@ func lackingError(dir string, files []lacking, why func(i int) string) error {
 	return e
 }
 
-// Lacking finds out what has to be fetched for the packages that are needed of
-// a release folder; nil: nothing. What is wrong with the folder, Release tells.
+// Lacking returns what has to be fetched for the needed packages of a release
+// folder, nil if nothing. Release reports what is wrong with the folder.
 func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 	if !f.Folder || f.Kind != KindRelease || f.Needs.Only && (f.Needs.Try || len(f.Needs.Jobs) == 0) {
 		return nil, nil
@@ -206,7 +206,7 @@ func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 	}
 	lack := &Lack{dir: place(f), store: b.store, files: b.lacking(needed)}
 	for _, file := range lack.files {
-		// A blob that cannot be asked for is told before others are fetched.
+		// A blob that cannot be requested is reported before others are fetched.
 		if file.id == "" || b.storeErr != nil {
 			return nil, nil
 		}
@@ -219,9 +219,8 @@ func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 	return lack, nil
 }
 
-// FetchBlobs fetches what is lacking into the cache, several files at a time,
-// each verified by its digest. What cannot be had is told at once, in a
-// *LackingError.
+// FetchBlobs fetches the lacking files into the cache, several at a time, and
+// verifies each by its digest. One *LackingError lists all that cannot be fetched.
 func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
 	if lack.store.ask == nil {
 		return lackingError(lack.dir, lack.files, func(int) string { return "it is not in " + lack.store.name })
@@ -233,7 +232,8 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
 	var unreachable atomic.Bool
 	for i, f := range lack.files {
 		group.Go(guard.Func(func() error {
-			// Of all releases together, so that one deploy is one good guest.
+			// The limit is for all releases together, so that a deploy does not
+			// flood the server.
 			select {
 			case s.blobSlots <- struct{}{}:
 				defer func() { <-s.blobSlots }()
@@ -266,7 +266,7 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
 	return lackingError(lack.dir, lack.files, func(i int) string { return why[i] })
 }
 
-// refusal says why the blobstore did not give a file.
+// refusal says why the blobstore refused a file.
 func (store *blobstore) refusal(e *refusedError) string {
 	switch {
 	case e.code == 404:
@@ -279,7 +279,7 @@ func (store *blobstore) refusal(e *refusedError) string {
 	return fmt.Sprintf("%s is not public (%d)", store.name, e.code)
 }
 
-// fetchBlob brings one blob into the cache.
+// fetchBlob downloads one blob into the cache.
 func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try retry, p Progress) error {
 	path := s.blobPath(bl.want)
 	unlock, err := s.lock(ctx, filepath.Base(path))
@@ -302,7 +302,7 @@ func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try re
 		err := s.transfer(ctx, from, path, bl.want, try, p)
 		var refused *refusedError
 		if errors.As(err, &refused) && refused.region != "" && region == "" && refused.code != 404 {
-			region = refused.region // the bucket is elsewhere
+			region = refused.region // the bucket is in another one
 			continue
 		}
 		if err != nil {
@@ -312,14 +312,14 @@ func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try re
 	}
 }
 
-// nameBlob remembers what a person calls the file.
+// nameBlob stores the name by which people know the file.
 func (s *Store) nameBlob(path, name string) error {
 	rec := s.recall(path, identifyPath(path))
 	rec.Blob = name
 	return s.remember(rec)
 }
 
-// summed reports the progress of several files as one.
+// summed adds up the progress of several files.
 type summed struct {
 	p     Progress
 	total int64 // 0 unless all sizes are known

@@ -43,9 +43,9 @@ func TestBlobstoreAddresses(t *testing.T) {
 		"no provider":    {"options: {}", "", "names no blobstore"},
 		"other provider": {"provider: atmos, options: {}", "", `provider "atmos"`},
 		"no bucket":      {"provider: s3, options: {}", "", "bucket"},
-		"bucket out":     {"provider: gcs, options: {bucket_name: ../x}", "", "no name of a bucket"},
-		"bucket is host": {"provider: s3, options: {bucket_name: 'evil.example/', host_style: true}", "", "no name of a bucket"},
-		"folder out":     {"provider: s3, options: {bucket_name: b, folder_name: a/../..}", "", "no folder of a bucket"},
+		"bucket out":     {"provider: gcs, options: {bucket_name: ../x}", "", "not a valid bucket name"},
+		"bucket is host": {"provider: s3, options: {bucket_name: 'evil.example/', host_style: true}", "", "not a valid bucket name"},
+		"folder out":     {"provider: s3, options: {bucket_name: b, folder_name: a/../..}", "", "not a valid folder of a bucket"},
 		"bad endpoint":   {"provider: s3, options: {bucket_name: b, endpoint: 'file:///etc'}", "", "endpoint"},
 		"bad host":       {"provider: s3, options: {bucket_name: b, host: 'a@b/c'}", "", "host"},
 		"bad region":     {"provider: s3, options: {bucket_name: b, region: 'x/y'}", "", "region"},
@@ -322,7 +322,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 		"blobs/blob/gone (package base, web): the GCS bucket bucket does not have it\n",
 		"blobs/blob/private (package web): the GCS bucket bucket is not public (403)\n",
 		"blobs/blob/wrong (package web): cannot download "+server.URL+"/bucket/id-of-wrong: ", "its digest is",
-		"blobs/blob/long (package web): cannot download", "8 bytes, and 4 are the most",
+		"blobs/blob/long (package web): cannot download", "8 bytes, more than the limit of 4",
 		"What to do in "+dir, "bosh sync-blobs", "config/private.yml", "bosh add-blob")
 	var lacking *LackingError
 	if !errors.As(err, &lacking) || len(lacking.Files) != 4 || strings.Contains(err.Error(), "secret page") {
@@ -540,7 +540,7 @@ func TestFolderReleaseOfAnIncompleteCheckout(t *testing.T) {
 		"broken blobs.yml": {map[string]string{
 			"config/blobs.yml":  "../../x: {size: 1, object_id: x, sha: " + strings.Repeat("0", 40) + "}",
 			"packages/web/spec": "files: [nothing]",
-		}, []string{`"../../x" in it`, "no path below blobs/"}},
+		}, []string{`"../../x" in it`, "not a path below blobs/"}},
 	} {
 		dir := t.TempDir()
 		files := releaseFiles()
@@ -599,18 +599,18 @@ func TestParseBlobs(t *testing.T) {
 		"nothing":      {"", "", ""},
 		"one":          {"a/b.tgz: {size: 1, object_id: x, sha: " + zeros + "}", "a/b.tgz", ""},
 		"number":       {"a: {object_id: 12, sha: 12e4567890123456789012345678901234567890}", "a", ""},
-		"ruby":         {"a: {size: 1, object_id: !binary |-\n  eA==\n , sha: " + zeros + "}", "", "no YAML"},
+		"ruby":         {"a: {size: 1, object_id: !binary |-\n  eA==\n , sha: " + zeros + "}", "", "not valid YAML"},
 		"url":          {"a: {sha: " + zeros + "}\nhttps://x/y: {sha: " + zeros + "}", "a", `"https://x/y" in it`},
 		"out":          {"../a: {sha: " + zeros + "}\nb: {sha: " + zeros + "}", "b", `"../a" in it`},
 		"absolute":     {"/a: {sha: " + zeros + "}", "", `"/a" in it`},
-		"id out":       {"a: {object_id: ../../x, sha: " + zeros + "}", "", `"../../x" is no object_id`},
+		"id out":       {"a: {object_id: ../../x, sha: " + zeros + "}", "", `"../../x" is not a valid object_id`},
 		"no digest":    {"a: {size: 1}", "", "digest"},
-		"huge size":    {"a: {size: 99999999999999999999, sha: " + zeros + "}", "", "no number of bytes"},
-		"minus":        {"a: {size: -1, sha: " + zeros + "}", "", "no number of bytes"},
+		"huge size":    {"a: {size: 99999999999999999999, sha: " + zeros + "}", "", "not a number of bytes"},
+		"minus":        {"a: {size: -1, sha: " + zeros + "}", "", "not a number of bytes"},
 		"a list":       {"[a]", "", "must be a map"},
 		"list in it":   {"a: [b]\nb: {sha: " + zeros + "}", "b", ""},
 		"bomb":         {bomb(), "", "must be a map"},
-		"control text": {"\"a\\nb\": {sha: " + zeros + "}", "", "no path"},
+		"control text": {"\"a\\nb\": {sha: " + zeros + "}", "", "not a path"},
 	} {
 		blobs, bad, err := parseBlobs([]byte(c.text))
 		if got := strings.Join(sortedKeys(blobs), " "); got != c.want {

@@ -19,16 +19,16 @@ import (
 	"unicode"
 )
 
-// blobstore is where a release keeps the files that git does not hold, as
-// blobstore in config/final.yml and config/private.yml names it.
+// blobstore has the files of a release that are not in git; the key blobstore in
+// config/final.yml and config/private.yml configures it.
 type blobstore struct {
 	name   string // for messages: the bucket, or the host
 	folder string // of provider local, absolute
 
-	// Of the others: what to ask for an object. region is empty at first, then
-	// the one that S3 answered.
+	// ask makes the request for an object of the other providers. region is empty
+	// at first, then the one that S3 answered.
 	ask func(id, region string) remoteFile
-	// signed tells that requests carry credentials.
+	// signed is set if requests carry credentials.
 	signed bool
 }
 
@@ -72,7 +72,7 @@ func readBlobstore(fsys fs.FS, dir string) (*blobstore, error) {
 			err = decodeYAML(text, c)
 		}
 		if err != nil {
-			// Without the cause of what holds credentials: it may quote them.
+			// The cause may quote the credentials in the file.
 			if c == &private {
 				return nil, fmt.Errorf("cannot read %s", file)
 			}
@@ -104,11 +104,12 @@ func readBlobstore(fsys fs.FS, dir string) (*blobstore, error) {
 	case "":
 		return nil, errors.New("config/final.yml names no blobstore")
 	default:
-		return nil, fmt.Errorf("config/final.yml names a blobstore of provider %q; want s3, gcs, dav or local", p)
+		return nil, fmt.Errorf("config/final.yml names a blobstore of provider %q; use s3, gcs, dav or local", p)
 	}
 }
 
-// bucketName is stricter than any provider: it becomes part of a path or host.
+// bucketName is stricter than every provider: the name becomes part of a path or
+// host.
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 var (
@@ -134,7 +135,7 @@ func s3Blobstore(opts options) (*blobstore, error) {
 		region = "us-east-1"
 	}
 	if !regionName.MatchString(region) {
-		return nil, fmt.Errorf("config/final.yml names the region %q, which is no name of a region", region)
+		return nil, fmt.Errorf("config/final.yml names the region %q, which is not a valid region name", region)
 	}
 	key, secret := opts.text("access_key_id"), opts.text("secret_access_key")
 	inHost := opts.flag("host_style", alicloudHost.MatchString(at.Hostname()))
@@ -183,7 +184,7 @@ func gcsBlobstore(opts options) (*blobstore, error) {
 	return &blobstore{name: "the GCS bucket " + bucket, ask: ask}, nil
 }
 
-// davBlobstore has its objects in 256 folders, by the SHA-1 of their names.
+// davBlobstore keeps its objects in 256 folders, by the SHA-1 of their names.
 func davBlobstore(opts options) (*blobstore, error) {
 	at, err := opts.server("")
 	if err != nil {
@@ -211,7 +212,7 @@ func davBlobstore(opts options) (*blobstore, error) {
 func (o options) bucket() (string, error) {
 	bucket := o.text("bucket_name")
 	if !bucketName.MatchString(bucket) {
-		return "", fmt.Errorf("config/final.yml names the bucket %q, which is no name of a bucket", bucket)
+		return "", fmt.Errorf("config/final.yml names the bucket %q, which is not a valid bucket name", bucket)
 	}
 	return bucket, nil
 }
@@ -224,11 +225,11 @@ func (o options) key(id string) string {
 	return id
 }
 
-// server is scheme and host of endpoint, or of host, port and use_ssl; the
-// host is the default where neither is given.
+// server returns scheme and host from endpoint, or from host, port and use_ssl;
+// the default host if neither is given.
 func (o options) server(otherwise string) (*url.URL, error) {
 	if folder := strings.Trim(o.text("folder_name"), "/"); folder != "" && !objectName(folder) {
-		return nil, fmt.Errorf("config/final.yml names the folder %q, which is no folder of a bucket", folder)
+		return nil, fmt.Errorf("config/final.yml names the folder %q, which is not a valid folder of a bucket", folder)
 	}
 	u := &url.URL{Scheme: "https", Host: otherwise}
 	if !o.flag("use_ssl", true) {
@@ -244,12 +245,12 @@ func (o options) server(otherwise string) (*url.URL, error) {
 	if strings.Contains(given, "://") {
 		parsed, err := url.Parse(given)
 		if err != nil || parsed.Hostname() == "" || parsed.Scheme != "https" && parsed.Scheme != "http" {
-			return nil, errors.New("the endpoint in config/final.yml is no URL such as https://host:port")
+			return nil, errors.New("the endpoint in config/final.yml is not a URL such as https://host:port")
 		}
 		return &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}, nil
 	}
 	if strings.ContainsAny(given, "/@?# ") {
-		return nil, errors.New("the host in config/final.yml is no name or address of a host")
+		return nil, errors.New("the host in config/final.yml is not a host name or address")
 	}
 	u.Host = given
 	if port := o.text("port"); port != "" {
@@ -258,15 +259,15 @@ func (o options) server(otherwise string) (*url.URL, error) {
 	return u, nil
 }
 
-// objectName tells that an id may be part of a URL or of a path below a
+// objectName reports whether an id may be part of a URL or of a path below a
 // folder.
 func objectName(id string) bool {
 	return len(id) <= 1024 && fs.ValidPath(id) && id != "." && filepath.IsLocal(filepath.FromSlash(id)) &&
 		!strings.ContainsFunc(id, func(r rune) bool { return r == '\\' || unicode.IsControl(r) })
 }
 
-// s3Path escapes a path as S3 wants it to be signed: all but the unreserved
-// characters and slashes.
+// s3Path escapes a path as S3 signs it: everything except unreserved characters
+// and slashes.
 func s3Path(path string) string {
 	var b strings.Builder
 	for _, c := range []byte(path) {

@@ -14,8 +14,8 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// build packs the packages that are needed, and what of the rest old has. Of
-// the others the index only knows that there are such.
+// build packs the needed packages, and takes from old those of the rest that are
+// packed already. The index lists the others by name only.
 func (s *Store) build(ctx context.Context, b *releaseFolder, needed map[string]bool, old *index) (*index, error) {
 	dir, done, err := s.work(ctx)
 	if err != nil {
@@ -47,8 +47,7 @@ func (s *Store) build(ctx context.Context, b *releaseFolder, needed map[string]b
 	return ix, nil
 }
 
-// packed is what an index, which may be nil, knows of a package: where it is
-// packed, if it is.
+// packed returns the archive of a package that an index, which may be nil, lists.
 func (ix *index) packed(p Package) packageIndex {
 	if ix != nil {
 		for _, known := range ix.Packages {
@@ -90,7 +89,7 @@ func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPack
 	return at, writeJSON(known, at)
 }
 
-// pack adds a file, if it still is what its fingerprint says.
+// pack adds a file, unless it changed since its fingerprint was taken.
 func (b *releaseFolder) pack(p *packer, f folderFile) error {
 	if f.link() {
 		return p.symlink(f.name, filepath.ToSlash(f.sum))
@@ -113,12 +112,12 @@ func (b *releaseFolder) pack(p *packer, f folderFile) error {
 
 func (f folderFile) unchanged(sum *digest.Sums) error {
 	if sum.Hex()["sha256"] != f.sum {
-		return fmt.Errorf("%s changed while it was packed: try again", f.from)
+		return fmt.Errorf("%s changed while it was packed: run the command again", f.from)
 	}
 	return nil
 }
 
-// buildJob makes the folder that extracting a job's archive would make.
+// buildJob creates the folder that extracting a job's archive would create.
 func (s *Store) buildJob(ctx context.Context, b *releaseFolder, j folderJob, dir string) (jobIndex, error) {
 	ix := jobIndex{Job: j.job, Archive: j.job.Fingerprint}
 	for _, f := range j.files {

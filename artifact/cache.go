@@ -15,9 +15,9 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// work makes a temporary folder in the cache, from which finished things are
-// renamed to their place. done removes it; what a killed run left there is
-// removed by the next one that finds nobody else at work.
+// work creates a temporary folder in the cache, from which finished files are
+// renamed to their place. done removes it. The next run that has the folder alone
+// removes what a killed run left in it.
 func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
 		return "", nil, err
@@ -30,8 +30,8 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
 		return "", nil, fmt.Errorf("cannot lock %s: %w", lock.Path(), err)
 	}
-	// Only while it is locked: MkdirAll fails where another run removes the
-	// folder at the same time.
+	// Only while it is locked: MkdirAll fails if another run removes the folder
+	// at the same time.
 	if err := os.MkdirAll(s.cache("tmp"), 0o700); err != nil {
 		lock.Unlock()
 		return "", nil, err
@@ -44,7 +44,7 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	return dir, func() { removeAll(dir); lock.Unlock() }, nil
 }
 
-// removeAll is os.RemoveAll also for folders that forbid it.
+// removeAll is os.RemoveAll that also removes folders without write permission.
 func removeAll(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return
@@ -68,8 +68,8 @@ func (s *Store) archivePath(sha256 string) string { return s.cache("archives", s
 
 func (s *Store) jobPath(sha256 string) string { return s.cache("jobs", sha256) }
 
-// place moves a finished archive to its place; a damaged one of that name is
-// replaced.
+// place moves a finished archive to its place, and replaces a damaged one of that
+// name.
 func (s *Store) place(file, sha256 string) (stored, error) {
 	return placeAt(file, s.archivePath(sha256), sha256)
 }
@@ -80,7 +80,7 @@ func placeAt(file, path, sha256 string) (stored, error) {
 	}
 	err := os.Rename(file, path)
 	if err != nil {
-		removeAll(path) // somebody made a folder of it
+		removeAll(path) // somebody created a folder there
 		err = os.Rename(file, path)
 	}
 	if err != nil {
@@ -89,9 +89,8 @@ func placeAt(file, path, sha256 string) (stored, error) {
 	return stored{sha256, identifyPath(path)}, nil
 }
 
-// intact tells whether an archive of the cache is what its name says. Its
-// contents are read only if its identity is another one than a.Identity,
-// which is then set.
+// intact reports whether an archive of the cache has the digest in its name. It
+// reads the contents only if the identity is not a.Identity, which it then sets.
 func (s *Store) intact(ctx context.Context, a *stored) bool {
 	return intactAt(ctx, s.archivePath(a.SHA256), a)
 }
@@ -115,7 +114,7 @@ func intactAt(ctx context.Context, path string, a *stored) bool {
 }
 
 // placeFolder moves a finished folder to path. An existing one with the same
-// contents stays, for somebody may be reading it.
+// contents stays, because another run may be reading it.
 func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -128,8 +127,8 @@ func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 	if err == nil || isThere() {
 		return nil
 	}
-	// One run at a time, which looks again: what another one has just placed
-	// is not moved away from under its readers.
+	// One run at a time, which checks again: a folder that another run has just
+	// placed must not be moved away from its readers.
 	unlock, lockErr := s.lock(ctx, "place-"+filepath.Base(path))
 	if lockErr != nil {
 		return lockErr
@@ -139,7 +138,7 @@ func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 		if isThere() {
 			return nil
 		}
-		// Damaged: out of the way, into the temporary folder beside dir.
+		// A damaged one is moved to the temporary folder, beside dir.
 		if away := os.Rename(path, fmt.Sprintf("%s.damaged%d", dir, try)); away != nil && !errors.Is(away, fs.ErrNotExist) {
 			return away
 		}
@@ -150,9 +149,9 @@ func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 	return err
 }
 
-// treeDigest hashes names, modes and contents of a folder, and separately
-// their identities: the first tells what it is, the second, quickly, that it
-// is still that.
+// treeDigest hashes names, modes and contents of a folder, and separately their
+// identities: the first says what is in it, the second is a quick check that
+// nothing changed.
 func treeDigest(dir string) (tree, stamp string, err error) {
 	h := sha256.New()
 	buf := make([]byte, 32<<10)

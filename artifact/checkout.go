@@ -12,10 +12,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// What a release folder lacks after it was checked out of git, and the words
-// for it.
+// This file finds what a release folder lacks after it was checked out from git,
+// and words the messages about it.
 
-// nothingFound says why a pattern may find nothing.
+// nothingFound explains why a pattern finds nothing.
 func (b *releaseFolder) nothingFound(pattern string) error {
 	if b.blobsErr != nil {
 		return fmt.Errorf("pattern %q in files finds nothing in src and blobs, and %w", pattern, b.blobsErr)
@@ -26,8 +26,8 @@ func (b *releaseFolder) nothingFound(pattern string) error {
 	return fmt.Errorf("pattern %q in files finds nothing in src, blobs and config/blobs.yml: put the file below src or blobs; bosh add-blob FILE PATH lists a blob", pattern)
 }
 
-// emptySubmodule returns the git submodule in which, or below the beginning of
-// which, a pattern of src looks in vain; empty: none.
+// emptySubmodule returns the git submodule without files that a pattern of src
+// points into, empty if there is none.
 func (b *releaseFolder) emptySubmodule(pattern string) string {
 	text, err := readFolderMetadata(b.fsys, ".gitmodules")
 	if err != nil {
@@ -50,16 +50,16 @@ func (b *releaseFolder) emptySubmodule(pattern string) string {
 	return ""
 }
 
-// usesLFS tells whether files of the folder may be kept by git LFS.
+// usesLFS reports whether files of the folder may be in git LFS.
 func (b *releaseFolder) usesLFS() bool {
 	text, err := readFolderMetadata(b.fsys, ".gitattributes")
 	return err == nil && bytes.Contains(text, []byte("filter=lfs"))
 }
 
-// lfsPointer is more than a pointer of git LFS has.
+// lfsPointer is a size in bytes that no pointer of git LFS reaches.
 const lfsPointer = 1 << 10
 
-// isPointer tells whether git LFS has left a pointer in place of a file.
+// isPointer reports whether a file is only a pointer of git LFS.
 func (b *releaseFolder) isPointer(name string, info fs.FileInfo) bool {
 	if !b.lfs || info.Size() >= lfsPointer {
 		return false
@@ -68,7 +68,7 @@ func (b *releaseFolder) isPointer(name string, info fs.FileInfo) bool {
 	return err == nil && bytes.HasPrefix(text, []byte("version https://git-lfs.github.com/spec/"))
 }
 
-// problems are what is wrong with the packages needed, whatever is fetched.
+// problems lists what is wrong with the needed packages and fetching cannot help.
 func (b *releaseFolder) problems(needed map[string]bool) error {
 	var errs []error
 	for _, p := range b.packages {
@@ -79,7 +79,7 @@ func (b *releaseFolder) problems(needed map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// lacking lists the files that the packages needed lack.
+// lacking lists the files that the needed packages lack.
 func (b *releaseFolder) lacking(needed map[string]bool) []lacking {
 	var list []lacking
 	for _, p := range b.packages {
@@ -99,13 +99,14 @@ func (b *releaseFolder) lacking(needed map[string]bool) []lacking {
 	return list
 }
 
-// lackingError says what the packages needed lack, and why it was not fetched.
+// lackingError says which files the needed packages lack, and why they were not
+// fetched.
 func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
 	list := b.lacking(needed)
 	return lackingError(dir, list, func(i int) string {
 		switch bl := list[i].blob; {
 		case bl.want.Algorithm == "":
-			return "it is vendored (spec.lock), and neither .final_builds nor .dev_builds tells where it is"
+			return "it is vendored (spec.lock), and neither .final_builds nor .dev_builds says where it is"
 		case bl.id == "":
 			return "it was never uploaded to the blobstore"
 		case b.storeErr != nil:

@@ -16,19 +16,19 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// CompiledKey says what a package compiled on a VM is made of: two packages of
-// one key are interchangeable.
+// CompiledKey identifies a package compiled on a VM: two packages with the same
+// key are interchangeable.
 type CompiledKey struct {
 	Name, Fingerprint string
-	// Dependencies are the packages it is compiled with, those of its
-	// dependencies too, as "name/fingerprint" in any order.
+	// Dependencies lists the packages it is compiled with, including those of its
+	// dependencies, as "name/fingerprint" in any order.
 	Dependencies []string
 	// Stemcell is "os/version" of the VM.
 	Stemcell string
 }
 
-// compiledFormat is part of an entry's name: a later program that keeps other
-// things compiles anew.
+// compiledFormat is part of an entry's name: a later version of the program with
+// another format compiles again.
 const compiledFormat = "1"
 
 func (k CompiledKey) hash() string {
@@ -43,12 +43,12 @@ func (k CompiledKey) hash() string {
 // Compiled is a compiled package in the cache.
 type Compiled struct {
 	Path   string
-	Digest string // multi-digest as the agent gave it
+	Digest string // multi-digest from the agent
 	Size   int64
 }
 
-// compiledIndex is what the cache knows of a compiled package. Its file is
-// dated by the last use.
+// compiledIndex describes a compiled package in the cache. The time of its file is
+// that of the last use.
 type compiledIndex struct {
 	Name        string    `json:"name"`
 	Fingerprint string    `json:"fingerprint"`
@@ -62,13 +62,13 @@ func (s *Store) compiledIndexPath(hash string) string {
 	return s.cache("packages", hash+".json")
 }
 
-// Named by their contents, so that an index never belongs to another archive.
+// Archives are named by their contents, so that an index never belongs to another one.
 func (s *Store) compiledPath(sha256 string) string {
 	return s.cache("packages", sha256+".tgz")
 }
 
-// Compiled looks for a compiled package. What is damaged is dropped and not
-// found.
+// Compiled returns a compiled package from the cache. It removes a damaged one,
+// and reports it as not found.
 func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, error) {
 	if err := s.use(ctx); err != nil {
 		return Compiled{}, false, err
@@ -81,7 +81,7 @@ func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, 
 	if _, err := os.Lstat(s.compiledIndexPath(hash)); err != nil {
 		return Compiled{}, false, nil
 	}
-	// Alone, for another run may be about to put a good one there.
+	// The lock is exclusive, because another run may be about to put a good one there.
 	unlock, err := s.lock(ctx, "package-"+hash)
 	if err != nil {
 		return Compiled{}, false, err
@@ -93,7 +93,7 @@ func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, 
 	return found, ok, context.Cause(ctx)
 }
 
-// dropCompiled removes an entry, and its archive if that is what is damaged.
+// dropCompiled removes an entry, and its archive if the archive is damaged.
 func (s *Store) dropCompiled(ctx context.Context, hash string) {
 	var ix compiledIndex
 	file := s.compiledIndexPath(hash)
@@ -118,14 +118,14 @@ func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) 
 		return Compiled{}, false
 	}
 	if ix.Archive.Identity != before {
-		// Only costs time the next time when it fails.
+		// If this fails, the next run only takes longer.
 		_ = writeJSON(file, &ix)
 	}
 	touch(file)
 	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size}, true
 }
 
-// touch dates a file of the cache by its last use.
+// touch sets the time of a file of the cache to that of its last use.
 func touch(file string) {
 	now := time.Now()
 	_ = os.Chtimes(file, now, now) // costs at most an early prune

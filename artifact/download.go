@@ -20,25 +20,25 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// retry says how hard a download is tried.
+// retry says how often a download is tried.
 type retry struct {
-	tries          int           // in a row that bring nothing
-	stalls         int           // of them, those that end because the server stalls
-	pause, longest time.Duration // between them: the first and the longest
+	tries          int           // attempts in a row without progress
+	stalls         int           // of these, attempts that end because the server stalls
+	pause, longest time.Duration // between attempts: the first and the longest
 	pace           pace
 }
 
-// pace is the slowest that a server may send.
+// pace is the lowest speed that is accepted from a server.
 type pace struct {
 	silence time.Duration // without a single byte
 	window  time.Duration // in which at least floor bytes must come
 	floor   int64
 }
 
-// progressMade is how much a try must bring for the count to begin anew.
+// progressMade is how many bytes an attempt must transfer to reset the count.
 const progressMade = 1 << 20
 
-// maxDownload bounds a file whose size nothing tells beforehand. The largest
+// maxDownload limits files whose size is not known beforehand. The largest
 // stemcells have about 20 GiB.
 const maxDownload = 64 << 30
 
@@ -49,15 +49,15 @@ type remoteFile struct {
 	sign  func(*http.Request) // adds credentials; may be nil
 }
 
-// download returns the verified file of a remote source. It is named by its
-// digest, so the same file from another URL is the same file.
+// download returns the verified file of a remote source. The file is named by its
+// digest, so that several URLs of one file share it.
 func (s *Store) download(ctx context.Context, src Source, p Progress) (path string, cached bool, err error) {
 	u, err := url.Parse(src.URL)
 	if err != nil || u.Host == "" {
-		return "", false, fmt.Errorf("its url is none: %s", publicURL(src.URL))
+		return "", false, fmt.Errorf("not a valid URL: %s", publicURL(src.URL))
 	}
 	if src.Digest == "" {
-		return "", false, fmt.Errorf("its url %s is remote, so it needs a digest (sha1): nothing else tells what was downloaded", publicURL(src.URL))
+		return "", false, fmt.Errorf("its url %s is remote, so it needs a digest (sha1): without one the download cannot be checked", publicURL(src.URL))
 	}
 	want, err := wanted(src.Digest)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) download(ctx context.Context, src Source, p Progress) (path stri
 	if ok, err := s.verified(ctx, path, want, p); ok || err != nil {
 		return path, ok, err
 	}
-	// Today's client names its downloads by the texts of URL and digest.
+	// create-env names its downloads by the texts of URL and digest.
 	sum := sha1.Sum([]byte(src.URL))
 	if theirs := filepath.Join(s.downloads(), hex.EncodeToString(sum[:])+"-"+src.Digest); plainName(filepath.Base(theirs)) {
 		if ok, err := s.verified(ctx, theirs, want, p); ok || err != nil {
@@ -105,22 +105,22 @@ func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error
 	return func() { l.Unlock() }, nil
 }
 
-// known tells whether a file was verified before and did not change since.
+// known reports whether a file was verified before and has not changed since.
 func (s *Store) known(path string, want digest.Digest) bool {
 	id := identifyPath(path)
 	rec := s.recall(path, id)
 	return id.Regular && rec.satisfies(want) == nil
 }
 
-// verified tells whether path is the file wanted, reading it unless that is
-// known.
+// verified reports whether path is the wanted file. It reads the file unless that
+// is known.
 func (s *Store) verified(ctx context.Context, path string, want digest.Digest, p Progress) (bool, error) {
 	digests, err := s.check(ctx, path, want, p)
 	return digests != nil, err
 }
 
-// check returns the digests of path, nil unless it is the file wanted. It
-// reads the file unless they are known.
+// check returns the digests of path, or nil if it is not the wanted file. It reads
+// the file unless they are known.
 func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Progress) (map[string]string, error) {
 	if id := identifyPath(path); id.Regular {
 		if rec := s.recall(path, id); rec.satisfies(want) == nil {
@@ -147,7 +147,7 @@ func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Pr
 	return digests, s.learn(f, rec, func(rec *record) { rec.know(digests) })
 }
 
-// transfer loads a file to path, resuming what an earlier try or run left.
+// transfer downloads a file to path, and resumes what an earlier attempt or run left.
 func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want digest.Digest, try retry, p Progress) error {
 	client, done, err := s.client()
 	if err != nil {
@@ -203,13 +203,13 @@ func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want
 	}
 }
 
-// permanentError is one that trying again does not mend.
+// permanentError is an error that another attempt does not end.
 type permanentError struct{ error }
 
 // keep moves a verified download to its place and remembers it.
 func (s *Store) keep(part *part, path string) error {
 	digests := part.sum.Hex()
-	// Synced, because what is recorded as verified is not read again.
+	// Synced, because a file that is recorded as verified is not read again.
 	if err := part.file.Sync(); err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (s *Store) keep(part *part, path string) error {
 	return s.remember(rec)
 }
 
-// publicURL is a URL as it may be shown: user, password and query, which may
-// be a signature, are left out.
+// publicURL returns a URL without what must not be shown: user, password, and the
+// query, which may be a signature.
 func publicURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -241,14 +241,14 @@ func publicURL(raw string) string {
 	return u.String()
 }
 
-// fileSize is 0 for what is not there.
+// fileSize returns the size of a file, 0 if it does not exist.
 func fileSize(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, &fs.PathError{Op: "open", Path: f.Name(), Err: errors.New("it is no plain file")}
+		return 0, &fs.PathError{Op: "open", Path: f.Name(), Err: errors.New("it is not a regular file")}
 	}
 	return info.Size(), nil
 }

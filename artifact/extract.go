@@ -16,10 +16,10 @@ import (
 )
 
 // Extract unpacks an archive (tar, plain or packed with gzip, zstd or bzip2)
-// into dir, which it creates, and never writes outside of it. An entry that
-// would, a device, and an archive beyond lim is an *UnsafeError; what was
-// unpacked before stays. Modes are kept without setuid, setgid and sticky
-// bits, the owner may always write; times are kept, owners are not.
+// into dir, which it creates, and never writes outside of it. An entry that would
+// lead outside, a device, and an archive that exceeds lim are an *UnsafeError; files
+// unpacked before stay. Modes are kept without setuid, setgid and sticky bits, and
+// the owner may always write; times are kept, owners are not.
 func Extract(ctx context.Context, archive, dir string, lim Limits) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -29,8 +29,8 @@ func Extract(ctx context.Context, archive, dir string, lim Limits) error {
 	return extractFile(ctx, f, dir, lim, nil, nil)
 }
 
-// extractFile unpacks an open file. see, if given, returns a writer for the
-// contents of some entries, or nil.
+// extractFile unpacks an open file. see, if given, returns for each entry a writer
+// that receives its contents, or nil.
 func extractFile(ctx context.Context, f *os.File, dir string, lim Limits, p Progress, see func(name string) io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -49,12 +49,12 @@ type extraction struct {
 	root  *os.Root
 	lim   Limits
 	see   func(name string) io.Writer
-	dirs  map[string]time.Time // folders known to be no links; when to date them
+	dirs  map[string]time.Time // folders known not to be links, with the times to set
 	links []link
 	buf   []byte
 
 	last    string   // folder of the entry before
-	lastDir *os.Root // opened: most entries stand beside the one before
+	lastDir *os.Root // open: most entries are in the folder of the one before
 }
 
 type link struct{ name, entry string }
@@ -92,7 +92,7 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 		return x.folder(name, h)
 	}
 	if name == "." {
-		return "it stands for the folder itself but is none", nil
+		return "it is the folder itself, but not of type folder", nil
 	}
 	if reason, err := x.parents(path.Dir(name)); reason != "" || err != nil {
 		return reason, err
@@ -116,8 +116,8 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 	return fmt.Sprintf("it is of an unknown kind (%q)", h.Typeflag), nil
 }
 
-// beside opens the folder of an entry, which is known to be no link. Working
-// with the name in it saves walking the whole path for every system call.
+// beside opens the folder of an entry, which is known not to be a link. Using the
+// name within it saves walking the whole path for every system call.
 func (x *extraction) beside(name string) (in *os.Root, base string, err error) {
 	dir, base := path.Dir(name), path.Base(name)
 	if dir != x.last {
@@ -132,7 +132,7 @@ func (x *extraction) beside(name string) (in *os.Root, base string, err error) {
 	return x.lastDir, base, nil
 }
 
-// parents makes the folders above an entry; none of them may be a link.
+// parents creates the folders above an entry; none of them may be a link.
 func (x *extraction) parents(dir string) (reason string, err error) {
 	if _, known := x.dirs[dir]; known {
 		return "", nil
@@ -150,7 +150,7 @@ func (x *extraction) parents(dir string) (reason string, err error) {
 		case info.Mode()&fs.ModeSymlink != 0:
 			return fmt.Sprintf("it leads through the link %q", dir), nil
 		case !info.IsDir():
-			return fmt.Sprintf("it stands below %q, which is no folder", dir), nil
+			return fmt.Sprintf("it is below %q, which is not a folder", dir), nil
 		}
 	} else if err != nil {
 		return "", err
@@ -200,15 +200,15 @@ func (x *extraction) file(in *os.Root, base, name string, h *tar.Header, r io.Re
 	return "", date(in, base, h.ModTime)
 }
 
-// remove makes place for an entry that comes a second time; a folder stays, so
-// that what is known of folders stays true.
+// remove removes the earlier file if an entry comes a second time. A folder stays,
+// so that what is known of folders stays true.
 func remove(in *os.Root, base string) (reason string, err error) {
 	info, err := in.Lstat(base)
 	if err != nil {
 		return "", err
 	}
 	if info.IsDir() {
-		return "there is a folder of that name", nil
+		return "a folder with that name exists", nil
 	}
 	return "", in.Remove(base)
 }
@@ -232,7 +232,7 @@ func (x *extraction) symlink(in *os.Root, base, name string, h *tar.Header) (rea
 	return "", err
 }
 
-// leads says why a link may not stand at name, judged by the text alone.
+// leads says why a link at name is refused, judged by its text alone.
 func leads(name, target string) (reason string) {
 	if target == "" {
 		return "it is a link to nothing"
@@ -246,8 +246,8 @@ func leads(name, target string) (reason string) {
 	return ""
 }
 
-// leavingLink finds a link that leads out by way of other links, and removes
-// it. Only now is it known what all of them lead to.
+// leavingLink finds a link that leads outside through other links, and removes it.
+// Only after all entries is it known where each of them leads.
 func (x *extraction) leavingLink() (link, string) {
 	for _, l := range x.links {
 		_, err := x.root.Stat(l.name)
@@ -256,7 +256,7 @@ func (x *extraction) leavingLink() (link, string) {
 			continue
 		}
 		x.root.Remove(l.name)
-		return l, "it is a link that leads out of the folder or round in circles"
+		return l, "it is a link that leads out of the folder or in a circle"
 	}
 	return link{}, ""
 }
@@ -282,20 +282,20 @@ func (x *extraction) hardlink(name string, h *tar.Header) (reason string, err er
 	return "", err
 }
 
-// realPath refuses the target of a hard link that is no plain file or is
+// realPath refuses the target of a hard link if it is not a regular file or is
 // reached through a link.
 func (x *extraction) realPath(target string) (reason string, err error) {
 	parts := strings.Split(target, "/")
 	for i := range parts {
 		info, err := x.root.Lstat(path.Join(parts[:i+1]...))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Sprintf("it is a hard link to %q, which does not come before it", target), nil
+			return fmt.Sprintf("it is a hard link to %q, which is not an earlier entry", target), nil
 		}
 		if err != nil {
 			return "", err
 		}
 		if last := i == len(parts)-1; last && !info.Mode().IsRegular() || !last && !info.IsDir() {
-			return fmt.Sprintf("it is a hard link to %q, which is no plain file", target), nil
+			return fmt.Sprintf("it is a hard link to %q, which is not a regular file", target), nil
 		}
 	}
 	return "", nil
@@ -308,8 +308,8 @@ func date(in *os.Root, name string, t time.Time) error {
 	return in.Chtimes(name, t, t)
 }
 
-// dateFolders sets the folders' times last, because files made in them change
-// those.
+// dateFolders sets the times of folders last, because creating files in them
+// changes these.
 func (x *extraction) dateFolders() error {
 	names := make([]string, 0, len(x.dirs))
 	for name := range x.dirs {
@@ -324,7 +324,7 @@ func (x *extraction) dateFolders() error {
 	return nil
 }
 
-// cause drops operation and path from a file error: the sentence has them.
+// cause removes operation and path from a file error, because the sentence has them.
 func cause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

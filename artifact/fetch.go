@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Fetch brings a source to this machine: http and https are downloaded and
-// verified, unless the cache has them; of local files it only sees that they
-// are there, Release and Stemcell verify them. An interrupted download goes on
-// where it ended, also in a later run.
+// Fetch downloads and verifies an http or https source, unless the cache has it. Of
+// a local file it only checks that it exists; Release and Stemcell verify it. An
+// interrupted download is resumed, even by a later run.
 func (s *Store) Fetch(ctx context.Context, src Source, p Progress) (File, error) {
 	f := File{Source: src}
 	err := s.use(ctx)
@@ -26,7 +25,7 @@ func (s *Store) Fetch(ctx context.Context, src Source, p Progress) (File, error)
 	case scheme == "embedded":
 		f.Folder = true
 		if f.fsys = s.embedded[rest]; f.fsys == nil {
-			err = fmt.Errorf("nothing of the name %q is embedded", rest)
+			err = fmt.Errorf("nothing named %q is embedded", rest)
 		}
 	default:
 		err = s.local(&f)

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// knownFolder is what the cache knows of a release folder.
+// knownFolder is what the cache has about a release folder.
 type knownFolder struct {
-	index   *index // nil: it has to be read
+	index   *index // nil: the folder has to be read
 	stamp   string
 	settled bool
 }
 
-// knownFolder looks whether a folder is as it was when its release was built,
+// knownFolder checks whether a folder is unchanged since its release was built,
 // with all packages that are needed.
 func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
 	var k knownFolder
@@ -41,8 +41,8 @@ func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
 	return k, nil
 }
 
-// folderRelease builds a release from a folder in release layout, unless the
-// cache has what the folder holds.
+// folderRelease builds a release from a folder in release layout, unless the cache
+// has a release with the same contents.
 func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, error) {
 	known, err := s.knownFolder(ctx, f)
 	if err != nil || known.index != nil {
@@ -75,7 +75,7 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 	return ix, unread, err
 }
 
-// unread says what keeps the packages needed from being made.
+// unread lists the needed packages that cannot be built, and why.
 func (b *releaseFolder) unread(needed map[string]bool) []Unread {
 	var list []Unread
 	for _, p := range b.packages {
@@ -94,8 +94,8 @@ func (b *releaseFolder) unread(needed map[string]bool) []Unread {
 	return list
 }
 
-// releaseStamp is the identity of everything that a release is built from;
-// settled tells whether a change from now on would change it.
+// releaseStamp returns the identity of all files that a release is built from;
+// settled is set if every later change will change it.
 func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 	now := time.Now()
 	settled = true
@@ -145,11 +145,11 @@ func releaseParts() []string { return []string{"config", "jobs", "packages", "sr
 
 // readFolderMetadata reads a small file of a folder.
 func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
-	// Before it is opened: a named pipe would wait for a writer.
+	// Checked before it is opened, because opening a named pipe would block.
 	if info, err := fs.Stat(fsys, name); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, cause(err))
 	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("cannot read %s: it is no plain file", name)
+		return nil, fmt.Errorf("cannot read %s: it is not a regular file", name)
 	}
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -163,8 +163,7 @@ func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
 	return text, nil
 }
 
-// copyFolder copies files and folders of fsys to dir; see is that of
-// extractFile.
+// copyFolder copies files and folders of fsys to dir; see is as for extractFile.
 func copyFolder(ctx context.Context, fsys fs.FS, dir string, see func(string) io.Writer) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

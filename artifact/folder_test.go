@@ -227,7 +227,7 @@ func TestFolderReleaseRefuses(t *testing.T) {
 		"spec.lock":         {func(m map[string]string) { m["packages/web/spec.lock"] = "name: web\nfingerprint: f" }, []string{"spec.lock", "web/f", "tarball"}},
 		"empty lock":        {func(m map[string]string) { m["packages/web/spec.lock"] = "" }, []string{"spec.lock", "fingerprint"}},
 		"pre_packaging":     {func(m map[string]string) { m["packages/web/pre_packaging"] = "x" }, []string{"pre_packaging", "tarball"}},
-		"dependency":        {func(m map[string]string) { delete(m, "packages/base/spec"); delete(m, "packages/base/packaging") }, []string{`"base"`, "does not hold"}},
+		"dependency":        {func(m map[string]string) { delete(m, "packages/base/spec"); delete(m, "packages/base/packaging") }, []string{`"base"`, "does not contain"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

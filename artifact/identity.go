@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// identity tells whether a file is still the one that was read: a change of
-// its contents changes at least one of these.
+// identity identifies the contents of a file without reading it: a change of them
+// changes at least one of these fields.
 type identity struct {
 	Device  uint64 `json:"device"`
 	Inode   uint64 `json:"inode"`
@@ -30,7 +30,7 @@ func identify(info fs.FileInfo) identity {
 	return id
 }
 
-// identifyPath is the identity of what path names; none if it cannot be read.
+// identifyPath returns the identity of the file at path, nil if it cannot be read.
 func identifyPath(path string) identity {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -39,9 +39,9 @@ func identifyPath(path string) identity {
 	return identify(info)
 }
 
-// settled tells that a change from now on would change the identity. File
-// systems date in ticks, the coarse ones in whole or two seconds: what was
-// written in this tick may be written again in it, unseen.
+// settled reports whether every later change of the file will change its identity.
+// File systems set times in ticks, coarse ones of one or two seconds: a file written
+// in this tick may be written again in it without a new time.
 func (id identity) settled(now time.Time) bool {
 	latest := max(id.MTime, id.CTime)
 	tick := 20 * time.Millisecond
@@ -51,26 +51,25 @@ func (id identity) settled(now time.Time) bool {
 	return now.Sub(time.Unix(0, latest)) > tick
 }
 
-// record is what is known of a file on this machine, as long as its identity
-// stays.
+// record is what is known about a file, valid as long as its identity stays.
 type record struct {
 	Path     string            `json:"path"`
 	Identity identity          `json:"identity"`
-	Digests  map[string]string `json:"digests,omitempty"`  // algorithm -> hex of the whole
+	Digests  map[string]string `json:"digests,omitempty"`  // algorithm -> hex, of the whole file
 	Stemcell string            `json:"stemcell,omitempty"` // text of stemcell.MF
-	Blob     string            `json:"blob,omitempty"`     // what a person calls a blob
+	Blob     string            `json:"blob,omitempty"`     // name by which people know a blob
 	Release  string            `json:"release,omitempty"`  // key of the index of a release folder
 	Stamp    string            `json:"stamp,omitempty"`    // identity of a folder
 }
 
-// recordPath is the small file that holds the record of path. One file each,
-// so that runs side by side never write over what the other learned.
+// recordPath returns the small file with the record of path. Each path has its own,
+// so that concurrent runs never overwrite each other's records.
 func (s *Store) recordPath(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return s.cache("files", hex.EncodeToString(sum[:16])+".json")
 }
 
-// recall returns what is known of path, nothing if it is another file by now.
+// recall returns the record of path, empty if the file has changed since.
 func (s *Store) recall(path string, id identity) record {
 	var rec record
 	if readJSON(s.recordPath(path), &rec) != nil || rec.Path != path || rec.Identity != id {
@@ -83,8 +82,8 @@ func (s *Store) remember(rec record) error {
 	return writeJSON(s.recordPath(rec.Path), rec)
 }
 
-// readJSON reads what writeJSON wrote; whatever does not fit its checksum is
-// an error. Numbers of unknown type become json.Number.
+// readJSON reads a file of writeJSON; a wrong checksum is an error. Numbers of
+// unknown type become json.Number.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -104,8 +103,8 @@ func checksum(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeJSON replaces path as a whole (0600); readers see the old or the new.
-// Somebody who empties the cache meanwhile costs one more try.
+// writeJSON replaces path as a whole (0600): readers see the old or the new file.
+// It tries once more if somebody empties the cache meanwhile.
 func writeJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -4,5 +4,5 @@ package artifact
 
 import "io/fs"
 
-// system adds nothing: size and time of the last change have to do.
+// system adds nothing: size and time of the last change must suffice.
 func (*identity) system(fs.FileInfo) {}

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// indexFormat is part of an index's name: a later program that keeps other
-// things reads the release anew.
+// indexFormat is part of an index's name: a later version of the program with
+// another format reads the release again.
 const indexFormat = "2"
 
-// index is a release as the cache knows it, so that its archives need not be
-// read again.
+// index describes a release in the cache, so that its archives need not be read
+// again.
 type index struct {
 	Name       string         `json:"name"`
 	Version    string         `json:"version"`
@@ -32,13 +32,12 @@ type jobIndex struct {
 
 type packageIndex struct {
 	Package Package `json:"package"` // without Archive
-	Archive stored  `json:"archive"` // zero: it is not packed
+	Archive stored  `json:"archive"` // zero: not packed
 }
 
 func (p packageIndex) packed() bool { return p.Archive.SHA256 != "" }
 
-// needed are the names of the packages that are needed, with what they depend
-// on.
+// needed lists the names of the needed packages, including their dependencies.
 func (ix *index) needed(n Needs) map[string]bool {
 	needed := map[string]bool{}
 	var visit func(name string)
@@ -67,7 +66,7 @@ func (ix *index) needed(n Needs) map[string]bool {
 	return needed
 }
 
-// has tells whether all packages needed are packed.
+// has reports whether all needed packages are packed.
 func (ix *index) has(needed map[string]bool) bool {
 	return !slices.ContainsFunc(ix.Packages, func(p packageIndex) bool { return needed[p.Package.Name] && !p.packed() })
 }
@@ -76,8 +75,8 @@ func (s *Store) indexPath(key string) string {
 	return s.cache("releases", key+"-"+indexFormat+".json")
 }
 
-// loadIndex returns the index of that key if everything it names is in the
-// cache, undamaged.
+// loadIndex returns the index with that key if everything it lists is in the cache,
+// undamaged.
 func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 	var ix index
 	if readJSON(s.indexPath(key), &ix) != nil {
@@ -111,7 +110,7 @@ func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 		j.Stamp, changed = stamp, true
 	}
 	if changed {
-		// Only costs time the next time when it fails.
+		// If this fails, the next run only takes longer.
 		_ = s.saveIndex(key, &ix)
 	}
 	touch(s.indexPath(key))
@@ -122,8 +121,8 @@ func (s *Store) saveIndex(key string, ix *index) error {
 	return writeJSON(s.indexPath(key), ix)
 }
 
-// release makes the index into what callers see; with unpacked, packages that
-// are not packed are in it, too.
+// release converts the index to a Release; with unpacked, it also has packages that
+// are not packed.
 func (s *Store) release(ix *index, unpacked bool) *Release {
 	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash}
 	for i := range ix.Jobs {
@@ -146,8 +145,8 @@ func (s *Store) release(ix *index, unpacked bool) *Release {
 	return r
 }
 
-// numbers makes whole numbers int (or uint64) again, which JSON does not tell
-// from others; 1.0 becomes 1, as templates have always seen it.
+// numbers converts whole numbers back to int or uint64, which JSON does not
+// distinguish from others; 1.0 becomes 1, as in templates.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:

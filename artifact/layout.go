@@ -19,8 +19,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// releaseFolder is a folder in release layout after it was read: what its
-// release is to be made of.
+// releaseFolder is a folder in release layout after it was read: the parts of its
+// release.
 type releaseFolder struct {
 	fsys        fs.FS
 	name        string
@@ -28,12 +28,12 @@ type releaseFolder struct {
 	jobs        []folderJob
 	packages    []folderPackage
 
-	trees    map[string][]string // all files of src and blobs, by their names in them
+	trees    map[string][]string // the files below src and blobs
 	treeErr  error
 	blobs    map[string]blob // of config/blobs.yml, by their names
 	blobsErr error           // what is wrong with the list
 	store    *blobstore
-	storeErr error // why there is none
+	storeErr error // why there is no blobstore
 	find     func(blob) (file, sha256 string, ok bool)
 	lfs      bool // files may be pointers of git LFS
 	listOnly bool // files of the folder are not read
@@ -52,7 +52,7 @@ type folderPackage struct {
 	vendored bool
 	archive  string // of a vendored package, which has no files
 	identity string // part of the release's fingerprint
-	err      error  // why it cannot be made, whatever is fetched
+	err      error  // why it cannot be built, even if everything is fetched
 }
 
 // folderFile is a file of a folder and its place in the archive.
@@ -72,9 +72,9 @@ func (b *releaseFolder) open(f folderFile) (fs.File, error) {
 	return b.fsys.Open(f.from)
 }
 
-// readReleaseFolder reads specs and contents and makes fingerprints of them.
-// What is wrong with a package is kept with it: not every one is needed. With
-// listOnly it only finds out which files there are.
+// readReleaseFolder reads specs and contents and computes fingerprints of them.
+// Mistakes in a package are stored with it, because not every package is needed.
+// With listOnly it only lists the files.
 func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*releaseFolder, error) {
 	b := &releaseFolder{fsys: f.fsys, name: f.Name, listOnly: listOnly}
 	b.store, b.storeErr = readBlobstore(f.fsys, f.Path)
@@ -107,7 +107,7 @@ func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*
 		return err
 	})
 	if err == nil && len(b.jobs)+len(b.packages) == 0 {
-		err = errors.New("it is no release: it has neither jobs nor packages")
+		err = errors.New("it is not a release: it has neither jobs nor packages")
 	}
 	if err == nil {
 		err = b.skeleton().complete()
@@ -130,7 +130,7 @@ func (b *releaseFolder) readBlobList() {
 	}
 }
 
-// readName finds the name in config/, in its new or old spelling.
+// readName returns the name from config/, with its current or old key.
 func (b *releaseFolder) readName() error {
 	for _, file := range []string{"config/final.yml", "config/dev.yml"} {
 		text, err := readFolderMetadata(b.fsys, file)
@@ -161,7 +161,7 @@ func (b *releaseFolder) readName() error {
 	return nil
 }
 
-// each calls do for every folder in parent.
+// each calls do for each folder in parent.
 func (b *releaseFolder) each(parent string, do func(dir string) error) error {
 	found, err := fs.ReadDir(b.fsys, parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +186,7 @@ func (b *releaseFolder) each(parent string, do func(dir string) error) error {
 	return nil
 }
 
-// list lists all files below the folders, by their names in them.
+// list returns all files below the folders, relative to these.
 func (b *releaseFolder) list(ctx context.Context, folders ...string) (map[string][]string, error) {
 	files := map[string][]string{}
 	for _, folder := range folders {
@@ -214,8 +214,8 @@ type packageSpec struct {
 	ExcludedFiles []string `yaml:"excluded_files"`
 }
 
-// readPackage reads one package. One that cannot be read has an identity all
-// the same, which changes with its spec.
+// readPackage reads one package. Even a package that cannot be read has an
+// identity, which changes with its spec.
 func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPackage {
 	p := folderPackage{dir: dir, Package: Package{Name: path.Base(dir)}}
 	h := sha256.New()
@@ -244,11 +244,11 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 		return fmt.Errorf("cannot read spec: %w", err)
 	}
 	if !plainName(spec.Name) {
-		return fmt.Errorf("%q is no name of a package", spec.Name)
+		return fmt.Errorf("%q is not a valid package name", spec.Name)
 	}
 	p.Name, p.Dependencies = spec.Name, spec.Dependencies
 	if _, err := fs.Stat(b.fsys, p.dir+"/pre_packaging"); err == nil {
-		return errors.New("it has a pre_packaging script, which is not run here; make a tarball of the release (bosh create-release --tarball) and name that in the url")
+		return errors.New("it has a pre_packaging script, which is not run here; create a tarball of the release (bosh create-release --tarball) and use that in the url")
 	}
 	if b.treeErr != nil && len(spec.Files) > 0 {
 		return b.treeErr
@@ -258,8 +258,8 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 		return err
 	}
 	from["packaging"] = p.dir + "/packaging"
-	// The identity is the fingerprint, but for files of which only a SHA-1 is
-	// known: so it does not depend on what is in the cache.
+	// The identity is the fingerprint, except for files of which only a SHA-1 is
+	// known, so that it does not depend on the contents of the cache.
 	fingerprint, identity := sha256.New(), sha256.New()
 	both := io.MultiWriter(fingerprint, identity)
 	fmt.Fprintf(both, "%q %q\n", spec.Name, slices.Sorted(slices.Values(spec.Dependencies)))
@@ -294,12 +294,12 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 	}
 	p.Fingerprint, p.identity = hex.EncodeToString(fingerprint.Sum(nil)), hex.EncodeToString(identity.Sum(nil))
 	if slices.ContainsFunc(p.lacks, func(bl blob) bool { return bl.want.Algorithm != "sha256" }) {
-		p.Fingerprint = p.identity // nothing better is known yet
+		p.Fingerprint = p.identity // until the files are here
 	}
 	return nil
 }
 
-// listed returns the blob that stands for a file that is not in the folder.
+// listed returns the blob for a file that is not in the folder.
 func (b *releaseFolder) listed(from string) (blob, bool) {
 	name, isBlob := strings.CutPrefix(from, "blobs/")
 	bl, listed := b.blobs[name]
@@ -344,12 +344,12 @@ func (b *releaseFolder) choose(spec packageSpec) (map[string]string, error) {
 		}
 	}
 	if file, taken := from["packaging"]; taken {
-		return nil, fmt.Errorf("files finds %s, but that name is the script's", file)
+		return nil, fmt.Errorf("files matches %s, but that name belongs to the script", file)
 	}
 	return from, nil
 }
 
-// skeleton is the index of the release before anything is packed.
+// skeleton returns the index of the release before anything is packed.
 func (b *releaseFolder) skeleton() *index {
 	ix := &index{}
 	for _, p := range b.packages {
@@ -361,8 +361,8 @@ func (b *releaseFolder) skeleton() *index {
 	return ix
 }
 
-// file reads and hashes one file. Links of src stay links, those of blobs are
-// what they lead to, as old releases keep their blobs elsewhere.
+// file reads and hashes one file. Links in src stay links; links in blobs are
+// replaced by their targets, because old releases keep their blobs elsewhere.
 func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile, error) {
 	f := folderFile{name: name, from: from, mode: 0o644}
 	info, err := fs.Lstat(b.fsys, from)
@@ -374,15 +374,15 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 		f.sum, err = fs.ReadLink(b.fsys, from)
 		return f, err
 	}
-	// Before it is opened: a named pipe would wait for a writer.
+	// Checked before it is opened, because opening a named pipe would block.
 	if info, err = fs.Stat(b.fsys, from); err != nil {
 		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
 	}
 	if !info.Mode().IsRegular() {
-		return f, fmt.Errorf("cannot pack %s: it is no plain file", from)
+		return f, fmt.Errorf("cannot pack %s: it is not a regular file", from)
 	}
 	if b.isPointer(from, info) {
-		return f, fmt.Errorf("%s is a pointer of git LFS in place of the file: run git lfs pull", from)
+		return f, fmt.Errorf("%s is a pointer of git LFS instead of the file: run git lfs pull", from)
 	}
 	in, err := b.fsys.Open(from)
 	if err != nil {
@@ -413,7 +413,7 @@ func (b *releaseFolder) readJob(ctx context.Context, dir string) (folderJob, err
 		return j, fmt.Errorf("cannot read spec: %w", err)
 	}
 	if !plainName(spec.Name) {
-		return j, fmt.Errorf("%q is no name of a job", spec.Name)
+		return j, fmt.Errorf("%q is not a valid job name", spec.Name)
 	}
 	j.job = Job{Release: b.name, Name: spec.Name}
 	if err := parseJobMF(text, &j.job); err != nil {

@@ -14,8 +14,8 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// The YAML of releases and stemcells is that of version 1.1 (yes, off, 0755),
-// as their authors' tools read it: hence yaml.v2.
+// Releases and stemcells are YAML 1.1 (yes, off, 0755), as their authors' tools
+// read it: hence yaml.v2.
 
 type releaseMF struct {
 	Name             string      `yaml:"name"`
@@ -52,14 +52,14 @@ func parseReleaseMF(text []byte) (releaseMF, error) {
 	for kind, list := range map[string][]archiveMF{"job": mf.Jobs, "package": mf.Packages, "compiled package": mf.CompiledPackages} {
 		for i, a := range list {
 			if !plainName(a.Name) {
-				return mf, fmt.Errorf("cannot read release.MF: %q is no name of a %s", a.Name, kind)
+				return mf, fmt.Errorf("cannot read release.MF: %q is not a valid %s name", a.Name, kind)
 			}
 			if a.Fingerprint == "" {
-				// An agent fails on an empty version; old releases have only one of the two.
+				// An agent fails on an empty version; old releases have only one of these two.
 				list[i].Fingerprint = a.Version
 			}
 			if f := list[i].Fingerprint; f != "" && !plainName(f) {
-				return mf, fmt.Errorf("cannot read release.MF: %q is no fingerprint (%s %q)", f, kind, a.Name)
+				return mf, fmt.Errorf("cannot read release.MF: %q is not a fingerprint (%s %q)", f, kind, a.Name)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func parseReleaseMF(text []byte) (releaseMF, error) {
 	return mf, nil
 }
 
-// plainName tells that a name can be that of a single file.
+// plainName reports whether a name can be the name of a file.
 func plainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00") && filepath.IsLocal(name)
 }
@@ -119,8 +119,8 @@ func parseJobMF(text []byte, job *Job) error {
 	return nil
 }
 
-// links reads a list of links. What is none is passed over: releases that were
-// never deployed with links may hold anything there.
+// links reads a list of links. It skips entries that are not links: releases that
+// were never deployed with links may have anything there.
 func links(list any) []Link {
 	items, _ := list.([]any)
 	var out []Link
@@ -177,10 +177,10 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 	return st, nil
 }
 
-// maxMistyped is how many values of a wrong kind an error names.
+// maxMistyped is how many values of a wrong type an error names.
 const maxMistyped = 10
 
-// decodeYAML is yaml.Unmarshal with errors in words of our own.
+// decodeYAML is yaml.Unmarshal with messages without Go's types.
 func decodeYAML(text []byte, v any) error {
 	err := yaml.Unmarshal(text, v)
 	var mistyped *yaml.TypeError
@@ -196,14 +196,14 @@ func decodeYAML(text []byte, v any) error {
 		}
 		return errors.New(strings.Join(list, "; "))
 	case err != nil:
-		return fmt.Errorf("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	return nil
 }
 
 var kindMismatch = regexp.MustCompile("^(line \\d+): cannot unmarshal !!(\\w+)(?: `(?:.*)`)? into (.*)$")
 
-// wrongKind says in words what the library says in types.
+// wrongKind rewords a message about Go's types.
 func wrongKind(message string) string {
 	m := kindMismatch.FindStringSubmatch(message)
 	if m == nil {
@@ -227,7 +227,7 @@ func wrongKind(message string) string {
 	return fmt.Sprintf("%s: must be %s, not %s", m[1], want, got)
 }
 
-// plain turns a decoded YAML value into one that JSON can say: maps have
+// plain converts a decoded YAML value to one that JSON can represent: maps have
 // string keys, numbers are finite.
 func plain(v any) (any, error) {
 	switch v := v.(type) {
@@ -236,7 +236,7 @@ func plain(v any) (any, error) {
 		for k, value := range v {
 			name, ok := k.(string)
 			if !ok {
-				return nil, fmt.Errorf("a map has the key %v, which is no text: quote it", k)
+				return nil, fmt.Errorf("a map has the key %v, which is not text: quote it", k)
 			}
 			var err error
 			if m[name], err = plain(value); err != nil {
@@ -264,7 +264,7 @@ func plain(v any) (any, error) {
 		return list, nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%v is no finite number", v)
+			return nil, fmt.Errorf("%v is not a finite number", v)
 		}
 	case time.Time:
 		return v.Format(time.RFC3339Nano), nil

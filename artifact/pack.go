@@ -32,7 +32,7 @@ func Pack(ctx context.Context, dir string, w io.Writer) error {
 		}
 		if name == "." {
 			if !info.IsDir() {
-				return fmt.Errorf("it is no folder")
+				return fmt.Errorf("it is not a folder")
 			}
 			return p.folder(".", info.Mode())
 		}

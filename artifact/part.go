@@ -18,8 +18,8 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// part is a download under way: the file as far as it came, and what the
-// server said of it.
+// part is an unfinished download: the bytes so far, and what the server said about
+// the file.
 type part struct {
 	path string
 	file *os.File
@@ -27,20 +27,20 @@ type part struct {
 	want digest.Digest
 	sum  *digest.Sums // of the size bytes
 	meta partMeta
-	// total is what the server says the whole has; 0 or -1: nothing.
+	// total is the size of the whole file as the server says; 0 or -1: unknown.
 	total int64
 }
 
-// partMeta stands beside the part, so that a later run can ask for the rest of
+// partMeta is stored beside the part, so that a later run can request the rest of
 // the same file.
 type partMeta struct {
-	URL       string `json:"url"` // digest of it, for it may hold secrets
+	URL       string `json:"url"` // its digest, because it may contain secrets
 	Validator string `json:"validator"`
 }
 
 func (p *part) metaPath() string { return p.path + ".json" }
 
-// openPart opens what an earlier run left, or a new file.
+// openPart opens the part that an earlier run left, or a new file.
 func openPart(path string, want digest.Digest) (*part, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *part) close() error {
 	return err
 }
 
-// reset begins anew.
+// reset starts the download again.
 func (p *part) reset() error {
 	p.size, p.sum, p.meta = 0, digest.NewSums("sha256", p.want.Algorithm), partMeta{}
 	os.Remove(p.metaPath())
@@ -84,12 +84,12 @@ func (p *part) verify() error {
 	return p.want.Check(p.sum.Hex()[p.want.Algorithm])
 }
 
-// stallError says that a server holds a download up.
+// stallError says that the server stalls a download.
 type stallError struct{ text string }
 
 func (e *stallError) Error() string { return e.text }
 
-// come is how much has come, in words.
+// come says in words how much has arrived.
 func (p *part) come() string {
 	if p.total > 0 {
 		return fmt.Sprintf("the part of %d of %d bytes", p.size, p.total)
@@ -97,7 +97,7 @@ func (p *part) come() string {
 	return fmt.Sprintf("the part of %d bytes", p.size)
 }
 
-// get is one try to load the rest of a file.
+// get makes one attempt to download the rest of a file.
 func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, slowest pace, progress Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -148,12 +148,13 @@ func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, sl
 	}
 }
 
-// tooLarge refuses a file; size is -1 if the server has not told it.
+// tooLarge returns the error for a file that is too large; size is -1 if the server
+// has not sent it.
 func tooLarge(size, limit int64) error {
 	if size < 0 {
-		return fmt.Errorf("it is larger than %d bytes, which is the most that is taken", limit)
+		return fmt.Errorf("it is larger than the limit of %d bytes", limit)
 	}
-	return fmt.Errorf("it has %d bytes, and %d are the most that is taken", size, limit)
+	return fmt.Errorf("it has %d bytes, more than the limit of %d bytes", size, limit)
 }
 
 func (p *part) write(b []byte) error {
@@ -186,8 +187,8 @@ func urlKey(u *url.URL) string {
 	return sum.Hex()["sha256"]
 }
 
-// accept judges the head of a reply and makes p fit to its body. total is -1
-// if the server does not say it.
+// accept checks the head of a reply and prepares p for its body. total is -1 if the
+// server does not send it.
 func (p *part) accept(resp *http.Response, from remoteFile) (total int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -205,7 +206,7 @@ func (p *part) accept(resp *http.Response, from remoteFile) (total int64, err er
 	case http.StatusPartialContent:
 		start, total, ok := contentRange(resp.Header.Get("Content-Range"))
 		if !ok || start != p.size {
-			return 0, errors.Join(fmt.Errorf("the server sent another part than was asked for"), p.reset())
+			return 0, errors.Join(fmt.Errorf("the server sent another part than the requested one"), p.reset())
 		}
 		if total > from.limit {
 			return 0, &permanentError{errors.Join(tooLarge(total, from.limit), p.reset())}
@@ -220,7 +221,7 @@ func (p *part) accept(resp *http.Response, from remoteFile) (total int64, err er
 	return 0, statusError(resp)
 }
 
-// validator is what If-Range may name: a strong ETag or a date.
+// validator returns what If-Range may contain: a strong ETag or a date.
 func validator(h http.Header) string {
 	if etag := h.Get("ETag"); strings.HasPrefix(etag, `"`) {
 		return etag
@@ -250,7 +251,7 @@ func contentRange(text string) (start, total int64, ok bool) {
 	return start, total, err == nil
 }
 
-// busyError is a reply that may be another one later.
+// busyError is a reply that may be different later.
 type busyError struct {
 	status string
 	after  time.Duration
@@ -258,16 +259,16 @@ type busyError struct {
 
 func (e *busyError) Error() string { return "the server answered " + e.status }
 
-// refusedError is a reply that stays the same when it is asked for again.
+// refusedError is a reply that stays the same for another request.
 type refusedError struct {
 	code   int
-	region string // where S3 says that the bucket is
+	region string // of the bucket, as S3 says
 }
 
 func (e *refusedError) Error() string {
 	status := fmt.Sprintf("the server answered %d %s", e.code, http.StatusText(e.code))
 	if e.code == http.StatusUnauthorized || e.code == http.StatusForbidden {
-		return status + ": look at user and password in the url"
+		return status + ": check user and password in the url"
 	}
 	return status
 }
@@ -283,7 +284,7 @@ func statusError(resp *http.Response) error {
 	return &permanentError{&refusedError{resp.StatusCode, resp.Header.Get("X-Amz-Bucket-Region")}}
 }
 
-// retryAfter is the server's wish, but never longer than the longest pause.
+// retryAfter returns the pause that the server asks for, at most the longest one.
 func retryAfter(err error, pause, longest time.Duration) time.Duration {
 	var busy *busyError
 	if errors.As(err, &busy) && busy.after > pause {
@@ -292,8 +293,8 @@ func retryAfter(err error, pause, longest time.Duration) time.Duration {
 	return pause
 }
 
-// explain finds the reason of a failed exchange and leaves out the URL, which
-// may hold a password; what no further try mends becomes permanent.
+// explain returns the cause of a failed exchange without the URL, which may contain
+// a password; an error that another attempt cannot end becomes permanent.
 func (p *part) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

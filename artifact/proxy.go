@@ -15,15 +15,15 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// configError is a setting that has to be changed first.
+// configError is a wrong setting: another attempt does not help.
 type configError struct{ text string }
 
 func (e *configError) Error() string { return e.text }
 
-// maxHeader bounds the head of a reply.
+// maxHeader limits the head of a reply.
 const maxHeader = 1 << 20
 
-// dialFunc is that of net.Dialer.
+// dialFunc is the type of net.Dialer.DialContext.
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // client returns an HTTP client that goes through the proxies of the
@@ -44,7 +44,7 @@ func (s *Store) client() (client *http.Client, done func(), err error) {
 		TLSClientConfig:     s.tls.Clone(),
 		TLSHandshakeTimeout: 30 * time.Second,
 		ForceAttemptHTTP2:   true,
-		// A server that packs the file anew breaks sizes and ranges.
+		// A server that compresses the file breaks sizes and ranges.
 		DisableCompression: true,
 		// The bodies of errors are not read at all.
 		MaxResponseHeaderBytes: maxHeader,
@@ -52,12 +52,12 @@ func (s *Store) client() (client *http.Client, done func(), err error) {
 	return &http.Client{Transport: t, CheckRedirect: redirect}, t.CloseIdleConnections, nil
 }
 
-// redirect keeps to the first host what is meant for it.
+// redirect sends user and password to the first host only.
 func redirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 10 {
 		return &configError{"the server redirects more than 10 times"}
 	}
-	// The address may be signed: it is no business of the next host.
+	// The address may contain a signature, which the next host must not see.
 	req.Header.Del("Referer")
 	first := via[0].URL
 	if req.URL.Scheme == first.Scheme && req.URL.Host == first.Host && req.URL.User == nil {
@@ -66,7 +66,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// env reads a variable by its name in capitals, else in small letters.
+// env returns a variable by its upper-case name, else by its lower-case one.
 func (s *Store) env(name string) string {
 	if v := s.getenv(name); v != "" {
 		return v
@@ -78,8 +78,8 @@ func (s *Store) httpProxy() (func(*http.Request) (*url.URL, error), error) {
 	c := httpproxy.Config{HTTPProxy: s.env("HTTP_PROXY"), HTTPSProxy: s.env("HTTPS_PROXY"), NoProxy: s.env("NO_PROXY")}
 	for name, value := range map[string]string{"HTTP_PROXY": c.HTTPProxy, "HTTPS_PROXY": c.HTTPSProxy} {
 		if value != "" && !proxyURL(value) {
-			// Without the value, for it may hold a password.
-			return nil, &configError{fmt.Sprintf("%s in the environment is no url such as http://host:port", name)}
+			// The value may contain a password.
+			return nil, &configError{fmt.Sprintf("%s in the environment is not a URL such as http://host:port", name)}
 		}
 	}
 	choose := c.ProxyFunc()
@@ -99,7 +99,7 @@ func proxyURL(text string) bool {
 	return false
 }
 
-// dialer connects directly or as BOSH_ALL_PROXY says, NO_PROXY excepted.
+// dialer connects directly or through BOSH_ALL_PROXY, except to hosts of NO_PROXY.
 func (s *Store) dialer() (dialFunc, error) {
 	direct := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	if s.dial != nil {
@@ -110,12 +110,12 @@ func (s *Store) dialer() (dialFunc, error) {
 		return direct.DialContext, nil
 	}
 	if strings.HasPrefix(all, "ssh+") {
-		return nil, &configError{"BOSH_ALL_PROXY is an ssh+socks5 url, which downloads do not know yet: " +
+		return nil, &configError{"BOSH_ALL_PROXY is an ssh+socks5 URL, which downloads cannot use here: " +
 			"run ssh -N -D 1080 USER@HOST beside it and set BOSH_ALL_PROXY=socks5://127.0.0.1:1080"}
 	}
 	u, err := url.Parse(all)
 	if err != nil || u.Hostname() == "" || u.Scheme != "socks5" && u.Scheme != "socks5h" {
-		return nil, &configError{"BOSH_ALL_PROXY in the environment is no url such as socks5://host:port"}
+		return nil, &configError{"BOSH_ALL_PROXY in the environment is not a URL such as socks5://host:port"}
 	}
 	through, err := proxy.FromURL(u, direct)
 	if err != nil {

@@ -21,13 +21,13 @@ type EntryKind string
 // The kinds of entries.
 const (
 	EntryDownload EntryKind = "download"         // a release or stemcell that was fetched
-	EntryBlob     EntryKind = "blob"             // a file of a release folder that git does not hold
+	EntryBlob     EntryKind = "blob"             // a file of a release folder that is not in git
 	EntryRelease  EntryKind = "release"          // a release, unpacked
-	EntryCompiled EntryKind = "compiled package" // what a VM compiled
-	EntryLeftover EntryKind = "leftover"         // files that nothing names any more
+	EntryCompiled EntryKind = "compiled package" // compiled on a VM
+	EntryLeftover EntryKind = "leftover"         // files that no other entry refers to
 )
 
-// Entry is one thing that can be taken out of the cache.
+// Entry is one thing that can be removed from the cache.
 type Entry struct {
 	Kind    EntryKind
 	Name    string
@@ -65,8 +65,8 @@ func (s *Store) Entries() ([]Entry, error) {
 	return append(list, left...), nil
 }
 
-// Prune takes out of the cache what was last used before a time, and what is
-// left over. The cache must be locked by Alone.
+// Prune removes from the cache what was last used before a time, and leftovers. The
+// caller must have locked the cache with Alone.
 func (s *Store) Prune(before time.Time) ([]Entry, error) {
 	list, err := s.Entries()
 	if err != nil {
@@ -111,13 +111,13 @@ func (e Entry) remove(keep map[string]bool) error {
 	return nil
 }
 
-// dated is a small file that names others, with the time of its last use.
+// dated is a small file that refers to others, with the time of its last use.
 type dated struct {
 	path    string
 	lastUse time.Time
 }
 
-// heads lists the files of a folder of the cache with that extension.
+// heads lists the files with that extension in a folder of the cache.
 func (s *Store) heads(folder, extension string) ([]dated, error) {
 	list, err := readFolder(s.cache(folder))
 	var found []dated
@@ -132,7 +132,7 @@ func (s *Store) heads(folder, extension string) ([]dated, error) {
 	return found, err
 }
 
-// readFolder lists a folder; one that is not there is empty.
+// readFolder lists a folder; a missing one is empty.
 func readFolder(dir string) ([]fs.DirEntry, error) {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,14 +180,14 @@ func (s *Store) compiledEntries() ([]Entry, error) {
 	return list, err
 }
 
-// downloadEntries lists what this program fetched. The folder is also that of
-// today's client, whose files are left alone unless they were used here.
+// downloadEntries lists what this program downloaded. create-env uses the same
+// folder; its files are left alone unless this program used them.
 func (s *Store) downloadEntries() ([]Entry, error) { return s.fetched(EntryDownload, s.downloads()) }
 
 // blobEntries lists the blobs of release folders.
 func (s *Store) blobEntries() ([]Entry, error) { return s.fetched(EntryBlob, s.cache("blobs")) }
 
-// fetched lists what was fetched to a folder.
+// fetched lists the files that were downloaded to a folder.
 func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
 	folder, err := readFolder(dir)
 	var list []Entry
@@ -220,14 +220,14 @@ func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
 	return list, err
 }
 
-// ourName tells whether a download is named by its digest.
+// ourName reports whether a download is named by its digest.
 func ourName(name string) bool {
 	algorithm, digits, _ := strings.Cut(strings.TrimSuffix(name, ".part"), "-")
 	_, err := hex.DecodeString(digits)
 	return err == nil && digest.New(algorithm) != nil
 }
 
-// whatIs names a download that was read, "" one that was not.
+// whatIs returns the name of what is in a download, "" if it was not read.
 func (s *Store) whatIs(rec record) string {
 	if rec.Blob != "" {
 		return rec.Blob
@@ -242,10 +242,10 @@ func (s *Store) whatIs(rec record) string {
 	return ""
 }
 
-// leftovers are files that no entry names: what a run that was killed left,
-// or what was replaced.
+// leftovers returns the files that no entry refers to: those that a killed run left,
+// or that were replaced.
 func (s *Store) leftovers(named map[string]bool) ([]Entry, error) {
-	e := Entry{Kind: EntryLeftover, Name: "files that nothing names"}
+	e := Entry{Kind: EntryLeftover, Name: "files without an entry"}
 	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {
 		list, err := readFolder(s.cache(folder))
 		if err != nil {
@@ -264,7 +264,7 @@ func (s *Store) leftovers(named map[string]bool) ([]Entry, error) {
 	return []Entry{e}, nil
 }
 
-// diskSize is the size of a file, or of all files of a folder.
+// diskSize returns the size of a file, or of all files in a folder.
 func diskSize(path string) int64 {
 	var size int64
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
@@ -273,7 +273,7 @@ func diskSize(path string) int64 {
 				size += info.Size()
 			}
 		}
-		return nil // what cannot be read counts nothing
+		return nil // files that cannot be read count as empty
 	})
 	return size
 }

@@ -189,7 +189,7 @@ func TestPruneTakesWhatIsLeftOver(t *testing.T) {
 	write(t, []byte("x"), s.cache("jobs", "f00"), "job.MF")
 	write(t, []byte("{}"), s.cache("packages"), "f00.json")
 	want := []string{downloaded, unfinished(), first, second, web, ruby}
-	mustHave(t, s, append(want, "leftover files that nothing names")...)
+	mustHave(t, s, append(want, "leftover files without an entry")...)
 	prune(t, s, time.Time{}.Add(time.Hour))
 	mustHave(t, s, want...)
 }

@@ -20,13 +20,13 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// maxMetadata bounds release.MF, stemcell.MF and job.MF.
+// maxMetadata limits release.MF, stemcell.MF and job.MF.
 const maxMetadata = 32 << 20
 
-// Release verifies a release and reads what is in it. The archives of its
-// packages and the extracted folders of its jobs are then in the cache; a
-// release that is there already, undamaged, is not read again. A release that
-// has not the digest of its source is a *digest.Error.
+// Release verifies a release and reads its contents. Afterwards the archives of its
+// packages and the extracted folders of its jobs are in the cache; a release that is
+// in the cache, undamaged, is not read again. A release with another digest than its
+// source's is a *digest.Error.
 func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
 	var ix *index
 	var unread []Unread
@@ -50,7 +50,7 @@ func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, erro
 	return release, nil
 }
 
-// place names where a file comes from, without credentials.
+// place returns where a file comes from, without credentials.
 func place(f File) string {
 	if f.Remote || f.Path == "" {
 		return publicURL(f.URL)
@@ -84,7 +84,7 @@ func (s *Store) archiveRelease(ctx context.Context, f File, p Progress) (*index,
 	return ix, s.learn(file, rec, func(rec *record) { rec.know(digests) })
 }
 
-// wanted is the strongest part of a multi-digest, empty if there is none.
+// wanted returns the strongest part of a multi-digest, empty if there is none.
 func wanted(multi string) (digest.Digest, error) {
 	if multi == "" {
 		return digest.Digest{}, nil
@@ -93,7 +93,7 @@ func wanted(multi string) (digest.Digest, error) {
 	return d.Strongest(), err
 }
 
-// open opens a file and recalls what is known of it.
+// open opens a file and returns its record.
 func (s *Store) open(path string) (*os.File, record, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) open(path string) (*os.File, record, error) {
 	return f, s.recall(path, identify(info)), nil
 }
 
-// learn remembers what reading a file taught, unless it changed meanwhile.
+// learn stores the record of a file that was read, unless the file changed meanwhile.
 func (s *Store) learn(f *os.File, rec record, add func(*record)) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Store) learn(f *os.File, rec record, add func(*record)) error {
 	return s.remember(rec)
 }
 
-// satisfies returns errUnread if the digest is not known, a *digest.Error if
-// it is another one.
+// satisfies returns errUnread if the digest is not known, and a *digest.Error if it
+// is different.
 func (rec *record) satisfies(want digest.Digest) error {
 	if want.Algorithm == "" {
 		return nil
@@ -155,8 +155,8 @@ type member struct {
 	digests map[string]string
 }
 
-// ingest reads a release once: it hashes the whole, writes the archives in it
-// to the cache, verifies both and extracts the jobs.
+// ingest reads a release once: it hashes the file, writes the archives in it to the
+// cache, verifies both and extracts the jobs.
 func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest.Digest, p Progress) (*index, map[string]string, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest
 	src := &source{ctx: ctx, r: f, total: info.Size(), progress: p, each: sum}
 	mf, members, err := split(src, name, dir)
 	if err != nil {
-		// A file with another digest is the better explanation of what is broken in it.
+		// A wrong digest explains damaged contents better than the reader's error.
 		if want.Algorithm != "" && drain(src) == nil {
 			if e := want.Check(sum.Hex()[want.Algorithm]); e != nil {
 				return nil, nil, unverified(name, e, err)
@@ -226,7 +226,7 @@ func split(src *source, name, dir string) (releaseMF, map[string]member, error) 
 		return nil
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("cannot extract %s: it holds no release.MF", name)
+		err = fmt.Errorf("cannot extract %s: it has no release.MF", name)
 	}
 	return mf, members, err
 }
@@ -308,13 +308,13 @@ func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members 
 	return ix, ix.complete()
 }
 
-// verified returns the archive of an entry of release.MF after comparing it
-// with its digest, if it has one.
+// verified returns the archive of an entry of release.MF, and checks its digest if
+// the entry has one.
 func verified(ctx context.Context, members map[string]member, folder string, a archiveMF) (member, error) {
 	name := folder + a.Name + ".tgz"
 	m, ok := members[name]
 	if !ok {
-		return m, fmt.Errorf("release.MF lists %s, but the release does not hold it", name)
+		return m, fmt.Errorf("release.MF lists %s, but the release does not contain it", name)
 	}
 	if a.SHA1 == "" {
 		return m, nil
@@ -349,7 +349,7 @@ func sumFile(ctx context.Context, file, algorithm string) (string, error) {
 	return sum.Hex()[algorithm], nil
 }
 
-// extractJob unpacks a job's archive by way of dir and reads its job.MF.
+// extractJob unpacks a job's archive through dir and reads its job.MF.
 func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m member) (jobIndex, error) {
 	j := jobIndex{Job: Job{Name: a.Name, Fingerprint: a.Fingerprint}, Archive: m.digests["sha256"]}
 	if j.Job.Fingerprint == "" {
@@ -381,8 +381,8 @@ func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m membe
 	return j, err
 }
 
-// readJob reads job.MF of an extracted job and looks whether all files it
-// names are there. Nothing of it is reached through a link that leads out.
+// readJob reads job.MF of an extracted job and checks that all files it lists
+// exist. It follows no link that leads outside.
 func readJob(dir string, job *Job) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -412,7 +412,7 @@ func readJob(dir string, job *Job) error {
 	return nil
 }
 
-// complete looks whether every package that something needs is there.
+// complete checks that every package that a job or package needs exists.
 func (ix *index) complete() error {
 	names := map[string]bool{}
 	for _, p := range ix.Packages {
@@ -421,14 +421,14 @@ func (ix *index) complete() error {
 	for _, j := range ix.Jobs {
 		for _, name := range j.Job.Packages {
 			if !names[name] {
-				return fmt.Errorf("job %q needs the package %q, which the release does not hold", j.Job.Name, name)
+				return fmt.Errorf("job %q needs the package %q, which the release does not contain", j.Job.Name, name)
 			}
 		}
 	}
 	for _, p := range ix.Packages {
 		for _, name := range p.Package.Dependencies {
 			if !names[name] {
-				return fmt.Errorf("package %q needs the package %q, which the release does not hold", p.Package.Name, name)
+				return fmt.Errorf("package %q needs the package %q, which the release does not contain", p.Package.Name, name)
 			}
 		}
 	}

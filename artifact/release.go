@@ -1,20 +1,19 @@
 package artifact
 
-// Release is a release that was read and verified; its archives lie in the
-// cache.
+// Release is a release that was read and verified; its archives are in the cache.
 type Release struct {
 	Name, Version string
 	CommitHash    string
 	Jobs          []*Job
-	Packages      []*Package // source and compiled ones, as far as they are needed
+	Packages      []*Package // source and compiled ones; of a folder, the needed ones
 	Unread        []Unread   // packages that Needs.Try could not read
 }
 
-// Unread is a package of a release folder that cannot be made.
+// Unread is a package of a release folder that cannot be built.
 type Unread struct {
 	Package string
 	Why     error
-	// Lacks tells that only files are missing that a deploy would fetch.
+	// Lacks is set if only files are missing that a deploy would fetch.
 	Lacks bool
 }
 
@@ -26,17 +25,17 @@ type Job struct {
 	Templates   []Template // in the order of their Source
 	Packages    []string   // names
 	Properties  []Property // in the order of their Name
-	Consumes    []Link     // what its templates ask other jobs for
-	Provides    []Link     // what the templates of other jobs may ask it for
+	Consumes    []Link     // links that its templates use
+	Provides    []Link     // links that it offers to other jobs
 	Dir         string     // extracted: job.MF, monit, templates/<Source>
 }
 
-// Short returns as much of a fingerprint as people need to tell two of them
-// apart.
+// Short returns the beginning of a fingerprint, enough for people to distinguish
+// two of them.
 func Short(fingerprint string) string { return fingerprint[:min(8, len(fingerprint))] }
 
-// Template says which file below templates/ becomes which file of the
-// rendered job; both are checked to be local paths.
+// Template says which file below templates/ is rendered to which file of the job;
+// both are local paths.
 type Template struct {
 	Source, Destination string
 }
@@ -65,7 +64,7 @@ type Package struct {
 	Archive      string // path of the .tgz in the cache
 }
 
-// Compiled tells whether the package needs no compilation.
+// Compiled reports whether the package needs no compilation.
 func (p *Package) Compiled() bool { return p.Stemcell != "" }
 
 // Job returns the job of that name, or nil.

@@ -97,7 +97,7 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	if _, err := s.Release(context.Background(), f, func(int64, int64) { read = true }); err != nil || read {
 		t.Errorf("read again: %v, %v", read, err)
 	}
-	// Another digest that does not hold is found, also without reading.
+	// Another digest that does not contain is found, also without reading.
 	f.Digest = strings.Repeat("0", 40)
 	_, err := s.Release(context.Background(), f, nil)
 	var de *digest.Error
@@ -230,7 +230,7 @@ func TestReleaseRefuses(t *testing.T) {
 		data  []byte
 		words []string
 	}{
-		"no release.MF":       {complete(func(m map[string]string) { delete(m, "release.MF") }), []string{"holds no release.MF"}},
+		"no release.MF":       {complete(func(m map[string]string) { delete(m, "release.MF") }), []string{"has no release.MF"}},
 		"job missing":         {complete(func(m map[string]string) { delete(m, "jobs/web.tgz") }), []string{"lists jobs/web.tgz"}},
 		"package missing":     {complete(func(m map[string]string) { delete(m, "packages/web.tgz") }), []string{"lists packages/web.tgz"}},
 		"job changed":         {complete(func(m map[string]string) { m["jobs/web.tgz"] = string(source) }), []string{"cannot verify jobs/web.tgz"}},
@@ -239,11 +239,11 @@ func TestReleaseRefuses(t *testing.T) {
 		"sha512 of a package": {replace(sha256Of(source), "sha512:"+strings.Repeat("0", 128)), []string{"cannot verify packages/web.tgz", "sha512"}},
 		"broken YAML":         {replace("name: web", "name: [web"), []string{"release.MF", "line"}},
 		"no name":             {replace("name: web\n", ""), []string{"no name"}},
-		"evil name":           {replace("{name: web", "{name: ../web"), []string{`"../web" is no name of a job`}},
+		"evil name":           {replace("{name: web", "{name: ../web"), []string{`"../web" is not a valid job name`}},
 		"evil package":        {replace("- name: base", "- name: a/b"), []string{`"a/b"`}},
-		"evil fingerprint":    {replace("fingerprint: basefp", "fingerprint: ../x"), []string{`"../x" is no fingerprint`}},
+		"evil fingerprint":    {replace("fingerprint: basefp", "fingerprint: ../x"), []string{`"../x" is not a fingerprint`}},
 		"no stemcell":         {replace("  stemcell: ubuntu-noble/1.2\n", ""), []string{"names no stemcell"}},
-		"unknown dependency":  {replace("dependencies: [base]", "dependencies: [gone]"), []string{`"gone"`, "does not hold"}},
+		"unknown dependency":  {replace("dependencies: [base]", "dependencies: [gone]"), []string{`"gone"`, "does not contain"}},
 		"broken digest":       {replace(sha1Of(compiled), "xyz"), []string{"compiled_packages/base.tgz", "digest"}},
 		"no job.MF":           {withJob(monit), []string{`job "web"`, "no job.MF"}},
 		"no monit":            {withJob(spec, ctl, conf), []string{`job "web"`, "no monit"}},

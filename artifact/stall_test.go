@@ -90,7 +90,7 @@ func TestDownloadTooLarge(t *testing.T) {
 		words  []string
 	}{
 		"told":     {func(w http.ResponseWriter) { w.Header().Set("Content-Length", fmt.Sprint(len(data))) }, []string{"it has 1048576 bytes"}},
-		"not told": {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, []string{"larger than 524288 bytes"}},
+		"not told": {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, []string{"larger than the limit of 524288 bytes"}},
 		"partial": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes 10-%d/%d", len(data)-1, len(data)))
 			w.WriteHeader(http.StatusPartialContent)

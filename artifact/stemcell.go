@@ -12,8 +12,8 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// Stemcell is a stemcell whose stemcell.MF was read; its image still stands in
-// the archive.
+// Stemcell is a stemcell whose stemcell.MF was read; its image is still in the
+// archive.
 type Stemcell struct {
 	Name            string
 	Version         string // as written, "1.10" stays "1.10"
@@ -22,8 +22,8 @@ type Stemcell struct {
 	Formats         []string
 	Protocol        string // bosh_protocol
 	CloudProperties map[string]any
-	// Digest is "sha256:<hex>" of the file that was verified; empty when the
-	// manifest gives no digest.
+	// Digest is "sha256:<hex>" of the verified file; empty if the manifest has no
+	// digest.
 	Digest string
 	// ImageDigest is the multi-digest of the image, from stemcell.MF; may be
 	// empty.
@@ -33,9 +33,9 @@ type Stemcell struct {
 	id   identity // of an archive
 }
 
-// Stemcell reads stemcell.MF, after it verified the digest of a stemcell that
-// has one; another digest is a *digest.Error. A file that was verified before
-// is not read again, and one without a digest only as far as stemcell.MF.
+// Stemcell verifies the digest of a stemcell, if it has one, and reads stemcell.MF;
+// another digest is a *digest.Error. A file that was verified before is not read
+// again, and one without a digest only up to stemcell.MF.
 func (s *Store) Stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
 	st, err := s.stemcell(ctx, f, p)
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, er
 	return st, nil
 }
 
-// readStemcell returns the text of stemcell.MF. It reads the file to its end
-// only for a digest that is not known yet.
+// readStemcell returns the text of stemcell.MF. It reads the file to its end only
+// if a digest must be checked.
 func readStemcell(ctx context.Context, f *os.File, rec record, name string, want digest.Digest, p Progress) (string, map[string]string, error) {
 	src := &source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p}
 	var sum *digest.Sums
@@ -104,7 +104,7 @@ func readStemcell(ctx context.Context, f *os.File, rec record, name string, want
 	if sum == nil {
 		return text, nil, err
 	}
-	// A file with another digest is the better explanation of what is broken in it.
+	// A wrong digest explains damaged contents better than the reader's error.
 	if drained := drain(src); drained != nil {
 		return "", nil, fmt.Errorf("cannot read %s: %w", name, cause(drained))
 	}
@@ -137,12 +137,12 @@ func stemcellText(src *source, name string) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	return "", fmt.Errorf("cannot extract %s: it holds no stemcell.MF", name)
+	return "", fmt.Errorf("cannot extract %s: it has no stemcell.MF", name)
 }
 
-// Extract unpacks the whole stemcell into dir and returns the path of its
-// image, whose digest is compared with the one in stemcell.MF; an empty image,
-// that of a light stemcell, is not.
+// Extract unpacks the stemcell into dir and returns the path of its image. It checks
+// the image's digest in stemcell.MF, unless the image is empty as that of a light
+// stemcell.
 func (st *Stemcell) Extract(ctx context.Context, dir string, p Progress) (image string, err error) {
 	image, err = st.extract(ctx, dir, p)
 	if err != nil {
@@ -177,7 +177,7 @@ func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image 
 	image = filepath.Join(dir, "image")
 	info, err := os.Lstat(image)
 	if err != nil || !info.Mode().IsRegular() {
-		return "", errors.New("it holds no file \"image\"")
+		return "", errors.New("it has no file \"image\"")
 	}
 	if want.Algorithm != "" && info.Size() > 0 {
 		if err := want.Check(sum.Hex()[want.Algorithm]); err != nil {
@@ -187,7 +187,7 @@ func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image 
 	return image, nil
 }
 
-// unpackFile unpacks the archive, if it is still the one that was verified.
+// unpackFile unpacks the archive, unless it changed since it was verified.
 func (st *Stemcell) unpackFile(ctx context.Context, dir string, p Progress, see func(string) io.Writer) error {
 	f, err := os.Open(st.file.Path)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Config says where a Store keeps things and what it may use.
+// Config says where a Store keeps files and what it may use.
 type Config struct {
 	// Dir is the folder of downloads/ and cache/, usually ~/.bosh.
 	Dir string
@@ -23,12 +23,12 @@ type Config struct {
 	Embedded map[string]fs.FS
 	// Getenv reads HOME and the proxies; nil: os.Getenv.
 	Getenv func(string) string
-	// Dial connects to servers and HTTP proxies in place of the network and of
+	// Dial connects to servers and HTTP proxies instead of the network and
 	// BOSH_ALL_PROXY; may be nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Kind is what a Source is.
+// Kind says what a Source is.
 type Kind int
 
 // The kinds of sources.
@@ -44,7 +44,7 @@ func (k Kind) String() string {
 	return "release"
 }
 
-// Source names a release or a stemcell as a manifest does.
+// Source refers to a release or a stemcell as a manifest does.
 type Source struct {
 	Kind   Kind
 	Name   string // of the release; stemcells have none in a manifest
@@ -53,15 +53,15 @@ type Source struct {
 	Needs  Needs  // of a release that is a folder
 }
 
-// Needs says which packages of a release folder are needed; the zero value:
-// all of them. What others lack does not matter then.
+// Needs says which packages of a release folder are needed; the zero value: all of
+// them. Missing files of other packages do not matter.
 type Needs struct {
-	// Only the packages of Jobs are needed, with what they depend on; without
-	// Jobs none is.
+	// Only: only the packages of Jobs and their dependencies are needed; without
+	// Jobs, none.
 	Only bool
 	Jobs []string
-	// Try goes on without packages that cannot be had and packs none: they are
-	// only looked at, and have no Archive.
+	// Try skips packages that cannot be built, and packs none: they are only
+	// checked, and have no Archive.
 	Try bool
 }
 
@@ -73,25 +73,25 @@ func (s Source) String() string {
 	return fmt.Sprintf("%s %q", s.Kind, s.Name)
 }
 
-// File is a Source that is on this machine.
+// File is a Source on this machine.
 type File struct {
 	Source
-	// Path is the file or folder; empty for what is embedded.
+	// Path is the file or folder; empty for an embedded one.
 	Path string
-	// Remote tells that the URL is http or https.
+	// Remote is set if the URL is http or https.
 	Remote bool
-	// Cached tells that a remote file was there already, so nothing was
+	// Cached is set if a remote file was in the cache, so that nothing was
 	// downloaded.
 	Cached bool
-	// Folder tells that it is no archive but a folder in release or stemcell
-	// layout.
+	// Folder is set for a folder in release or stemcell layout instead of an
+	// archive.
 	Folder bool
 
 	fsys fs.FS // of a Folder
 }
 
-// Progress is told how many bytes are done; total is 0 as long as it is
-// unknown. It may be called from several goroutines, one after the other.
+// Progress is called with the number of bytes done; total is 0 as long as it is
+// unknown. Several goroutines may call it, but never at the same time.
 type Progress func(done, total int64)
 
 // Store fetches, verifies and reads releases and stemcells. It may be used
@@ -101,9 +101,9 @@ type Store struct {
 	embedded map[string]fs.FS
 	getenv   func(string) string
 	retry    retry
-	// maxDownload is the constant, but in tests.
+	// maxDownload is the constant, except in tests.
 	maxDownload int64
-	// blobSlots bounds how many blobs are fetched at a time.
+	// blobSlots limits how many blobs are fetched at a time.
 	blobSlots chan struct{}
 	dial      dialFunc
 	tls       *tls.Config // nil: the system's roots
@@ -114,7 +114,7 @@ type Store struct {
 	}
 }
 
-// Open returns the store in cfg.Dir; folders are made when they are needed.
+// Open returns the store in cfg.Dir; folders are created when they are needed.
 func Open(cfg Config) *Store {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -139,7 +139,7 @@ func (s *Store) cache(parts ...string) string {
 	return filepath.Join(append([]string{s.dir, "cache"}, parts...)...)
 }
 
-// localPath returns the path that a URL without a remote scheme means.
+// localPath returns the path of a URL without a remote scheme.
 func (s *Store) localPath(url string) (string, error) {
 	p, isURL := strings.CutPrefix(url, "file://")
 	if !isURL && strings.Contains(url, "://") {

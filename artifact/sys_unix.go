@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// notDirectory tells that a path leads through something that is no folder.
+// notDirectory reports whether a path leads through something that is not a folder.
 func notDirectory(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

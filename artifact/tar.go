@@ -20,7 +20,7 @@ import (
 // UnsafeError says that an archive was refused because of one of its entries.
 type UnsafeError struct {
 	Archive string // path or URL without credentials
-	Entry   string // as it stands in the archive
+	Entry   string // as in the archive
 	Reason  string
 }
 
@@ -28,11 +28,11 @@ func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("cannot extract %s: entry %q is refused: %s", e.Archive, e.Entry, e.Reason)
 }
 
-// entries calls each for every entry of the tar in u, with its cleaned name
-// ("." for the folder itself), until the end or until each returns stop.
+// entries calls each for every entry of the tar in u, with its cleaned name ("." for
+// the folder itself), until the end or until each returns errStop.
 func entries(u *unpacked, archive string, each func(name string, h *tar.Header, r io.Reader) error) error {
 	buffered := bufio.NewReaderSize(u, tarBlock)
-	head, _ := buffered.Peek(tarBlock) // what is wrong is told by the tar's reader
+	head, _ := buffered.Peek(tarBlock) // the tar's reader reports the error
 	tr := tar.NewReader(buffered)
 	last := ""
 	for count := 1; ; count++ {
@@ -65,20 +65,20 @@ func entries(u *unpacked, archive string, each func(name string, h *tar.Header, 
 		}
 	}
 	if last == "" {
-		return fmt.Errorf("cannot extract %s: it holds no files", archive)
+		return fmt.Errorf("cannot extract %s: it has no files", archive)
 	}
 	return archiveError(archive, last, u.finish())
 }
 
-// noArchiveError says what stands in the place of an archive.
+// noArchiveError says what a file is that should be an archive.
 type noArchiveError struct{ archive, what string }
 
 func (e *noArchiveError) Error() string {
 	return fmt.Sprintf("cannot extract %s: it is %s", e.archive, e.what)
 }
 
-// unverified says that a file has another digest and, where reading it told,
-// why.
+// unverified returns the error for a file with another digest, with the reason if
+// reading it showed one.
 func unverified(name string, wrong, reading error) error {
 	var no *noArchiveError
 	if errors.As(reading, &no) {
@@ -90,24 +90,24 @@ func unverified(name string, wrong, reading error) error {
 // tarBlock is the size of a tar's header.
 const tarBlock = 512
 
-// mistaken tells what stands in the place of a tar whose first header is none;
-// empty: it may have been one.
+// mistaken says what a file is whose beginning is not a tar header; empty: perhaps a
+// damaged tar.
 func mistaken(head []byte, err error) string {
 	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n"))
 	switch {
 	case bytes.HasPrefix(text, []byte("<!doctype")), bytes.HasPrefix(text, []byte("<html")), bytes.HasPrefix(text, []byte("<?xml")):
-		return "a web page and no archive: a server gave an error or asked for a login in its place; look what the URL shows in a browser"
+		return "a web page and not an archive: the server probably sent an error or a login page; open the URL in a browser"
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		return "a ZIP file; want a tar, plain or packed with gzip, zstd or bzip2"
+		return "a ZIP file; use a tar, plain or compressed with gzip, zstd or bzip2"
 	case len(head) > 0 && !bytes.ContainsFunc(head, func(r rune) bool { return r == utf8.RuneError || r < ' ' && !unicode.IsSpace(r) }):
-		return fmt.Sprintf("text and no archive; it begins %q", excerpt(string(head)))
+		return fmt.Sprintf("text and not an archive; it begins with %q", excerpt(string(head)))
 	case errors.Is(err, tar.ErrHeader):
-		return "no archive: its contents are no tar, plain or packed with gzip, zstd or bzip2"
+		return "not an archive: its contents are not a tar, plain or compressed with gzip, zstd or bzip2"
 	}
 	return ""
 }
 
-// excerpt is the first line of a text, or the beginning of it.
+// excerpt returns the first line of a text, or the beginning of it.
 func excerpt(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if r := []rune(text); len(r) > 60 {
@@ -116,10 +116,10 @@ func excerpt(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// errStop ends entries early: what was looked for is found.
+// errStop ends entries early, when the entry was found.
 var errStop = errors.New("stop")
 
-// archiveError names archive and entry in what reading the tar met.
+// archiveError adds archive and entry to an error of reading the tar.
 func archiveError(archive, entry string, err error) error {
 	var bomb *bombError
 	var unsafe *UnsafeError
@@ -131,7 +131,7 @@ func archiveError(archive, entry string, err error) error {
 	case errors.As(err, &unsafe):
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("cannot extract %s: it ends too early%s: it is only a part, get it again", archive, after(entry))
+		return fmt.Errorf("cannot extract %s: it ends too early%s: the file is incomplete, get it again", archive, after(entry))
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, zstd.ErrCRCMismatch):
 		return fmt.Errorf("cannot extract %s%s: it is damaged (%w), get it again", archive, after(entry), err)
 	default:
@@ -146,7 +146,7 @@ func after(entry string) string {
 	return fmt.Sprintf(", at entry %q", entry)
 }
 
-// entryName returns the cleaned, slash-separated name, or why it is refused.
+// entryName returns the cleaned name with slashes, or why it is refused.
 func entryName(raw string) (name, reason string) {
 	if raw == "" {
 		return "", "it has no name"
@@ -161,7 +161,7 @@ func entryName(raw string) (name, reason string) {
 	}
 	name = path.Clean(raw)
 	if !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsRune(name, 0) {
-		return "", "its name is no path within a folder"
+		return "", "its name is not a path within a folder"
 	}
 	return name, ""
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// BusyError says that the cache is in use by other runs, so that nothing can
-// be taken out of it.
+// BusyError says that other runs use the cache, so that nothing can be removed from
+// it.
 type BusyError struct{ Dir string }
 
 func (e *BusyError) Error() string {
@@ -21,7 +21,7 @@ func (s *Store) useLock() *flock.Flock {
 	return flock.New(s.cache("use.lock"), flock.SetPermissions(0o600))
 }
 
-// use keeps others from pruning the cache, from the first use of the store
+// use prevents other runs from pruning the cache, from the first use of the store
 // until Close or the end of the process.
 func (s *Store) use(ctx context.Context) error {
 	s.inUse.Lock()
@@ -30,7 +30,7 @@ func (s *Store) use(ctx context.Context) error {
 		return nil
 	}
 	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
-		return nil // where no cache can be made, none is pruned
+		return nil // without a cache there is nothing to prune
 	}
 	lock := s.useLock()
 	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
@@ -40,7 +40,7 @@ func (s *Store) use(ctx context.Context) error {
 	return nil
 }
 
-// Close lets others prune the cache. The store may be used again.
+// Close allows other runs to prune the cache. The store may be used again.
 func (s *Store) Close() error {
 	s.inUse.Lock()
 	defer s.inUse.Unlock()
@@ -52,8 +52,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Alone locks the cache against every other run, so that it can be pruned; a
-// *BusyError tells that one is using it.
+// Alone locks the cache against all other runs, so that it can be pruned; a
+// *BusyError says that one is using it.
 func (s *Store) Alone() (done func(), err error) {
 	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
 		return nil, err

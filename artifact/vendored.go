@@ -11,9 +11,9 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// vendoredPackage reads a package that has a spec.lock instead of sources: its
-// archive is in the release's blobstore, and in ~/.bosh/cache if it was fetched
-// before, by this program or by the release author's tools.
+// vendoredPackage reads a package with a spec.lock instead of sources. Its archive is
+// in the release's blobstore, and in ~/.bosh/cache if this program or the release
+// author's tools fetched it before.
 func (b *releaseFolder) vendoredPackage(p *folderPackage) error {
 	text, err := readFolderMetadata(b.fsys, p.dir+"/spec.lock")
 	if err != nil {
@@ -49,7 +49,7 @@ func (b *releaseFolder) vendoredPackage(p *folderPackage) error {
 	return nil
 }
 
-// find finds the archive of a fingerprint in the text of an index.yml.
+// find returns the archive of a fingerprint from the text of an index.yml.
 func (bl *blob) find(text []byte, fingerprint string) error {
 	var list struct {
 		Builds map[string]struct {
@@ -58,7 +58,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 			BlobstoreID string `yaml:"blobstore_id"`
 		} `yaml:"builds"`
 	}
-	// Ruby's tools wrote some of these texts as bytes, too.
+	// Ruby's tools wrote some of these texts as binary.
 	if err := decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &list); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 			return err
 		}
 		if build.BlobstoreID != "" && !objectName(build.BlobstoreID) {
-			return fmt.Errorf("%q is no blobstore_id", build.BlobstoreID)
+			return fmt.Errorf("%q is not a valid blobstore_id", build.BlobstoreID)
 		}
 		if bl.id == "" || build.BlobstoreID != "" {
 			bl.id, bl.digest, bl.want = build.BlobstoreID, build.SHA1, sum.Strongest()
@@ -80,7 +80,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 	return nil
 }
 
-// copyVendored verifies a vendored package's archive and takes it over.
+// copyVendored verifies a vendored package's archive and copies it to the cache.
 func (s *Store) copyVendored(ctx context.Context, p folderPackage, file string) (stored, error) {
 	in, err := os.Open(p.archive)
 	if err != nil {

@@ -15,13 +15,13 @@ const (
 	tailBytes = 64 << 10
 )
 
-// Error is a packaging script that did not succeed.
+// Error is a failed packaging script.
 type Error struct {
 	Name       string
 	ExitStatus int      // -1: killed
 	Log        string   // file with the whole output, empty: none was kept
 	Tail       []string // the last lines of the output, oldest first
-	Err        error    // why it was killed: the cause of the context's end, or a signal; else nil
+	Err        error    // why it was killed: the cause of the context, or a signal; else nil
 }
 
 func (e *Error) Error() string {
@@ -72,8 +72,8 @@ func tail(f *os.File, n int) ([]string, error) {
 	return text, nil
 }
 
-// printable keeps what stands after the last carriage return, drops control
-// characters and shortens what is too long for an error.
+// printable keeps the text after the last carriage return, removes control
+// characters and shortens lines that are too long for an error.
 func printable(line string) string {
 	line = strings.TrimRight(line, "\r")
 	if i := strings.LastIndexByte(line, '\r'); i >= 0 {

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// command is a process to run in a group of its own, its output in a file.
+// command is a process to run in its own group, with its output in a file.
 type command struct {
 	Args []string
 	Dir  string
@@ -16,7 +16,7 @@ type command struct {
 	Out  *os.File
 }
 
-// runGroup refuses: packaging scripts are bash scripts of Linux and macOS.
+// runGroup fails: packaging scripts are bash scripts for Linux and macOS.
 func runGroup(context.Context, command) (int, error) {
 	return 0, errors.New("packages cannot be compiled on this operating system")
 }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// command is a process to run in a group of its own, its output in a file.
+// command is a process to run in its own group, with its output in a file.
 type command struct {
 	Args []string
 	Dir  string
@@ -19,14 +19,13 @@ type command struct {
 	Out  *os.File
 }
 
-// runGroup runs the command and returns its exit status, -1 with an error when
-// it was killed, 0 with an error when it could not be started.
+// runGroup runs the command and returns its exit status, -1 with an error if it was
+// killed, 0 with an error if it could not be started.
 //
-// The group is led by a shell that only waits for the end of its input. Its
-// input is a pipe that this process alone holds, so the shell notices when
-// this process dies, however that happens, and kills the group. And because it
-// is reaped last, the group's number cannot belong to somebody else when the
-// group is killed.
+// The group's leader is a shell that waits for the end of its input, a pipe that
+// only this process holds. So the shell notices when this process dies, however that
+// happens, and kills the group. It is reaped last, so that the group's number cannot
+// belong to other processes when the group is killed.
 func runGroup(ctx context.Context, c command) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)

@@ -1,5 +1,5 @@
 // Package packaging runs the packaging script of a release's package: for the
-// CPI on the operator's machine, and for the embedded agent on its VM.
+// CPI on this machine, and for the embedded agent on its VM.
 package packaging
 
 import (
@@ -13,35 +13,34 @@ import (
 	"strings"
 )
 
-// Script is one run of a packaging script. Relative folders are taken from the
-// current directory.
+// Script is one run of a packaging script. Folders may be relative to the current
+// directory.
 type Script struct {
 	Name, Version string
 	// Source is the folder with the unpacked package, the script's working
-	// directory; its parent must be writable and should hold no "src", because
-	// scripts create that beside it.
+	// directory; its parent must be writable and should have no "src", which
+	// scripts create beside it.
 	Source string
-	// Target is the folder that the script fills; it is created.
+	// Target is the folder that the script installs into; it is created.
 	Target string
 	// Packages is the folder in which the package's dependencies are installed.
 	Packages string
-	// Env has further variables ("NAME=value", for example proxies). They win
-	// over the standard ones, but not over the BOSH_ variables.
+	// Env has additional variables ("NAME=value", for example proxies). They
+	// override the standard ones, but not the BOSH_ variables.
 	Env []string
-	// Log is the file (0600) that receives all output; empty: none is kept.
+	// Log is the file (0600) for all output; empty: the output is not kept.
 	Log string
 	// Path is the PATH of the script; empty: DefaultPath.
 	Path string
 	// Temp is the parent of the script's HOME and TMPDIR; empty: os.TempDir.
 	Temp string
-	// Optional makes a package without a packaging script a success that runs
-	// nothing, as on a VM; a CPI package must have one.
+	// Optional allows a package without a packaging script, as on a VM; a CPI
+	// package must have one.
 	Optional bool
 }
 
 // DefaultPath is the PATH of a packaging script: the system's folders, and on
-// macOS also those of Homebrew, whose compilers and libraries have no other
-// home there.
+// macOS also those of Homebrew, where compilers and libraries are installed there.
 func DefaultPath() string {
 	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if runtime.GOOS == "darwin" {
@@ -50,10 +49,10 @@ func DefaultPath() string {
 	return path
 }
 
-// Run runs `bash -x packaging` in a clean environment and waits for it. The
-// script and everything that it starts is killed when ctx ends, when the
-// script itself ends, and when this process dies. A script that fails is an
-// *Error; when ctx ended, it wraps the cause.
+// Run runs `bash -x packaging` in a clean environment and waits for it. The script
+// and all that it started are killed when ctx ends, when the script itself ends, and
+// when this process dies. A failed script is an *Error, which wraps the cause if ctx
+// ended.
 func Run(ctx context.Context, s Script) error {
 	if err := s.resolve(); err != nil {
 		return err
@@ -156,7 +155,7 @@ func (s *Script) openLog(temp string) (*os.File, error) {
 	return log, nil
 }
 
-// env is the script's whole environment.
+// env returns the script's whole environment.
 func (s *Script) env(temp string) ([]string, error) {
 	home, tmp := filepath.Join(temp, "home"), filepath.Join(temp, "tmp")
 	for _, dir := range []string{home, tmp} {
@@ -179,8 +178,7 @@ func (s *Script) env(temp string) ([]string, error) {
 	), nil
 }
 
-// findBash looks for bash where the script will look for its tools, not where
-// this process does.
+// findBash looks for bash in the PATH of the script, not in that of this process.
 func findBash(path string) (string, error) {
 	for dir := range strings.SplitSeq(path, string(os.PathListSeparator)) {
 		if !filepath.IsAbs(dir) {
@@ -194,8 +192,8 @@ func findBash(path string) (string, error) {
 	return "", fmt.Errorf("bash is missing (looked in %s): install it", path)
 }
 
-// RemoveAll removes a tree in which scripts may have left folders without
-// write permission, as a Go module cache has them. A missing one is no error.
+// RemoveAll removes a tree in which scripts may have left folders without write
+// permission, as in a Go module cache. A missing tree is not an error.
 func RemoveAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {
@@ -203,7 +201,7 @@ func RemoveAll(dir string) error {
 	}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
-			// Chmod before the folder is read: WalkDir calls back first.
+			// Chmod before WalkDir reads the folder: it calls back first.
 			_ = os.Chmod(path, 0o700)
 		}
 		if err != nil && d == nil {
