@@ -115,7 +115,7 @@ func (j *jobs) reload() error {
 		checks = append(checks, parsed...)
 	}
 	for _, s := range monit.Unsupported(checks) {
-		j.log.Warn("monit: a statement is not honoured", "statement", s.String())
+		j.log.Warn("monit: a statement is not supported", "statement", s.String())
 	}
 	return j.supervisor.Load(checks)
 }

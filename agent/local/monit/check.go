@@ -1,6 +1,5 @@
-// Package monit reads job descriptions in the control file language of monit
-// 5.2.5, as BOSH releases write it, and supervises the processes they name by
-// their pid files.
+// Package monit reads the control files of jobs in the language of monit 5.2.5,
+// as BOSH releases use it, and supervises the processes in their pid files.
 package monit
 
 import (
@@ -8,11 +7,11 @@ import (
 	"time"
 )
 
-// Kind says what a Check watches; only a KindProcess is supervised.
+// Kind says what a Check watches. Only a KindProcess is supervised.
 type Kind string
 
-// The kinds of checks. KindOther stands for statements outside any check,
-// such as "set daemon 10" and "include".
+// The kinds of checks. KindOther is for statements outside of a check, such as
+// "set daemon 10" and "include".
 const (
 	KindProcess    Kind = "process"
 	KindFile       Kind = "file"
@@ -25,57 +24,57 @@ const (
 	KindOther      Kind = "other"
 )
 
-// Check is one service of a control file with everything said about it.
+// Check is one service of a control file with all its statements.
 type Check struct {
 	Kind Kind
-	Name string // unique among all files that are loaded together
+	Name string // unique in all files that are loaded together
 	File string // as given to Parse
-	Line int    // of the word check
+	Line int    // of the word "check"
 
 	PidFile  string  // as written; see Config.Resolve
-	Matching string  // "matching" in place of a pid file: not honoured
+	Matching string  // "matching" instead of a pid file: not supported
 	Start    Program // Argv nil: none
 	Stop     Program
-	Restart  Program // not in monit 5.2.5; used where a rule restarts
+	Restart  Program // not in monit 5.2.5; used when a rule restarts the service
 	Groups   []string
-	Depends  []string // names of checks that must run first
+	Depends  []string // names of checks whose processes must run first
 	Mode     Mode
-	Every    int // rules are looked at every so many cycles; 0 and 1 are each
+	Every    int // the rules are evaluated every so many cycles; 0 and 1: in each
 	Rules    []Rule
 
-	// Unsupported lists what the file says and the Supervisor does not do,
-	// in the order of the file.
+	// Unsupported lists the statements that the Supervisor ignores, in the
+	// order of the file.
 	Unsupported []Statement
 }
 
-// Program is a command of a check: it is executed as it stands, by no shell.
+// Program is a command of a check. It is executed without a shell.
 type Program struct {
 	Argv    []string
-	UID     string        // "as uid": not honoured
-	GID     string        // "and gid": not honoured
-	Timeout time.Duration // never 0 where Argv is set; 30 s by default
+	UID     string        // "as uid": not supported
+	GID     string        // "and gid": not supported
+	Timeout time.Duration // never 0 if Argv is set; 30 s by default
 }
 
-// Mode says what happens to a process that does not run.
+// Mode says what to do with a process that does not run.
 type Mode string
 
-// The modes. A manual one is started only by Supervisor.Start, as every
-// process is here; a passive one is started once, but never restarted.
+// The modes. A manual process is started only by Supervisor.Start, as every
+// process is here; a passive one is started once and never restarted.
 const (
 	ModeActive  Mode = "active"
 	ModePassive Mode = "passive"
 	ModeManual  Mode = "manual"
 )
 
-// Statement is a piece of a control file, with the reason it is named.
+// Statement is a part of a control file, with the reason why it is reported.
 type Statement struct {
 	File string
 	Line int
-	Text string // as written, white space squeezed
+	Text string // as written, with single spaces
 	Why  string // for example "unknown statement"
 }
 
-// String is the statement as file:line: "text": why.
+// String returns the statement as file:line: "text": why.
 func (s Statement) String() string {
 	return fmt.Sprintf("%s:%d: %q: %s", s.File, s.Line, s.Text, s.Why)
 }
@@ -83,7 +82,7 @@ func (s Statement) String() string {
 // RuleKind is what a Rule measures.
 type RuleKind string
 
-// The rules that are honoured.
+// The supported kinds of rules.
 const (
 	RuleMemory      RuleKind = "memory"      // of the process; bytes or percent
 	RuleTotalMemory RuleKind = "totalmemory" // with its descendants
@@ -95,7 +94,7 @@ const (
 	RuleMissing     RuleKind = "missing"    // does not exist
 )
 
-// Rule is one if statement: where it holds in Matches of the last Cycles
+// Rule is one if statement: if its condition held in Matches of the last Cycles
 // cycles, Action is taken.
 type Rule struct {
 	Statement
@@ -110,11 +109,11 @@ type Rule struct {
 	Exec    []string // of ActionExec
 }
 
-// Connection is what a RuleConnection tries.
+// Connection is the connection that a RuleConnection tries.
 type Connection struct {
 	Network  string // "tcp", "unix"
 	Address  string // host:port, or the path of a socket as written
-	Protocol string // "http": a GET must answer below 400; else the connection itself is the proof
+	Protocol string // "http": a GET must get a status below 400; otherwise connecting is enough
 	Request  string // path of the GET
 	Timeout  time.Duration
 	Retry    int // tries within one cycle; 0 and 1 are one
@@ -123,7 +122,7 @@ type Connection struct {
 // Action is what a Rule does.
 type Action string
 
-// The actions; ActionUnmonitor is also what "then timeout" means.
+// The actions. "then timeout" is an ActionUnmonitor, too.
 const (
 	ActionAlert     Action = "alert"
 	ActionRestart   Action = "restart"
@@ -133,7 +132,7 @@ const (
 	ActionUnmonitor Action = "unmonitor"
 )
 
-// Unsupported collects what the checks say and the Supervisor does not do.
+// Unsupported returns the statements of the checks that the Supervisor ignores.
 func Unsupported(checks []Check) []Statement {
 	var all []Statement
 	for _, c := range checks {

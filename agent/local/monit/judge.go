@@ -12,10 +12,10 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// A ruleState is what the last cycles showed of one rule.
+// A ruleState is the result of one rule in the last cycles.
 type ruleState struct {
 	bits uint64 // lowest: the last cycle
-	on   bool   // it held long enough in the last one
+	on   bool   // it held long enough in the last cycle
 }
 
 type cpuSample struct {
@@ -33,8 +33,8 @@ func (v *service) ruleCycle() time.Duration {
 	return v.s.cfg.RuleCycle * time.Duration(max(v.check.Every, 1))
 }
 
-// judge looks at the rules of a service that runs when their cycle is over.
-// The measuring waits for networks, so it has a goroutine of its own.
+// judge evaluates the rules of a running service when their cycle is over.
+// Measuring waits for networks, so it has its own goroutine.
 func (v *service) judge(now time.Time) time.Time {
 	if v.fails > 0 && now.Sub(v.settled) >= v.s.cfg.RuleCycle {
 		v.fails = 0
@@ -69,7 +69,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// verdict adds a cycle to each rule's history and acts on what holds.
+// verdict adds a cycle to the history of each rule and takes the actions that
+// are due.
 func (v *service) verdict(now time.Time, m measuring) {
 	v.ruleMsg = ""
 	for i, r := range m.rules {
@@ -99,7 +100,7 @@ func (v *service) verdict(now time.Time, m measuring) {
 		if r.Action == ActionAlert {
 			continue
 		}
-		// The next action needs the rule to hold as long again.
+		// The rule must hold as long again before the next action.
 		v.rules[i].bits = 0
 		v.act(now, r)
 		if v.phase != running || v.want != wantRunning {
@@ -108,7 +109,7 @@ func (v *service) verdict(now time.Time, m measuring) {
 	}
 }
 
-// act does what a rule says.
+// act takes the action of a rule.
 func (v *service) act(now time.Time, r Rule) {
 	switch r.Action {
 	case ActionRestart, ActionStart:
@@ -135,7 +136,7 @@ func (v *service) act(now time.Time, r Rule) {
 	}
 }
 
-// measuring is one cycle's look at the rules of a process.
+// measuring is the evaluation of the rules of a process in one cycle.
 type measuring struct {
 	rules   []Rule
 	of      identity
@@ -143,7 +144,7 @@ type measuring struct {
 	resolve func(string) string
 
 	now   cpuSample
-	found []string // of each rule: what is wrong, "" if nothing is
+	found []string // of each rule: what is wrong, "" for nothing
 }
 
 func (m *measuring) run(ctx context.Context) {
@@ -211,7 +212,7 @@ func (r Rule) show(value float64) string {
 	return fmt.Sprintf("%.1f MB", value/(1<<20))
 }
 
-// memory is in bytes, or in percent of the machine's.
+// memory returns the memory in bytes, or in percent of the machine's.
 func memory(u usage, percent bool) (float64, bool) {
 	if !percent {
 		return float64(u.memKB) * 1024, true
@@ -220,7 +221,7 @@ func memory(u usage, percent bool) (float64, bool) {
 	return float64(u.memKB) / float64(max(all, 1)) * 100, all > 0
 }
 
-// percentCPU is the share of all processors between two samples.
+// percentCPU returns the share of all processors between two samples.
 func percentCPU(from, to time.Time, before, after time.Duration) (float64, bool) {
 	if from.IsZero() || !to.After(from) {
 		return 0, false
@@ -274,8 +275,8 @@ func (m *measuring) connect(ctx context.Context, c Connection) error {
 	return nil
 }
 
-// measure fills in what the process uses, and how much processor it used
-// since Status was asked last, or since it began.
+// measure fills in the memory of the process, and its share of the processors
+// since the last Status or since its start.
 func (v *service) measure(st *Status, all map[int]usage) {
 	if st.PID == 0 {
 		v.lastCPU = cpuSample{}

@@ -14,8 +14,8 @@ type token struct {
 	first      bool // of its line
 }
 
-// is tells whether t is one of the words, whose case does not matter; a
-// quoted string is never a keyword.
+// is reports whether t is one of the words in any case; a quoted string is
+// never a keyword.
 func (t token) is(words ...string) bool {
 	if t.quote != 0 {
 		return false
@@ -28,8 +28,8 @@ func (t token) is(words ...string) bool {
 	return false
 }
 
-// lex splits text into tokens. An unclosed quote is an error at its line, and
-// the rest of that line is dropped.
+// lex splits text into tokens. An unclosed quote is an error, and the rest of
+// its line is ignored.
 func lex(name, text string) ([]token, []error) {
 	var (
 		toks []token
@@ -90,8 +90,8 @@ func lex(name, text string) ([]token, []error) {
 	return toks, errs
 }
 
-// blank holds for what separates tokens and means nothing: monit passes over
-// commas, semicolons and parentheses too.
+// blank reports whether c only separates tokens; monit ignores commas,
+// semicolons and parentheses, too.
 func blank(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\f', '\v', ',', ';', '(', ')':
@@ -110,14 +110,14 @@ func firstLine(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// noise are the words that monit passes over wherever they stand.
+// noise are the words that monit ignores everywhere.
 func (t token) noise() bool {
 	return t.is("is", "as", "are", "for", "on", "only", "with", "within", "without", "program", "programs",
 		"and", "has", "using", "use", "the", "sum", "than", "usage", "was", "times", "but", "of", "does")
 }
 
-// argv splits a quoted program as monit does: at white space, where single
-// quotes hold words together.
+// argv splits a quoted program as monit does: at white space outside of single
+// quotes.
 func argv(s string) ([]string, error) {
 	var args []string
 	for {

@@ -10,12 +10,12 @@ import (
 
 const (
 	defaultTimeout = 30 * time.Second
-	maxCite        = 200 // of a statement in a message
+	maxCite        = 200 // of a statement in a message, in bytes
 )
 
-// Parse reads a control file; name is what messages call it. All faults are
-// reported together, each as "file:line: …"; what could be read is returned
-// all the same.
+// Parse reads a control file; name is its name in messages. The error contains
+// all faults, each as "file:line: …"; the checks that could be read are
+// returned, too.
 func Parse(name string, text []byte) ([]Check, error) {
 	toks, errs := lex(name, string(text))
 	p := &parser{name: name, text: string(text), toks: toks, errs: errs}
@@ -25,7 +25,7 @@ func Parse(name string, text []byte) ([]Check, error) {
 	return p.checks, errors.Join(p.errs...)
 }
 
-// A parser reads statement by statement; at is the next token.
+// A parser reads one statement after the other; at is the next token.
 type parser struct {
 	name   string
 	text   string
@@ -37,7 +37,7 @@ type parser struct {
 
 func (p *parser) end() bool { return p.at >= len(p.toks) }
 
-// peek is the next token; at the end one that matches nothing.
+// peek returns the next token; at the end, one that matches nothing.
 func (p *parser) peek() token {
 	if p.end() {
 		return token{quote: '"', line: p.lastLine()}
@@ -73,7 +73,7 @@ func (p *parser) lastLine() int {
 	return p.toks[len(p.toks)-1].line
 }
 
-// cite is the statement whose tokens are from up to the next one.
+// cite returns the text of the statement from a token up to the next one.
 func (p *parser) cite(from int, why string) Statement {
 	first, last := p.toks[from], p.toks[max(from, min(p.at, len(p.toks))-1)]
 	text := strings.Join(strings.Fields(p.text[first.start:last.end]), " ")
@@ -88,7 +88,7 @@ func (p *parser) fail(from int, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s:%d: cannot read %q: %s", st.File, st.Line, st.Text, fmt.Sprintf(format, args...)))
 }
 
-// check is the check that statements belong to, nil before the first.
+// check returns the check that statements belong to, nil before the first.
 func (p *parser) check() *Check {
 	if len(p.checks) == 0 || p.checks[len(p.checks)-1].Kind == KindOther {
 		return nil
@@ -96,11 +96,11 @@ func (p *parser) check() *Check {
 	return &p.checks[len(p.checks)-1]
 }
 
-// unsupported names the statement that started at from.
+// unsupported reports the statement that started at from.
 func (p *parser) unsupported(from int, why string) {
 	st := p.cite(from, why)
 	if c := p.check(); c != nil {
-		// A check that is not supervised is named once, as a whole.
+		// A check that is not supervised is reported once, as a whole.
 		if c.Kind == KindProcess || len(c.Unsupported) == 0 {
 			c.Unsupported = append(c.Unsupported, st)
 		}
@@ -109,8 +109,8 @@ func (p *parser) unsupported(from int, why string) {
 	p.other(st)
 }
 
-// other names a statement that belongs to no check. It stands before the
-// check that is open, so that this one stays open.
+// other reports a statement that belongs to no check. It is inserted before the
+// current check, so that this one stays current.
 func (p *parser) other(st Statement) {
 	c := Check{Kind: KindOther, File: st.File, Line: st.Line, Unsupported: []Statement{st}}
 	if n := len(p.checks); n > 0 && p.checks[n-1].Kind != KindOther {
@@ -120,8 +120,9 @@ func (p *parser) other(st Statement) {
 	p.checks = append(p.checks, c)
 }
 
-// starts tells whether the token begins a statement; where a word can also
-// be an argument (start, stop, restart, alert), only at the head of a line.
+// starts reports whether the token begins a statement. Words that can also be
+// arguments (start, stop, restart, alert) do so only at the beginning of a
+// line.
 func (t token) starts() bool {
 	if t.is("check", "set", "include", "group", "depends", "depend", "mode", "if", "every", "noalert") {
 		return true
@@ -129,7 +130,7 @@ func (t token) starts() bool {
 	return t.first && t.is("start", "stop", "restart", "alert", "ignore", "not")
 }
 
-// skip passes over what is left of a statement nobody reads.
+// skip ignores the rest of a statement.
 func (p *parser) skip() {
 	for !p.end() && !p.peek().starts() {
 		p.at++
@@ -144,7 +145,7 @@ func (p *parser) statement() {
 		p.checkHead(from)
 	case t.is("set"):
 		p.skipSet()
-		p.other(p.cite(from, "statements about monit itself mean nothing here"))
+		p.other(p.cite(from, "statements about monit itself have no effect here"))
 	case t.is("include"):
 		p.next()
 		p.other(p.cite(from, "other files are not read"))
@@ -159,7 +160,7 @@ func (p *parser) statement() {
 		p.program(from, &p.check().Stop)
 	case t.is("restart"):
 		p.program(from, &p.check().Restart)
-		p.unsupported(from, "a restart is stop and start")
+		p.unsupported(from, "a restart is a stop and a start")
 	case t.is("group"):
 		p.group(from)
 	case t.is("depends", "depend"):
@@ -176,14 +177,14 @@ func (p *parser) statement() {
 	case t.is("not") && p.peek().is("every"):
 		p.next()
 		p.skip()
-		p.unsupported(from, "times of day are not honoured")
+		p.unsupported(from, "times of day are not supported")
 	default:
 		p.skip()
 		p.unsupported(from, "unknown statement")
 	}
 }
 
-// skipSet passes over a set statement, whose words can be those that start
+// skipSet ignores a set statement, which can contain words that begin
 // statements elsewhere ("set daemon 10 with start delay 5", "set alert").
 func (p *parser) skipSet() {
 	for !p.end() && !(p.peek().first && p.peek().starts()) && !p.peek().is("check", "include") {
@@ -238,7 +239,7 @@ func (p *parser) pidFile(from int) {
 		if !p.end() {
 			c.Matching = p.next().text
 		}
-		p.unsupported(from, "processes are found by pid file only")
+		p.unsupported(from, "processes are only found by their pid files")
 	default:
 		p.fail(from, `expected "with pidfile" and a path`)
 	}
@@ -281,7 +282,7 @@ func (p *parser) program(from int, into *Program) {
 		as = p.owner(&prog) || as
 	}
 	if into.Argv != nil {
-		p.fail(from, "said twice for %s", p.check().Name)
+		p.fail(from, "given twice for %s", p.check().Name)
 		return
 	}
 	*into = prog
@@ -346,7 +347,7 @@ func (p *parser) depends(from int) {
 	found := false
 	for !p.end() {
 		t := p.peek()
-		// The list ends with its line, unless a comma goes before the break.
+		// The list ends with its line, unless the line ends with a comma.
 		if t.first && found && !strings.ContainsRune(p.text[p.toks[p.at-1].end:t.start], ',') {
 			break
 		}
@@ -386,5 +387,5 @@ func (p *parser) every(from int) {
 		return
 	}
 	p.skip()
-	p.unsupported(from, "times of day are not honoured")
+	p.unsupported(from, "times of day are not supported")
 }

@@ -90,21 +90,21 @@ func TestParseNamesWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	const head, tail = "check process a with pidfile /run/a\n", "\ngroup vcap"
 	for _, tc := range []struct{ statement, text, why string }{
-		{"if changed pid then alert", "if changed pid then alert", "condition not honoured"},
-		{"if uptime > 3 days then restart", "", "condition not honoured"},
-		{"if loadavg(1min) > 4 then alert", "", "condition not honoured"},
-		{"if failed icmp type echo then alert", "", "condition not honoured"},
-		{"if failed url http://x/y then alert", "", "condition not honoured"},
-		{"if failed port 53 type udp then alert", "", "condition not honoured"},
+		{"if changed pid then alert", "if changed pid then alert", "condition not supported"},
+		{"if uptime > 3 days then restart", "", "condition not supported"},
+		{"if loadavg(1min) > 4 then alert", "", "condition not supported"},
+		{"if failed icmp type echo then alert", "", "condition not supported"},
+		{"if failed url http://x/y then alert", "", "condition not supported"},
+		{"if failed port 53 type udp then alert", "", "condition not supported"},
 		{"if failed port 3306 protocol mysql then restart", "", "only the connection is tried, not the protocol mysql"},
-		{"if failed port 80 send \"x\" for 2 cycles then restart", "", `condition not honoured because of "send x 2 cycles"`},
-		{"if cpu > 80% mem > 1 gb for 3 cycles then restart", "", `condition not honoured because of "mem > 1 gb 3 cycles"`},
+		{"if failed port 80 send \"x\" for 2 cycles then restart", "", `condition not supported because of "send x 2 cycles"`},
+		{"if cpu > 80% mem > 1 gb for 3 cycles then restart", "", `condition not supported because of "mem > 1 gb 3 cycles"`},
 		{"if mem > 10% then\n restart\n else if recovered 2 cycles then exec \"/bin/x\"", "", "nothing is done on recovery"},
 		{"alert ops@example.com on { timeout }", "", "no mail is sent"},
 		{"noalert ops@example.com", "", "no mail is sent"},
-		{"every \"* 8-19 * * 1-5\"", "", "times of day are not honoured"},
-		{"not every \"* 0-3 * * 0\"", "", "times of day are not honoured"},
-		{"restart program \"/bin/x\"", "", "a restart is stop and start"},
+		{"every \"* 8-19 * * 1-5\"", "", "times of day are not supported"},
+		{"not every \"* 0-3 * * 0\"", "", "times of day are not supported"},
+		{"restart program \"/bin/x\"", "", "a restart is a stop and a start"},
 		{"onreboot nostart", "onreboot nostart", "unknown statement"},
 		{"frobnicate \"x y\" with 3 things", "", "unknown statement"},
 	} {
@@ -146,7 +146,7 @@ check process b matching "b.*c"
 		`web/monit:10: "check system box": only processes are supervised`,
 		`web/monit:12: "include /etc/monit.d/*": other files are not read`,
 		`web/monit:11: "check program probe with path \"/bin/probe\"": only processes are supervised`,
-		`web/monit:13: "check process b matching \"b.*c\"": processes are found by pid file only`,
+		`web/monit:13: "check process b matching \"b.*c\"": processes are only found by their pid files`,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -166,7 +166,7 @@ func TestParseFaults(t *testing.T) {
 		{head + `start program "/bin/x 'a b"`, "cannot find the end of the quote"},
 		{head + `start program ""`, "the program is empty"},
 		{head + "start program\n  group vcap", "the program is missing"},
-		{head + "start program \"/bin/x\"\nstart program \"/bin/y\"", `web/monit:3: cannot read "start program \"/bin/y\"": said twice for a`},
+		{head + "start program \"/bin/x\"\nstart program \"/bin/y\"", `web/monit:3: cannot read "start program \"/bin/y\"": given twice for a`},
 		{head + `start program "/bin/x" with timeout soon`, `expected "timeout N seconds"`},
 		{head + `start program "/bin/x" with timeout 0 seconds`, `expected "timeout N seconds"`},
 		{head + "mode lazy", "expected active, passive or manual"},

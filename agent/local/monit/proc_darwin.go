@@ -8,7 +8,7 @@ import (
 
 const stateZombie = 5 // SZOMB
 
-// identify finds a process; a zombie is none any more.
+// identify returns the identity of a process that has not ended; a zombie has.
 func identify(pid int) (identity, bool) {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || p.Proc.P_pid != int32(pid) || p.Proc.P_stat == stateZombie {
@@ -17,7 +17,7 @@ func identify(pid int) (identity, bool) {
 	return identity{pid: pid, start: p.Proc.P_starttime.Nano()}, true
 }
 
-// started is when a process began by the machine's clock.
+// started returns when a process began by the machine's clock.
 func (id identity) started() time.Time { return time.Unix(0, id.start) }
 
 func machineMemoryKB() int64 {

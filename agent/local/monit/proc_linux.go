@@ -13,11 +13,10 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// ticks per second of the times in /proc, the same on every Linux that Go
-// runs on.
+// ticks per second of the times in /proc, on every Linux that Go supports.
 const userHz = 100
 
-// identify finds a process; a zombie is none any more.
+// identify returns the identity of a process that has not ended; a zombie has.
 func identify(pid int) (identity, bool) {
 	st, ok := readStat(pid)
 	if !ok || st.state == 'Z' || st.state == 'X' {
@@ -26,7 +25,7 @@ func identify(pid int) (identity, bool) {
 	return identity{pid: pid, start: st.start}, true
 }
 
-// started is when a process began by the machine's clock, zero if unknown.
+// started returns when a process began by the machine's clock, zero if unknown.
 func (id identity) started() time.Time {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -55,7 +54,7 @@ func readStat(pid int) (stat, bool) {
 	if err != nil {
 		return stat{}, false
 	}
-	// The name in parentheses may hold anything, parentheses too.
+	// The name in parentheses can contain anything, parentheses too.
 	end := bytes.LastIndexByte(data, ')')
 	if end < 0 {
 		return stat{}, false
@@ -75,7 +74,7 @@ func readStat(pid int) (stat, bool) {
 	}}, true
 }
 
-// usages is what every process of the machine uses.
+// usages returns what every process of the machine uses.
 func usages() map[int]usage {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -103,7 +102,8 @@ func machineMemoryKB() int64 {
 }
 
 // watchExit calls gone once when the process has ended, unless the returned
-// function is called before. False: this kernel cannot tell.
+// function is called before. It returns false if this kernel does not support
+// it.
 func watchExit(ctx context.Context, pid int, gone func()) (cancel func(), ok bool) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// identify finds a process; whether a number was used again is not seen here.
+// identify finds a process. It does not notice when another process has the
+// same number.
 func identify(pid int) (identity, bool) {
 	err := syscall.Kill(pid, 0)
 	return identity{pid: pid}, err == nil || errors.Is(err, syscall.EPERM)

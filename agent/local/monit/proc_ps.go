@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// usages is what every process of the machine uses.
+// usages returns what every process of the machine uses.
 func usages() map[int]usage {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -53,5 +53,6 @@ func cpuTime(s string) time.Duration {
 	return time.Duration(total*float64(time.Second)) + time.Duration(d)*24*time.Hour
 }
 
-// watchExit cannot be had here: the cycle finds out.
+// watchExit is not supported here; the next look at the process notices its
+// end.
 func watchExit(context.Context, int, func()) (cancel func(), ok bool) { return nil, false }

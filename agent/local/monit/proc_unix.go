@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// openNonblock keeps a pipe in place of a pid file from blocking the open.
+// openNonblock keeps the open of a pid file that is a pipe from blocking.
 const openNonblock = syscall.O_NONBLOCK
 
-// detach gives the command a session of its own: it outlives this process,
-// and its group can be ended.
+// detach gives the command its own session: it outlives this process, and its
+// process group can be ended.
 func detach(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -20,8 +20,7 @@ func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setsid = true
 }
 
-// reap collects a child without waiting; ended tells that it is no more, and
-// err how it failed.
+// reap collects a child without waiting. err says how an ended child failed.
 func reap(pid int) (ended bool, err error) {
 	var ws syscall.WaitStatus
 	got, err := syscall.Wait4(pid, &ws, syscall.WNOHANG, nil)
@@ -29,7 +28,7 @@ func reap(pid int) (ended bool, err error) {
 	case err == syscall.EINTR || err == nil && got == 0:
 		return false, nil
 	case err != nil:
-		return true, nil // somebody else collected it
+		return true, nil // another part of the program collected it
 	case ws.Signaled():
 		return true, fmt.Errorf("ended by signal: %v", ws.Signal())
 	case ws.ExitStatus() != 0:

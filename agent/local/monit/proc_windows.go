@@ -9,7 +9,8 @@ import (
 
 const openNonblock = 0
 
-// Windows has no pid files and sessions to supervise by.
+// On Windows, which has neither pid files nor sessions, this package only
+// compiles.
 
 func identify(int) (identity, bool)                                   { return identity{}, false }
 func (id identity) started() time.Time                                { return time.Time{} }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// An identity names one process for good: numbers are used again, number and
-// start together are not.
+// An identity names one process: its number alone can be used again, number and
+// start together are unique.
 type identity struct {
 	pid   int
-	start int64 // platform's unit and origin
+	start int64 // in the platform's unit and origin
 }
 
 func (id identity) alive() bool {
@@ -21,7 +21,7 @@ func (id identity) alive() bool {
 	return ok && now == id
 }
 
-// since is when the process began, now if that cannot be told.
+// since returns when the process began, or the present if that is unknown.
 func (id identity) since() time.Time {
 	now := time.Now()
 	if at := id.started(); !at.IsZero() && at.Before(now) {
@@ -37,7 +37,8 @@ type usage struct {
 	cpu    time.Duration // since it began
 }
 
-// family sums up a process and its descendants; children counts these.
+// family sums up a process and its descendants; children is the number of
+// descendants.
 func family(all map[int]usage, pid int) (sum usage, children int) {
 	below := map[int][]int{}
 	for child, u := range all {
@@ -60,11 +61,11 @@ func family(all map[int]usage, pid int) (sum usage, children int) {
 	return sum, children
 }
 
-// staleSlack covers the rounding of file times and of process starts.
+// staleSlack allows for the rounding of file times and of process starts.
 const staleSlack = 2 * time.Second
 
-// readPidFile returns the process a pid file names. A process that began
-// after the file was written is another one that got the same number.
+// readPidFile returns the process in a pid file. A process that began after the
+// file was written is another one with the same number.
 func readPidFile(path string) (identity, bool) {
 	pid, written, err := readPid(path)
 	if err != nil {
@@ -91,7 +92,7 @@ func readPid(path string) (pid int, written time.Time, err error) {
 		return 0, time.Time{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, time.Time{}, errors.New("no regular file")
+		return 0, time.Time{}, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, 64))
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A program is a start, stop, restart or exec statement that was executed: a
-// child of this process, which may become the service itself.
+// A program is the process of a start, stop, restart or exec statement: a child
+// of this process, which may become the service itself.
 type program struct {
 	pid     int
 	began   time.Time
 	ended   bool
 	err     error     // of one that ended
-	killAt  time.Time // it was asked to end and is killed then
+	killAt  time.Time // when it is killed, after it was asked to end
 	cancel  func()    // of the watch; nil: none
 	command string
 }
 
-// launch executes argv in a session of its own.
+// launch executes argv in its own session.
 func (s *Supervisor) launch(argv []string) (*program, error) {
 	cmd := s.cfg.Command(context.WithoutCancel(s.ctx), argv)
 	detach(cmd)
@@ -27,15 +27,15 @@ func (s *Supervisor) launch(argv []string) (*program, error) {
 		return nil, fmt.Errorf("cannot run %s: %w", argv[0], startError(err))
 	}
 	p := &program{pid: cmd.Process.Pid, began: time.Now(), command: argv[0]}
-	// The loop collects it: a goroutine that waits would live as long as
-	// the service when the program becomes it.
+	// The loop collects it: a waiting goroutine would live as long as a program
+	// that becomes the service.
 	_ = cmd.Process.Release()
 	p.cancel, _ = watchExit(s.ctx, p.pid, s.poke)
 	s.children[p.pid] = p
 	return p, nil
 }
 
-// startError takes the path out, which the caller says in the user's words.
+// startError removes the path, which the caller adds in the user's words.
 func startError(err error) error {
 	if e, ok := err.(*exec.Error); ok {
 		return e.Err
@@ -43,7 +43,7 @@ func startError(err error) error {
 	return err
 }
 
-// collect takes up children that ended, and kills those whose time is over.
+// collect collects children that ended, and kills those that had to end.
 func (s *Supervisor) collect() {
 	for pid, p := range s.children {
 		ended, err := reap(pid)
@@ -66,7 +66,7 @@ func (p *program) unwatch() {
 	}
 }
 
-// running tells whether the program is still under way; false for nil.
+// running reports whether the program still runs; false for nil.
 func (p *program) running() bool { return p != nil && !p.ended }
 
 const killDelay = 2 * time.Second

@@ -9,11 +9,11 @@ import (
 
 const (
 	defaultConnectTimeout = 5 * time.Second
-	maxCycles             = 64 // as in monit: a history is a word of bits
+	maxCycles             = 64 // as in monit, where a history is one word of bits
 )
 
-// rule reads what follows if: a condition, how often it must hold, "then", an
-// action, and what "else" says.
+// rule reads the words after "if": a condition, how often it must hold, "then",
+// an action and the "else" part.
 func (p *parser) rule(from int) {
 	cond, ok := p.condition(from)
 	if !ok {
@@ -27,13 +27,13 @@ func (p *parser) rule(from int) {
 	recovery := p.recovery()
 	c := words{toks: cond}
 	if !c.read(&r) {
-		p.unsupported(from, "condition not honoured")
+		p.unsupported(from, "condition not supported")
 		return
 	}
 	c.rate(&r)
 	if len(c.toks) > 0 {
-		// Half a condition would hold more often than the whole.
-		p.unsupported(from, "condition not honoured because of "+strconv.Quote(join(c.toks)))
+		// A part of a condition would hold more often than the whole.
+		p.unsupported(from, "condition not supported because of "+strconv.Quote(join(c.toks)))
 		return
 	}
 	if r.Cycles < 1 || r.Matches < 1 || r.Kind != RuleRestarts && (r.Cycles > maxCycles || r.Matches > r.Cycles) {
@@ -52,7 +52,7 @@ func (p *parser) rule(from int) {
 	}
 }
 
-// condition takes the tokens between if and then, without noise.
+// condition returns the tokens between "if" and "then" without noise.
 func (p *parser) condition(from int) (cond []token, ok bool) {
 	for !p.end() {
 		t := p.next()
@@ -105,8 +105,8 @@ func (p *parser) action(from int, r *Rule) bool {
 	return true
 }
 
-// recovery passes over "else if succeeded then …" and tells whether it says
-// more than alert.
+// recovery ignores "else if succeeded then …" and reports whether its action is
+// more than an alert.
 func (p *parser) recovery() bool {
 	if !p.accept("else") {
 		return false
@@ -124,7 +124,7 @@ func (p *parser) recovery() bool {
 	return true
 }
 
-// words are the tokens of a condition that are not read yet.
+// words are the unread tokens of a condition.
 type words struct{ toks []token }
 
 func (w *words) accept(names ...string) bool {
@@ -144,7 +144,7 @@ func (w *words) next() string {
 	return t.text
 }
 
-// number reads a number, with the unit where it is written without a space.
+// number reads a number, and its unit if no space separates them.
 func (w *words) number() (n float64, unit string, ok bool) {
 	if len(w.toks) == 0 || w.toks[0].quote != 0 {
 		return 0, "", false
@@ -172,7 +172,7 @@ func (w *words) count() (int, bool) {
 	return int(n), true
 }
 
-// read takes the condition itself; false if it is none that is honoured.
+// read reads the condition itself and reports whether it is supported.
 func (w *words) read(r *Rule) bool {
 	switch {
 	case w.accept("nonexist"), w.accept("not") && w.accept("exist"):
@@ -249,7 +249,7 @@ func (w *words) comparison(r *Rule) bool {
 	return true
 }
 
-// connection reads what "failed" says of a port or a socket.
+// connection reads the words after "failed" about a port or a socket.
 func (w *words) connection(r *Rule) bool {
 	c := Connection{Timeout: defaultConnectTimeout}
 	host, port := "localhost", 0

@@ -17,15 +17,15 @@ const (
 type phase int
 
 const (
-	idle     phase = iota // nothing under way
+	idle     phase = iota // nothing is in progress
 	starting              // the start program was run, no process yet
-	settling              // there is a process, not old enough to be trusted
+	settling              // there is a process, which may still fail to start
 	running
 	stopping // the stop program was run, the process is still there
 )
 
-// A service is one process under supervision. Fields are guarded by the
-// Supervisor's mutex.
+// A service is one process under supervision. The Supervisor's mutex guards its
+// fields.
 type service struct {
 	s          *Supervisor
 	check      Check
@@ -39,13 +39,13 @@ type service struct {
 	unwatch  func()
 	run      *program      // start, stop or restart program run last
 	deadline time.Time     // of starting, stopping
-	settled  time.Time     // when settling is over
+	settled  time.Time     // when settling ends
 	poll     time.Duration // until the next look in starting and stopping
-	retry    time.Time     // no start before
-	fails    int           // starts in a row that brought no lasting process
+	retry    time.Time     // no start before this time
+	fails    int           // consecutive starts without a lasting process
 	message  string        // why it fails
 	down     bool          // of wantStopped: nothing is left
-	gaveUp   bool          // of wantStopped: the stop program had its time
+	gaveUp   bool          // of wantStopped: the time of the stop program is over
 	restarts int
 	once     bool // started since the last Start
 	again    bool // a rule or a dependency wants a restart
@@ -54,13 +54,14 @@ type service struct {
 	history  []time.Time // restarts that a rule counts
 	rules    []ruleState
 	ruleAt   time.Time // next measuring
-	ruling   bool      // measuring is under way
-	ruleMsg  string    // what a rule finds now
+	ruling   bool      // a measurement is in progress
+	ruleMsg  string    // what a rule finds wrong
 	lastCPU  cpuSample
 	lastRule cpuSample
 }
 
-// snapshot is what other services depend on; a change makes them look again.
+// snapshot is the state that other services depend on; when it changes, they
+// look again.
 type snapshot struct {
 	want         want
 	phase        phase
@@ -87,7 +88,7 @@ func (v *service) start() {
 			v.phase = idle
 		}
 	} else if _, ok := v.find(); !ok && v.phase == running {
-		v.phase = idle // it died unseen: this start is for it
+		v.phase = idle // it died unnoticed: this start replaces it
 	}
 	v.retry = time.Time{}
 	v.want, v.down, v.gaveUp = wantRunning, false, false
@@ -98,8 +99,8 @@ func (v *service) unmonitor() {
 	v.phase, v.again = idle, false
 }
 
-// find looks for the process. One that was known stays found when its pid
-// file goes or is being written, so that it is never started twice.
+// find looks for the process. A known process stays found while its pid file is
+// missing or being written, so that it is never started twice.
 func (v *service) find() (identity, bool) {
 	path := v.s.cfg.Resolve(v.check.PidFile)
 	known := v.proc.pid != 0 && v.proc.alive()
@@ -115,7 +116,7 @@ func (v *service) find() (identity, bool) {
 	return v.proc, known
 }
 
-// look notes what find finds.
+// look records what find finds.
 func (v *service) look() bool {
 	id, ok := v.find()
 	if !ok {
@@ -138,7 +139,7 @@ func (v *service) forget() {
 	v.proc, v.since = identity{}, time.Time{}
 }
 
-// step does what is due and tells when to come again.
+// step does what is due and returns when to call it again.
 func (v *service) step(now time.Time) time.Time {
 	before := v.proc
 	alive := v.look()
@@ -151,7 +152,8 @@ func (v *service) step(now time.Time) time.Time {
 	return now.Add(v.s.cfg.Cycle)
 }
 
-// soon is the next look while a program is under way: fast at first.
+// soon returns the time of the next look while a program runs: soon at first,
+// then later and later.
 func (v *service) soon(now time.Time) time.Time {
 	at := now.Add(v.poll)
 	v.poll = min(v.poll*3/2, v.s.cfg.Cycle)
@@ -163,7 +165,7 @@ func (v *service) soon(now time.Time) time.Time {
 
 const firstPoll = 20 * time.Millisecond
 
-// keep sees to it that the service runs.
+// keep makes sure that the service runs.
 func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
 	v.again = v.again && alive
 	switch {
@@ -180,8 +182,8 @@ func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
 		v.died(now, before)
 		return now
 	case alive && (v.phase == idle || v.phase == starting):
-		// A process that was there before is running; one just started
-		// must prove itself.
+		// A process that was found is running; a started one must first survive
+		// for a moment.
 		v.settled = now
 		if v.phase == starting {
 			v.settled = now.Add(v.s.cfg.Settle)
@@ -207,7 +209,7 @@ func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
 	return v.tryStart(now)
 }
 
-// died is called when the process of a service that ran has gone.
+// died is called when the process of a running service has ended.
 func (v *service) died(now time.Time, was identity) {
 	v.phase, v.message, v.ruleMsg = idle, "Does not exist", ""
 	v.report(true, "process %d does not exist any more", was.pid)
@@ -215,7 +217,7 @@ func (v *service) died(now time.Time, was identity) {
 		if r.Kind == RuleMissing && r.Action != ActionRestart && r.Action != ActionStart {
 			v.act(now, r)
 			if r.Action == ActionAlert || r.Action == ActionExec {
-				v.retry = now.Add(100 * 365 * 24 * time.Hour) // somebody else must start it
+				v.retry = now.Add(100 * 365 * 24 * time.Hour) // it is not started again here
 			}
 			return
 		}
@@ -226,8 +228,8 @@ func (v *service) died(now time.Time, was identity) {
 
 const maxBackOff = 30 * time.Second
 
-// backOff sets when the next start is due: at once after a long life, later
-// and later after short ones.
+// backOff sets the time of the next start: at once after a long life, later and
+// later after short ones.
 func (v *service) backOff(now time.Time) {
 	v.retry = now
 	if v.fails > 0 {
@@ -237,7 +239,7 @@ func (v *service) backOff(now time.Time) {
 	v.fails++
 }
 
-// countRestart notes a restart and asks the rules about their number.
+// countRestart records a restart and evaluates the rules about restarts.
 func (v *service) countRestart(now time.Time) {
 	v.restarts++
 	v.history = append(v.history, now)
@@ -263,7 +265,7 @@ func (v *service) countRestart(now time.Time) {
 	}
 }
 
-// awaitStart waits for the process that the start program is to bring.
+// awaitStart waits for the process of the start program.
 func (v *service) awaitStart(now time.Time) time.Time {
 	switch {
 	case v.run != nil && v.run.ended && v.run.err != nil:
@@ -288,7 +290,7 @@ func (v *service) failStart(now time.Time, why string) {
 	v.backOff(now)
 }
 
-// tryStart runs the start program when nothing stands in the way.
+// tryStart runs the start program if nothing prevents it.
 func (v *service) tryStart(now time.Time) time.Time {
 	later := now.Add(v.s.cfg.Cycle)
 	switch {
@@ -303,8 +305,8 @@ func (v *service) tryStart(now time.Time) time.Time {
 		return v.retry
 	}
 	if v.run.running() {
-		// A start program that hangs gets its time twice, then makes
-		// room for the next. A slow one is not run twice at once.
+		// A start program that hangs is ended after twice its timeout; a slow
+		// one does not run twice at once.
 		if end := v.run.began.Add(2 * v.check.Start.Timeout); now.Before(end) {
 			return end
 		}
@@ -334,8 +336,9 @@ func (v *service) tryStart(now time.Time) time.Time {
 	return now.Add(v.poll)
 }
 
-// clearDependents stops what depends on this service before it starts anew;
-// they start again after it. False: some are still going down.
+// clearDependents stops the services that depend on this one before it is
+// restarted; they start again after it. It returns false while some are still
+// stopping.
 func (v *service) clearDependents() bool {
 	clean := true
 	for _, d := range v.dependents {
@@ -353,13 +356,13 @@ func (v *service) clearDependents() bool {
 	return clean
 }
 
-// restart has keep bring the process down and up again; what depends on it
-// goes down before.
+// restart has keep stop and start the process, after the services that depend
+// on it have stopped.
 func (v *service) restart() {
 	v.again, v.cleared, v.retry = true, false, time.Time{}
 }
 
-// halt runs the stop program, or asks the process itself to end.
+// halt runs the stop program, or else sends TERM to the process.
 func (v *service) halt(now time.Time) {
 	prog := v.check.Stop
 	v.phase, v.poll = stopping, firstPoll
@@ -382,7 +385,7 @@ func (v *service) halt(now time.Time) {
 	v.report(false, "stopping process %d", v.proc.pid)
 }
 
-// finishStop is keep while the process goes down for a restart.
+// finishStop is keep while the process stops for a restart.
 func (v *service) finishStop(now time.Time, alive bool) time.Time {
 	switch {
 	case !alive && !v.run.running():
@@ -414,7 +417,7 @@ func (v *service) stopFailure() string {
 	return why
 }
 
-// bringDown sees to it that nothing of the service is left.
+// bringDown makes sure that no process of the service is left.
 func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	if v.down {
 		return now.Add(v.s.cfg.Cycle)
@@ -437,8 +440,8 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	case alive:
 		return v.soon(now)
 	case v.run.running():
-		// A start program that has brought nothing yet, or a stop
-		// program that cleans up and has its time for it.
+		// A start program without a process so far, or a stop program that
+		// still cleans up within its timeout.
 		if v.phase != stopping || !now.Before(v.deadline) {
 			v.run.end(now)
 		}
@@ -449,8 +452,8 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	return now
 }
 
-// status is what Status says, without measures, of the process that is there
-// now; the loop may not have come to it yet.
+// status returns the Status without measurements. It looks at the process,
+// because the loop may not have looked since it changed.
 func (v *service) status() Status {
 	st := Status{Name: v.check.Name, Monitored: v.want == wantRunning || v.want == wantStopped && !v.down,
 		Message: v.message, Restarts: v.restarts}

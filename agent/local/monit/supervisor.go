@@ -13,21 +13,22 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Config says how a Supervisor works; every field may be left empty.
+// Config says how a Supervisor works. Every field may be empty.
 type Config struct {
-	// Command makes the command of a start, stop or exec statement: it
-	// chooses environment, folder and paths (argv is as written). Its
-	// output must be nil or an *os.File, as a daemon keeps it open. The
-	// context is never cancelled. Nil runs argv as it is.
+	// Command makes the command of a start, stop or exec statement: it chooses
+	// environment, folder and paths (argv is as written). Its output must be
+	// nil or an *os.File, because a daemon keeps it open. The context is never
+	// canceled. Nil runs argv as it is.
 	Command func(ctx context.Context, argv []string) *exec.Cmd
-	// Resolve maps the path of a pid file or socket to where it is.
+	// Resolve maps the path of a pid file or socket to its place on this
+	// machine.
 	Resolve func(path string) string
-	// Report is told what happens; it must not block or call back.
+	// Report gets each Event; it must not block or call the Supervisor.
 	Report func(Event)
 
-	Cycle     time.Duration // between looks at a process; 1 s. Death is mostly seen at once.
+	Cycle     time.Duration // between looks at a process; 1 s. The end of a process is mostly noticed at once.
 	RuleCycle time.Duration // the "cycle" of rules; 10 s, as releases expect
-	Settle    time.Duration // a started process must live so long to be running; 250 ms
+	Settle    time.Duration // a started process counts as running after this time; 250 ms
 	BackOff   time.Duration // before the second restart in a row, doubling up to 30 s; 1 s
 }
 
@@ -47,18 +48,18 @@ const (
 	StateUnknown  = "unknown" // not monitored
 )
 
-// Status is what is known of a service.
+// Status is the state of a service.
 type Status struct {
 	Name      string
 	State     string // StateRunning, StateStarting, StateFailing or StateUnknown
 	Monitored bool
-	Message   string // why it fails, as monit says it first: "Does not exist", "Execution failed: exit status 1"
+	Message   string // why it fails, in monit's words first: "Does not exist", "Execution failed: exit status 1"
 	PID       int    // 0: no process
 	Uptime    time.Duration
 	MemKB     int     // with descendants, like the following
 	MemPct    float64 // of the machine's
-	CPUPct    float64 // of all processors, since the last look
-	Restarts  int     // not asked for by Start
+	CPUPct    float64 // of all processors, since the last Status
+	Restarts  int     // that Start did not ask for
 }
 
 // Supervisor runs the processes of a set of checks. Its methods may be called
@@ -104,10 +105,11 @@ func New(ctx context.Context, cfg Config) *Supervisor {
 	return s
 }
 
-// Load replaces the set of services. A service that stays keeps its state; a
-// new one is not monitored until Start; a process of one that goes is left
-// alone. Checks that are no processes are passed over. A name used twice, a
-// dependency that is not there and a circle are errors, and change nothing.
+// Load replaces the set of services. Services with the same name keep their
+// state; a new one is not monitored until Start; the process of a removed one
+// is left alone. Checks of other things than processes are ignored. A duplicate
+// name, a missing dependency and a circle of dependencies are errors that
+// change nothing.
 func (s *Supervisor) Load(checks []Check) error {
 	if err := validate(checks); err != nil {
 		return err
@@ -115,7 +117,7 @@ func (s *Supervisor) Load(checks []Check) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.services
-	s.services = nil // what is left in old in the end goes
+	s.services = nil // the services that remain in old are removed
 	for _, c := range checks {
 		if c.Kind != KindProcess || c.PidFile == "" {
 			continue
@@ -147,7 +149,7 @@ func (s *Supervisor) Load(checks []Check) error {
 	return nil
 }
 
-// validate finds what makes the checks impossible to run together.
+// validate returns why the checks cannot be run together.
 func validate(checks []Check) error {
 	var errs []error
 	names := map[string]*Check{}
@@ -170,7 +172,7 @@ func validate(checks []Check) error {
 			dep, ok := names[d]
 			switch {
 			case !ok:
-				errs = append(errs, fmt.Errorf("%s:%d: cannot find %q, on which %q depends: no monit file of these jobs has it", c.File, c.Line, d, c.Name))
+				errs = append(errs, fmt.Errorf("%s:%d: cannot find %q, on which %q depends: it is in no monit file of these jobs", c.File, c.Line, d, c.Name))
 			case state[dep] == 1:
 				errs = append(errs, fmt.Errorf("%s:%d: cannot order %q and %q: they depend on each other in a circle", c.File, c.Line, c.Name, d))
 			case state[dep] == 0:
@@ -187,8 +189,8 @@ func validate(checks []Check) error {
 	return errors.Join(errs...)
 }
 
-// Start has every service monitored and running, dependencies first, and
-// returns at once. A service whose process already lives is taken over.
+// Start monitors and starts every service, dependencies first, and returns at
+// once. A process that already runs is adopted.
 func (s *Supervisor) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +206,7 @@ func (s *Supervisor) StopAsync() {
 	defer s.mu.Unlock()
 	for _, v := range s.services {
 		if v.gaveUp {
-			v.phase = idle // the stop program gets another chance
+			v.phase = idle // the stop program may run again
 		}
 		v.want, v.gaveUp, v.message = wantStopped, false, ""
 	}
@@ -212,8 +214,8 @@ func (s *Supervisor) StopAsync() {
 }
 
 // Stop stops every service, dependents first, and waits until no process is
-// left, until the stop programs have given up on what is left, or until ctx
-// ends. The error is a *StopError naming what is left.
+// left, until the stop programs of the rest have failed, or until ctx ends. The
+// error is a *StopError with the services that still run.
 func (s *Supervisor) Stop(ctx context.Context) error {
 	s.StopAsync()
 	for {
@@ -244,7 +246,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	}
 }
 
-// Unmonitor has every service left alone, whatever happens to it.
+// Unmonitor leaves every service alone, whatever happens to it.
 func (s *Supervisor) Unmonitor() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +256,7 @@ func (s *Supervisor) Unmonitor() {
 	s.poke()
 }
 
-// Status is what is known of each service, in the order of Load.
+// Status returns the state of each service, in the order of Load.
 func (s *Supervisor) Status() []Status {
 	all := usages()
 	s.mu.Lock()
@@ -267,9 +269,9 @@ func (s *Supervisor) Status() []Status {
 	return out
 }
 
-// Summary is the state of all services together: StateStarting if one is
+// Summary returns the state of all services together: StateStarting if one is
 // starting, else StateFailing if one does not run or is not monitored, else
-// StateRunning, which it also is without services.
+// StateRunning, also without services.
 func Summary(services []Status) string {
 	sum := StateRunning
 	for _, s := range services {
@@ -319,16 +321,16 @@ func (s *Supervisor) loop() {
 	}
 }
 
-// pass does what is due for each service until nothing moves any more, and
-// tells when to look again.
+// pass does what is due for each service until nothing changes any more, and
+// returns when to look again.
 func (s *Supervisor) pass() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.collect()
 	next := time.Now().Add(time.Minute)
 	moved := true
-	// A service that moves can free those that wait for it; a chain is at
-	// most as long as the list, and each moves a few times.
+	// A service that changes can unblock those that wait for it; a chain is at
+	// most as long as the list, and each service changes a few times.
 	for round := 0; moved && round < 4*len(s.services)+1; round++ {
 		moved = false
 		next = time.Now().Add(time.Minute)
@@ -352,7 +354,7 @@ func (s *Supervisor) pass() time.Time {
 // StopError names the services that did not stop, with the reason of each.
 type StopError struct {
 	Services []Status
-	Cause    error // of the context that ended; nil if the stop programs gave up
+	Cause    error // of the context's end; nil if the stop programs failed
 }
 
 // Error lists names and reasons.
