@@ -32,13 +32,8 @@ func backupDir(path string) string { return path + ".backups" }
 
 func (s *Store) backups() string { return backupDir(s.path) }
 
-// Backups lists the earlier versions of the state file at path, newest first.
-func Backups(path string) ([]Backup, error) {
-	path, err := resolve(path)
-	return backupsOf(path), err
-}
-
-// backupsOf lists the backups; a folder that cannot be read has none.
+// backupsOf lists the backups of the state file at path, newest first; a folder
+// that cannot be read has none.
 func backupsOf(path string) []Backup {
 	entries, err := os.ReadDir(backupDir(path))
 	if err != nil {
@@ -59,8 +54,8 @@ func backupsOf(path string) []Backup {
 	return list
 }
 
-// Load reads and checks the version.
-func (b Backup) Load() (state.State, error) {
+// read reads and checks the version.
+func (b Backup) read() (state.State, error) {
 	l, err := load(b.Path, Options{})
 	if err == nil && !l.found {
 		err = fmt.Errorf("cannot read the backup %s: it was removed", b.Path)
@@ -120,10 +115,14 @@ func (s *Store) makeBackups() error {
 // kept as PATH.damaged then. Unless force is set, the error is an *OwnsError if
 // only the present one records something.
 func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*Store, error) {
-	if list, err := Backups(path); err == nil && len(list) == 0 {
+	resolved, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(backupsOf(resolved)) == 0 {
 		return nil, fmt.Errorf("there are no backups of the deployment state %s", path)
 	}
-	s, err := lock(ctx, path, opts)
+	s, err := lock(ctx, resolved, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +139,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	if i < 0 {
 		return fmt.Errorf("there is no backup with the serial number %d of the deployment state %s; there are: %s", serial, s.path, serials(list))
 	}
-	old, err := list[i].Load()
+	old, err := list[i].read()
 	if err != nil {
 		return err
 	}

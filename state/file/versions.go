@@ -51,7 +51,7 @@ func versionsOf(path string, present int, resources []string, gone map[string]bo
 	var list []Version
 	for _, b := range backupsOf(path) {
 		v := Version{Backup: b, Present: b.Serial == present}
-		v.State, v.Err = b.Load()
+		v.State, v.Err = b.read()
 		if v.Err == nil {
 			for _, resource := range v.State.Resources() {
 				if !later[resource] && !gone[resource] {
