@@ -8,16 +8,16 @@ import (
 // Failure is one template that could not be rendered.
 type Failure struct {
 	Release, Job string
-	Template     string   // its path below templates/, or "monit"; empty: all
+	Template     string   // path below templates/, or "monit"; empty: all of the job
 	Line         int      // of the template, 0: unknown
-	Expression   string   // what stands there
+	Expression   string   // the code in that line
 	Message      string   // what is wrong
-	Properties   []string // that it asked for and did not get; one of them suffices
-	Link         bool     // it asked for a link that there is not
-	Advice       string   // where to set them, empty: nothing is known
+	Properties   []string // properties without a value; one of them suffices
+	Link         bool     // a link is missing
+	Advice       string   // where to set them; empty: unknown
 }
 
-// Failures has every template of one Render that failed.
+// Failures lists all templates of one Render that failed.
 type Failures []*Failure
 
 func (f *Failures) Error() string {
@@ -32,8 +32,8 @@ func (f *Failures) Error() string {
 	return b.String()
 }
 
-// Redact takes secrets out of what Ruby said, which may be any value. The rest
-// of a failure is names.
+// Redact removes secrets from Ruby's message, which may contain any value. The
+// other fields of a failure have only names.
 func (f *Failures) Redact(hide func(string) string) {
 	for _, failure := range *f {
 		if len(failure.Properties) == 0 && !failure.Link {
@@ -42,7 +42,7 @@ func (f *Failures) Redact(hide func(string) string) {
 	}
 }
 
-// place is the template with its job and release.
+// place names the template with its job and release.
 func (f *Failure) place() string {
 	if f.Template == "" {
 		return fmt.Sprintf("job '%s' of release '%s'", f.Job, f.Release)
@@ -65,7 +65,7 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// fill takes over what the driver says of the template with that text.
+// fill sets the fields from the driver's report about the template with that text.
 func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 	f.Line, f.Message, f.Properties = e.Line, e.Message, e.Properties
 	f.Expression = expression(text, e.Line)
@@ -87,7 +87,7 @@ func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 	}
 }
 
-// foreign says what the embedded Ruby lacks that a template may want.
+// foreign explains errors of templates that need more than the embedded Ruby has.
 func foreign(class string) string {
 	switch {
 	case class == "LoadError":
@@ -98,7 +98,7 @@ func foreign(class string) string {
 	return ""
 }
 
-// expression is the only ERB tag of a line, or the whole line.
+// expression returns the only ERB tag of a line, or the whole line.
 func expression(text []byte, line int) string {
 	lines := strings.Split(string(text), "\n")
 	if line < 1 || line > len(lines) {

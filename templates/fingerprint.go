@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// Fingerprint is the SHA-1 in hex over the contents of all files below dir, one
-// after the other in lexical order; names and modes do not count. It is the
-// configuration_hash of an apply spec, as bosh-init computes it.
+// Fingerprint returns the SHA-1 in hex of the contents of all files below dir, in
+// lexical order, without names and modes. It is the configuration_hash of an apply
+// spec, as bosh-init computes it.
 func Fingerprint(dir string) (string, error) {
 	sum := sha1.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// ownGroup lets cmd start in a process group of its own.
+// ownGroup makes cmd start in its own process group.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// killGroup kills a started command that was not waited for, and its children.
+// killGroup kills a started command and its children, before Wait was called.
 func killGroup(cmd *exec.Cmd) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 }

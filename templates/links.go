@@ -7,24 +7,24 @@ import (
 	"bootstrap/artifact"
 )
 
-// The keys of a link that the manifest describes by hand.
+// These are the keys of a link that the manifest describes by hand.
 const (
 	linkInstances  = "instances"
 	linkProperties = "properties"
 	linkAddress    = "address"
 )
 
-// provided is a link that a job of the list offers to the others.
+// provided is a link that a job of the list provides to the others.
 type provided struct {
 	job  *Job
-	name string // the manifest's name for it, if it gives one
+	name string // from the manifest, if it has one
 	link artifact.Link
 }
 
 // connect gives each job the links that it consumes: those that the manifest
-// describes, and those that a job of the list provides. One that cannot be had
-// counts only when a template asks for it, and then with the reason; but what
-// the manifest says about links must be right.
+// describes, and those that a job of the list provides. A missing link is an error,
+// with its reason, only if a template uses it; but what the manifest says about links
+// must be right.
 func connect(jobs []Job, id string) Failures {
 	var failures Failures
 	var offers []provided
@@ -46,7 +46,7 @@ func connect(jobs []Job, id string) Failures {
 			link, missing, err := job.consume(l, offers, id)
 			switch {
 			case err != "":
-				failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Link: true, Message: fmt.Sprintf("link '%s' cannot be had: %s", l.Name, err)})
+				failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Link: true, Message: fmt.Sprintf("link '%s' is not available: %s", l.Name, err)})
 			case missing != "":
 				job.unlinked[l.Name] = missing
 			default:
@@ -60,8 +60,8 @@ func connect(jobs []Job, id string) Failures {
 	return failures
 }
 
-// offered is the name under which a job provides a link; false: the manifest
-// says that it does not.
+// offered returns the name under which a job provides a link, and false if the
+// manifest says that it does not.
 func offered(job *Job, name string) (string, bool) {
 	said, ok := job.Context.Provides[name]
 	if !ok {
@@ -78,11 +78,11 @@ func offered(job *Job, name string) (string, bool) {
 	return name, true
 }
 
-// nothing is how a manifest says that there is no link.
+// nothing is the text by which a manifest says that there is no link.
 func nothing(said any) bool { return said == nil || said == "nil" }
 
-// consume finds one link: the reason why it is missing is for whoever asks for
-// it, an error for everyone.
+// consume finds one link. missing is the reason that a template gets when it uses the
+// link; problem is a mistake in the manifest.
 func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[string]any, missing, err string) {
 	said, explicit := j.Context.Consumes[l.Name]
 	var from string
@@ -92,7 +92,7 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 		}
 		m, ok := said.(map[string]any)
 		if !ok {
-			return nil, "", "what the manifest says of it is no map"
+			return nil, "", "the manifest must describe it as a map"
 		}
 		for _, key := range []string{linkInstances, linkProperties, linkAddress} {
 			if _, ok := m[key]; ok {
@@ -101,7 +101,7 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 			}
 		}
 		if other, ok := m["deployment"]; ok && other != j.Context.Deployment {
-			return nil, "", fmt.Sprintf("it is one of deployment '%v', of which nothing is known here: describe it with instances and properties", other)
+			return nil, "", fmt.Sprintf("it belongs to deployment '%v', which is unknown here: describe the link with instances and properties", other)
 		}
 		if from, ok = m["from"].(string); !ok {
 			from = l.Name
@@ -124,11 +124,11 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 		for _, o := range found {
 			names = append(names, fmt.Sprintf("job '%s' as '%s'", o.job.Name, o.name))
 		}
-		problem = fmt.Sprintf("several jobs provide one of type '%s': %s", l.Type, strings.Join(names, ", "))
+		problem = fmt.Sprintf("several jobs provide a link of type '%s': %s", l.Type, strings.Join(names, ", "))
 	case explicit:
-		problem = fmt.Sprintf("no job beside it provides '%s' of type '%s'", from, l.Type)
+		problem = fmt.Sprintf("no job rendered together with it provides '%s' of type '%s'", from, l.Type)
 	default:
-		problem = fmt.Sprintf("no job beside it provides one of type '%s'", l.Type)
+		problem = fmt.Sprintf("no job rendered together with it provides a link of type '%s'", l.Type)
 	}
 	if explicit {
 		return nil, "", problem
@@ -136,8 +136,8 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 	return nil, problem, ""
 }
 
-// manual is a link that the manifest describes. With properties alone its
-// instance is that of the job itself, whose address the manifest may not know.
+// manual returns a link that the manifest describes. With only properties its
+// instance is the job's own, whose address the manifest may not know.
 func (j *Job) manual(said map[string]any, id string) (map[string]any, string) {
 	link := map[string]any{linkProperties: map[string]any{}, linkInstances: []any{}}
 	_, instances := said[linkInstances]
@@ -160,15 +160,15 @@ func (j *Job) manual(said map[string]any, id string) (map[string]any, string) {
 			_, fits = value.(string)
 		}
 		if !fits {
-			return nil, fmt.Sprintf("its %s are of the wrong kind", key)
+			return nil, fmt.Sprintf("its %s have the wrong type", key)
 		}
 		link[key] = value
 	}
 	return link, ""
 }
 
-// resolved is the provided link as the driver reads it: the one instance that
-// there is, and the properties that the provider's spec names.
+// resolved returns the provided link as the driver reads it: the one instance, and
+// the properties that the provider's spec names.
 func (o provided) resolved(id string) map[string]any {
 	c := o.job.Context.filled(o.job.Name, id)
 	source := c.source()
@@ -190,7 +190,7 @@ func (o provided) resolved(id string) map[string]any {
 	}
 }
 
-// instance is the instance as a link has it.
+// instance returns the instance as part of a link.
 func (c Context) instance() map[string]any {
 	return map[string]any{
 		"name": c.Name, "id": c.ID, "index": c.Index, "az": c.AZ, "address": c.Address, "bootstrap": c.Bootstrap,

@@ -8,8 +8,9 @@ import (
 	"bootstrap/artifact"
 )
 
-// source is where the values of a job's properties come from, as for the
-// driver: the job's own hide all others, those of the group win.
+// source has the values of a job's properties, with the rules of the driver: the
+// job's own properties hide all others, and those of the group override the global
+// ones.
 func (c *Context) source() any {
 	if c.JobProperties != nil {
 		return plain(c.JobProperties)
@@ -33,7 +34,7 @@ func merge(left, right map[string]any) map[string]any {
 	return out
 }
 
-// find is the value of a dotted name, nil if there is none.
+// find returns the value of a dotted name, nil if there is none.
 func find(value any, name string) any {
 	for _, key := range strings.Split(name, ".") {
 		m, ok := value.(map[string]any)
@@ -45,7 +46,7 @@ func find(value any, name string) any {
 	return value
 }
 
-// set sets the value of a dotted name, unless a value stands in its way.
+// set sets the value of a dotted name, unless another value is in its way.
 func set(m map[string]any, name string, value any) {
 	keys := strings.Split(name, ".")
 	for _, key := range keys[:len(keys)-1] {
@@ -82,9 +83,8 @@ func misplaced(job *Job) Failures {
 	return failures
 }
 
-// blocked returns where on the way to a dotted name a value has no keys, and
-// what it is; both are empty if there is none. Text counts as no value, as in
-// create-env.
+// blocked returns which part of a dotted name has a value without keys, and its
+// kind; both are empty if there is none. Text counts as no value, as in create-env.
 func blocked(source any, name string) (at, found string) {
 	keys := strings.Split(name, ".")
 	for i, key := range keys {
@@ -106,7 +106,7 @@ func blocked(source any, name string) (at, found string) {
 	return "", ""
 }
 
-// setAt is the path at which the manifest sets a property of the job.
+// setAt returns the path at which the manifest sets a property of the job.
 func (j *Job) setAt(name string) string {
 	if j.Context.PropertiesPath == "" {
 		return "properties." + name
@@ -114,7 +114,7 @@ func (j *Job) setAt(name string) string {
 	return j.Context.PropertiesPath + "." + name
 }
 
-// consumesAt is the path at which the manifest describes a link of the job.
+// consumesAt returns the path at which the manifest describes a link of the job.
 func (j *Job) consumesAt(link string) string {
 	if j.Context.Path == "" {
 		return "consumes." + link
@@ -122,7 +122,7 @@ func (j *Job) consumesAt(link string) string {
 	return j.Context.Path + ".consumes." + link
 }
 
-// advice says where the manifest sets the properties, or that it cannot.
+// advice says where the manifest can set the properties, or that it cannot.
 func advice(job *Job, names []string) string {
 	var paths, undeclared []string
 	for _, name := range names {
@@ -138,19 +138,19 @@ func advice(job *Job, names []string) string {
 	return "set it at " + strings.Join(paths, " or ")
 }
 
-// declares tells whether the manifest can set the property, a part of it or
-// what it is a part of.
+// declares reports whether the manifest can set the property, a part of it, or a
+// property that contains it.
 func (j *Job) declares(name string) bool {
 	return slices.ContainsFunc(j.Properties, func(p artifact.Property) bool { return related(p.Name, name) })
 }
 
-// related tells whether one of two dotted names is a part of the other.
+// related reports whether one of two dotted names is a part of the other.
 func related(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
 }
 
-// ownerAdvice says where a link, or an instance of it, gets the properties
-// that a template asked it for.
+// ownerAdvice says where to set the properties that a template reads from a link or
+// from an instance of it.
 func ownerAdvice(job *Job, o *owner, names []string) string {
 	by, provided := job.providers[o.Link]
 	switch {

@@ -26,16 +26,16 @@ import (
 //go:embed driver.rb
 var driver string
 
-// startTimeout is the deadline for a Ruby to come up. A cold disk takes seconds,
-// and so does making the machine code of the embedded one; an emulated machine
-// needs a minute for that.
+// startTimeout is the deadline for the start of a Ruby. A cold disk takes seconds,
+// and so does compiling the embedded one, for which an emulated machine needs a
+// minute.
 const startTimeout = 5 * time.Minute
 
 // request asks the driver for one template.
 type request struct {
 	File     string         `json:"file"`
 	Template []byte         `json:"template"`
-	Context  map[string]any `json:"context,omitempty"` // absent: that of the last request
+	Context  map[string]any `json:"context,omitempty"` // absent: as in the last request
 }
 
 // answer is a result or an error.
@@ -53,7 +53,7 @@ type rubyError struct {
 	Link       string   `json:"link"`
 }
 
-// owner is a link, or an instance of it, that was asked for properties.
+// owner is the link, or the instance of one, whose properties a template read.
 type owner struct {
 	Link     string `json:"link"`
 	Instance bool   `json:"instance"`
@@ -66,15 +66,15 @@ func (o *owner) String() string {
 	return "link '" + o.Link + "'"
 }
 
-// formatError is a context that is not JSON.
+// formatError is a context that cannot be written as JSON.
 type formatError struct{ err error }
 
 func (e *formatError) Error() string {
 	return "its properties cannot be given to Ruby: " + e.err.Error()
 }
 
-// errGone is a Ruby that had ended before it was asked.
-var errGone = errors.New("it was not running any more")
+// errGone says that Ruby had ended before it was asked.
+var errGone = errors.New("it had ended")
 
 // ruby is a running driver.
 type ruby struct {
@@ -84,10 +84,10 @@ type ruby struct {
 	closer io.Closer // of out
 
 	mu      sync.Mutex
-	stopped bool // nothing may be sent to the process group any more
+	stopped bool // no more signals may be sent to the process group
 }
 
-// command is what is started for a Ruby.
+// command returns the command that starts Ruby.
 func command(cfg Config) (*exec.Cmd, error) {
 	if !cfg.embedded() {
 		path := cmp.Or(cfg.Ruby, "ruby")
@@ -120,7 +120,7 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	ownGroup(r.cmd)
 	var stderr firstBytes
 	r.cmd.Stderr = &stderr
-	// What a template left running may hold standard error open.
+	// A process that a template left running may keep standard error open.
 	r.cmd.WaitDelay = time.Second
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	return r, nil
 }
 
-// problem says why a Ruby is none that can be used.
+// problem says why a Ruby cannot be used.
 func (g greeting) problem(path string) error {
 	switch {
 	case g.Error != "":
@@ -169,9 +169,8 @@ func libraryHint(library string) string {
 	return fmt.Sprintf("Debian, Ubuntu: apt install ruby; Fedora: dnf install rubygem-%s; Arch: pacman -S ruby-%[1]s; others: gem install %[1]s", library)
 }
 
-// render sends one request and waits for its answer. When ctx ends, Ruby is
-// killed. After an error nothing but stop may be called, except after a
-// formatError.
+// render sends one request and waits for its answer. It kills Ruby when ctx ends.
+// After an error other than a formatError only stop may be called.
 func (r *ruby) render(ctx context.Context, req request) (answer, error) {
 	var a answer
 	line, err := json.Marshal(req)
@@ -195,12 +194,12 @@ func (r *ruby) read(ctx context.Context, into any) error {
 		return r.ended(err)
 	}
 	if err := json.Unmarshal(line, into); err != nil {
-		return fmt.Errorf("its answer is no JSON: %w", err)
+		return fmt.Errorf("its answer is not JSON: %w", err)
 	}
 	return nil
 }
 
-// ended says how Ruby ended, where the pipe only says that it did.
+// ended returns how Ruby ended, instead of the pipe's error.
 func (r *ruby) ended(err error) error {
 	r.stop()
 	if state := r.cmd.ProcessState; state != nil {
@@ -209,7 +208,7 @@ func (r *ruby) ended(err error) error {
 	return err
 }
 
-// kill makes whoever waits for an answer stop waiting.
+// kill ends every wait for an answer.
 func (r *ruby) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +220,7 @@ func (r *ruby) kill() {
 	_ = r.closer.Close()
 }
 
-// stop ends Ruby and what it has started. It may be called again.
+// stop ends Ruby and the processes that it started. It may be called again.
 func (r *ruby) stop() {
 	r.kill()
 	r.mu.Lock()
@@ -235,9 +234,9 @@ func (r *ruby) stop() {
 	_ = r.cmd.Wait()
 }
 
-// environment keeps what a Ruby, or the version manager behind that name,
-// needs to start. RUBYOPT, GEM_HOME and the like are left out: they change what
-// is rendered.
+// environment returns the variables that a Ruby, or the version manager behind that
+// name, needs to start. RUBYOPT, GEM_HOME and the like are left out, because they
+// change what is rendered.
 func environment(env []string) []string {
 	keep := []string{
 		"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ", "SystemRoot", "TEMP", "TMP",
@@ -262,7 +261,8 @@ func variable(env []string, name string) string {
 	return value
 }
 
-// lookUp finds a program in the folders of path, empty if there is none.
+// lookUp returns the path of a program in the folders of path, empty if there is
+// none.
 func lookUp(program, path string) string {
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
@@ -285,7 +285,7 @@ func atLeast(version string, major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// firstBytes keeps the beginning of what is written to it.
+// firstBytes is a writer that keeps only the beginning.
 type firstBytes struct {
 	mu   sync.Mutex
 	kept []byte

@@ -19,21 +19,19 @@ import (
 // greeting is the first line of a Ruby.
 type greeting struct {
 	Ruby    string `json:"ruby,omitempty"`    // its version
-	Missing string `json:"missing,omitempty"` // a library that it lacks
+	Missing string `json:"missing,omitempty"` // a missing library
 	Error   string `json:"error,omitempty"`   // why it cannot serve
 }
 
-// Serve is the child process of an Engine: the embedded Ruby. It answers the
-// requests on in, one per line, until in ends, and then returns even if a
-// template has not come to its end; the process must end then. What templates
-// print goes to log. Machine code is kept in the folder cache. The status is the
-// one with which a template ended Ruby, else 0.
+// Serve is the child process of an Engine: the embedded Ruby. It answers the requests
+// on in, one per line, until in ends, and then returns even if a template still runs;
+// the process must end then. Templates print to log. Compiled code is kept in the
+// folder cache. The status is the one with which a template ended Ruby, else 0.
 func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) (status int, err error) {
-	// Code of a template holds its processor until it returns; one must be left
-	// for whoever notices that the parent is gone.
+	// The code of a template occupies its processor until it returns; one must be
+	// left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	// Making the machine code takes half a gigabyte, and more if garbage may lie
-	// around.
+	// Compiling takes half a gigabyte, and more if garbage is collected late.
 	debug.SetGCPercent(25)
 	answers := json.NewEncoder(out)
 	module, err := cruby.Open(ctx, cache)
@@ -55,7 +53,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	s := &server{module: module, machine: cruby.Machine{Library: library, Output: log}, out: out}
 	lines := make(chan []byte)
 	guard.Go(ctx, func() { s.read(ctx, in, lines) })
-	// A collection would wait for the template that runs.
+	// A collection would wait for the running template.
 	debug.SetGCPercent(-1)
 	err = s.serve(ctx, lines)
 	if exit, ok := errors.AsType[*cruby.ExitError](err); ok {
@@ -72,7 +70,7 @@ type server struct {
 	ruby    *cruby.Ruby
 }
 
-// read sends the lines of in and closes the channel at its end.
+// read sends the lines of in to the channel, and closes it at the end.
 func (s *server) read(ctx context.Context, in io.Reader, lines chan<- []byte) {
 	defer close(lines)
 	for r := bufio.NewReaderSize(in, 64<<10); ; {
@@ -104,7 +102,7 @@ func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
 				return err
 			}
 		case <-lines:
-			// The parent waits for an answer before it asks again: it is gone.
+			// The parent waits for an answer before its next request, so it has ended.
 			return nil
 		}
 	}
@@ -119,7 +117,7 @@ func (s *server) answer(ctx context.Context, line []byte) (string, error) {
 		return "", fmt.Errorf("cannot read the request: %w", err)
 	}
 	if req.Context != nil {
-		// The next job sees nothing of what this one's templates did.
+		// The next job must not see what the templates of this one changed.
 		if err := s.renew(ctx); err != nil {
 			return "", err
 		}

@@ -1,5 +1,5 @@
-// Package templates renders the templates of release jobs: ERB, run by the Ruby
-// that is in this program, in a child process, or by one of the machine. Either
+// Package templates renders the templates of release jobs. They are ERB, run by the
+// Ruby embedded in this program, in a child process, or by one of the machine. Either
 // is started once for all templates of a run.
 package templates
 
@@ -29,24 +29,24 @@ type Config struct {
 	// Ruby is the path of the Ruby to use, or its name on PATH; empty: the
 	// embedded one.
 	Ruby string
-	// Self is the path of this program, which is started again for the embedded
+	// Self is the path of this program, which is started again as the embedded
 	// Ruby; empty: the Ruby on PATH is used.
 	Self string
-	// Cache is the folder in which the embedded Ruby keeps its machine code,
-	// 70 MB; empty: it is made each time, which takes seconds.
+	// Cache is the folder in which the embedded Ruby keeps its compiled code,
+	// 70 MB; empty: each engine compiles it, which takes seconds.
 	Cache string
 	// Env is the environment from which Ruby gets PATH, HOME and little else;
-	// nil: that of this process.
+	// nil: the environment of this process.
 	Env []string
 	// Timeout is the deadline of one template; 0: one minute.
 	Timeout time.Duration
 }
 
-// embedded tells whether the Ruby in this program is used.
+// embedded reports whether the Ruby in this program is used.
 func (c Config) embedded() bool { return c.Ruby == "" && c.Self != "" }
 
-// Engine renders templates. Its Ruby starts with the first template that needs
-// one. It may be used by several goroutines; they take turns.
+// Engine renders templates. Its Ruby starts with the first template. Several
+// goroutines may use it; they take turns.
 type Engine struct {
 	cfg    Config
 	id     string          // of the instance, where the context has none
@@ -56,21 +56,21 @@ type Engine struct {
 
 	mu     sync.Mutex
 	ruby   *ruby
-	knows  *Job // whose context the Ruby has
+	knows  *Job // the job whose context Ruby has
 	closed bool
 }
 
-// Job is a release's job with the facts that its templates may ask for.
+// Job is a release's job with the facts that its templates may use.
 type Job struct {
 	*artifact.Job
 	Context Context
-	// LinksOnly leaves the job's templates out: it is there for the links that
-	// it provides.
+	// LinksOnly is set for a job whose templates are not rendered: it only provides
+	// links.
 	LinksOnly bool
 
 	links     map[string]any      // by name
 	providers map[string]provided // of the links that other jobs provide
-	unlinked  map[string]string   // why a link that the job consumes is missing
+	unlinked  map[string]string   // why consumed links are missing
 }
 
 // Context has the facts about one instance.
@@ -83,31 +83,31 @@ type Context struct {
 	Deployment string
 	Address    string         // empty: spec.address is nil
 	Networks   map[string]any // by name: ip, netmask, gateway …; nil: one "default" with empty values
-	// JobProperties hide the other ones; nil: the job has none, so that the
-	// ClusterProperties merged over the GlobalProperties count.
+	// JobProperties hide the other ones; nil: the job has none, and the
+	// ClusterProperties merged over the GlobalProperties are used.
 	GlobalProperties, ClusterProperties, JobProperties map[string]any
-	// Consumes and Provides are what the manifest says of the job's links, by
+	// Consumes and Provides are what the manifest says about the job's links, by
 	// name: "nil", or for a consumed one "from" or the whole link ("instances",
 	// "properties", "address"; with "properties" alone its instance is this one),
-	// for a provided one "as". Where it says nothing the types decide, among the
-	// jobs that are rendered together.
+	// for a provided one "as". For other links the types decide, among the jobs
+	// that are rendered together.
 	Consumes, Provides map[string]any
-	// Links, by name, come before all others: each has "instances" (a list of
+	// Links, by name, override all others: each has "instances" (a list of
 	// name, id, index, az, address, bootstrap, properties), "properties" and
 	// "address".
 	Links map[string]any
 	// ReleaseVersion is spec.release.version.
 	ReleaseVersion string
 	// PropertiesPath is where the manifest sets the properties, for example
-	// "cloud_provider.properties"; for the advice when one is missing.
+	// "cloud_provider.properties"; used in advice about a missing one.
 	PropertiesPath string
-	// Path is where the manifest names the job, for example
-	// "instance_groups[0].jobs[1]"; for the advice when a link is missing.
+	// Path is where the manifest lists the job, for example
+	// "instance_groups[0].jobs[1]"; used in advice about a missing link.
 	Path string
 }
 
-// Start returns an engine; nothing runs yet. It does not end with ctx, whose run
-// is told of panics.
+// Start returns an engine, without starting Ruby. The engine does not end with ctx,
+// which only gets the panics of its goroutines.
 func Start(ctx context.Context, cfg Config) *Engine {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
@@ -120,9 +120,9 @@ func Start(ctx context.Context, cfg Config) *Engine {
 	return e
 }
 
-// Warm starts Ruby in the background, so that it is there when the first
-// template comes: for a first run on a machine, when the embedded one takes
-// seconds. What goes wrong is said then.
+// Warm starts Ruby in the background, so that it is ready for the first template: on
+// the first run on a machine, the embedded one takes seconds. Errors are reported by
+// the first template.
 func (e *Engine) Warm() {
 	e.warm.Go(guard.Part(e.ctx, func() {
 		e.mu.Lock()
@@ -130,14 +130,14 @@ func (e *Engine) Warm() {
 		if e.closed || e.ruby != nil {
 			return
 		}
-		// What goes wrong here goes wrong again where it is told.
+		// An error here occurs again in Render, which reports it.
 		if r, err := startRuby(e.ctx, e.cfg); err == nil {
 			e.ruby = r
 		}
 	}))
 }
 
-// Notice has the licences of the embedded Ruby.
+// Notice returns the licences of the embedded Ruby.
 func Notice() (string, error) { return cruby.Notice() }
 
 // Close ends Ruby.
@@ -161,25 +161,25 @@ func (e *Engine) stop() {
 // file is one file of a rendered job.
 type file struct {
 	job         *Job
-	source      string // in messages: the path below the job's folder
+	source      string // for messages: the path below the job's folder
 	path        string // on disk
-	destination string // below the folder that is written
+	destination string // below the output folder
 	content     []byte
 }
 
 // Render writes the jobs' files to dir/<job>/monit and
 // dir/<job>/<destination>, folders 0700, files 0600 and those below bin/ 0700;
-// what dir/<job> held before is removed. When a template fails the others are
+// earlier contents of dir/<job> are removed. If a template fails, the others are
 // still tried, nothing is written, and the error is a *Failures.
 func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
-	// The lock waits for Warm, which then must not be what a Ctrl-C waits for.
+	// The lock waits for Warm, which must not delay a Ctrl-C.
 	defer guard.AfterDone(ctx, e.cancel)()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return errors.New("cannot render templates: the engine is closed")
 	}
-	e.knows = nil // the same jobs may come with other facts
+	e.knows = nil // the same jobs may have other facts now
 	jobs = slices.Clone(jobs)
 	var files []*file
 	failures := connect(jobs, e.id)
@@ -215,7 +215,7 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 // jobFiles reads the job's templates.
 func jobFiles(job *Job) ([]*file, error) {
 	if !filepath.IsLocal(job.Name) || strings.ContainsAny(job.Name, `/\`) {
-		return nil, fmt.Errorf("cannot render job '%s' of release '%s': its name is no file name", job.Name, job.Release)
+		return nil, fmt.Errorf("cannot render job '%s' of release '%s': its name cannot be a file name", job.Name, job.Release)
 	}
 	files := []*file{{job: job, source: "monit", path: "monit", destination: "monit"}}
 	for _, t := range job.Templates {
@@ -238,8 +238,8 @@ func jobFiles(job *Job) ([]*file, error) {
 	return files, nil
 }
 
-// renderJob replaces the content of the job's files. An error means that no
-// template can be rendered.
+// renderJob replaces the contents of the job's files. An error means that no template
+// can be rendered.
 func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failures, error) {
 	var failures Failures
 	facts := sync.OnceValue(func() map[string]any { return job.facts(e.id) })
@@ -265,13 +265,13 @@ func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failur
 	return failures, nil
 }
 
-// templateError is what one template did, in place of an answer.
+// templateError says what one template did instead of giving an answer.
 type templateError struct{ reason string }
 
 func (e *templateError) Error() string { return e.reason }
 
-// ask has one template rendered, by a new Ruby if none runs. An error that is
-// no *templateError is true for all templates.
+// ask renders one template, with a new Ruby if none runs. An error other than a
+// *templateError concerns all templates.
 func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any, req request) (answer, error) {
 	for again := false; ; again = true {
 		if ctx.Err() != nil {
@@ -295,7 +295,7 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 			e.knows = job
 			return a, nil
 		}
-		// Ruby is in an unknown state, or gone.
+		// Ruby is in an unknown state, or has ended.
 		e.stop()
 		var format *formatError
 		switch {
@@ -313,7 +313,7 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 	}
 }
 
-// filled is the context with the defaults of what is not given.
+// filled returns the context with defaults for missing values.
 func (c Context) filled(job, id string) Context {
 	c.Name, c.ID, c.AZ = cmp.Or(c.Name, job), cmp.Or(c.ID, id), cmp.Or(c.AZ, "unknown")
 	if c.Networks == nil {
@@ -322,7 +322,7 @@ func (c Context) filled(job, id string) Context {
 	return c
 }
 
-// facts is the context as the driver reads it.
+// facts returns the context as the driver reads it.
 func (j *Job) facts(id string) map[string]any {
 	c := j.Context.filled(j.Name, id)
 	defaults := map[string]any{}
@@ -354,7 +354,7 @@ func (j *Job) facts(id string) map[string]any {
 	return plain(facts).(map[string]any)
 }
 
-// plain gives maps of YAML with keys of any type the text keys that JSON has.
+// plain converts the keys of YAML maps, of any type, to the text keys of JSON.
 func plain(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -379,7 +379,7 @@ func plain(value any) any {
 	return value
 }
 
-// write puts the files below dir, which cannot be left.
+// write writes the files below dir, never outside of it.
 func write(dir string, jobs []Job, files []*file) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot write rendered templates: %w", err)

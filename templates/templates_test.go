@@ -368,7 +368,7 @@ func TestRefused(t *testing.T) {
 		"destination leaves": {[]Job{destination}, "leaves the job's folder"},
 		"template missing":   {[]Job{missing}, "cannot read template 'gone' of job 'job' of release 'rel'"},
 		"monit missing":      {[]Job{nomonit}, "cannot read template 'monit'"},
-		"job name":           {[]Job{named}, "no file name"},
+		"job name":           {[]Job{named}, "cannot be a file name"},
 		"twice":              {[]Job{good, good}, "given twice"},
 	} {
 		dir := t.TempDir()
