@@ -8,8 +8,8 @@ import (
 
 const stateZombie = 5 // SZOMB
 
-// birthOf tells when a process began, in nanoseconds; a zombie is none any
-// more.
+// birthOf returns when a running process began, in nanoseconds; a zombie does
+// not run.
 func birthOf(pid int) (string, bool) {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || p.Proc.P_pid != int32(pid) || p.Proc.P_stat == stateZombie {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// birthOf tells when a process began, in ticks since the boot with that id; a
-// zombie is none any more.
+// birthOf returns when a running process began, in ticks since the boot with
+// that id; a zombie does not run.
 func birthOf(pid int) (string, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -18,7 +18,7 @@ func birthOf(pid int) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	// The name in parentheses may hold anything, parentheses too.
+	// The name in parentheses can contain anything, parentheses too.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return "", false

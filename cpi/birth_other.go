@@ -2,5 +2,5 @@
 
 package cpi
 
-// birthOf cannot tell here.
+// birthOf is not supported here.
 func birthOf(int) (string, bool) { return "", false }

@@ -11,15 +11,16 @@ type Child struct {
 	PID   int       `json:"pid"`
 	Host  string    `json:"host"`
 	Since time.Time `json:"since"`
-	// Birth tells the process from a later one with the same id.
+	// Birth distinguishes the process from a later one with the same id.
 	Birth string `json:"birth"`
 }
 
-// childFile is where the process that writes a reply is kept, 0600.
+// childFile is the file, mode 0600, that names the process which writes a
+// reply.
 func childFile(reply string) string { return reply + ".child" }
 
-// RemoveReply removes a reply and what stands beside it, once the state tells
-// what it told.
+// RemoveReply deletes a reply and its pid file, once its result is in the
+// state.
 func RemoveReply(file string) {
 	if file != "" {
 		_ = os.Remove(file)
@@ -27,8 +28,8 @@ func RemoveReply(file string) {
 	}
 }
 
-// recordChild keeps which process writes the reply. Where the system does not
-// tell when it began, the lock on the reply has to do.
+// recordChild writes down which process writes the reply. Where the system does
+// not say when a process began, only the lock on the reply shows that it runs.
 func recordChild(reply string, pid int) {
 	birth, ok := birthOf(pid)
 	host, err := os.Hostname()
@@ -37,12 +38,13 @@ func recordChild(reply string, pid int) {
 	}
 	data, err := json.Marshal(Child{PID: pid, Host: host, Since: time.Now().UTC().Truncate(time.Second), Birth: birth})
 	if err == nil {
-		// The call goes on without: the lock tells nearly as much.
+		// The call continues without the file, because the lock shows nearly as
+		// much.
 		_ = os.WriteFile(childFile(reply), data, 0o600)
 	}
 }
 
-// childOf reads what recordChild kept.
+// childOf reads what recordChild wrote.
 func childOf(reply string) (c Child, known bool) {
 	data, err := os.ReadFile(childFile(reply))
 	if err != nil || json.Unmarshal(data, &c) != nil {
@@ -52,7 +54,7 @@ func childOf(reply string) (c Child, known bool) {
 	return c, err == nil && host == c.Host && c.PID > 1
 }
 
-// runs tells whether the process is still there.
+// runs reports whether the process still runs.
 func (c Child) runs() bool {
 	birth, ok := birthOf(c.PID)
 	return ok && birth == c.Birth

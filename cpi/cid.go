@@ -7,12 +7,12 @@ import (
 	"unicode"
 )
 
-// maxCID is the length of the longest CID that is taken, in bytes: those of real
-// clouds have less than 300.
+// maxCID is the length of the longest valid CID, in bytes: those of real clouds
+// have less than 300.
 const maxCID = 4 << 10
 
-// CheckCID refuses what cannot be the CID of anything: blank text, control and
-// other invisible characters, and text longer than 4 KiB.
+// CheckCID refuses text that cannot be a CID: blank text, control and other
+// invisible characters, and more than 4 KiB.
 func CheckCID(cid string) error {
 	switch {
 	case strings.TrimSpace(cid) == "":

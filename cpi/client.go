@@ -12,23 +12,24 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// maxRetries is how often a call is repeated that the CPI says is ok to retry.
+// maxRetries is how often a call is repeated after an error that the CPI marks
+// as ok to retry.
 const maxRetries = 5
 
-// Config says how a CPI is called.
+// Config says how to call a CPI.
 type Config struct {
 	Path       string              // bin/cpi of the installation
 	Env        []string            // the child's whole environment
 	DirectorID string              // director_uuid of the requests' context
-	Log        io.Writer           // standard error and log of the CPI, by line; nil drops them
+	Log        io.Writer           // gets the CPI's standard error and log by line; may be nil
 	LogFile    string              // the file that Log writes to, which errors name; may be empty
-	Redact     func(string) string // applied to all that comes from the CPI as text; nil keeps it
-	// StemcellAPI is the API version of the stemcell in use; 0 means that
-	// none is in use yet.
+	Redact     func(string) string // applied to all text from the CPI; may be nil
+	// StemcellAPI is the API version of the stemcell in use; 0 if none is in
+	// use yet.
 	StemcellAPI int
-	Running     *Running // is told of every process; may be nil
+	Running     *Running // lists the running processes; may be nil
 	// Trace is called before a process is started, while it is running, and
-	// after it has ended; kill ends its process group. Nil: nobody is told.
+	// after it has ended; kill ends its process group. It may be nil.
 	Trace   func(method, moment string, kill func())
 	Timeout time.Duration // of one process; 0 means 2 hours
 	Grace   time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
@@ -41,7 +42,7 @@ type Client struct {
 	record *record
 }
 
-// shared is what all copies of a Client have in common.
+// shared is what all copies of a Client share.
 type shared struct {
 	mu   sync.Mutex
 	info *Info
@@ -50,7 +51,7 @@ type shared struct {
 	log    sync.Mutex // held while lines are written
 }
 
-// New returns a client; nothing is started before the first call.
+// New returns a client, which starts nothing before the first call.
 func New(cfg Config) *Client {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 2 * time.Hour
@@ -67,8 +68,8 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg, shared: &shared{}}
 }
 
-// Info asks what the CPI can do, once; later calls return the same answer. A
-// CPI that does not implement info has API version 1.
+// Info calls info once; later calls return the same result. A CPI that does not
+// implement info has API version 1.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	c.shared.asking.Lock()
 	defer c.shared.asking.Unlock()
@@ -110,11 +111,11 @@ func (c *Client) Call(ctx context.Context, method string, args ...any) (json.Raw
 	return c.exchange(ctx, method, info.APIVersion, args)
 }
 
-// exchange sends one request, again while the CPI says that this is ok.
+// exchange sends one request, and repeats it while the CPI allows that.
 func (c *Client) exchange(ctx context.Context, method string, version int, args []any) (json.RawMessage, error) {
 	request, err := c.request(method, version, args)
 	if err != nil {
-		return nil, &StartError{Method: method, Err: fmt.Errorf("its arguments are no JSON: %w", err)}
+		return nil, &StartError{Method: method, Err: fmt.Errorf("its arguments are not JSON: %w", err)}
 	}
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
@@ -150,7 +151,7 @@ func (c *Client) request(method string, version int, args []any) ([]byte, error)
 	return json.Marshal(request)
 }
 
-// once starts the CPI one time and reads its reply.
+// once starts one CPI process and reads its reply.
 func (c *Client) once(ctx context.Context, method string, request []byte) (json.RawMessage, error) {
 	c.trace(method, "before", func() {})
 	out, err := c.run(ctx, method, request)

@@ -15,14 +15,14 @@ type Error struct {
 	Method  string
 	Type    string // e.g. Bosh::Clouds::VMNotFound
 	Message string // redacted
-	// OKToRetry is the CPI's word that it cleaned up; the client has then
-	// already tried again, Tries times in all.
+	// OKToRetry says that the CPI has cleaned up; the client has then already
+	// tried Tries times.
 	OKToRetry bool
 	Tries     int
-	Log       string // file with the whole message; empty: there is none
+	Log       string // file with the whole message; may be empty
 }
 
-// maxMessage is how many bytes of a CPI's message an error has.
+// maxMessage is how many bytes of a CPI's message an error contains.
 const maxMessage = 4000
 
 func (e *Error) Error() string {
@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// StartError says that the CPI was not started, so that nothing was done.
+// StartError says that the CPI was not started and nothing was done.
 type StartError struct {
 	Method string
 	Err    error
@@ -47,7 +47,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // signal.
 type ExitError struct {
 	Method string
-	Status string // as of os.ProcessState: "exit status 3", "signal: killed"
+	Status string // as in os.ProcessState: "exit status 3", "signal: killed"
 	Stderr string // last lines of standard error, redacted
 }
 
@@ -59,7 +59,7 @@ func (e *ExitError) Error() string {
 	return text + " and said nothing"
 }
 
-// GarbageError says that standard output was not one JSON reply.
+// GarbageError says that the standard output was not exactly one JSON reply.
 type GarbageError struct {
 	Method string
 	Reason string
@@ -74,7 +74,8 @@ func (e *GarbageError) Error() string {
 	return text
 }
 
-// ResultError says that a reply's result has not the type of its method's.
+// ResultError says that the result of a call does not have the type of its
+// method.
 type ResultError struct {
 	Method string
 	Want   string
@@ -85,8 +86,8 @@ func (e *ResultError) Error() string {
 	return fmt.Sprintf("cannot use the CPI's result of %s: want %s, got %s", e.Method, e.Want, e.Got)
 }
 
-// TimeoutError says that the CPI did not end before its deadline; its process
-// group has been killed by then, and what it was doing may or may not exist.
+// TimeoutError says that the CPI did not end before its deadline. Its process
+// group was killed, and what it was creating may or may not exist.
 type TimeoutError struct {
 	Method string
 	After  time.Duration
@@ -101,11 +102,11 @@ func (e *TimeoutError) Error() string {
 	return text
 }
 
-// Timeout tells that this is a timeout, as net.Error does.
+// Timeout returns true, as for a net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// NotImplemented tells whether the CPI does not know the method, in any of the
-// ways in which CPIs say so.
+// NotImplemented reports whether the CPI does not have the method, in any of
+// the words that CPIs use for that.
 func NotImplemented(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -122,15 +123,14 @@ func NotImplemented(err error) bool {
 	return false
 }
 
-// NotSupported tells whether the CPI knows the method, but not for these
+// NotSupported reports whether the CPI has the method, but not for these
 // arguments.
 func NotSupported(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == TypeNotSupported
 }
 
-// NotFound tells whether the VM, disk or stemcell that was named does not
-// exist.
+// NotFound reports whether the VM, disk or stemcell of the call does not exist.
 func NotFound(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -139,15 +139,15 @@ func NotFound(err error) bool {
 	return e.Type == TypeVMNotFound || e.Type == TypeDiskNotFound || e.Type == TypeStemcellNotFound
 }
 
-// StemcellGone tells whether the CPI says that this stemcell does not exist.
-// BOSH has an error type for that, and most CPIs use a CloudError instead, whose
-// words are read here: "could not find AMI 'ami-1'", "Image `5b1e' not found".
+// StemcellGone reports whether the CPI says that this stemcell does not exist.
+// BOSH has an error type for that, but most CPIs use a CloudError, whose
+// message is read here: "could not find AMI 'ami-1'", "Image `5b1e' not found".
 func StemcellGone(err error, cid string) bool {
 	var e *Error
 	if !errors.As(err, &e) {
 		return false
 	}
-	name, _, _ := strings.Cut(cid, " ") // "ami-1 light" is told as ami-1
+	name, _, _ := strings.Cut(cid, " ") // the CPI calls "ami-1 light" ami-1
 	if e.Type == TypeStemcellNotFound || name == "" {
 		return e.Type == TypeStemcellNotFound
 	}
@@ -157,7 +157,7 @@ func StemcellGone(err error, cid string) bool {
 	return err == nil && gone.MatchString(e.Message)
 }
 
-// shorten cuts text to at most n bytes, between two characters.
+// shorten returns at most n bytes of the text, without half a character.
 func shorten(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -168,7 +168,7 @@ func shorten(text string, n int) string {
 	return text[:n] + "…"
 }
 
-// excerpt is shorten that says how much is missing, and which file has it.
+// excerpt is shorten, and says how much is missing and which file has it.
 func excerpt(text string, n int, file string) string {
 	short := shorten(text, n)
 	if short == text {
@@ -191,8 +191,7 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// firstLines and lastLines keep a few lines of a text that is already
-// redacted.
+// firstLines and lastLines return a few lines of a redacted text.
 func firstLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(printable(text)), "\n")
 	if len(lines) > 5 {

@@ -1,6 +1,6 @@
-// Package cpi drives a CPI: the wire types of its protocol and a client that
-// starts one process per call. The embedded CPI in cpi/local serves the same
-// types.
+// Package cpi calls a CPI: it has the wire types of the protocol and a client
+// that starts one process per call. The embedded CPI in cpi/local serves the
+// same types.
 package cpi
 
 import "encoding/json"
@@ -13,7 +13,8 @@ type Request struct {
 	APIVersion int     `json:"api_version,omitempty"`
 }
 
-// Context tells the CPI who calls and, for API v2, about the stemcell.
+// Context tells the CPI who calls it and, for API v2, which API version the
+// stemcell has.
 type Context struct {
 	DirectorUUID string     `json:"director_uuid"`
 	VM           *ContextVM `json:"vm,omitempty"`
@@ -33,7 +34,7 @@ type Response struct {
 	Log    string          `json:"log"`
 }
 
-// ResponseError is an error as the CPI reports it.
+// ResponseError is an error that the CPI reports.
 type ResponseError struct {
 	Type      string `json:"type"`
 	Message   string `json:"message"`
@@ -43,17 +44,17 @@ type ResponseError struct {
 // Info is the result of the method info.
 type Info struct {
 	StemcellFormats []string `json:"stemcell_formats"`
-	APIVersion      int      `json:"api_version"` // 1 if the CPI names none; capped at 2
-	// Extensions are methods beyond BOSH's that the CPI has. Only the embedded
-	// one has any.
+	APIVersion      int      `json:"api_version"` // 1 if the CPI does not say; at most 2
+	// Extensions are the CPI's methods beyond those of BOSH. Only the embedded
+	// CPI has any.
 	Extensions []string `json:"extensions,omitempty"`
 }
 
-// HasStemcellMethod is the extension that tells whether a stemcell exists.
+// HasStemcellMethod is the extension that reports whether a stemcell exists.
 const HasStemcellMethod = "has_stemcell"
 
-// The error types every CPI may report; a CPIError is about the request, not
-// about the cloud.
+// The error types that every CPI may report; a CPIError is about the request,
+// not about the cloud.
 const (
 	TypeCPIError         = "Bosh::Clouds::CpiError"
 	TypeCloudError       = "Bosh::Clouds::CloudError"

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// VMRequest is what create_vm wants to know.
+// VMRequest is the arguments of create_vm.
 type VMRequest struct {
 	AgentID         string
 	StemcellCID     string
 	CloudProperties map[string]any
 	Networks        map[string]map[string]any // by the network's name
-	DiskCIDs        []string                  // disks that the VM will most likely get
+	DiskCIDs        []string                  // disks that will probably be attached to the VM
 	Env             map[string]any
 }
 
-// VMResult is what create_vm made.
+// VMResult is the result of create_vm.
 type VMResult struct {
 	CID      string
-	Networks map[string]any // API v2, if the CPI says them
+	Networks map[string]any // API v2, if the CPI returns them
 }
 
 // CreateStemcell makes a stemcell of an image and returns its CID.
@@ -38,8 +38,8 @@ func (c *Client) DeleteStemcell(ctx context.Context, cid string) error {
 	return c.do(ctx, "delete_stemcell", []string{cid})
 }
 
-// HasStemcell tells whether a stemcell exists. Most CPIs cannot tell: known is
-// false then, and nothing was asked.
+// HasStemcell reports whether a stemcell exists. With most CPIs, which cannot
+// say, known is false and nothing is called.
 func (c *Client) HasStemcell(ctx context.Context, cid string) (there, known bool, err error) {
 	info, err := c.Info(ctx)
 	if err != nil || !slices.Contains(info.Extensions, HasStemcellMethod) {
@@ -49,7 +49,7 @@ func (c *Client) HasStemcell(ctx context.Context, cid string) (there, known bool
 	return there, err == nil, err
 }
 
-// CreateVM makes and starts a VM; its agent need not answer yet.
+// CreateVM makes and starts a VM, whose agent may not answer yet.
 func (c *Client) CreateVM(ctx context.Context, vm VMRequest) (VMResult, error) {
 	if err := given("create_vm", append([]string{vm.AgentID, vm.StemcellCID}, vm.DiskCIDs...)...); err != nil {
 		return VMResult{}, err
@@ -68,28 +68,29 @@ func (c *Client) CreateVM(ctx context.Context, vm VMRequest) (VMResult, error) {
 	return c.decodeVM("create_vm", result)
 }
 
-// HasVM tells whether a VM exists.
+// HasVM reports whether a VM exists.
 func (c *Client) HasVM(ctx context.Context, cid string) (bool, error) {
 	return c.ask(ctx, "has_vm", cid)
 }
 
-// DeleteVM ends and deletes a VM; its persistent disks stay.
+// DeleteVM deletes a VM and keeps its persistent disks.
 func (c *Client) DeleteVM(ctx context.Context, cid string) error {
 	return c.do(ctx, "delete_vm", []string{cid})
 }
 
-// RebootVM restarts a VM, also one that is off.
+// RebootVM restarts a VM, or starts one that is off.
 func (c *Client) RebootVM(ctx context.Context, cid string) error {
 	return c.do(ctx, "reboot_vm", []string{cid})
 }
 
-// SetVMMetadata names a VM's deployment and the like where the cloud shows it.
+// SetVMMetadata tags a VM with its deployment and other names, which the cloud
+// shows.
 func (c *Client) SetVMMetadata(ctx context.Context, cid string, metadata map[string]string) error {
 	return c.do(ctx, "set_vm_metadata", []string{cid}, texts(metadata))
 }
 
-// CreateDisk makes a disk of size MiB and returns its CID; vmCID, if not
-// empty, names the VM that will most likely get it.
+// CreateDisk makes a disk of size MiB and returns its CID; vmCID, if not empty,
+// is the VM to which it will probably be attached.
 func (c *Client) CreateDisk(ctx context.Context, size int, props map[string]any, vmCID string) (string, error) {
 	var near any
 	if vmCID != "" {
@@ -102,7 +103,7 @@ func (c *Client) CreateDisk(ctx context.Context, size int, props map[string]any,
 	return c.decodeCID("create_disk", result)
 }
 
-// HasDisk tells whether a disk exists.
+// HasDisk reports whether a disk exists.
 func (c *Client) HasDisk(ctx context.Context, cid string) (bool, error) {
 	return c.ask(ctx, "has_disk", cid)
 }
@@ -133,8 +134,8 @@ func (c *Client) DetachDisk(ctx context.Context, vmCID, diskCID string) error {
 	return c.do(ctx, "detach_disk", []string{vmCID, diskCID})
 }
 
-// SetDiskMetadata names a disk's deployment and the like where the cloud shows
-// it.
+// SetDiskMetadata tags a disk with its deployment and other names, which the
+// cloud shows.
 func (c *Client) SetDiskMetadata(ctx context.Context, cid string, metadata map[string]string) error {
 	return c.do(ctx, "set_disk_metadata", []string{cid}, texts(metadata))
 }
@@ -151,13 +152,13 @@ func (c *Client) GetDisks(ctx context.Context, vmCID string) ([]string, error) {
 	return c.decodeCIDs("get_disks", result)
 }
 
-// ResizeDisk gives a detached disk a new size in MiB.
+// ResizeDisk changes the size of a detached disk to size MiB.
 func (c *Client) ResizeDisk(ctx context.Context, cid string, size int) error {
 	return c.do(ctx, "resize_disk", []string{cid}, size)
 }
 
-// UpdateDisk gives a detached disk a new size in MiB and new cloud_properties
-// (API v2). It returns the disk's CID, which may be a new one.
+// UpdateDisk changes the size in MiB and the cloud_properties of a detached
+// disk (API v2). It returns the CID of the disk, which may be a new one.
 func (c *Client) UpdateDisk(ctx context.Context, cid string, size int, props map[string]any) (string, error) {
 	if err := given("update_disk", cid); err != nil {
 		return "", err
@@ -173,7 +174,7 @@ func (c *Client) UpdateDisk(ctx context.Context, cid string, size int, props map
 	return cmp.Or(now, cid), nil
 }
 
-// SnapshotDisk copies a disk as it is now and returns the snapshot's CID.
+// SnapshotDisk takes a snapshot of a disk and returns the CID of the snapshot.
 func (c *Client) SnapshotDisk(ctx context.Context, cid string, metadata map[string]string) (string, error) {
 	if err := given("snapshot_disk", cid); err != nil {
 		return "", err
@@ -198,7 +199,7 @@ func (c *Client) do(ctx context.Context, method string, cids []string, args ...a
 	return err
 }
 
-// ask calls a method that says yes or no.
+// ask calls a method whose result is true or false.
 func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
 	if err := given(method, cid); err != nil {
 		return false, err
@@ -210,7 +211,7 @@ func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
 	return c.decodeBool(method, result)
 }
 
-// given refuses blank CIDs: there are CPIs that take one for "all".
+// given refuses blank CIDs, which some CPIs take for "all".
 func given(method string, cids ...string) error {
 	for i, cid := range cids {
 		if strings.TrimSpace(cid) == "" {

@@ -15,24 +15,24 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// What is read of a call's output at most; more on standard output is garbage,
-// of standard error the end counts.
+// How much of a call's output is read: a longer standard output is an error, of
+// standard error the end is read.
 const (
 	maxStdout = 32 << 20
 	maxStderr = 4 << 20
 )
 
-// output is what one process left.
+// output is what one process wrote, and how it ended.
 type output struct {
 	stdout  []byte
 	stderr  string
-	status  string // empty: ended well
+	status  string // empty for success
 	timeout time.Duration
 }
 
 // run starts the CPI in its own process group and waits for its end. All three
-// streams are files, so that the CPI lives on when this process dies. Once it
-// runs, the end of the context does not end it.
+// streams are files, so that the CPI survives the end of this process. The end
+// of the context does not end a CPI that runs.
 func (c *Client) run(ctx context.Context, method string, request []byte) (output, error) {
 	cannot := func(err error) (output, error) {
 		return output{}, &StartError{Method: method, Err: fmt.Errorf("cannot start the CPI: %w", err)}
@@ -79,11 +79,11 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 	return out, nil
 }
 
-// briefly is how long a file may be held by a process that is being started.
+// briefly is how long a process that is being started may hold a file.
 const briefly = 5 * time.Second
 
-// start starts the process; a bin/cpi that was written a moment ago may still
-// be held open for writing by a child that another goroutine is forking.
+// start starts the process. It tries again while a child that another goroutine
+// forks still holds a new bin/cpi open for writing.
 func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*exec.Cmd, error) {
 	limited, cancel := context.WithTimeout(ctx, briefly)
 	defer cancel()
@@ -108,11 +108,10 @@ func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*ex
 	}
 }
 
-// wait returns when the process has ended, and whether that was because its
-// time was over: then its whole group is told to end, and killed after the
-// grace.
+// wait waits for the end of the process. After the timeout it ends the whole
+// process group, by TERM and then by KILL, and returns true.
 func (c *Client) wait(ctx context.Context, cmd *exec.Cmd) (late bool) {
-	ended := guard.Start(ctx, cmd.Wait) // what it returns stands in ProcessState, too
+	ended := guard.Start(ctx, cmd.Wait) // ProcessState contains the error, too
 	deadline := time.NewTimer(c.cfg.Timeout)
 	defer deadline.Stop()
 	select {
@@ -132,8 +131,8 @@ func (c *Client) wait(ctx context.Context, cmd *exec.Cmd) (late bool) {
 	return true
 }
 
-// logLines writes text to the log, each line after the method's name. It is
-// redacted as a whole, since a secret may have several lines.
+// logLines writes text to the log, each line after the method's name. The text
+// is redacted as a whole, because a secret may have several lines.
 func (c *Client) logLines(method, text string) {
 	text = strings.TrimRight(c.cfg.Redact(text), "\n")
 	if text == "" {
@@ -145,7 +144,7 @@ func (c *Client) logLines(method, text string) {
 	}
 	c.shared.log.Lock()
 	defer c.shared.log.Unlock()
-	// A log that cannot be written must not fail a call that did its work.
+	// A call that did its work must not fail because of its log.
 	_, _ = c.cfg.Log.Write(lines.Bytes())
 }
 
@@ -180,8 +179,8 @@ func readTail(f *os.File, n int64) (string, error) {
 		return "", err
 	}
 	if from > 0 {
-		// The first line is cut, and with it perhaps a secret that the
-		// redactor would not know.
+		// The first line is incomplete, and with it perhaps a secret, which the
+		// redactor would not recognize.
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 		return "…\n" + string(text), nil
 	}

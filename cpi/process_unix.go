@@ -19,13 +19,13 @@ func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKI
 
 func busy(err error) bool { return errors.Is(err, syscall.ETXTBSY) }
 
-// lockReply marks the file as being written: the lock belongs to the open
-// file, which the child inherits, so it ends when both have closed it.
+// lockReply locks a file that is being written. The lock belongs to the open
+// file, which the child inherits, so it ends when both have closed the file.
 func lockReply(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// beingWritten tells whether somebody holds lockReply.
+// beingWritten reports whether a process holds the lock of lockReply.
 func beingWritten(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -34,14 +34,14 @@ func beingWritten(f *os.File) (bool, error) {
 	return false, err
 }
 
-// syncDir makes a new name in the folder last.
+// syncDir flushes a new name in the folder to its device.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	// Some network file systems cannot; the file is there all the same.
+	// Some network file systems do not support it; the file exists anyway.
 	_ = d.Sync()
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// record says where the replies of a client's calls stand; nil means nowhere.
+// record is the file for the replies of a client's calls; nil for a temporary
+// one.
 type record struct {
 	file string
 }
@@ -26,17 +27,15 @@ func (c *Client) Recorded(file string) *Client {
 	return &recorded
 }
 
-// announced stands in the file of a reply until the CPI is about to be
+// announced is the content of a reply's file until the CPI is about to be
 // started.
 const announced = "the CPI is not started yet\n"
 
-// ErrNotBegun says that a recorded call was announced and its CPI was never
-// started.
+// ErrNotBegun says that a recorded call was announced and its CPI not started.
 var ErrNotBegun = errors.New("the CPI was not started")
 
-// Announce makes the file of a reply before the call is made: while it stands
-// there as it is, the call is proven not to have begun. A file that is missing
-// proves nothing.
+// Announce makes the file of a reply before the call. As long as the file is
+// unchanged, the call has certainly not begun. A missing file proves nothing.
 func Announce(file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -53,12 +52,12 @@ func Announce(file string) error {
 }
 
 // Recover waits for the end of the CPI process that writes file, if it still
-// runs, and returns the CID that the recorded call gave: none for one that
-// deletes, or that left a disk its CID. It is ErrNotBegun for a call that was
-// only announced, and an fs.ErrNotExist, which tells nothing, where there is no
-// file. The other errors are those of the call. waiting, unless nil, is called
-// once with the process if it has to be waited for; its PID is 0 where that is
-// not known.
+// runs, and returns the CID that the recorded call returned: none for a call
+// that deletes, or that left a disk its CID. The error is ErrNotBegun for a
+// call that was only announced, and an fs.ErrNotExist, which proves nothing, if
+// there is no file. Other errors are those of the call. waiting, unless nil, is
+// called once with the process if it has to be waited for; its PID is 0 if
+// unknown.
 func (c *Client) Recover(ctx context.Context, method, file string, waiting func(Child)) (string, error) {
 	stdout, err := finished(ctx, file, waiting)
 	if err == nil && string(stdout) == announced {
@@ -84,9 +83,10 @@ func (c *Client) Recover(ctx context.Context, method, file string, waiting func(
 	return vm.CID, err
 }
 
-// finished returns what stands in the file when its writer has ended. A whole
-// result is taken at once, and anything when the process that was started is
-// gone: others that the CPI left running may hold the file open for ever.
+// finished returns the content of the file when its writer has ended. It
+// returns a complete result at once, and anything when the CPI process itself
+// has ended, because processes that it left running may hold the file open for
+// ever.
 func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -131,8 +131,8 @@ func (r *record) open(ctx context.Context) (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s is in use: %w", r.file, err)
 	}
-	// From here on the file does not say any more that the call was not begun,
-	// also after a power cut.
+	// From here on the file no longer proves that the call has not begun, also
+	// after a power failure.
 	_ = os.Remove(childFile(r.file))
 	if err := errors.Join(f.Truncate(0), f.Sync(), syncDir(filepath.Dir(r.file))); err != nil {
 		_ = f.Close()
@@ -141,8 +141,8 @@ func (r *record) open(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// lock locks the reply; a child that another goroutine is forking may hold
-// the file of an earlier call for a moment.
+// lock locks the reply. A child that another goroutine forks may hold the file
+// of an earlier call for a moment.
 func (r *record) lock(ctx context.Context, f *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, briefly)
 	defer cancel()

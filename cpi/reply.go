@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// decodeReply reads the one JSON value that standard output must be. A CPI
-// that was cut at its deadline but had given a result did its work.
+// decodeReply reads the one JSON value that the standard output must contain. A
+// CPI that was killed at its deadline after it had written a result did its
+// work.
 func decodeReply(method string, out output, redact func(string) string) (Response, error) {
 	late := func() error {
 		return &TimeoutError{Method: method, After: out.timeout, Stderr: lastLines(redact(out.stderr))}
@@ -45,11 +46,11 @@ func parseReply(stdout []byte) (Response, error) {
 	}
 	text := bytes.TrimSpace(bytes.TrimPrefix(stdout, []byte("\xEF\xBB\xBF")))
 	if len(text) == 0 || text[0] != '{' {
-		return reply, fmt.Errorf("it is no JSON object")
+		return reply, fmt.Errorf("it is not a JSON object")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&reply); err != nil {
-		return reply, fmt.Errorf("it is no reply in JSON: %s", misfit(err))
+		return reply, fmt.Errorf("it is not a reply in JSON: %s", misfit(err))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return reply, fmt.Errorf("something follows the JSON object")
@@ -57,7 +58,7 @@ func parseReply(stdout []byte) (Response, error) {
 	return reply, nil
 }
 
-// misfit says what encoding/json says in types of Go.
+// misfit rewords an error of encoding/json without the types of Go.
 func misfit(err error) string {
 	var kind *json.UnmarshalTypeError
 	if !errors.As(err, &kind) {
@@ -68,10 +69,10 @@ func misfit(err error) string {
 	if field == "" {
 		field = "the reply"
 	}
-	return fmt.Sprintf("%s is of another kind (%s) than the protocol's", field, value)
+	return fmt.Sprintf("%s is of another kind (%s) than in the protocol", field, value)
 }
 
-// wrong is the error for a result of another type than the method's.
+// wrong is the error for a result of the wrong type.
 func (c *Client) wrong(method, want string, result json.RawMessage) error {
 	got := "nothing"
 	if len(result) > 0 {
@@ -80,7 +81,7 @@ func (c *Client) wrong(method, want string, result json.RawMessage) error {
 	return &ResultError{Method: method, Want: want, Got: got}
 }
 
-// wrongCID is the error for a result whose CID is refused.
+// wrongCID is the error for a result with an invalid CID.
 func (c *Client) wrongCID(method, want string, result json.RawMessage, why error) error {
 	err := c.wrong(method, want, result)
 	if bad, ok := err.(*ResultError); ok && why != nil {
@@ -105,7 +106,7 @@ func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
 	}
 	version := int(min(max(wire.APIVersion, 1), 2))
 	info := Info{StemcellFormats: wire.StemcellFormats, APIVersion: version}
-	list, _ := wire.Extensions.([]any) // another CPI may mean something else by that name
+	list, _ := wire.Extensions.([]any) // another CPI may use that name for something else
 	for _, e := range list {
 		if name, ok := e.(string); ok {
 			info.Extensions = append(info.Extensions, name)
@@ -114,7 +115,7 @@ func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
 	return info, nil
 }
 
-// decodeCID reads a CID, which CheckCID takes.
+// decodeCID reads a valid CID.
 func (c *Client) decodeCID(method string, result json.RawMessage) (string, error) {
 	cid, err := parseCID(result)
 	if err != nil {
@@ -126,13 +127,13 @@ func (c *Client) decodeCID(method string, result json.RawMessage) (string, error
 func parseCID(result json.RawMessage) (string, error) {
 	var cid string
 	if isNull(result) || json.Unmarshal(result, &cid) != nil {
-		return "", errors.New("it is no string")
+		return "", errors.New("it is not a string")
 	}
 	return cid, CheckCID(cid)
 }
 
-// decodeNewCID reads the CID of a disk that took another one's place; it is
-// empty where the disk is the same. Some CPIs say true then.
+// decodeNewCID reads the CID of a disk that replaces another one. It is empty
+// if the disk is the same, for which some CPIs return true.
 func (c *Client) decodeNewCID(method string, result json.RawMessage) (string, error) {
 	if isNull(result) || string(result) == `""` || string(result) == "true" {
 		return "", nil
@@ -140,9 +141,9 @@ func (c *Client) decodeNewCID(method string, result json.RawMessage) (string, er
 	return c.decodeCID(method, result)
 }
 
-// decodeVM reads what create_vm returns: the CID (v1), or the CID and the
-// networks (v2). Each is taken in both versions: an error here would lose the
-// CID of a VM that exists.
+// decodeVM reads the result of create_vm: the CID (v1), or the CID and the
+// networks (v2). It accepts both in both versions, because an error here would
+// lose the CID of an existing VM.
 func (c *Client) decodeVM(method string, result json.RawMessage) (VMResult, error) {
 	var list []json.RawMessage
 	if isNull(result) || json.Unmarshal(result, &list) != nil {
@@ -159,7 +160,7 @@ func (c *Client) decodeVM(method string, result json.RawMessage) (VMResult, erro
 	}
 	vm := VMResult{CID: cid}
 	if len(list) > 1 {
-		// Networks of another type say nothing; the VM exists all the same.
+		// Networks of another type are ignored: the VM exists anyway.
 		_ = json.Unmarshal(list[1], &vm.Networks)
 	}
 	return vm, nil
@@ -173,11 +174,11 @@ func (c *Client) decodeBool(method string, result json.RawMessage) (bool, error)
 	return yes, nil
 }
 
-// maxHint is the length of the longest disk hint that is taken, in bytes: it
-// goes to the agent and into its settings.
+// maxHint is the length of the longest disk hint, in bytes: it becomes part of
+// a message and of the agent's settings.
 const maxHint = 64 << 10
 
-// decodeHint reads a disk hint: a string or an object; null is none.
+// decodeHint reads a disk hint: a string, an object or null.
 func (c *Client) decodeHint(method string, result json.RawMessage) (any, error) {
 	if isNull(result) {
 		return nil, nil

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Call is a CPI process that runs.
+// Call is a running CPI process.
 type Call struct {
 	Method string
 	PID    int
 	Since  time.Time
 }
 
-// Running keeps which calls are being made. The zero value is ready; it may be
-// used by many goroutines.
+// Running lists the calls in progress. The zero value is ready; it may be used
+// by many goroutines.
 type Running struct {
 	mu    sync.Mutex
 	calls map[int]Call
 }
 
-// List returns the calls that are being made, the oldest first.
+// List returns the calls in progress, the oldest first.
 func (r *Running) List() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,7 +33,7 @@ func (r *Running) List() []Call {
 	return list
 }
 
-// begin notes a call and returns what ends it.
+// begin adds a call and returns the function that removes it.
 func (r *Running) begin(method string, pid int) func() {
 	if r == nil {
 		return func() {}

@@ -1,5 +1,5 @@
-// Package registry serves agent settings over HTTP: a CPI of API version 1
-// puts them there, and the agent of an old stemcell gets them, both at
+// Package registry serves the settings of agents over HTTP: a CPI of API
+// version 1 puts them, and the agent of an old stemcell gets them, both at
 // /instances/<id>/settings.
 package registry
 
@@ -14,11 +14,11 @@ import (
 	"sync"
 )
 
-// maxSettings is far above what any CPI puts: some kilobytes.
+// maxSettings is the limit for a body, in bytes; CPIs put some kilobytes.
 const maxSettings = 4 << 20
 
-// Registry holds the settings of each instance in memory, as they were put.
-// They hold secrets: nothing of them is ever logged.
+// Registry keeps the settings of each instance in memory. They contain secrets
+// and are never logged.
 type Registry struct {
 	user, password [sha256.Size]byte
 	openGet        bool
@@ -28,9 +28,8 @@ type Registry struct {
 	settings map[string]string
 }
 
-// New makes an empty Registry. Both credentials must match. With openGet the
-// Tunnel answers GET without credentials, as agents expect whose settings
-// source has none.
+// New makes an empty Registry. Requests must have both credentials, except a
+// GET to Tunnel with openGet: some agents have no credentials for it.
 func New(username, password string, openGet bool) *Registry {
 	return &Registry{
 		user:     sha256.Sum256([]byte(username)),
@@ -62,8 +61,8 @@ func (r *Registry) Local() http.Handler {
 	})
 }
 
-// Tunnel is the registry for the VM at the far end of the tunnel: it can read
-// only.
+// Tunnel is the registry for the VM at the far end of the tunnel, which can
+// only read.
 func (r *Registry) Tunnel() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		id, ok := r.route(w, req, http.MethodGet)
@@ -74,7 +73,7 @@ func (r *Registry) Tunnel() http.Handler {
 	})
 }
 
-// route answers what is no request for settings with one of the methods.
+// route answers requests that are not for settings or have another method.
 func (r *Registry) route(w http.ResponseWriter, req *http.Request, methods ...string) (id string, ok bool) {
 	match := r.path.FindStringSubmatch(req.URL.Path)
 	if match == nil {
@@ -90,8 +89,8 @@ func (r *Registry) route(w http.ResponseWriter, req *http.Request, methods ...st
 	return "", false
 }
 
-// authorized compares digests, so that the time it takes tells nothing of
-// the credentials, their lengths included.
+// authorized compares digests, so that its duration reveals nothing about the
+// credentials, not even their lengths.
 func (r *Registry) authorized(w http.ResponseWriter, req *http.Request) bool {
 	user, password, given := req.BasicAuth()
 	u, p := sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))
@@ -114,7 +113,8 @@ func (r *Registry) get(w http.ResponseWriter, id string) {
 	reply(w, http.StatusOK, settings, "ok")
 }
 
-// put stores the body as it is; the status tells new from replaced.
+// put stores the body; the status says whether it is new or replaces another
+// one.
 func (r *Registry) put(w http.ResponseWriter, req *http.Request, id string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxSettings))
 	var tooLarge *http.MaxBytesError

@@ -43,7 +43,7 @@ type sshConfig struct {
 	AuthorizedKeys []string `json:"authorized_keys"`
 }
 
-// port is a number that may be written as a string.
+// port is a port, which may be a string in JSON.
 type port int
 
 func (p *port) UnmarshalJSON(text []byte) error {
@@ -74,20 +74,20 @@ func readConfig(path string) (config, error) {
 		cfg.APIVersion = 2
 	case 1, 2:
 	default:
-		return cfg, fmt.Errorf("cannot speak CPI API version %d: local_cpi.api_version must be 1 or 2", cfg.APIVersion)
+		return cfg, fmt.Errorf("cannot use CPI API version %d: local_cpi.api_version must be 1 or 2", cfg.APIVersion)
 	}
 	cfg.Root, err = rootDir(cfg.Root)
 	return cfg, err
 }
 
-// rootDir completes local_cpi.root to an absolute path.
+// rootDir returns local_cpi.root as an absolute path.
 func rootDir(dir string) (string, error) {
 	rest, home := strings.CutPrefix(dir, "~")
 	switch {
 	case dir == "":
 		home, rest = true, "/.bosh/local"
 	case home && rest != "" && rest[0] != '/':
-		return "", fmt.Errorf("cannot use local_cpi.root %s: only ~/ is known", dir)
+		return "", fmt.Errorf("cannot use local_cpi.root %s: only ~/ is supported, no other user's home", dir)
 	}
 	if !home {
 		if !filepath.IsAbs(dir) {
@@ -102,15 +102,16 @@ func rootDir(dir string) (string, error) {
 	return filepath.Abs(filepath.Join(user, rest))
 }
 
-// url is the registry's base URL with credentials, nil if none is configured.
+// url is the registry's base URL with credentials, nil if no registry is
+// configured.
 func (r registryConfig) url() (*url.URL, error) {
 	base := &url.URL{Scheme: "http", Host: net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))}
 	switch {
 	case r.Endpoint != "":
 		var err error
 		if base, err = url.Parse(r.Endpoint); err != nil || base.Host == "" {
-			// The error would show the URL, which may hold a password.
-			return nil, errors.New("cannot use registry.endpoint: it is no URL with a host")
+			// The error would contain the URL, which may have a password.
+			return nil, errors.New("cannot use registry.endpoint: it is not a URL with a host")
 		}
 	case r.Host == "":
 		return nil, nil

@@ -11,18 +11,18 @@ import (
 	"bootstrap/cpi"
 )
 
-// disk is the record of a disk; its data stand in the folder data beside it.
+// disk is the record of a disk, whose data are in the folder data beside it.
 type disk struct {
 	CID             string         `json:"cid"`
 	Size            int            `json:"size"` // MiB, not enforced
 	CloudProperties map[string]any `json:"cloud_properties"`
-	VM              string         `json:"vm,omitempty"` // to which it is attached, if that still exists
+	VM              string         `json:"vm,omitempty"` // that it is attached to, if it still exists
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
 
-// snapshot is the record of a snapshot; the copy stands in the folder data
-// beside it.
+// snapshot is the record of a snapshot, whose copy is in the folder data beside
+// it.
 type snapshot struct {
 	CID       string         `json:"cid"`
 	Disk      string         `json:"disk"`
@@ -34,7 +34,7 @@ type snapshot struct {
 func (c *call) createDisk(context.Context) (any, error) {
 	var size int
 	var props map[string]any
-	var near any // every place is equally near
+	var near any // all disks are equally near
 	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func checkDisk(size int, props map[string]any) error {
 	return known("the disk's cloud_properties", props)
 }
 
-// loadDisk reads a disk's record; its VM is named only if it exists.
+// loadDisk reads the record of a disk, without its VM if that no longer exists.
 func (c *call) loadDisk(cid string) (disk, error) {
 	var d disk
 	if err := c.root.load(disks(), cid, &d); err != nil {
@@ -104,7 +104,7 @@ func (c *call) deleteDisk(ctx context.Context) (any, error) {
 	return nil, c.root.remove(ctx, disks(), cid)
 }
 
-// detached loads a disk that must not be attached.
+// detached loads a disk, which must not be attached.
 func (c *call) detached(cid, verb string) (disk, error) {
 	d, err := c.loadDisk(cid)
 	if err == nil && d.VM != "" {
@@ -129,8 +129,8 @@ func (c *call) attachDisk(ctx context.Context) (any, error) {
 	if d.VM != "" && d.VM != vmCID {
 		return nil, fail(cpi.TypeCloudError, "cannot attach disk '%s': it is attached to VM '%s'", diskCID, d.VM)
 	}
-	// The record first: killed in between, the disk counts as attached and
-	// attaching it again completes the settings.
+	// The record first: after a kill in between, the disk counts as attached,
+	// and attaching it again completes the settings.
 	d.VM = vmCID
 	if err := c.root.save(disks(), diskCID, d); err != nil {
 		return nil, err
@@ -160,9 +160,9 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if d.VM != vmCID {
-		return nil, nil // is not attached, as asked
+		return nil, nil // is not attached
 	}
-	// The record last: killed in between, detaching again completes it.
+	// The record last: after a kill in between, detaching again completes it.
 	err = c.changeSettings(ctx, machine, func(persistent map[string]any) { delete(persistent, diskCID) })
 	if err != nil {
 		return nil, err
@@ -215,7 +215,8 @@ func (c *call) updateDisk(context.Context) (any, error) {
 	return nil, c.update(cid, size, props)
 }
 
-// update gives a detached disk its new size and, if not nil, properties.
+// update changes the size of a detached disk and, if they are not nil, its
+// properties.
 func (c *call) update(cid string, size int, props map[string]any) error {
 	d, err := c.detached(cid, "change")
 	if err != nil {
@@ -273,7 +274,7 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 	return cid, nil
 }
 
-// copyTree copies a folder with modes, times, links and holes, as cp does.
+// copyTree copies a folder with modes, times, links and holes by cp.
 func copyTree(ctx context.Context, from, to string) error {
 	cmd := exec.CommandContext(ctx, "cp", "-a", from, to)
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -293,7 +294,7 @@ func (c *call) deleteSnapshot(ctx context.Context) (any, error) {
 	return nil, c.root.remove(ctx, snapshots(), cid)
 }
 
-// merge returns old with the keys of more.
+// merge returns a copy of old with the keys of more.
 func merge(old, more map[string]any) map[string]any {
 	all := map[string]any{}
 	for key, value := range old {

@@ -141,7 +141,7 @@ func TestStemcellRefuses(t *testing.T) {
 		text  string
 	}{
 		"no image":       {image + "x", nil, "cannot read the stemcell's image"},
-		"folder":         {filepath.Dir(image), nil, "is no file"},
+		"folder":         {filepath.Dir(image), nil, "is not a file"},
 		"other cloud":    {image, map[string]any{"infrastructure": "warden"}, "for the infrastructure 'warden'"},
 		"other property": {image, map[string]any{"ami": "x"}, "'ami' in the stemcell's cloud_properties"},
 	} {

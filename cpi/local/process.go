@@ -16,21 +16,21 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// How long processes get between TERM and KILL, and all of it at most.
+// The time between TERM and KILL, and the limit for ending all processes.
 const (
 	gracePeriod = 5 * time.Second
 	endPeriod   = 30 * time.Second
 )
 
-// agentStart is how long an agent gets to come up before the call goes on
-// without knowing: one that lives then is slow, which is not an error.
+// agentStart is how long a call waits for the agent to come up. An agent that
+// still runs then is slow, which is not an error.
 const agentStart = 30 * time.Second
 
 var errStarting = errors.New("it is still starting")
 
-// startAgent starts the agent of the VM in dir, detached: it outlives this
-// call, and takes nothing of it along. It returns when the agent has come up,
-// and with the agent's own words if it ended instead.
+// startAgent starts the agent of the VM in dir, detached, so that it survives
+// this call and inherits nothing from it. It returns when the agent is up; if
+// the agent ended instead, the error contains its words.
 func startAgent(ctx context.Context, self, dir string) error {
 	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -60,7 +60,7 @@ func startAgent(ctx context.Context, self, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := guard.Start(ctx, cmd.Wait) // the agent's report says more than its status
+	ended := guard.Start(ctx, cmd.Wait) // the agent's report says more than its exit status
 	return awaitAgent(ctx, dir, cmd.Process.Pid, ended)
 }
 
@@ -83,8 +83,8 @@ func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) er
 	return err
 }
 
-// lastWords is why an agent ended: its report, else the end of its log. The
-// report may be an earlier agent's.
+// lastWords returns why an agent ended: its report, or else the end of its log.
+// The report may come from an earlier agent.
 func lastWords(dir string, pid int) string {
 	if report, err := reportOf(dir); err == nil && report.PID == pid && report.Ended != "" {
 		return report.Ended
@@ -105,11 +105,11 @@ func reportOf(dir string) (agent.BootReport, error) {
 	return report, err
 }
 
-// mark is the environment variable that every process of the VM in dir has.
+// mark is the environment variable of every process of the VM in dir.
 func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir) }
 
-// endVM ends the agent of the VM in dir, so that nothing is restarted, and
-// then every other process of the VM.
+// endVM ends the agent of the VM in dir first, which would restart the others,
+// and then every other process of the VM.
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
@@ -126,8 +126,8 @@ func endVM(ctx context.Context, dir string) error {
 	return end(ctx, func() ([]int, error) { return marked(ctx, mark(dir)) })
 }
 
-// end ends what list finds, until it finds nothing: TERM to each process once,
-// then KILL.
+// end ends the processes that list returns, until it returns none: by TERM
+// once, then by KILL.
 func end(ctx context.Context, list func() ([]int, error)) error {
 	told := map[int]bool{}
 	kill := time.Now().Add(gracePeriod)
@@ -151,15 +151,15 @@ func end(ctx context.Context, list func() ([]int, error)) error {
 	}
 }
 
-// agentOf is the process id of the agent of the VM in dir: the one in its lock
-// file, if that is locked; else 0.
+// agentOf returns the process id of the agent of the VM in dir from its lock
+// file, 0 if the file is not locked.
 func agentOf(dir string) (int, error) {
 	path := filepath.Join(dir, lockFile)
 	if locked, err := isLocked(path); err != nil || !locked {
 		return 0, err
 	}
-	// An agent that has just locked it has not written it yet; its mark
-	// finds it then.
+	// An agent that has just locked the file has not written it yet; its mark
+	// identifies it.
 	report, err := reportOf(dir)
 	if err != nil || report.PID <= 1 || report.PID == os.Getpid() {
 		return 0, nil

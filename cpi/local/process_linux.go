@@ -8,8 +8,7 @@ import (
 	"strconv"
 )
 
-// marked lists the processes, other than this one, whose environment holds the
-// variable.
+// marked lists the other processes with the variable in their environment.
 func marked(ctx context.Context, variable string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -21,7 +20,7 @@ func marked(ctx context.Context, variable string) ([]int, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Processes of other users cannot be read, nor those that ended.
+		// Processes of other users and ended ones cannot be read.
 		environ, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
 		if err != nil {
 			continue

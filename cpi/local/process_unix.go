@@ -14,8 +14,8 @@ import (
 // detach gives the process a session of its own.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// closeOnExec keeps descriptors that this process inherited from its callers
-// away from the agent, which would hold them open for ever.
+// closeOnExec keeps the agent from inheriting descriptors of this process's
+// callers, which it would hold open for ever.
 func closeOnExec() error {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -34,10 +34,10 @@ func signal(pid int, kill bool) {
 	if kill {
 		sig = syscall.SIGKILL
 	}
-	_ = syscall.Kill(pid, sig) // gone or not is seen in the next round
+	_ = syscall.Kill(pid, sig) // the next round shows whether it ended
 }
 
-// isLocked tells whether a process holds a lock on the file.
+// isLocked reports whether a process holds a lock on the file.
 func isLocked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,8 +6,8 @@ import (
 	"os/exec"
 )
 
-// The embedded VM needs sessions, signals and environments of other processes.
-// On Windows this package only compiles.
+// The embedded VM needs sessions, signals and the environments of other
+// processes. On Windows this package only compiles.
 
 func detach(*exec.Cmd) {}
 

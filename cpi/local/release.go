@@ -1,6 +1,6 @@
 // Package local is the embedded CPI: its VMs are folders with an agent process
 // on this machine, its disks are folders. It is started like any other CPI, one
-// process per call, by the bin/cpi of the release that it carries.
+// process per call, by bin/cpi of its release local-cpi.
 package local
 
 import (
@@ -11,8 +11,8 @@ import (
 //go:embed release stemcell
 var files embed.FS
 
-// Release is the folder of the release local-cpi: its job local_cpi has the
-// template bin/cpi, its package local_cpi holds no program.
+// Release is the folder of the release local-cpi. Its job local_cpi has the
+// template bin/cpi; its package local_cpi contains no program.
 func Release() fs.FS { return sub("release") }
 
 // Stemcell is the folder of the light stemcell local-stemcell: stemcell.MF and

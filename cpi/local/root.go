@@ -18,10 +18,10 @@ import (
 	"bootstrap/cpi"
 )
 
-// kind is a sort of things that the CPI makes: a folder of the root, in which
-// each thing has a folder named by its CID. A thing exists when its folder
-// holds its record, which is written last and removed first; a folder without
-// one is what a call that died left behind.
+// kind is a kind of things that the CPI makes: a folder of the root, in which
+// each thing has a folder with its CID as name. A thing exists if its folder
+// contains its record, which is written last and removed first; a folder
+// without a record was left by a killed call.
 type kind struct {
 	folder string
 	prefix string // of CIDs
@@ -41,17 +41,17 @@ func snapshots() kind {
 
 func kinds() []kind { return []kind{stemcells(), vms(), disks(), snapshots()} }
 
-// lockWait is how long a call waits for others; the slowest, delete_vm, may
+// lockWait is how long a call waits for others. The slowest, delete_vm, may
 // have to kill processes that do not end.
 const lockWait = 5 * time.Minute
 
-// root is the folder of everything, locked.
+// root is the locked folder of all things.
 type root struct {
 	dir  string
 	lock *flock.Flock
 }
 
-// openRoot makes the folder if it is absent, and waits until no other call
+// openRoot makes the folder if it is missing, and waits until no other call
 // uses it.
 func openRoot(ctx context.Context, dir string) (*root, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, fmt.Errorf("other calls held its lock for %s", lockWait))
@@ -66,14 +66,14 @@ func openRoot(ctx context.Context, dir string) (*root, error) {
 		case ctx.Err() != nil:
 			_ = lock.Close()
 			return nil, fmt.Errorf("cannot lock %s: %w", dir, context.Cause(ctx))
-		case errors.Is(err, fs.ErrNotExist): // removed by a call that left nothing
+		case errors.Is(err, fs.ErrNotExist): // removed by a call that deleted the last thing
 			continue
 		case err != nil || !locked:
 			return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
 		}
 		if same(lock) {
-			// Agents know their folder by this path, so there must be
-			// one way only to spell it.
+			// Agents recognize their processes by this path, so it must have
+			// only one spelling.
 			real, err := filepath.EvalSymlinks(dir)
 			if err != nil {
 				_ = lock.Close()
@@ -85,7 +85,7 @@ func openRoot(ctx context.Context, dir string) (*root, error) {
 	}
 }
 
-// same tells whether the file that is locked is still the one of that name.
+// same reports whether the locked file is still the file with that name.
 func same(lock *flock.Flock) bool {
 	mine, err := lock.Stat()
 	if err != nil {
@@ -98,7 +98,7 @@ func same(lock *flock.Flock) bool {
 // close unlocks the folder, and removes it if nothing is in it.
 func (r *root) close() {
 	for _, k := range kinds() {
-		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if something is in it
+		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if it is not empty
 	}
 	entries, err := os.ReadDir(r.dir)
 	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
@@ -108,8 +108,8 @@ func (r *root) close() {
 	_ = r.lock.Close()
 }
 
-// sweep removes what calls that died left behind. They are gone: they held the
-// lock while they lived.
+// sweep removes what killed calls left behind. None of them still runs, because
+// each holds the lock while it runs.
 func (r *root) sweep(ctx context.Context) error {
 	for _, k := range kinds() {
 		entries, err := os.ReadDir(filepath.Join(r.dir, k.folder))
@@ -122,7 +122,7 @@ func (r *root) sweep(ctx context.Context) error {
 				continue
 			}
 			if err := r.discard(ctx, k, dir); err != nil {
-				return fmt.Errorf("cannot remove what a call that died left behind: %w", err)
+				return fmt.Errorf("cannot remove what a killed call left behind: %w", err)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func (r *root) create(k kind) (cid, dir string, err error) {
 	return cid, dir, nil
 }
 
-// save writes the record of a thing; with the first one it exists.
+// save writes the record of a thing, which exists from the first one on.
 func (r *root) save(k kind, cid string, record any) error {
 	dir := r.path(k, cid)
 	err := writeJSON(filepath.Join(dir, k.record), record)
@@ -161,7 +161,7 @@ func (r *root) save(k kind, cid string, record any) error {
 	return nil
 }
 
-// has tells whether a thing exists.
+// has reports whether a thing exists.
 func (r *root) has(k kind, cid string) (bool, error) {
 	if !isCID(k, cid) {
 		return false, nil
@@ -173,8 +173,8 @@ func (r *root) has(k kind, cid string) (bool, error) {
 	return err == nil, err
 }
 
-// load reads the record of a thing; one that does not exist is an error of the
-// kind's type.
+// load reads the record of a thing. A missing thing is an error of the kind's
+// type.
 func (r *root) load(k kind, cid string, record any) error {
 	found, err := r.has(k, cid)
 	if err == nil && !found {
@@ -206,7 +206,8 @@ func (r *root) list(k kind) ([]string, error) {
 	return cids, nil
 }
 
-// remove removes a thing: the record first, so that a half is never found.
+// remove removes a thing, its record first, so that half a thing does not
+// exist.
 func (r *root) remove(ctx context.Context, k kind, cid string) error {
 	dir := r.path(k, cid)
 	err := os.Remove(filepath.Join(dir, k.record))
@@ -219,7 +220,7 @@ func (r *root) remove(ctx context.Context, k kind, cid string) error {
 	return nil
 }
 
-// discard removes the folder of a thing that does not exist, or not any more.
+// discard removes the folder of a thing without a record.
 func (r *root) discard(ctx context.Context, k kind, dir string) error {
 	if k == vms() {
 		if err := endVM(ctx, dir); err != nil {
@@ -229,7 +230,7 @@ func (r *root) discard(ctx context.Context, k kind, dir string) error {
 	return removeAll(dir)
 }
 
-// removeAll removes a folder, also where a job took its own right to write.
+// removeAll removes a folder, including the read-only folders of a job.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -237,7 +238,7 @@ func removeAll(dir string) error {
 	}
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700) // RemoveAll tells what is still closed
+			_ = os.Chmod(path, 0o700) // RemoveAll reports what it could not remove
 		}
 		return nil
 	})
@@ -255,8 +256,8 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// writeJSON replaces a file as a whole, mode 0600. Its contents are on the disk
-// then; its name is with the next syncDir.
+// writeJSON replaces a file as a whole, mode 0600. Its content is flushed to
+// the disk, its name by the next syncDir.
 func writeJSON(path string, value any) (err error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"bootstrap/cpi"
 )
 
-// failure is an error with its type in the CPI's protocol.
+// failure is an error with a type of the CPI's protocol.
 type failure struct {
 	kind    string
 	message string
@@ -24,14 +24,14 @@ func fail(kind, format string, args ...any) error {
 	return &failure{kind: kind, message: fmt.Sprintf(format, args...)}
 }
 
-// request is cpi.Request as the CPI reads it.
+// request is a cpi.Request that the CPI reads.
 type request struct {
 	cpi.Request
 	Arguments []json.RawMessage `json:"arguments"`
 }
 
-// readRequest reads all of stdin. What is no request has an error type of its
-// own in all CPIs.
+// readRequest reads all of stdin. As in all CPIs, an invalid request has its
+// own error type.
 func readRequest(stdin io.Reader) (request, error) {
 	var req request
 	text, err := io.ReadAll(stdin)
@@ -54,12 +54,13 @@ type call struct {
 	cfg  config
 	self string // this program
 	req  request
-	root *root // nil for methods that need none
+	root *root // nil for methods that do not use it
 }
 
 // Run answers the one call on stdin, with the configuration at configPath, and
-// returns the exit status: 0 if stdout got a reply, which may say an error. New
-// VMs run "self plugin agent DIR". stderr gets one line, without secrets.
+// returns the exit status: 0 if it wrote a reply, which may be an error, to
+// stdout. New VMs run "self plugin agent DIR". It writes one line, without
+// secrets, to stderr.
 func Run(ctx context.Context, configPath string, self string, stdin io.Reader, stdout, stderr io.Writer) int {
 	began := time.Now()
 	var result any
@@ -83,7 +84,7 @@ func Run(ctx context.Context, configPath string, self string, stdin io.Reader, s
 	return 0
 }
 
-// respond makes the reply, and what the log says of it.
+// respond returns the reply and the line for the log.
 func respond(result any, err error) (cpi.Response, string) {
 	var text json.RawMessage
 	if err == nil {
@@ -100,7 +101,7 @@ func respond(result any, err error) (cpi.Response, string) {
 	return cpi.Response{Result: json.RawMessage("null"), Error: refused}, refused.Type + ": " + refused.Message
 }
 
-// summary is what the log says of a result: the CID or the truth.
+// summary is the CID or boolean of a result for the log.
 func summary(result any) string {
 	switch value := result.(type) {
 	case string, bool, []string:
@@ -116,7 +117,7 @@ func summary(result any) string {
 // dispatch runs the method, under the lock of the root folder if it needs one.
 func (c *call) dispatch(ctx context.Context) (any, error) {
 	if c.req.APIVersion > c.cfg.APIVersion {
-		return nil, fail(cpi.TypeNotImplemented, "cannot speak CPI API version %d: %d is the highest", c.req.APIVersion, c.cfg.APIVersion)
+		return nil, fail(cpi.TypeNotImplemented, "cannot use CPI API version %d: %d is the highest", c.req.APIVersion, c.cfg.APIVersion)
 	}
 	switch c.req.Method {
 	case "info":
@@ -140,7 +141,7 @@ func (c *call) dispatch(ctx context.Context) (any, error) {
 	return method(ctx)
 }
 
-// method is the method that the request names, nil if there is none.
+// method returns the method that the request names, nil for an unknown one.
 func (c *call) method() func(context.Context) (any, error) {
 	switch c.req.Method {
 	case "create_stemcell":
@@ -187,7 +188,7 @@ func (c *call) method() func(context.Context) (any, error) {
 	return nil
 }
 
-// cidArg is an argument that names something; it is never empty.
+// cidArg is an argument with a CID, which must not be empty.
 type cidArg string
 
 func (c *cidArg) UnmarshalJSON(text []byte) error {
@@ -202,7 +203,7 @@ func (c *cidArg) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// args reads the call's arguments; surplus ones are ignored, as by other CPIs.
+// args reads the call's arguments. Surplus ones are ignored, as in other CPIs.
 func (c *call) args(into ...any) error {
 	if n := len(c.req.Arguments); n < len(into) {
 		return fail(cpi.TypeCloudError, "cannot call %s with %d arguments: it needs %d", c.req.Method, n, len(into))

@@ -89,7 +89,7 @@ func TestConfig(t *testing.T) {
 		`{"root":"~"}`:                  home,
 		`{"root":"/a/../b/"}`:           "/b",
 		`{"root":"x"}`:                  "it must be absolute",
-		`{"root":"~x"}`:                 "only ~/ is known",
+		`{"root":"~x"}`:                 "only ~/ is supported",
 		`{"api_version":3}`:             "must be 1 or 2",
 		`{"ssh":{"port":"22"}}`:         home + "/.bosh/local",
 		`{"ssh":{"port":65536}}`:        "want a port",

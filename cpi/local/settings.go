@@ -20,18 +20,18 @@ import (
 	"bootstrap/cpi"
 )
 
-// settings is agent.Settings with the whole env, as it came.
+// settings is agent.Settings with the whole env of create_vm.
 type settings struct {
 	agent.Settings
 	Env map[string]any `json:"env"`
 }
 
-// networks are the networks of a VM by name, as create_vm gets and returns
-// them.
+// networks are the networks of a VM by name, as in the arguments and the result
+// of create_vm.
 type networks map[string]map[string]any
 
-// resolve checks that this machine has the addresses asked for, and gives
-// dynamic networks theirs.
+// resolve checks that this machine has the wanted addresses, and gives dynamic
+// networks an address.
 func resolve(asked networks) (networks, error) {
 	if len(asked) == 0 {
 		return nil, fail(cpi.TypeCloudError, "cannot make a VM without a network")
@@ -55,7 +55,7 @@ func resolve(asked networks) (networks, error) {
 				return nil, err
 			}
 		default:
-			return nil, fail(cpi.TypeCloudError, "cannot use network '%s': its type '%s' is none of manual, dynamic and vip", name, kind)
+			return nil, fail(cpi.TypeCloudError, "cannot use network '%s': its type '%s' is not manual, dynamic or vip", name, kind)
 		}
 		resolved[name] = network
 	}
@@ -68,10 +68,10 @@ func checkAddress(network, ip string) error {
 	}
 	address, err := netip.ParseAddr(ip)
 	if err != nil {
-		return fail(cpi.TypeCloudError, "cannot use network '%s': '%s' is no IP address", network, ip)
+		return fail(cpi.TypeCloudError, "cannot use network '%s': '%s' is not an IP address", network, ip)
 	}
 	address = address.Unmap()
-	// Linux answers for all of 127.0.0.0/8.
+	// Linux has all addresses of 127.0.0.0/8.
 	if address.Is4() && address.IsLoopback() && runtime.GOOS == "linux" {
 		return nil
 	}
@@ -84,7 +84,7 @@ func checkAddress(network, ip string) error {
 			return nil
 		}
 	}
-	return fail(cpi.TypeCloudError, "cannot use network '%s': %s is no address of this machine, on which the VM runs; use 127.0.0.1 or another of its addresses", network, ip)
+	return fail(cpi.TypeCloudError, "cannot use network '%s': %s is not an address of this machine, on which the VM runs; use 127.0.0.1 or another of its addresses", network, ip)
 }
 
 // address is the VM's address: that of the network with the default gateway,
@@ -104,12 +104,12 @@ func (n networks) address() string {
 	return first
 }
 
-// settings are what the agent of a new VM is told.
+// settings returns the settings for the agent of a new VM.
 func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	var s settings
 	var fromEnv agent.Env
 	if text, err := json.Marshal(env); err != nil || json.Unmarshal(text, &fromEnv) != nil {
-		return s, fail(cpi.TypeCloudError, "cannot use env: env.bosh has not the shape that agents know")
+		return s, fail(cpi.TypeCloudError, "cannot use env: env.bosh does not have the shape that agents expect")
 	}
 	if c.cfg.Agent.MBus == "" && len(fromEnv.Bosh.MBus.URLs) == 0 {
 		return s, fail(cpi.TypeCloudError, "cannot make a VM whose agent nobody can reach: set agent.mbus in cloud_provider.properties")
@@ -130,7 +130,7 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	s.Networks = map[string]map[string]any{}
 	for name, network := range machine.Networks {
 		told := maps.Clone(network)
-		told["preconfigured"] = true // the address is the machine's own
+		told["preconfigured"] = true // the machine has the address already
 		s.Networks[name] = told
 	}
 	s.Env = env
@@ -140,12 +140,12 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	return s, nil
 }
 
-// ownAddress makes "all addresses" those of the VM: on a machine of its own it
-// would have no others. A VM with several keeps all.
+// ownAddress replaces "all addresses" by the address of the VM, which has no
+// other ones. A VM with several addresses keeps all.
 func ownAddress(mbus string, nets networks) (string, error) {
 	target, err := url.Parse(mbus)
 	if err != nil {
-		return "", fail(cpi.TypeCloudError, "cannot use agent.mbus: it is no URL") // which may hold a password
+		return "", fail(cpi.TypeCloudError, "cannot use agent.mbus: it is not a URL") // which may hold a password
 	}
 	if host := target.Hostname(); host != "0.0.0.0" && host != "::" {
 		return mbus, nil
@@ -164,15 +164,15 @@ func ownAddress(mbus string, nets networks) (string, error) {
 	return target.String(), nil
 }
 
-// usesRegistry tells whether the agent of a new VM gets its settings from a
-// registry: unless CPI and stemcell both have API version 2.
+// usesRegistry reports whether the agent of a new VM gets its settings from a
+// registry, as it does unless CPI and stemcell both have API version 2.
 func (c *call) usesRegistry() bool {
 	vm := c.req.Context.VM
 	return c.req.APIVersion < 2 || vm == nil || vm.Stemcell.APIVersion < 2
 }
 
-// changeSettings changes the persistent disks in a VM's settings, where these
-// are.
+// changeSettings changes the persistent disks in the settings of a VM, in its
+// file or in the registry.
 func (c *call) changeSettings(ctx context.Context, machine vm, change func(persistent map[string]any)) error {
 	start, err := c.bootOf(machine)
 	if err != nil {
@@ -214,8 +214,8 @@ func (c *call) forget(ctx context.Context, machine vm) error {
 		return nil // a VM that lost its files can be deleted too
 	}
 	if registry, err := c.registry(); err == nil {
-		// The registry lives no longer than a run: mostly another one
-		// than the run that made the VM.
+		// The registry exists only during a run, and the VM was mostly made in
+		// another run.
 		_ = registry.delete(ctx, machine.CID)
 	}
 	return nil
@@ -255,10 +255,10 @@ func (r *registryClient) get(ctx context.Context, cid string, into any) error {
 		Settings string `json:"settings"`
 	}
 	if err := json.Unmarshal(text, &reply); err != nil {
-		return fmt.Errorf("the registry gave no JSON: %w", err)
+		return fmt.Errorf("the registry did not return JSON: %w", err)
 	}
 	if err := json.Unmarshal([]byte(reply.Settings), into); err != nil {
-		return fmt.Errorf("the registry gave no settings: %w", err)
+		return fmt.Errorf("the registry did not return settings: %w", err)
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (r *registryClient) do(ctx context.Context, method, cid string, body []byte
 	case err != nil:
 		return nil, err
 	case resp.StatusCode == http.StatusNotFound && method == http.MethodGet:
-		return nil, errors.New("the registry does not know this VM: it holds only what was created in the same run")
+		return nil, errors.New("the registry does not know this VM: it has only VMs that were created in the same run")
 	case resp.StatusCode/100 != 2:
 		return nil, fmt.Errorf("the registry answers %s", resp.Status)
 	}

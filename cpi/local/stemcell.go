@@ -11,8 +11,8 @@ import (
 	"bootstrap/cpi"
 )
 
-// stemcell is the record of a stemcell. The image has no use here: a VM is
-// made of nothing but this program.
+// stemcell is the record of a stemcell, without its image, because a VM
+// consists only of this program.
 type stemcell struct {
 	CID             string         `json:"cid"`
 	CloudProperties map[string]any `json:"cloud_properties"`
@@ -26,7 +26,7 @@ func (c *call) createStemcell(context.Context) (any, error) {
 		return nil, err
 	}
 	if infrastructure, ok := props["infrastructure"]; ok && infrastructure != "local" {
-		return nil, fail(cpi.TypeCloudError, "cannot use a stemcell for the infrastructure '%v': this CPI takes those for 'local', such as embedded:local-stemcell", infrastructure)
+		return nil, fail(cpi.TypeCloudError, "cannot use a stemcell for the infrastructure '%v': this CPI needs one for 'local', such as embedded:local-stemcell", infrastructure)
 	}
 	if err := known("the stemcell's cloud_properties", props, "infrastructure", "name", "version", "os_type", "os_distro", "architecture"); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (c *call) createStemcell(context.Context) (any, error) {
 	if info, err := os.Stat(image); err != nil {
 		return nil, fmt.Errorf("cannot read the stemcell's image: %w", err)
 	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("cannot read the stemcell's image: %s is no file", image)
+		return nil, fmt.Errorf("cannot read the stemcell's image: %s is not a file", image)
 	}
 	cid, dir, err := c.root.create(stemcells())
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *call) deleteStemcell(ctx context.Context) (any, error) {
 	return nil, c.root.remove(ctx, stemcells(), cid)
 }
 
-// known refuses properties that this CPI would ignore in silence.
+// known refuses properties that this CPI would ignore.
 func known(where string, props map[string]any, keys ...string) error {
 	var unknown []string
 	for key := range props {

@@ -13,8 +13,8 @@ import (
 	"bootstrap/cpi"
 )
 
-// vm is the record of a VM. Beside it stand boot.json and settings.json, which
-// hold secrets, agent.lock, agent.log and the folder vcap.
+// vm is the record of a VM. Beside it are boot.json and settings.json, which
+// contain secrets, agent.lock, agent.log and the folder vcap.
 type vm struct {
 	CID             string         `json:"cid"`
 	AgentID         string         `json:"agent_id"`
@@ -34,8 +34,8 @@ const (
 	vcapDir      = "vcap"
 )
 
-// vmSizes are the cloud_properties of a VM. They are recorded; a process takes
-// what it needs.
+// vmSizes are the cloud_properties of a VM. They are recorded and do not limit
+// its processes.
 func vmSizes() []string { return []string{"cpu", "ram", "ephemeral_disk_size"} }
 
 func checkSizes(where string, props map[string]any) error {
@@ -65,8 +65,9 @@ func (c *call) calculate() (any, error) {
 	return desired, nil
 }
 
-// createVM makes the VM's folder, starts its agent and then writes its record:
-// killed before that, the next call ends the agent and removes the folder.
+// createVM makes the folder of the VM, starts its agent and then writes its
+// record. If it is killed before that, the next call ends the agent and removes
+// the folder.
 func (c *call) createVM(ctx context.Context) (any, error) {
 	var (
 		machine vm
@@ -153,8 +154,7 @@ func (c *call) hasVM(ctx context.Context) (any, error) {
 	return false, c.endStray(ctx, cid)
 }
 
-// endStray ends the processes of a VM whose folder or record somebody removed:
-// a VM that does not exist runs nothing.
+// endStray ends the processes of a VM whose folder or record somebody removed.
 func (c *call) endStray(ctx context.Context, cid string) error {
 	if !isCID(vms(), cid) {
 		return nil
@@ -165,8 +165,8 @@ func (c *call) endStray(ctx context.Context, cid string) error {
 	return nil
 }
 
-// deleteVM ends the VM's processes first: if one does not end, the VM stays
-// listed. Disks that were attached to it are free from then on.
+// deleteVM ends the processes of the VM first; if one does not end, the VM
+// still exists. Disks that were attached to it are then detached.
 func (c *call) deleteVM(ctx context.Context) (any, error) {
 	var cid string
 	if err := c.args((*cidArg)(&cid)); err != nil {
@@ -222,7 +222,7 @@ func (c *call) setVMMetadata(context.Context) (any, error) {
 	return nil, c.root.save(vms(), cid, machine)
 }
 
-// bootOf reads how a VM's agent was started.
+// bootOf reads the boot.json of a VM.
 func (c *call) bootOf(machine vm) (agent.Boot, error) {
 	var start agent.Boot
 	err := readJSON(filepath.Join(c.root.path(vms(), machine.CID), bootFile), &start)

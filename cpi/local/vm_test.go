@@ -225,11 +225,11 @@ func TestCreateVMRefuses(t *testing.T) {
 		vm         cpi.VMRequest
 		kind, text string
 	}{
-		"foreign address":  {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "manual", "ip": "192.0.2.77"}) }), cpi.TypeCloudError, "192.0.2.77 is no address of this machine"},
+		"foreign address":  {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "manual", "ip": "192.0.2.77"}) }), cpi.TypeCloudError, "192.0.2.77 is not an address of this machine"},
 		"no address":       {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "manual"}) }), cpi.TypeCloudError, "network 'default': it has no IP"},
-		"vip":              {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "vip", "ip": "192.0.2.77"}) }), cpi.TypeCloudError, "no address of this machine"},
-		"no IP at all":     {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "manual", "ip": "localhost"}) }), cpi.TypeCloudError, "'localhost' is no IP address"},
-		"unknown type":     {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "magic"}) }), cpi.TypeCloudError, "'magic' is none of"},
+		"vip":              {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "vip", "ip": "192.0.2.77"}) }), cpi.TypeCloudError, "not an address of this machine"},
+		"no IP at all":     {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "manual", "ip": "localhost"}) }), cpi.TypeCloudError, "'localhost' is not an IP address"},
+		"unknown type":     {good(func(vm *cpi.VMRequest) { vm.Networks = net(map[string]any{"type": "magic"}) }), cpi.TypeCloudError, "'magic' is not manual, dynamic or vip"},
 		"no network":       {good(func(vm *cpi.VMRequest) { vm.Networks = nil }), cpi.TypeCloudError, "without a network"},
 		"network property": {good(func(vm *cpi.VMRequest) { vm.Networks["default"]["cloud_properties"] = map[string]any{"subnet": 1} }), cpi.TypeCloudError, "'subnet' in the cloud_properties of network 'default'"},
 		"VM property": {good(func(vm *cpi.VMRequest) {
