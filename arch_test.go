@@ -59,6 +59,7 @@ func imports() map[string][]string {
 		"internal/guard":        {},
 		"internal/listener":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
+		"internal/process":      {"internal/guard", "internal/wait"},
 		"internal/spelling":     {},
 		"internal/wait":         {"internal/guard"},
 	}
@@ -79,6 +80,7 @@ func libraries() map[string][]string {
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},
 		"go4.org/netipx":                {"manifest"},
+		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "internal/process", "internal/listener"},
 	}
 }
 

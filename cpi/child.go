@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
 // Child is the CPI process that a recorded call runs in.
@@ -31,9 +33,9 @@ func RemoveReply(file string) {
 // recordChild writes down which process writes the reply. Where the system does
 // not say when a process began, only the lock on the reply shows that it runs.
 func recordChild(reply string, pid int) {
-	birth, ok := birthOf(pid)
+	birth := process.Birth(pid)
 	host, err := os.Hostname()
-	if !ok || err != nil {
+	if birth == "" || err != nil {
 		return
 	}
 	data, err := json.Marshal(Child{PID: pid, Host: host, Since: time.Now().UTC().Truncate(time.Second), Birth: birth})
@@ -56,6 +58,6 @@ func childOf(reply string) (c Child, known bool) {
 
 // runs reports whether the process still runs.
 func (c Child) runs() bool {
-	birth, ok := birthOf(c.PID)
-	return ok && birth == c.Birth
+	birth := process.Birth(c.PID)
+	return birth != "" && birth == c.Birth
 }

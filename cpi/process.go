@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
 )
 
@@ -62,7 +62,7 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 	}
 	defer c.cfg.Running.begin(method, cmd.Process.Pid)()
 	c.record.started(cmd.Process.Pid)
-	c.trace(method, "running", func() { killGroup(cmd) })
+	c.trace(method, "running", func() { process.KillGroup(cmd.Process.Pid) })
 	var out output
 	if c.wait(ctx, cmd) {
 		out.timeout = c.cfg.Timeout
@@ -97,7 +97,7 @@ func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*ex
 			cmd.Env = []string{} // nil would be our own environment
 		}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-		ownGroup(cmd)
+		process.OwnGroup(cmd)
 		err := cmd.Start()
 		if err == nil {
 			return cmd, nil
@@ -111,24 +111,14 @@ func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*ex
 // wait waits for the end of the process. After the timeout it ends the whole
 // process group, by TERM and then by KILL, and returns true.
 func (c *Client) wait(ctx context.Context, cmd *exec.Cmd) (late bool) {
-	ended := guard.Start(ctx, cmd.Wait) // ProcessState contains the error, too
-	deadline := time.NewTimer(c.cfg.Timeout)
-	defer deadline.Stop()
-	select {
-	case <-ended:
-		return false
-	case <-deadline.C:
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	defer cancel()
+	// ProcessState contains the error, too.
+	late, _ = process.Wait(limited, cmd, func() time.Duration { return c.cfg.Grace })
+	if late {
+		process.KillGroup(cmd.Process.Pid) // what the CPI has left running
 	}
-	endGroup(cmd)
-	grace := time.NewTimer(c.cfg.Grace)
-	defer grace.Stop()
-	select {
-	case <-ended:
-	case <-grace.C:
-	}
-	killGroup(cmd)
-	<-ended
-	return true
+	return late
 }
 
 // logLines writes text to the log, each line after the method's name. The text

@@ -5,17 +5,8 @@ package cpi
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"syscall"
 )
-
-// ownGroup keeps a Ctrl-C at the terminal away from the CPI.
-func ownGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-}
-
-func endGroup(cmd *exec.Cmd)  { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func busy(err error) bool { return errors.Is(err, syscall.ETXTBSY) }
 

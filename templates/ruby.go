@@ -21,6 +21,8 @@ import (
 
 	"bootstrap/internal/guard"
 	"bootstrap/templates/cruby"
+
+	"bootstrap/internal/process"
 )
 
 //go:embed driver.rb
@@ -117,7 +119,7 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	r := &ruby{cmd: cmd}
 	path := cmd.Path
 	r.cmd.Env = environment(cfg.Env)
-	ownGroup(r.cmd)
+	process.OwnGroup(r.cmd)
 	var stderr firstBytes
 	r.cmd.Stderr = &stderr
 	// A process that a template left running may keep standard error open.
@@ -215,7 +217,7 @@ func (r *ruby) kill() {
 	if r.stopped {
 		return
 	}
-	killGroup(r.cmd)
+	process.KillGroup(r.cmd.Process.Pid)
 	// A daemon that a template started may hold the pipe open.
 	_ = r.closer.Close()
 }

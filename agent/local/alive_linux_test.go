@@ -3,7 +3,7 @@ package local
 import (
 	"syscall"
 
-	"bootstrap/agent/local/machine"
+	"bootstrap/internal/process"
 )
 
-func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil && machine.Lives(pid) }
+func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil && process.Lives(pid) }

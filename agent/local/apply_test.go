@@ -328,7 +328,7 @@ touch $VCAP_ROOT/data/started
 	m.eventually("the script runs", func() bool { return exists(m.vcap("data", "started")) })
 	m.endAgent(syscall.SIGKILL)
 	v := machine.New(m.dir)
-	m.eventually("the script is gone", func() bool { return len(v.Members()) == 0 })
+	m.eventually("the script is gone", func() bool { members, err := v.Members(t.Context()); return err == nil && len(members) == 0 })
 	m.exec()
 	m.await()
 	if err := os.WriteFile(m.vcap("data", "quick"), nil, 0o600); err != nil {

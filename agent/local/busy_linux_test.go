@@ -1,9 +1,10 @@
 package local
 
 import (
-	"bootstrap/agent/local/machine"
 	"os"
 	"testing"
+
+	"bootstrap/agent/local/machine"
 )
 
 // TestUnmountWaits: a disk is not taken from a job that still writes to it.
@@ -21,7 +22,7 @@ func TestUnmountWaits(t *testing.T) {
 	}
 	m.must("run_script", "pre-start", map[string]any{})
 	id := m.begin("unmount_disk", 0, "d")
-	m.eventually("the agent sees that the disk is in use", func() bool { return len(machine.New(m.dir).UsersOf(disk)) > 0 })
+	m.eventually("the agent sees that the disk is in use", func() bool { return len(machine.New(m.dir).UsersOf(t.Context(), disk)) > 0 })
 	if got := m.must("list_disk"); got != `["d"]` {
 		t.Errorf("the disk was unmounted under a process: %s", got)
 	}

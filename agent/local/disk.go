@@ -328,7 +328,7 @@ func (d *disks) awaitUnused(ctx context.Context, folder string) error {
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
 	for told := false; ; told = true {
-		pids := d.vm.UsersOf(folder)
+		pids := d.vm.UsersOf(limited, folder)
 		if len(pids) == 0 {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 
 	"bootstrap/agent/local/machine"
 	"bootstrap/agent/local/monit"
+	"bootstrap/internal/process"
 )
 
 // stopTimeout is how long a stop of protocol 3 waits for processes to end.
@@ -254,8 +255,8 @@ func (j *jobs) recordHealth() {
 	}
 }
 
-// process is one element of get_state's processes.
-type process struct {
+// jobProcess is one element of get_state's processes.
+type jobProcess struct {
 	Name   string `json:"name"`
 	State  string `json:"state"`
 	Uptime struct {
@@ -272,10 +273,10 @@ type process struct {
 
 // processes lists the processes as monit does, the last one of the control
 // files first.
-func (j *jobs) processes() []process {
-	var all []process
+func (j *jobs) processes() []jobProcess {
+	var all []jobProcess
 	for _, s := range slices.Backward(j.supervisor.Status()) {
-		p := process{Name: s.Name, State: s.State}
+		p := jobProcess{Name: s.Name, State: s.State}
 		p.Uptime.Secs = int(s.Uptime / time.Second)
 		p.Mem.KB, p.Mem.Percent, p.CPU.Total = s.MemKB, s.MemPct, s.CPUPct
 		all = append(all, p)
@@ -287,7 +288,7 @@ func (j *jobs) processes() []process {
 // it in memory. The numbers in old pid files may belong to other processes by
 // then, and jobs kill the processes that pid files name.
 func (j *jobs) forgetPIDs() error {
-	file, now := j.vm.Path("bosh", "machine_boot"), machine.BootID()
+	file, now := j.vm.Path("bosh", "machine_boot"), process.BootID()
 	last, err := os.ReadFile(file)
 	if err == nil && string(last) == now || now == "" {
 		return nil

@@ -169,7 +169,7 @@ func (a *embeddedAgent) run(ctx context.Context) error {
 				pids = append(pids, s.PID)
 			}
 			a.jobs.supervisor.Close()
-			return a.vm.PowerOff(pids)
+			return a.vm.PowerOff(context.WithoutCancel(ctx), pids)
 		case ctx.Err() != nil:
 			return nil
 		default:

@@ -180,7 +180,7 @@ func (m *testVM) endAgent(sig syscall.Signal) {
 // kill ends what is left of the VM.
 func (m *testVM) kill() {
 	v := machine.New(m.dir)
-	pids := v.Members()
+	pids, _ := v.Members(context.Background())
 	// macOS hides the environments of its own programs.
 	named, _ := filepath.Glob(m.vcap("sys", "run", "*", "*.pid"))
 	for _, name := range named {
@@ -324,7 +324,7 @@ func (m *testVM) must(method string, args ...any) string {
 // state is the value of get_state.
 func (m *testVM) state() (s struct {
 	JobState  string `json:"job_state"`
-	Processes []process
+	Processes []jobProcess
 	Networks  map[string]map[string]any
 	Packages  map[string]specPackage
 	AgentID   string `json:"agent_id"`

@@ -3,12 +3,13 @@
 package local
 
 import (
-	"bootstrap/agent/local/machine"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"bootstrap/agent/local/machine"
 )
 
 // TestRestarts ends agent and VM in every way and looks at the jobs.
@@ -149,7 +150,7 @@ func TestEndsWithATask(t *testing.T) {
 	m.eventually("the script runs", func() bool { return exists(m.vcap("data", "web", "runs")) })
 	m.endAgent(syscall.SIGTERM)
 	v := machine.New(m.dir)
-	if left := v.Members(); len(left) != 0 {
+	if left, err := v.Members(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("processes %v are left", left)
 	}
 }

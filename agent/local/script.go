@@ -20,6 +20,8 @@ import (
 	"bootstrap/agent/local/machine"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
+
+	"bootstrap/internal/process"
 )
 
 // How long a script may take to end when a message canceled it, and when the
@@ -43,14 +45,14 @@ func run(ctx context.Context, cmd *exec.Cmd, started func(pid int)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	machine.OwnGroup(cmd)
+	process.OwnGroup(cmd)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	if started != nil {
 		started(cmd.Process.Pid)
 	}
-	ended, err := machine.Wait(ctx, cmd, func() time.Duration {
+	ended, err := process.Wait(ctx, cmd, func() time.Duration {
 		if errors.Is(context.Cause(ctx), errCanceled) {
 			return cancelGrace
 		}
@@ -157,7 +159,7 @@ func (sc scripts) logged(ctx context.Context, job, name, script string, env []st
 		defer f.Close()
 		out.to(f)
 	}
-	return run(ctx, cmd, machine.LowerPriority)
+	return run(ctx, cmd, process.LowerPriority)
 }
 
 // drainParams are the arguments and the environment of a drain script.
@@ -333,7 +335,7 @@ func (sc scripts) runErrand(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if cmd.ProcessState != nil {
-		r.ExitCode = machine.ExitCode(cmd.ProcessState)
+		r.ExitCode = process.ExitCode(cmd.ProcessState)
 	}
 	return r, nil
 }

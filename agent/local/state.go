@@ -5,10 +5,10 @@ import "context"
 // state is the value of get_state.
 type state struct {
 	spec
-	AgentID   string    `json:"agent_id"`
-	JobState  string    `json:"job_state"`
-	Vitals    *vitals   `json:"vitals,omitempty"`
-	Processes []process `json:"processes,omitempty"`
+	AgentID   string       `json:"agent_id"`
+	JobState  string       `json:"job_state"`
+	Vitals    *vitals      `json:"vitals,omitempty"`
+	Processes []jobProcess `json:"processes,omitempty"`
 	VM        struct {
 		Name string `json:"name"`
 	} `json:"vm"`

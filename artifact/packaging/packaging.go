@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"bootstrap/internal/process"
 )
 
 // Script is one run of a packaging script. Folders may be relative to the current
@@ -117,12 +119,12 @@ func (s *Script) run(ctx context.Context, bash, temp string) error {
 	if err != nil {
 		return fmt.Errorf("cannot compile package '%s': %w", s.Name, err)
 	}
-	status, err := runGroup(ctx, command{
+	status, err := process.Tied{
 		Args: []string{bash, "-x", "packaging"},
 		Dir:  s.Source,
 		Env:  env,
 		Out:  log,
-	})
+	}.Run(ctx)
 	if err != nil && status == 0 {
 		return fmt.Errorf("cannot compile package '%s': %w", s.Name, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
 )
 
@@ -56,7 +57,7 @@ func startAgent(ctx context.Context, self, dir string) error {
 		}
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	detach(cmd)
+	process.OwnSession(cmd)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir)
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
-	err := end(ctx, func() ([]int, error) {
+	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) {
 		pid, err := agentOf(dir)
 		if err != nil || pid == 0 {
 			return nil, err
@@ -123,32 +124,7 @@ func endVM(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return end(ctx, func() ([]int, error) { return marked(ctx, mark(dir)) })
-}
-
-// end ends the processes that list returns, until it returns none: by TERM
-// once, then by KILL.
-func end(ctx context.Context, list func() ([]int, error)) error {
-	told := map[int]bool{}
-	kill := time.Now().Add(gracePeriod)
-	for {
-		pids, err := list()
-		if err != nil || len(pids) == 0 {
-			return err
-		}
-		for _, pid := range pids {
-			switch {
-			case time.Now().After(kill):
-				signal(pid, true)
-			case !told[pid]:
-				told[pid] = true
-				signal(pid, false)
-			}
-		}
-		if err := wait.For(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("processes %v do not end: %w", pids, err)
-		}
-	}
+	return process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
 }
 
 // agentOf returns the process id of the agent of the VM in dir from its lock

@@ -6,13 +6,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strconv"
 	"syscall"
 )
-
-// detach gives the process a session of its own.
-func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // closeOnExec keeps the agent from inheriting descriptors of this process's
 // callers, which it would hold open for ever.
@@ -27,14 +23,6 @@ func closeOnExec() error {
 		}
 	}
 	return nil
-}
-
-func signal(pid int, kill bool) {
-	sig := syscall.SIGTERM
-	if kill {
-		sig = syscall.SIGKILL
-	}
-	_ = syscall.Kill(pid, sig) // the next round shows whether it ended
 }
 
 // isLocked reports whether a process holds a lock on the file.

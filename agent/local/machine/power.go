@@ -1,46 +1,48 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
-// powerOffGrace is the time between TERM and KILL.
-const powerOffGrace = 5 * time.Second
+// How long the processes of a VM get between TERM and KILL, and all of it at most.
+const (
+	powerOffGrace = 5 * time.Second
+	powerOffTime  = 4 * powerOffGrace
+)
 
-// owns reports whether the environment of a process names this VM.
-func (v VM) owns(pid int) bool { return slices.Contains(environ(pid), "VCAP_ROOT="+v.root) }
+// Members returns the processes of the VM without this one.
+func (v VM) Members(ctx context.Context) ([]int, error) {
+	return process.WithVariable(ctx, "VCAP_ROOT="+v.root)
+}
 
 // PowerOff ends every process of the VM but this one: those whose environment
 // names the VM, and the supervised ones.
-func (v VM) PowerOff(supervised []int) error {
-	told := map[int]bool{}
-	begun := time.Now()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		pids := v.Members()
+func (v VM) PowerOff(ctx context.Context, supervised []int) error {
+	ctx, cancel := context.WithTimeout(ctx, powerOffTime)
+	defer cancel()
+	err := process.EndAll(ctx, powerOffGrace, func() ([]int, error) {
+		pids, err := v.Members(ctx)
 		for _, pid := range supervised {
-			if Lives(pid) && !slices.Contains(pids, pid) {
+			if process.Lives(pid) && !slices.Contains(pids, pid) {
 				pids = append(pids, pid)
 			}
 		}
-		if len(pids) == 0 {
-			return nil
-		}
-		past := time.Since(begun)
-		for _, pid := range pids {
-			if past > powerOffGrace {
-				signalProcess(pid, true)
-			} else if !told[pid] {
-				told[pid] = true
-				signalProcess(pid, false)
-			}
-		}
-		if past > 4*powerOffGrace {
-			return fmt.Errorf("cannot power the VM off: processes %v do not end", pids)
-		}
-		<-ticker.C
+		return pids, err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot power the VM off: %w", err)
 	}
+	return nil
+}
+
+// UsersOf returns the processes of the VM that have a folder, or a file below it,
+// open or as their working directory, on systems that tell.
+func (v VM) UsersOf(ctx context.Context, folder string) []int {
+	pids, _ := v.Members(ctx)
+	return slices.DeleteFunc(pids, func(pid int) bool { return !process.Uses(pid, folder) })
 }

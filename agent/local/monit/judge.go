@@ -9,7 +9,10 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/mem"
+
 	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
 )
 
 // A ruleState is the result of one rule in the last cycles.
@@ -19,7 +22,7 @@ type ruleState struct {
 }
 
 type cpuSample struct {
-	of         identity
+	of         process.Identity
 	at         time.Time
 	own, total time.Duration
 }
@@ -113,7 +116,7 @@ func (v *service) verdict(now time.Time, m measuring) {
 func (v *service) act(now time.Time, r Rule) {
 	switch r.Action {
 	case ActionRestart, ActionStart:
-		if v.proc.pid != 0 {
+		if v.proc.PID != 0 {
 			v.message = v.ruleMsg
 			v.countRestart(now)
 			if v.want == wantRunning {
@@ -139,7 +142,7 @@ func (v *service) act(now time.Time, r Rule) {
 // measuring is the evaluation of the rules of a process in one cycle.
 type measuring struct {
 	rules   []Rule
-	of      identity
+	of      process.Identity
 	last    cpuSample
 	resolve func(string) string
 
@@ -149,14 +152,14 @@ type measuring struct {
 
 func (m *measuring) run(ctx context.Context) {
 	m.found = make([]string, len(m.rules))
-	var sum, own usage
+	var sum, own process.Usage
 	children := 0
 	for _, r := range m.rules {
 		if r.Kind != RuleConnection && r.Kind != RuleRestarts && r.Kind != RuleMissing && m.now.at.IsZero() {
-			all := usages()
-			own = all[m.of.pid]
-			sum, children = family(all, m.of.pid)
-			m.now = cpuSample{of: m.of, at: time.Now(), own: own.cpu, total: sum.cpu}
+			all := process.Usages()
+			own = all[m.of.PID]
+			sum, children = family(all, m.of.PID)
+			m.now = cpuSample{of: m.of, at: time.Now(), own: own.CPU, total: sum.CPU}
 		}
 	}
 	for i, r := range m.rules {
@@ -213,12 +216,15 @@ func (r Rule) show(value float64) string {
 }
 
 // memory returns the memory in bytes, or in percent of the machine's.
-func memory(u usage, percent bool) (float64, bool) {
+func memory(u process.Usage, percent bool) (float64, bool) {
 	if !percent {
-		return float64(u.memKB) * 1024, true
+		return float64(u.MemoryKB) * 1024, true
 	}
-	all := machineMemoryKB()
-	return float64(u.memKB) / float64(max(all, 1)) * 100, all > 0
+	all, err := mem.VirtualMemory()
+	if err != nil || all.Total == 0 {
+		return 0, false
+	}
+	return float64(u.MemoryKB) * 1024 / float64(all.Total) * 100, true
 }
 
 // percentCPU returns the share of all processors between two samples.
@@ -277,14 +283,14 @@ func (m *measuring) connect(ctx context.Context, c Connection) error {
 
 // measure fills in the memory of the process, and its share of the processors
 // since the last Status or since its start.
-func (v *service) measure(st *Status, all map[int]usage) {
+func (v *service) measure(st *Status, all map[int]process.Usage) {
 	if st.PID == 0 {
 		v.lastCPU = cpuSample{}
 		return
 	}
 	sum, _ := family(all, st.PID)
-	now := cpuSample{of: identity{pid: st.PID}, at: time.Now(), total: sum.cpu}
-	st.MemKB = int(sum.memKB)
+	now := cpuSample{of: process.Identity{PID: st.PID}, at: time.Now(), total: sum.CPU}
+	st.MemKB = int(sum.MemoryKB)
 	st.MemPct, _ = memory(sum, true)
 	last := v.lastCPU
 	if last.of != now.of || last.total > now.total {

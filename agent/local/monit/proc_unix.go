@@ -4,21 +4,11 @@ package monit
 
 import (
 	"fmt"
-	"os/exec"
 	"syscall"
 )
 
 // openNonblock keeps the open of a pid file that is a pipe from blocking.
 const openNonblock = syscall.O_NONBLOCK
-
-// detach gives the command its own session: it outlives this process, and its
-// process group can be ended.
-func detach(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setsid = true
-}
 
 // reap collects a child without waiting. err says how an ended child failed.
 func reap(pid int) (ended bool, err error) {
@@ -36,7 +26,3 @@ func reap(pid int) (ended bool, err error) {
 	}
 	return true, nil
 }
-
-func terminate(pid int)     { _ = syscall.Kill(pid, syscall.SIGTERM) }
-func terminateGroup(id int) { _ = syscall.Kill(-id, syscall.SIGTERM) }
-func killGroup(id int)      { _ = syscall.Kill(-id, syscall.SIGKILL) }

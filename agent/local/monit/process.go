@@ -7,42 +7,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
-// An identity names one process: its number alone can be used again, number and
-// start together are unique.
-type identity struct {
-	pid   int
-	start int64 // in the platform's unit and origin
-}
-
-func (id identity) alive() bool {
-	now, ok := identify(id.pid)
-	return ok && now == id
-}
-
-// since returns when the process began, or the present if that is unknown.
-func (id identity) since() time.Time {
+// runsSince returns when the process began, or the present if that is unknown.
+func runsSince(id process.Identity) time.Time {
 	now := time.Now()
-	if at := id.started(); !at.IsZero() && at.Before(now) {
+	if at := id.Started(); !at.IsZero() && at.Before(now) {
 		return at
 	}
 	return now
 }
 
-// usage is what one process uses.
-type usage struct {
-	parent int
-	memKB  int64
-	cpu    time.Duration // since it began
-}
-
 // family sums up a process and its descendants; children is the number of
 // descendants.
-func family(all map[int]usage, pid int) (sum usage, children int) {
+func family(all map[int]process.Usage, pid int) (sum process.Usage, children int) {
 	below := map[int][]int{}
 	for child, u := range all {
-		below[u.parent] = append(below[u.parent], child)
+		below[u.Parent] = append(below[u.Parent], child)
 	}
 	sum = all[pid]
 	todo, seen := below[pid], map[int]bool{pid: true}
@@ -54,8 +37,8 @@ func family(all map[int]usage, pid int) (sum usage, children int) {
 		}
 		seen[child] = true
 		children++
-		sum.memKB += all[child].memKB
-		sum.cpu += all[child].cpu
+		sum.MemoryKB += all[child].MemoryKB
+		sum.CPU += all[child].CPU
 		todo = append(todo, below[child]...)
 	}
 	return sum, children
@@ -66,17 +49,17 @@ const staleSlack = 2 * time.Second
 
 // readPidFile returns the process in a pid file. A process that began after the
 // file was written is another one with the same number.
-func readPidFile(path string) (identity, bool) {
+func readPidFile(path string) (process.Identity, bool) {
 	pid, written, err := readPid(path)
 	if err != nil {
-		return identity{}, false
+		return process.Identity{}, false
 	}
-	id, ok := identify(pid)
+	id, ok := process.Identify(pid)
 	if !ok {
-		return identity{}, false
+		return process.Identity{}, false
 	}
-	if start := id.started(); !start.IsZero() && start.After(written.Add(staleSlack)) {
-		return identity{}, false
+	if start := id.Started(); !start.IsZero() && start.After(written.Add(staleSlack)) {
+		return process.Identity{}, false
 	}
 	return id, true
 }

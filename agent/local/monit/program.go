@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
 // A program is the process of a start, stop, restart or exec statement: a child
@@ -22,7 +24,7 @@ type program struct {
 // launch executes argv in its own session.
 func (s *Supervisor) launch(argv []string) (*program, error) {
 	cmd := s.cfg.Command(context.WithoutCancel(s.ctx), argv)
-	detach(cmd)
+	process.OwnSession(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot run %s: %w", argv[0], startError(err))
 	}
@@ -30,7 +32,7 @@ func (s *Supervisor) launch(argv []string) (*program, error) {
 	// The loop collects it: a waiting goroutine would live as long as a program
 	// that becomes the service.
 	_ = cmd.Process.Release()
-	p.cancel, _ = watchExit(s.ctx, p.pid, s.poke)
+	p.cancel, _ = process.Watch(s.ctx, p.pid, s.poke)
 	s.children[p.pid] = p
 	return p, nil
 }
@@ -54,7 +56,7 @@ func (s *Supervisor) collect() {
 			continue
 		}
 		if !p.killAt.IsZero() && !time.Now().Before(p.killAt) {
-			killGroup(pid)
+			process.KillGroup(pid)
 		}
 	}
 }
@@ -75,6 +77,6 @@ const killDelay = 2 * time.Second
 func (p *program) end(now time.Time) {
 	if p.killAt.IsZero() {
 		p.killAt = now.Add(killDelay)
-		terminateGroup(p.pid)
+		process.TerminateGroup(p.pid)
 	}
 }

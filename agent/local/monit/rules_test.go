@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
 // A rule on something that fails restarts the service once it has failed for
@@ -78,7 +80,7 @@ func TestRuleSocketAlert(t *testing.T) {
 
 func TestRuleResources(t *testing.T) {
 	t.Parallel()
-	if len(usages()) == 0 {
+	if len(process.Usages()) == 0 {
 		t.Skip("what processes use cannot be told here")
 	}
 	// Two busy children that the pid file does not name.
@@ -183,17 +185,17 @@ func TestRuleRestarts(t *testing.T) {
 
 func TestFamily(t *testing.T) {
 	t.Parallel()
-	all := map[int]usage{
-		1: {parent: 0, memKB: 1, cpu: 1}, 2: {parent: 1, memKB: 10, cpu: 10}, 3: {parent: 2, memKB: 100, cpu: 100},
-		4: {parent: 5, memKB: 1000}, 5: {parent: 4, memKB: 1000}, // a circle cannot be, and must not hang
+	all := map[int]process.Usage{
+		1: {Parent: 0, MemoryKB: 1, CPU: 1}, 2: {Parent: 1, MemoryKB: 10, CPU: 10}, 3: {Parent: 2, MemoryKB: 100, CPU: 100},
+		4: {Parent: 5, MemoryKB: 1000}, 5: {Parent: 4, MemoryKB: 1000}, // a circle cannot be, and must not hang
 	}
-	if sum, n := family(all, 1); sum.memKB != 111 || sum.cpu != 111 || n != 2 {
+	if sum, n := family(all, 1); sum.MemoryKB != 111 || sum.CPU != 111 || n != 2 {
 		t.Errorf("%+v %d", sum, n)
 	}
-	if sum, n := family(all, 4); sum.memKB != 2000 || n != 1 {
+	if sum, n := family(all, 4); sum.MemoryKB != 2000 || n != 1 {
 		t.Errorf("%+v %d", sum, n)
 	}
-	if sum, n := family(all, 99); sum.memKB != 0 || n != 0 {
+	if sum, n := family(all, 99); sum.MemoryKB != 0 || n != 0 {
 		t.Errorf("%+v %d", sum, n)
 	}
 }
@@ -201,17 +203,17 @@ func TestFamily(t *testing.T) {
 // A real process with a name made to confuse is read right.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
-	id, ok := identify(os.Getpid())
-	if !ok || !id.alive() {
+	id, ok := process.Identify(os.Getpid())
+	if !ok || !id.Alive() {
 		t.Fatal("this process is not found")
 	}
-	if at := id.started(); !at.IsZero() && (time.Since(at) < -staleSlack || time.Since(at) > time.Hour) {
+	if at := id.Started(); !at.IsZero() && (time.Since(at) < -staleSlack || time.Since(at) > time.Hour) {
 		t.Errorf("started %v", at)
 	}
-	if u, ok := usages()[os.Getpid()]; ok && (u.memKB < 1000 || u.parent != os.Getppid()) {
+	if u, ok := process.Usages()[os.Getpid()]; ok && (u.MemoryKB < 1000 || u.Parent != os.Getppid()) {
 		t.Errorf("%+v", u)
 	}
-	if _, ok := identify(1 << 30); ok {
+	if _, ok := process.Identify(1 << 30); ok {
 		t.Error("found a process that cannot be")
 	}
 	dir := t.TempDir()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
 type want int
@@ -34,8 +36,8 @@ type service struct {
 
 	want     want
 	phase    phase
-	proc     identity  // last known, pid 0: none
-	since    time.Time // proc began
+	proc     process.Identity // last known, pid 0: none
+	since    time.Time        // proc began
 	unwatch  func()
 	run      *program      // start, stop or restart program run last
 	deadline time.Time     // of starting, stopping
@@ -65,7 +67,7 @@ type service struct {
 type snapshot struct {
 	want         want
 	phase        phase
-	proc         identity
+	proc         process.Identity
 	again        bool
 	down, gaveUp bool
 	run          *program
@@ -101,12 +103,12 @@ func (v *service) unmonitor() {
 
 // find looks for the process. A known process stays found while its pid file is
 // missing or being written, so that it is never started twice.
-func (v *service) find() (identity, bool) {
+func (v *service) find() (process.Identity, bool) {
 	path := v.s.cfg.Resolve(v.check.PidFile)
-	known := v.proc.pid != 0 && v.proc.alive()
+	known := v.proc.PID != 0 && v.proc.Alive()
 	if known {
 		// A known process needs no comparison of times.
-		if pid, _, err := readPid(path); err == nil && pid == v.proc.pid {
+		if pid, _, err := readPid(path); err == nil && pid == v.proc.PID {
 			return v.proc, true
 		}
 	}
@@ -125,8 +127,8 @@ func (v *service) look() bool {
 	}
 	if id != v.proc {
 		v.forget()
-		v.proc, v.since = id, id.since()
-		v.unwatch, _ = watchExit(v.s.ctx, id.pid, v.s.poke)
+		v.proc, v.since = id, runsSince(id)
+		v.unwatch, _ = process.Watch(v.s.ctx, id.PID, v.s.poke)
 	}
 	return true
 }
@@ -136,7 +138,7 @@ func (v *service) forget() {
 		v.unwatch()
 		v.unwatch = nil
 	}
-	v.proc, v.since = identity{}, time.Time{}
+	v.proc, v.since = process.Identity{}, time.Time{}
 }
 
 // step does what is due and returns when to call it again.
@@ -166,7 +168,7 @@ func (v *service) soon(now time.Time) time.Time {
 const firstPoll = 20 * time.Millisecond
 
 // keep makes sure that the service runs.
-func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
+func (v *service) keep(now time.Time, before process.Identity, alive bool) time.Time {
 	v.again = v.again && alive
 	switch {
 	case v.phase == stopping:
@@ -196,11 +198,11 @@ func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
 		}
 		v.phase, v.message = running, ""
 		v.resetRules()
-		v.report(false, "process %d is running", v.proc.pid)
+		v.report(false, "process %d is running", v.proc.PID)
 		return now
 	case alive:
-		if before.pid != 0 && before != v.proc {
-			v.report(false, "process is now %d, before %d", v.proc.pid, before.pid)
+		if before.PID != 0 && before != v.proc {
+			v.report(false, "process is now %d, before %d", v.proc.PID, before.PID)
 		}
 		return v.judge(now)
 	case v.phase == starting:
@@ -210,9 +212,9 @@ func (v *service) keep(now time.Time, before identity, alive bool) time.Time {
 }
 
 // died is called when the process of a running service has ended.
-func (v *service) died(now time.Time, was identity) {
+func (v *service) died(now time.Time, was process.Identity) {
 	v.phase, v.message, v.ruleMsg = idle, "Does not exist", ""
-	v.report(true, "process %d does not exist any more", was.pid)
+	v.report(true, "process %d does not exist any more", was.PID)
 	for _, r := range v.check.Rules {
 		if r.Kind == RuleMissing && r.Action != ActionRestart && r.Action != ActionStart {
 			v.act(now, r)
@@ -345,7 +347,7 @@ func (v *service) clearDependents() bool {
 		if d.want != wantRunning {
 			continue
 		}
-		if !v.cleared && d.proc.pid != 0 && d.phase != stopping {
+		if !v.cleared && d.proc.PID != 0 && d.phase != stopping {
 			d.restart()
 		}
 		if d.again || d.phase == stopping {
@@ -370,8 +372,8 @@ func (v *service) halt(now time.Time) {
 	if len(prog.Argv) == 0 {
 		v.run = nil
 		v.deadline = now.Add(defaultTimeout)
-		if v.proc.pid > 1 {
-			terminate(v.proc.pid)
+		if v.proc.PID > 1 {
+			process.Terminate(v.proc.PID)
 		}
 		return
 	}
@@ -382,7 +384,7 @@ func (v *service) halt(now time.Time) {
 		return
 	}
 	v.run = run
-	v.report(false, "stopping process %d", v.proc.pid)
+	v.report(false, "stopping process %d", v.proc.PID)
 }
 
 // finishStop is keep while the process stops for a restart.
@@ -405,10 +407,10 @@ func (v *service) finishStop(now time.Time, alive bool) time.Time {
 }
 
 func (v *service) stopFailure() string {
-	why := fmt.Sprintf("Execution failed: process %d still runs %v after its stop program was started", v.proc.pid, max(v.check.Stop.Timeout, firstPoll))
+	why := fmt.Sprintf("Execution failed: process %d still runs %v after its stop program was started", v.proc.PID, max(v.check.Stop.Timeout, firstPoll))
 	switch {
 	case len(v.check.Stop.Argv) == 0:
-		why = fmt.Sprintf("Execution failed: process %d still runs %v after it was asked to end", v.proc.pid, defaultTimeout)
+		why = fmt.Sprintf("Execution failed: process %d still runs %v after it was asked to end", v.proc.PID, defaultTimeout)
 	case v.run != nil && v.run.ended && v.run.err != nil:
 		why += ": " + v.run.err.Error()
 	case v.run.running():
@@ -463,9 +465,9 @@ func (v *service) status() Status {
 	if id, ok := v.find(); ok {
 		since := v.since
 		if id != v.proc {
-			since = id.since()
+			since = runsSince(id)
 		}
-		st.PID, st.Uptime = id.pid, max(0, time.Since(since))
+		st.PID, st.Uptime = id.PID, max(0, time.Since(since))
 	}
 	switch {
 	case !st.Monitored:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
 )
 
 // Config says how a Supervisor works. Every field may be empty.
@@ -258,7 +259,7 @@ func (s *Supervisor) Unmonitor() {
 
 // Status returns the state of each service, in the order of Load.
 func (s *Supervisor) Status() []Status {
-	all := usages()
+	all := process.Usages()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]Status, len(s.services))

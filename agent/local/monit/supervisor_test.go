@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"bootstrap/internal/process"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -141,7 +143,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func one(s *Supervisor) Status { return s.Status()[0] }
 
-func alive(pid int) bool { _, ok := identify(pid); return ok }
+func alive(pid int) bool { _, ok := process.Identify(pid); return ok }
 
 func stop(t *testing.T, s *Supervisor) {
 	t.Helper()
@@ -352,7 +354,7 @@ func TestPidFileGarbage(t *testing.T) {
 // The number in an old pid file belongs to somebody else by now.
 func TestNumberUsedAgain(t *testing.T) {
 	t.Parallel()
-	if id, ok := identify(os.Getpid()); !ok || id.started().IsZero() {
+	if id, ok := process.Identify(os.Getpid()); !ok || id.Started().IsZero() {
 		t.Skip("the start of a process cannot be told here")
 	}
 	root := newRoot(t)

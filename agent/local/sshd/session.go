@@ -16,6 +16,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/internal/process"
 )
 
 // endGrace is how long a command may take to end after TERM, and its last output
@@ -119,7 +121,7 @@ func (s *session) run(ctx context.Context, command string) {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		status = 0
 	case errors.As(err, &exit):
-		status = machine.ExitCode(exit.ProcessState)
+		status = process.ExitCode(exit.ProcessState)
 	default:
 		_, _ = io.WriteString(s.channel.Stderr(), err.Error()+"\n")
 	}
@@ -129,7 +131,7 @@ func (s *session) run(ctx context.Context, command string) {
 // inPipes runs cmd without a terminal. Processes that it leaves behind may hold
 // its output open, for endGrace at most.
 func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
-	machine.OwnGroup(cmd)
+	process.OwnGroup(cmd)
 	stdout, far, err := os.Pipe()
 	if err != nil {
 		return err
@@ -156,7 +158,7 @@ func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
 		_, _ = io.Copy(in, s.channel)
 	})
 	shown := s.show(ctx, stdout)
-	_, err = machine.Wait(ctx, cmd, func() time.Duration { return endGrace })
+	_, err = process.Wait(ctx, cmd, func() time.Duration { return endGrace })
 	await(shown)
 	return err
 }
@@ -174,7 +176,7 @@ func (s *session) inTerminal(ctx context.Context, cmd *exec.Cmd) error {
 	defer s.setTerminal(nil)
 	guard.Go(ctx, func() { _, _ = io.Copy(terminal, s.channel) })
 	shown := s.show(ctx, terminal)
-	_, err = machine.Wait(ctx, cmd, func() time.Duration { return endGrace })
+	_, err = process.Wait(ctx, cmd, func() time.Duration { return endGrace })
 	await(shown)
 	return err
 }

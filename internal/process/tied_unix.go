@@ -1,57 +1,48 @@
 //go:build unix
 
-package packaging
+package process
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"syscall"
 )
 
-// command is a process to run in its own group, with its output in a file.
-type command struct {
-	Args []string
-	Dir  string
-	Env  []string
-	Out  *os.File
-}
-
-// runGroup runs the command and returns its exit status, -1 with an error if it was
+// Run runs the command and returns its exit status, -1 with an error if it was
 // killed, 0 with an error if it could not be started.
 //
 // The group's leader is a shell that waits for the end of its input, a pipe that
 // only this process holds. So the shell notices when this process dies, however that
 // happens, and kills the group. It is reaped last, so that the group's number cannot
 // belong to other processes when the group is killed.
-func runGroup(ctx context.Context, c command) (int, error) {
+func (c Tied) Run(ctx context.Context) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
-	guard := exec.Command("/bin/sh", "-c", "read -r _; kill -s KILL 0")
-	guard.Env = []string{}
-	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	hold, err := guard.StdinPipe()
+	leader := exec.Command("/bin/sh", "-c", "read -r _; kill -s KILL 0")
+	leader.Env = []string{}
+	OwnGroup(leader)
+	hold, err := leader.StdinPipe()
 	if err != nil {
 		return 0, err
 	}
 	defer hold.Close()
-	if err := guard.Start(); err != nil {
+	if err := leader.Start(); err != nil {
 		return 0, fmt.Errorf("cannot start /bin/sh: %w", err)
 	}
-	pgid := guard.Process.Pid
-	endGroup := func() { _ = syscall.Kill(-pgid, syscall.SIGKILL) }
+	pgid := leader.Process.Pid
+	end := func() { KillGroup(pgid) }
 	defer func() {
-		endGroup()
-		_ = guard.Wait()
+		end()
+		_ = leader.Wait()
 	}()
 
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Out, c.Out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
-	cmd.Cancel = func() error { endGroup(); return nil }
+	cmd.Cancel = func() error { end(); return nil }
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("cannot start %s: %w", c.Args[0], err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package machine
+package process
 
 import (
 	"os"
@@ -12,21 +12,26 @@ import (
 // not reach it, and one signal reaches the command and its children.
 func OwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-func endGroup(pid int, kill bool) {
-	sig := syscall.SIGTERM
-	if kill {
-		sig = syscall.SIGKILL
+// OwnSession gives a command a session, and so a group, of its own: it outlives
+// this process and has no terminal.
+func OwnSession(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	_ = syscall.Kill(-pid, sig)
+	cmd.SysProcAttr.Setsid = true
 }
 
-func signalProcess(pid int, kill bool) {
-	sig := syscall.SIGTERM
-	if kill {
-		sig = syscall.SIGKILL
-	}
-	_ = syscall.Kill(pid, sig)
-}
+// Terminate asks a process to end; whether it has, the next look tells.
+func Terminate(pid int) { _ = syscall.Kill(pid, syscall.SIGTERM) }
+
+// Kill ends a process.
+func Kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
+
+// TerminateGroup asks the processes of a group to end.
+func TerminateGroup(id int) { _ = syscall.Kill(-id, syscall.SIGTERM) }
+
+// KillGroup ends the processes of a group.
+func KillGroup(id int) { _ = syscall.Kill(-id, syscall.SIGKILL) }
 
 // LowerPriority makes a process give way to others.
 func LowerPriority(pid int) { _ = syscall.Setpriority(syscall.PRIO_PROCESS, pid, 5) }

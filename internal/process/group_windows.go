@@ -1,0 +1,38 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// OwnGroup gives a command a process group of its own: a Ctrl-C of the terminal
+// does not reach it.
+func OwnGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// OwnSession does nothing: there are no sessions.
+func OwnSession(*exec.Cmd) {}
+
+// Terminate does nothing: a process can only be killed.
+func Terminate(int) {}
+
+// Kill ends a process.
+func Kill(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Kill()
+	}
+}
+
+// TerminateGroup does nothing.
+func TerminateGroup(int) {}
+
+// KillGroup ends the process that would lead the group.
+func KillGroup(id int) { Kill(id) }
+
+// LowerPriority does nothing.
+func LowerPriority(int) {}
+
+// ExitCode returns the exit code of a process that ended.
+func ExitCode(state *os.ProcessState) int { return state.ExitCode() }

@@ -1,0 +1,124 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ticks per second of the times in /proc, on every Linux that Go supports.
+const userHz = 100
+
+// Identify finds a process that runs; one that has ended and that its parent has
+// not asked for does not.
+func Identify(pid int) (Identity, bool) {
+	st, ok := readStat(pid)
+	if !ok || st.state == 'Z' || st.state == 'X' {
+		return Identity{}, false
+	}
+	return Identity{PID: pid, start: st.start}, true
+}
+
+// Started returns when the process began by the machine's clock, zero where the
+// system does not tell. It moves with that clock: it names no process.
+func (id Identity) Started() time.Time {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return time.Time{}
+	}
+	for line := range bytes.Lines(data) {
+		if boot, ok := bytes.CutPrefix(line, []byte("btime ")); ok {
+			secs, err := strconv.ParseInt(string(bytes.TrimSpace(boot)), 10, 64)
+			if err != nil {
+				return time.Time{}
+			}
+			return time.Unix(secs, 0).Add(time.Duration(id.start) * time.Second / userHz)
+		}
+	}
+	return time.Time{}
+}
+
+// birth counts from the boot that has this id.
+func (id Identity) birth() string {
+	boot := kernelBoot()
+	if boot == "" {
+		return ""
+	}
+	return boot + "/" + strconv.FormatInt(id.start, 10)
+}
+
+// BootID returns another text after each start of this machine or container.
+func BootID() string {
+	var first string // a container has a first process of its own
+	if st, ok := readStat(1); ok {
+		first = strconv.FormatInt(st.start, 10)
+	}
+	return kernelBoot() + "/" + first
+}
+
+func kernelBoot() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
+
+type stat struct {
+	state byte
+	start int64 // ticks since boot
+	usage Usage
+}
+
+func readStat(pid int) (stat, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, false
+	}
+	// The name in parentheses can contain anything, parentheses too.
+	end := bytes.LastIndexByte(data, ')')
+	if end < 0 {
+		return stat{}, false
+	}
+	f := strings.Fields(string(data[end+1:]))
+	if len(f) < 22 {
+		return stat{}, false
+	}
+	num := func(i int) int64 {
+		n, _ := strconv.ParseInt(f[i], 10, 64)
+		return n
+	}
+	return stat{state: f[0][0], start: num(19), usage: Usage{
+		Parent:   int(num(1)),
+		CPU:      time.Duration(num(11)+num(12)) * time.Second / userHz,
+		MemoryKB: num(21) * int64(os.Getpagesize()) / 1024,
+	}}, true
+}
+
+// pids returns the numbers of all processes.
+func pids() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	var all []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all, err
+}
+
+// Usages returns what every process of the machine uses.
+func Usages() map[int]Usage {
+	pids, _ := pids()
+	all := make(map[int]Usage, len(pids))
+	for _, pid := range pids {
+		if st, ok := readStat(pid); ok {
+			all[pid] = st.usage
+		}
+	}
+	return all
+}
