@@ -29,8 +29,9 @@ func imports() map[string][]string {
 		"e2e":                   {}, // its tests see the program, state files and plans
 		"e2e/rubycache":         {"templates/cruby"},
 		"e2e/traced":            {"cmd", "deployer"},
-		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "deployer/plan", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "cpi", "cpi/build", "deployer/kept", "deployer/plan", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
 		"deployer/report":       {"agent", "deployer/plan"},
+		"deployer/kept":         {"agent", "manifest", "state"},
 		"deployer/plan":         {"agent", "artifact", "manifest", "state"},
 		"cpi/build":             {"cpi", "artifact", "artifact/packaging", "templates"},
 		"cpi/local":             {"cpi", "agent", "artifact"},

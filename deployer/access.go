@@ -3,13 +3,12 @@ package deployer
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/manifest"
 )
@@ -20,7 +19,7 @@ const maxPending = 4
 
 // accesses lists how the agent may be reached, the likeliest first: as it was
 // last, with settings that it may have taken since, and as the manifest says.
-func (r *run) accesses(how agentOfRunning) []agent.Access {
+func (r *run) accesses(how kept.Agent) []agent.Access {
 	first := agent.Access{MBus: how.MBus, CA: how.CA}
 	list := []agent.Access{first}
 	add := func(mbus, ca string) {
@@ -32,8 +31,8 @@ func (r *run) accesses(how agentOfRunning) []agent.Access {
 	for next := how.Next; next != nil && len(list) <= maxPending; next = next.Next {
 		add(next.MBus, next.CA)
 	}
-	if r.manifest != nil {
-		add(r.manifest.CPI.MBus, r.manifest.CPI.CA)
+	if r.about.MBus != "" {
+		add(r.about.MBus, r.about.CA)
 	}
 	if how.Made != nil {
 		add(how.Made.MBus, how.Made.CA)
@@ -43,7 +42,7 @@ func (r *run) accesses(how agentOfRunning) []agent.Access {
 
 // wantedAccess is how the agent is reached as the manifest says.
 func (r *run) wantedAccess() agent.Access {
-	return agent.Access{MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+	return agent.Access{MBus: r.about.MBus, CA: r.about.CA}
 }
 
 // forgetsSettings reports whether the agent keeps its settings in memory, so
@@ -55,7 +54,7 @@ func forgetsSettings(m *manifest.Manifest) bool {
 
 // findAgent waits for the agent and returns the client that it answers, and how
 // it is reached. The client of an error is the one of the likeliest access.
-func (r *run) findAgent(ctx context.Context, how agentOfRunning, limit time.Duration, replyTo string) (*agent.Client, agent.Access, error) {
+func (r *run) findAgent(ctx context.Context, how kept.Agent, limit time.Duration, replyTo string) (*agent.Client, agent.Access, error) {
 	list := r.accesses(how)
 	clients := make([]*agent.Client, 0, len(list))
 	for i, a := range list {
@@ -84,7 +83,7 @@ func (r *run) findAgent(ctx context.Context, how agentOfRunning, limit time.Dura
 
 // settleAccess finds out which of several accesses the agent answers, if any
 // does, for those that only look.
-func (r *run) settleAccess(ctx context.Context, how *agentOfRunning, replyTo string) {
+func (r *run) settleAccess(ctx context.Context, how *kept.Agent, replyTo string) {
 	if len(r.accesses(*how)) == 1 {
 		return
 	}
@@ -134,22 +133,15 @@ func servedBy(ctx context.Context, client *agent.Client) *x509.Certificate {
 
 // keepAccess keeps, for the next runs, how the agent of the VM has answered.
 func (r *run) keepAccess(vm string, found agent.Access) error {
-	kept, ok := r.keptAgent()
-	if r.scratch != "" || !ok || kept.VM != vm || kept.MBus == found.MBus && kept.CA == found.CA || r.state.Get().CurrentVMCID != vm {
+	now, ok := r.folder().Agent()
+	if r.scratch != "" || !ok || now.VM != vm || now.Access() == found || r.state.Get().CurrentVMCID != vm {
 		return nil
 	}
-	if next := kept.Next; next != nil && next.MBus == found.MBus && next.CA == found.CA {
-		kept.Next = nil
+	if next := now.Next; next != nil && next.Access() == found {
+		now.Next = nil
 	}
-	kept.MBus, kept.CA = found.MBus, found.CA
-	return r.keepAgent(kept)
-}
-
-// keptAgent reads agent.json; ok is false where it says nothing.
-func (r *run) keptAgent() (kept agentOfRunning, ok bool) {
-	data, err := os.ReadFile(r.agentFile())
-	ok = err == nil && json.Unmarshal(data, &kept) == nil
-	return kept, ok
+	now.MBus, now.CA = found.MBus, found.CA
+	return r.keepAgent(now)
 }
 
 // agentDiffers lists the settings of the agent that are not what the manifest

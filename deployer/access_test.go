@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/manifest"
 )
 
 // testCA makes a CA, as PEM, and a certificate of 127.0.0.1 that it signed.
@@ -90,9 +90,9 @@ func TestFindAgent(t *testing.T) {
 			defer s.Close()
 			address := strings.TrimPrefix(s.URL, "https://")
 			mbus := func(password string) string { return "https://mbus:" + password + "@" + address }
-			r := &run{root: report.New(func(report.Event) {}), manifest: &manifest.Manifest{CPI: manifest.Installation{MBus: mbus("new"), CA: newCA}}}
+			r := &run{root: report.New(func(report.Event) {}), about: kept.Deployment{MBus: mbus("new"), CA: newCA}}
 			r.opts.Secret = func(...string) {}
-			how := agentOfRunning{VM: "vm-1", MBus: mbus("old"), CA: oldCA, Next: &agentOfRunning{MBus: mbus("new"), CA: newCA, Next: &agentOfRunning{MBus: mbus("earlier"), CA: newCA}}}
+			how := kept.Agent{VM: "vm-1", MBus: mbus("old"), CA: oldCA, Next: &kept.Agent{MBus: mbus("new"), CA: newCA, Next: &kept.Agent{MBus: mbus("earlier"), CA: newCA}}}
 			limit := time.Minute
 			if c.password == "" {
 				limit = 100 * time.Millisecond

@@ -24,7 +24,7 @@ const tailLines = 10
 // until all jobs run, for update_watch_time's shorter time at least and in
 // several answers in a row, or until its longer time is over.
 func (r *run) waitForRunning(ctx context.Context) error {
-	watch := r.manifest.Update.WatchTime
+	watch := r.about.WatchTime
 	limit := max(watch.Max, time.Second)
 	outer := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWatchTime)

@@ -72,7 +72,7 @@ func (r *run) certificates(shown []*x509.Certificate, ca string, now time.Time) 
 	}
 	add(shownByAgent, shown)
 	authorities(checksAgent, ca)
-	authorities(inManifestCA, r.manifest.CPI.CA)
+	authorities(inManifestCA, r.about.CA)
 	add(inManifestEnv, parsePEM(agentCertificate(r.manifest)))
 	return append(list, r.storedCertificates(now)...)
 }
@@ -97,6 +97,9 @@ func (r *run) storedCertificates(now time.Time) []Certificate {
 
 // agentCertificate is the text of env.bosh.mbus.cert.certificate.
 func agentCertificate(m *manifest.Manifest) string {
+	if m == nil {
+		return ""
+	}
 	var at any = m.ResourcePool.Env
 	for _, key := range []string{"bosh", "mbus", "cert", "certificate"} {
 		level, _ := at.(map[string]any)

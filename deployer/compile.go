@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/state"
@@ -104,8 +104,7 @@ func (r *run) serviceAfter(ctx context.Context, release string) string {
 // putBack applies again what the last deploy that worked had applied to the VM,
 // and starts the jobs. why says why it cannot; err, that it failed.
 func (r *run) putBack(ctx context.Context) (why string, err error) {
-	dir := r.appliedDir("current")
-	a, ok := readApplied(dir)
+	a, ok := r.folder().Applied(kept.Current)
 	st := r.state.Get()
 	switch {
 	case !ok:
@@ -125,7 +124,7 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 	err = r.do("Putting back what ran before", func(s *report.Stage) error {
 		spec := a.Spec
 		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
-		if err := r.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, filepath.Join(dir, "rendered.tgz"), s.Progress); err != nil {
+		if err := r.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, r.folder().Rendered(kept.Current), s.Progress); err != nil {
 			return err
 		}
 		return r.agent.Apply(ctx, spec)
@@ -136,12 +135,11 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	d := st.Disk()
-	if (a.Disk == nil) != (d == nil) || d != nil && (a.Disk.CID != d.CID || a.Disk.Size != d.Size) {
+	if !a.SameDisk(st.Disk()) {
 		return "", nil // the disk is that of the new manifest: neither is deployed as a whole
 	}
 	return "", r.state.Update(func(st *state.State) error {
-		a.record(st)
+		a.Record(st)
 		return nil
 	})
 }

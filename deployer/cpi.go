@@ -65,7 +65,7 @@ func (r *run) buildCPI(ctx context.Context) error {
 	r.cpiBuild, err = build.Install(ctx, build.Config{
 		Dir:        r.buildDir(),
 		Cache:      cmp.Or(r.opts.PackageDir, filepath.Join(r.opts.Home, "cache", "compiled")),
-		Deployment: r.manifest.Name,
+		Deployment: r.about.Name,
 		Jobs:       jobs,
 		Properties: r.cpiProperties(),
 		Engine:     r.engine,
@@ -135,7 +135,7 @@ func (r *run) cpi(ctx context.Context) (*cpi.Client, error) {
 		return client, nil
 	}
 	// What needs the CPI later, without the manifest, finds it by this.
-	return client, r.know(ctx)
+	return client, r.remember()
 }
 
 // connect gets the CPI ready to be called.

@@ -55,7 +55,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	}
 	err := execute(ctx, opts, append(phases, phase{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
 		st := r.state.Get()
-		file.Plan, file.Deployment, file.StateFile = r.plan, r.manifest.Name, r.statePath
+		file.Plan, file.Deployment, file.StateFile = r.plan, r.about.Name, r.statePath
 		if r.state.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}

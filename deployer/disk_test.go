@@ -95,6 +95,7 @@ func TestSnapshotIsRecorded(t *testing.T) {
 func snapshotRun(t *testing.T, reply string) scripted {
 	r := scriptedRun(t, map[string]string{"snapshot_disk": reply})
 	r.manifest = emptyManifest()
+	r.about = aboutManifest(r.manifest)
 	return r
 }
 

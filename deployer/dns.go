@@ -95,12 +95,12 @@ func (r *run) dnsAddresses() map[string]string {
 // them, and keeps their version: agents take only newer ones. It warns of an
 // agent that does not know the message.
 func (r *run) sendDNS(ctx context.Context) error {
-	if !r.manifest.UseDNS {
+	if !r.about.UseDNS {
 		return nil
 	}
 	st := r.state.Get()
 	records := recordsOf(st.Own.DNSVersion+1, dnsInstance{
-		ID: r.instanceID(), AgentID: st.Own.AgentID, Group: r.manifest.Group.Name, Deployment: r.manifest.Name, Addresses: r.dnsAddresses(),
+		ID: r.instanceID(), AgentID: st.Own.AgentID, Group: r.about.Group, Deployment: r.about.Name, Addresses: r.dnsAddresses(),
 	})
 	return r.do("Sending DNS records", func(s *report.Stage) error {
 		blob, err := r.putDNS(ctx, records, s.Progress)

@@ -111,6 +111,7 @@ func TestSendDNS(t *testing.T) {
 				Name: "page", UseDNS: c.use, Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
 				Group: manifest.InstanceGroup{Name: "web", Networks: []manifest.GroupNetwork{{Name: "default"}}},
 			}
+			r.about = aboutManifest(r.manifest)
 			err = r.sendDNS(t.Context())
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %v, want %q", err, c.err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -41,7 +41,7 @@ type doctor struct {
 	st     *state.State // nil: there is none
 	locked bool         // a run is at work
 	lost   bool         // the way to the VM is not open
-	how    agentOfRunning
+	how    kept.Agent
 	seen   *SeenAgent // nil: the agent was not asked
 	peer   agent.Peer
 	clock  *clock // nil: no other clock was seen
@@ -82,7 +82,7 @@ func diagnoses() []diagnosis {
 // cache of the embedded Ruby. The error is only that of ctx.
 func Diagnose(ctx context.Context, opts Options, each func(Check)) error {
 	root := report.New(opts.Report)
-	d := &doctor{run: &run{opts: opts, root: root, stage: root, manifest: &manifest.Manifest{}}}
+	d := &doctor{run: &run{opts: opts, root: root, stage: root}}
 	defer d.closeRoute()
 	for _, c := range diagnoses() {
 		v := &verdict{result: CheckOK}
@@ -180,7 +180,7 @@ func (d *doctor) checkState(_ context.Context, v *verdict) {
 	}
 	d.st, d.statePath, d.dir, d.known = &st, r.statePath, r.dir, r.known
 	if !d.loaded {
-		d.manifest = r.manifest
+		d.about = r.about
 	}
 	v.say("%s is readable", d.statePath)
 	if n := len(st.Own.Intents) + len(st.Own.Leftovers); n > 0 {

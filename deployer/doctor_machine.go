@@ -216,6 +216,9 @@ func findProgram(program, path string) string {
 // compiledHere are the releases whose packages are compiled on this machine:
 // those of the CPI, except the one that is in this program.
 func (d *doctor) compiledHere() []string {
+	if d.manifest == nil {
+		return nil
+	}
 	var names []string
 	for _, rel := range d.releasesOf(d.manifest.CPI.Templates) {
 		if !strings.HasPrefix(rel.URL, "embedded:") {
@@ -262,6 +265,9 @@ func (d *doctor) render(ctx context.Context, template string) (text string, err 
 
 // sources are the URLs of what the manifest wants fetched over the network.
 func sources(m *manifest.Manifest) []string {
+	if m == nil {
+		return nil
+	}
 	var urls []string
 	for _, rel := range m.Releases {
 		urls = append(urls, rel.URL)

@@ -144,7 +144,7 @@ func (d *doctor) learnAgent() {
 
 // checkRegistry tries to bind the port of the registry.
 func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
-	switch want := d.manifest.CPI.Registry; {
+	switch want := d.about.Registry; {
 	case !d.loaded:
 		v.skip("no manifest was read")
 	case want == nil:
@@ -192,11 +192,11 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 
 // checkSSH reads the key of the tunnel.
 func (d *doctor) checkSSH(_ context.Context, v *verdict) {
-	want := d.manifest.CPI.SSHTunnel
 	if !d.loaded {
 		v.skip("no manifest was read")
 		return
 	}
+	want := d.manifest.CPI.SSHTunnel
 	if want == nil {
 		v.skip("the manifest asks for no SSH tunnel")
 		return

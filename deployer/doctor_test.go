@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -41,7 +42,7 @@ func patient() *doctor { return &doctor{run: &run{manifest: &manifest.Manifest{}
 
 func TestCheckProxies(t *testing.T) {
 	d := patient()
-	d.manifest.CPI.MBus = "https://mbus:s3cret@10.0.0.6:6868"
+	d.about.MBus = "https://mbus:s3cret@10.0.0.6:6868"
 	d.manifest.Releases = []manifest.Release{{URL: "https://u:p@releases.example/r.tgz"}, {URL: "file:///r.tgz"}}
 	expect(t, examine(t, d, "proxies", nil), CheckOK, "all connections are direct", "")
 	proxy := map[string]string{"https_proxy": "http://u:pw@proxy.example:3128"}
@@ -79,7 +80,7 @@ func TestCheckRegistryAndKey(t *testing.T) {
 		d.loaded = false
 	}
 	d.loaded = true
-	d.manifest.CPI.Registry = &manifest.Registry{}
+	d.about.Registry = &manifest.Registry{}
 	expect(t, examine(t, d, "registry-port", nil), CheckOK, "a free port", "")
 	d.manifest.CPI.SSHTunnel = &manifest.SSHTunnel{User: "vcap", Host: "h", PrivateKey: "garbage"}
 	expect(t, examine(t, d, "ssh-key", nil), CheckFail, "cannot read the private key", "cloud_provider.ssh_tunnel")
@@ -118,7 +119,7 @@ func TestCheckCPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.known = installed{CPI: filepath.Join(bin, "cpi"), Jobs: filepath.Join(d.dir, "jobs"), Packages: filepath.Join(d.dir, "packages")}
+	d.known = kept.Deployment{CPI: filepath.Join(bin, "cpi"), Jobs: filepath.Join(d.dir, "jobs"), Packages: filepath.Join(d.dir, "packages")}
 	expect(t, examine(t, d, "cpi", nil), CheckSkipped, "no CPI is installed", "")
 	write := func(script string) {
 		if err := os.WriteFile(filepath.Join(bin, "cpi"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {

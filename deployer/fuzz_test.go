@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 )
 
@@ -18,7 +19,10 @@ func FuzzKept(f *testing.F) {
 	f.Fuzz(func(t *testing.T, agentText, installation, record string) {
 		r := &run{dir: t.TempDir(), root: report.New(func(report.Event) {})}
 		r.opts.Secret = func(...string) {}
-		for name, text := range map[string]string{"agent.json": agentText, "installation.json": installation, "record.json": record} {
+		for name, text := range map[string]string{"agent.json": agentText, "installation.json": installation, filepath.Join("applied", "current", "record.json"): record} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +40,7 @@ func FuzzKept(f *testing.F) {
 				t.Fatalf("an agent without an address: %+v", how)
 			}
 		}
-		if a, ok := readApplied(r.dir); ok && a.VM == "" {
+		if a, ok := r.folder().Applied(kept.Current); ok && a.VM == "" {
 			t.Fatalf("accepted: %+v", a)
 		}
 	})

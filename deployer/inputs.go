@@ -14,7 +14,6 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -29,7 +28,7 @@ func (r *run) readManifest(context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.manifest = m
+		r.manifest, r.about = m, aboutManifest(m)
 		r.opts.Secret(m.Secrets...)
 		r.publish(m.Names...)
 		if len(m.Generated) > 0 && r.opts.Inputs.Generate == document.Write {
@@ -108,6 +107,9 @@ func (r *run) lockState(ctx context.Context) error {
 	}
 	r.atEnd(r.unlockState)
 	r.findFolders()
+	if err := r.folder().Check(); err != nil {
+		return err
+	}
 	r.sweep()
 	return nil
 }
@@ -115,8 +117,7 @@ func (r *run) lockState(ctx context.Context) error {
 // sweep removes what a run that was killed could not: it holds secrets, or
 // much space. Nobody else works in the folder while the state is locked.
 func (r *run) sweep() {
-	atomicfile.DropCut(r.agentFile())
-	atomicfile.DropCut(r.installationFile())
+	r.folder().RemoveStale()
 	left := r.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
 		found, err := filepath.Glob(filepath.Join(r.dir, pattern))
@@ -349,7 +350,7 @@ func (r *run) checkGroupJobs() error {
 		rel := r.releases[ref.Release]
 		job := rel.Job(ref.Name)
 		if job == nil {
-			errs = append(errs, fmt.Errorf("release %s has no job %s, which instance group %s names; it has: %s", ref.Release, ref.Name, r.manifest.Group.Name, jobNames(rel)))
+			errs = append(errs, fmt.Errorf("release %s has no job %s, which instance group %s names; it has: %s", ref.Release, ref.Name, r.about.Group, jobNames(rel)))
 		}
 	}
 	return errors.Join(errs...)

@@ -2,76 +2,48 @@ package deployer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest"
 )
 
-// installed is what this machine keeps of a deployment, as installation.json,
-// 0600, in the folder of the installation: what the commands need that are
-// run without the manifest's variables, releases and downloads.
-type installed struct {
-	Manifest    string             `json:"manifest"` // absolute path
-	Name        string             `json:"name"`
-	Group       string             `json:"group"`
-	MBus        string             `json:"mbus"`
-	CA          string             `json:"ca"`
-	WatchTime   manifest.WatchTime `json:"update_watch_time"`
-	Protect     bool               `json:"protect,omitempty"`
-	UseDNS      bool               `json:"use_dns,omitempty"`
-	Tags        map[string]string  `json:"tags,omitempty"`
-	CPI         string             `json:"cpi,omitempty"` // path of bin/cpi
-	Packages    string             `json:"packages,omitempty"`
-	Jobs        string             `json:"jobs,omitempty"`
-	API         int                `json:"api_version,omitempty"` // of the CPI, as it told last
-	StemcellAPI int                `json:"stemcell_api_version,omitempty"`
-	Registry    *manifest.Registry `json:"registry,omitempty"` // with the port it had
-	// Secrets are what a redactor must hide in what is told without the
-	// manifest, the newest first: the VM's logs may hold older ones.
-	Secrets []string `json:"secrets,omitempty"`
-}
-
-func (r *run) installationFile() string { return filepath.Join(r.dir, "installation.json") }
-
-// know keeps what this machine must know of the deployment.
-func (r *run) know(ctx context.Context) error {
-	m := r.manifest
-	k := installed{
+// aboutManifest is what the manifest says of what commands need that do not read
+// it.
+func aboutManifest(m *manifest.Manifest) kept.Deployment {
+	return kept.Deployment{
 		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
 		MBus: m.CPI.MBus, CA: m.CPI.CA,
 		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
-		API: r.known.API, StemcellAPI: r.stemcell.APIVersion,
-		Registry: m.CPI.Registry, Secrets: r.rememberedSecrets(),
-		CPI: r.known.CPI, Packages: r.known.Packages, Jobs: r.known.Jobs,
+		Registry: m.CPI.Registry,
 	}
+}
+
+// remember keeps, for commands that do not read the manifest, what this deploy
+// knows.
+func (r *run) remember() error {
+	k := aboutManifest(r.manifest)
+	k.API, k.StemcellAPI, k.Secrets = r.known.API, r.stemcell.APIVersion, r.rememberedSecrets()
+	k.CPI, k.Packages, k.Jobs = r.known.CPI, r.known.Packages, r.known.Jobs
 	if r.cpiBuild != nil {
 		k.CPI, k.Packages, k.Jobs = r.cpiBuild.Path, r.cpiBuild.PackagesDir, r.cpiBuild.JobsDir
-		if r.known.Registry != nil {
+		if r.served != nil {
+			k.Registry = r.served
+		} else if r.known.Registry != nil {
 			k.Registry = r.known.Registry
 		}
 	}
 	if r.cpiAPI > 0 {
 		k.API = r.cpiAPI
 	}
-	data, err := json.MarshalIndent(k, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return fmt.Errorf("cannot make the folder of the installation: %w", err)
-	}
-	if err := atomicfile.Write(r.installationFile(), data); err != nil {
+	if err := r.folder().SetDeployment(k); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}
 	r.known = k
@@ -93,17 +65,16 @@ func (r *run) rememberedSecrets() []string {
 	return all
 }
 
-// recallKnown reads what know has kept; the zero value where there is nothing,
-// or nothing that can be read.
+// recallKnown reads what this machine remembers; the zero value where that is
+// nothing, or nothing that can be read.
 func (r *run) recallKnown() {
-	data, err := os.ReadFile(r.installationFile())
-	var k installed
-	if err != nil || json.Unmarshal(data, &k) != nil {
+	known, ok := r.folder().Deployment()
+	if !ok {
 		return
 	}
-	r.known = k
-	r.opts.Secret(k.Secrets...)
-	r.publish(k.Name, k.Group)
+	r.known = known
+	r.opts.Secret(known.Secrets...)
+	r.publish(known.Name, known.Group)
 }
 
 // findInstallation takes from this machine what a command needs that is not
@@ -118,17 +89,11 @@ func (r *run) findInstallation(ctx context.Context) error {
 		}
 		return r.readManifest(ctx)
 	}
-	u, err := url.Parse(r.known.MBus)
-	if err != nil {
+	k := r.known
+	if k.MBusURL() == nil {
 		return errors.New("what is kept of the deployment on this machine is damaged: installation.json has no mbus that is a URL; give the manifest's operations and variables as for deploy")
 	}
-	k := r.known
-	r.manifest = &manifest.Manifest{
-		Path: k.Manifest, Name: k.Name, Protect: k.Protect, UseDNS: k.UseDNS, Tags: k.Tags,
-		Group:  manifest.InstanceGroup{Name: k.Group},
-		Update: manifest.Update{WatchTime: k.WatchTime},
-		CPI:    manifest.Installation{MBus: k.MBus, MBusURL: u, CA: k.CA, Registry: k.Registry},
-	}
+	r.about = k
 	r.opts.Secret(k.MBus)
 	if exists(k.CPI) {
 		r.cpiBuild = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
@@ -140,7 +105,7 @@ func (r *run) findInstallation(ctx context.Context) error {
 // readForCPI reads the manifest where the CPI must be built and only what is
 // kept on this machine was read until now.
 func (r *run) readForCPI(ctx context.Context) error {
-	if len(r.manifest.CPI.Templates) > 0 {
+	if r.manifest != nil {
 		return nil
 	}
 	if r.opts.Manifest == "" {

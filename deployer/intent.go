@@ -451,10 +451,10 @@ func (r *run) adopt(ctx context.Context, in state.Intent, cid, how string) error
 // of the VM that in may have made, and the CPI whether the VM's name, as the
 // agent knows it, is its CID. doubt says why that is not proven.
 func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
-	if r.manifest == nil {
+	if r.about.MBus == "" {
 		return "", "no manifest says where its agent would answer"
 	}
-	mbus, ca := r.manifest.CPI.MBus, r.manifest.CPI.CA
+	mbus, ca := r.about.MBus, r.about.CA
 	if how := r.comingAgent(in.AgentID); how != nil { // the manifest may have changed
 		mbus, ca = how.MBus, how.CA
 		r.opts.Secret(mbus)
@@ -504,8 +504,8 @@ func (r *run) searchFor(in state.Intent) string {
 	switch in.Method {
 	case "create_vm":
 		what = fmt.Sprintf("a VM with the agent id %s", in.AgentID)
-		if r.manifest != nil {
-			what += fmt.Sprintf(" or the tags deployment=%s, instance_group=%s", r.manifest.Name, in.Group)
+		if r.about.Name != "" {
+			what += fmt.Sprintf(" or the tags deployment=%s, instance_group=%s", r.about.Name, in.Group)
 		}
 	case "create_disk":
 		what = fmt.Sprintf("a disk of %d MiB without tags", in.Size)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/state"
@@ -273,13 +274,14 @@ func TestSettleCreate(t *testing.T) {
 				r.opts.AgentTimeout = 100 * time.Millisecond
 			}
 			r.manifest = emptyManifest()
-			r.manifest.CPI.MBus, r.manifest.CPI.CA = agentAt(t, c.agent)
+			r.about = aboutManifest(r.manifest)
+			r.about.MBus, r.about.CA = agentAt(t, c.agent)
 			if c.moved {
-				coming := agentOfRunning{MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA, AgentID: "agent-2"}
-				if err := r.keepAgent(agentOfRunning{Coming: &coming}); err != nil {
+				coming := kept.Agent{MBus: r.about.MBus, CA: r.about.CA, AgentID: "agent-2"}
+				if err := r.keepAgent(kept.Agent{Coming: &coming}); err != nil {
 					t.Fatal(err)
 				}
-				r.manifest.CPI.MBus, _ = agentAt(t, "agent-3")
+				r.about.MBus, _ = agentAt(t, "agent-3")
 			}
 			if err := r.state.Update(func(st *state.State) error { st.CurrentVMCID = c.current; return nil }); err != nil {
 				t.Fatal(err)

@@ -165,7 +165,7 @@ func (r *run) removeRendered() {
 
 // instanceID is the instance's id, the same for every template and deploy.
 func (r *run) instanceID() string {
-	return uuid.NewSHA1(r.installation, []byte(r.manifest.Group.Name+"/0")).String()
+	return uuid.NewSHA1(r.installation, []byte(r.about.Group+"/0")).String()
 }
 
 // templateNetworks is spec.networks: the networks with the addresses known.
@@ -268,7 +268,7 @@ func (r *run) uploadJobs(ctx context.Context) error {
 // prepare lets the agent fetch what the next apply needs while the jobs run.
 func (r *run) prepare(ctx context.Context) error {
 	r.packages = r.comingPackages()
-	return r.do(fmt.Sprintf("Preparing instance '%s/0'", r.manifest.Group.Name), func(s *report.Stage) error {
+	return r.do(fmt.Sprintf("Preparing instance '%s/0'", r.about.Group), func(s *report.Stage) error {
 		err := r.agent.Prepare(ctx, r.spec(false, r.rendered.blob))
 		if agent.UnknownMessage(err) {
 			return report.Skip("the agent does not prepare")
@@ -282,7 +282,7 @@ func (r *run) updateInstance(ctx context.Context) error {
 	if err := r.uploadJobs(ctx); err != nil {
 		return err
 	}
-	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.manifest.Group.Name), func(*report.Stage) error {
+	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.about.Group), func(*report.Stage) error {
 		return r.agent.Apply(ctx, r.spec(false, r.rendered.blob))
 	})
 }
@@ -290,7 +290,7 @@ func (r *run) updateInstance(ctx context.Context) error {
 // startJobs starts the jobs in the order of the job lifecycle and waits until
 // they run.
 func (r *run) startJobs(ctx context.Context) error {
-	instance := r.manifest.Group.Name + "/0"
+	instance := r.about.Group + "/0"
 	err := r.do(fmt.Sprintf("Running the pre-start scripts '%s'", instance), func(*report.Stage) error {
 		return r.runScripts(ctx, r.agent, "pre-start", nil)
 	})
@@ -338,7 +338,7 @@ func (r *run) recordDeployment(ctx context.Context) error {
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
 		st.Own.Salt, st.Own.Made, st.Own.Applied = r.salt, r.want.Made, applied
-		st.Own.Group, st.Own.Stopped = r.manifest.Group.Name, r.plan.Stopped
+		st.Own.Group, st.Own.Stopped = r.about.Group, r.plan.Stopped
 		st.Own.Deployed = &now
 		if r.address != "" {
 			st.Own.Address = r.address
@@ -353,7 +353,7 @@ func (r *run) recordDeployment(ctx context.Context) error {
 	if err := r.keepApplied(); err != nil {
 		r.root.Warning(err.Error() + "; deploy --previous cannot go back to this deploy")
 	}
-	return r.know(ctx)
+	return r.remember()
 }
 
 // sayResult tells where the instance is.

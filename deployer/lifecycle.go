@@ -70,8 +70,8 @@ func (e *ProtectedError) Error() string {
 
 // refuseProtected keeps what is protected from being deleted.
 func (r *run) refuseProtected(context.Context) error {
-	if r.manifest.Protect || r.known.Protect || r.saysProtect() {
-		return &ProtectedError{Name: r.manifest.Name}
+	if r.about.Protect || r.known.Protect || r.saysProtect() {
+		return &ProtectedError{Name: r.about.Name}
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (r *run) checkLogJobs(ctx context.Context, asked []string) error {
 	for _, job := range now.Job.Templates {
 		names = append(names, job.Name)
 	}
-	return expectJobs(cmp.Or(now.Job.Name, r.manifest.Group.Name), asked, names)
+	return expectJobs(cmp.Or(now.Job.Name, r.about.Group), asked, names)
 }
 
 // kinds is what the agent is asked for.
@@ -103,7 +103,7 @@ func (o LogsOptions) path(deployment string, now time.Time) string {
 
 // keepLogs fetches the archive and tells where it is.
 func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
-	target, err := filepath.Abs(what.path(r.manifest.Name, time.Now()))
+	target, err := filepath.Abs(what.path(r.about.Name, time.Now()))
 	if err != nil {
 		return fmt.Errorf("cannot find the folder of the archive: %w", err)
 	}

@@ -3,68 +3,38 @@ package deployer
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
-
-// agentOfRunning is how the agent of the VM that runs is reached, which is not
-// always what the manifest says by now. It is kept as agent.json, 0600, in
-// the folder of the installation.
-type agentOfRunning struct {
-	VM   string `json:"vm"` // CID
-	MBus string `json:"mbus"`
-	CA   string `json:"ca"`
-	// Next is how it is reached once it has taken new settings, from before they
-	// are sent until it has been seen to use them. Its own Next is an earlier
-	// change that was never seen to be taken.
-	Next *agentOfRunning `json:"next,omitempty"`
-	// Made is how it was reached when the VM was made, which a reboot brings back
-	// where the agent keeps its settings in memory; else nil.
-	Made *agent.Access `json:"made,omitempty"`
-	// Fixed says that the agent cannot change its settings.
-	Fixed bool `json:"fixed,omitempty"`
-	// Old is that of the VM which this one replaces and which is not deleted
-	// yet; nil if there is none.
-	Old *agentOfRunning `json:"old,omitempty"`
-	// Coming is that of a VM that is being made: its CID is not known before a
-	// run that was cut may have to reach it.
-	Coming  *agentOfRunning `json:"coming,omitempty"`
-	AgentID string          `json:"agent_id,omitempty"` // of Coming
-}
-
-func (r *run) agentFile() string { return filepath.Join(r.dir, "agent.json") }
 
 // expectAgent keeps how the agent of a VM that is about to be made will be
 // reached, beside that of the VM that runs.
 func (r *run) expectAgent(agentID string) error {
-	now := agentOfRunning{}
+	now := kept.Agent{}
 	if vm := r.state.Get().CurrentVMCID; vm != "" {
 		now = r.recallAgent(vm)
 	}
-	now.Coming = &agentOfRunning{AgentID: agentID, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+	now.Coming = &kept.Agent{AgentID: agentID, MBus: r.about.MBus, CA: r.about.CA}
 	return r.keepAgent(now)
 }
 
 // rememberAgent keeps that the VM's agent is reached as the manifest says.
 func (r *run) rememberAgent(vm string) error {
-	return r.keepCurrent(agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA})
+	return r.keepCurrent(kept.Agent{VM: vm, MBus: r.about.MBus, CA: r.about.CA})
 }
 
 // keepCurrent keeps how the current VM's agent is reached, beside that of the
 // one that it replaces.
-func (r *run) keepCurrent(now agentOfRunning) error {
+func (r *run) keepCurrent(now kept.Agent) error {
 	now.AgentID, now.Coming, now.Old = "", nil, nil
 	if old := r.state.Get().Own.Swap; old != nil {
 		was := r.recallAgent(old.CID)
@@ -77,9 +47,7 @@ func (r *run) keepCurrent(now agentOfRunning) error {
 // learn keeps how the VM's agent was reached, where that is not kept: the run
 // that made the VM was killed before it came to that. A plan changes nothing.
 func (r *run) learn(vm string) {
-	data, err := os.ReadFile(r.agentFile())
-	var kept agentOfRunning
-	if r.scratch != "" || !r.facts.Answers || err == nil && json.Unmarshal(data, &kept) == nil && kept.VM == vm {
+	if was, ok := r.folder().Agent(); r.scratch != "" || !r.facts.Answers || ok && was.VM == vm {
 		return
 	}
 	now := r.recallAgent(vm)
@@ -96,55 +64,35 @@ func (r *run) learn(vm string) {
 	}
 }
 
-func (r *run) keepAgent(now agentOfRunning) error {
-	data, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(r.agentFile(), data)
-}
+func (r *run) keepAgent(now kept.Agent) error { return r.folder().SetAgent(now) }
+
+// folder is what this machine remembers of the deployment.
+func (r *run) folder() kept.Folder { return kept.At(r.dir) }
 
 // comingAgent is how the agent of a VM is reached that was being made with that
-// agent id; nil if that is not kept.
-func (r *run) comingAgent(agentID string) *agentOfRunning {
-	data, err := os.ReadFile(r.agentFile())
-	var kept agentOfRunning
-	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Coming == nil || kept.Coming.AgentID != agentID || kept.Coming.MBus == "" {
+// agent id; nil if that is not remembered.
+func (r *run) comingAgent(agentID string) *kept.Agent {
+	now, ok := r.folder().Agent()
+	if !ok || now.Coming == nil || now.Coming.AgentID != agentID || now.Coming.MBus == "" {
 		return nil
 	}
-	return kept.Coming
+	return now.Coming
 }
 
-func (r *run) recallAgent(vm string) agentOfRunning {
-	fallback := agentOfRunning{VM: vm, MBus: r.manifest.CPI.MBus, CA: r.manifest.CPI.CA}
+func (r *run) recallAgent(vm string) kept.Agent {
+	fallback := kept.Agent{VM: vm, MBus: r.about.MBus, CA: r.about.CA}
 	if r.opts.OldMBus != "" || r.opts.OldCA != "" {
 		fallback.MBus = cmp.Or(r.opts.OldMBus, fallback.MBus)
 		fallback.CA = cmp.Or(r.opts.OldCA, fallback.CA)
 		return fallback
 	}
-	data, err := os.ReadFile(r.agentFile())
-	if err != nil {
-		return fallback
+	// What is absent, damaged or of another VM says nothing; the manifest does.
+	if now, ok := r.folder().Agent(); ok {
+		if of, ok := now.Of(vm, r.madeWith); ok {
+			return of
+		}
 	}
-	var kept agentOfRunning
-	// A file that is damaged or of another VM tells nothing; the manifest does.
-	if json.Unmarshal(data, &kept) != nil {
-		return fallback
-	}
-	if kept.Old != nil && kept.Old.VM == vm {
-		kept = *kept.Old
-	}
-	if c := kept.Coming; c != nil && kept.VM != vm && r.madeWith(c.AgentID) {
-		kept = *c
-		kept.VM = vm
-	}
-	if kept.VM != vm || kept.MBus == "" {
-		return fallback
-	}
-	return kept
+	return fallback
 }
 
 // madeWith tells whether the current VM was made with that agent id, as far as
@@ -323,7 +271,7 @@ func (r *run) ask(ctx context.Context, s *report.Stage, client *agent.Client, ag
 
 func (r *run) sayAddress(address string) {
 	if address != "" {
-		r.root.Info(fmt.Sprintf("Instance '%s/0' is running at %s", r.manifest.Group.Name, address))
+		r.root.Info(fmt.Sprintf("Instance '%s/0' is running at %s", r.about.Group, address))
 	}
 }
 

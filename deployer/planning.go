@@ -149,8 +149,8 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Lost:      r.lostToSecondDisk(st.CurrentVMCID),
 		Asked:     r.opts.Asked,
 	}
-	kept := r.recallSecondDisk()
-	w.SecondDisk = plan.SecondDisk{When: kept.When, New: kept.New}
+	second := r.recallSecondDisk()
+	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
 	w.Stays, w.Stuck = r.agentStays()
 	for _, ref := range m.Group.Jobs {
 		w.Used[ref.Release] = true
@@ -195,7 +195,7 @@ func (r *run) noSwap(address string) string {
 	old, err := url.Parse(r.recallAgent(st.CurrentVMCID).MBus)
 	_, dynamic := r.manifest.Address()
 	switch {
-	case r.manifest.CPI.Registry != nil:
+	case r.about.Registry != nil:
 		return "the registry serves one VM"
 	case !dynamic && address == st.Own.Address:
 		return "both would have the static address " + address
@@ -322,7 +322,7 @@ func (r *run) lookAgain(ctx context.Context) error {
 // manifestDiff is how the manifest differs from the one applied last, as far
 // as this machine has kept that one.
 func (r *run) manifestDiff() []string {
-	old, err := r.keptSketch()
+	old, err := r.folder().Sketch()
 	if err != nil || old == nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ type registryServer struct {
 // bindRegistry binds the registry's port where the manifest asks for a
 // registry or a tunnel, before the CPI is rendered with it.
 func (r *run) bindRegistry(ctx context.Context) error {
-	want := r.manifest.CPI.Registry
+	want := r.about.Registry
 	if want == nil || r.registry != nil {
 		return nil
 	}
@@ -51,9 +51,9 @@ func (r *run) bindRegistry(ctx context.Context) error {
 		g.server = httpServer(ctx, g.Local())
 		guard.Go(ctx, func() { _ = g.server.Serve(l) })
 		r.registry = g
-		kept := *want
-		kept.Port, kept.Password = g.port, g.password
-		r.known.Registry = &kept
+		served := *want
+		served.Port, served.Password = g.port, g.password
+		r.served = &served
 		return nil
 	})
 }

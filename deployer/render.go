@@ -99,7 +99,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		names[i] = jobs[i].Name
 		jobs[i].LinksOnly = len(what.Jobs) > 0 && !slices.Contains(what.Jobs, names[i])
 	}
-	if err := expectJobs(r.manifest.Group.Name, what.Jobs, names); err != nil {
+	if err := expectJobs(r.about.Group, what.Jobs, names); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bootstrap-render-")

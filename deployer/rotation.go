@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/internal/wait"
 )
 
@@ -54,7 +55,7 @@ type rotation struct {
 
 // rotateAgent sends the settings of the manifest and waits until the agent uses
 // them. It returns the client that reaches the agent then.
-func (r *run) rotateAgent(ctx context.Context, how agentOfRunning) (*agent.Client, error) {
+func (r *run) rotateAgent(ctx context.Context, how kept.Agent) (*agent.Client, error) {
 	m := r.manifest
 	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, r.wantedAccess()
 	both := []agent.Access{now, next}

@@ -16,6 +16,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
@@ -67,7 +68,7 @@ type Options struct {
 	Embedded map[string]fs.FS       // releases and stemcells of `embedded:` URLs
 	Getenv   func(string) string    // proxies, SSH_AUTH_SOCK, PATH
 	Self     string                 // this program, for the embedded CPI
-	Holder   file.Holder           // whom the lock names
+	Holder   file.Holder            // whom the lock names
 	Redact   func(string) string    // takes secrets out of a text
 	Secret   func(values ...string) // tells the redactor of more secrets
 	Name     func(names ...string)  // tells it of public names, which stay readable
@@ -110,7 +111,9 @@ type run struct {
 	cpiBuild     *build.Installation          // connected
 	cpiLog       io.WriteCloser               // connected
 	cpiClient    *cpi.Client                  // connected
-	known        installed                    // lock state: what this machine keeps
+	known        kept.Deployment              // lock state: what this machine remembers
+	about        kept.Deployment              // read manifest, find installation: as the manifest says, or what is remembered of it
+	served       *manifest.Registry           // connected: as it is served
 	cpiAPI       int                          // connected: the CPI's API version, 0 before
 	want         plan.Wishes                  // plan
 	salt         string                       // plan
@@ -119,7 +122,7 @@ type run struct {
 	adopted      *manifest.Manifest           // adopt: what the VM was made from
 	scratch      string                       // peek at state: folder of a plan's installation
 	swapped      *agent.Client                // look: of the VM that is replaced; nil: none answers
-	previous     applied                      // find what was applied
+	previous     kept.Applied                 // find what was applied
 	migratedFrom string                       // migrate disk: CID
 	rendered     rendered                     // render jobs
 	revived      bool                         // revive: the VM was rebooted

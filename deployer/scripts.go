@@ -53,6 +53,9 @@ func (e *ScriptError) Unwrap() error { return e.Err }
 // are ours, and stay readable.
 func (r *run) jobsOf(failed *agent.Error) []string {
 	var names []string
+	if r.manifest == nil {
+		return nil
+	}
 	for _, ref := range r.manifest.Group.Jobs {
 		if slices.Contains(failed.Jobs, ref.Name) {
 			names = append(names, ref.Name)

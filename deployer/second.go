@@ -2,52 +2,27 @@ package deployer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
 )
 
-// secondDisk is what this machine remembers of a CPI that could not attach a
-// second disk: the VM's agent did not come back. It is kept as second-disk.json
-// in the folder of the installation, and holds for these CPI releases only.
-type secondDisk struct {
-	CPI  []string  `json:"cpi"` // releases, as name/version
-	When time.Time `json:"when"`
-	// New tells that it failed on a new VM, too: another VM does not help.
-	New bool `json:"new_vm,omitempty"`
-	// Lost is the CID of the VM whose agent has not been heard since. Its jobs
-	// were stopped before.
-	Lost string `json:"lost,omitempty"`
+// recallSecondDisk returns what is remembered of attaching a second disk, or the
+// zero value: of another CPI nothing is known.
+func (r *run) recallSecondDisk() kept.SecondDisk {
+	if r.manifest == nil {
+		return kept.SecondDisk{}
+	}
+	return r.folder().SecondDisk(r.cpiReleases())
 }
 
-func (r *run) secondDiskFile() string { return filepath.Join(r.dir, "second-disk.json") }
-
-// recallSecondDisk returns what is remembered, or the zero value: of another
-// CPI nothing is known.
-func (r *run) recallSecondDisk() secondDisk {
-	data, err := os.ReadFile(r.secondDiskFile())
-	var kept secondDisk
-	if err != nil || json.Unmarshal(data, &kept) != nil || r.manifest == nil || !slices.Equal(kept.CPI, r.cpiReleases()) {
-		return secondDisk{}
-	}
-	return kept
-}
-
-func (r *run) keepSecondDisk(kept secondDisk) {
-	data, err := json.Marshal(kept)
-	if err == nil {
-		err = atomicfile.Write(r.secondDiskFile(), data)
-	}
-	if err != nil {
+func (r *run) keepSecondDisk(s kept.SecondDisk) {
+	if err := r.folder().SetSecondDisk(s); err != nil {
 		r.root.Warning(fmt.Sprintf("it could not be kept that the CPI cannot attach a second disk: %v", err))
 	}
 }
@@ -106,16 +81,16 @@ const NextKeepDisk = `set size and cloud_properties of the persistent disk back 
 func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
 	err := r.attachDisk(ctx, d)
 	if err == nil {
-		_ = os.Remove(r.secondDiskFile()) // it can
+		_ = r.folder().DropSecondDisk() // it can
 		return nil
 	}
 	if _, silent := errors.AsType[*agent.UnreachableError](err); !silent || ctx.Err() != nil {
 		return err
 	}
 	vm := r.state.Get().CurrentVMCID
-	kept := secondDisk{CPI: r.cpiReleases(), When: time.Now().UTC().Truncate(time.Second), New: r.plan.NewVM(), Lost: vm}
-	r.keepSecondDisk(kept)
-	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: kept.New, Err: err}
+	now := kept.SecondDisk{CPI: r.cpiReleases(), When: time.Now().UTC().Truncate(time.Second), New: r.plan.NewVM(), Lost: vm}
+	r.keepSecondDisk(now)
+	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: now.New, Err: err}
 	undone := r.do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
 		c, err := r.cpi(ctx)
 		if err != nil {
@@ -127,16 +102,16 @@ func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
 		return r.awaitAgent(ctx, s, r.agent, min(rebootTimeout, r.opts.AgentTimeout), "detach_disk, for which some CPIs restart the VM")
 	})
 	if undone == nil {
-		failed.Detached, kept.Lost = true, ""
-		r.keepSecondDisk(kept)
+		failed.Detached, now.Lost = true, ""
+		r.keepSecondDisk(now)
 	}
 	return failed
 }
 
 // foundAgain takes back that the VM was lost, once its agent answers.
 func (r *run) foundAgain(vm string) {
-	if kept := r.recallSecondDisk(); kept.Lost == vm && vm != "" && r.scratch == "" {
-		kept.Lost = ""
-		r.keepSecondDisk(kept)
+	if now := r.recallSecondDisk(); now.Lost == vm && vm != "" && r.scratch == "" {
+		now.Lost = ""
+		r.keepSecondDisk(now)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
@@ -19,8 +20,8 @@ import (
 // agentStays lists the agent's settings that cannot change on the running VM,
 // and why.
 func (r *run) agentStays() (list []string, why string) {
-	kept, ok := r.keptAgent()
-	if ok && kept.Fixed && kept.VM == r.state.Get().CurrentVMCID {
+	now, ok := r.folder().Agent()
+	if ok && now.Fixed && now.VM == r.state.Get().CurrentVMCID {
 		return []string{plan.PartCA, plan.PartCertificate, plan.PartPassword}, "this agent cannot change its settings"
 	}
 	return nil, ""
@@ -35,7 +36,7 @@ func (r *run) updateAgent(ctx context.Context) error {
 	return r.do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
 		how := r.recallAgent(vm)
 		before := how
-		how.Next = &agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
+		how.Next = &kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
 		if how.Made == nil && forgetsSettings(m) {
 			how.Made = &agent.Access{MBus: how.MBus, CA: how.CA}
 		}
@@ -63,14 +64,14 @@ func (r *run) updateAgent(ctx context.Context) error {
 			return err
 		}
 		r.agent, r.running = fresh, fresh
-		now := agentOfRunning{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Made: how.Made}
+		now := kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Made: how.Made}
 		return r.keepCurrent(now)
 	})
 }
 
 // neverTook reports whether the agent ignores a certificate that is not new to
 // the record: agents of old stemcells serve one of their own from the beginning.
-func (r *run) neverTook(before agentOfRunning, err error) bool {
+func (r *run) neverTook(before kept.Agent, err error) bool {
 	var not *NotRotatedError
 	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == r.wantedAccess().User() &&
 		len(r.state.Get().Own.Made) > 0 && len(plan.ChangedSettings(r.state.Get().Own.Made, r.want.Made)) == 0
@@ -121,7 +122,7 @@ func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 }
 
 // wantedLeaf returns the certificate that the agent is to serve; nil where the
-// manifest does not say.
+// manifest does not say, or is not at hand.
 func wantedLeaf(m *manifest.Manifest) *x509.Certificate {
 	if list := parsePEM(agentCertificate(m)); len(list) > 0 {
 		return list[0]

@@ -101,7 +101,7 @@ func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	if login.hostKey == "" || strings.ContainsAny(login.hostKey, "\r\n") {
 		return errors.New("cannot log in to the VM: the agent does not tell the key of its SSH server")
 	}
-	login.alias = r.manifest.Group.Name + "/0"
+	login.alias = r.about.Group + "/0"
 	return fn(login)
 }
 

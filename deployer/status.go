@@ -111,7 +111,7 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 	if err := r.readManifestIfAny(); err != nil {
 		c.note("the manifest says nothing more: %v", err)
 	}
-	c.Deployment, c.Group = r.manifest.Name, cmp.Or(c.Group, r.manifest.Group.Name)
+	c.Deployment, c.Group = r.about.Name, cmp.Or(c.Group, r.about.Group)
 	c.addRecords(st)
 	c.addUnfinished(st)
 	how := r.recallAgent(st.CurrentVMCID)
@@ -155,10 +155,7 @@ func onlooker(opts Options) (*run, state.State, error) {
 	root := report.New(opts.Report)
 	r := &run{opts: opts, root: root, stage: root, statePath: path, dir: filepath.Join(opts.Home, st.InstallationID)}
 	r.recallKnown()
-	r.manifest = &manifest.Manifest{
-		Name: r.known.Name, Group: manifest.InstanceGroup{Name: r.known.Group},
-		CPI: manifest.Installation{MBus: r.known.MBus, CA: r.known.CA},
-	}
+	r.about = r.known
 	return r, st, nil
 }
 
@@ -173,7 +170,7 @@ func (r *run) readManifestIfAny() error {
 	if err != nil {
 		return err
 	}
-	r.manifest = m
+	r.manifest, r.about = m, aboutManifest(m)
 	r.opts.Secret(m.Secrets...)
 	r.publish(m.Names...)
 	return nil

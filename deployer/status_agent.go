@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 )
 
@@ -103,7 +104,7 @@ const fullFrom = 90
 
 // askAgent asks the agent of the VM how it is. That it does not answer is a
 // finding; the error is only that of ctx.
-func (r *run) askAgent(ctx context.Context, c *Condition, how *agentOfRunning, director string) (agent.Peer, error) {
+func (r *run) askAgent(ctx context.Context, c *Condition, how *kept.Agent, director string) (agent.Peer, error) {
 	if how.MBus == "" {
 		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil

@@ -47,7 +47,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		r := &run{manifest: &manifest.Manifest{}}
 		text := authority(t, "ca", now.Add(c.begin), now.Add(c.end))
-		r.manifest.CPI.CA = text // listed once though it stands in two places
+		r.about.CA = text // listed once though it stands in two places
 		list := r.certificates(nil, text, now)
 		if len(list) != 1 || list[0].What != checksAgent {
 			t.Fatalf("%s: %+v", name, list)

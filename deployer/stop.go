@@ -42,7 +42,7 @@ func (r *run) comingSpec() *agent.Spec {
 // stopVM stops the jobs of one VM: pre-stop, drain, stop, post-stop. update is
 // the spec to come, for drain scripts; nil: none does.
 func (r *run) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, update *agent.Spec) error {
-	instance := r.manifest.Group.Name + "/0"
+	instance := r.about.Group + "/0"
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
 	if !r.opts.SkipDrain {
 		err := r.do(fmt.Sprintf("Running the pre-stop scripts '%s'", instance), func(*report.Stage) error {

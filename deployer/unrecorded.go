@@ -51,7 +51,7 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 	if !r.lacksVM() {
 		return nil
 	}
-	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
+	client, err := r.newAgent(r.about.MBus, r.about.CA)
 	if err != nil {
 		return nil // the wait for the agent tells of it
 	}

@@ -65,8 +65,8 @@ func TestRefuseUnrecorded(t *testing.T) {
 			if c.other {
 				user = "mbus:another@"
 			}
-			r.manifest.CPI.MBus = strings.Replace(server.URL, "https://", "https://"+user, 1)
-			r.manifest.CPI.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+			r.about.MBus = strings.Replace(server.URL, "https://", "https://"+user, 1)
+			r.about.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 			err := r.state.Update(func(st *state.State) error {
 				st.CurrentVMCID = c.current
 				st.Own.Intents, st.Own.Leftovers = c.own.Intents, c.own.Leftovers

@@ -211,7 +211,7 @@ func (r *run) waitForAgent(ctx context.Context) error {
 		return err
 	}
 	cid := r.state.Get().CurrentVMCID
-	client, err := r.newAgent(r.manifest.CPI.MBus, r.manifest.CPI.CA)
+	client, err := r.newAgent(r.about.MBus, r.about.CA)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,130 @@
+// Package kept holds what this machine remembers of a deployment beside its
+// state: how the agent is reached, what commands need that do not read the
+// manifest, what the CPI could not do, and what was applied last. It stands in
+// the folder ~/.bosh/<installation_id>, as JSON files with mode 0600 that all
+// begin with the number of their format. Files without a number were written by
+// older versions and are read as well.
+package kept
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"bootstrap/internal/atomicfile"
+)
+
+// format is the number of the format of all files.
+const format = 1
+
+// Folder is the folder of an installation.
+type Folder struct {
+	dir string
+}
+
+// At returns the folder at a path; it need not exist.
+func At(dir string) Folder { return Folder{dir} }
+
+// Dir returns the path of the folder.
+func (f Folder) Dir() string { return f.dir }
+
+// The files.
+const (
+	agentFile      = "agent.json"
+	deploymentFile = "installation.json"
+	secondDiskFile = "second-disk.json"
+	appliedFile    = "record.json" // below applied/<which>
+)
+
+// NewerError says that a newer version of bootstrap wrote a file.
+type NewerError struct {
+	Path   string
+	Format int
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("cannot read %s: a newer bootstrap wrote it in format %d, and this one reads format %d; use the newer bootstrap for this deployment", e.Path, e.Format, format)
+}
+
+// Check refuses a folder in which a newer version of bootstrap has written: what
+// it remembers would be lost.
+func (f Folder) Check() error {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, filepath.Join("applied", string(Current), appliedFile)} {
+		path := filepath.Join(f.dir, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue // what cannot be read is as good as absent
+		}
+		var head struct{ Format int }
+		if json.Unmarshal(data, &head) == nil && head.Format > format {
+			return &NewerError{Path: path, Format: head.Format}
+		}
+	}
+	return nil
+}
+
+// read reads a file into v and reports whether it says anything: a file that is
+// absent or damaged does not.
+func (f Folder) read(name string, v any) bool {
+	data, err := os.ReadFile(filepath.Join(f.dir, name))
+	return err == nil && json.Unmarshal(data, v) == nil
+}
+
+// write writes v with the number of the format.
+func (f Folder) write(name string, v any) error {
+	data, err := withFormat(v)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the installation: %w", err)
+	}
+	return atomicfile.Write(path, data)
+}
+
+// withFormat returns v, which becomes a JSON object, with the number first.
+func withFormat(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf(`{"format":%d`, format)
+	if string(data) != "{}" {
+		head += ","
+	}
+	return append([]byte(head), data[1:]...), nil
+}
+
+// RemoveStale removes temporary files that interrupted writes left behind.
+func (f Folder) RemoveStale() {
+	for _, name := range []string{agentFile, deploymentFile} {
+		atomicfile.DropCut(filepath.Join(f.dir, name))
+	}
+}
+
+// SecondDisk returns what is remembered of attaching a second disk with a CPI
+// made of these releases; the zero value: nothing is known of it.
+func (f Folder) SecondDisk(releases []string) SecondDisk {
+	var kept SecondDisk
+	if !f.read(secondDiskFile, &kept) || !slices.Equal(kept.CPI, releases) {
+		return SecondDisk{}
+	}
+	return kept
+}
+
+// SetSecondDisk remembers it.
+func (f Folder) SetSecondDisk(s SecondDisk) error { return f.write(secondDiskFile, s) }
+
+// DropSecondDisk forgets it: the CPI can attach a second disk.
+func (f Folder) DropSecondDisk() error {
+	err := os.Remove(filepath.Join(f.dir, secondDiskFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
