@@ -85,7 +85,7 @@ leaf            certificate  stored  <10> (9 days left)
 admin_password  password     stored  -
 given           -            given   -
 Warning: m.yml:4:3: variable "leaf": the stored certificate expires on <10>, in 9 days
-Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name "10.0.0.6", option common_name says "10.0.0.7"
+Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name "10.0.0.6", but the option common_name is "10.0.0.7"
 `)
 	check(bootstrap(0, append(rotate, "--expiring-within", "9d")...), "Nothing to rotate\n")
 	check(bootstrap(0, append(rotate, "--expiring-within", "30d", "--dry-run")...), "Would rotate leaf (certificate): expires on <10>\n")
@@ -121,7 +121,7 @@ Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name 
 		{64, append(rotate, "--expiring-within", "-1d"), "a time is written as in 30s, 10m, 2h, 30d or 3w"},
 		{64, append(rotate, "--expiring-within", "soon"), "a time is written as in 30s, 10m, 2h, 30d or 3w"},
 		{64, append(rotate, "--expiring-within", "999999999d"), "--expiring-within 999999999d: it is too long"},
-		{1, append(rotate, "given"), `cannot rotate "given": its value is given with --var`},
+		{1, append(rotate, "given"), `cannot rotate "given": its value comes from --var`},
 		{1, []string{"variables", "rotate", path, "ca"}, "name it with --vars-store FILE"},
 		{65, []string{"variables", "rotate", path, "--vars-store", store, "leaf"}, "the variable ((ip)) has no value"},
 	} {

@@ -16,23 +16,22 @@ import (
 
 const notPEM = `must be a certificate in PEM (lines from "-----BEGIN CERTIFICATE-----" to "-----END CERTIFICATE-----"); check that the lines are there, and their indentation`
 
-// skew is how far a certificate's begin may lie ahead: by the time the agent
-// is called it has passed, or another machine's clock is a little ahead.
+// skew is how far in the future the begin of a certificate may be, because the
+// clock of the machine that made it may be ahead.
 const skew = 10 * time.Minute
 
-// certificates checks the certificate that the VM's agent gets against the CA
-// by which its clients judge it.
+// certificates checks the certificate of the VM's agent against the CA with
+// which its clients verify it.
 type certificates struct {
 	*reader
 	ca, leaf document.Value // of the texts
 	roots    []*x509.Certificate
-	chain    []*x509.Certificate // the agent's, its own one first
+	chain    []*x509.Certificate // of the agent; its own certificate is the first
 	now      time.Time
 }
 
-// checkCertificates checks cloud_provider.cert and env.bosh.mbus.cert of the
-// resource pool that is used. What is not given, or not known yet, is not
-// checked.
+// checkCertificates checks cloud_provider.cert and, of the used resource pool,
+// env.bosh.mbus.cert. Values that are absent or pending are not checked.
 func (r *reader) checkCertificates() {
 	provider := r.top.Get("cloud_provider")
 	c := certificates{reader: r, ca: provider.Get("cert").Get("ca"), now: time.Now()}
@@ -45,8 +44,8 @@ func (r *reader) checkCertificates() {
 	}
 	switch {
 	case len(c.chain) > 0 && c.ca.IsNull():
-		// Clients without a CA look at nothing.
-		c.leaf.Warn("is verified by nobody, since cloud_provider.cert.ca is missing: whoever answers at the agent's address is sent its password, now and when it is rotated; set it to the CA that signed this certificate")
+		// Clients without a CA verify nothing.
+		c.leaf.Warn("is never verified, because cloud_provider.cert.ca is missing, so anyone who answers at the agent's address gets its password; set cloud_provider.cert.ca to the CA that signed this certificate")
 	case len(c.roots) == 0:
 	case len(c.chain) == 0:
 		c.checkRoots()
@@ -56,8 +55,8 @@ func (r *reader) checkCertificates() {
 	}
 }
 
-// fault reports what keeps a VM's agent from being reached; to commands that
-// make no VM it is only a warning.
+// fault reports a reason why the agent of a new VM could not be reached. For
+// commands that create no VM it is a warning.
 func (c certificates) fault(place document.Value, format string, args ...any) {
 	if c.lenient {
 		place.Warn(format, args...)
@@ -110,14 +109,14 @@ func (c *certificates) checkHost(mbus document.Value) {
 	if leaf.VerifyHostname(host) == nil {
 		return
 	}
-	names := "has no names at all, only the common name, at which clients do not look"
+	names := "has no names except the common name, which clients ignore"
 	if list := certificateNames(leaf); len(list) > 0 {
 		names = "is for " + strings.Join(list, ", ")
 	}
-	c.fault(c.leaf, "must be for %s, the host of cloud_provider.mbus at which the agent is reached, but %s; make it anew with alternative_names: [%s]", host, names, host)
+	c.fault(c.leaf, "must be for %s, the host of cloud_provider.mbus at which the agent is reached, but %s; generate a new one with alternative_names: [%s]", host, names, host)
 }
 
-// knownHost returns the host of a URL, or "" if it is not known yet.
+// knownHost returns the host of a URL, or "" if it is pending.
 func knownHost(c document.Value) string {
 	if c.IsNull() || !c.IsScalar() {
 		return ""
@@ -136,7 +135,7 @@ func knownHost(c document.Value) string {
 	return u.Hostname()
 }
 
-// certificateNames lists the names that clients look at.
+// certificateNames returns the names that clients compare with the host.
 func certificateNames(cert *x509.Certificate) []string {
 	names := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {
@@ -145,8 +144,8 @@ func certificateNames(cert *x509.Certificate) []string {
 	return names
 }
 
-// checkSigner checks that the CA leads to the certificate, and the time of all
-// that lies between.
+// checkSigner checks that the CA signed the certificate, perhaps with others
+// between them, and that all of these are valid now.
 func (c *certificates) checkSigner() {
 	leaf := c.chain[0]
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
@@ -167,16 +166,16 @@ func (c *certificates) checkSigner() {
 			return
 		}
 		if reason := (x509.CertificateInvalidError{}); first == nil || errors.As(err, &reason) && reason.Reason != x509.Expired {
-			first = err // one that no other time would mend
+			first = err // prefer an error that does not depend on the time
 		}
 	}
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(first, &invalid) && invalid.Reason == x509.IncompatibleUsage:
-		c.fault(c.leaf, "must be a certificate for servers: its extended key usage lacks server_auth")
+		c.fault(c.leaf, "must be a certificate for servers, but its extended key usage does not contain server_auth")
 	case errors.As(first, &unknown), errors.As(first, &invalid) && invalid.Reason == x509.Expired:
-		c.fault(c.ca, "must be the CA that signed the agent's certificate (%s), which is from %s, but is %s",
+		c.fault(c.ca, "must be the CA that signed the agent's certificate (%s), which is %s, but is %s",
 			c.leaf.Path(), subject(leaf.Issuer.String()), subject(c.roots[0].Subject.String()))
 	default:
 		c.fault(c.leaf, "cannot be verified with cloud_provider.cert.ca: %v", first)
@@ -186,13 +185,13 @@ func (c *certificates) checkSigner() {
 // subject returns a name of a certificate for messages.
 func subject(name string) string {
 	if name == "" {
-		return "one without a name"
+		return "a CA without a name"
 	}
 	return fmt.Sprintf("%q", name)
 }
 
-// checkPeriods reports the certificates of a chain that clients do not accept
-// now, or not for long.
+// checkPeriods reports the certificates of a chain that are expired, not valid
+// yet, or expire soon.
 func (c *certificates) checkPeriods(chain []*x509.Certificate) {
 	for _, cert := range chain {
 		place := c.leaf
@@ -203,8 +202,8 @@ func (c *certificates) checkPeriods(chain []*x509.Certificate) {
 	}
 }
 
-// checkRoots reports that no CA is valid; one is enough, so that the one that
-// is valid the longest counts.
+// checkRoots checks the CA that is valid the longest, since one valid CA is
+// enough.
 func (c *certificates) checkRoots() {
 	c.checkPeriod(c.ca, slices.MaxFunc(c.roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }))
 }
@@ -213,7 +212,7 @@ func (c *certificates) checkPeriod(place document.Value, cert *x509.Certificate)
 	minute := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 	switch name := subject(cert.Subject.String()); {
 	case c.now.After(cert.NotAfter):
-		c.fault(place, "the certificate %s expired on %s; make it anew", name, minute(cert.NotAfter))
+		c.fault(place, "the certificate %s expired on %s; generate a new one", name, minute(cert.NotAfter))
 	case c.now.Add(skew).Before(cert.NotBefore):
 		c.fault(place, "the certificate %s is not valid before %s; check this machine's clock, which says %s", name, minute(cert.NotBefore), minute(c.now))
 	case cert.NotAfter.Sub(c.now) <= c.within && place.Position().File != c.store:
@@ -221,7 +220,8 @@ func (c *certificates) checkPeriod(place document.Value, cert *x509.Certificate)
 	}
 }
 
-// parseChain reads all certificates of a text in PEM; wrong says why it cannot.
+// parseChain reads all certificates of a text in PEM; wrong describes what is
+// wrong.
 func parseChain(text string) (certs []*x509.Certificate, wrong string) {
 	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -229,7 +229,7 @@ func parseChain(text string) (certs []*x509.Certificate, wrong string) {
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, "holds a certificate in PEM that cannot be read: it is damaged or incomplete"
+			return nil, "contains a certificate in PEM that is damaged or incomplete"
 		}
 		certs = append(certs, cert)
 	}

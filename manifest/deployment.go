@@ -14,7 +14,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// reader turns the document into the manifest, and reports what is wrong.
+// reader reads the document into the manifest and reports problems.
 type reader struct {
 	manifest *Manifest
 	top      document.Value
@@ -23,21 +23,21 @@ type reader struct {
 	networks names
 	pools    []pool
 	disks    []disk
-	within   time.Duration // how soon a certificate ends that is warned of
-	store    string        // file of the vars store, of which others warn
+	within   time.Duration // certificates that expire within this time get a warning
+	store    string        // path of the vars store, whose values document checks
 	lenient  bool
 }
 
 // plainName is a name that needs no quotes in a message.
 var plainName = regexp.MustCompile(`^[-_0-9A-Za-z]+$`)
 
-// names are the names that other parts of the manifest may refer to.
+// names collects the names that other parts of the manifest may refer to.
 type names struct {
 	list []string
-	open bool // some are not known yet, because of variables
+	open bool // some are unknown, because they contain variables
 }
 
-// add notes a name that was read from c.
+// add adds the name that was read from c.
 func (n *names) add(c document.Value, name string, ok bool) {
 	if ok {
 		n.list = append(n.list, name)
@@ -45,13 +45,13 @@ func (n *names) add(c document.Value, name string, ok bool) {
 	n.open = n.open || c.Pending()
 }
 
-// check reports a reference to a name that is not there. what is the kind of
-// thing, with an article; where is the list that holds them.
+// check reports a reference to an unknown name. what is the kind of thing, with
+// an article; where is the list that contains them.
 func (n *names) check(c document.Value, name, what, where string) {
 	if n.open || slices.Contains(n.list, name) {
 		return
 	}
-	known := "; there is none"
+	known := ", which is empty"
 	if len(n.list) > 0 {
 		shown := make([]string, len(n.list))
 		for i, option := range n.list {
@@ -65,14 +65,14 @@ func (n *names) check(c document.Value, name, what, where string) {
 	c.Fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, spelling.Suggest(name, n.list))
 }
 
-// pool is a resource pool with its place.
+// pool is a resource pool with its value in the document.
 type pool struct {
 	ResourcePool
 	place document.Value
 	named bool
 }
 
-// disk is a disk pool with its place.
+// disk is a disk pool with its value in the document.
 type disk struct {
 	DiskPool
 	place document.Value
@@ -117,7 +117,7 @@ func (r *reader) readReleases(list document.Value) {
 	items := list.Items()
 	r.releases.open = list.Pending()
 	if len(items) == 0 && (list.IsNull() || list.IsList()) {
-		list.Fail("must list at least one release: that of the CPI")
+		list.Fail("must contain at least one release, that of the CPI")
 	}
 	for _, item := range items {
 		if !item.IsNull() && !section(item, "releases[]") {
@@ -126,7 +126,7 @@ func (r *reader) readReleases(list document.Value) {
 		}
 		name, ok := item.Get("name").Required("the name of the release")
 		if ok && slices.Contains(r.releases.list, name) {
-			item.Get("name").Fail("must be unique, but another release is called %q, too", document.Literal(name))
+			item.Get("name").Fail("must be unique, but there is another release %q", document.Literal(name))
 		}
 		r.releases.add(item.Get("name"), name, ok)
 		url := r.sourceURL(item.Get("url"), "release")
@@ -153,7 +153,7 @@ func (r *reader) readNetworks(list document.Value) {
 		}
 		name, ok := item.Get("name").Required("the name of the network")
 		if ok && slices.Contains(r.networks.list, name) {
-			item.Get("name").Warn("another network is called %q, too; the last one counts", document.Literal(name))
+			item.Get("name").Warn("there is another network %q; the last one is used", document.Literal(name))
 		}
 		r.networks.add(item.Get("name"), name, ok)
 		network.Name = name
@@ -170,7 +170,7 @@ func (r *reader) readNetworks(list document.Value) {
 		if kind == typeManual {
 			network.Subnet = r.readSubnets(item)
 		} else if subnets := item.Get("subnets"); ok && subnets.Len() > 0 {
-			subnets.Warn("are not used in a network of type %s; its dns and cloud_properties stand in the network itself", kind)
+			subnets.Warn("are not used in a network of type %s; put its dns and cloud_properties in the network itself", kind)
 		}
 		r.manifest.Networks = append(r.manifest.Networks, network)
 	}
@@ -189,7 +189,7 @@ func (r *reader) readSubnets(network document.Value) *Subnet {
 		return &Subnet{}
 	}
 	if len(items) != 1 {
-		list.Fail("must hold exactly one subnet in a manual network, but holds %d", len(items))
+		list.Fail("must contain exactly one subnet in a manual network, but contains %d", len(items))
 	}
 	var first *Subnet
 	for _, item := range items {
@@ -238,7 +238,7 @@ func (r *reader) readSubnet(item document.Value) *Subnet {
 	return subnet
 }
 
-// readRanges reads lists of addresses; they only serve for warnings.
+// readRanges reads a list of addresses and ranges, for warnings.
 func readRanges(list document.Value) netipx.IPSet {
 	if !list.IsList() {
 		return netipx.IPSet{}
@@ -271,7 +271,7 @@ func (r *reader) readResourcePools(list document.Value) {
 		p := pool{place: item}
 		p.Name, p.named = item.Get("name").Required("the name of the resource pool")
 		if p.named && slices.ContainsFunc(r.pools, func(other pool) bool { return other.named && other.Name == p.Name }) {
-			item.Get("name").Warn("another resource pool is called %q, too; the first one counts", document.Literal(p.Name))
+			item.Get("name").Warn("there is another resource pool %q; the first one is used", document.Literal(p.Name))
 		}
 		network := item.Get("network")
 		if name, ok := network.Required("the name of a network in networks"); ok {
@@ -304,7 +304,7 @@ func (r *reader) readDiskPools(list document.Value) {
 		d := disk{place: item}
 		d.Name, d.named = item.Get("name").Required("the name of the disk pool")
 		if d.named && slices.ContainsFunc(r.disks, func(other disk) bool { return other.named && other.Name == d.Name }) {
-			item.Get("name").Warn("another disk pool is called %q, too; the first one counts", document.Literal(d.Name))
+			item.Get("name").Warn("there is another disk pool %q; the first one is used", document.Literal(d.Name))
 		}
 		place := item.Get("disk_size")
 		size, ok := place.Whole()
@@ -360,7 +360,8 @@ func (r *reader) readUpdate(c document.Value) {
 	r.manifest.Update.Snapshot = c.Get("snapshot").LenientFlag(true)
 }
 
-// readFeatures reads features, which create-env ignores whatever they are.
+// readFeatures reads features. create-env ignores them, so that wrong values are
+// only warnings.
 func (r *reader) readFeatures(c document.Value) {
 	if c.IsNull() || c.Pending() {
 		return
@@ -373,7 +374,7 @@ func (r *reader) readFeatures(c document.Value) {
 	r.manifest.UseDNS = c.Get("use_dns_addresses").LenientFlag(false)
 }
 
-// parseWatchTime reads "min-max" in milliseconds; wrong says why it cannot.
+// parseWatchTime reads "min-max" in milliseconds; wrong describes what is wrong.
 func parseWatchTime(text string) (watch WatchTime, wrong string) {
 	parts := strings.Split(text, "-")
 	if len(parts) != 2 {
@@ -396,7 +397,7 @@ func parseWatchTime(text string) (watch WatchTime, wrong string) {
 	return WatchTime{Min: limits[0], Max: limits[1]}, ""
 }
 
-// prefixOf returns the range of a network's subnet, if it is known.
+// prefixOf returns the range of the network's subnet, or the zero Prefix.
 func (n *Network) prefixOf() netip.Prefix {
 	if n == nil || n.Subnet == nil {
 		return netip.Prefix{}

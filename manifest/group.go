@@ -6,15 +6,14 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// readGroups reads jobs or instance_groups, of which exactly one must hold
-// exactly one instance group.
+// readGroups reads the one instance group, in instance_groups or jobs.
 func (r *reader) readGroups(top document.Value) {
 	lists := spellings(top, "instance_groups", "jobs")
 	first := true
 	for _, list := range lists {
 		items := list.Items()
 		if len(items) != 1 && len(lists) == 1 && (list.IsNull() || list.IsList()) {
-			list.Fail("must hold exactly one instance group, since a manifest describes one VM, but holds %d", len(items))
+			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d", len(items))
 		}
 		for _, item := range items {
 			if !item.IsNull() && !section(item, "instance_groups[]") {
@@ -29,8 +28,8 @@ func (r *reader) readGroups(top document.Value) {
 	}
 }
 
-// spellings returns the place of the one of two keys that is used; they mean
-// the same. If both are, which is reported, it returns both.
+// spellings returns the value of the one of two keys with the same meaning that
+// is used. If both are, it reports that and returns both.
 func spellings(c document.Value, first, second string) []document.Value {
 	one, other := c.Get(first), c.Get(second)
 	if one.Len() > 0 && other.Len() > 0 {
@@ -38,7 +37,7 @@ func spellings(c document.Value, first, second string) []document.Value {
 		if !one.Precedes(other) {
 			later = one
 		}
-		later.Fail("%s and %s mean the same, and only one of them may be given", first, second)
+		later.Fail("%s and %s have the same meaning, so only one of them may be given", first, second)
 		return []document.Value{one, other}
 	}
 	if one.Len() == 0 && !one.Pending() && other.HasKey() && (other.Len() > 0 || !one.HasKey()) {
@@ -87,7 +86,7 @@ func (r *reader) readJobs(c document.Value) []JobRef {
 			}
 			job := r.readJobRef(item)
 			if seen[job.Name] && job.Name != "" {
-				item.Get("name").Fail("must be unique, but another job is called %q, too", document.Literal(job.Name))
+				item.Get("name").Fail("must be unique, but there is another job %q", document.Literal(job.Name))
 			}
 			seen[job.Name] = true
 			job.Properties = item.Get("properties").Properties()
@@ -141,7 +140,8 @@ func (r *reader) checkTags(p pool) {
 	}
 }
 
-// findDisk returns the group's persistent disk: of a pool, or by its size.
+// findDisk returns the group's persistent disk: that of its disk pool, or one of
+// the given size.
 func (r *reader) findDisk(c document.Value) *DiskPool {
 	place := c.Get("persistent_disk")
 	size, ok := place.Whole()
@@ -157,7 +157,7 @@ func (r *reader) findDisk(c document.Value) *DiskPool {
 		return &DiskPool{Size: size, CloudProperties: map[string]any{}}
 	}
 	if size > 0 {
-		c.Get("persistent_disk").Warn("is not used, since persistent_disk_pool is given, too")
+		c.Get("persistent_disk").Warn("is not used, since persistent_disk_pool is given")
 	}
 	var known names
 	for _, d := range r.disks {
@@ -175,7 +175,7 @@ func (r *reader) findDisk(c document.Value) *DiskPool {
 func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 	items := list.Items()
 	if len(items) == 0 && (list.IsNull() || list.IsList()) {
-		list.Fail("must list at least one network, with its name and static_ips")
+		list.Fail("must contain at least one network, with its name and static_ips")
 	}
 	var refs []GroupNetwork
 	for _, item := range items {
@@ -202,7 +202,7 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 	return refs
 }
 
-// readDefaults reads what a network is the default for.
+// readDefaults reads for which uses a network is the default.
 func (r *reader) readDefaults(list document.Value) []string {
 	for _, item := range list.Items() {
 		if text, ok := item.Text(); item.IsNull() || ok && text != "dns" && text != "gateway" {
@@ -219,8 +219,8 @@ func (r *reader) readDefaults(list document.Value) []string {
 	return defaults
 }
 
-// checkDefaults checks that among several networks exactly one is the default
-// for dns and one for the gateway.
+// checkDefaults checks that exactly one of several networks is the default for
+// dns, and one for the gateway.
 func checkDefaults(list document.Value, items []document.Value, refs []GroupNetwork) {
 	for _, use := range []string{"dns", "gateway"} {
 		count, unsettled := 0, false
@@ -243,16 +243,16 @@ func checkDefaults(list document.Value, items []document.Value, refs []GroupNetw
 	}
 }
 
-// readStaticIPs reads the addresses of the VM on a network (nil: unknown);
-// primary tells that it is the VM's address.
+// readStaticIPs reads the addresses of the VM on a network, which is nil if it
+// is unknown. primary is true if the address of the VM is on this network.
 func (r *reader) readStaticIPs(list document.Value, network *Network, primary bool) []string {
 	items := list.Items()
 	if len(items) == 0 && !list.Pending() && network != nil {
 		switch {
 		case network.Type == typeManual:
-			list.Fail("must hold the address of the VM, since %q is a manual network%s", document.Literal(network.Name), example(network))
+			list.Fail("must contain the address of the VM, since %q is a manual network%s", document.Literal(network.Name), example(network))
 		case network.Type == typeVIP && primary:
-			list.Fail("must hold the address of the VM, since the vip network %q is its default for the gateway", document.Literal(network.Name))
+			list.Fail("must contain the address of the VM, since the vip network %q is its default for the gateway", document.Literal(network.Name))
 		}
 	}
 	var ips []string

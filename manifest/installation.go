@@ -39,14 +39,14 @@ func (r *reader) readTemplates(c document.Value) []JobRef {
 		switch {
 		case list.Pending() || !list.IsNull() && !list.IsList():
 		case single.IsNull():
-			single.Fail("must be provided: a map with the name of the CPI's job and the release that holds it")
+			single.Fail("must be provided: a map with the name of the CPI's job and its release")
 		case section(single, "cloud_provider.template"):
 			return []JobRef{r.readJobRef(single)}
 		}
 		return nil
 	}
 	if !single.IsNull() {
-		single.Warn("is not used, since templates is given, too")
+		single.Warn("is not used, since templates is given")
 	}
 	var refs []JobRef
 	seen := map[string]bool{}
@@ -56,7 +56,7 @@ func (r *reader) readTemplates(c document.Value) []JobRef {
 		}
 		ref := r.readJobRef(item)
 		if seen[ref.Name] && ref.Name != "" {
-			item.Get("name").Fail("must be unique, but another template is called %q, too", document.Literal(ref.Name))
+			item.Get("name").Fail("must be unique, but there is another template %q", document.Literal(ref.Name))
 		}
 		seen[ref.Name] = true
 		refs = append(refs, ref)
@@ -64,7 +64,8 @@ func (r *reader) readTemplates(c document.Value) []JobRef {
 	return refs
 }
 
-// readMBus reads the URL of the agent. No message quotes it, for its password.
+// readMBus reads the URL of the agent. Messages never quote it, because of its
+// password.
 func readMBus(c document.Value) (string, *url.URL) {
 	const form = "https://USER:PASSWORD@HOST:PORT"
 	text, ok := c.Required("the URL of the agent, " + form)
@@ -85,23 +86,23 @@ func readMBus(c document.Value) (string, *url.URL) {
 	}
 	var wrong []string
 	if u.Scheme != "https" {
-		wrong = append(wrong, "does not begin with https://")
+		wrong = append(wrong, "must begin with https://")
 	}
 	if u.Hostname() == "" {
-		wrong = append(wrong, "lacks the host")
+		wrong = append(wrong, "must have a host")
 	}
 	if u.User.Username() == "" {
-		wrong = append(wrong, "lacks the user")
+		wrong = append(wrong, "must have a user")
 	}
 	if password, _ := u.User.Password(); password == "" {
-		wrong = append(wrong, "lacks the password")
+		wrong = append(wrong, "must have a password")
 	}
 	switch {
 	case len(wrong) > 0:
 		c.Fail("%s; expected %s", strings.Join(wrong, ", "), form)
 		return text, nil
 	case u.Port() == "":
-		c.Warn("names no port, which means 443; agents usually listen on 6868")
+		c.Warn("has no port, so 443 is used; agents usually listen on 6868")
 	}
 	return text, u
 }
@@ -112,7 +113,7 @@ func readCert(c document.Value) string {
 		return ""
 	}
 	if !c.IsMap() {
-		c.Fail("must be a map with the key ca, which holds the CA certificate in PEM, not %s", c.Describe())
+		c.Fail("must be a map with the key ca (the CA certificate in PEM), not %s", c.Describe())
 		return ""
 	}
 	section(c, "cloud_provider.cert")
@@ -128,7 +129,7 @@ func readCert(c document.Value) string {
 	return text
 }
 
-// readTunnel reads ssh_tunnel. A map in which everything is empty is none.
+// readTunnel reads ssh_tunnel. It returns nil if all values in it are empty.
 func (r *reader) readTunnel(c document.Value) *SSHTunnel {
 	if !section(c, "cloud_provider.ssh_tunnel") {
 		return nil
@@ -156,7 +157,7 @@ func (r *reader) readTunnel(c document.Value) *SSHTunnel {
 	return t
 }
 
-// readPort reads a TCP port, least the lowest that is allowed.
+// readPort reads a TCP port; least is the lowest allowed one.
 func readPort(c document.Value, least int) int {
 	port, ok := c.Whole()
 	if ok && (port < least || port > 65535) {
@@ -216,14 +217,14 @@ func readKeyFile(path string) ([]byte, error) {
 	return data, document.Cause(err)
 }
 
-// checkPrivateKey says what is wrong with a private key in PEM, or "".
+// checkPrivateKey returns what is wrong with a private key in PEM, or "".
 func checkPrivateKey(data []byte) string {
 	block, _ := pem.Decode(data)
 	switch {
 	case block == nil:
 		return "is not a private key in PEM (lines from \"-----BEGIN ... PRIVATE KEY-----\" to its END); check that all lines are there, and their indentation"
 	case !strings.HasSuffix(block.Type, "PRIVATE KEY"):
-		return fmt.Sprintf("holds a %s where a private key is expected", strings.ToLower(block.Type))
+		return fmt.Sprintf("contains a %s, but a private key is expected", strings.ToLower(block.Type))
 	}
 	if err := gen.CheckSSHKey(string(data)); err != nil {
 		return err.Error()
@@ -231,7 +232,7 @@ func checkPrivateKey(data []byte) string {
 	return ""
 }
 
-// readRegistry reads registry. With a tunnel there is one by default.
+// readRegistry reads registry. With a tunnel, the default is a registry.
 func readRegistry(c document.Value, tunnel bool) *Registry {
 	if !section(c, "cloud_provider.registry") && !tunnel {
 		return nil

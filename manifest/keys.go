@@ -9,8 +9,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// section reports whether the value is a map, and warns of its keys that are
-// unknown in the named section. An absent map gets no report.
+// section reports whether the value is a map, and warns about keys that are
+// unknown in the named section. An absent value is not reported.
 func section(v document.Value, name string) bool {
 	if !v.Map() {
 		return false
@@ -19,8 +19,8 @@ func section(v document.Value, name string) bool {
 	return true
 }
 
-// warnUnknownKeys reports the keys of a map that nobody reads. Keys that begin
-// with "." or "x-" are for anchors and comments.
+// warnUnknownKeys warns about the keys of a map that have no meaning. Keys that
+// begin with "." or "x-" are for anchors and comments.
 func warnUnknownKeys(v document.Value, name string) {
 	i := slices.IndexFunc(sections, func(s keySection) bool { return s.name == name })
 	known := sections[i]
@@ -29,12 +29,12 @@ func warnUnknownKeys(v document.Value, name string) {
 		case known.reads(key), slices.Contains(known.ignored, key), known.open:
 		case strings.HasPrefix(key, "."), strings.HasPrefix(key, "x-"):
 		default:
-			v.Get(key).WarnOfKey("unknown key, which is ignored%s", advice(key, known))
+			v.Get(key).WarnKey("unknown key, which is ignored%s", advice(key, known))
 		}
 	}
 }
 
-// advice says what the author of an unknown key may have meant.
+// advice returns what the author of an unknown key may have meant, or "".
 func advice(key string, known keySection) string {
 	if (key == "sha256" || key == "sha512") && known.reads("sha1") {
 		return fmt.Sprintf("; write sha1: %s:HEX", key)

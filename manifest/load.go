@@ -7,9 +7,9 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Load evaluates the manifest at path, reads and checks it. The path - stands
-// for opts.Stdin. The error is a *document.Problems if the content of the
-// manifest or of the files that opts names is to blame.
+// Load evaluates, reads and checks the manifest at path. The path - stands for
+// opts.Stdin. The error is a *document.Problems if the content of the manifest
+// or of a file in opts is wrong.
 func Load(path string, opts document.Options) (*Manifest, error) {
 	absolute, dir, err := directory(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func Load(path string, opts document.Options) (*Manifest, error) {
 }
 
 // directory returns the absolute path of the manifest, empty for standard
-// input, and the directory that its relative paths begin at.
+// input, and the directory that relative paths in it start from.
 func directory(path string) (absolute, dir string, err error) {
 	if path == "-" {
 		dir, err = filepath.Abs(".")
@@ -47,8 +47,8 @@ func directory(path string) (absolute, dir string, err error) {
 	return absolute, filepath.Dir(absolute), err
 }
 
-// addKey adds the private key of the SSH tunnel. In place of its text, the
-// manifest may hold a path, which is no secret.
+// addKey adds the private key of the SSH tunnel. The manifest may contain its
+// path instead, which is not secret.
 func (r *reader) addKey(secrets document.Secrets) {
 	t := r.manifest.CPI.SSHTunnel
 	if t == nil || t.PrivateKey == "" {

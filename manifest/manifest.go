@@ -1,7 +1,7 @@
-// Package manifest reads what the user wrote: one YAML file with the
-// deployment (releases, networks, pools, one instance group) and the CPI that
-// makes its VM (cloud_provider). Load returns it typed and checked; everything
-// that is wrong is reported in one go, with its place in the file.
+// Package manifest reads the manifest: one YAML file with the deployment
+// (releases, networks, pools, one instance group) and the CPI that creates its
+// VM (cloud_provider). Load returns it typed and checked, or reports all errors
+// at once, with their positions in the file.
 package manifest
 
 import (
@@ -20,37 +20,37 @@ import (
 type Manifest struct {
 	Path string // absolute; empty for standard input
 	Name string // of the deployment
-	// Digest is the SHA-512, as hex, of the evaluated document in the form
-	// in which create-env takes it, so that both see the same changes.
+	// Digest is the SHA-512, as hex, of the evaluated document. It equals
+	// create-env's current_manifest_sha, so that both see the same changes.
 	Digest string
-	// Sketch is the document as YAML after operations and before variables,
-	// without the secrets that it holds as plain text: for Diff.
+	// Sketch is the document as YAML for document.Diff, with operations applied,
+	// variables not filled in, and plain-text secrets redacted.
 	Sketch     []byte
 	Releases   []Release
 	Networks   []Network
 	Group      InstanceGroup
-	Properties map[string]any // global ones; never nil
+	Properties map[string]any // of all jobs; never nil
 	Tags       map[string]string
 	Update     Update
-	Protect    bool // delete must not take it down
+	Protect    bool // delete refuses to delete the deployment
 	UseDNS     bool // the VM gets the DNS records of its instance
 	// ResourcePool is the one that the instance group uses.
 	ResourcePool ResourcePool
 	CPI          Installation
-	// Secrets holds every secret value of the document, the longest first:
-	// what a redactor must hide.
+	// Secrets holds every secret value of the document, the longest first, for a
+	// redactor.
 	Secrets []string
-	// Names holds the public names of the document: those of things and of
-	// variables, and the keys. One of them may equal a secret.
+	// Names holds the texts that are not redacted even if a secret equals one of
+	// them: keys, and the names of variables, jobs and other parts.
 	Names []string
-	// Generated are the names of variables that were generated, or would be
-	// with the mode Plan, in their order.
+	// Generated are the variables that were generated or, with the mode Plan,
+	// will be, in their order.
 	Generated []string
 	kinds     map[string]string // of Generated, by name
 	Warnings  []document.Problem
 }
 
-// Release names a release and says where it comes from.
+// Release is an entry of releases.
 type Release struct {
 	Name string
 	// URL is http(s)://…, file:// with an absolute path, or embedded:NAME.
@@ -78,7 +78,7 @@ type Subnet struct {
 	reserved, static netipx.IPSet
 }
 
-// ResourcePool says what VM is created, and from which stemcell.
+// ResourcePool describes the VM and its stemcell.
 type ResourcePool struct {
 	Name            string
 	Network         string
@@ -87,14 +87,14 @@ type ResourcePool struct {
 	Stemcell        StemcellRef
 }
 
-// StemcellRef says where the stemcell comes from; URL is like Release.URL.
+// StemcellRef is the source of a stemcell; URL is like Release.URL.
 type StemcellRef struct {
 	URL  string
 	SHA1 string
 	Pos  document.Position
 }
 
-// InstanceGroup is the one VM: what runs on it, its networks and its disk.
+// InstanceGroup describes the one instance: its jobs, networks and disk.
 type InstanceGroup struct {
 	Name       string
 	Jobs       []JobRef
@@ -108,8 +108,7 @@ type InstanceGroup struct {
 type JobRef struct {
 	Name, Release string
 	Properties    map[string]any // nil if absent, which is not the same as {}
-	// Consumes and Provides say of the job's links, by name, where they come
-	// from and what they are called.
+	// Consumes and Provides configure the job's links by name.
 	Consumes, Provides map[string]any
 	Pos                document.Position
 	Path               string // in the user's spelling, for example jobs[0].templates[1]
@@ -130,23 +129,22 @@ type DiskPool struct {
 	CloudProperties map[string]any
 }
 
-// Update says how the VM may be updated.
+// Update configures updates of the VM.
 type Update struct {
 	WatchTime WatchTime
 	// VMStrategy is empty (keep the VM where possible), delete-create or
 	// create-swap-delete.
 	VMStrategy string
-	// Snapshot asks for a snapshot of the disk before something is destroyed.
+	// Snapshot asks for a snapshot of the disk before the VM or disk is changed.
 	Snapshot bool
 }
 
-// WatchTime is how long to wait for the jobs to run: not less than Min, not
-// more than Max.
+// WatchTime limits how long to wait until the jobs run.
 type WatchTime struct {
 	Min, Max time.Duration
 }
 
-// Installation is cloud_provider: the CPI and how to reach the agent.
+// Installation is cloud_provider: the CPI, and how to reach the agent.
 type Installation struct {
 	Templates  []JobRef // without properties
 	MBus       string   // as written
@@ -158,7 +156,7 @@ type Installation struct {
 	Pos        document.Position
 }
 
-// SSHTunnel says how to reach the VM by SSH.
+// SSHTunnel configures the SSH connection to the VM.
 type SSHTunnel struct {
 	User, Host string
 	Port       int
@@ -169,20 +167,20 @@ type SSHTunnel struct {
 	ConnectTimeout, AuthTimeout time.Duration
 }
 
-// Registry says where the registry listens.
+// Registry configures the registry.
 type Registry struct {
 	Host     string
 	Port     int    // 0: pick a free one
 	Username string // never empty
 	Password string // empty: generate one
-	// OpenGet lets agents read their settings without credentials, but
-	// only through the tunnel.
+	// OpenGet allows agents to read their settings without credentials, but only
+	// through the tunnel.
 	OpenGet bool
 }
 
-// Interfaces returns the networks of the VM by name, as create_vm and the
-// apply spec want them. The maps are the caller's own, down to but not
-// including cloud_properties.
+// Interfaces returns the networks of the VM by name, as create_vm and the apply
+// spec expect them. The caller may change the maps, but not the values in
+// cloud_properties.
 func (m *Manifest) Interfaces() map[string]map[string]any {
 	result := make(map[string]map[string]any, len(m.Group.Networks))
 	for _, ref := range m.Group.Networks {
@@ -204,9 +202,9 @@ func (m *Manifest) Interfaces() map[string]map[string]any {
 	return result
 }
 
-// Address returns the static IP on the network that is the VM's address: its
-// only one, or the default for the gateway. The IP is empty and dynamic true if
-// only the running VM can tell.
+// Address returns the VM's static IP on its only network, or on the one that is
+// the default for the gateway. If the IP is known only once the VM runs, ip is
+// empty and dynamic is true.
 func (m *Manifest) Address() (ip string, dynamic bool) {
 	for _, ref := range m.Group.Networks {
 		if len(m.Group.Networks) > 1 && !slices.Contains(ref.Default, "gateway") {
@@ -221,7 +219,7 @@ func (m *Manifest) Address() (ip string, dynamic bool) {
 	return "", true
 }
 
-// network returns the network of that name: the last one, as create-env does.
+// network returns the last network with a name, as create-env does.
 func (m *Manifest) network(name string) *Network {
 	for i := range slices.Backward(m.Networks) {
 		if m.Networks[i].Name == name {
@@ -231,7 +229,7 @@ func (m *Manifest) network(name string) *Network {
 	return nil
 }
 
-// settings returns what the network itself contributes to an interface.
+// settings returns the part of an interface that comes from the network.
 func (n *Network) settings() map[string]any {
 	entry := map[string]any{"type": n.Type}
 	if n.Type == typeManual {

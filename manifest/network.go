@@ -17,7 +17,7 @@ const (
 	typeVIP     = "vip"
 )
 
-// parseAddress reads an IP address; one with a zone is none.
+// parseAddress reads an IP address without a zone.
 func parseAddress(s string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(s)
 	if err != nil || addr.Zone() != "" {
@@ -26,7 +26,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return addr.Unmap(), true
 }
 
-// parsePrefix reads a range in CIDR form; bits of the host are cleared.
+// parsePrefix reads a range in CIDR form, and clears the bits of the host.
 func parsePrefix(s string) (netip.Prefix, bool) {
 	prefix, err := netip.ParsePrefix(s)
 	if err != nil || prefix.Addr().Is4In6() {
@@ -69,7 +69,7 @@ func netmask(prefix netip.Prefix) string {
 	return strings.Join(groups, ":")
 }
 
-// refuse says why the VM cannot have the address in this subnet, or "".
+// refuse returns why the VM cannot have the address in this subnet, or "".
 func (s *Subnet) refuse(addr netip.Addr) string {
 	gateway, _ := parseAddress(s.Gateway)
 	switch {
@@ -89,8 +89,8 @@ func (s *Subnet) refuse(addr netip.Addr) string {
 	return ""
 }
 
-// doubt says why the address is against the subnet's static and reserved
-// lists, or "".
+// doubt returns how the address conflicts with the subnet's lists static and
+// reserved, or "".
 func (s *Subnet) doubt(addr netip.Addr) string {
 	switch {
 	case s.reserved.Contains(addr):
@@ -101,7 +101,8 @@ func (s *Subnet) doubt(addr netip.Addr) string {
 	return ""
 }
 
-// refuseGateway says why the address cannot be the gateway of the range, or "".
+// refuseGateway returns why the address cannot be the gateway of the range, or
+// "".
 func refuseGateway(addr netip.Addr, prefix netip.Prefix) string {
 	switch {
 	case !prefix.Contains(addr):

@@ -69,7 +69,7 @@ const (
 	digestPiece     = `((sha1:)?[0-9a-fA-F]{40}|sha256:[0-9a-fA-F]{64}|sha512:[0-9a-fA-F]{128})`
 	digestText      = `^ *$|^"?` + digestPiece + `(;` + digestPiece + `)*;?"?$`
 	remoteURL       = `^https?://`
-	// otherKeys are passed over everywhere, or not known before variables.
+	// otherKeys are allowed in every map.
 	otherKeys = `^(\.|x-|<<$)|\(\(`
 )
 
@@ -77,7 +77,7 @@ const (
 func (s keySection) schema() object {
 	properties, needed := object{}, []string{}
 	for _, key := range s.ignored {
-		properties[key] = object{"description": "Means nothing here; passed over, since other tools read it."}
+		properties[key] = object{"description": "Ignored without a warning; other tools read it."}
 	}
 	for _, f := range s.read {
 		properties[f.key] = f.schema()

@@ -1,6 +1,6 @@
 package manifest
 
-// form is what the value of a key must be; a variable may stand in its place.
+// form is the form of a key's value. A variable is allowed in place of any value.
 type form uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	formSection       // a map with the keys of the field's section
 )
 
-// field is a key that is read, and what stands under it.
+// field describes a key and its value.
 type field struct {
 	key   string
 	form  form
@@ -33,17 +33,16 @@ type field struct {
 	least, most int // most 0: no limit
 }
 
-// keySection lists the keys of one map of the manifest: those that mean something
-// here, and those that manifests carry for other tools, which are passed over
-// in silence.
+// keySection lists the keys of one map of the manifest: those that have a meaning
+// and those of other tools, which get no warning.
 type keySection struct {
-	name    string // [] stands for any index
+	name    string // with [] for any index
 	read    []field
 	ignored []string
-	open    bool // other keys mean something to others, and are not looked at
+	open    bool // other keys get no warning either
 }
 
-// reads tells whether the key means something in this section.
+// reads reports whether the key has a meaning in this section.
 func (s keySection) reads(key string) bool {
 	for _, f := range s.read {
 		if f.key == key {
@@ -53,7 +52,7 @@ func (s keySection) reads(key string) bool {
 	return false
 }
 
-// keys returns the keys that mean something in this section.
+// keys returns the keys that have a meaning in this section.
 func (s keySection) keys() []string {
 	keys := make([]string, len(s.read))
 	for i, f := range s.read {
@@ -62,36 +61,36 @@ func (s keySection) keys() []string {
 	return keys
 }
 
-// sections are all maps of the manifest with fixed keys: what the reader knows
-// and what the schema tells editors.
+// sections are all maps of the manifest with fixed keys, for the reader and for
+// the schema.
 var sections = []keySection{
 	{name: "", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the deployment."},
 		{key: "releases", form: formSection, of: "releases[]", list: true, need: true, least: 1, about: "Releases with the jobs and the CPI."},
 		{key: "networks", form: formSection, of: "networks[]", list: true, need: true, about: "Networks that the VM can be attached to."},
-		{key: "resource_pools", form: formSection, of: "resource_pools[]", list: true, need: true, about: "What VM is created, and from which stemcell."},
+		{key: "resource_pools", form: formSection, of: "resource_pools[]", list: true, need: true, about: "VM and stemcell."},
 		{key: "disk_pools", form: formSection, of: "disk_pools[]", list: true, about: "Kinds of persistent disk."},
 		{key: "instance_groups", form: formSection, of: "instance_groups[]", list: true, most: 1, about: "The one VM: its jobs, networks and disk."},
 		{key: "jobs", form: formSection, of: "instance_groups[]", list: true, most: 1, about: "Old name of instance_groups."},
 		{key: "properties", form: formMap, about: "Properties of all jobs."},
 		{key: "tags", form: formTags, about: "Tags that the CPI puts on the VM and its disk."},
 		{key: "update", form: formSection, of: "update", about: "How the VM is updated."},
-		{key: "protect", form: formFlag, about: "Whether delete refuses to take the VM and its disk down."},
-		{key: "features", form: formSection, of: "features", about: "What is switched on."},
-		{key: "cloud_provider", form: formSection, of: "cloud_provider", need: true, about: "The CPI that makes the VM, and how to reach the VM's agent."},
+		{key: "protect", form: formFlag, about: "Whether delete refuses to delete the VM and its disk."},
+		{key: "features", form: formSection, of: "features", about: "Features to switch on."},
+		{key: "cloud_provider", form: formSection, of: "cloud_provider", need: true, about: "The CPI that creates the VM, and how to reach the VM's agent."},
 		{key: "variables", form: formSection, of: "variables[]", list: true, about: "Variables that are generated with --vars-store."},
 	}, ignored: []string{
 		"director_uuid", "stemcells", "azs", "vm_types", "vm_extensions", "disk_types", "addons", "compilation",
 	}},
 	{name: "releases[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the release."},
-		{key: "url", form: formWord, need: true, about: "http(s)://, file://, or embedded:NAME. A file path that is relative begins at the manifest's folder; a folder may be in release layout."},
+		{key: "url", form: formWord, need: true, about: "http(s)://, file://, or embedded:NAME. A relative path starts from the manifest's folder. A folder in release layout is allowed."},
 		{key: "sha1", form: formDigest, about: "Digest of the file: SHA-1 as hex, or sha256:HEX or sha512:HEX. Needed for http(s)."},
 	}, ignored: []string{"version", "stemcell", "exported_from"}},
 	{name: "networks[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the network."},
-		{key: "type", form: formChoice, need: true, values: []string{typeManual, typeDynamic, typeVIP}, about: "manual: addresses are given here; dynamic: the cloud gives them; vip: floating."},
-		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of a dynamic or vip network."},
+		{key: "type", form: formChoice, need: true, values: []string{typeManual, typeDynamic, typeVIP}, about: "manual: addresses from this manifest; dynamic: from the cloud; vip: floating addresses."},
+		{key: "cloud_properties", form: formMap, about: "Properties of a dynamic or vip network for the CPI."},
 		{key: "dns", form: formText, list: true, about: "DNS servers of a dynamic network."},
 		{key: "subnets", form: formSection, of: "networks[].subnets[]", list: true, about: "The one subnet of a manual network."},
 	}, ignored: []string{"ip", "netmask", "gateway"}},
@@ -99,14 +98,14 @@ var sections = []keySection{
 		{key: "range", form: formCIDR, need: true, about: "Addresses of the network, such as 10.0.0.0/24."},
 		{key: "gateway", form: formAddress, need: true, about: "Address of the network's router."},
 		{key: "dns", form: formText, list: true, about: "DNS servers."},
-		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of the network."},
-		{key: "static", form: formText, list: true, about: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that may be used; only for warnings."},
-		{key: "reserved", form: formText, list: true, about: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that must not be used; only for warnings."},
+		{key: "cloud_properties", form: formMap, about: "Properties of the network for the CPI."},
+		{key: "static", form: formText, list: true, about: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, for static_ips; others get a warning."},
+		{key: "reserved", form: formText, list: true, about: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that should not be used; these get a warning."},
 	}, ignored: []string{"az", "azs", "name"}},
 	{name: "resource_pools[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the resource pool."},
 		{key: "network", form: formWord, need: true, about: "Name of a network in networks."},
-		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of the VM: size, zone and the like."},
+		{key: "cloud_properties", form: formMap, about: "Properties of the VM for the CPI, such as size and zone."},
 		{key: "env", form: formSection, of: "resource_pools[].env", about: "Settings of the VM's agent."},
 		{key: "stemcell", form: formSection, of: "resource_pools[].stemcell", need: true, about: "Image of the VM."},
 	}, ignored: []string{"size"}},
@@ -114,7 +113,7 @@ var sections = []keySection{
 		{key: "bosh", form: formSection, of: "resource_pools[].env.bosh", about: "Settings of BOSH's agent."},
 	}},
 	{name: "resource_pools[].env.bosh", open: true, read: []field{
-		{key: "mbus", form: formSection, of: "resource_pools[].env.bosh.mbus", about: "How the agent listens."},
+		{key: "mbus", form: formSection, of: "resource_pools[].env.bosh.mbus", about: "The agent's server."},
 	}},
 	{name: "resource_pools[].env.bosh.mbus", open: true, read: []field{
 		{key: "cert", form: formSection, of: "resource_pools[].env.bosh.mbus.cert", about: "Certificate of the agent; usually a variable of the type certificate."},
@@ -130,38 +129,38 @@ var sections = []keySection{
 	{name: "disk_pools[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the disk pool."},
 		{key: "disk_size", form: formWhole, need: true, least: 1, about: "Size of the disk in MiB."},
-		{key: "cloud_properties", form: formMap, about: "What the CPI wants to know of the disk."},
+		{key: "cloud_properties", form: formMap, about: "Properties of the disk for the CPI."},
 	}},
 	{name: "instance_groups[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the instance group."},
 		{key: "instances", form: formWhole, need: true, least: 1, most: 1, about: "Always 1: a manifest describes one VM."},
 		{key: "lifecycle", form: formChoice, values: []string{"service", ""}, about: "Always service."},
 		{key: "templates", form: formSection, of: "instance_groups[].jobs[]", list: true, about: "Old name of jobs."},
-		{key: "jobs", form: formSection, of: "instance_groups[].jobs[]", list: true, about: "What runs on the VM."},
+		{key: "jobs", form: formSection, of: "instance_groups[].jobs[]", list: true, about: "Jobs on the VM."},
 		{key: "networks", form: formSection, of: "instance_groups[].networks[]", list: true, need: true, least: 1, about: "Networks of the VM."},
 		{key: "persistent_disk", form: formWhole, about: "Size of the persistent disk in MiB; 0 for none."},
 		{key: "persistent_disk_pool", form: formText, about: "Name of a disk pool in disk_pools, for a persistent disk."},
 		{key: "resource_pool", form: formWord, need: true, about: "Name of a resource pool in resource_pools."},
-		{key: "properties", form: formMap, about: "Properties of the jobs; they hide the manifest's properties."},
+		{key: "properties", form: formMap, about: "Properties of the jobs, in place of the manifest's properties."},
 	}, ignored: []string{
 		"azs", "vm_type", "vm_extensions", "stemcell", "update", "migrated_from", "persistent_disk_type", "consumes", "provides",
 	}},
 	{name: "instance_groups[].jobs[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of a job of the release."},
 		{key: "release", form: formWord, need: true, about: "Name of a release in releases."},
-		{key: "properties", form: formMap, about: "Properties of this job; they hide all others."},
-		{key: "consumes", form: formMap, about: "Where the job's links come from."},
-		{key: "provides", form: formMap, about: "What the job's links are called."},
+		{key: "properties", form: formMap, about: "Properties of this job, in place of all others."},
+		{key: "consumes", form: formMap, about: "Sources of the links that the job consumes."},
+		{key: "provides", form: formMap, about: "Names of the links that the job provides."},
 	}, ignored: []string{"custom_provider_definitions"}},
 	{name: "instance_groups[].networks[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of a network in networks."},
 		{key: "static_ips", form: formAddress, list: true, about: "Address of the VM, which a manual network needs."},
-		{key: "default", form: formChoice, list: true, values: []string{"dns", "gateway"}, about: "What this network is the VM's default for, if there are several."},
+		{key: "default", form: formChoice, list: true, values: []string{"dns", "gateway"}, about: "Uses for which this network is the VM's default, if there are several."},
 	}},
 	{name: "update", read: []field{
-		{key: "update_watch_time", form: formWatch, about: "How long to wait for the jobs to run: SHORTEST-LONGEST in milliseconds, such as 0-300000."},
-		{key: "vm_strategy", form: formChoice, values: []string{"delete-create", "create-swap-delete"}, about: "Which comes first when the VM is replaced."},
-		{key: "snapshot", form: formFlag, about: "Whether the disk is snapshot before anything is destroyed, if the CPI can."},
+		{key: "update_watch_time", form: formWatch, about: "How long to wait until the jobs run: SHORTEST-LONGEST in milliseconds, such as 0-300000."},
+		{key: "vm_strategy", form: formChoice, values: []string{"delete-create", "create-swap-delete"}, about: "Order of deletion and creation when the VM is replaced."},
+		{key: "snapshot", form: formFlag, about: "Whether to take a snapshot of the disk before the VM or disk is changed, if the CPI can."},
 	}, ignored: []string{
 		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",
 	}},
@@ -176,8 +175,8 @@ var sections = []keySection{
 		{key: "properties", form: formMap, about: "Properties of the CPI's jobs."},
 		{key: "mbus", form: formWord, need: true, about: "URL at which the agent is reached: https://USER:PASSWORD@HOST:PORT."},
 		{key: "cert", form: formSection, of: "cloud_provider.cert", about: "Certificate of the agent; usually a variable of the type certificate."},
-		{key: "ssh_tunnel", form: formSection, of: "cloud_provider.ssh_tunnel", about: "How to reach the VM by SSH; for CPIs and stemcells that need a registry."},
-		{key: "registry", form: formSection, of: "cloud_provider.registry", about: "Where the registry listens; for CPIs and stemcells that need one."},
+		{key: "ssh_tunnel", form: formSection, of: "cloud_provider.ssh_tunnel", about: "SSH connection to the VM, for CPIs and stemcells that need a registry."},
+		{key: "registry", form: formSection, of: "cloud_provider.registry", about: "The registry, for CPIs and stemcells that need one."},
 	}},
 	{name: "cloud_provider.template", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the CPI's job."},
@@ -204,7 +203,7 @@ var sections = []keySection{
 	}},
 	{name: "variables[]", read: []field{
 		{key: "name", form: formWord, need: true, about: "Name of the variable."},
-		{key: "type", form: formType, about: "What is generated; without it the value must be given."},
-		{key: "options", form: formMap, about: "What is generated, in detail."},
+		{key: "type", form: formType, about: "Type of the generated value; without a type, the value must be given."},
+		{key: "options", form: formMap, about: "Options of the type."},
 	}, ignored: []string{"consumes", "update_mode"}},
 }

@@ -10,7 +10,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// sourceURL reads where a release or stemcell comes from. what names it.
+// sourceURL reads the URL of a release or stemcell; what says which of them.
 func (r *reader) sourceURL(c document.Value, what string) string {
 	const allowed = "must begin with https://, http:// or file://, or be embedded:NAME"
 	s, ok := c.Required("the URL of the " + what)
@@ -21,7 +21,7 @@ func (r *reader) sourceURL(c document.Value, what string) string {
 	switch {
 	case scheme == "embedded" && found:
 		if rest == "" || strings.ContainsAny(rest, `/\`) {
-			c.Fail("must name what is embedded, as in embedded:local-cpi")
+			c.Fail("must be embedded:NAME, as in embedded:local-cpi")
 		}
 		return s
 	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):
@@ -32,25 +32,25 @@ func (r *reader) sourceURL(c document.Value, what string) string {
 	case strings.HasPrefix(s, "file://"):
 		path := strings.TrimPrefix(s, "file://")
 		if path == "" {
-			c.Fail("names no file: expected file:///absolute/path, file://~/path or file://path-from-the-manifest")
+			c.Fail("has no path: expected file:///absolute/path, file://~/path or file://path-from-the-manifest")
 			return ""
 		}
 		return "file://" + r.localPath(c, path)
 	case found && !strings.ContainsAny(scheme, "/.~") && strings.HasPrefix(rest, "//"):
 		c.Fail("%s; %q is not supported", allowed, scheme+"://")
 	default:
-		c.Fail("%s; a file next to the manifest is written file://NAME", allowed)
+		c.Fail("%s; for a file beside the manifest, write file://NAME", allowed)
 	}
 	return ""
 }
 
-// localPath returns the path of a file, absolute: ~ is the home directory, and
-// a relative path begins at the manifest.
+// localPath returns the absolute path of a file. It replaces ~ by the home
+// directory; relative paths start from the manifest's directory.
 func (r *reader) localPath(c document.Value, path string) string {
 	if strings.HasPrefix(path, "~") {
 		expanded, err := document.ExpandHome(path)
 		if err != nil {
-			c.Fail("cannot tell which directory ~ is: %v", err)
+			c.Fail("cannot find the home directory: %v", err)
 		}
 		return expanded
 	}
@@ -60,10 +60,10 @@ func (r *reader) localPath(c document.Value, path string) string {
 	return filepath.Join(r.dir, path)
 }
 
-// digestField reads a multi-digest; needed tells that it must be there.
+// digestField reads a multi-digest. If it is needed, an absent one is an error.
 func digestField(c document.Value, needed bool) string {
 	if c.IsScalar() && !c.IsText() {
-		c.Fail("is %s to YAML; put the digest in quotes", c.Describe())
+		c.Fail("YAML reads this as %s; put the digest in quotes", c.Describe())
 		return ""
 	}
 	s, _ := c.Text()
@@ -78,7 +78,7 @@ func digestField(c document.Value, needed bool) string {
 	}
 	var wrong *digest.ParseError
 	if _, err := digest.Parse(s); errors.As(err, &wrong) {
-		c.Fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these with ; between them", wrong.Reason)
+		c.Fail("%s; expected HEX (SHA-1), sha256:HEX or sha512:HEX, or several of these separated by ;", wrong.Reason)
 	}
 	return s
 }

@@ -12,14 +12,15 @@ import (
 	"bootstrap/manifest/gen"
 )
 
-// Mode says what happens to variables that have a type and no value yet.
+// Mode says what an evaluation does with variables that have a type but no
+// value.
 type Mode uint8
 
 // The modes; all but Refuse need a vars store.
 const (
 	// Refuse reports them as missing.
 	Refuse Mode = iota
-	// Plan puts texts such as <generated password NAME> in their place, and
+	// Plan replaces them by symbols such as <generated password NAME>, and
 	// writes nothing.
 	Plan
 	// Write generates them and writes them to the vars store.
@@ -31,11 +32,11 @@ type definition struct {
 	name, kind string // kind is the type; empty: it cannot be generated
 	place      Value
 	state      state
-	value      *variable // once it was generated
-	symbol     *variable // stands for the value until then; nil until it is asked for
+	value      *variable // nil until it is generated
+	symbol     *variable // used in place of the value; nil until it is needed
 }
 
-// state is how far a definition was resolved.
+// state says how far a definition is resolved.
 type state uint8
 
 const (
@@ -43,8 +44,8 @@ const (
 	resolving
 	generated
 	planned
-	blocked // a variable that its options need has no value
-	failed  // which was reported
+	blocked // a variable in its options has no value
+	failed  // and reported
 )
 
 // readDefinitions reads the variables section.
@@ -73,7 +74,7 @@ func (e *evaluation) readDefinitions() {
 	}
 }
 
-// given returns a value from the flags or, if there is none, from the store.
+// given returns the value from the flags or, without one, from the store.
 func (e *evaluation) given(name string) *variable {
 	if v := e.vars[name]; v != nil {
 		return v
@@ -81,8 +82,8 @@ func (e *evaluation) given(name string) *variable {
 	return e.store.get(name)
 }
 
-// resolve returns the value of a variable, which is generated if need be; nil
-// if it has none.
+// resolve returns the value of a variable, and generates it if necessary and
+// possible; otherwise it returns nil.
 func (e *evaluation) resolve(name string) *variable {
 	if v := e.given(name); v != nil {
 		return v
@@ -103,16 +104,17 @@ func (e *evaluation) resolve(name string) *variable {
 	return def.value
 }
 
-// failCycle reports a variable that needs itself.
+// failCycle reports a variable whose options depend on itself.
 func (e *evaluation) failCycle(def *definition) {
 	cycle := append(slices.Clone(e.chain[slices.Index(e.chain, def.name):]), def.name)
 	for _, name := range cycle {
 		e.byName[name].state = failed
 	}
-	def.place.Fail("cannot be generated: it needs itself, by way of its options: %s", Literal(strings.Join(cycle, " -> ")))
+	def.place.Fail("cannot be generated: its options depend on itself: %s", Literal(strings.Join(cycle, " -> ")))
 }
 
-// generate makes the value of a definition, or notes that it will be made.
+// generate generates the value of a definition, or records that it will be
+// generated.
 func (e *evaluation) generate(def *definition) {
 	place := def.place.Get("options")
 	if place.node != nil && place.node.kind != mapKind {
@@ -167,8 +169,9 @@ func (e *evaluation) generate(def *definition) {
 }
 
 // fillOptions returns a copy of a definition's options with variables filled
-// in, and planned or blocked if one of them has no value yet, or none at all.
-// What is wrong is reported when the whole document is filled in.
+// in. open is planned if one of the variables has no value yet, and blocked if
+// one will have none. Problems are reported later, when the whole document is
+// filled in.
 func (e *evaluation) fillOptions(options *node) (filled *node, open state) {
 	quiet := &document{file: e.file}
 	open = generated
@@ -186,8 +189,7 @@ func (e *evaluation) fillOptions(options *node) (filled *node, open state) {
 	return filled, open
 }
 
-// requireCA checks that the variable of a signing certificate has a value, or
-// will have.
+// requireCA checks that the variable of the CA has a value or will have one.
 func (e *evaluation) requireCA(def *definition, name string) error {
 	if v := e.resolve(name); v != nil {
 		return nil
@@ -196,7 +198,7 @@ func (e *evaluation) requireCA(def *definition, name string) error {
 	ca := e.byName[name]
 	switch {
 	case ca == nil:
-		wrong.Message = fmt.Sprintf("no variable is called %q%s", name, spelling.Suggest(name, slices.Sorted(maps.Keys(e.byName))))
+		wrong.Message = fmt.Sprintf("there is no variable %q%s", name, spelling.Suggest(name, slices.Sorted(maps.Keys(e.byName))))
 	case ca.state == untouched:
 		wrong.Message = fmt.Sprintf("the variable %q has no value and no type", name)
 	case ca.state == blocked:
@@ -211,7 +213,7 @@ func (e *evaluation) requireCA(def *definition, name string) error {
 	return wrong
 }
 
-// certificate finds the value of a CA for package gen.
+// certificate returns the value of a CA, for package gen.
 func (e *evaluation) certificate(name string) (any, bool) {
 	v := e.resolve(name)
 	if v == nil {
@@ -221,8 +223,8 @@ func (e *evaluation) certificate(name string) (any, bool) {
 	return v.value.plain(), true
 }
 
-// failGenerating reports why a variable cannot be generated, each reason at
-// its option.
+// failGenerating reports why a variable cannot be generated, with the position
+// of each wrong option.
 func (e *evaluation) failGenerating(def *definition, err error) {
 	def.state = failed
 	var joined interface{ Unwrap() []error }
@@ -243,8 +245,8 @@ func (e *evaluation) failGenerating(def *definition, err error) {
 	}
 }
 
-// checkStored warns of stored values that do not fit their definitions any
-// more, and of certificates that end soon.
+// checkStored warns about stored values that do not match their definitions,
+// and about certificates that expire soon.
 func (e *evaluation) checkStored() {
 	now, within := time.Now(), e.opts.WarningPeriod()
 	for _, def := range e.distinct() {
@@ -253,13 +255,13 @@ func (e *evaluation) checkStored() {
 			continue
 		}
 		for _, finding := range gen.Check(e.wanted(def), v.value.plain(), e.certificate, now, within) {
-			e.report(true, v.value.pos, nil, "%s; bootstrap variables rotate makes it anew", finding)
+			e.report(true, v.value.pos, nil, "%s; bootstrap variables rotate generates a new one", finding)
 		}
 	}
 }
 
-// removeDefinitions takes the definitions of variables that have a value out
-// of the document, as create-env does before it takes the digest.
+// removeDefinitions removes the definitions of variables that have a value, as
+// create-env does before it computes the digest.
 func (e *evaluation) removeDefinitions() {
 	top := e.top()
 	if top.node == nil {
@@ -270,7 +272,7 @@ func (e *evaluation) removeDefinitions() {
 		return
 	}
 	kept := make([]*node, 0, len(list.items))
-	gone := map[*node]bool{}
+	resolved := map[*node]bool{}
 	for _, def := range e.definitions {
 		v := e.resolve(def.name)
 		if v == nil && e.byName[def.name].state != planned {
@@ -279,21 +281,21 @@ func (e *evaluation) removeDefinitions() {
 		if v != nil {
 			v.used = true
 		}
-		gone[def.place.node] = true
+		resolved[def.place.node] = true
 		if first := e.byName[def.name]; first != def {
 			def.place.Fail("the variable %q is defined twice, first in %s", Literal(def.name), first.place.pos)
 		}
 	}
 	for _, item := range list.items {
-		if !gone[item] {
+		if !resolved[item] {
 			kept = append(kept, item)
 		}
 	}
 	list.items = kept
 }
 
-// plain returns the tree as JSON and package gen take it: the keys of maps are
-// text.
+// plain returns the tree in the types of JSON, which package gen expects: the
+// keys of maps are text.
 func (n *node) plain() any {
 	switch n.kind {
 	case listKind:
@@ -312,7 +314,7 @@ func (n *node) plain() any {
 	return settledScalar(n.value)
 }
 
-// toNode makes a tree of a generated value.
+// toNode returns a generated value as a tree.
 func toNode(value any) *node {
 	m, ok := value.(map[string]any)
 	if !ok {

@@ -11,24 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// Change says what happened to a value.
+// Change is the kind of a difference.
 type Change string
 
-// The changes.
+// The kinds of differences.
 const (
 	Changed Change = "changed"
 	Added   Change = "added"
 	Removed Change = "removed"
 )
 
-// Difference is one place in which two documents differ.
+// Difference is a value that two documents do not share.
 type Difference struct {
-	// Path is in the author's spelling, with the names of list items that have
-	// one: instance_groups.page.jobs.web.properties.port.
+	// Path contains the names of list items, or their indexes if they have no
+	// names: instance_groups.page.jobs.web.properties.port.
 	Path string `json:"path"`
 	Kind Change `json:"kind"`
-	// Old and New are the values as YAML on one line, shortened; empty where
-	// there is none.
+	// Old and New are the values as YAML on one line, shortened. Old is empty for
+	// an added value, New for a removed one.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
 }
@@ -229,13 +229,13 @@ func shared(members, others []member) *node {
 	return list
 }
 
-// isPlaceholder tells whether a text is one variable and nothing else.
+// isPlaceholder reports whether a text is one variable and nothing else.
 func isPlaceholder(text string) bool {
 	m := placeholder.FindStringIndex(text)
 	return m != nil && m[0] == 0 && m[1] == len(text)
 }
 
-// longestShown is how many characters of a value are shown.
+// longestShown limits how many bytes of a value are shown.
 const longestShown = 100
 
 // commonPrefix returns the length of the beginning that two texts share.
@@ -247,8 +247,8 @@ func commonPrefix(one, other string) int {
 	return n
 }
 
-// shown shortens a text, so that the byte from, at which it begins to differ
-// from another, can be seen.
+// shown shortens a text, but keeps the byte at from, where it begins to differ
+// from another text.
 func shown(text string, from int) string {
 	const before = longestShown / 3
 	lead := ""
@@ -318,7 +318,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// flowScalar returns a scalar as it can stand in YAML on one line.
+// flowScalar returns a scalar as YAML on one line.
 func flowScalar(value any) string {
 	text, ok := value.(string)
 	if !ok {

@@ -18,8 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What a manifest may come to. Real ones are below 1 MiB and repeat next to
-// nothing; the limits keep a hostile or broken file from eating the machine.
+// Limits of a document. Real manifests are below 1 MiB and use few aliases; the
+// limits keep a hostile or broken file from using up the memory.
 const (
 	maxFileSize     = 2 << 20
 	maxDepth        = 500
@@ -27,17 +27,17 @@ const (
 	maxAliasedBytes = 16 << 20
 )
 
-// document is the manifest as a tree, and what was found wrong with it.
+// document is a parsed YAML document with the problems found so far.
 type document struct {
 	file     string // as the user named it
 	root     *node
 	problems Problems
-	// pending are the variables that have no value yet; nil until variables
-	// were filled in.
+	// pending holds the variables that have no value yet; nil until variables
+	// are filled in.
 	pending map[string]bool
-	// hide takes the values of variables out of messages; nil: there are none.
+	// hide redacts the values of variables in messages; nil if there are none.
 	hide *strings.Replacer
-	// plainText holds what the files say without variables.
+	// plainText holds the texts and keys of the files that have no variables.
 	plainText map[string]bool
 }
 
@@ -49,17 +49,16 @@ const (
 	mapKind
 )
 
-// node is a value of the evaluated document: aliases are copied in, merge keys
-// are resolved, scalars mean what they mean to create-env.
+// node is a value of the document. Aliases are replaced by copies, merge keys
+// are resolved, and scalars have the types that create-env gives them.
 type node struct {
 	kind    kind
 	value   any    // of a scalar: nil, bool, int, uint64, float64 or string
-	written string // of a scalar that is not a string: as it stands in the file
+	written string // of a scalar that is not a string: its text in the file
 	items   []*node
 	entries []entry
 	pos     Position // in the file that the value came from
-	// symbolic tells that the text holds something that stands for a value
-	// which is not generated yet.
+	// symbolic is true if the text contains a symbol, see symbols.
 	symbolic bool
 }
 
@@ -68,18 +67,18 @@ type entry struct {
 	key    any
 	value  *node
 	pos    Position // of the key
-	merged bool     // came in by a merge key
+	merged bool     // from a merge key
 }
 
-// step is the way to a node from the root, the last step first; the nil step is
-// the root itself.
+// step is the path from the root to a node, as a linked list that begins with
+// the last step. nil is the root.
 type step struct {
 	up    *step
-	key   string // of a map; empty: index counts
-	index int
+	key   string // of a map
+	index int    // of a list; -1 for a map
 }
 
-// simpleKey tells whether a key needs no quotes in a path.
+// simpleKey reports whether a key needs no quotes in a path.
 func simpleKey(key string) bool {
 	for _, r := range key {
 		if !(r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
@@ -94,7 +93,7 @@ func (s *step) String() string {
 	return s.shown(func(key string) string { return key })
 }
 
-// shown is String with the keys as key returns them.
+// shown is String with each key replaced by the result of key.
 func (s *step) shown(key func(string) string) string {
 	if s == nil {
 		return ""
@@ -113,7 +112,7 @@ func (s *step) shown(key func(string) string) string {
 	return above + "." + name
 }
 
-// hidden returns text without the values of variables.
+// hidden returns text with the values of variables redacted.
 func (d *document) hidden(text string) string {
 	if d.hide == nil {
 		return text
@@ -121,7 +120,7 @@ func (d *document) hidden(text string) string {
 	return d.hide.Replace(text)
 }
 
-// hiddenKey is hidden but for keys that the files say in plain text.
+// hiddenKey is hidden, except for keys that the files contain in plain text.
 func (d *document) hiddenKey(key string) string {
 	if d.plainText[key] {
 		return key
@@ -135,12 +134,12 @@ func (s *step) child(key string) *step { return &step{up: s, key: key, index: -1
 // item returns the step to an item of a list.
 func (s *step) item(index int) *step { return &step{up: s, index: index} }
 
-// Literal is a name in a message: it is shown also where a secret is the same
-// word.
+// Literal is an argument of a message that is never redacted, such as the name
+// of a job.
 type Literal string
 
-// report notes a problem. Texts among args lose their secrets unless they are
-// Literal, and long ones are shortened.
+// report records a problem. Strings among args are redacted and shortened; a
+// Literal is only shortened.
 func (d *document) report(warning bool, pos Position, at *step, format string, args ...any) {
 	const longest = 300
 	for i, arg := range args {
@@ -167,11 +166,11 @@ func (d *document) report(warning bool, pos Position, at *step, format string, a
 }
 
 // parse reads the first YAML document of data; root is nil if there is none.
-// What is wrong with the YAML stands in the document's problems.
+// Errors of the YAML are in the document's problems.
 func parse(file string, data []byte) *document { return parseAs(file, data, false) }
 
-// parseNames is parse for a file whose top is a map of names, which are text
-// as written: yes and 0755 are names like others.
+// parseNames is parse for a file that maps names to values. The names are text
+// as written: yes and 0755 are names like any other.
 func parseNames(file string, data []byte) *document { return parseAs(file, data, true) }
 
 func parseAs(file string, data []byte, names bool) *document {
@@ -191,7 +190,7 @@ func parseAs(file string, data []byte, names bool) *document {
 	var second yaml.Node
 	if err := decode(decoder, &second); !errors.Is(err, io.EOF) {
 		d.report(true, Position{file, max(second.Line, 1), max(second.Column, 1)}, nil,
-			"the file holds more than one YAML document (parted by a line ---); only the first one is read")
+			"the file has more than one YAML document (separated by a line ---); only the first one is read")
 	}
 	return d
 }
@@ -206,26 +205,26 @@ func decode(decoder *yaml.Decoder, n *yaml.Node) (err error) {
 	return decoder.Decode(n)
 }
 
-// converter makes nodes from those of yaml.v3, the way yaml.v2 decodes into an
-// empty interface.
+// converter turns nodes of yaml.v3 into ours, with the types that yaml.v2
+// decodes into an empty interface.
 type converter struct {
 	*document
-	names     bool // the keys at the top are names
+	names     bool // the top-level keys are names
 	tags      loneTags
-	open      map[*yaml.Node]bool // being expanded: what an alias must not lead back to
+	open      map[*yaml.Node]bool // being expanded; an alias to one of them is a cycle
 	inAlias   int
-	nodes     int // that aliases added
-	bytes     int // of text that aliases added
+	nodes     int // added by aliases
+	bytes     int // of text added by aliases
 	exhausted bool
 }
 
-// position returns where n stands.
+// position returns the position of n.
 func (c *converter) position(n *yaml.Node) Position {
 	return Position{File: c.file, Line: n.Line, Column: n.Column}
 }
 
-// convert returns the value of n. What cannot be converted is reported and
-// null.
+// convert returns the value of n. If it cannot be converted, convert reports it
+// and returns null.
 func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
 	null := &node{pos: c.position(n)}
 	if c.exhausted || !c.afford(n, at, depth) {
@@ -261,7 +260,7 @@ func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
 	return null
 }
 
-// afford counts what aliases make of the document, and stops at the limits.
+// afford counts what aliases add, and reports whether the limits allow it.
 func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
 	if c.inAlias > 0 {
 		c.nodes++
@@ -272,7 +271,7 @@ func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
 		c.report(false, c.position(n), at, "is nested more than %d levels deep", maxDepth)
 	case c.nodes > maxAliasedNodes || c.bytes > maxAliasedBytes:
 		c.report(false, c.position(n), nil,
-			"the aliases (*name) of this file repeat its parts too often: they would add more than %d values or %d MiB of text",
+			"the aliases (*name) of this file repeat too much of it: they would add more than %d values or %d MiB of text",
 			maxAliasedNodes, maxAliasedBytes>>20)
 	default:
 		return true
@@ -281,7 +280,7 @@ func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
 	return false
 }
 
-// alias calls expand for what n refers to, unless n lies within that.
+// alias calls expand, unless the value that n refers to contains n.
 func (c *converter) alias(n *yaml.Node, at *step, expand func() *node) *node {
 	if c.open[n.Alias] {
 		c.report(false, c.position(n), at, "the alias refers to a value that contains the alias itself")
@@ -293,7 +292,7 @@ func (c *converter) alias(n *yaml.Node, at *step, expand func() *node) *node {
 }
 
 // pairs adds the keys of the mapping n to m. As in yaml.v2, and unlike in the
-// YAML specification, a merge key replaces what stands before it.
+// YAML specification, a merge key replaces equal keys above it.
 func (c *converter) pairs(n *yaml.Node, m *filling, at *step, depth int, merging bool) {
 	c.open[n] = true
 	defer delete(c.open, n)
@@ -319,16 +318,16 @@ func (c *converter) pairs(n *yaml.Node, m *filling, at *step, depth int, merging
 		case !found || m.quiet || before.merged:
 		case merging:
 			c.report(true, before.pos, there,
-				"is replaced by the same key that the merge key << below it brings in; put << first to keep this one")
+				"is replaced by the same key from the merge key << below it; put << first to keep this one")
 		default:
 			c.report(true, c.position(key), there,
-				"the key is given twice, first on line %d; the last one counts", before.pos.Line)
+				"the key is given twice, first on line %d; the last one is used", before.pos.Line)
 		}
 	}
 }
 
-// merge adds the keys of one map, or of each map of a list, to m; the first of
-// a list wins.
+// merge adds the keys of one map, or of each map of a list, to m. In a list,
+// the first map takes precedence.
 func (c *converter) merge(n *yaml.Node, m *filling, at *step, depth int) {
 	if !c.afford(n, at, depth) {
 		return
@@ -363,7 +362,7 @@ func (c *converter) merge(n *yaml.Node, m *filling, at *step, depth int) {
 // filling is a map that is being filled.
 type filling struct {
 	*node
-	quiet bool        // its duplicate keys are reported elsewhere
+	quiet bool        // duplicate keys are reported elsewhere
 	index map[any]int // of the entries by key; nil for a small map
 }
 
@@ -386,7 +385,7 @@ func (f *filling) put(next entry) (before entry, found bool) {
 	return entry{}, false
 }
 
-// find returns the place of a key among the entries.
+// find returns the index of the entry with a key.
 func (f *filling) find(key any) (int, bool) {
 	if f.index != nil {
 		i, ok := f.index[key]
@@ -396,7 +395,8 @@ func (f *filling) find(key any) (int, bool) {
 	return i, i >= 0
 }
 
-// generic returns the tree as yaml.v2 decodes it into an empty interface.
+// generic returns the tree in the types that yaml.v2 decodes into an empty
+// interface.
 func (n *node) generic() any {
 	if n == nil {
 		return nil
@@ -418,15 +418,15 @@ func (n *node) generic() any {
 	return n.value
 }
 
-// Digest returns the SHA-512, as hex, of the document as yaml.v2 writes it:
-// what create-env records as current_manifest_sha.
+// Digest returns the SHA-512, as hex, of the document as yaml.v2 writes it.
+// create-env records it as current_manifest_sha.
 func (d *Document) Digest() (string, error) { return d.root.digest() }
 
 func (n *node) digest() (string, error) {
 	sum := sha512.New()
 	encoder := yaml2.NewEncoder(sum)
 	if err := errors.Join(encoder.Encode(n.ordered()), encoder.Close()); err != nil {
-		return "", fmt.Errorf("cannot write the evaluated manifest as YAML: %v", err)
+		return "", fmt.Errorf("cannot write the evaluated document as YAML: %v", err)
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }

@@ -14,8 +14,8 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// Options says how the document is evaluated before it is read: operations
-// first, then variables. A path may begin with ~.
+// Options are the inputs of an evaluation besides the document: operations,
+// which are applied first, and variables. Paths may begin with ~.
 type Options struct {
 	Ops       []string // operations files, in their order
 	Vars      []string // NAME=VALUE
@@ -24,17 +24,17 @@ type Options struct {
 	VarsEnv   []string // prefixes of environment variables: PREFIX_name=VALUE
 	Environ   []string // the environment, as KEY=VALUE
 	VarsStore string   // file with generated values; empty: none
-	Generate  Mode     // for what has no value; only with a VarsStore
-	// ExpiryWarning is how long before its end a stored certificate is
-	// warned of; 0 means 30 days.
+	Generate  Mode     // what to do with variables without a value
+	// ExpiryWarning is how long before its expiry a stored certificate gets a
+	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
-	// Lenient makes warnings of the agent's certificates that no new VM could
-	// be reached with: for commands that make none.
+	// Lenient is for commands that create no VM: wrong certificates of the agent
+	// are warnings, not errors.
 	Lenient bool
 	Stdin   io.Reader
 }
 
-// evaluation is one evaluation of a document: everything is read once.
+// evaluation is one evaluation of a document. Each file is read once.
 type evaluation struct {
 	*document
 	opts        Options
@@ -42,11 +42,11 @@ type evaluation struct {
 	store       *varsStore // nil: none
 	definitions []*definition
 	byName      map[string]*definition // the first one of each name
-	chain       []string               // of variables being generated, each for the one before
+	chain       []string               // variables being generated, each one needed by the one before it
 	missing     []*missing
 	missingBy   map[string]*missing // by name
-	generated   []string            // names, in the order of their generation
-	secrets     Secrets             // of the variables that were used
+	generated   []string            // names, in the order of generation
+	secrets     Secrets             // values of the used variables
 	sketch      []byte              // nil unless Read made it
 }
 
@@ -59,8 +59,8 @@ type missing struct {
 }
 
 // open reads the document and the files of the options, and applies the
-// operations. The error is about files that cannot be read; problems of their
-// content are in the document.
+// operations. It returns an error for files that cannot be read; problems in
+// their content are recorded in the document.
 func open(path string, opts Options) (*evaluation, error) {
 	file, data, err := readDocument(path, opts)
 	if err != nil {
@@ -89,7 +89,7 @@ func open(path string, opts Options) (*evaluation, error) {
 	return e, nil
 }
 
-// interpolate generates what is missing and fills in the variables.
+// interpolate generates missing variables and fills in all variables.
 func (e *evaluation) interpolate() error {
 	e.readDefinitions()
 	if e.store != nil && e.opts.Generate == Write && e.incomplete() {
@@ -97,18 +97,18 @@ func (e *evaluation) interpolate() error {
 			return err
 		}
 	}
-	e.notePlainText(e.root)
+	e.collectPlainText(e.root)
 	for _, def := range e.definitions {
 		if def.kind != "" {
 			e.resolve(def.name)
 		}
 	}
 	e.pending = map[string]bool{}
-	f := filler{document: e.document, lookup: e.lookup, missing: e.noteMissing, broken: e.pending}
+	f := filler{document: e.document, lookup: e.lookup, missing: e.recordMissing, broken: e.pending}
 	e.root = f.fill(e.root, nil, 0)
 	for _, def := range e.definitions {
 		if e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
-			e.noteMissing(def.name, def.place.pos, def.place.at)
+			e.recordMissing(def.name, def.place.pos, def.place.at)
 		}
 	}
 	e.checkStored()
@@ -122,21 +122,21 @@ func (e *evaluation) interpolate() error {
 			e.pending[name] = true
 		}
 	}
-	e.noteSecrets()
+	e.collectSecrets()
 	e.hide = e.secrets.replacer()
 	return nil
 }
 
-// incomplete tells whether a variable must be generated.
+// incomplete reports whether a variable must be generated.
 func (e *evaluation) incomplete() bool {
 	return slices.ContainsFunc(e.definitions, func(def *definition) bool {
 		return def.kind != "" && e.given(def.name) == nil
 	})
 }
 
-// noteMissing notes the use of a variable without a value, unless that is
-// known to have another cause.
-func (e *evaluation) noteMissing(name string, pos Position, at *step) {
+// recordMissing records the use of a variable without a value, unless another
+// problem explains why it has none.
+func (e *evaluation) recordMissing(name string, pos Position, at *step) {
 	if def := e.byName[name]; def != nil && def.state != untouched {
 		return
 	}
@@ -151,7 +151,7 @@ func (e *evaluation) noteMissing(name string, pos Position, at *step) {
 	e.missing, e.missingBy[name] = append(e.missing, m), m
 }
 
-// missingProblems returns a report of each variable without a value.
+// missingProblems returns one problem for each variable without a value.
 func (e *evaluation) missingProblems() Problems {
 	names := slices.Collect(maps.Keys(e.vars))
 	if e.store != nil {
@@ -173,7 +173,7 @@ func (e *evaluation) missingProblems() Problems {
 		case near != "":
 			more += fmt.Sprintf("; did you mean ((%s))?", near)
 		case def != nil && def.kind != "" && e.store == nil:
-			more += fmt.Sprintf("; its type is %s: --vars-store FILE generates it, and keeps it there", def.kind)
+			more += fmt.Sprintf("; its type is %s: with --vars-store FILE it is generated and kept in that file", def.kind)
 		case def != nil && def.kind != "":
 			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
 		}
@@ -181,17 +181,17 @@ func (e *evaluation) missingProblems() Problems {
 			Message: fmt.Sprintf("the variable ((%s)) has no value%s", shortened(m.name), more)})
 	}
 	problems = problems.sorted()
-	// Once is enough for what holds for all.
+	// The general advice is given only once.
 	for i := range problems {
 		if !strings.Contains(problems[i].Message, ";") {
-			problems[i].Message += "; give it one with --var NAME=VALUE, or in a file with --vars-file FILE"
+			problems[i].Message += "; set it with --var NAME=VALUE, or in a file with --vars-file FILE"
 			break
 		}
 	}
 	return problems
 }
 
-// unused returns the names of values that were given and not asked for.
+// unused returns the names of given values that nothing uses.
 func (e *evaluation) unused() []string {
 	var names []string
 	for name, v := range e.vars {
@@ -267,9 +267,9 @@ func Evaluate(path string, opts Options) (*Document, error) {
 	return e.finish()
 }
 
-// Read is Evaluate for a document whose content is checked: check reads it and
-// reports problems through its values. It is an error if the document is
-// empty or a variable has no value.
+// Read is Evaluate for a caller that checks the content: check reports problems
+// with the methods of Value. An empty document and a variable without a value
+// are problems, too.
 func Read(path string, opts Options, check func(top Value)) (*Document, error) {
 	e, err := open(path, opts)
 	defer e.close()
@@ -288,7 +288,7 @@ func Read(path string, opts Options, check func(top Value)) (*Document, error) {
 	if err := e.interpolate(); err != nil {
 		return nil, err
 	}
-	if e.pending != nil { // else the vars store has changed in the meantime, and is wrong
+	if e.pending != nil { // nil: another process has just damaged the vars store
 		e.problems = append(e.problems, e.missingProblems()...)
 		check(e.top())
 	}
@@ -299,17 +299,17 @@ func empty(file string) Problem {
 	return Problem{Pos: Position{File: file}, Message: "the manifest is empty"}
 }
 
-// Sketch returns the document as YAML with its operations applied, its
-// variables as they are written, and its plain-text secrets redacted: for Diff.
-// Only Read makes it.
+// Sketch returns the document as YAML for Diff: with operations applied,
+// variables not filled in, and plain-text secrets redacted. It is nil after
+// Evaluate.
 func (d *Document) Sketch() []byte { return d.sketch }
 
 // GeneratedType returns the type of a variable in Generated, such as
 // certificate.
 func (d *Document) GeneratedType(name string) string { return d.byName[name].kind }
 
-// readDocument reads the file at path, or standard input for -; file is its
-// name for messages.
+// readDocument reads the file at path, or standard input if path is -. It
+// returns the file's name for messages.
 func readDocument(path string, opts Options) (file string, data []byte, err error) {
 	if path != "-" {
 		data, err = readFile("the manifest", path)
@@ -322,14 +322,14 @@ func readDocument(path string, opts Options) (file string, data []byte, err erro
 	return "<stdin>", data, err
 }
 
-// readAll reads a file that is open, which may not be endless.
+// readAll reads an open file up to the size limit.
 func readAll(what, path string, r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, Cause(err))
 	case len(data) > maxFileSize:
-		return nil, fmt.Errorf("cannot read %s %s: it is larger than %d MiB, the limit for %s", what, path, maxFileSize>>20, what)
+		return nil, fmt.Errorf("cannot read %s %s: it is larger than the limit of %d MiB", what, path, maxFileSize>>20)
 	}
 	return data, nil
 }

@@ -99,7 +99,7 @@ func TestBombs(t *testing.T) {
 		"operations that nest deeper": {document: "b: {}", ops: "- {type: replace, path: \"/b" + deep + "\", value: " + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}\n", want: "nested more than 500"},
 		"a name with many dots":       {vars: "? " + strings.Repeat("a.", 500_000) + "a\n: 1", want: "more than 500 parts"},
 		"aliases in an operation": {ops: "- &a {type: replace, path: /x, value: [1,1,1,1,1,1,1,1,1,1]}\n- &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n- &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
-			"- &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n- &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n- [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n", want: "repeat its parts too often"},
+			"- &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n- &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n- [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n", want: "repeat too much of it"},
 	} {
 		start := time.Now()
 		_, err := evaluated(t, c.document, "ops", c.ops, "vars", c.vars)

@@ -14,14 +14,13 @@ import (
 	"strings"
 )
 
-// InputsDigest returns an HMAC-SHA256, as hex, keyed with the salt, of all that
-// Load reads for these options: the contents of the manifest, of operations,
-// variables and store, and the values that are given. Where files lie makes no
-// difference. What can be read only once, such as a pipe, is not read, and
-// never the same.
+// InputsDigest returns an HMAC-SHA256, as hex and keyed with the salt, of
+// everything that an evaluation reads: the contents of all files, but not their
+// paths, and the given values. A pipe is not read, since it can be read only
+// once, and changes the digest each time.
 func InputsDigest(path string, opts Options, salt string) (string, error) {
 	if path == "-" {
-		return "", errors.New("cannot tell whether a manifest on the standard input will be the same again: write it to a file")
+		return "", errors.New("cannot compare a manifest from standard input with a later one: write it to a file")
 	}
 	d := inputsDigest{Hash: hmac.New(sha256.New, []byte(salt))}
 	errs := []error{d.file("manifest", "the manifest", path)}
@@ -36,7 +35,7 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 				settings = append(settings, setting)
 			}
 		}
-		// Their order means something only where a name is set twice.
+		// The order matters only if a name is set twice.
 		slices.SortStableFunc(settings, func(a, b string) int {
 			one, _, _ := strings.Cut(a, "=")
 			other, _, _ := strings.Cut(b, "=")
@@ -68,8 +67,8 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 	return hex.EncodeToString(d.Sum(nil)), errors.Join(errs...)
 }
 
-// inputsDigest takes parts, each with its kind and its length, so that none
-// runs into the next.
+// inputsDigest hashes parts, each with its kind and length, so that different
+// parts cannot add up to the same bytes.
 type inputsDigest struct{ hash.Hash }
 
 func (d inputsDigest) part(kind string, data []byte) {
@@ -77,7 +76,7 @@ func (d inputsDigest) part(kind string, data []byte) {
 	d.Write(data)
 }
 
-// file takes the content of a file; what says what it is.
+// file adds the content of a file; what describes it in errors.
 func (d inputsDigest) file(kind, what, path string) error {
 	if expanded, err := ExpandHome(path); err == nil {
 		if info, err := os.Stat(expanded); err == nil && !info.IsDir() && !info.Mode().IsRegular() {

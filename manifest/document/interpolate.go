@@ -8,36 +8,35 @@ import (
 	"strings"
 )
 
-// maxFilled limits how large variables that are used again and again can make
-// a document, in bytes.
+// maxFilled limits what variables may add to a document, in bytes.
 const maxFilled = 64 << 20
 
 // placeholder matches a variable, ((name)) or ((name.key)), in text.
 var placeholder = regexp.MustCompile(`\(\( ?(!?[-/\.\w\pL]+) ?\)\)`)
 
-// splitName returns the variable that a placeholder's text such as !a.b.c
-// names, and the rest, which reaches into its value; "" if there is none.
+// splitName splits the text of a placeholder such as !a.b.c into the name of
+// the variable and the path into its value, which may be empty.
 func splitName(text string) (name, rest string) {
 	name, rest, _ = strings.Cut(strings.TrimPrefix(text, "!"), ".")
 	return name, rest
 }
 
-// lookup finds a variable. A nil one has no value, or none yet.
+// lookup returns a variable, or nil if it has no value yet.
 type lookup func(name string) *variable
 
-// filler puts values into the place of variables.
+// filler replaces variables by their values.
 type filler struct {
 	*document
 	lookup lookup
 	// missing is called for each variable without a value.
 	missing func(name string, pos Position, at *step)
-	broken  map[string]bool // variables whose values did not fit in; nil: nobody asks
-	filled  int64           // bytes that were put in
-	over    bool            // the limit was met and reported
+	broken  map[string]bool // variables that could not be filled in; nil: not recorded
+	filled  int64           // bytes added so far
+	over    bool            // the limit was exceeded and reported
 }
 
-// fill returns the value with its variables filled in; n itself is changed.
-// Those without a value stay as they are.
+// fill returns the value with its variables filled in, and changes n. Variables
+// without a value stay as they are.
 func (f *filler) fill(n *node, at *step, depth int) *node {
 	if f.over || depth > maxDepth {
 		if !f.over {
@@ -73,7 +72,7 @@ func (f *filler) fillMap(n *node, at *step, depth int) {
 		}
 		key := f.fillText(&node{value: text, pos: e.pos}, text, at)
 		if key.kind != scalarKind {
-			f.report(false, e.pos, at, "the key %s is %s, and a key must be text", text, key.describe())
+			f.report(false, e.pos, at, "the key %s is %s, but keys must be text", text, key.describe())
 			continue
 		}
 		renamed = renamed || key.value != e.key
@@ -85,14 +84,14 @@ func (f *filler) fillMap(n *node, at *step, depth int) {
 	seen := make(map[any]bool, len(n.entries))
 	for _, e := range n.entries {
 		if seen[e.key] {
-			f.report(false, e.pos, at, "with the variables filled in, this key is the same as another one of the map")
+			f.report(false, e.pos, at, "with its variables filled in, this key equals another key of the map")
 		}
 		seen[e.key] = true
 	}
 }
 
-// fillText fills in the variables of a text: one that is the whole text gives
-// it its own type, others must be text or whole numbers.
+// fillText fills in the variables of a text. A variable that is the whole text
+// keeps its type; within other text, it must be text or a whole number.
 func (f *filler) fillText(n *node, text string, at *step) *node {
 	matches := placeholder.FindAllStringSubmatchIndex(text, -1)
 	if matches == nil {
@@ -121,8 +120,8 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 		}
 		inner, ok := embedded(value)
 		if !ok {
-			f.spoil(name)
-			f.report(false, n.pos, at, "the variable ((%s)) is %s; within other text, only text and whole numbers can be filled in", Literal(name), value.describe())
+			f.markBroken(name)
+			f.report(false, n.pos, at, "the variable ((%s)) is %s, but within other text only text and whole numbers can be filled in", Literal(name), value.describe())
 			b.WriteString(text[m[0]:m[1]])
 			continue
 		}
@@ -136,8 +135,9 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 	return &node{value: b.String(), pos: n.pos, symbolic: symbolic}
 }
 
-// embedded returns a value as it stands within other text.
-func embedded(n *node) (string, bool) {
+// embedded returns the text of a value within other text; ok is false for a
+// value that cannot be part of a text.
+func embedded(n *node) (text string, ok bool) {
 	switch v := n.value.(type) {
 	case string:
 		return v, n.kind == scalarKind
@@ -149,8 +149,9 @@ func embedded(n *node) (string, bool) {
 	return "", false
 }
 
-// value returns what a placeholder's text stands for; nil if it has no value,
-// which is noted, or cannot have one, which is reported.
+// value returns the variable and the value that a placeholder's text refers to.
+// If there is none, value returns nil, after it recorded the variable as missing
+// or reported the problem.
 func (f *filler) value(text string, pos Position, at *step) (*variable, *node) {
 	name, rest := splitName(text)
 	v := f.lookup(name)
@@ -164,23 +165,23 @@ func (f *filler) value(text string, pos Position, at *step) (*variable, *node) {
 	}
 	value, err := v.part(name, rest)
 	if err != nil {
-		f.spoil(text)
+		f.markBroken(text)
 		f.report(false, pos, at, "((%s)): %v", strings.TrimPrefix(text, "!"), err)
 		return nil, nil
 	}
 	return v, value
 }
 
-// spoil notes that the variable of a placeholder's text stays in the document.
-func (f *filler) spoil(text string) {
+// markBroken records that the variable of a placeholder is not filled in.
+func (f *filler) markBroken(text string) {
 	if f.broken != nil {
 		name, _ := splitName(text)
 		f.broken[name] = true
 	}
 }
 
-// part returns the part of the value that the rest of a placeholder names:
-// keys, or numbers of items, with dots between them.
+// part returns the part of the value at the path of a placeholder: keys and
+// indexes, separated by dots.
 func (v *variable) part(name, rest string) (*node, error) {
 	path, err := parsePath("/" + strings.ReplaceAll(rest, ".", "/"))
 	if err != nil {
@@ -205,7 +206,7 @@ func (v *variable) part(name, rest string) (*node, error) {
 	return nil, fmt.Errorf("in the value of %q, %w", name, err)
 }
 
-// afford counts what is put into the document, and stops at the limit.
+// afford counts what variables add, and reports whether the limit allows it.
 func (f *filler) afford(size int64, pos Position) bool {
 	f.filled += size
 	if f.filled > maxFilled && !f.over {
@@ -215,7 +216,7 @@ func (f *filler) afford(size int64, pos Position) bool {
 	return !f.over
 }
 
-// bytes returns about how much the value adds to a document.
+// bytes returns roughly how many bytes the value adds to a document.
 func (v *variable) bytes() int64 {
 	if v.size == 0 {
 		v.size = v.value.bytes()
@@ -223,7 +224,7 @@ func (v *variable) bytes() int64 {
 	return v.size
 }
 
-// bytes returns about how much memory a value and its text take.
+// bytes returns roughly how much memory a value takes.
 func (n *node) bytes() int64 {
 	size := int64(16)
 	if text, ok := n.value.(string); ok {
@@ -238,7 +239,7 @@ func (n *node) bytes() int64 {
 	return size
 }
 
-// at returns a copy of a value; what has no position gets the given one.
+// at returns a deep copy of a value. Nodes without a position get pos.
 func (n *node) at(pos Position) *node {
 	c := *n
 	if c.pos.File == "" {

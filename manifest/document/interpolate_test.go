@@ -62,17 +62,17 @@ dotted.a.b.d: 2
 		{"$((1 + 2)) ((a b)) (()) ((s", "$((1 + 2)) ((a b)) (()) ((s"},
 		{"# ((s))\na: 1", "a: 1"},
 		{"", "~"},
-		{"((b)) x", "! is the boolean true; within other text, only text and whole numbers"},
-		{"((f)) x", "! is a number; within other text"},
-		{"((m)) x", "! is a map; within other text"},
-		{"((z)) x", "! is null; within other text"},
+		{"((b)) x", "! is the boolean true, but within other text only text and whole numbers"},
+		{"((f)) x", "! is a number, but within other text"},
+		{"((m)) x", "! is a map, but within other text"},
+		{"((z)) x", "! is null, but within other text"},
 		{"((m.k.nothing))", `! ((m.k.nothing)): in the value of "m", /k has no key "nothing"; it has "l"`},
 		{"((m.lost))", `! the value of "m" has no key "lost"; it has "k", "0", "5", "list"; did you mean "list"?`},
 		{"((s.x))", `! the value of "s" is text, where a map is needed`},
 		{"((l.2))", "! has no item 2; it has 2 items"},
-		{"((l.-))", "! where nothing can be found"},
-		{"{((m)): 1}", "! and a key must be text"},
-		{"{((s)): 1, words: 2}", "! this key is the same as another one of the map"},
+		{"((l.-))", "! so it has no value yet"},
+		{"{((m)): 1}", "! but keys must be text"},
+		{"{((s)): 1, words: 2}", "! this key equals another key of the map"},
 	} {
 		got, err := evaluated(t, c.document, "vars", vars)
 		if message, ok := strings.CutPrefix(c.want, "! "); ok {
@@ -131,7 +131,7 @@ func TestValueSources(t *testing.T) {
 		{"no equals sign", []string{"var", "sesame"}, "! cannot use --var number 1: expected NAME=VALUE"},
 		{"no name", []string{"var", "=sesame"}, "! cannot use --var number 1"},
 		{"no value", []string{"var", "x="}, "! the value is empty"},
-		{"value that is no YAML", []string{"var", "x=@sesame"}, "! cannot read the value of --var x as YAML: a value begins with a character that has a meaning of its own"},
+		{"value that is no YAML", []string{"var", "x=@sesame"}, "! cannot read the value of --var x as YAML: a value begins with a special character of YAML"},
 		{"list of variables", []string{"vars", "- x"}, "! vars.yml:1:1: the variables file must be a map"},
 		{"store that is text", []string{"store", "x"}, "! store.yml:1:1: the vars store must be a map"},
 		{"store that is no YAML", []string{"store", "x: [sesame"}, "! store.yml:1:1: the file is not valid YAML"},
@@ -170,9 +170,9 @@ variables:
 	}
 	got := Problems(d.Missing).Error()
 	want := `<stdin>:2:4: a: the variable ((gone)) has no value (it is used in 3 places); did you mean ((goner))?
-<stdin>:4:4: c: the variable ((generated)) has no value; its type is password: --vars-store FILE generates it, and keeps it there
-<stdin>:7:3: variables[1]: the variable ((defined)) has no value; give it one with --var NAME=VALUE, or in a file with --vars-file FILE
-<stdin>:8:3: variables[2]: the variable ((blocked)) has no value; its type is certificate: --vars-store FILE generates it, and keeps it there
+<stdin>:4:4: c: the variable ((generated)) has no value; its type is password: with --vars-store FILE it is generated and kept in that file
+<stdin>:7:3: variables[1]: the variable ((defined)) has no value; set it with --var NAME=VALUE, or in a file with --vars-file FILE
+<stdin>:8:3: variables[2]: the variable ((blocked)) has no value; its type is certificate: with --vars-store FILE it is generated and kept in that file
 <stdin>:8:61: variables[2].options.common_name: the variable ((nested_name)) has no value`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

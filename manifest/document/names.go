@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Names returns what is public even if a secret has the same text: the
-// variables and, where they are written in plain text, keys and the names of
-// list items.
+// Names returns the texts that are not redacted even if a secret equals one of
+// them: the names of variables and, if they are written in plain text, keys and
+// the names of list items.
 func (d *Document) Names() []string {
 	names := map[string]bool{}
 	d.root.names(names, d.plainText)
@@ -26,8 +26,8 @@ func (d *Document) Names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// names adds the keys below n and what is called by name there, unless a
-// variable said it.
+// names adds the keys below n and the names of items. Texts that come from
+// variables are left out.
 func (n *node) names(set, plain map[string]bool) {
 	for _, item := range n.items {
 		item.names(set, plain)
@@ -38,7 +38,7 @@ func (n *node) names(set, plain map[string]bool) {
 			set[key] = true
 		}
 		switch key {
-		case "name", "id", "key", "release": // by the first three, paths name the items of lists
+		case "name", "id", "key", "release": // the first three are in the paths of Diff
 			if text, ok := entry.value.value.(string); ok && plain[text] {
 				set[text] = true
 			}

@@ -15,13 +15,12 @@ type operation struct {
 	index  int    // in its file
 	kind   string // replace, remove or test
 	path   opPath
-	value  *node // nil: none
-	absent bool  // of test: nothing may be there
+	value  *node // nil if it has none
+	absent bool  // of test: the path must not exist
 	pos    Position
 }
 
-// readOperations reads an operations file. What is wrong with it is reported
-// in the document.
+// readOperations reads an operations file. Problems of it are recorded in d.
 func (d *document) readOperations(file string, data []byte) []operation {
 	source := parse(file, data)
 	defer func() { d.problems = append(d.problems, source.problems...) }()
@@ -45,12 +44,12 @@ func (d *document) readOperations(file string, data []byte) []operation {
 	return ops
 }
 
-// failOperation reports what is wrong with an operation.
+// failOperation reports an error of an operation.
 func (d *document) failOperation(index int, pos Position, message string) {
 	d.problems = append(d.problems, Problem{Pos: pos, Path: fmt.Sprintf("operation [%d]", index), Message: message})
 }
 
-// read reads one operation; wrong says what keeps it from being one.
+// read reads one operation; wrong describes what is wrong with it, or is "".
 func (op *operation) read(item Value) (wrong string, pos Position) {
 	if item.node == nil || item.node.kind != mapKind {
 		kind := "null"
@@ -64,14 +63,14 @@ func (op *operation) read(item Value) (wrong string, pos Position) {
 	op.kind = kind.raw()
 	switch {
 	case kind.node == nil:
-		return "lacks type: replace, remove or test" + item.misspelt("type"), item.pos
+		return "must have a type: replace, remove or test" + item.misspelt("type"), item.pos
 	case !slices.Contains(kinds, op.kind):
 		return fmt.Sprintf("the type must be replace, remove or test, but is %q%s", shortened(op.kind), spelling.Suggest(op.kind, kinds)), kind.pos
 	}
 	path := item.Get("path")
 	switch {
 	case path.node == nil:
-		return "lacks path: the place in the manifest, such as /releases/name=bosh" + item.misspelt("path"), item.pos
+		return "must have a path, such as /releases/name=bosh" + item.misspelt("path"), item.pos
 	case path.node.kind != scalarKind:
 		return "the path must be text, not " + path.node.describe(), path.pos
 	}
@@ -93,34 +92,34 @@ func (op *operation) read(item Value) (wrong string, pos Position) {
 	return op.check(item, absent.node != nil)
 }
 
-// check tells what does not fit the operation's type.
+// check returns what is wrong with the operation for its type, or "".
 func (op *operation) check(item Value, absent bool) (wrong string, pos Position) {
 	last := opToken{}
 	if n := len(op.path.tokens); n > 0 {
 		last = op.path.tokens[n-1]
 	}
-	// The end of a path counts only where the path gets there.
+	// Behind an optional part, the end of a path need not be reached.
 	reached := !slices.ContainsFunc(op.path.tokens, func(t opToken) bool { return t.optional })
 	switch {
 	case op.kind == "replace" && op.value == nil && item.Get("value").HasKey():
-		return "the value is null, which no operation can set; to take the key away, use type: remove", item.Get("value").pos
+		return "the value is null, which no operation can set; to remove the key, use type: remove", item.Get("value").pos
 	case op.kind == "replace" && op.value == nil:
-		return "lacks value" + item.misspelt("value"), item.pos
+		return "must have a value" + item.misspelt("value"), item.pos
 	case op.kind == "remove" && op.value != nil:
-		return "has a value, which an operation of the type remove cannot have; is the type replace meant?", item.Get("value").pos
+		return "must not have a value, since its type is remove; is the type replace meant?", item.Get("value").pos
 	case op.kind == "remove" && len(op.path.tokens) == 0:
 		return "the whole document cannot be removed", op.pos
 	case op.kind == "test" && op.value == nil && !absent:
-		return "lacks value, or absent: true" + item.misspelt("value", "absent"), item.pos
+		return "must have a value, or absent: true" + item.misspelt("value", "absent"), item.pos
 	case op.kind != "replace" && last.kind == appendToken && reached:
-		return fmt.Sprintf(`the path %q is wrong: "-" stands for the place behind the last item, where nothing is to %s`, op.path.shown(), op.kind), op.pos
+		return fmt.Sprintf(`the path %q is wrong: "-" means a new item at the end of the list, so there is nothing to %s`, op.path.shown(), op.kind), op.pos
 	case op.kind != "replace" && last.insert != overwrite && reached:
 		return fmt.Sprintf("the path %q is wrong: :before and :after are only for operations of the type replace", op.path.shown()), op.pos
 	}
 	return "", Position{}
 }
 
-// raw returns a scalar as it stands in the file.
+// raw returns the text of a scalar in the file.
 func (c Value) raw() string {
 	if c.node == nil || c.node.kind != scalarKind {
 		return ""
@@ -131,7 +130,8 @@ func (c Value) raw() string {
 	return c.node.written
 }
 
-// misspelt suggests which key of the map was meant to be one of the names.
+// misspelt suggests a key of the map that looks like one of the names, or
+// returns "".
 func (c Value) misspelt(names ...string) string {
 	for _, e := range c.node.entries {
 		key := scalarText(e.key)
@@ -142,9 +142,9 @@ func (c Value) misspelt(names ...string) string {
 	return ""
 }
 
-// apply applies operations in their order. One that fails is reported, changes
-// nothing, and the rest is applied: but what lies within the place that it
-// failed to make is passed over.
+// apply applies operations in order. One that fails is reported and changes
+// nothing, and the others are still applied, except those within a value that a
+// failed one would have set.
 func (d *document) apply(ops []operation) {
 	type failure struct {
 		op   *operation
@@ -184,8 +184,8 @@ func (p opPath) shown() string {
 	return shortened(p.text)
 }
 
-// advice says what helps against something missing. last is the document with
-// the other operations applied.
+// advice returns what to do about a missing value, or "". last is the document
+// with the other operations applied.
 func (op *operation) advice(err error, last *node) string {
 	var failure *pathError
 	if !errors.As(err, &failure) || !failure.absent {
@@ -193,16 +193,16 @@ func (op *operation) advice(err error, last *node) string {
 	}
 	before := opPath{text: op.path.text, tokens: op.path.tokens[:failure.token+1]}
 	if _, err := (walk{path: before}).find(last); err == nil {
-		return "; a later operation makes it, so this one must come after that: the order of --ops-file counts"
+		return "; a later operation adds it, so this one must come after that one: --ops-file flags are applied in order"
 	}
 	t := op.path.tokens[failure.token]
 	switch {
 	case strings.Contains(failure.message, "did you mean"), t.kind == indexToken, op.kind == "test":
 		return ""
 	case op.kind == "remove":
-		return `; if it need not be there, end that part of the path with "?"`
+		return `; if it is optional, end that part of the path with "?"`
 	}
-	return `; if another operations file makes it, that one must come first; to make it here, end that part of the path with "?"`
+	return `; if another operations file adds it, that file must come first; to create it here, end that part of the path with "?"`
 }
 
 // apply applies one operation to the document.
@@ -217,8 +217,8 @@ func (op *operation) apply(d *document) error {
 	return op.test(w, d.root)
 }
 
-// replace puts the value at the place that the tokens from the given one on
-// lead to, beginning at *n. On an error nothing has changed.
+// replace sets the value at the end of the path, beginning with a token at *n.
+// If it fails, nothing is changed.
 func (w walk) replace(n **node, token int, value *node) error {
 	if token == len(w.path.tokens) {
 		*n = value
@@ -270,7 +270,7 @@ func (w walk) replace(n **node, token int, value *node) error {
 	return nil
 }
 
-// remove takes away what stands at the path.
+// remove removes the value at the path.
 func (w walk) remove(n *node) error {
 	last := len(w.path.tokens) - 1
 	for i := range last {
@@ -296,7 +296,7 @@ func (w walk) remove(n *node) error {
 	return nil
 }
 
-// test tells whether the document is as the operation says.
+// test returns an error unless the document is as the operation says.
 func (op *operation) test(w walk, root *node) error {
 	found, err := w.find(root)
 	if op.value != nil && !op.absent {
@@ -304,7 +304,7 @@ func (op *operation) test(w walk, root *node) error {
 		case err != nil:
 			return err
 		case !equal(found, op.value):
-			return fmt.Errorf("the value that is there is another one: %s", difference(found, op.value))
+			return fmt.Errorf("the value is not the expected one: %s", difference(found, op.value))
 		}
 		return nil
 	}
@@ -314,7 +314,7 @@ func (op *operation) test(w walk, root *node) error {
 	var failure *pathError
 	switch {
 	case err == nil:
-		return errors.New("it is there, and must not be")
+		return errors.New("it exists, but must not")
 	case errors.As(err, &failure) && failure.absent && failure.token == len(op.path.tokens)-1:
 		return nil
 	}
@@ -328,7 +328,7 @@ func difference(found, wanted *node) string {
 	}
 	switch found.kind {
 	case listKind:
-		return fmt.Sprintf("a list of %s; wanted are %d", count(len(found.items), "item"), len(wanted.items))
+		return fmt.Sprintf("a list of %s, not of %d", count(len(found.items), "item"), len(wanted.items))
 	case mapKind:
 		for _, e := range wanted.entries {
 			if text, ok := e.key.(string); ok && found.find(text) == nil {
@@ -337,14 +337,14 @@ func difference(found, wanted *node) string {
 		}
 		for _, e := range found.entries {
 			if text, ok := e.key.(string); ok && wanted.find(text) == nil {
-				return fmt.Sprintf("a map with the key %q, too", shortened(text))
+				return fmt.Sprintf("a map with the extra key %q", shortened(text))
 			}
 		}
 	}
-	return found.describe() + ", but not the same"
+	return found.describe() + ", but another one"
 }
 
-// equal tells whether two values are the same to create-env.
+// equal reports whether two values are equal for create-env.
 func equal(a, b *node) bool {
 	if a.kind != b.kind || len(a.items) != len(b.items) || len(a.entries) != len(b.entries) {
 		return false

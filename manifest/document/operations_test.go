@@ -68,7 +68,7 @@ func replacements() []operationCase {
 		{"a: 1", "replace /b?/- 2", "{a: 1, b: [2]}"},
 		{"a: 1", "replace /b?/name=x/c 2", "{a: 1, b: [{c: 2, name: x}]}"},
 		{"a: 1", "replace /b?/name=x 2", "{a: 1, b: [2]}"},
-		{"a: 1", "replace /b?/0 2", "! for an index it cannot be made"},
+		{"a: 1", "replace /b?/0 2", "! cannot be created for an index"},
 		{"a: 1", "replace /a/b 2", "! /a is a number, where a map is needed"},
 		{"a: 1", "replace /a?/b 2", "! /a? is a number"},
 		{"a: ~", "replace /a?/b 2", "! /a? is null"},
@@ -85,7 +85,7 @@ func replacements() []operationCase {
 		{"[1, 2, 3]", "replace /0:prev 9", "[1, 2, 9]"},
 		{"[1, 2, 3]", "replace /1:prev:before 9", "[9, 1, 2, 3]"},
 		{"[1, 2, 3]", "replace /1:before:prev 9", "! nothing may follow :before or :after"},
-		{"[1, 2, 3]", "replace /0:other 9", `! ":other" is no modifier`},
+		{"[1, 2, 3]", "replace /0:other 9", `! the modifier ":other" is unknown`},
 		{"[1, 2, 3]", "replace /-:before 9", `! nothing may follow "-"`},
 		{"[{name: a}, {name: b}]", "replace /name=b/x? 1", "[{name: a}, {name: b, x: 1}]"},
 		{"[{name: a}, {name: b}]", "replace /name=b 1", "[{name: a}, 1]"},
@@ -93,20 +93,20 @@ func replacements() []operationCase {
 		{"[{name: a}, {name: b}]", "replace /name=b:before 1", "[{name: a}, 1, {name: b}]"},
 		{"[{name: a}, [1]]", "replace /name=a:next/- 2", "[{name: a}, [1, 2]]"},
 		{"[{name: a}, {name: a}]", "replace /name=a 1", "! has 2 items whose name is"},
-		{"[{name: 5}, 6]", "replace /name=5 1", `! no item whose name is "5"; none of its 2 items has the key "name" as text; one is a number`},
-		{"[{name: bosh}]", "replace /name=bohs 1", `! there is "bosh"; did you mean "bosh"?`},
+		{"[{name: 5}, 6]", "replace /name=5 1", `! no item whose name is "5"; none of its 2 items has the key "name" as text; YAML reads one as a number`},
+		{"[{name: bosh}]", "replace /name=bohs 1", `! it has "bosh"; did you mean "bosh"?`},
 		{"[{password: sesame}]", "replace /password=x 1", `! 1 item have other values`},
 		{"{a: {b: 1}}", "replace /a/name=x 1", "! /a is a map, where a list is needed"},
 		{"{5: 1}", "replace /5 1", "! is a map, where a list is needed"},
-		{"{true: 1}", "replace /true 1", "! its key true is the boolean true to YAML"},
+		{"{true: 1}", "replace /true 1", "! YAML reads its key true as the boolean true"},
 		{`{"a/b": 1, "c~d": 2, "e:f": 3}`, "replace /a~1b 9", `{"a/b": 9, "c~d": 2, "e:f": 3}`},
 		{`{"a/b": 1, "c~d": 2, "e:f": 3}`, "replace /c~0d 9", `{"a/b": 1, "c~d": 9, "e:f": 3}`},
 		{`{"a/b": 1, "c~d": 2, "e:f": 3}`, "replace /e~7f 9", `{"a/b": 1, "c~d": 2, "e:f": 9}`},
 		{`{"-": {a: 1}}`, "replace /-/a 2", `{"-": {a: 2}}`},
 		{"a: 1", "replace /a ~", "! the value is null"},
-		{"a: 1", "replace a 2", `! a path begins with "/"`},
+		{"a: 1", "replace a 2", `! a path must begin with "/"`},
 		{"a: 1", "replace /a:next 2", "! may only follow an index or a match"},
-		{"a: 1", "replace /0:before/a 2", "! may only stand at its end"},
+		{"a: 1", "replace /0:before/a 2", "! are only allowed at its end"},
 	}
 }
 
@@ -123,32 +123,32 @@ func removalsAndTests() []operationCase {
 		{"[{name: a}]", "remove /name=b", "! has no item whose name is"},
 		{"[{name: a}]", "remove /name=b?", "[{name: a}]"},
 		{"[{name: a}]", "remove /name=b?/c", "[{name: a}]"},
-		{"[1]", "remove /-", "! where nothing is to remove"},
+		{"[1]", "remove /-", "! there is nothing to remove"},
 		{"[1]", "remove /0:after", "! only for operations of the type replace"},
 		{"[1]", `remove ""`, "! the whole document cannot be removed"},
-		{"a: 1", "remove /a 2", "! has a value"},
+		{"a: 1", "remove /a 2", "! must not have a value"},
 		{"[{name: a}]", "remove /name=b?:before", "[{name: a}]"},
 		{"[{name: a}]", "remove /name=b?:after", "[{name: a}]"},
-		{"[{name: a}]", "remove /name=a?:after", "! :before and :after are only for the place of a new item"},
+		{"[{name: a}]", "remove /name=a?:after", "! :before and :after are only for a new item"},
 		{"a: 1", "remove /b?/-", "{a: 1}"},
 		{"a: 1", "remove /b?/0:after", "{a: 1}"},
-		{"a: [1]", "remove /a?/-", `! "-" stands for the place behind the last item`},
+		{"a: [1]", "remove /a?/-", `! "-" means a new item at the end`},
 		{"[{name: a}]", "remove /name=b?/c/-", "[{name: a}]"},
 
 		{"a: {b: [1, x]}", "test /a {b: [1, x]}", "{a: {b: [1, x]}}"},
-		{"a: {b: [1, x]}", "test /a {b: [x, 1]}", "! the value that is there is another one"},
+		{"a: {b: [1, x]}", "test /a {b: [x, 1]}", "! the value is not the expected one"},
 		{"a: 1", `test /a "1"`, "! a number, not text"},
 		{"a: {b: 1}", "test /a {c: 1}", `! a map without the key "c"`},
 		{"a: 1.0", "test /a 1", "{a: 1}"},
 		{"a: 1", "test /b ABSENT", "{a: 1}"},
-		{"a: 1", "test /a ABSENT", "! it is there, and must not be"},
+		{"a: 1", "test /a ABSENT", "! it exists, but must not"},
 		{"a: 1", "test /b/c ABSENT", `! has no key "b"`},
 		{"[1]", "test /1 ABSENT", "[1]"},
 		{"[{name: a}]", "test /name=b ABSENT", "[{name: a}]"},
 		{"[{name: a}, {name: a}]", "test /name=a ABSENT", "! has 2 items"},
 		{"[{name: a}]", "test /name=b?:before {name: b}", "[{name: a}]"},
-		{"[1]", "test /- 1", "! where nothing is to test"},
-		{"a: 1", "test /a", "! lacks value, or absent: true"},
+		{"[1]", "test /- 1", "! there is nothing to test"},
+		{"a: 1", "test /a", "! must have a value, or absent: true"},
 	}
 }
 
@@ -205,7 +205,7 @@ func TestOperationsThatFailTogether(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "\n") != 1 ||
 		!strings.Contains(err.Error(), `ops.yml:2:25: operation [0]: cannot replace /b/c: the top of the document has no key "b"`) ||
 		!strings.Contains(err.Error(), "ops.yml:5:24: operation [3]: cannot remove /later/sub") ||
-		!strings.Contains(err.Error(), "a later operation makes it") {
+		!strings.Contains(err.Error(), "a later operation adds it") {
 		t.Fatal(err)
 	}
 }

@@ -8,11 +8,10 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// ordered returns the tree for yaml.v2 to write, the keys of its maps in the
-// order in which yaml.v2 writes those of a Go map. That order has circles: the
-// text 001 comes before 00a, 00a before 1, and 1 before 001. Where keys, such as
-// fingerprints, form one, yaml.v2 writes them in an order by chance. Here a
-// document is always written in the same way.
+// ordered returns the tree in types that yaml.v2 writes, with the keys of maps
+// in the order of yaml.v2. That order has cycles: the text 001 comes before 00a,
+// 00a before 1, and 1 before 001. yaml.v2 writes the keys of a cycle in a random
+// order, but ordered always returns the same one.
 func (n *node) ordered() any {
 	if n == nil {
 		return nil
@@ -35,13 +34,13 @@ func (n *node) ordered() any {
 	return n.value
 }
 
-// sortKeys sorts a map, whatever the order that it has.
+// sortKeys sorts a map. The result does not depend on the order before.
 func sortKeys(m yaml2.MapSlice) {
 	slices.SortFunc(m, func(a, b yaml2.MapItem) int { return cmp.Compare(scalarText(a.Key), scalarText(b.Key)) })
 	slices.SortStableFunc(m, func(a, b yaml2.MapItem) int { return compareKeys(a.Key, b.Key) })
 }
 
-// compareKeys is how yaml.v2 compares two keys: null, numbers and booleans by
+// compareKeys compares two keys as yaml.v2 does: null, numbers and booleans by
 // value, then text.
 func compareKeys(a, b any) int {
 	textA, isTextA := a.(string)
@@ -84,7 +83,8 @@ func keyNumber(key any) (value float64, ok bool) {
 	return 0, false
 }
 
-// keyRank orders the kinds of keys where their values do not.
+// keyRank orders keys of different types whose values are equal or cannot be
+// compared.
 func keyRank(key any) int {
 	switch key.(type) {
 	case bool:
@@ -101,8 +101,8 @@ func keyRank(key any) int {
 	return 6
 }
 
-// compareTexts compares runs of digits as numbers, and puts letters behind
-// everything else.
+// compareTexts compares runs of digits as numbers; letters come after all other
+// characters.
 func compareTexts(a, b []rune) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] == b[i] {
@@ -119,7 +119,7 @@ func compareTexts(a, b []rune) int {
 		numberA, endA := digits(a, i)
 		numberB, endB := digits(b, i)
 		if (a[i] == '0' || b[i] == '0') && withinNumber(a, i) {
-			// The zero is not at the beginning of its number.
+			// The zero is not a leading one.
 			numberA, numberB = leading(numberA, endA-i), leading(numberB, endB-i)
 		}
 		return cmp.Or(cmp.Compare(numberA, numberB), cmp.Compare(endA, endB), cmp.Compare(a[i], b[i]))
@@ -127,8 +127,8 @@ func compareTexts(a, b []rune) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// digits returns the number that begins at a rune, and where it ends. Like that
-// of yaml.v2 it overflows.
+// digits returns the number that begins at a rune, and its end. It overflows as
+// that of yaml.v2 does.
 func digits(text []rune, from int) (number int64, end int) {
 	for end = from; end < len(text) && unicode.IsDigit(text[end]); end++ {
 		number = number*10 + int64(text[end]-'0')
@@ -136,7 +136,7 @@ func digits(text []rune, from int) (number int64, end int) {
 	return number, end
 }
 
-// leading puts a 1 before a number of so many digits.
+// leading adds the digit 1 before a number of that many digits.
 func leading(number int64, digits int) int64 {
 	one := int64(1)
 	for range digits {
@@ -145,7 +145,7 @@ func leading(number int64, digits int) int64 {
 	return one + number
 }
 
-// withinNumber tells whether the digits before a rune are not all zeros.
+// withinNumber reports whether a digit other than 0 comes before a rune.
 func withinNumber(text []rune, at int) bool {
 	for i := at - 1; i >= 0 && unicode.IsDigit(text[i]); i-- {
 		if text[i] != '0' {

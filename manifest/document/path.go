@@ -12,7 +12,7 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// opPath is a place in a document as operations name it, for example
+// opPath is a path of an operations file, for example
 // /releases/name=bosh/url?. The path "" is the whole document.
 type opPath struct {
 	text   string // as written
@@ -23,12 +23,12 @@ type tokenKind uint8
 
 const (
 	keyToken    tokenKind = iota // the value of a key
-	indexToken                   // an item by its number
-	matchToken                   // the item, a map, whose key has a value
-	appendToken                  // behind the last item
+	indexToken                   // an item by its index
+	matchToken                   // the item with a key and a value, as in name=bosh
+	appendToken                  // a new item at the end of a list
 )
 
-// insertion tells whether a value replaces the item, or is put beside it.
+// insertion says whether a value replaces the item or is inserted beside it.
 type insertion uint8
 
 const (
@@ -43,8 +43,8 @@ type opToken struct {
 	key      string // of keyToken and matchToken
 	value    string // of matchToken
 	index    int    // of indexToken
-	optional bool   // need not be there
-	shift    int    // how many items further, from :prev and :next
+	optional bool   // need not exist
+	shift    int    // by :prev and :next, in items
 	insert   insertion
 	end      int // where the token ends in the text of the path
 }
@@ -57,8 +57,8 @@ func (p opPath) upTo(n int) string {
 	return shortened(p.text[:p.tokens[n-1].end])
 }
 
-// shortened makes a text fit for a message: on one line, and without the middle
-// of a long one.
+// shortened returns a text for a message: on one line, and a long one without
+// its middle.
 func shortened(s string) string {
 	const longest, begin, end = 240, 160, 60
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -77,7 +77,7 @@ func parsePath(text string) (opPath, error) {
 		return p, nil
 	}
 	if text[0] != '/' {
-		return p, errors.New(`a path begins with "/"`)
+		return p, errors.New(`a path must begin with "/"`)
 	}
 	pieces := strings.Split(text[1:], "/")
 	if len(pieces) > maxDepth {
@@ -91,7 +91,7 @@ func parsePath(text string) (opPath, error) {
 			return p, err
 		}
 		if token.insert != overwrite && i < len(pieces)-1 {
-			return p, errors.New(":before and :after may only stand at its end")
+			return p, errors.New(":before and :after are only allowed at its end")
 		}
 		token.end = end
 		if token.kind == keyToken || token.kind == matchToken {
@@ -110,7 +110,7 @@ func parseToken(piece string, last bool) (opToken, error) {
 	text = strings.NewReplacer("~0", "~", "~1", "/", "~7", ":").Replace(text)
 	if last && text == "-" {
 		if modified {
-			return opToken{}, errors.New(`nothing may follow "-", which stands for the place behind the last item`)
+			return opToken{}, errors.New(`nothing may follow "-", which means a new item at the end of the list`)
 		}
 		return opToken{kind: appendToken}, nil
 	}
@@ -127,7 +127,7 @@ func parseToken(piece string, last bool) (opToken, error) {
 	}
 	for modifier := range strings.SplitSeq(modifiers, ":") {
 		if !slices.Contains([]string{"prev", "next", "before", "after"}, modifier) {
-			return token, fmt.Errorf(`%q is no modifier: known are :prev, :next, :before and :after; in a name, ":" is written ~7 and "/" ~1`, ":"+shortened(modifier))
+			return token, fmt.Errorf(`the modifier %q is unknown: there are :prev, :next, :before and :after; in a name, write ":" as ~7 and "/" as ~1`, ":"+shortened(modifier))
 		}
 		switch {
 		case token.kind == keyToken:
@@ -149,23 +149,23 @@ func parseToken(piece string, last bool) (opToken, error) {
 	return token, nil
 }
 
-// pathError says at which token a path leads nowhere, and what is there.
+// pathError describes why a path cannot be followed.
 type pathError struct {
-	token   int // index of the token that failed
-	absent  bool
+	token   int  // index of the failed token
+	absent  bool // the value does not exist
 	message string
 }
 
 func (e *pathError) Error() string { return e.message }
 
-// walk is one way down a path.
+// walk follows a path.
 type walk struct {
 	path opPath
-	// source is where nodes that an operation makes are said to stand.
+	// source is the position of new nodes: that of the operation.
 	source Position
 }
 
-// mismatch reports a node of the wrong kind for a token.
+// mismatch returns the error for a node of the wrong type for a token.
 func (w walk) mismatch(token int, n *node) error {
 	needs, what := "a map", fmt.Sprintf("the key %q", shortened(w.path.tokens[token].key))
 	if kind := w.path.tokens[token].kind; kind != keyToken {
@@ -178,7 +178,7 @@ func (w walk) mismatch(token int, n *node) error {
 		w.path.upTo(token), n.describe(), needs, what)}
 }
 
-// missingKey reports a map without the key of a token.
+// missingKey returns the error for a map without the key of a token.
 func (w walk) missingKey(token int, n *node) error {
 	var keys []string
 	for _, e := range n.entries {
@@ -192,7 +192,7 @@ func (w walk) missingKey(token int, n *node) error {
 	hint := spelling.Suggest(key, keys)
 	for _, e := range n.entries {
 		if _, isText := e.key.(string); !isText && scalarText(e.key) == key {
-			hint = fmt.Sprintf("; its key %s is %s to YAML, which no path reaches", shortened(key), (&node{value: e.key}).describe())
+			hint = fmt.Sprintf("; YAML reads its key %s as %s, but paths only match text", shortened(key), (&node{value: e.key}).describe())
 		}
 	}
 	if strings.HasPrefix(key, "((") {
@@ -202,8 +202,8 @@ func (w walk) missingKey(token int, n *node) error {
 		message: fmt.Sprintf("%s has no key %q; %s%s", w.path.upTo(token), shortened(key), there, hint)}
 }
 
-// item returns the index of the item that an index or match token means, -1 if
-// the token is optional and there is none.
+// item returns the index of the item that an index or match token refers to, or
+// -1 if it does not exist and the token is optional.
 func (w walk) item(token int, n *node) (int, error) {
 	t := w.path.tokens[token]
 	if n.kind != listKind {
@@ -237,12 +237,12 @@ func (w walk) item(token int, n *node) (int, error) {
 	return index, nil
 }
 
-// noMatch reports a match token that fits no item, or several.
+// noMatch returns the error for a match token that matches no item, or several.
 func (w walk) noMatch(token int, n *node, matches int) error {
 	t := w.path.tokens[token]
 	where := w.path.upTo(token)
 	if matches > 1 {
-		return &pathError{token: token, message: fmt.Sprintf("%s has %d items whose %s is %q, and only one of them can be meant; use an index",
+		return &pathError{token: token, message: fmt.Sprintf("%s has %d items whose %s is %q, and the path must match only one; use an index",
 			where, matches, shortened(t.key), shortened(t.value))}
 	}
 	var values []string
@@ -257,7 +257,7 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 		case isText:
 			values = append(values, text)
 		case scalarText(e.value.value) == t.value:
-			other = fmt.Sprintf("; one is %s, and paths only match text", e.value.describe())
+			other = fmt.Sprintf("; YAML reads one as %s, but paths only match text", e.value.describe())
 		}
 	}
 	there := fmt.Sprintf("none of its %s has the key %q as text", count(len(n.items), "item"), shortened(t.key))
@@ -267,14 +267,15 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 	case len(values) > 0 && secretKey(t.key):
 		there = fmt.Sprintf("%s other values", count(len(values), "item")+" have")
 	case len(values) > 0:
-		there = "there is " + enumerate(values)
+		there = "it has " + enumerate(values)
 		other += spelling.Suggest(t.value, values)
 	}
 	return &pathError{token: token, absent: true,
 		message: fmt.Sprintf("%s has no item whose %s is %q; %s%s", where, shortened(t.key), shortened(t.value), there, other)}
 }
 
-// find returns what stands at the path, as far as it is not optional.
+// find returns the value at the path. For an optional part that does not exist,
+// it returns what replace would create.
 func (w walk) find(n *node) (*node, error) {
 	for i, t := range w.path.tokens {
 		next, err := w.step(i, n)
@@ -296,20 +297,20 @@ func (w walk) find(n *node) (*node, error) {
 	return n, nil
 }
 
-// step returns the value that one token leads to, nil if it is missing and
-// need not be there.
+// step returns the value of one token, or nil if it does not exist and the token
+// is optional.
 func (w walk) step(token int, n *node) (*node, error) {
 	t := w.path.tokens[token]
 	switch {
 	case t.kind == appendToken:
-		return nil, &pathError{token: token, message: `"-" stands for the place behind the last item, where nothing can be found`}
+		return nil, &pathError{token: token, message: `"-" means a new item at the end of the list, so it has no value yet`}
 	case t.kind != keyToken:
 		index, err := w.item(token, n)
 		if err != nil || index < 0 {
 			return nil, err
 		}
 		if t.insert != overwrite {
-			return nil, &pathError{token: token, message: ":before and :after are only for the place of a new item, at the end of a path"}
+			return nil, &pathError{token: token, message: ":before and :after are only for a new item, at the end of a path"}
 		}
 		return n.items[index], nil
 	case n.kind != mapKind:
@@ -325,7 +326,7 @@ func (w walk) step(token int, n *node) (*node, error) {
 	return nil, w.missingKey(token, n)
 }
 
-// container returns an empty value that the token can be looked up in; nil for
+// container returns an empty map or list for the token to be created in; nil for
 // an index.
 func (w walk) container(token int) *node {
 	switch w.path.tokens[token].kind {
@@ -337,17 +338,17 @@ func (w walk) container(token int) *node {
 	return nil
 }
 
-// matching returns the item that a match token makes.
+// matching returns the item that a match token creates.
 func (w walk) matching(t opToken) *node {
 	value := &node{value: t.value, pos: w.source}
 	return &node{kind: mapKind, pos: w.source, entries: []entry{{key: t.key, value: value, pos: w.source}}}
 }
 
 func (w walk) cannotGrow(token int) error {
-	return &pathError{token: token, message: fmt.Sprintf("%s is not there, and for an index it cannot be made", w.path.upTo(token))}
+	return &pathError{token: token, message: fmt.Sprintf("%s does not exist, and cannot be created for an index", w.path.upTo(token))}
 }
 
-// find returns the entry of a map with a key that is text, or nil.
+// find returns the entry of a map with a text as its key, or nil.
 func (n *node) find(key string) *entry {
 	for i := range n.entries {
 		if text, ok := n.entries[i].key.(string); ok && text == key {
@@ -357,7 +358,7 @@ func (n *node) find(key string) *entry {
 	return nil
 }
 
-// count writes a number of things.
+// count returns a number of things, such as "2 items".
 func count(n int, what string) string {
 	switch n {
 	case 0:
@@ -368,7 +369,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// enumerate writes names in quotes, the first of many.
+// enumerate returns names in quotes; of many, only the first ones.
 func enumerate(names []string) string {
 	const most = 12
 	var b strings.Builder

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Position is a place in the manifest; Line and Column count from 1, Column in
-// characters. Line 0 means the file as a whole.
+// Position is a position in a file. Line and Column count from 1, Column in
+// characters; Line 0 means the whole file.
 type Position struct {
-	File         string // as it was named to Load
+	File         string // as the user named it
 	Line, Column int
 }
 
-// String returns file:line:column, as editors and terminals make it a link.
+// String returns file:line:column, which editors and terminals turn into a link.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -22,19 +22,16 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Problem is one thing that is wrong with the manifest, or that its author
-// should know.
+// Problem is an error or a warning about a place in a document.
 type Problem struct {
-	// Pos is the place of the offending value, or of the map that lacks
-	// the key.
+	// Pos is the position of the value, or of the map that lacks it.
 	Pos Position
-	// Path is written as the author spelled the keys, for example
-	// instance_groups[0].networks[0].static_ips[0]; empty for the whole
-	// document.
+	// Path is the path of the value, for example
+	// instance_groups[0].networks[0].static_ips[0]; empty for the whole document.
 	Path string
-	// Message says what is wrong and what is allowed, without secrets.
+	// Message describes what is wrong and what is allowed, without secrets.
 	Message string
-	// Warning marks what does not keep the manifest from being used.
+	// Warning is true if the document can be used nevertheless.
 	Warning bool
 }
 
@@ -54,12 +51,11 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all violations of one manifest, in the order of their position.
-// As an error they may hold warnings too, which often name the cause, but
-// never warnings alone.
+// Problems are the problems of one document by position. As an error, they
+// contain at least one that is not a warning.
 type Problems []Problem
 
-// MaxShown is how many problems are shown of one manifest.
+// MaxShown limits how many problems of one document are shown.
 const MaxShown = 200
 
 // Error returns one line for each problem of Shortened.
@@ -72,8 +68,8 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Shortened returns the problems that are shown where there are very many, in
-// their order: errors before warnings, and at the end how many are left out.
+// Shortened returns at most MaxShown problems in their order, preferring errors
+// to warnings, and a last one with the number of those left out.
 func (p Problems) Shortened() Problems {
 	if len(p) <= MaxShown {
 		return p
@@ -106,13 +102,13 @@ func (p Problems) Shortened() Problems {
 	return append(short, more)
 }
 
-// failed tells whether a problem is more than a warning.
+// failed reports whether one of the problems is an error.
 func (p Problems) failed() bool {
 	return slices.ContainsFunc(p, func(p Problem) bool { return !p.Warning })
 }
 
-// sorted returns the problems by file and position, each only once. The files
-// stand in the order in which something was found in them.
+// sorted returns the problems by file and position, without duplicates. Files
+// are in the order of their first problem.
 func (p Problems) sorted() Problems {
 	files := map[string]int{}
 	for _, problem := range p {

@@ -13,13 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// create-env reads YAML 1.1 with yaml.v2, in which plain scalars mean other
-// things than in YAML 1.2. This file gives the nodes of yaml.v3 those
-// meanings.
+// create-env reads YAML 1.1 with yaml.v2, where plain scalars have other types
+// than in YAML 1.2. This file gives nodes of yaml.v3 the types of YAML 1.1.
 
 var decimal = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 
-// scalarValue returns what a scalar node means: string, bool, int, uint64,
+// scalarValue returns the value of a scalar node: string, bool, int, uint64,
 // float64 or nil.
 func scalarValue(n *yaml.Node) (any, error) {
 	if n.Style&yaml.TaggedStyle == 0 {
@@ -32,7 +31,7 @@ func scalarValue(n *yaml.Node) (any, error) {
 	return taggedValue(n.Tag, n.Value)
 }
 
-// plainValue returns what an unquoted scalar without a tag means.
+// plainValue returns the value of an unquoted scalar without a tag.
 func plainValue(s string) any {
 	switch s {
 	case "", "~", "null", "Null", "NULL":
@@ -61,8 +60,8 @@ func plainValue(s string) any {
 	return s
 }
 
-// numberValue reads an integer (decimal, 0x, 0b, octal as 0755) or a float, in
-// which underscores count for nothing; nil means that s is none.
+// numberValue reads an integer (decimal, 0x, 0b, octal as 0755) or a float, and
+// ignores underscores. It returns nil if s is not a number.
 func numberValue(s string) any {
 	s = strings.ReplaceAll(s, "_", "")
 	if i, err := strconv.ParseInt(s, 0, 64); err == nil {
@@ -76,7 +75,7 @@ func numberValue(s string) any {
 			return f
 		}
 	}
-	// yaml.v2 lets the sign stand behind the prefix, too.
+	// yaml.v2 also allows the sign after the prefix.
 	if digits, ok := strings.CutPrefix(s, "0b"); ok {
 		if i, err := strconv.ParseInt(digits, 2, 64); err == nil {
 			return int(i)
@@ -85,8 +84,7 @@ func numberValue(s string) any {
 	return nil
 }
 
-// isTimestamp tells whether yaml.v2 takes s for a time, which it then leaves
-// as text.
+// isTimestamp reports whether yaml.v2 reads s as a time, whose text it keeps.
 func isTimestamp(s string) bool {
 	if len(s) < 5 || s[4] != '-' || strings.Trim(s[:4], "0123456789") != "" {
 		return false
@@ -102,8 +100,8 @@ func isTimestamp(s string) bool {
 	return false
 }
 
-// taggedValue returns what a scalar with an explicit tag such as !!str means;
-// quotes make no difference to it.
+// taggedValue returns the value of a scalar with an explicit tag such as !!str,
+// in quotes or not.
 func taggedValue(tag, s string) (any, error) {
 	value := plainValue(s)
 	ok := false
@@ -113,7 +111,7 @@ func taggedValue(tag, s string) (any, error) {
 	case "!!binary":
 		data, err := base64.StdEncoding.DecodeString(s)
 		if err != nil {
-			return nil, errors.New("is tagged !!binary but is not valid base64")
+			return nil, errors.New("has the tag !!binary, but is not valid base64")
 		}
 		return string(data), nil
 	case "!!null":
@@ -136,13 +134,13 @@ func taggedValue(tag, s string) (any, error) {
 		return s, nil
 	}
 	if !ok {
-		return nil, fmt.Errorf("is tagged %s, which does not fit its text; remove the tag, or correct the value", tag)
+		return nil, fmt.Errorf("has the tag %s, but its text is not of that type; remove the tag, or correct the value", tag)
 	}
 	return value, nil
 }
 
-// scalarText returns a scalar as create-env takes it where text is wanted: it
-// writes the evaluated document and reads it again, so that 0755 is "493".
+// scalarText returns a scalar as text, in the form of create-env, which writes
+// the evaluated document and reads it again: 0755 is "493".
 func scalarText(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -164,8 +162,8 @@ func scalarText(value any) string {
 	}
 }
 
-// settledScalar returns a scalar as create-env sees it in properties: a float
-// without a fraction has become an integer on the way.
+// settledScalar returns a scalar as in create-env's properties: a float without
+// a fraction becomes an integer when the document is written and read again.
 func settledScalar(value any) any {
 	if f, ok := value.(float64); ok {
 		return plainValue(scalarText(f))

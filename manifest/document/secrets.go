@@ -12,7 +12,7 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// secretKey tells whether the name of a key says that its value is secret.
+// secretKey reports whether a key, such as admin_password, has a secret value.
 func secretKey(key string) bool {
 	key = strings.TrimSuffix(spelling.Normal(key), "s")
 	for _, end := range []string{
@@ -40,8 +40,8 @@ func (d *Document) Secrets() Secrets {
 	return set
 }
 
-// Sorted returns the secrets, the longest first, so that none is hidden only
-// in part.
+// Sorted returns the secrets, the longest first, so that a secret within
+// another one does not keep that one from being redacted.
 func (set Secrets) Sorted() []string {
 	result := make([]string, 0, len(set))
 	for s := range set {
@@ -53,7 +53,7 @@ func (set Secrets) Sorted() []string {
 	return result
 }
 
-// replacer takes the secrets out of texts; nil if there are none.
+// replacer returns a replacer that redacts the secrets; nil if there are none.
 func (set Secrets) replacer() *strings.Replacer {
 	if len(set) == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (set Secrets) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// collect adds the secrets of n; secret tells that the key above said so.
+// collect adds the secrets of n. secret is true if n is under a secret key.
 func (set Secrets) collect(n *node, secret bool) {
 	if n == nil {
 		return
@@ -100,15 +100,15 @@ func (set Secrets) collect(n *node, secret bool) {
 	}
 }
 
-// Add adds a secret, and of one with many lines also each line, since output
-// is often looked at line by line. What is too short to be told from other text
-// is left out.
+// Add adds a secret and, if it has many lines, also each line, because output is
+// often redacted line by line. It ignores secrets of less than 4 characters,
+// which cannot be told from other text.
 func (set Secrets) Add(secret string) {
 	secret = strings.TrimSpace(secret)
 	if len(secret) < 4 || placeholder.MatchString(secret) {
 		return
 	}
-	// Looking for very long texts is slow, and pieces hide them as well.
+	// Searching for very long texts is slow; their pieces are enough.
 	const piece = 4096
 	for rest := secret; rest != ""; {
 		n := min(len(rest), piece)
@@ -130,7 +130,8 @@ func (set Secrets) Add(secret string) {
 	}
 }
 
-// looksLikePath tells a path, as in private_key: ~/.ssh/id_rsa, from a secret.
+// looksLikePath reports whether a value is a path, as in private_key:
+// ~/.ssh/id_rsa, and so not secret.
 func looksLikePath(s string) bool {
 	for _, prefix := range []string{"/", "./", "../", "~/", "file://"} {
 		if strings.HasPrefix(s, prefix) {
@@ -140,16 +141,16 @@ func looksLikePath(s string) bool {
 	return false
 }
 
-// publicWords end the names of variables whose values are no secrets.
+// publicWords matches the names of variables whose values are not secret.
 var publicWords = regexp.MustCompile(`(?i)(^|[-_./])(ips?|cidr|gw|gateway|netmask|dns|ntp|hosts?|hostname|domains?|address|addresses|port|ports|` +
 	`name|names|id|ids|region|zones?|azs?|networks?|subnets?|vlan|size|type|flavor|user|username|url|uri|endpoint|path|dir|folder|version|tags?|groups?|` +
 	`project|environment|email|fingerprint|job|release|stemcell|os|arch|mode|label|owner|team|timeout|interval|memory|cpu|mtu|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
 
-// addVariable adds what is secret in the value of a variable: all text of what
-// is generated, stored, or under a name such as password; of any other
-// variable, all text but addresses, URLs without user, paths, what has a public
-// name such as region or network_name, and what the files say in plain text,
-// too.
+// addVariable adds the secret texts of a variable's value. All texts are secret
+// if the value is generated or stored, or its name is like password. In other
+// variables, these are not secret: addresses, paths, URLs without a user, values
+// with a public name such as region or network_name, and texts that the files
+// contain in plain text.
 func (set Secrets) addVariable(name string, v *variable, plainText map[string]bool) {
 	v.value.leaves(name, func(key string, n *node) {
 		text := scalarText(n.value)
@@ -180,7 +181,8 @@ func (n *node) leaves(key string, f func(key string, n *node)) {
 	}
 }
 
-// secretName tells whether the name of a variable says that it is secret.
+// secretName reports whether a variable, such as db_password_old, is secret by
+// its name.
 func secretName(name string) bool {
 	name = spelling.Normal(name)
 	for _, part := range []string{"password", "passphrase", "secret", "token", "credential", "privatekey", "accesskey"} {
@@ -217,8 +219,8 @@ func publicValue(s string) bool {
 	return err == nil && u.Scheme != "" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// noteSecrets collects the secrets of the variables that were used.
-func (e *evaluation) noteSecrets() {
+// collectSecrets collects the secrets of the used variables.
+func (e *evaluation) collectSecrets() {
 	add := func(name string, v *variable) {
 		if v != nil && (v.used || e.byName[name] != nil) {
 			e.secrets.addVariable(name, v, e.plainText)
@@ -237,8 +239,8 @@ func (e *evaluation) noteSecrets() {
 	}
 }
 
-// notePlainText collects the texts and keys that hold no variables.
-func (e *evaluation) notePlainText(n *node) {
+// collectPlainText collects the texts and keys without variables.
+func (e *evaluation) collectPlainText(n *node) {
 	if e.plainText == nil {
 		e.plainText = map[string]bool{}
 	}
@@ -249,10 +251,10 @@ func (e *evaluation) notePlainText(n *node) {
 	}
 	note(n.value)
 	for _, item := range n.items {
-		e.notePlainText(item)
+		e.collectPlainText(item)
 	}
 	for _, entry := range n.entries {
 		note(entry.key)
-		e.notePlainText(entry.value)
+		e.collectPlainText(entry.value)
 	}
 }

@@ -8,28 +8,28 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// masked stands in a sketch for what is secret.
+// masked replaces secrets in a sketch.
 const masked = "<redacted>"
 
-// Broader than what a redactor looks for: here a URL that is wrong, with a
-// slash in its password, must not slip through.
+// These match more than userInfo does: a sketch must not contain the password
+// of an invalid URL either, such as one with a slash.
 var (
 	anyUserInfo = regexp.MustCompile(`([A-Za-z][-+.A-Za-z0-9]*://)([^/?#\s@:]*:\S*|[^/?#\s@]*)@`)
 	portAndPath = regexp.MustCompile(`^[0-9]{1,5}/`)
 	pemBlock    = regexp.MustCompile(`(?s)-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)`)
 )
 
-// sketch returns the tree as YAML, with its variables as they are written and
-// the secrets that stand in it as plain text masked.
+// sketch returns the tree as YAML, with its plain-text secrets masked.
 func (n *node) sketch() ([]byte, error) {
 	data, err := yaml2.Marshal(n.masked(false))
 	if err != nil {
-		return nil, fmt.Errorf("cannot write the manifest as YAML: %v", err)
+		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
 	}
 	return data, nil
 }
 
-// masked is generic without secrets; secret tells that the key above said so.
+// masked is generic with secrets masked. secret is true if n is under a secret
+// key.
 func (n *node) masked(secret bool) any {
 	switch n.kind {
 	case listKind:
@@ -64,8 +64,8 @@ func (n *node) masked(secret bool) any {
 	return n.value
 }
 
-// maskText masks what is secret in any text: PEM blocks, and the passwords of
-// URLs, or their users if these stand alone, as tokens do.
+// maskText masks the secrets in a text: PEM blocks, and in URLs the passwords or,
+// if there is only a user, the user, which may be a token.
 func maskText(text string) string {
 	if strings.Contains(text, "-----BEGIN ") {
 		text = pemBlock.ReplaceAllString(text, masked)
@@ -86,7 +86,7 @@ func maskText(text string) string {
 	})
 }
 
-// maskPlain masks a text but for the variables in it.
+// maskPlain masks a text except for its variables.
 func maskPlain(text string) string {
 	var b strings.Builder
 	mask := func(plain string) {

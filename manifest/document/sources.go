@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// variable is a value for ((name)).
+// variable is the value of ((name)).
 type variable struct {
 	value  *node
 	origin string // for messages, for example "--var-file"
-	// loose tells that parts of the value have no position in a file; they
-	// take that of the place where they are put.
+	// loose is true if parts of the value have no position in a file. They get
+	// the position of the place that they fill.
 	loose  bool
 	secret bool  // generated, or kept in the vars store
-	used   bool  // in the document
-	size   int64 // of the value, in bytes; 0 until it is counted
+	used   bool  // by the document
+	size   int64 // of the value, in bytes; 0 until it is computed
 }
 
-// variables are the values that were given, by name.
+// variables are given values by name.
 type variables map[string]*variable
 
-// readVariables reads all values that were given with flags, later ones
-// replacing earlier ones: the environment, then files of variables, then single
-// files, then single values. Names with dots reach into maps.
+// readVariables reads the values that are given with flags. In this order, later
+// ones replace earlier ones: the environment, files of variables, single files,
+// single values. A name with dots sets a part of a map.
 func (d *document) readVariables(opts Options) (variables, error) {
 	vars := variables{}
 	var errs []error
@@ -66,7 +66,7 @@ func (vars variables) set(name string, v *variable) error {
 	n := top.value
 	for i, piece := range pieces[1:] {
 		if n.kind != mapKind {
-			return fmt.Errorf("cannot use the variable %q of %s: the value of %q is %s, not a map",
+			return fmt.Errorf("cannot set the variable %q of %s: the value of %q is %s, not a map",
 				shortened(name), v.origin, shortened(strings.Join(pieces[:i+1], ".")), n.describe())
 		}
 		e := n.find(piece)
@@ -111,7 +111,7 @@ func (d *document) addVarsFile(vars variables, path string) error {
 		return err
 	}
 	values := d.namedValues("the variables file", path, data)
-	// What sets a whole value comes before what sets its parts.
+	// A whole value is set before its parts.
 	slices.SortStableFunc(values, func(a, b entry) int {
 		return strings.Count(a.key.(string), ".") - strings.Count(b.key.(string), ".")
 	})
@@ -122,8 +122,8 @@ func (d *document) addVarsFile(vars variables, path string) error {
 	return errors.Join(errs...)
 }
 
-// namedValues returns the entries of a YAML file that maps names to values;
-// the keys are text, as written. What is wrong is reported in the document.
+// namedValues returns the entries of a YAML file that maps names to values. The
+// keys are text, as written. Problems are recorded in d.
 func (d *document) namedValues(what, path string, data []byte) []entry {
 	source := parseNames(path, data)
 	top := source.top()
@@ -141,7 +141,7 @@ func (d *document) namedValues(what, path string, data []byte) []entry {
 	return top.node.entries
 }
 
-// addFile adds NAME=PATH, the value being the text of the file.
+// addFile adds NAME=PATH. The value is the text of the file.
 func (vars variables) addFile(index int, arg string) error {
 	name, path, found := strings.Cut(arg, "=")
 	if !found || name == "" || path == "" {
@@ -155,8 +155,8 @@ func (vars variables) addFile(index int, arg string) error {
 	return vars.set(name, &variable{value: value, origin: "--var-file"})
 }
 
-// addValue adds NAME=VALUE. The value is read as YAML; where that makes it
-// text, its text counts as it stands, without a pair of quotes around it.
+// addValue adds NAME=VALUE. The value is read as YAML. If it is text, it is
+// used as written, without the quotes around it.
 func (d *document) addValue(vars variables, index int, arg string) error {
 	name, text, found := strings.Cut(arg, "=")
 	if !found || name == "" {
@@ -167,7 +167,7 @@ func (d *document) addValue(vars variables, index int, arg string) error {
 	}
 	value, err := parseValue(text)
 	if err != nil {
-		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v (quotes of its own are written '%s="VALUE"')`, shortened(name), err, shortened(name))
+		return fmt.Errorf(`cannot read the value of --var %s as YAML: %v (to put quotes around the value, write '%s="VALUE"')`, shortened(name), err, shortened(name))
 	}
 	plain := strings.TrimSpace(text)
 	_, isText := value.value.(string)
@@ -177,12 +177,12 @@ func (d *document) addValue(vars variables, index int, arg string) error {
 		value.value = unquoted(text)
 	case value.value == nil && strings.HasPrefix(plain, "#"):
 		d.report(true, Position{File: "--var " + shortened(name)}, nil,
-			`the value is null, because to YAML a text that begins with # is a comment; for that text, put quotes of its own around it: '%s="#..."'`, shortened(name))
+			`the value is null, because YAML reads a text that begins with # as a comment; to set that text, put quotes around it: '%s="#..."'`, shortened(name))
 	}
 	return vars.set(name, &variable{value: value, loose: true, origin: "--var"})
 }
 
-// unquoted takes a pair of quotes off a text.
+// unquoted removes a pair of quotes around a text.
 func unquoted(s string) string {
 	if n := len(s); n >= 2 && s[0] == s[n-1] && (s[0] == '"' || s[0] == '\'') {
 		return s[1 : n-1]
@@ -193,7 +193,7 @@ func unquoted(s string) string {
 // parseValue reads a value given as YAML. Its errors do not show the value.
 func parseValue(text string) (*node, error) {
 	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("it is larger than %d MiB", maxFileSize>>20)
+		return nil, fmt.Errorf("it is larger than the limit of %d MiB", maxFileSize>>20)
 	}
 	d := parse("", []byte(text))
 	for _, problem := range d.problems {
@@ -207,16 +207,15 @@ func parseValue(text string) (*node, error) {
 	return d.root, nil
 }
 
-// FileError says that a file that was named could not be read. It wraps
-// fs.ErrNotExist where there is none.
+// FileError is the error for a file of the user that cannot be read. It wraps
+// fs.ErrNotExist if the file does not exist.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
-// readFile reads a file of the user's, which may be a pipe, but not an endless
-// one; what says what it is. A path may begin with ~. The error is a
-// *FileError.
+// readFile reads a file or pipe of the user up to the size limit. The path may
+// begin with ~; what describes the file. The error is a *FileError.
 func readFile(what, path string) ([]byte, error) {
 	data, err := readPath(what, path)
 	if err != nil {
@@ -228,7 +227,7 @@ func readFile(what, path string) ([]byte, error) {
 func readPath(what, path string) ([]byte, error) {
 	expanded, err := ExpandHome(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s %s: cannot tell which directory ~ is: %v", what, path, err)
+		return nil, fmt.Errorf("cannot read %s %s: cannot find the home directory: %v", what, path, err)
 	}
 	file, err := os.Open(expanded)
 	switch {
@@ -242,7 +241,8 @@ func readPath(what, path string) ([]byte, error) {
 	return readAll(what, path, file)
 }
 
-// ExpandHome replaces ~ and ~name at the beginning of a path.
+// ExpandHome replaces ~ or ~name at the beginning of a path by the home
+// directory.
 func ExpandHome(path string) (string, error) {
 	name, rest, _ := strings.Cut(path, "/")
 	if !strings.HasPrefix(name, "~") {
@@ -265,8 +265,8 @@ func ExpandHome(path string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// Cause returns the reason in an error of package os, without the call and the
-// path.
+// Cause returns the reason of an error of package os, without the system call
+// and the path.
 func Cause(err error) error {
 	if failure, ok := errors.AsType[*fs.PathError](err); ok {
 		return failure.Err

@@ -17,17 +17,18 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// lockTimeout is how long another process may take to generate its variables.
+// lockTimeout limits how long to wait for another process that generates
+// variables.
 const lockTimeout = time.Minute
 
-// varsStore is the file in which generated values are kept: a map of names to
-// values, in the form of create-env.
+// varsStore is the file that keeps generated values: a map of names to values,
+// as create-env writes it.
 type varsStore struct {
-	path   string // links resolved
-	shown  string // as the user wrote it
+	path   string // with links resolved
+	shown  string // the path as the user wrote it
 	lock   *lockfile.Lock
-	stream bool   // the path is a pipe or a device: it is read once, and written in place
-	before []byte // the file as it was read; nil: there was none
+	stream bool   // the path is a pipe or a device, which is read once and written in place
+	before []byte // the content as it was read; nil if the file did not exist
 	saved  bool
 	values map[string]*variable
 	names  []string // of values, in the order of the file
@@ -38,12 +39,12 @@ type varsStore struct {
 func (d *document) openStore(path string) (*varsStore, error) {
 	expanded, err := ExpandHome(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the vars store %s: cannot tell which directory ~ is: %v", path, err)
+		return nil, fmt.Errorf("cannot read the vars store %s: cannot find the home directory: %v", path, err)
 	}
 	if expanded, err = filepath.Abs(expanded); err != nil {
 		return nil, fmt.Errorf("cannot read the vars store %s: %v", path, err)
 	}
-	// The file that a link leads to is replaced, not the link.
+	// The target of a link is replaced, not the link.
 	if real, err := filepath.EvalSymlinks(expanded); err == nil {
 		expanded = real
 	}
@@ -51,14 +52,14 @@ func (d *document) openStore(path string) (*varsStore, error) {
 	return s, s.read(d)
 }
 
-// read reads the file. What is wrong with its content is reported in d.
+// read reads the file. Problems of its content are recorded in d.
 func (s *varsStore) read(d *document) error {
 	s.values, s.names, s.before = map[string]*variable{}, nil, nil
 	if atomicfile.WriteOnly(s.path) {
-		return nil // what is made is written there, and nothing is to be read
+		return nil // a pipe or device that only takes output
 	}
 	if info, err := os.Stat(s.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(s.path, "/dev/") {
-		return fmt.Errorf("cannot use %s as a vars store: it is a named pipe, and a vars store is read before it is written", s.shown)
+		return fmt.Errorf("cannot use %s as a vars store: it is a named pipe, but a vars store is read before it is written", s.shown)
 	}
 	data, err := readFile("the vars store", s.path)
 	switch {
@@ -79,7 +80,7 @@ func (s *varsStore) read(d *document) error {
 	return nil
 }
 
-// get returns a stored value, nil if there is none.
+// get returns a stored value, or nil.
 func (s *varsStore) get(name string) *variable {
 	if s == nil {
 		return nil
@@ -87,24 +88,24 @@ func (s *varsStore) get(name string) *variable {
 	return s.values[name]
 }
 
-// add notes a value that was generated.
+// add adds a generated value.
 func (s *varsStore) add(name string, value any) { s.added[name] = value }
 
-// acquire locks the store until close, so that no two processes generate the
-// same variables, and reads it again.
+// acquire locks the store until close and reads it again, so that two processes
+// do not generate the same variables.
 func (s *varsStore) acquire(d *document) error {
 	if s.stream {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Dir(s.path)); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot write the vars store %s: its folder does not exist; if the path is right, make the folder first", s.shown)
+		return fmt.Errorf("cannot write the vars store %s: its folder does not exist; check the path, or create the folder", s.shown)
 	}
 	lock, err := s.awaitLock()
 	if err != nil {
 		return err
 	}
 	s.lock = lock
-	atomicfile.Match(lock.Path(), s.path) // who may write the one may lock the other
+	atomicfile.Match(lock.Path(), s.path) // whoever may write the store may lock it
 	atomicfile.DropCut(s.path)
 	atomicfile.DropCut(s.path + ".previous")
 	return s.read(d)
@@ -112,8 +113,8 @@ func (s *varsStore) acquire(d *document) error {
 
 var errVarsLocked = errors.New("the vars store is locked")
 
-// awaitLock locks the file beside the store, and waits for another process that
-// has it locked.
+// awaitLock locks the file beside the store. It waits for another process that
+// holds the lock.
 func (s *varsStore) awaitLock() (*lockfile.Lock, error) {
 	const retry = 50 * time.Millisecond
 	path := s.path + ".lock"
@@ -126,14 +127,15 @@ func (s *varsStore) awaitLock() (*lockfile.Lock, error) {
 	})
 	switch {
 	case errors.Is(err, errVarsLocked):
-		return nil, fmt.Errorf("cannot write the vars store %s: another process has had it locked (%s) for %v", s.shown, path, lockTimeout)
+		return nil, fmt.Errorf("cannot write the vars store %s: another process has held its lock %s for %v", s.shown, path, lockTimeout)
 	case err != nil:
 		return nil, fmt.Errorf("cannot lock the vars store %s with %s: %w", s.shown, path, err)
 	}
 	return lock, nil
 }
 
-// close gives up the lock. A lock file that was made for nothing goes.
+// close releases the lock. It removes a lock file that it created if nothing
+// was saved.
 func (s *varsStore) close() {
 	if s == nil || s.lock == nil {
 		return
@@ -146,8 +148,8 @@ func (s *varsStore) close() {
 	s.lock = nil
 }
 
-// save writes the file with the values that were added: whole, and if it is a new
-// one, only for its owner to read. The previous one is kept beside it, with the ending .previous.
+// save writes the whole file with the added values. A new file is readable only
+// for its owner; of an existing one, a copy is kept as .previous.
 func (s *varsStore) save() error {
 	if s == nil || len(s.added) == 0 {
 		return nil

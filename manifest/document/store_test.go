@@ -218,11 +218,11 @@ func TestDefinitionsThatCannotBeGenerated(t *testing.T) {
 	t.Parallel()
 	for definitions, want := range map[string]string{
 		"[{name: a, type: pasword}]":                                       "variables[0]",
-		"[{name: a, type: password, options: {lenght: 5}}]":                `variables[0].options.lenght: the variable "a" cannot be generated: type password has no such option`,
+		"[{name: a, type: password, options: {lenght: 5}}]":                `variables[0].options.lenght: the variable "a" cannot be generated: the type password has no such option`,
 		"[{name: a, type: password, options: [5]}]":                        `variables[0].options: must be a map`,
-		"[{name: a, type: certificate, options: {ca: b, common_name: x}}]": `variables[0].options.ca: the variable "a" cannot be generated: no variable is called "b"`,
+		"[{name: a, type: certificate, options: {ca: b, common_name: x}}]": `variables[0].options.ca: the variable "a" cannot be generated: there is no variable "b"`,
 		"[{name: a, type: certificate, options: {ca: b}}, {name: b}]":      `the variable "b" has no value and no type`,
-		"[{name: a, type: certificate, options: {ca: a}}]":                 "it needs itself, by way of its options: a -> a",
+		"[{name: a, type: certificate, options: {ca: a}}]":                 "its options depend on itself: a -> a",
 		"[{name: a, type: certificate, options: {ca: b, common_name: x}}, {name: b, type: certificate, options: {is_ca: true, ca: c}}, {name: c, type: certificate, options: {is_ca: true, ca: b}}]": "b -> c -> b",
 		"[{name: a, type: user, options: {username: ((a.username))}}]": "a -> a",
 		"[{name: a, type: password}, {name: a, type: password}]":       `variables[1]: the variable "a" is defined twice, first in`,

@@ -7,11 +7,11 @@ import (
 	"bootstrap/manifest/gen"
 )
 
-// symbols matches what stands for values that are not generated yet.
+// symbols matches the texts that replace values that are not generated yet.
 var symbols = regexp.MustCompile(`<generated [a-z]+ [^<>]*>`)
 
-// lookup returns the value of a variable or, of one that will be generated,
-// what stands for it; nil if it has none.
+// lookup returns the value of a variable, or the symbol of one that will be
+// generated, or nil.
 func (e *evaluation) lookup(name string) *variable {
 	if v := e.resolve(name); v != nil {
 		return v
@@ -26,8 +26,8 @@ func (e *evaluation) lookup(name string) *variable {
 	return def.symbol
 }
 
-// symbol returns a value of the shape that a generated one has, with a text
-// such as <generated certificate NAME.ca> for each part.
+// symbol returns a value of the same shape as a generated one, with a text such
+// as <generated certificate NAME.ca> for each part.
 func symbol(kind, name string) *node {
 	parts := gen.Parts(kind)
 	if parts == nil {
@@ -40,8 +40,8 @@ func symbol(kind, name string) *node {
 	return n
 }
 
-// ReplaceVariables returns a text with another one in place of each variable,
-// and of each symbol of a value that is to be generated.
+// ReplaceVariables replaces the variables in a text, and the symbols of values
+// that are not generated yet.
 func ReplaceVariables(text, replacement string) string {
 	return symbols.ReplaceAllLiteralString(placeholder.ReplaceAllLiteralString(text, replacement), replacement)
 }

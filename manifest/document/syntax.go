@@ -10,14 +10,14 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// notYAML begins the messages about YAML that cannot be parsed.
+// notYAML begins the messages about files that are not valid YAML.
 const notYAML = "the file is not valid YAML: "
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntaxProblem explains an error of the YAML parser. The library names a
-// line, sometimes the one before, and no column; where create-env's version of
-// it points closer to the mistake, that counts.
+// syntaxProblem explains an error of the YAML parser. yaml.v3 names a line,
+// sometimes the one before the mistake, and no column. If yaml.v2 names a line
+// closer to the mistake, that one is used.
 func syntaxProblem(file string, data []byte, err error) Problem {
 	line, text := splitError(err)
 	if strings.Contains(text, "control characters") || strings.Contains(text, "UTF-8") {
@@ -31,8 +31,8 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 			line = line2
 		}
 	}
-	// Errors of the grammar, unlike those of single characters, are given
-	// with lines that count from 0.
+	// In errors of the grammar, unlike in those of single characters, lines count
+	// from 0.
 	if grammarError(text) {
 		line++
 	}
@@ -56,8 +56,8 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 	}
 }
 
-// unreadable returns where the first character stands that no text in UTF-8
-// has.
+// unreadable returns the position of the first character that is not valid in a
+// text in UTF-8.
 func unreadable(file string, data []byte) Position {
 	line, column := 1, 1
 	for len(data) > 0 {
@@ -75,8 +75,7 @@ func unreadable(file string, data []byte) Position {
 	return Position{File: file, Line: 1, Column: 1}
 }
 
-// splitError takes the line out of an error of the YAML libraries; 0 if it has
-// none.
+// splitError splits an error of a YAML library into its line, or 0, and text.
 func splitError(err error) (line int, text string) {
 	match := yamlLine.FindStringSubmatch(err.Error())
 	if match == nil {
@@ -86,7 +85,8 @@ func splitError(err error) (line int, text string) {
 	return line, match[2]
 }
 
-// grammarError tells errors of the library's parser from those of its scanner.
+// grammarError reports whether an error is from the library's parser, and not
+// from its scanner.
 func grammarError(text string) bool {
 	switch text {
 	case "did not find expected comment or line break", "did not find expected whitespace",
@@ -98,7 +98,7 @@ func grammarError(text string) bool {
 	return strings.HasPrefix(text, "did not find expected")
 }
 
-// anchorLine returns the first line on which the alias of the message stands.
+// anchorLine returns the first line with the alias of the message.
 func anchorLine(lines []string, text string) int {
 	name := strings.TrimSuffix(strings.TrimPrefix(text, "unknown anchor '"), "' referenced")
 	for i, line := range lines {
@@ -109,8 +109,8 @@ func anchorLine(lines []string, text string) int {
 	return 1
 }
 
-// explain says in plain words what an error of the YAML library means. It
-// quotes nothing of the file, which may be a secret.
+// explain returns a YAML library's error in plain words. It quotes nothing of
+// the file, because that may be secret.
 func explain(text, line string) string {
 	switch {
 	case strings.Contains(text, "mapping values are not allowed"):
@@ -118,7 +118,7 @@ func explain(text, line string) string {
 	case strings.Contains(text, "tab character"), strings.Contains(text, "cannot start any token") && strings.Contains(line, "\t"):
 		return "a tab is used for indentation; use spaces"
 	case strings.Contains(text, "cannot start any token"):
-		return "a value begins with a character that has a meaning of its own in YAML (such as @, ` or %); put the value in quotes"
+		return "a value begins with a special character of YAML (such as @, ` or %); put the value in quotes"
 	case strings.Contains(text, "could not find expected ':'"):
 		return `this line is neither "key: value" nor "- item", or the space after the ":" is missing`
 	case strings.Contains(text, "unexpected end of stream"):
@@ -128,17 +128,17 @@ func explain(text, line string) string {
 	case strings.Contains(text, "',' or '}'"):
 		return `a map that begins with "{" is not closed before this line; "}" or "," is missing`
 	case strings.Contains(text, "did not find expected key"):
-		return "this line does not fit the indentation of the map around it, or something stands behind a value that has already ended"
+		return "this line does not match the indentation of the map around it, or there is text after the end of a value"
 	case strings.Contains(text, "did not find expected '-' indicator"):
-		return `this line does not fit the list around it: expected an item that begins with "- " in the same column`
+		return `this line does not match the list around it: expected an item that begins with "- " in the same column`
 	case strings.HasPrefix(text, "unknown anchor"):
-		return "a value that begins with * refers to an anchor (&name) which is not defined above it; if it is plain text, put it in quotes"
+		return "a value that begins with * is an alias, and its anchor (&name) is not defined above it; if it is text, put it in quotes"
 	case strings.Contains(text, "unknown escape character"):
 		return `a backslash in double quotes must be written twice (\\), or the value put in single quotes`
 	case strings.Contains(text, "did not find expected node content"):
-		return `a value is missing after "[", "{", "," or ":", or what stands there is none; is a list or a map not closed?`
+		return `a value is missing or wrong after "[", "{", "," or ":"; is a list or a map not closed?`
 	case strings.Contains(text, "exceeded max depth"):
-		return "its lists and maps are nested too deep"
+		return "its lists and maps are nested too deeply"
 	case strings.Contains(text, "control characters"):
 		return "the file contains control characters; is it really a text file in UTF-8?"
 	case strings.Contains(text, "UTF-"):

@@ -7,13 +7,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// loneTags finds the tag "!", which yaml.v3 drops: it makes any scalar text.
+// loneTags finds the tag "!", which turns any scalar into text. yaml.v3 does not
+// report it.
 type loneTags struct {
 	data  []byte
 	lines []int // where each line begins; nil until it is needed
 }
 
-// on tells whether a scalar without another tag has the tag "!".
+// on reports whether a scalar without another tag has the tag "!".
 func (t *loneTags) on(n *yaml.Node) bool {
 	if bytes.IndexByte(t.data, '!') < 0 {
 		return false
@@ -29,14 +30,14 @@ func (t *loneTags) on(n *yaml.Node) bool {
 	if !below || n.Value != "" {
 		return true
 	}
-	// The tag on a line below an anchor may be that of the next key.
+	// A tag on a line below an anchor may belong to the next key.
 	text = text[max(bytes.IndexAny(text, " \t\r\n"), 1):]
 	text = bytes.TrimLeft(text, " \t")
 	return len(text) == 0 || bytes.IndexByte([]byte("\r\n#,]}"), text[0]) >= 0
 }
 
-// behindAnchor returns what follows an anchor, comments and space, and whether
-// that is on a line below.
+// behindAnchor returns the text after an anchor, comments and space, and whether
+// it is on a line below.
 func behindAnchor(text []byte) (rest []byte, below bool) {
 	end := bytes.IndexAny(text, " \t\r\n")
 	if end < 0 {

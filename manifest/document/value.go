@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Value is a place in a document with its value, which may be absent. Its
-// methods read the value as what it should be, and report what it is not.
+// Value is a value of a document, or the place of an absent one. Methods such
+// as Text and Items return it in the type that the caller expects, and report a
+// problem if it has another type.
 type Value struct {
 	*document
 	node *node // nil: absent or null
@@ -27,7 +28,7 @@ func (d *document) top() Value {
 	return v
 }
 
-// present returns n, or nil for null.
+// present returns n, or nil if n is null.
 func (n *node) present() *node {
 	if n.kind == scalarKind && n.value == nil {
 		return nil
@@ -104,7 +105,7 @@ func (v Value) Len() int {
 	return len(v.node.items) + len(v.node.entries)
 }
 
-// Describe names the kind of the value, without showing it.
+// Describe names the type of the value, without showing it.
 func (v Value) Describe() string {
 	if v.node == nil {
 		return "null"
@@ -122,13 +123,13 @@ func (v Value) Warn(format string, args ...any) {
 	v.report(true, v.pos, v.at, format, args...)
 }
 
-// WarnOfKey reports a warning at the position of the key.
-func (v Value) WarnOfKey(format string, args ...any) {
+// WarnKey reports a warning at the position of the key.
+func (v Value) WarnKey(format string, args ...any) {
 	v.report(true, v.key, v.at, format, args...)
 }
 
-// Pending reports whether the value still contains a variable, or the symbol
-// of a generated one, so that it cannot be checked yet.
+// Pending reports whether the value cannot be checked yet, because it contains
+// a variable without a value or one that is not generated yet.
 func (v Value) Pending() bool {
 	if !v.IsScalar() {
 		return false
@@ -175,7 +176,8 @@ func (v Value) Items() []Value {
 	return items
 }
 
-// Scalar returns a scalar as text, without any report; "" for anything else.
+// Scalar returns a scalar as text, or "" for any other value. It reports
+// nothing.
 func (v Value) Scalar() string {
 	if !v.IsScalar() {
 		return ""
@@ -184,7 +186,7 @@ func (v Value) Scalar() string {
 }
 
 // Text returns a scalar as text; ok is false if the value is absent, pending
-// or no scalar.
+// or not a scalar.
 func (v Value) Text() (s string, ok bool) {
 	switch {
 	case v.node == nil || v.Pending():
@@ -195,7 +197,7 @@ func (v Value) Text() (s string, ok bool) {
 	}
 	s = scalarText(v.node.value)
 	if _, isText := v.node.value.(string); !isText && s != v.node.written {
-		v.Warn("is %s to YAML, which changes its text; put it in quotes", v.node.describe())
+		v.Warn("YAML reads this as %s, which changes its text; put it in quotes", v.node.describe())
 	}
 	return s, true
 }
@@ -227,7 +229,8 @@ func (v Value) Texts() []string {
 	return result
 }
 
-// Whole returns a whole number; ok is false if the value is none.
+// Whole returns a whole number; ok is false if the value is absent, pending or
+// not a whole number.
 func (v Value) Whole() (n int, ok bool) {
 	if v.node == nil || v.Pending() {
 		return 0, false
@@ -264,7 +267,7 @@ func (v Value) Flag(def bool) bool {
 }
 
 // LenientFlag returns a boolean that create-env does not read. A value of
-// another kind only gets a warning, and counts as otherwise.
+// another type gets a warning, and LenientFlag returns otherwise.
 func (v Value) LenientFlag(otherwise bool) bool {
 	if v.node == nil {
 		return false
@@ -281,7 +284,7 @@ func (v Value) LenientFlag(otherwise bool) bool {
 		on = otherwise
 	}
 	if !v.Pending() {
-		v.Warn("must be true or false, not %s; it is taken as %t", v.node.describe(), on)
+		v.Warn("must be true or false, not %s; %t is used", v.node.describe(), on)
 	}
 	return on
 }
@@ -293,7 +296,7 @@ func (v Value) Seconds() time.Duration {
 		return 0
 	}
 	const longest = 365 * 24 * 60 * 60
-	const allowed = "must be a time in seconds, or one such as 90s or 2m30s"
+	const allowed = "must be a number of seconds, or a time such as 90s or 2m30s"
 	var d time.Duration
 	switch value := v.node.value.(type) {
 	case int:
@@ -316,7 +319,7 @@ func (v Value) Seconds() time.Duration {
 		return 0
 	}
 	if d < 0 {
-		v.Fail("%s; it cannot be negative", allowed)
+		v.Fail("%s, and not negative", allowed)
 		return 0
 	}
 	return d
@@ -346,7 +349,7 @@ func (d *document) property(n *node, at *step) any {
 		for _, e := range n.entries {
 			key, ok := e.key.(string)
 			if !ok {
-				d.report(false, e.pos, at, "a key is %s to YAML, which must be text; put it in quotes%s",
+				d.report(false, e.pos, at, "YAML reads a key here as %s, but keys must be text; put it in quotes%s",
 					(&node{value: e.key}).describe(), booleans(e.key))
 				continue
 			}
@@ -356,12 +359,12 @@ func (d *document) property(n *node, at *step) any {
 	}
 	value := settledScalar(n.value)
 	if f, ok := value.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-		d.report(false, n.pos, at, "must be a finite number; put it in quotes if it is meant as text")
+		d.report(false, n.pos, at, "must be a finite number; if it is text, put it in quotes")
 	}
 	return value
 }
 
-// booleans explains a key that surprises its author.
+// booleans explains why a key such as "on" is not text.
 func booleans(key any) string {
 	if _, ok := key.(bool); ok {
 		return " (y, n, yes, no, on and off are booleans)"
@@ -369,7 +372,7 @@ func booleans(key any) string {
 	return ""
 }
 
-// describe names the kind of a value, without the value.
+// describe names the type of a value, without the value.
 func (n *node) describe() string {
 	switch n.kind {
 	case listKind:

@@ -19,21 +19,20 @@ const (
 	Given Origin = "given"
 	// Stored is a value from the vars store.
 	Stored Origin = "stored"
-	// ToGenerate is a value that the next deploy makes.
+	// ToGenerate is a value that the next deploy generates.
 	ToGenerate Origin = "to be generated"
-	// Missing is a value that there is not, and that nothing makes.
+	// Missing means that no value was given and none can be generated.
 	Missing Origin = "missing"
 )
 
-// Variable is an entry of the variables section, and what is known of its
-// value, which is not shown.
+// Variable describes an entry of the variables section, without its value.
 type Variable struct {
 	Name, Type string // Type may be empty
 	Pos        Position
 	Origin     Origin
-	// NotAfter is the end of a certificate that is given or stored; else zero.
+	// NotAfter is when a given or stored certificate expires; zero for others.
 	NotAfter time.Time
-	// Findings say what is wrong with a stored value.
+	// Findings are the problems of a stored value.
 	Findings []gen.Finding
 }
 
@@ -65,7 +64,7 @@ func Variables(path string, opts Options) ([]Variable, error) {
 		}
 		list = append(list, v)
 	}
-	e.noteSecrets()
+	e.collectSecrets()
 	if _, err := e.finish(); err != nil {
 		return nil, err
 	}
@@ -101,8 +100,8 @@ func (e *evaluation) distinct() []*definition {
 	return slices.DeleteFunc(slices.Clone(e.definitions), func(def *definition) bool { return e.byName[def.name] != def })
 }
 
-// wanted returns a definition with its options filled in, as far as their
-// variables have values.
+// wanted returns a definition with its options filled in. Options whose
+// variables have no value are left out.
 func (e *evaluation) wanted(def *definition) gen.Definition {
 	wanted := gen.Definition{Name: def.name, Type: def.kind}
 	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
@@ -110,7 +109,7 @@ func (e *evaluation) wanted(def *definition) gen.Definition {
 		wanted.Options, _ = options.plain().(map[string]any)
 		for name, value := range wanted.Options {
 			if unfilled(value) {
-				delete(wanted.Options, name) // it cannot be compared with anything
+				delete(wanted.Options, name) // it cannot be compared with the value
 			}
 		}
 	}
@@ -128,30 +127,31 @@ func unfilled(value any) bool {
 	return false
 }
 
-// Rotation says which variables get a new value.
+// Rotation selects the variables that get a new value.
 type Rotation struct {
 	Names []string
-	// ExpiringWithin chooses, where there are no Names, the stored
-	// certificates that end within that time.
+	// ExpiringWithin selects, if Names is empty, the stored certificates that
+	// expire within that time.
 	ExpiringWithin time.Duration
-	DryRun         bool // only tell
+	DryRun         bool // change nothing
 }
 
-// Rotated is a variable that got a new value, or would get one.
+// Rotated is a variable that got a new value or, with DryRun, would get one.
 type Rotated struct {
 	Name, Type string
-	// Why it was chosen: "named", "expires on 2027-01-31", "signed by NAME",
-	// "signs NAME", "uses NAME" or "used by NAME".
+	// Why is the reason: "named", "expires on 2027-01-31 …", "expired on …",
+	// "signed by NAME", "signs NAME", "uses NAME" or "used by NAME".
 	Why string
 }
 
-// Rotate makes new values for variables, and for the stored ones that were made
-// with these: certificates that a CA among them signed, and what has their
-// values in its options. It writes them to the vars store in one go: all or,
-// with an error, none. It returns them in the order in which they are made.
+// Rotate generates new values for the selected variables and for the stored
+// variables that depend on them: certificates signed by a selected CA, and
+// variables with a selected one in their options. It writes all of them to the
+// vars store or, with an error, none. It returns them in the order of their
+// generation.
 func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 	if opts.VarsStore == "" {
-		return nil, errors.New("cannot rotate variables: their values are kept in a vars store; name it with --vars-store FILE")
+		return nil, errors.New("cannot rotate variables without the vars store that keeps their values; name it with --vars-store FILE")
 	}
 	opts.Generate = Plan
 	e, err := openVariables(path, opts)
@@ -165,7 +165,7 @@ func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 		}
 	}
 	e.readDefinitions()
-	e.noteSecrets()
+	e.collectSecrets()
 	rotated, err := e.choose(r)
 	if err != nil {
 		return nil, err
@@ -178,24 +178,24 @@ func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 		e.opts.Generate = Write
 	}
 	e.regenerate(rotated)
-	e.noteSecrets()
+	e.collectSecrets()
 	if _, err := e.finish(); err != nil {
 		return nil, err
 	}
 	return rotated, nil
 }
 
-// choose plans a rotation.
+// choose returns the variables of a rotation in the order of their generation.
 func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 	for _, name := range r.Names {
 		if v := e.vars[name]; v != nil {
-			return nil, fmt.Errorf("cannot rotate %q: its value is given with %s, which counts before the vars store; change it there", name, v.origin)
+			return nil, fmt.Errorf("cannot rotate %q: its value comes from %s, which takes precedence over the vars store; change it there", name, v.origin)
 		}
 	}
 	var defs []gen.Definition
 	uses, values := map[string][]string{}, map[string]any{}
 	for _, def := range e.distinct() {
-		if e.vars[def.name] == nil { // what is given is not ours to make anew
+		if e.vars[def.name] == nil { // a given value is the user's to change
 			defs = append(defs, e.wanted(def))
 			uses[def.name] = def.uses()
 		}
@@ -225,7 +225,7 @@ func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 	return rotated, nil
 }
 
-// why tells why a variable was asked for; "" if it was not.
+// why returns the reason why a variable was selected, or "" if it was not.
 func why(name string, names []string, r Rotation, value any) string {
 	switch {
 	case !slices.Contains(names, name):
@@ -240,9 +240,10 @@ func why(name string, names []string, r Rotation, value any) string {
 	return "expires on " + end.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// related tells what another variable of a rotation has to do with this one.
+// related returns how a variable depends on another one of the rotation, or
+// that one on it.
 func related(name string, order []string, defs []gen.Definition, uses map[string][]string) string {
-	var reasons [4]string // the first one counts
+	var reasons [4]string // the first one that is not empty is returned
 	for _, d := range defs {
 		for i, kind := range []struct {
 			with       []string
@@ -261,7 +262,7 @@ func related(name string, order []string, defs []gen.Definition, uses map[string
 	return cmp.Or(reasons[:]...)
 }
 
-// uses names the variables in the options of a definition.
+// uses returns the names of the variables in the options of a definition.
 func (def *definition) uses() []string {
 	place := def.place.Get("options")
 	if place.node == nil {
@@ -290,17 +291,17 @@ func (def *definition) uses() []string {
 	return names
 }
 
-// regenerate forgets the values of the chosen variables and makes new ones, or
-// in the mode Plan only checks that it could.
+// regenerate generates new values for the selected variables or, with the mode
+// Plan, only checks that it could.
 func (e *evaluation) regenerate(rotated []Rotated) {
 	for _, def := range e.definitions {
-		def.state = untouched // planning has left marks
+		def.state = untouched // choose has resolved some of them
 	}
 	e.generated = nil
 	for _, v := range rotated {
 		delete(e.store.values, v.Name)
 	}
-	f := filler{document: e.document, lookup: e.resolve, missing: e.noteMissing}
+	f := filler{document: e.document, lookup: e.resolve, missing: e.recordMissing}
 	for _, v := range rotated {
 		if def := e.byName[v.Name]; e.resolve(v.Name) == nil && def.state == blocked {
 			f.fill(def.place.node, def.place.at, 0)

@@ -139,11 +139,11 @@ func TestRotateErrors(t *testing.T) {
 		names    []string
 		want     string
 	}{
-		"unknown":    {names: []string{"rot"}, want: `cannot rotate "rot": the manifest defines no such variable with a type; it defines leaf, middle, password, root`},
+		"unknown":    {names: []string{"rot"}, want: `cannot rotate "rot": the manifest has no such variable with a type; it has leaf, middle, password, root`},
 		"untyped":    {names: []string{"fixed"}, want: `cannot rotate "fixed"`},
-		"given":      {names: []string{"password"}, vars: []string{"ip=1", "password=secret"}, want: `cannot rotate "password": its value is given with --var, which counts before the vars store; change it there`},
+		"given":      {names: []string{"password"}, vars: []string{"ip=1", "password=secret"}, want: `cannot rotate "password": its value comes from --var, which takes precedence over the vars store; change it there`},
 		"no value":   {names: []string{"root"}, vars: []string{"x=1"}, want: `m.yml:6:38: variables[0].options.common_name: the variable ((ip)) has no value (it is used in 2 places)`},
-		"bad option": {names: []string{"root"}, vars: []string{"ip=1"}, edit: "duration: 20", by: "duration: x", want: `m.yml:6:102: variables[0].options.duration: the variable "leaf" cannot be generated: is text where a whole number is allowed`},
+		"bad option": {names: []string{"root"}, vars: []string{"ip=1"}, edit: "duration: 20", by: "duration: x", want: `m.yml:6:102: variables[0].options.duration: the variable "leaf" cannot be generated: must be a whole number, not text`},
 		"cycle":      {names: []string{"root"}, vars: []string{"ip=1"}, edit: "{is_ca: true, common_name: root", by: "{ca: middle, is_ca: true, common_name: root", want: "cannot rotate"},
 	} {
 		for _, dry := range []bool{false, true} {

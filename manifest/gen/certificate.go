@@ -88,8 +88,8 @@ func newTemplate(o options, public crypto.PublicKey) (*x509.Certificate, error) 
 	return t, nil
 }
 
-// keyID returns the subject key id: of an RSA key the SHA-1 of its modulus, as
-// BOSH's command line makes it, else what RFC 5280 proposes.
+// keyID returns the subject key id: for an RSA key the SHA-1 of its modulus, as
+// the bosh command does, else the one of RFC 5280.
 func keyID(public crypto.PublicKey) ([]byte, error) {
 	if k, ok := public.(*rsa.PublicKey); ok {
 		sum := sha1.Sum(k.N.Bytes())
@@ -130,7 +130,7 @@ func findAuthority(name string, ca func(string) (any, bool)) (*authority, error)
 	}
 	fields, ok := fieldsOf(value)
 	if !ok {
-		return wrong(fmt.Errorf("its value is %s where a map with certificate and private_key is needed", describe(value)))
+		return wrong(fmt.Errorf("its value is %s, but must be a map with certificate and private_key", describe(value)))
 	}
 	cert, err := parseCertificate(fields["certificate"])
 	if err != nil {
@@ -146,7 +146,7 @@ func findAuthority(name string, ca func(string) (any, bool)) (*authority, error)
 	case !cert.IsCA:
 		err = errors.New("it is not a CA (is_ca)")
 	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		err = errors.New("its key usage does not hold key_cert_sign")
+		err = errors.New("its key usage does not contain key_cert_sign")
 	case time.Now().After(cert.NotAfter):
 		err = fmt.Errorf("it expired on %s; rotate it", moment(cert.NotAfter))
 	}
@@ -162,7 +162,7 @@ func parseCertificate(text string) (*x509.Certificate, error) {
 		var b *pem.Block
 		b, rest = pem.Decode(rest)
 		if b == nil {
-			return nil, errors.New("it holds no certificate in PEM form")
+			return nil, errors.New("it contains no certificate in PEM form")
 		}
 		if b.Type == "CERTIFICATE" {
 			return x509.ParseCertificate(b.Bytes)
@@ -170,7 +170,7 @@ func parseCertificate(text string) (*x509.Certificate, error) {
 	}
 }
 
-// parseCertificates reads those certificates of a PEM text that can be read.
+// parseCertificates returns the valid certificates of a PEM text.
 func parseCertificates(text string) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for b, rest := pem.Decode([]byte(text)); b != nil; b, rest = pem.Decode(rest) {
@@ -186,8 +186,7 @@ func samePublicKey(a, b crypto.PublicKey) bool {
 	return ok && k.Equal(b)
 }
 
-// fieldsOf returns the texts of a map, whichever YAML library made it; what is
-// not text is left out.
+// fieldsOf returns the texts of a map of any YAML library, without other values.
 func fieldsOf(value any) (map[string]string, bool) {
 	fields := map[string]string{}
 	switch m := value.(type) {

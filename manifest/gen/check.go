@@ -12,30 +12,29 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Kind says what a Finding is about.
+// Kind is the kind of a Finding.
 type Kind string
 
-// The kinds of findings; rotating the variable ends all of them.
+// The kinds of findings. Rotating the variable resolves all of them.
 const (
-	// Malformed is a stored value of another shape than its type has.
+	// Malformed is a stored value that is not of its type.
 	Malformed Kind = "malformed"
-	// Mismatch is a certificate or key that its options do not describe
-	// any more.
+	// Mismatch is a certificate or key that does not match its options.
 	Mismatch Kind = "mismatch"
 	// OtherCA is a certificate that the CA of its options did not sign.
 	OtherCA Kind = "other-ca"
-	// Expired is a certificate whose time is over.
+	// Expired is a certificate that has expired.
 	Expired Kind = "expired"
-	// Expiring is a certificate whose time is over soon.
+	// Expiring is a certificate that expires soon.
 	Expiring Kind = "expiring"
-	// NotYetValid is a certificate whose time has not begun.
+	// NotYetValid is a certificate that is not valid yet.
 	NotYetValid Kind = "not-yet-valid"
 )
 
-// Finding is something about a stored value that its owner should know.
+// Finding is a problem of a stored value.
 type Finding struct {
 	Variable string
-	Option   string // that the value does not match; else empty
+	Option   string // the option that the value does not match, or empty
 	Kind     Kind
 	Message  string // without the variable's name, and without secrets
 }
@@ -53,18 +52,17 @@ func (c *checker) find(kind Kind, option, format string, args ...any) {
 	c.findings = append(c.findings, Finding{c.d.Name, option, kind, fmt.Sprintf(format, args...)})
 }
 
-// Check compares a stored value with its definition. Options that are not
-// given, or of which Validate disapproves, are not compared. The function ca
-// finds the current value of the certificate that is to have signed; nil
-// leaves that out. Certificates that end within warnWithin of now are findings
-// too.
+// Check compares a stored value with its definition, except for options that are
+// not given or not valid. The function ca returns the current value of the CA;
+// nil skips the check of the signature. Certificates that expire within
+// warnWithin of now are findings, too.
 func Check(d Definition, value any, ca func(name string) (any, bool), now time.Time, warnWithin time.Duration) []Finding {
 	c := &checker{d: d}
 	o, problems := parse(d)
 	switch d.Type {
 	case "password":
 		if s, ok := value.(string); !ok || s == "" {
-			c.find(Malformed, "", "the stored password is %s where text is needed", describeStored(value))
+			c.find(Malformed, "", "the stored password is %s, but must be text", describeStored(value))
 		}
 	case "user":
 		c.user(value, o)
@@ -73,14 +71,14 @@ func Check(d Definition, value any, ca func(name string) (any, bool), now time.T
 	case "certificate":
 		c.certificate(value, o, ca, now, warnWithin)
 	}
-	// The values of bad options cannot be compared with anything.
+	// Wrong options cannot be compared with the value.
 	return slices.DeleteFunc(c.findings, func(f Finding) bool {
 		return f.Option != "" && slices.ContainsFunc(problems, func(p *OptionError) bool { return p.Option == f.Option })
 	})
 }
 
 // Validity returns the period in which a stored certificate is valid; ok is
-// false for values of other types.
+// false for other values.
 func Validity(value any) (notBefore, notAfter time.Time, ok bool) {
 	fields, ok := fieldsOf(value)
 	if !ok {
@@ -100,37 +98,38 @@ func describeStored(value any) string {
 	return describe(value)
 }
 
-// fields returns the texts of a stored map that has all the keys.
+// fields returns the texts of a stored map; ok is false, and reported, unless it
+// has all the keys.
 func (c *checker) fields(value any, keys ...string) (map[string]string, bool) {
 	fields, ok := fieldsOf(value)
 	if !ok {
-		c.find(Malformed, "", "the stored value is %s where a map with %s is needed", describeStored(value), strings.Join(keys, " and "))
+		c.find(Malformed, "", "the stored value is %s, but must be a map with %s", describeStored(value), strings.Join(keys, " and "))
 		return nil, false
 	}
 	for _, k := range keys {
 		if fields[k] == "" {
-			c.find(Malformed, "", "the stored value lacks %s, or it is not text", k)
+			c.find(Malformed, "", "in the stored value, %s is missing or not text", k)
 			ok = false
 		}
 	}
 	return fields, ok
 }
 
-// given tells whether an option is there at all.
+// given reports whether an option is given.
 func (c *checker) given(option string) bool { return c.d.Options[option] != nil }
 
 func (c *checker) user(value any, o options) {
 	fields, ok := c.fields(value, "username", "password")
 	if ok && c.given("username") && fields["username"] != o.username {
-		c.find(Mismatch, "username", "the stored user has the name %q, option username says %q", fields["username"], o.username)
+		c.find(Mismatch, "username", "the stored user has the name %q, but the option username is %q", fields["username"], o.username)
 	}
 	hash := strings.Split(fields["password_hash"], "$")
 	if !ok || len(hash) != 4 || hash[1] != "6" || len(fields["password"]) > maxHashedLength {
 		return
 	}
-	// A salt that another tool chose may be one that sha512Crypt refuses.
+	// sha512Crypt may refuse a salt of another tool.
 	if made, err := sha512Crypt(fields["password"], hash[2]); err == nil && made != fields["password_hash"] {
-		c.find(Malformed, "", "the stored password_hash is not that of the stored password")
+		c.find(Malformed, "", "the stored password_hash does not match the stored password")
 	}
 }
 
@@ -173,9 +172,9 @@ func sshPublic(text string) (ssh.PublicKey, bool) {
 func (c *checker) key(kind string, length int, o options) {
 	switch {
 	case c.given("key_type") && kind != o.keyType:
-		c.find(Mismatch, "key_type", "the stored key is %s, option key_type says %s", kind, o.keyType)
+		c.find(Mismatch, "key_type", "the stored key is %s, but the option key_type is %s", kind, o.keyType)
 	case c.given("key_length") && length != o.keyLength && o.keyLength != 0:
-		c.find(Mismatch, "key_length", "the stored key has %d bits, option key_length says %d", length, o.keyLength)
+		c.find(Mismatch, "key_length", "the stored key has %d bits, but the option key_length is %d", length, o.keyLength)
 	}
 }
 
@@ -216,22 +215,22 @@ func (c *checker) period(cert *x509.Certificate, now time.Time, warnWithin time.
 
 func (c *checker) subject(cert *x509.Certificate, o options) {
 	if got := cert.Subject.CommonName; c.given("common_name") && got != o.commonName {
-		c.find(Mismatch, "common_name", "the stored certificate has the common name %q, option common_name says %q", got, o.commonName)
+		c.find(Mismatch, "common_name", "the stored certificate has the common name %q, but the option common_name is %q", got, o.commonName)
 	}
 	if cert.IsCA != o.isCA {
-		is := "is no CA, option is_ca says it is one"
+		is := "is not a CA, but the option is_ca is true"
 		if cert.IsCA {
-			is = "is a CA, option is_ca does not say so"
+			is = "is a CA, but the option is_ca is not true"
 		}
 		c.find(Mismatch, "is_ca", "the stored certificate %s", is)
 	}
 	for _, option := range []string{"organization", "organizations"} {
 		if c.given(option) && !sameSet(cert.Subject.Organization, o.organizations) {
-			c.find(Mismatch, option, "the stored certificate has the organizations %q, option %s says %q", cert.Subject.Organization, option, o.organizations)
+			c.find(Mismatch, option, "the stored certificate has the organizations %q, but the option %s is %q", cert.Subject.Organization, option, o.organizations)
 		}
 	}
 	if o.isCA {
-		return // its other options are ignored when it is made
+		return // Generate ignores its other options
 	}
 	if c.given("alternative_names") {
 		var has, wanted []string
@@ -243,22 +242,22 @@ func (c *checker) subject(cert *x509.Certificate, o options) {
 			wanted = append(wanted, canonical(name))
 		}
 		if !sameSet(has, wanted) {
-			c.find(Mismatch, "alternative_names", "the stored certificate is for %s, option alternative_names says %s", quoted(has), quoted(wanted))
+			c.find(Mismatch, "alternative_names", "the stored certificate is for %s, but the option alternative_names is %s", quoted(has), quoted(wanted))
 		}
 	}
 	if c.given("extended_key_usage") && !sameSet(cert.ExtKeyUsage, o.extKeyUsage) {
-		c.find(Mismatch, "extended_key_usage", "the stored certificate has other extended key usages than option extended_key_usage says")
+		c.find(Mismatch, "extended_key_usage", "the extended key usages of the stored certificate differ from the option extended_key_usage")
 	}
 	if c.given("key_usage") && cert.KeyUsage != o.keyUsage {
-		c.find(Mismatch, "key_usage", "the stored certificate has other key usages than option key_usage says")
+		c.find(Mismatch, "key_usage", "the key usages of the stored certificate differ from the option key_usage")
 	}
 }
 
-// signer compares the CA that signed with the one that the options name.
+// signer compares the CA that signed the certificate with that of the options.
 func (c *checker) signer(cert *x509.Certificate, stored string, o options, ca func(string) (any, bool)) {
 	if o.ca == "" {
 		if o.isCA && cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature) != nil {
-			c.find(Mismatch, "ca", "the stored certificate was signed by another CA (%q), but no option ca names one", cert.Issuer.CommonName)
+			c.find(Mismatch, "ca", "the stored certificate was signed by another CA (%q), but there is no option ca", cert.Issuer.CommonName)
 		}
 		return
 	}
@@ -268,7 +267,7 @@ func (c *checker) signer(cert *x509.Certificate, stored string, o options, ca fu
 	value, found := ca(o.ca)
 	fields, ok := fieldsOf(value)
 	if !found || !ok {
-		return // it is made when it is needed, or the finding is about the CA itself
+		return // the CA has no value yet, or findings of its own
 	}
 	current, err := parseCertificate(fields["certificate"])
 	if err != nil {
@@ -278,13 +277,13 @@ func (c *checker) signer(cert *x509.Certificate, stored string, o options, ca fu
 		c.find(OtherCA, "ca", "the stored certificate was not signed by the current %q", o.ca)
 		return
 	}
-	// Who trusts the certificate trusts what stands in its value's ca.
+	// Clients verify the certificate with the ca in its value.
 	if stored != "" && !slices.ContainsFunc(parseCertificates(stored), func(c *x509.Certificate) bool { return samePublicKey(c.PublicKey, current.PublicKey) }) {
 		c.find(OtherCA, "ca", "the ca in the stored value is not the current %q", o.ca)
 	}
 }
 
-// canonical makes equal what names the same host.
+// canonical returns the same text for names of the same host.
 func canonical(name string) string {
 	if ip := net.ParseIP(name); ip != nil {
 		if addr, ok := netip.AddrFromSlice(ip); ok {

@@ -68,18 +68,18 @@ func TestCheckCertificate(t *testing.T) {
 		want    string
 	}{
 		"common name": {options: map[string]any{"common_name": "10.0.0.7"},
-			want: `mismatch common_name: variable "leaf": the stored certificate has the common name "10.0.0.6", option common_name says "10.0.0.7"`},
+			want: `mismatch common_name: variable "leaf": the stored certificate has the common name "10.0.0.6", but the option common_name is "10.0.0.7"`},
 		"no common name": {options: map[string]any{"common_name": nil}},
 		"names": {options: map[string]any{"alternative_names": []any{"10.0.0.7", "b.example"}},
-			want: `mismatch alternative_names: variable "leaf": the stored certificate is for "10.0.0.6", "::1", "b.example", option alternative_names says "10.0.0.7", "b.example"`},
+			want: `mismatch alternative_names: variable "leaf": the stored certificate is for "10.0.0.6", "::1", "b.example", but the option alternative_names is "10.0.0.7", "b.example"`},
 		"same names":    {options: map[string]any{"alternative_names": []any{"b.example", "::1", "::ffff:10.0.0.6", "::1"}}},
-		"is_ca":         {options: map[string]any{"is_ca": true}, want: `mismatch is_ca: variable "leaf": the stored certificate is no CA, option is_ca says it is one`},
-		"key type":      {options: map[string]any{"key_type": "ed25519"}, want: `mismatch key_type: variable "leaf": the stored key is ecdsa, option key_type says ed25519`},
-		"key length":    {options: map[string]any{"key_length": 384}, want: `mismatch key_length: variable "leaf": the stored key has 256 bits, option key_length says 384`},
+		"is_ca":         {options: map[string]any{"is_ca": true}, want: `mismatch is_ca: variable "leaf": the stored certificate is not a CA, but the option is_ca is true`},
+		"key type":      {options: map[string]any{"key_type": "ed25519"}, want: `mismatch key_type: variable "leaf": the stored key is ecdsa, but the option key_type is ed25519`},
+		"key length":    {options: map[string]any{"key_length": 384}, want: `mismatch key_length: variable "leaf": the stored key has 256 bits, but the option key_length is 384`},
 		"no key type":   {options: map[string]any{"key_type": nil}},
-		"organization":  {options: map[string]any{"organization": "me"}, want: `mismatch organization: variable "leaf": the stored certificate has the organizations ["Cloud Foundry"], option organization says ["me"]`},
-		"ext usage":     {options: map[string]any{"extended_key_usage": []any{"server_auth"}}, want: `mismatch extended_key_usage: variable "leaf": the stored certificate has other extended key usages than option extended_key_usage says`},
-		"usage":         {options: map[string]any{"key_usage": []any{"key_agreement"}}, want: `mismatch key_usage: variable "leaf": the stored certificate has other key usages than option key_usage says`},
+		"organization":  {options: map[string]any{"organization": "me"}, want: `mismatch organization: variable "leaf": the stored certificate has the organizations ["Cloud Foundry"], but the option organization is ["me"]`},
+		"ext usage":     {options: map[string]any{"extended_key_usage": []any{"server_auth"}}, want: `mismatch extended_key_usage: variable "leaf": the extended key usages of the stored certificate differ from the option extended_key_usage`},
+		"usage":         {options: map[string]any{"key_usage": []any{"key_agreement"}}, want: `mismatch key_usage: variable "leaf": the key usages of the stored certificate differ from the option key_usage`},
 		"bad option":    {options: map[string]any{"key_type": "dsa", "alternative_names": "text"}},
 		"new ca":        {ca: other, want: `other-ca ca: variable "leaf": the stored certificate was not signed by the current "middle"`},
 		"other ca":      {options: map[string]any{"ca": "root"}, want: `other-ca ca: variable "leaf": the stored certificate was not signed by the current "root"`},
@@ -93,10 +93,10 @@ func TestCheckCertificate(t *testing.T) {
 		"just not":      {now: now.Add(334 * 24 * time.Hour)},
 		"too early":     {now: now.Add(-time.Hour), want: `not-yet-valid : variable "leaf": the stored certificate is not valid before ` + moment(now)},
 		"foreign key":   {value: map[string]any{"private_key": other["leaf"].(map[string]any)["private_key"]}, want: `malformed : variable "leaf": the stored private_key does not belong to the stored certificate`},
-		"no key":        {value: map[string]any{"private_key": nil}, want: `malformed : variable "leaf": the stored value lacks private_key, or it is not text`},
-		"number":        {value: map[string]any{"certificate": 5}, want: `malformed : variable "leaf": the stored value lacks certificate, or it is not text`},
-		"garbage":       {value: map[string]any{"certificate": "garbage", "private_key": "x"}, want: `malformed : variable "leaf": the stored certificate cannot be read: it holds no certificate in PEM form`},
-		"garbage key":   {value: map[string]any{"private_key": "garbage"}, want: `malformed : variable "leaf": the stored private_key cannot be used: it holds no private key in PEM form`},
+		"no key":        {value: map[string]any{"private_key": nil}, want: `malformed : variable "leaf": in the stored value, private_key is missing or not text`},
+		"number":        {value: map[string]any{"certificate": 5}, want: `malformed : variable "leaf": in the stored value, certificate is missing or not text`},
+		"garbage":       {value: map[string]any{"certificate": "garbage", "private_key": "x"}, want: `malformed : variable "leaf": the stored certificate cannot be read: it contains no certificate in PEM form`},
+		"garbage key":   {value: map[string]any{"private_key": "garbage"}, want: `malformed : variable "leaf": the stored private_key cannot be used: it contains no private key in PEM form`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,11 +124,11 @@ func TestCheckCA(t *testing.T) {
 	v, defs := chain(t)
 	middle, root := defs[1], defs[2]
 	middle.Options = quick(map[string]any{"is_ca": true, "common_name": "middle"})
-	if got, want := findings(Check(middle, v["middle"], v.find, time.Now(), month)), `mismatch ca: variable "middle": the stored certificate was signed by another CA ("root"), but no option ca names one`; got != want {
+	if got, want := findings(Check(middle, v["middle"], v.find, time.Now(), month)), `mismatch ca: variable "middle": the stored certificate was signed by another CA ("root"), but there is no option ca`; got != want {
 		t.Errorf("findings are %s", got)
 	}
 	root.Options = quick(map[string]any{"ca": "middle", "common_name": "root"})
-	want := `mismatch is_ca: variable "root": the stored certificate is a CA, option is_ca does not say so
+	want := `mismatch is_ca: variable "root": the stored certificate is a CA, but the option is_ca is not true
 other-ca ca: variable "root": the stored certificate was not signed by the current "middle"`
 	if got := findings(Check(root, v["root"], v.find, time.Now(), month)); got != want {
 		t.Errorf("findings are %s", got)
@@ -152,16 +152,16 @@ func TestCheckOtherTypes(t *testing.T) {
 		value   any
 		want    string
 	}{
-		"number":     {"password", nil, 1234, "malformed : the stored password is a number where text is needed"},
-		"empty":      {"password", nil, "", "malformed : the stored password is empty where text is needed"},
-		"null":       {"password", nil, nil, "malformed : the stored password is empty where text is needed"},
-		"text":       {"ssh", nil, "secret", "malformed : the stored value is text where a map with private_key and public_key is needed"},
-		"list":       {"certificate", map[string]any{"is_ca": true}, []any{}, "malformed : the stored value is a list where a map with certificate and private_key is needed"},
-		"user":       {"user", map[string]any{"username": "admin"}, with(user, "username", "root"), `mismatch username: the stored user has the name "root", option username says "admin"`},
-		"hash":       {"user", nil, with(user, "password", "secret"), "malformed : the stored password_hash is not that of the stored password"},
+		"number":     {"password", nil, 1234, "malformed : the stored password is a number, but must be text"},
+		"empty":      {"password", nil, "", "malformed : the stored password is empty, but must be text"},
+		"null":       {"password", nil, nil, "malformed : the stored password is empty, but must be text"},
+		"text":       {"ssh", nil, "secret", "malformed : the stored value is text, but must be a map with private_key and public_key"},
+		"list":       {"certificate", map[string]any{"is_ca": true}, []any{}, "malformed : the stored value is a list, but must be a map with certificate and private_key"},
+		"user":       {"user", map[string]any{"username": "admin"}, with(user, "username", "root"), `mismatch username: the stored user has the name "root", but the option username is "admin"`},
+		"hash":       {"user", nil, with(user, "password", "secret"), "malformed : the stored password_hash does not match the stored password"},
 		"no hash":    {"user", nil, with(user, "password_hash", nil), ""},
-		"key type":   {"ssh", map[string]any{"key_type": "rsa"}, key, "mismatch key_type: the stored key is ed25519, option key_type says rsa"},
-		"rsa length": {"rsa", map[string]any{"key_length": 4096}, rsa, "mismatch key_length: the stored key has 2048 bits, option key_length says 4096"},
+		"key type":   {"ssh", map[string]any{"key_type": "rsa"}, key, "mismatch key_type: the stored key is ed25519, but the option key_type is rsa"},
+		"rsa length": {"rsa", map[string]any{"key_length": 4096}, rsa, "mismatch key_length: the stored key has 2048 bits, but the option key_length is 4096"},
 		"no pair":    {"rsa", nil, with(rsa, "public_key", key["public_key"]), "malformed : the stored public_key does not belong to the stored private_key"},
 		"garbage":    {"ssh", nil, with(key, "public_key", "secret"), "malformed : the stored public_key cannot be read"},
 		"no key":     {"ssh", nil, with(key, "private_key", "secret"), "malformed : the stored private_key cannot be read"},

@@ -4,7 +4,7 @@ import "github.com/go-crypt/crypt/algorithm/shacrypt"
 
 const (
 	cryptSaltLength = shacrypt.SaltLengthMax
-	// cryptRounds is the default of crypt(3), which its hashes do not mention.
+	// cryptRounds is the default of crypt(3), which its hashes leave out.
 	cryptRounds = shacrypt.IterationsDefaultOmitted
 )
 

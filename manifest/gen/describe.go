@@ -1,6 +1,6 @@
 package gen
 
-// Form is what the value of an option must be.
+// Form is the form of an option's value.
 type Form string
 
 // The forms of options.
@@ -11,18 +11,18 @@ const (
 	Flag  Form = "flag"  // true or false
 )
 
-// Option describes an option of a type, for people and editors.
+// Option describes an option of a type.
 type Option struct {
 	Name        string
 	Form        Form
 	Description string
-	// Values are the allowed texts; nil: any.
+	// Values are the allowed texts; nil if all are.
 	Values []string
-	// Most is the largest allowed number; 0: any.
+	// Most is the largest allowed number; 0 if there is no limit.
 	Most int
 }
 
-// Options lists the options of a type; ok is false if the type is not known.
+// Options returns the options of a type; ok is false if the type is unknown.
 func Options(kind string) (list []Option, ok bool) {
 	keyType := Option{"key_type", Text, "Kind of the key; rsa unless given.", []string{"rsa", "ecdsa", "ed25519"}, 0}
 	keyLength := Option{"key_length", Whole, "Bits of the key: 2048, 3072 or 4096 for rsa, 256, 384 or 521 for ecdsa, 256 for ed25519.", nil, 4096}
@@ -62,8 +62,8 @@ func certificateOptions() []Option {
 	}
 }
 
-// allowedOptions names the options of a type, in the order in which messages
-// list them; ok is false if the type is not known.
+// allowedOptions returns the names of a type's options in the order of messages;
+// ok is false if the type is unknown.
 func allowedOptions(kind string) (names []string, ok bool) {
 	list, ok := Options(kind)
 	for _, o := range list {

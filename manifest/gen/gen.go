@@ -1,7 +1,6 @@
-// Package gen makes the values of a manifest's variables: passwords,
-// certificates and keys, in the shapes that the stores of BOSH's command line
-// hold. It also judges stored values, and plans which to make anew. It reads
-// and writes no files.
+// Package gen generates the values of a manifest's variables: passwords,
+// certificates and keys, in the form of the bosh command's vars stores. It also
+// checks stored values and plans rotations. It reads and writes no files.
 package gen
 
 import (
@@ -11,20 +10,20 @@ import (
 	"slices"
 )
 
-// Definition is an entry of the manifest's variables, its options interpolated.
+// Definition is an entry of the manifest's variables with interpolated options.
 type Definition struct {
 	Name string
 	// Type is password, certificate, ssh, rsa or user.
 	Type string
-	// Options are as the YAML document holds them; nil values count as absent.
+	// Options are those of the YAML document; nil values count as absent.
 	Options map[string]any
 }
 
-// OptionError is a definition that no value can be made from: an option that
-// does not exist, or one whose value is not allowed.
+// OptionError describes why no value can be generated for a definition: an option
+// does not exist, or its value is not allowed.
 type OptionError struct {
 	Variable string
-	// Option is empty where the definition as a whole, or its type, is wrong.
+	// Option is empty if the whole definition or its type is wrong.
 	Option  string
 	Message string // without the variable and the option
 }
@@ -37,12 +36,12 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("cannot generate variable %q: option %s: %s", e.Variable, e.Option, e.Message)
 }
 
-// Types lists the types that Generate knows, sorted.
+// Types returns the types that Generate knows, sorted.
 func Types() []string {
 	return []string{"certificate", "password", "rsa", "ssh", "user"}
 }
 
-// Parts lists the keys of a type's values; nil if they are texts.
+// Parts returns the keys of a type's values; nil if they are texts.
 func Parts(kind string) []string {
 	switch kind {
 	case "certificate":
@@ -57,15 +56,15 @@ func Parts(kind string) []string {
 	return nil
 }
 
-// Generate makes a new value: a string for a password, else a map of strings:
+// Generate returns a new value: a string for a password, else a map of strings:
 //
 //	certificate: certificate, private_key, ca
 //	ssh:         private_key, public_key, public_key_fingerprint
 //	rsa:         private_key, public_key
 //	user:        username, password, password_hash
 //
-// The function ca finds the value of the certificate that is to sign. Errors
-// of the definition are *OptionError, several of them joined.
+// The function ca returns the value of the certificate that signs. Errors of the
+// definition are joined *OptionErrors.
 func Generate(d Definition, ca func(name string) (value any, found bool)) (any, error) {
 	o, problems := parse(d)
 	if len(problems) > 0 {
@@ -97,15 +96,14 @@ func generate(d Definition, o options, ca func(string) (any, bool)) (any, error)
 	}
 }
 
-// Validate tells what keeps Generate from making a value, other than the CA
-// it needs: all of it, and without making keys.
+// Validate returns all reasons why Generate would fail, except those of the CA,
+// without generating keys.
 func Validate(d Definition) []*OptionError {
 	_, problems := parse(d)
 	return problems
 }
 
-// Requires names the variables that Generate asks for: the CA of a
-// certificate.
+// Requires returns the variables that Generate needs: the CA of a certificate.
 func Requires(d Definition) []string {
 	if d.Type != "certificate" {
 		return nil

@@ -295,30 +295,30 @@ func TestOptionErrors(t *testing.T) {
 		option  string
 		want    string
 	}{
-		"type":          {"passwort", nil, "", `type "passwort" is not known; known are certificate, password, rsa, ssh, user`},
-		"unknown":       {"password", map[string]any{"lenght": 1}, "lenght", "type password has no such option; it has length"},
-		"negative":      {"password", map[string]any{"length": -1}, "length", "-1 is not allowed; allowed are 1 to 65536, and 0 for the default of 20"},
-		"user":          {"user", map[string]any{"length": 513}, "length", "513 is not allowed; allowed are 1 to 512, and 0 for the default of 20"},
-		"huge":          {"password", map[string]any{"length": uint64(1 << 63)}, "length", "9223372036854775808 is not a whole number that can be used"},
-		"fraction":      {"password", map[string]any{"length": 1.5}, "length", "1.5 is not a whole number that can be used"},
-		"text length":   {"password", map[string]any{"length": "20"}, "length", "is text where a whole number is allowed"},
-		"rsa key type":  {"rsa", map[string]any{"key_type": "ecdsa"}, "key_type", "type rsa has no such option; it has key_length"},
-		"ssh key type":  {"ssh", map[string]any{"key_type": "dsa"}, "key_type", `"dsa" is not allowed; allowed are rsa, ecdsa, ed25519`},
+		"type":          {"passwort", nil, "", `the type "passwort" is unknown; there are certificate, password, rsa, ssh, user`},
+		"unknown":       {"password", map[string]any{"lenght": 1}, "lenght", "the type password has no such option; it has length"},
+		"negative":      {"password", map[string]any{"length": -1}, "length", "must be 1 to 65536, or 0 for the default of 20, but is -1"},
+		"user":          {"user", map[string]any{"length": 513}, "length", "must be 1 to 512, or 0 for the default of 20, but is 513"},
+		"huge":          {"password", map[string]any{"length": uint64(1 << 63)}, "length", "must be a whole number in the range of int, but is 9223372036854775808"},
+		"fraction":      {"password", map[string]any{"length": 1.5}, "length", "must be a whole number in the range of int, but is 1.5"},
+		"text length":   {"password", map[string]any{"length": "20"}, "length", "must be a whole number, not text"},
+		"rsa key type":  {"rsa", map[string]any{"key_type": "ecdsa"}, "key_type", "the type rsa has no such option; it has key_length"},
+		"ssh key type":  {"ssh", map[string]any{"key_type": "dsa"}, "key_type", `must be rsa, ecdsa or ed25519, but is "dsa"`},
 		"comment":       {"ssh", map[string]any{"ssh_comment": "a\nb"}, "ssh_comment", "must be one line"},
-		"key length":    {"certificate", map[string]any{"is_ca": true, "key_length": 1024}, "key_length", "1024 is not allowed; allowed for rsa are 2048, 3072, 4096"},
-		"curve":         {"certificate", map[string]any{"is_ca": true, "key_type": "ecdsa", "key_length": 2048}, "key_length", "2048 is not allowed; allowed for ecdsa are 256, 384, 521"},
-		"no ca":         {"certificate", map[string]any{"common_name": "x"}, "ca", "is missing: a certificate that is not a CA itself (is_ca) needs the name of the variable with the CA that signs it"},
+		"key length":    {"certificate", map[string]any{"is_ca": true, "key_length": 1024}, "key_length", "must be one of 2048, 3072, 4096 for rsa, but is 1024"},
+		"curve":         {"certificate", map[string]any{"is_ca": true, "key_type": "ecdsa", "key_length": 2048}, "key_length", "must be one of 256, 384, 521 for ecdsa, but is 2048"},
+		"no ca":         {"certificate", map[string]any{"common_name": "x"}, "ca", "must be provided, unless is_ca is true: the name of the variable with the CA that signs the certificate"},
 		"own ca":        {"certificate", map[string]any{"ca": "v"}, "ca", "a certificate cannot be signed by itself; leave ca out for a root CA"},
-		"ext usage":     {"certificate", map[string]any{"ca": "x", "extended_key_usage": []any{"serverAuth"}}, "extended_key_usage", `"serverAuth" is not allowed; allowed are client_auth, code_signing, email_protection, server_auth, timestamping`},
-		"usage":         {"certificate", map[string]any{"ca": "x", "key_usage": []any{"sign"}}, "key_usage", `"sign" is not allowed; allowed are digital_signature, non_repudiation, key_encipherment, data_encipherment, key_agreement, key_cert_sign, crl_sign, encipher_only, decipher_only`},
-		"signing leaf":  {"certificate", map[string]any{"ca": "x", "key_usage": []any{"key_cert_sign"}}, "key_usage", "key_cert_sign and crl_sign are only allowed where is_ca is true"},
-		"mute ca":       {"certificate", map[string]any{"is_ca": true, "key_usage": []any{"crl_sign"}}, "key_usage", "must hold key_cert_sign, because is_ca is true"},
-		"is_ca":         {"certificate", map[string]any{"ca": "x", "is_ca": "yes"}, "is_ca", "is text where true or false is allowed"},
-		"names":         {"certificate", map[string]any{"ca": "x", "alternative_names": "a.example"}, "alternative_names", "is text where a list is allowed"},
-		"name":          {"certificate", map[string]any{"ca": "x", "alternative_names": []any{map[string]any{}}}, "alternative_names", "item 0 is a map where text is allowed"},
+		"ext usage":     {"certificate", map[string]any{"ca": "x", "extended_key_usage": []any{"serverAuth"}}, "extended_key_usage", `must be some of client_auth, code_signing, email_protection, server_auth, timestamping, but contains "serverAuth"`},
+		"usage":         {"certificate", map[string]any{"ca": "x", "key_usage": []any{"sign"}}, "key_usage", `must be some of digital_signature, non_repudiation, key_encipherment, data_encipherment, key_agreement, key_cert_sign, crl_sign, encipher_only, decipher_only, but contains "sign"`},
+		"signing leaf":  {"certificate", map[string]any{"ca": "x", "key_usage": []any{"key_cert_sign"}}, "key_usage", "key_cert_sign and crl_sign are only allowed if is_ca is true"},
+		"mute ca":       {"certificate", map[string]any{"is_ca": true, "key_usage": []any{"crl_sign"}}, "key_usage", "must contain key_cert_sign, because is_ca is true"},
+		"is_ca":         {"certificate", map[string]any{"ca": "x", "is_ca": "yes"}, "is_ca", "must be true or false, not text"},
+		"names":         {"certificate", map[string]any{"ca": "x", "alternative_names": "a.example"}, "alternative_names", "must be a list, not text"},
+		"name":          {"certificate", map[string]any{"ca": "x", "alternative_names": []any{map[string]any{}}}, "alternative_names", "item 0 must be text, not a map"},
 		"empty name":    {"certificate", map[string]any{"ca": "x", "alternative_names": []any{""}}, "alternative_names", `"" is neither an IP address nor a host name`},
 		"organizations": {"certificate", map[string]any{"ca": "x", "organization": "a", "organizations": []any{"b"}}, "organizations", "only one of organization and organizations may be given"},
-		"duration":      {"certificate", map[string]any{"ca": "x", "duration": 1 << 40}, "duration", "1099511627776 days are not allowed; allowed are 1 to 100000, and 0 for the default of 365"},
+		"duration":      {"certificate", map[string]any{"ca": "x", "duration": 1 << 40}, "duration", "must be 1 to 100000 days, or 0 for the default of 365, but is 1099511627776"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -340,10 +340,10 @@ func TestOptionErrors(t *testing.T) {
 func TestAllOptionErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := Generate(Definition{Name: "x", Type: "certificate", Options: map[string]any{"duration": "1y", "is_ca": 1, "foo": nil}}, nil)
-	want := `cannot generate variable "x": option foo: type certificate has no such option; it has common_name, organization, organizations, alternative_names, is_ca, ca, key_usage, extended_key_usage, duration, key_type, key_length
-cannot generate variable "x": option is_ca: is a number where true or false is allowed
-cannot generate variable "x": option ca: is missing: a certificate that is not a CA itself (is_ca) needs the name of the variable with the CA that signs it
-cannot generate variable "x": option duration: is text where a whole number is allowed`
+	want := `cannot generate variable "x": option foo: the type certificate has no such option; it has common_name, organization, organizations, alternative_names, is_ca, ca, key_usage, extended_key_usage, duration, key_type, key_length
+cannot generate variable "x": option is_ca: must be true or false, not a number
+cannot generate variable "x": option ca: must be provided, unless is_ca is true: the name of the variable with the CA that signs the certificate
+cannot generate variable "x": option duration: must be a whole number, not text`
 	if err == nil || err.Error() != want {
 		t.Errorf("error is:\n%v", err)
 	}

@@ -39,8 +39,8 @@ func curve(length int) elliptic.Curve {
 	}
 }
 
-// encodeKey writes a private key in the oldest PEM form there is for its type,
-// which all readers know.
+// encodeKey returns a private key in the oldest PEM form for its type, which all
+// programs can read.
 func encodeKey(key crypto.Signer) (string, error) {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -69,7 +69,7 @@ func sshKey(o options) (map[string]any, error) {
 	}
 	private, err := encodeKey(key)
 	if o.keyType == "ed25519" {
-		// OpenSSH reads these keys in no other form.
+		// OpenSSH reads these keys only in this form.
 		var b *pem.Block
 		if b, err = ssh.MarshalPrivateKey(key, o.comment); err == nil {
 			private = string(pem.EncodeToMemory(b))
@@ -111,7 +111,7 @@ func parseKey(text string) (crypto.Signer, error) {
 		var b *pem.Block
 		b, rest = pem.Decode(rest)
 		if b == nil {
-			return nil, errors.New("it holds no private key in PEM form")
+			return nil, errors.New("it contains no private key in PEM form")
 		}
 		if !strings.HasSuffix(b.Type, "PRIVATE KEY") {
 			continue // openssl writes the parameters of a curve before its key
@@ -125,7 +125,7 @@ func parseKey(text string) (crypto.Signer, error) {
 
 func parseKeyDER(b *pem.Block) (crypto.Signer, error) {
 	if b.Type == "OPENSSH PRIVATE KEY" {
-		return nil, errors.New("it is a key for SSH in OpenSSH's own form, which cannot sign certificates")
+		return nil, errors.New("it is in OpenSSH's own form, which cannot sign certificates")
 	}
 	if key, err := x509.ParsePKCS1PrivateKey(b.Bytes); err == nil {
 		return key, nil
@@ -160,7 +160,7 @@ func keyKind(public crypto.PublicKey) (kind string, length int) {
 func parsePublicKey(text string) (crypto.PublicKey, error) {
 	b, _ := pem.Decode([]byte(text))
 	if b == nil {
-		return nil, errors.New("it holds no public key in PEM form")
+		return nil, errors.New("it contains no public key in PEM form")
 	}
 	return x509.ParsePKIXPublicKey(b.Bytes)
 }

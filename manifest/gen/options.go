@@ -13,11 +13,11 @@ import (
 const (
 	defaultPasswordLength = 20
 	defaultDuration       = 365
-	// maxLength and maxDuration keep a slip of the keyboard from filling the
-	// memory, and the end of a certificate in the range of time.Duration.
+	// maxLength keeps a typing error from using up the memory. maxDuration keeps
+	// the end of a certificate in the range of time.Duration.
 	maxLength   = 65536
 	maxDuration = 100000
-	// maxHashedLength is what crypt(3) takes; its effort grows with the square.
+	// maxHashedLength is the limit of crypt(3), whose time grows with the square.
 	maxHashedLength = 512
 )
 
@@ -40,7 +40,7 @@ type options struct {
 	duration      time.Duration
 }
 
-// reader reads the options of one definition and collects what is wrong.
+// reader reads the options of one definition and collects their errors.
 type reader struct {
 	d        Definition
 	problems []*OptionError
@@ -55,12 +55,12 @@ func parse(d Definition) (options, []*OptionError) {
 	var o options
 	allowed, ok := allowedOptions(d.Type)
 	if !ok {
-		r.fail("", "type %q is not known; known are %s", d.Type, strings.Join(Types(), ", "))
+		r.fail("", "the type %q is unknown; there are %s", d.Type, strings.Join(Types(), ", "))
 		return o, r.problems
 	}
 	for _, name := range sortedKeys(d.Options) {
 		if !slices.Contains(allowed, name) {
-			r.fail(name, "type %s has no such option; it has %s", d.Type, strings.Join(allowed, ", "))
+			r.fail(name, "the type %s has no such option; it has %s", d.Type, strings.Join(allowed, ", "))
 		}
 	}
 	switch d.Type {
@@ -88,7 +88,7 @@ func (r *reader) passwordLength(limit int64) int {
 	n := r.integer("length")
 	switch {
 	case n < 0 || n > limit:
-		r.fail("length", "%d is not allowed; allowed are 1 to %d, and 0 for the default of %d", n, limit, defaultPasswordLength)
+		r.fail("length", "must be 1 to %[2]d, or 0 for the default of %[3]d, but is %[1]d", n, limit, defaultPasswordLength)
 	case n == 0:
 		return defaultPasswordLength
 	}
@@ -107,7 +107,7 @@ func (r *reader) key(o *options, rsaLength int) {
 	case "ed25519":
 		o.keyLength, lengths = 256, []int{256}
 	default:
-		r.fail("key_type", "%q is not allowed; allowed are rsa, ecdsa, ed25519", o.keyType)
+		r.fail("key_type", "must be rsa, ecdsa or ed25519, but is %q", o.keyType)
 		return
 	}
 	n := r.integer("key_length")
@@ -116,7 +116,7 @@ func (r *reader) key(o *options, rsaLength int) {
 	case n < math.MaxInt32 && slices.Contains(lengths, int(n)):
 		o.keyLength = int(n)
 	default:
-		r.fail("key_length", "%d is not allowed; allowed for %s are %s", n, o.keyType, list(lengths))
+		r.fail("key_length", "must be one of %[3]s for %[2]s, but is %[1]d", n, o.keyType, list(lengths))
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *reader) certificate(o *options) {
 	o.commonName = r.text("common_name")
 	o.names = r.texts("alternative_names")
 	for _, name := range o.names {
-		// Only these characters can stand in a certificate; an empty name matches nothing.
+		// A certificate can contain only these characters; an empty name matches nothing.
 		if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			r.fail("alternative_names", "%q is neither an IP address nor a host name", name)
 		}
@@ -132,7 +132,7 @@ func (r *reader) certificate(o *options) {
 	o.isCA = r.boolean("is_ca")
 	o.ca = r.text("ca")
 	if o.ca == "" && !o.isCA {
-		r.fail("ca", "is missing: a certificate that is not a CA itself (is_ca) needs the name of the variable with the CA that signs it")
+		r.fail("ca", "must be provided, unless is_ca is true: the name of the variable with the CA that signs the certificate")
 	}
 	if o.ca != "" && o.ca == r.d.Name {
 		r.fail("ca", "a certificate cannot be signed by itself; leave ca out for a root CA")
@@ -145,7 +145,7 @@ func (r *reader) certificate(o *options) {
 		days = defaultDuration
 	}
 	if days > maxDuration {
-		r.fail("duration", "%d days are not allowed; allowed are 1 to %d, and 0 for the default of %d", days, maxDuration, defaultDuration)
+		r.fail("duration", "must be 1 to %[2]d days, or 0 for the default of %[3]d, but is %[1]d", days, maxDuration, defaultDuration)
 		return
 	}
 	o.duration = time.Duration(days) * 24 * time.Hour
@@ -169,7 +169,7 @@ func (r *reader) keyUsage(o *options) {
 	for _, name := range r.texts("key_usage") {
 		i := slices.IndexFunc(keyUsages(), func(u keyUsage) bool { return u.name == name })
 		if i < 0 {
-			r.fail("key_usage", "%q is not allowed; allowed are %s", name, keyUsageNames())
+			r.fail("key_usage", "must be some of %[2]s, but contains %[1]q", name, keyUsageNames())
 			return
 		}
 		o.keyUsage |= keyUsages()[i].bit
@@ -179,9 +179,9 @@ func (r *reader) keyUsage(o *options) {
 	case o.keyUsage == 0:
 		o.keyUsage = defaultKeyUsage(o)
 	case o.isCA && o.keyUsage&x509.KeyUsageCertSign == 0:
-		r.fail("key_usage", "must hold key_cert_sign, because is_ca is true")
+		r.fail("key_usage", "must contain key_cert_sign, because is_ca is true")
 	case !o.isCA && signs != 0:
-		r.fail("key_usage", "key_cert_sign and crl_sign are only allowed where is_ca is true")
+		r.fail("key_usage", "key_cert_sign and crl_sign are only allowed if is_ca is true")
 	}
 }
 
@@ -200,7 +200,7 @@ func (r *reader) extKeyUsage(o *options) {
 	for _, name := range r.texts("extended_key_usage") {
 		u, ok := extKeyUsages()[name]
 		if !ok {
-			r.fail("extended_key_usage", "%q is not allowed; allowed are %s", name, strings.Join(sortedKeys(extKeyUsages()), ", "))
+			r.fail("extended_key_usage", "must be some of %[2]s, but contains %[1]q", name, strings.Join(sortedKeys(extKeyUsages()), ", "))
 			return
 		}
 		if !slices.Contains(o.extKeyUsage, u) {
@@ -208,7 +208,7 @@ func (r *reader) extKeyUsage(o *options) {
 		}
 	}
 	if o.isCA {
-		// A CA that lists usages could sign for no others.
+		// A CA with extended key usages could sign only for these.
 		o.extKeyUsage = nil
 	} else if len(o.extKeyUsage) == 0 {
 		o.extKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -252,12 +252,12 @@ func extKeyUsages() map[string]x509.ExtKeyUsage {
 	}
 }
 
-// text reads a scalar as text; numbers and booleans count as what they were
-// written as, as they do to create-env.
+// text reads a scalar as text. Numbers and booleans become text as in
+// create-env.
 func (r *reader) text(option string) string {
 	s, ok := scalar(r.d.Options[option])
 	if !ok {
-		r.fail(option, "is %s where text is allowed", describe(r.d.Options[option]))
+		r.fail(option, "must be text, not %s", describe(r.d.Options[option]))
 	}
 	return s
 }
@@ -272,14 +272,14 @@ func (r *reader) texts(option string) []string {
 	case []string:
 		return v
 	default:
-		r.fail(option, "is %s where a list is allowed", describe(v))
+		r.fail(option, "must be a list, not %s", describe(v))
 		return nil
 	}
 	list := make([]string, 0, len(items))
 	for i, item := range items {
 		s, ok := scalar(item)
 		if !ok || item == nil {
-			r.fail(option, "item %d is %s where text is allowed", i, describe(item))
+			r.fail(option, "item %d must be text, not %s", i, describe(item))
 			continue
 		}
 		list = append(list, s)
@@ -294,7 +294,7 @@ func (r *reader) boolean(option string) bool {
 	case bool:
 		return v
 	default:
-		r.fail(option, "is %s where true or false is allowed", describe(v))
+		r.fail(option, "must be true or false, not %s", describe(v))
 		return false
 	}
 }
@@ -316,10 +316,10 @@ func (r *reader) integer(option string) int64 {
 			return int64(v)
 		}
 	default:
-		r.fail(option, "is %s where a whole number is allowed", describe(v))
+		r.fail(option, "must be a whole number, not %s", describe(v))
 		return 0
 	}
-	r.fail(option, "%v is not a whole number that can be used", r.d.Options[option])
+	r.fail(option, "must be a whole number in the range of int, but is %v", r.d.Options[option])
 	return 0
 }
 
@@ -339,7 +339,7 @@ func scalar(value any) (string, bool) {
 	return "", false
 }
 
-// describe names the kind of a value, never the value.
+// describe names the type of a value, never the value.
 func describe(value any) string {
 	switch value.(type) {
 	case nil:

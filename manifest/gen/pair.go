@@ -8,8 +8,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// CheckSSHKey tells why a private key cannot be used for SSH; nil also if only
-// its passphrase is not known. No error shows the key.
+// CheckSSHKey returns why a private key cannot be used for SSH; nil for a valid
+// one and for one with a passphrase. Errors do not contain the key.
 func CheckSSHKey(text string) error {
 	_, err := ssh.ParsePrivateKey([]byte(text))
 	var locked *ssh.PassphraseMissingError
@@ -17,13 +17,13 @@ func CheckSSHKey(text string) error {
 		return nil
 	}
 	if b, _ := pem.Decode([]byte(text)); b != nil && b.Type == "ENCRYPTED PRIVATE KEY" {
-		return errors.New("is protected by a passphrase in PKCS#8 form, which SSH does not read; ssh-keygen -p -f FILE writes it in a form that it reads")
+		return errors.New("is protected by a passphrase in PKCS#8 form, which SSH cannot read; ssh-keygen -p -f FILE converts it")
 	}
-	return errors.New("holds a private key that cannot be read: it is damaged or incomplete, or of a kind that SSH does not know")
+	return errors.New("contains a private key that is damaged, incomplete, or of a type that SSH does not support")
 }
 
-// CheckPair tells why a server cannot use a certificate with a private key in
-// PEM. No error shows the key.
+// CheckPair returns why a server cannot use a certificate with a private key in
+// PEM. Errors do not contain the key.
 func CheckPair(certificate *x509.Certificate, privateKey string) error {
 	key, err := parseKey(privateKey)
 	switch {

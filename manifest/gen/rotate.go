@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// Rotate plans a rotation: it returns the variables to make anew, each after
-// what it is made with: the CA that signs it, and those that uses names, whose
-// values stand in its options. These are the named ones, the stored ones made
-// with one of them, those made with these in turn, and what one of them is made
-// with and values does not hold. The values are the stored ones by name;
-// nothing is changed. An error tells of names that no definition has, and of
-// variables that need each other.
+// Rotate plans a rotation. It returns the variables to generate again, each after
+// the variables that it depends on: the CA that signs it, and those that its
+// options use, which are in uses. The result has the named variables, the stored
+// ones that depend on them, directly or not, and those without a value that one
+// of these depends on. values are the stored values by name. It is an error if a
+// name is not defined or if variables depend on each other.
 func Rotate(defs []Definition, uses map[string][]string, values map[string]any, names []string) ([]string, error) {
 	p := planner{index: map[string]int{}, uses: uses, values: values, chosen: map[string]bool{}, state: map[string]int{}}
 	for _, d := range defs {
-		// The first of two definitions of one name is the one that counts.
+		// Of two definitions with one name, the first is used.
 		if _, known := p.index[d.Name]; d.Type != "" && !known {
 			p.index[d.Name] = len(p.defs)
 			p.defs = append(p.defs, d)
@@ -31,7 +30,7 @@ func Rotate(defs []Definition, uses map[string][]string, values map[string]any, 
 		p.chosen[name] = true
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("cannot rotate %s: the manifest defines no such variable with a type; it defines %s", strings.Join(unknown, ", "), p.names())
+		return nil, fmt.Errorf("cannot rotate %s: the manifest has no such variable with a type; it has %s", strings.Join(unknown, ", "), p.names())
 	}
 	p.spread()
 	for _, d := range p.defs {
@@ -44,8 +43,8 @@ func Rotate(defs []Definition, uses map[string][]string, values map[string]any, 
 	return p.order, nil
 }
 
-// ExpiringWithin names the variables whose stored certificate has expired, or
-// will have before the duration is over, in the order of the definitions.
+// ExpiringWithin returns the variables whose stored certificate has expired or
+// expires within the duration, in the order of the definitions.
 func ExpiringWithin(defs []Definition, values map[string]any, now time.Time, within time.Duration) []string {
 	var names []string
 	for _, d := range defs {
@@ -89,12 +88,13 @@ func (p *planner) names() string {
 	return strings.Join(words, ", ")
 }
 
-// madeWith names the variables that a definition's value is made with.
+// madeWith returns the variables that a definition depends on.
 func (p *planner) madeWith(d Definition) []string {
 	return slices.Concat(Requires(d), p.uses[d.Name])
 }
 
-// spread chooses what hangs on the chosen ones until nothing is added.
+// spread selects the variables that depend on selected ones, until there are no
+// more.
 func (p *planner) spread() {
 	for grown := true; grown; {
 		grown = false
@@ -113,13 +113,13 @@ func (p *planner) spread() {
 	}
 }
 
-// visit puts a definition into the order, what it is made with before it; path is what led
-// to it.
+// visit appends a definition to the order, after those that it depends on. path
+// has the definitions that led to it.
 func (p *planner) visit(d Definition, path []string) error {
 	path = append(path, d.Name)
 	switch p.state[d.Name] {
 	case 1:
-		return fmt.Errorf("cannot rotate %q: these variables are made with each other: %s", d.Name, strings.Join(path, " <- "))
+		return fmt.Errorf("cannot rotate %q: these variables depend on each other: %s", d.Name, strings.Join(path, " <- "))
 	case 2:
 		return nil
 	}

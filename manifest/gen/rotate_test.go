@@ -41,9 +41,9 @@ func TestRotate(t *testing.T) {
 		"ca missing":   {[]string{"x"}, "y x", ""},
 		"used":         {[]string{"name"}, "name user named", ""},
 		"using":        {[]string{"user"}, "name user named", ""},
-		"use cycle":    {[]string{"one"}, "", `cannot rotate "one": these variables are made with each other: one <- two <- one`},
-		"cycle":        {[]string{"a"}, "", `cannot rotate "a": these variables are made with each other: a <- b <- a`},
-		"unknown":      {[]string{"rot", "static", "leaf"}, "", `cannot rotate "rot", "static": the manifest defines no such variable with a type; it defines a, b, given, leaf, middle, name, named, one, other, password, root, two, unstored, user, x, y`},
+		"use cycle":    {[]string{"one"}, "", `cannot rotate "one": these variables depend on each other: one <- two <- one`},
+		"cycle":        {[]string{"a"}, "", `cannot rotate "a": these variables depend on each other: a <- b <- a`},
+		"unknown":      {[]string{"rot", "static", "leaf"}, "", `cannot rotate "rot", "static": the manifest has no such variable with a type; it has a, b, given, leaf, middle, name, named, one, other, password, root, two, unstored, user, x, y`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +56,7 @@ func TestRotate(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Rotate(nil, nil, nil, []string{"x"}); err == nil || !strings.HasSuffix(err.Error(), "it defines none") {
+	if _, err := Rotate(nil, nil, nil, []string{"x"}); err == nil || !strings.HasSuffix(err.Error(), "it has none") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -89,7 +89,7 @@ func TestRotateProperties(t *testing.T) {
 		}
 		order, err := Rotate(defs, uses, stored, chosen)
 		if err != nil {
-			if !strings.Contains(err.Error(), "made with each other") {
+			if !strings.Contains(err.Error(), "depend on each other") {
 				t.Fatal(err)
 			}
 			return
