@@ -25,10 +25,6 @@ func Load(path string, opts document.Options) (*Manifest, error) {
 		return nil, err
 	}
 	m.Sketch, m.Generated, m.Warnings = d.Sketch(), d.Generated, d.Warnings
-	m.kinds = make(map[string]string, len(d.Generated))
-	for _, name := range d.Generated {
-		m.kinds[name] = d.GeneratedType(name)
-	}
 	secrets := d.Secrets()
 	r.addKey(secrets)
 	m.Secrets = secrets.Sorted()
@@ -59,7 +55,3 @@ func (r *reader) addKey(secrets document.Secrets) {
 	}
 	secrets.Add(t.PrivateKey)
 }
-
-// GeneratedType returns the type of a variable in Generated, such as
-// certificate.
-func (m *Manifest) GeneratedType(name string) string { return m.kinds[name] }

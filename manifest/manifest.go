@@ -46,7 +46,6 @@ type Manifest struct {
 	// Generated are the variables that were generated or, with the mode Plan,
 	// will be, in their order.
 	Generated []string
-	kinds     map[string]string // of Generated, by name
 	Warnings  []document.Problem
 }
 

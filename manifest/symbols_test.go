@@ -55,9 +55,6 @@ func TestPlanPutsSymbols(t *testing.T) {
 	if want := []string{"pw", "key", "admin", "root", "tls"}; !slices.Equal(slices.Sorted(slices.Values(m.Generated)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("generated %q", m.Generated)
 	}
-	if m.GeneratedType("tls") != "certificate" || m.GeneratedType("pw") != "password" || m.GeneratedType("stored") != "" {
-		t.Errorf("types %q, %q, %q", m.GeneratedType("tls"), m.GeneratedType("pw"), m.GeneratedType("stored"))
-	}
 	tls := map[string]any{
 		"ca": "<generated certificate tls.ca>", "certificate": "<generated certificate tls.certificate>", "private_key": "<generated certificate tls.private_key>",
 	}

@@ -395,29 +395,6 @@ func (f *filling) find(key any) (int, bool) {
 	return i, i >= 0
 }
 
-// generic returns the tree in the types that yaml.v2 decodes into an empty
-// interface.
-func (n *node) generic() any {
-	if n == nil {
-		return nil
-	}
-	switch n.kind {
-	case listKind:
-		list := make([]any, len(n.items))
-		for i, item := range n.items {
-			list[i] = item.generic()
-		}
-		return list
-	case mapKind:
-		m := make(map[any]any, len(n.entries))
-		for _, e := range n.entries {
-			m[e.key] = e.value.generic()
-		}
-		return m
-	}
-	return n.value
-}
-
 // Digest returns the SHA-512, as hex, of the document as yaml.v2 writes it.
 // create-env records it as current_manifest_sha.
 func (d *Document) Digest() (string, error) { return d.root.digest() }

@@ -304,10 +304,6 @@ func empty(file string) Problem {
 // Evaluate.
 func (d *Document) Sketch() []byte { return d.sketch }
 
-// GeneratedType returns the type of a variable in Generated, such as
-// certificate.
-func (d *Document) GeneratedType(name string) string { return d.byName[name].kind }
-
 // readDocument reads the file at path, or standard input if path is -. It
 // returns the file's name for messages.
 func readDocument(path string, opts Options) (file string, data []byte, err error) {
@@ -333,9 +329,6 @@ func readAll(what, path string, r io.Reader) ([]byte, error) {
 	}
 	return data, nil
 }
-
-// YAML returns the document as create-env writes it.
-func (d *Document) YAML() ([]byte, error) { return d.top().YAML() }
 
 // YAML returns the value as create-env writes it.
 func (v Value) YAML() ([]byte, error) {

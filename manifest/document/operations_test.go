@@ -7,6 +7,31 @@ import (
 	"testing"
 )
 
+// YAML returns the document as create-env writes it.
+func (d *Document) YAML() ([]byte, error) { return d.top().YAML() }
+
+// generic returns the tree as yaml.v2 decodes it into an empty interface.
+func (n *node) generic() any {
+	if n == nil {
+		return nil
+	}
+	switch n.kind {
+	case listKind:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.generic()
+		}
+		return list
+	case mapKind:
+		m := make(map[any]any, len(n.entries))
+		for _, e := range n.entries {
+			m[e.key] = e.value.generic()
+		}
+		return m
+	}
+	return n.value
+}
+
 // evaluated returns the YAML that a document becomes, or the error. Inputs are
 // pairs of a flag and its text: ops and vars are contents of files.
 func evaluated(t *testing.T, document string, inputs ...string) (string, error) {

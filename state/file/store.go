@@ -220,9 +220,6 @@ func (s *Store) Fresh() bool { return s.fresh }
 // Notes returns what opening the file did beyond reading it, in sentences.
 func (s *Store) Notes() []string { return s.notes }
 
-// Path returns the path of the file, with links followed.
-func (s *Store) Path() string { return s.path }
-
 // Get returns the state as it was last read or written.
 func (s *Store) Get() state.State { return s.current }
 
