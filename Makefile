@@ -2,6 +2,7 @@
 # is embedded; deploys want a bash beside them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 GOSEC = github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
@@ -47,10 +48,11 @@ full: image ## all tests again and again, every cut and fault, and the fuzzers f
 	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom' ./e2e
 	$(MAKE) fuzz FUZZTIME=2m
 
-lint: ## go vet, gofmt, staticcheck, gosec
+lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	$(GO) vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt-ed: $$unformatted"; exit 1; }
 	$(GO) run $(STATICCHECK) ./...
+	@unreached=$$($(GO) run $(DEADCODE) . ./e2e/traced ./$(CRUBY)/build) && [ -z "$$unreached" ] || { echo "no program calls:"; echo "$$unreached"; exit 1; }
 	$(GO) run $(GOSEC) -quiet -conf=.ci/gosec.json -exclude-dir=testdata ./...
 
 vulncheck: ## known vulnerabilities of what is used; asks the database on the net
