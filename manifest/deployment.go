@@ -330,9 +330,8 @@ func (r *reader) readTags(c document.Value) {
 		c.Fail(`must be a map (lines "key: value"), not %s`, c.Describe())
 		return
 	}
-	for _, key := range c.Keys() {
-		value, _ := c.Get(key).Text()
-		r.manifest.Tags[key] = value
+	for key, value := range c.All() {
+		r.manifest.Tags[key], _ = value.Text()
 	}
 }
 

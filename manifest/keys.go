@@ -24,12 +24,12 @@ func section(v document.Value, name string) bool {
 func warnUnknownKeys(v document.Value, name string) {
 	i := slices.IndexFunc(sections, func(s keySection) bool { return s.name == name })
 	known := sections[i]
-	for _, key := range v.Keys() {
+	for key, value := range v.All() {
 		switch {
 		case known.reads(key), slices.Contains(known.ignored, key), known.open:
 		case strings.HasPrefix(key, "."), strings.HasPrefix(key, "x-"):
 		default:
-			v.Get(key).WarnKey("unknown key, which is ignored%s", advice(key, known))
+			value.WarnKey("unknown key, which is ignored%s", advice(key, known))
 		}
 	}
 }

@@ -351,6 +351,29 @@ func TestManyMissingVariables(t *testing.T) {
 	}
 }
 
+// What a manifest of the largest size takes must not grow with the square of a
+// map's keys: that took minutes.
+func TestManyKeys(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("name: x\ntags:\n")
+	for i := range 60_000 {
+		fmt.Fprintf(&b, " t%d: v%d\n", i, i)
+	}
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "u%d:\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "m.yml")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path, document.Options{})
+	var problems *document.Problems
+	if !errors.As(err, &problems) || len(*problems) < 10_000 {
+		t.Fatalf("got %.1000v", err)
+	}
+}
+
 func BenchmarkLoad10000Lines(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "m.yml")
 	if err := os.WriteFile(path, []byte(long(10_000)), 0o600); err != nil {

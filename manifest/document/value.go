@@ -1,6 +1,7 @@
 package document
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -44,22 +45,30 @@ func (v Value) Get(key string) Value {
 	}
 	for _, e := range v.node.entries {
 		if scalarText(e.key) == key {
-			child.node, child.pos, child.key = e.value.present(), e.value.pos, e.pos
+			child = v.of(e)
 		}
 	}
 	return child
 }
 
-// Keys returns the keys of a map in the order of the file.
-func (v Value) Keys() []string {
-	if v.node == nil {
-		return nil
+// All returns the keys and values of a map in the order of the file. Getting
+// each by its key instead takes the square of their number.
+func (v Value) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		if v.node == nil {
+			return
+		}
+		for _, e := range v.node.entries {
+			if !yield(scalarText(e.key), v.of(e)) {
+				return
+			}
+		}
 	}
-	keys := make([]string, len(v.node.entries))
-	for i, e := range v.node.entries {
-		keys[i] = scalarText(e.key)
-	}
-	return keys
+}
+
+// of returns the value of one of v's entries.
+func (v Value) of(e entry) Value {
+	return Value{document: v.document, node: e.value.present(), at: v.at.child(scalarText(e.key)), pos: e.value.pos, key: e.pos}
 }
 
 // HasKey reports whether the key exists, even if its value is null.
