@@ -13,15 +13,19 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// untilStopped runs fn, whose context ends with the first SIGINT or SIGTERM. A
-// second one does not wait for fn: the error is then a *stoppedError, and the
-// process is about to end. A reader of the output that goes away does not end
-// fn, which may be in the middle of a change: only commands that are meant to
-// end by a signal end then. A panic of any part of fn ends the context, too, and
-// is the error.
+// untilStopped runs fn, whose context ends with the first SIGINT, SIGTERM or
+// SIGHUP, which a terminal that is closed sends and nohup keeps away. A second
+// one does not wait for fn: the error is then a *stoppedError, and the process
+// is about to end. A reader of the output that goes away does not end fn, which
+// may be in the middle of a change: only commands that are meant to end by a
+// signal end then. A panic of any part of fn ends the context, too, and is the
+// error.
 func (c *console) untilStopped(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	// It is caught to the very end, because the result is written after fn has
 	// ended. If it were ignored, CPIs and packaging scripts would inherit that.

@@ -53,7 +53,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	} else {
 		phases = slices.Concat(phases, looking(), []phase{{name: "plan", do: (*run).showPlan}})
 	}
-	err := execute(ctx, opts, append(phases, phase{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
+	err := looked(execute(ctx, opts, append(phases, phase{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
 		st := r.state.Get()
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.about.Name, r.statePath
 		if r.state.Found() {
@@ -61,7 +61,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 		}
 		file.Inputs, err = document.InputsDigest(opts.Manifest, opts.Inputs, file.Salt)
 		return err
-	}}))
+	}})))
 	return file, err
 }
 

@@ -33,7 +33,7 @@ type LogsOptions struct {
 // Logs fetches the logs from the VM: as an archive, 0600, which is kept as it
 // is, or line by line as events of the kind Log, without secrets.
 func Logs(ctx context.Context, opts Options, what LogsOptions) error {
-	return reach(ctx, opts, func(r *run, ctx context.Context) error {
+	return looked(reach(ctx, opts, func(r *run, ctx context.Context) error {
 		if err := r.checkLogJobs(ctx, what.Jobs); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func Logs(ctx context.Context, opts Options, what LogsOptions) error {
 			return r.showLogs(ctx, what)
 		}
 		return r.keepLogs(ctx, what)
-	})
+	}))
 }
 
 // checkLogJobs refuses names of jobs that the VM does not have, and would have

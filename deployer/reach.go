@@ -2,9 +2,11 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
+	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -25,6 +27,14 @@ func reach(ctx context.Context, opts Options, fn func(*run, context.Context) err
 	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
 	return execute(ctx, opts, append(reaching(), phase{name: "talk to the VM", do: fn}))
+}
+
+// looked marks the error of an interrupted run that changes nothing.
+func looked(err error) error {
+	if stopped, ok := errors.AsType[*report.InterruptedError](err); ok {
+		stopped.Look = true
+	}
+	return err
 }
 
 // findVM looks which VM there is, and what this machine knows of it.

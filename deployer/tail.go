@@ -89,7 +89,8 @@ func (r *run) newestLogs(ctx context.Context, a *agent.Client, filters []string,
 }
 
 // fetchLogs fetches an archive of logs to a temporary file in dir, 0600 and
-// read from its beginning.
+// read from its beginning. With an empty dir the file has no name where that can
+// be.
 func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (*os.File, error) {
 	blob, err := a.FetchLogs(ctx, kinds, filters)
 	if err != nil {
@@ -98,6 +99,9 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 	f, err := os.CreateTemp(dir, "logs-*.tgz~")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
+	}
+	if dir == "" { // it is not kept: a run that is killed leaves no secrets behind
+		_ = os.Remove(f.Name()) // where an open file cannot be removed, discard does it
 	}
 	err = a.GetBlobUpTo(ctx, agent.LogsLimit, blob.BlobstoreID, f, blob.SHA1, nil)
 	if _, large := errors.AsType[*agent.TooLargeError](err); large {

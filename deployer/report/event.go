@@ -157,9 +157,13 @@ func Unskipped(err error) error {
 type InterruptedError struct {
 	Row  string // the step
 	Left string // the message that the VM's agent still works on; empty: none
+	Look bool   // the run changes nothing
 }
 
 func (e *InterruptedError) Error() string {
+	if e.Look {
+		return "interrupted; nothing was changed"
+	}
 	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
 	if e.Left != "" {
 		text += fmt.Sprintf("; the VM's agent still works on %s, which it cannot cancel: the next run waits until that ends, and with --fix it does not", e.Left)
