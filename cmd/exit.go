@@ -103,8 +103,10 @@ func judge(err error) (code int, hint string) {
 		return exitMoved, `"bootstrap plan MANIFEST --out FILE" makes a new plan; "bootstrap deploy MANIFEST" deploys without one`
 	case errors.As(err, &format):
 		return exitMoved, ""
-	case errors.As(err, &failing):
+	case errors.As(err, &failing) && failing.Previous:
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
+	case errors.As(err, &failing):
+		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
 	case errors.As(err, &locked):
 		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m, which waits for it; the lock goes with its process"
 	case errors.As(err, &busy):

@@ -2,7 +2,9 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"bootstrap/manifest"
@@ -18,7 +20,10 @@ func (r *run) readAdopted(context.Context) error {
 	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
 		// It is not needed, and a mistyped name is still told.
 		if _, err := os.Stat(r.opts.AdoptFrom); err != nil {
-			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %w", err)}
+			if at, ok := errors.AsType[*fs.PathError](err); ok {
+				err = at.Err // without the name of the system call
+			}
+			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %s: %w", r.opts.AdoptFrom, err)}
 		}
 		r.root.Warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
 		return nil

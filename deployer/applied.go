@@ -40,6 +40,17 @@ func (e *NoWayBackError) Error() string {
 	return "cannot go back to what was applied before: " + e.Why + "; nothing was changed"
 }
 
+// hasPrevious reports whether there is something of this VM to go back to.
+func (r *run) hasPrevious() bool {
+	st := r.state.Get()
+	which := kept.Current
+	if st.CurrentManifestSHA != "" {
+		which = kept.Previous
+	}
+	a, ok := r.folder().Applied(which)
+	return ok && a.VM == st.CurrentVMCID
+}
+
 // findPrevious finds what was applied by the last deploy that worked, or, where
 // that was the last deploy at all, by the one before it.
 func (r *run) findPrevious(ctx context.Context) error {

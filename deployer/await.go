@@ -67,7 +67,7 @@ func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Dura
 	}
 	return &NotRunningError{
 		State: last.JobState, Processes: processes(last), Waited: waited,
-		Logs: r.tailLogs(ctx, r.agent, failing, tailLines),
+		Logs: r.tailLogs(ctx, r.agent, failing, tailLines), Previous: r.hasPrevious(),
 	}
 }
 
@@ -86,6 +86,7 @@ type NotRunningError struct {
 	Processes []string // those that do not run
 	Waited    time.Duration
 	Logs      []string // the last lines of their logs, without secrets
+	Previous  bool     // what an earlier deploy applied to this VM is kept
 }
 
 func (e *NotRunningError) Error() string {
