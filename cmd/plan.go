@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
 )
@@ -22,11 +23,15 @@ func newPlan(c *console) *cobra.Command {
 		Long: `Plan looks at the state, the VM and its agent, and prints what deploy would do,
 with a reason for each change and what the service would be down for. It changes
 nothing anywhere. Values that a deploy would generate stand for themselves. The
-exit code is 0 if there is nothing to do and 2 if there is.`,
+exit code is 0 if there is nothing to do and 2 if there is. Where standard output
+is no terminal, it gets the plan alone, and standard error what goes on.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
+			if c.terminalOf(c.out) == nil {
+				c.productOf(report.Planned) // at a terminal all is one text
+			}
 			opts.Manifest = args[0]
 			var plan deployer.PlanFile
 			err := c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {

@@ -11,7 +11,7 @@ import (
 // the reasons, then the manifest's differences and what the service is down
 // for. told says which warnings stand above already.
 func writePlan(out *Writer, p plan.View, told func(string) bool) {
-	fmt.Fprintln(out, "\nPlan")
+	fmt.Fprintln(out, "Plan")
 	for _, c := range p.Changes {
 		line := fmt.Sprintf("  %-16s %s", c.Action, c.What)
 		if c.Name != "" {

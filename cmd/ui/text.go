@@ -36,6 +36,7 @@ type text struct {
 	line       int          // the stage whose line is unfinished, 0 for none
 	redrawn    bool         // the line is not as it stays: a bar, or a label that was cut
 	afterGroup bool         // a group has just ended
+	begun      bool         // something is on the screen
 	told       time.Time    // when a line was last written
 	warned     map[string]bool
 	log        string // the log whose lines were written last
@@ -51,7 +52,8 @@ func (t *text) handle(e report.Event) {
 		t.progress(e)
 		return
 	}
-	t.told = e.Time
+	begun := t.begun
+	t.begun, t.told = true, e.Time
 	if e.Kind != report.Log { // its lines have a bound of their own
 		e.Message = t.out.clean(e.Message, maxMessage)
 	}
@@ -69,6 +71,9 @@ func (t *text) handle(e report.Event) {
 		fmt.Fprintln(t.out, "Warning: "+e.Message)
 	case report.Planned:
 		t.leaveLine()
+		if begun {
+			fmt.Fprintln(t.out)
+		}
 		writePlan(t.out, *e.Plan, func(w string) bool { return t.warned[t.out.clean(w, maxMessage)] })
 		t.afterGroup = true
 	case report.Log:
