@@ -3,6 +3,12 @@ package local
 import (
 	"fmt"
 
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/host"
+	"github.com/shirou/gopsutil/v4/load"
+	"github.com/shirou/gopsutil/v4/mem"
+
 	"bootstrap/agent/local/machine"
 )
 
@@ -36,7 +42,7 @@ type memVitals struct {
 // vitalsOf measures the machine and the places of the VM.
 func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	all := &vitals{Disk: map[string]diskVitals{}}
-	machineVitals(all)
+	all.measureMachine()
 	places := map[string]string{"system": vm.Dir(), "ephemeral": vm.Path("data")}
 	if at := disks.mountedAt(storeName); at != "" {
 		places["persistent"] = at
@@ -47,6 +53,46 @@ func vitalsOf(vm machine.VM, disks *disks) *vitals {
 		}
 	}
 	return all
+}
+
+// measureMachine fills in what the system tells.
+func (all *vitals) measureMachine() {
+	if avg, err := load.Avg(); err == nil {
+		for _, n := range []float64{avg.Load1, avg.Load5, avg.Load15} {
+			all.Load = append(all.Load, fmt.Sprintf("%.2f", n))
+		}
+	}
+	all.Uptime.Secs, _ = host.Uptime()
+	all.Mem, all.Swap = memoryOf(0, 0), memoryOf(0, 0)
+	if memory, err := mem.VirtualMemory(); err == nil {
+		all.Mem = memoryOf((memory.Total-min(memory.Total, memory.Available))/1024, memory.Total/1024)
+	}
+	if swap, err := mem.SwapMemory(); err == nil {
+		all.Swap = memoryOf(swap.Used/1024, swap.Total/1024)
+	}
+	// The shares since the machine started.
+	times, err := cpu.Times(false)
+	if err != nil || len(times) == 0 {
+		return
+	}
+	t := times[0]
+	total := t.User + t.Nice + t.System + t.Idle + t.Iowait + t.Irq + t.Softirq + t.Steal
+	if total == 0 {
+		return
+	}
+	share := func(n float64) string { return fmt.Sprintf("%.1f", 100*n/total) }
+	all.CPU.User, all.CPU.Sys, all.CPU.Wait = share(t.User+t.Nice), share(t.System), share(t.Iowait)
+}
+
+func diskUse(place string) (diskVitals, bool) {
+	use, err := disk.Usage(place)
+	if err != nil || use.Total == 0 {
+		return diskVitals{}, false
+	}
+	return diskVitals{
+		Percent:      percent(use.Used, use.Used+use.Free),
+		InodePercent: percent(use.InodesTotal-use.InodesFree, use.InodesTotal),
+	}, true
 }
 
 // percent is the used part of the whole in percent, rounded up as df does.

@@ -5,7 +5,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"time"
+
+	"github.com/shirou/gopsutil/v4/net"
+	"github.com/shirou/gopsutil/v4/process"
 )
 
 // searchTime bounds the search for a process.
@@ -25,7 +29,22 @@ type Process struct {
 func At(ctx context.Context, port string) Process {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	return find(ctx, port)
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return Process{}
+	}
+	connections, err := net.ConnectionsWithContext(ctx, "tcp")
+	if err != nil {
+		return Process{}
+	}
+	for _, c := range connections {
+		if c.Status == "LISTEN" && uint64(c.Laddr.Port) == number && c.Pid > 0 {
+			// Without a command line it is one of which nothing may be known.
+			argv, _ := (&process.Process{Pid: c.Pid}).CmdlineSliceWithContext(ctx)
+			return about(int(c.Pid), argv)
+		}
+	}
+	return Process{}
 }
 
 // String names the process: "process 12 (mysqld)".
