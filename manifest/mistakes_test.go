@@ -13,8 +13,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Each file of testdata/mistakes holds, after the flags, what a beginner wrote,
-// and last the messages that Load answers with.
+// Each file of testdata/mistakes has the flags, the files of a beginner, and the
+// messages of Load.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")

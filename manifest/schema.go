@@ -13,9 +13,9 @@ import (
 type object map[string]any
 
 // Schema returns the JSON Schema (draft 2020-12) of a manifest, for editors and
-// other checkers. It describes the manifest as it is after operations and
-// before variables: ((name)) may stand in place of any value. What other parts
-// of the manifest have a say in, such as names and ranges, it leaves to Load.
+// other tools. It describes a manifest with operations applied and variables not
+// filled in: ((name)) is allowed in place of any value. Only Load checks values
+// that depend on other parts of the manifest, such as names and ranges.
 func Schema() ([]byte, error) {
 	definitions := object{
 		"variable": object{
@@ -49,15 +49,15 @@ func Schema() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// definitionName returns what a section is called in the schema, without
-// characters that references would have to escape.
+// definitionName returns the name of a section in the schema, without characters
+// that would have to be escaped in references.
 func definitionName(section string) string { return strings.ReplaceAll(section, "[]", "") }
 
 func reference(name string) object { return object{"$ref": "#/$defs/" + name} }
 
-// Editors may read YAML 1.2, in which what is a number or a boolean to
-// create-env can be text; the patterns let the usual spellings pass. Those of
-// text with a form let everything pass that holds a variable.
+// Editors may read YAML 1.2, where some numbers and booleans of create-env are
+// text; the patterns allow their usual spellings. The patterns of text in a
+// certain form allow any text with a variable.
 const (
 	variablePattern = `\(\(.+\)\)`
 	groupedDigits   = `^[0-9]+(_[0-9]+)+$`
@@ -102,7 +102,7 @@ func (s keySection) schema() object {
 	return result
 }
 
-// conditions are what the keys of a section demand of each other.
+// conditions returns the rules between the keys of a section.
 func (s keySection) conditions() []any {
 	switch s.name {
 	case "":
@@ -132,12 +132,13 @@ func (s keySection) conditions() []any {
 	return nil
 }
 
-// when says what holds if a key is there and its value is like the condition.
+// when returns the rule that then applies if the key exists and its value
+// matches the condition.
 func when(key string, condition, then object) object {
 	return object{"if": object{"required": []string{key}, "properties": object{key: condition}}, "then": then}
 }
 
-// notBoth says that of two spellings only one may have values.
+// notBoth returns the rule that only one of two keys may have values.
 func notBoth(one, other string) object {
 	some := object{"type": "array", "minItems": 1}
 	return object{"not": object{
@@ -165,8 +166,8 @@ func (f field) schema() object {
 	return result
 }
 
-// value describes one value of the field's form; null counts as absent, unless
-// it is needed.
+// value describes one value of the field's form. Null counts as absent, unless
+// the value is needed.
 func (f field) value(need bool) object {
 	text := func(pattern string) object {
 		return object{"type": kinds(need, "string"), "pattern": `\(\(|` + pattern}
@@ -207,7 +208,7 @@ func (f field) value(need bool) object {
 	return object{"type": kinds(need, "string", "number", "boolean")}
 }
 
-// kinds are the types of a scalar, with null if it is not needed.
+// kinds returns the types of a scalar, with null if it is not needed.
 func kinds(need bool, types ...string) []string {
 	if !need {
 		types = append(types, "null")
@@ -215,8 +216,8 @@ func kinds(need bool, types ...string) []string {
 	return types
 }
 
-// orVariable describes a value in whose place a variable may stand, or another
-// spelling of it, or null if it is not needed.
+// orVariable describes a value, a variable in its place, other spellings of it,
+// and null if it is not needed.
 func orVariable(value object, need bool, spellings ...object) object {
 	list := []any{value, reference("variable")}
 	for _, spelling := range spellings {

@@ -250,8 +250,7 @@ func TestSchemaHasAllKeys(t *testing.T) {
 	}
 }
 
-// Each key that the reader asks for stands in the table, and each in the table
-// is asked for.
+// The sections list exactly the keys that the reader reads.
 func TestTableHoldsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	asked := map[string]bool{}
@@ -288,7 +287,7 @@ func TestTableHoldsWhatIsRead(t *testing.T) {
 	}
 	for key := range asked {
 		if !known[key] {
-			t.Errorf("the key %s is read, but stands in no section", key)
+			t.Errorf("the key %s is read, but is in no section", key)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// A sketch is the document after operations, with its variables as they are
-// written and without what is secret in plain text.
+// A sketch has operations applied, variables not filled in, and plain-text
+// secrets redacted.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "mbus:sesame@", "mbus:((mbus_password))@", "cloud_provider:", `properties:

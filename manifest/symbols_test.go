@@ -89,8 +89,8 @@ func TestPlanPutsSymbols(t *testing.T) {
 	}
 }
 
-// Symbols have the shape of what is generated: what a deploy could not fill in
-// is found before it.
+// Symbols have the shape of generated values, so that a plan finds variables that
+// a deploy could not fill in.
 func TestPlanKnowsThePartsOfWhatWillBeGenerated(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

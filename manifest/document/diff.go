@@ -253,20 +253,20 @@ func shown(text string, from int) string {
 	const before = longestShown / 3
 	lead := ""
 	if from > longestShown-before && len(text) > longestShown {
-		cut := min(from, len(text)) - before
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
+		start := min(from, len(text)) - before
+		for start > 0 && !utf8.RuneStart(text[start]) {
+			start--
 		}
-		lead, text = "...", text[cut:]
+		lead, text = "...", text[start:]
 	}
 	if len(text) <= longestShown {
 		return lead + text
 	}
-	cut := longestShown
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
+	end := longestShown
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return lead + text[:cut] + "..."
+	return lead + text[:end] + "..."
 }
 
 // flow returns a value as YAML on one line.

@@ -84,8 +84,8 @@ func TestDiffOfLongLists(t *testing.T) {
 	}
 }
 
-// No difference between a document and itself, or the same in another
-// spelling; what is added in one direction is removed in the other.
+// A document does not differ from itself or from another spelling of it. Values
+// added in one direction are removed in the other.
 func TestDiffProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -150,7 +150,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkParseTwice is what BenchmarkEvaluate is held against.
+// BenchmarkParseTwice is the reference for BenchmarkEvaluate.
 func BenchmarkParseTwice(b *testing.B) {
 	document, _ := large()
 	for b.Loop() {

@@ -34,7 +34,7 @@ func seeds(f *testing.F) {
 }
 
 // FuzzInputs looks for operations, variables and vars stores that make an
-// evaluation panic or hang, or that it does not tell the place of.
+// evaluation panic, hang, or report a problem without a position.
 func FuzzInputs(f *testing.F) {
 	for _, s := range [][3]string{
 		{"- {type: replace, path: /a/-, value: ((b))}", "b: 1", "c: {d: e}"},
@@ -71,7 +71,7 @@ func FuzzInputs(f *testing.F) {
 	})
 }
 
-// FuzzYAML compares with yaml.v2, which is what create-env reads YAML with.
+// FuzzYAML compares with yaml.v2, with which create-env reads YAML.
 func FuzzYAML(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -81,7 +81,7 @@ func FuzzYAML(f *testing.F) {
 
 var semanticError = regexp.MustCompile(`anchor|map key|cannot decode|map merge|base64`)
 
-// compareWithYAML2 checks that the document means what it means to yaml.v2.
+// compareWithYAML2 checks that the document has the same values as in yaml.v2.
 func compareWithYAML2(t interface {
 	Helper()
 	Skip(...any)

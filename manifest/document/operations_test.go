@@ -78,8 +78,8 @@ func evaluateText(t *testing.T, document string, inputs ...string) (*Document, e
 	return Evaluate("-", opts)
 }
 
-// operationCase is a document, an operation on it, and what comes out: "! text"
-// is an error with that text.
+// operationCase is a document, an operation on it, and the result: "! text" is
+// an error with that text.
 type operationCase struct{ document, ops, want string }
 
 func replacements() []operationCase {

@@ -138,7 +138,7 @@ func TestWhatIsRemovedIsGone(t *testing.T) {
 	})
 }
 
-// A test of what was found passes, and changes nothing.
+// A test of the value that find returned passes, and changes nothing.
 func TestTestAgreesWithFind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -216,8 +216,8 @@ func TestValuesArriveUnchanged(t *testing.T) {
 	})
 }
 
-// Scalars with tags, anchors and comments mean what they mean to yaml.v2,
-// wherever they stand.
+// Scalars with tags, anchors and comments have the values of yaml.v2 at every
+// place.
 func TestTagsMeanWhatTheyMeanToYAML2(t *testing.T) {
 	t.Parallel()
 	properties := rapid.SampledFrom([]string{"", "! ", "! ", "!!str ", "!!int ", "!!null ", "!!bool ", "!!float ", "!!binary ", "!!timestamp ", "!x ", "!<!> ", "!<x> ",
@@ -293,8 +293,8 @@ func TestOrderOfKeysIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// A value of --var is what create-env makes of it: text as it stands, without
-// one pair of quotes, and what yaml.v2 reads in all other cases.
+// A value of --var is the same as in create-env: text as written, without one
+// pair of quotes, and any other value as yaml.v2 reads it.
 func TestValuesOfVarAreThoseOfCreateEnv(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(

@@ -14,7 +14,7 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// generating is a manifest whose variables are generated; the CA stands last.
+// generating is a manifest whose variables are generated; the CA is the last one.
 const generating = `a: ((pw))
 b: ((leaf.certificate))
 c: ((leaf.ca))
@@ -243,7 +243,8 @@ func TestDefinitionsThatCannotBeGenerated(t *testing.T) {
 	}
 }
 
-// Options may use other variables, in any order, and what is given needs none.
+// Options may use other variables, in any order; given variables ignore their
+// options.
 func TestOptionsWithVariables(t *testing.T) {
 	t.Parallel()
 	const text = `x: ((u.username))

@@ -224,7 +224,8 @@ lost certificate missing`
 	}
 }
 
-// Another CA in the store, put there by hand, is told at what it did not sign.
+// A CA that was replaced by hand in the store is reported at the certificates
+// that it did not sign.
 func TestVariablesOfAnotherCA(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
@@ -304,7 +305,7 @@ func TestRotateUnwritable(t *testing.T) {
 	}
 }
 
-// What has a value in its options that is made anew is made anew, too.
+// A variable is generated again if a variable in its options is.
 func TestRotateWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, `
