@@ -19,7 +19,7 @@ import (
 func newCache(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "List what is kept in ~/.bosh for later deploys, or remove it",
+		Short: "List or remove what ~/.bosh keeps for later deploys",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
@@ -31,10 +31,10 @@ func newCacheList(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List what is in the cache, with its size and last use",
-		Long: `List prints what is kept for later deploys: files that were downloaded, blobs of
-release folders, releases that were unpacked, packages of CPIs that were compiled
-on this machine, packages that VMs compiled, and the compiled code of the embedded
-Ruby. The latest used come first. With --json, there is one object per line.`,
+		Long: `List prints what is kept for later deploys: downloaded files, blobs of release
+folders, unpacked releases, CPI packages compiled on this machine, packages
+compiled on VMs, and the compiled embedded Ruby. The entries used last come first.
+With --json, there is one object per line.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true
@@ -61,11 +61,11 @@ func newCachePrune(c *console) *cobra.Command {
 	var all, dry bool
 	cmd := &cobra.Command{
 		Use:   "prune {--older-than TIME | --all}",
-		Short: "Remove from the cache what was not used for a time, or all of it",
-		Long: `Prune removes what list prints and was not used for a time, or all of it. It
-refuses while another run uses the cache, and leaves the compiled packages of
-CPIs that are installed: without them the deployments could not be deleted.
-What is removed is downloaded or compiled again when it is needed.`,
+		Short: "Remove all of the cache, or what was not used for some time",
+		Long: `Prune removes all entries that list prints, or those not used for some time. It
+refuses while another run uses the cache, and keeps the compiled packages of
+installed CPIs: without them the deployments could not be deleted. Later deploys
+download or compile again what they need.`,
 		Example: "  bootstrap cache prune --older-than 30d --dry-run",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,9 +87,9 @@ What is removed is downloaded or compiled again when it is needed.`,
 		},
 	}
 	f := cmd.Flags()
-	timeVar(f, &olderThan, "older-than", 0, "remove what was not used for this time, such as 30d or 12h")
+	timeVar(f, &olderThan, "older-than", 0, "remove what was not used for this long, such as 30d or 12h")
 	f.BoolVar(&all, "all", false, "remove everything that no installed CPI needs")
-	f.BoolVar(&dry, "dry-run", false, "only tell what would be removed")
+	f.BoolVar(&dry, "dry-run", false, "only show what would be removed")
 	return cmd
 }
 

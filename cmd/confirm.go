@@ -22,7 +22,7 @@ type asking struct {
 }
 
 func (a *asking) flags(f *pflag.FlagSet) {
-	f.BoolVarP(&a.yes, "yes", "y", false, "never prompt: the answer to every question is yes")
+	f.BoolVarP(&a.yes, "yes", "y", false, "never prompt: answer yes to every question")
 	f.BoolVarP(&a.silent, "non-interactive", "n", false, "the same as --yes")
 }
 

@@ -16,14 +16,14 @@ func newDelete(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "delete {MANIFEST | --state FILE}",
 		SuggestFor: []string{"delete-env", "destroy", "down"},
-		Short:      "Take down the VM, its disk and its stemcell",
-		Long: `Delete stops the jobs, deletes the VM, THE PERSISTENT DISK WITH ITS DATA, the
-stemcell, the installed CPI and the state file. A delete that was interrupted
-goes on when it is run again. On the machine that deployed it needs neither the
-manifest's content nor its variables nor downloads. Orphaned disks are kept.
+		Short:      "Delete the VM, its disk and its stemcell",
+		Long: `Delete stops the jobs and deletes the VM, THE PERSISTENT DISK WITH ITS DATA, the
+stemcell, the installed CPI and the state file. To continue an interrupted delete,
+run it again. On the machine that deployed, it needs neither the contents of the
+manifest nor variables nor downloads. Orphaned disks are kept.
 
-A terminal is asked before a disk is deleted, wherever the output goes. Without
-a terminal on standard input a disk is deleted only with --yes.`,
+On a terminal it asks before it deletes a disk, wherever the output goes. Without a
+terminal on standard input it deletes a disk only with --yes.`,
 		Example: "  bootstrap delete manifest.yml\n  bootstrap delete manifest.yml --yes",
 		Args:    manifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ a terminal on standard input a disk is deleted only with --yes.`,
 			err := c.deployment(cmd.Context(), opts, deployer.Delete)
 			var missing *file.MissingError
 			if errors.As(err, &missing) {
-				return fmt.Errorf("%w; with --skip-if-missing delete succeeds when there is nothing to delete", err)
+				return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", err)
 			}
 			return err
 		},
@@ -48,8 +48,8 @@ a terminal on standard input a disk is deleted only with --yes.`,
 	agentFlags(f, &opts)
 	answerFlag(f, &opts)
 	ask.flags(f)
-	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphan, see bootstrap disks")
+	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphaned one, see bootstrap disks")
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
-	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed where there is no state file: nothing to delete")
+	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed if there is no state file")
 	return cmd
 }

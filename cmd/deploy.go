@@ -13,13 +13,13 @@ func newDeploy(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "deploy MANIFEST",
 		SuggestFor: []string{"create-env", "up", "apply"},
-		Short:      "Make the VM what the manifest says",
-		Long: `Deploy makes the VM what the manifest says. It looks first, prints its plan with
-a reason for each change, and does exactly that: it creates what is missing,
-changes in place what can be, and replaces the VM only where that is needed. The
-persistent disk and its data stay. On a terminal it asks before it destroys
-something. Every CID is kept in the state file, beside the manifest unless
---state names another. A deploy that was interrupted goes on when it is run
+		Short:      "Create or change the VM as the manifest says",
+		Long: `Deploy creates the VM, or changes it to what the manifest says. It first looks at
+what exists, prints a plan with a reason for each change, and does exactly that: it
+creates what is missing, changes in place what can be changed in place, and replaces
+the VM only if necessary. The persistent disk and its data stay. On a terminal it
+asks before it destroys anything. Every CID is recorded in the state file, beside
+the manifest unless --state names another. To continue an interrupted deploy, run it
 again.`,
 		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab\n  bootstrap plan manifest.yml --out plan.json && bootstrap deploy manifest.yml --plan plan.json",
 		Args:    oneManifest,
@@ -41,8 +41,8 @@ again.`,
 	ask.flags(cmd.Flags())
 	f := cmd.Flags()
 	adoptFlags(f, &opts)
-	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
-	f.BoolVar(&opts.Previous, "previous", false, "go back a version: to the last good one, else the one before it")
-	f.StringVar(&plan, "plan", "", "do exactly what plan --out wrote to this `FILE`, or refuse")
+	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
+	f.BoolVar(&opts.Previous, "previous", false, "go back to the last version that worked, or the one before it")
+	f.StringVar(&plan, "plan", "", "do exactly the plan in this `FILE` of plan --out, or refuse")
 	return cmd
 }

@@ -17,10 +17,10 @@ func newDisks(c *console) *cobra.Command {
 		Use:   "disks {MANIFEST | --state FILE}",
 		Short: "List the persistent disks; attach, delete or forget one",
 		Long: `Disks lists the persistent disks that the state file records: the current one;
-unused ones, which the next deploy deletes; and orphans, which are kept until you
-say. A disk becomes an orphan when the manifest asks for none any more, by
-delete --keep-disk and by deploy --keep-old-disk. Nothing is locked or asked in
-the cloud. With --json, there is one object per line.`,
+unused ones, which the next deploy deletes; and orphaned ones, which are kept until
+you delete them. A disk becomes orphaned when the manifest has no disk any more, by
+delete --keep-disk and by deploy --keep-old-disk. Disks locks nothing and does not
+ask the cloud. With --json, there is one object per line.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := mistaken(cmd, args, 1); err != nil {
@@ -61,10 +61,10 @@ func (c *console) listDisks(path string) error {
 func newDisksAttach(c *console) *cobra.Command {
 	return c.aboutDisk(&cobra.Command{
 		Use:   "attach {MANIFEST | --state FILE} CID",
-		Short: "Make an orphan the current disk, which the next deploy attaches",
-		Long: `Attach makes an orphan the current disk again. Nothing is done in the cloud: the
-next deploy attaches it to the VM, and plan says so. While another disk is the
-current one it is refused.`,
+		Short: "Make an orphaned disk the current one; the next deploy attaches it",
+		Long: `Attach makes an orphaned disk the current disk again. It changes nothing in the
+cloud: the next deploy attaches the disk to the VM, and plan says so. It refuses
+while another disk is the current one.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
 	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		stateFlag(cmd.Flags(), &opts.StateFile)
@@ -76,10 +76,10 @@ func newDisksDelete(c *console) *cobra.Command {
 	var ask asking
 	return c.aboutDisk(&cobra.Command{
 		Use:   "delete {MANIFEST | --state FILE} CID",
-		Short: "Delete an orphan and its data",
-		Long: `Delete deletes an orphan, WITH ITS DATA. On the machine that deployed it needs
-neither the manifest's content nor its variables nor downloads. With the last
-orphan of a deployment that was deleted go the state file and the installed CPI.`,
+		Short: "Delete an orphaned disk and its data",
+		Long: `Delete deletes an orphaned disk, WITH ITS DATA. On the machine that deployed, it
+needs neither the contents of the manifest nor variables nor downloads. With the
+last disk of a deleted deployment it removes the state file and the installed CPI.`,
 		Example: "  bootstrap disks delete manifest.yml disk-6b7c",
 	}, deployer.DeleteDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		c.diskFlags(cmd.Flags(), opts)
@@ -93,9 +93,9 @@ func newDisksForget(c *console) *cobra.Command {
 	var ask asking
 	return c.aboutDisk(&cobra.Command{
 		Use:   "forget {MANIFEST | --state FILE} {CID | --current}",
-		Short: "Drop the record of a disk that is gone",
-		Long: `Forget drops the record of a disk that no longer exists, so that the next deploy
-makes a new, empty one. It asks the CPI first and refuses while the disk exists.
+		Short: "Remove the record of a disk that does not exist any more",
+		Long: `Forget removes the record of a disk that does not exist any more, so that the next
+deploy creates a new, empty one. It asks the CPI first and refuses while the disk exists.
 With --force the CPI is not asked; on a terminal, you are.`,
 		Example: "  bootstrap disks forget manifest.yml --current",
 	}, deployer.ForgetDisk, func(cmd *cobra.Command, opts *deployer.Options) {
@@ -103,7 +103,7 @@ With --force the CPI is not asked; on a terminal, you are.`,
 		ask.flags(cmd.Flags())
 		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.confirm(ask) }
 		cmd.Flags().BoolVar(&current, "current", false, "the current disk")
-		cmd.Flags().BoolVar(&opts.Force, "force", false, "forget it without asking the CPI whether it is gone")
+		cmd.Flags().BoolVar(&opts.Force, "force", false, "do not ask the CPI whether the disk exists")
 	})
 }
 

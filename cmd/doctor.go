@@ -19,14 +19,13 @@ func newDoctor(c *console) *cobra.Command {
 		Long: `Doctor checks this machine: the home folder, its modes and free space, the folder
 of temporary files, the tools of packaging scripts, the Ruby of templates and the
 proxies. With a manifest or --state it also checks the manifest, the state file and
-who has it locked, the registry's port, the tunnel's key, whether the agent answers
-and why not, the clock, the certificates, and the CPI that is installed here. Each
+who holds its lock, the registry's port, the tunnel's key, whether the agent answers
+and why not, the clock, the certificates, and the CPI installed on this machine. Each
 check ends as ok, warn, fail or skipped, and says what to do. It changes nothing
-but the cache of the embedded Ruby. With --json, each check is an object on a line
-of its own.
+except the cache of the embedded Ruby. With --json, there is one object per line for
+each check.
 
-It ends with exit code 0 if no check failed, and 1 if one did; with --strict a
-warning is a failure, too.`,
+The exit code is 0 if no check failed, else 1; with --strict also 1 after a warning.`,
 		Example: "  bootstrap doctor\n" +
 			"  bootstrap doctor bosh.yml -l vars.yml --vars-store creds.yml\n" +
 			"  bootstrap doctor bosh.yml --vars-store creds.yml --expiry-warning 60d --strict --json",
@@ -50,7 +49,7 @@ warning is a failure, too.`,
 	viaFlag(f, &opts)
 	passEnvFlag(f, &opts)
 	answerFlag(f, &opts)
-	f.BoolVar(&strict, "strict", false, "a warning is a failure, too")
+	f.BoolVar(&strict, "strict", false, "count warnings as failures")
 	return cmd
 }
 

@@ -92,7 +92,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &problems):
 		return exitManifest, ""
 	case errors.As(err, &missing):
-		return exitNoState, "nothing is deployed there; use --state if the state file is elsewhere"
+		return exitNoState, "nothing is deployed there; give --state if the state file is elsewhere"
 	case errors.As(err, &unreadable) && errors.Is(err, fs.ErrNotExist):
 		return exitNoState, ""
 	case errors.As(err, &unreadable):
@@ -108,7 +108,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &failing):
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
 	case errors.As(err, &locked):
-		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m, which waits for it; the lock goes with its process"
+		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
 	case errors.As(err, &busy):
 		return exitLocked, "try again when it has ended; --dry-run works at any time"
 	case errors.As(err, &second):
@@ -126,7 +126,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &lost):
 		return exitFailed, nextSilent
 	case errors.As(err, &unsettled):
-		return exitFailed, fmt.Sprintf("what %s made is unknown; run the same command again: it looks for that, keeps what it cannot find as a leftover (bootstrap state leftovers MANIFEST), and goes on", unsettled.Method)
+		return exitFailed, fmt.Sprintf("the result of %s is unknown; run the same command again: it looks for the result, lists it as a leftover if it cannot find it (bootstrap state leftovers MANIFEST), and continues", unsettled.Method)
 	case errors.As(err, &refused):
 		return exitCPI, ""
 	}
@@ -155,7 +155,7 @@ func (c *console) finish(err error) int {
 	c.tell(code, err, hint)
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed
-		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; what was done is done", lost), "")
+		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")
 	}
 	return code
 }

@@ -13,10 +13,10 @@ import (
 // behind any: each command that asks, or prints otherwise, has its own.
 func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.json, "json", false, "print one JSON event per line")
-	f.BoolP("yes", "y", false, "never ask")
-	f.BoolP("non-interactive", "n", false, "never ask")
-	f.Bool("tty", false, "accepted for scripts of bosh; changes nothing")
-	f.Bool("no-color", false, "accepted for scripts of bosh; changes nothing")
+	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
+	f.BoolP("non-interactive", "n", false, "never prompt (the default without a terminal)")
+	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
+	f.Bool("no-color", false, "accepted for scripts of bosh, without effect")
 	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
 		f.Lookup(name).Hidden = true
 	}
@@ -35,16 +35,16 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 
 // planFlags are those that change what a deploy plans.
 func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
-	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk though nothing changed")
+	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk even if nothing changed")
 	f.BoolVar(&opts.Fix, "fix", false, "reboot a silent or busy VM or replace it; upload lost stemcells")
 	f.BoolVar(&opts.AllowShrink, "allow-shrink", false, "move the data to a smaller disk")
-	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep a disk whose data was moved as an orphan")
+	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 
 // adoptFlags are those for a VM that another tool made.
 func adoptFlags(f *pflag.FlagSet, opts *deployer.Options) {
-	f.StringVar(&opts.AdoptFrom, "adopt-from", "", "the `MANIFEST` from which another tool made the VM")
-	f.BoolVar(&opts.AdoptVM, "adopt-vm", false, "take a VM that another tool made as it is")
+	f.StringVar(&opts.AdoptFrom, "adopt-from", "", "the `MANIFEST` from which another tool created the VM")
+	f.BoolVar(&opts.AdoptVM, "adopt-vm", false, "accept a VM that another tool created as it is")
 }
 
 // inputFlags are those of every command that reads a manifest and warns of the
@@ -66,7 +66,7 @@ func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
 func agentFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	oldAgentFlags(f, opts)
 	viaFlag(f, opts)
-	timeVar(f, &opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: for ever)")
+	timeVar(f, &opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: no limit)")
 }
 
 // answerFlag is for commands that make no VM.
@@ -113,7 +113,7 @@ func rubyFlag(f *pflag.FlagSet, path *string) {
 
 // expiryFlag adds the flag of commands that warn of stored certificates.
 func expiryFlag(f *pflag.FlagSet, inputs *document.Options) {
-	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of stored certificates that end so soon")
+	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of stored certificates that expire so soon")
 }
 
 // timeVar adds a flag for a time.

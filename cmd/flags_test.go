@@ -361,7 +361,7 @@ func TestExitCodesTopic(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out, _ = run(t, "help", "disks", "forget")
-	if code != 0 || !strings.HasPrefix(out, "Forget drops") || strings.Count(out, "xit code") != 1 || !strings.HasSuffix(out, "Exit codes: bootstrap help exit-codes\n") {
+	if code != 0 || !strings.HasPrefix(out, "Forget removes") || strings.Count(out, "xit code") != 1 || !strings.HasSuffix(out, "Exit codes: bootstrap help exit-codes\n") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

@@ -28,7 +28,7 @@ their help what theirs mean.`
 func newExitCodes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
-		Short: "What the exit codes mean",
+		Short: "The meaning of the exit codes",
 		Long:  exitHelp,
 	}
 }

@@ -19,12 +19,12 @@ func newInterpolate(c *console) *cobra.Command {
 		Use:     "interpolate MANIFEST",
 		Aliases: []string{"int"},
 		Short:   "Print a manifest with its operations and variables",
-		Long: `Interpolate applies operations files to a YAML file, fills in variables, and
+		Long: `Interpolate applies operations files to a YAML file, interpolates variables, and
 prints the result, WITH ITS SECRETS, on standard output. MANIFEST may be any
 YAML file, or - for standard input. Variables without a value stay as they are.
 
-With --vars-store, variables that have a type and no value are generated and
-kept in that file.`,
+With --vars-store, variables with a type and without a value are generated and
+stored in that file.`,
 		Example: `  bootstrap interpolate bosh.yml -o docker/cpi.yml -l vars.yml
   bootstrap interpolate creds.yml --path /admin_password`,
 		Args: oneManifest,
@@ -43,9 +43,9 @@ kept in that file.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
-	f.StringVar(&path, "path", "", "print only what is at this `PATH`, as operations files write it")
-	f.BoolVar(&errMissing, "var-errs", false, "fail when a variable has no value")
-	f.BoolVar(&errUnused, "var-errs-unused", false, "fail when a value is given that no variable uses")
+	f.StringVar(&path, "path", "", "print only the part at this `PATH`, as in operations files")
+	f.BoolVar(&errMissing, "var-errs", false, "fail if a variable has no value")
+	f.BoolVar(&errUnused, "var-errs-unused", false, "fail if a given value is not used")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func checkNames(doc *document.Document, missing, unused bool) error {
 		return &problems
 	}
 	if unused && len(doc.Unused) > 0 {
-		return fmt.Errorf("values are given that no variable uses: %s", strings.Join(doc.Unused, ", "))
+		return fmt.Errorf("no variable uses these given values: %s", strings.Join(doc.Unused, ", "))
 	}
 	return nil
 }

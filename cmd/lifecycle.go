@@ -14,9 +14,9 @@ func newStop(c *console) *cobra.Command {
 	return c.lifecycle(&cobra.Command{
 		Use:   "stop {MANIFEST | --state FILE}",
 		Short: "Stop the jobs and leave the VM",
-		Long: `Stop runs the jobs' pre-stop and drain scripts, stops them, and runs post-stop.
-VM and disk stay as they are. The jobs stay stopped, also through a deploy, until
-bootstrap start.`,
+		Long: `Stop runs the pre-stop and drain scripts of the jobs, stops the jobs, and runs the
+post-stop scripts. VM and disk stay as they are. The jobs stay stopped until
+bootstrap start, even if you deploy in between.`,
 		Example: "  bootstrap stop manifest.yml",
 	}, deployer.Stop, c.stopFlags)
 }
@@ -24,9 +24,10 @@ bootstrap start.`,
 func newStart(c *console) *cobra.Command {
 	return c.lifecycle(&cobra.Command{
 		Use:   "start {MANIFEST | --state FILE}",
-		Short: "Start the jobs on the VM that is there",
-		Long: `Start runs pre-start, starts the jobs, waits until they run, and runs post-start
-and post-deploy. A VM whose agent does not answer is rebooted first.`,
+		Short: "Start the jobs on the existing VM",
+		Long: `Start runs the pre-start scripts, starts the jobs, waits until they are running, and
+runs the post-start and post-deploy scripts. If the agent does not answer, it first
+reboots the VM.`,
 		Example: "  bootstrap start manifest.yml",
 	}, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
 		cpiFlags(f, opts) // to reboot the VM
@@ -38,7 +39,7 @@ func newRestart(c *console) *cobra.Command {
 	return c.lifecycle(&cobra.Command{
 		Use:     "restart {MANIFEST | --state FILE}",
 		Short:   "Stop the jobs and start them again",
-		Long:    "Restart does what stop and start do, one after the other.",
+		Long:    "Restart stops the jobs and starts them again, as stop and start do.",
 		Example: "  bootstrap restart manifest.yml",
 	}, deployer.Restart, c.stopFlags)
 }
@@ -83,7 +84,7 @@ func newRecreate(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "recreate MANIFEST",
 		Short:   "Replace the VM: deploy --recreate",
-		Long:    "Recreate does what deploy --recreate does: it makes a new VM though nothing\nchanged. The persistent disk goes over to it.",
+		Long:    "Recreate does the same as deploy --recreate: it replaces the VM even if nothing\nchanged. The new VM gets the persistent disk.",
 		Example: "  bootstrap recreate manifest.yml",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

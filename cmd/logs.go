@@ -18,12 +18,12 @@ func newLogs(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs {MANIFEST | --state FILE}",
 		Short: "Fetch, show or follow the VM's logs",
-		Long: `Logs fetches the logs of the jobs, through the agent, into an archive that only
-its owner may read. SECRETS THAT A JOB LOGS STAND IN IT.
+		Long: `Logs fetches the logs of the jobs through the agent, into an archive that only its
+owner may read. IT CONTAINS ALL SECRETS THAT A JOB HAS LOGGED.
 
-With --tail or --follow the logs are shown instead, on standard output, without
-the secrets of the manifest; what goes on is told on standard error. --follow
-goes on until it is interrupted.`,
+With --tail or --follow it prints the logs instead, on standard output, without the
+secrets of the manifest; progress goes to standard error. --follow runs until it is
+interrupted.`,
 		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
 		Args:    manifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,11 +49,11 @@ goes on until it is interrupted.`,
 	f.BoolVar(&what.System, "system", false, "the machine's logs, /var/log, instead of the jobs'")
 	f.StringArrayVar(&what.Jobs, "job", nil, "only the logs of the job with this `NAME`; repeatable")
 	f.StringArrayVar(&what.Only, "only", nil, "only logs that match this `GLOB`, ** for any folders; repeatable")
-	f.StringVar(&what.Dir, "dir", ".", "put the archive into this `FOLDER`, under a name of its own")
+	f.StringVar(&what.Dir, "dir", ".", "write the archive into this `FOLDER`, under a new name")
 	f.StringVar(&what.Out, "out", "", "write the archive to this `FILE`")
 	f.Var((*linesFlag)(&what.Tail), "tail", fmt.Sprintf("show the last `N` lines of each log (without N: %d)", defaultTail))
 	f.Lookup("tail").Annotations = map[string][]string{withoutValue: {strconv.Itoa(defaultTail)}}
-	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log, and what is added to it")
+	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log, and then new ones")
 	c.reachFlags(f, &opts)
 	return cmd
 }

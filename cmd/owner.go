@@ -20,18 +20,18 @@ func (c *console) lookAtOwners(home string, files ...string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return c.makeHome(home)
 	case err != nil:
-		return fmt.Errorf("cannot look who may write to %s: %w", home, err)
+		return fmt.Errorf("cannot find out who may write to %s: %w", home, err)
 	case worldWritable(info):
-		return fmt.Errorf("anybody on this machine may write to %s (mode %04o), and programs that are kept there are run: take that right away with: chmod o-w %s", home, info.Mode().Perm(), home)
+		return fmt.Errorf("anybody on this machine may write to %s (mode %04o), and programs in it are run: remove that permission with: chmod o-w %s", home, info.Mode().Perm(), home)
 	}
 	owner, another := otherOwner(info)
 	switch {
 	case isRoot():
 		c.warnRoot(home, files)
 	case another && owner == "root":
-		c.warn(fmt.Sprintf("%s belongs to root, as a run as root (sudo) leaves it: give it back with: sudo chown -R \"$(id -un)\" %s", home, home))
+		c.warn(fmt.Sprintf("%s belongs to root, probably since a run with sudo: correct that with: sudo chown -R \"$(id -un)\" %s", home, home))
 	case another:
-		c.warn(fmt.Sprintf("%s belongs to %s, who may change the programs that are kept there and run", home, owner))
+		c.warn(fmt.Sprintf("%s belongs to %s, who may change the programs in it that are run", home, owner))
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (c *console) warnRoot(home string, files []string) {
 	if len(paths) == 0 {
 		return
 	}
-	c.warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Owner, group and mode of files are kept, and what is new in ~/.bosh goes to its owner; but VMs of the embedded CPI and their processes would be root's. Run it as %s if you can", who, strings.Join(paths, ", "), who))
+	c.warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Files keep their owner, group and mode, and new files in ~/.bosh get its owner; but VMs of the embedded CPI and their processes would belong to root. Run it as %s if you can", who, strings.Join(paths, ", "), who))
 }
 
 func (c *console) warn(message string) { c.say(report.Warning, message) }

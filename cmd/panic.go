@@ -21,9 +21,9 @@ func (c *console) reportPanic(p *guard.Panic) error {
 		c.command, p.Value, p.Stack)
 	path, err := c.writePanic(text)
 	if err != nil {
-		return fmt.Errorf("%s: %v; please report this sentence and what you ran. Where it happened could not be written down: %v", what, p.Value, err)
+		return fmt.Errorf("%s: %v; please report this sentence and what you ran. The details could not be written to a file: %v", what, p.Value, err)
 	}
-	return fmt.Errorf("%s: %v; please report it with the file %s, from which known secrets are taken out. Running the same command again finds out what was made, and goes on", what, p.Value, path)
+	return fmt.Errorf("%s: %v; please report it with the file %s, in which known secrets are replaced. Running the same command again finds out what was done, and continues", what, p.Value, path)
 }
 
 // writePanic writes a report of mode 0600 below ~/.bosh, or where there is none

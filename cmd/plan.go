@@ -21,10 +21,10 @@ func newPlan(c *console) *cobra.Command {
 		Use:   "plan MANIFEST",
 		Short: "Print what deploy would do, and why",
 		Long: `Plan looks at the state, the VM and its agent, and prints what deploy would do,
-with a reason for each change and what the service would be down for. It changes
-nothing anywhere. Values that a deploy would generate stand for themselves. The
-exit code is 0 if there is nothing to do and 2 if there is. Where standard output
-is no terminal, it gets the plan alone, and standard error what goes on.`,
+with a reason for each change and the steps during which the service would be down.
+It changes nothing. Variables that a deploy would generate are shown by name. The
+exit code is 0 if there is nothing to do, and 2 if there is. If standard output is
+not a terminal, only the plan is printed there, and progress goes to standard error.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,8 +59,8 @@ is no terminal, it gets the plan alone, and standard error what goes on.`,
 	c.deployFlags(f, &opts)
 	planFlags(f, &opts)
 	adoptFlags(f, &opts)
-	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM though nothing changed")
-	f.BoolVar(&opts.Previous, "previous", false, "what deploy --previous would do")
+	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
+	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
 	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, and so waits for none
 	return cmd

@@ -15,10 +15,10 @@ func newRender(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render MANIFEST",
 		Short: "Render the jobs' templates without deploying",
-		Long: `Render renders the templates of the instance group's jobs as a deploy would,
-and touches nothing else. The files are printed, or written to a folder with
---out; two of them can be compared with diff. Secrets are shown as <redacted>
-unless --show-secrets is given. What goes on is told on the standard error.`,
+		Long: `Render renders the templates of the instance group's jobs as a deploy would, and
+changes nothing else. It prints the files, or writes them to a folder with --out, so
+that you can compare two such folders with diff. Secrets are shown as <redacted>
+unless --show-secrets is given. Progress goes to standard error.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ unless --show-secrets is given. What goes on is told on the standard error.`,
 	c.varFlags(f, &opts.Inputs)
 	f.StringArrayVar(&what.Jobs, "job", nil, "only the job with this `NAME`; repeatable")
 	f.StringVar(&what.Out, "out", "", "write the files to this `FOLDER`")
-	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not take secrets out")
+	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not replace secrets")
 	stateFlag(f, &opts.StateFile)
 	rubyFlag(f, &opts.Ruby)
 	viaFlag(f, &opts)

@@ -12,8 +12,8 @@ func newSchema(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of a manifest",
-		Long: `Schema prints the JSON Schema of a manifest, with which editors complete and
-check it. Those with yaml-language-server take it from the manifest's first line:
+		Long: `Schema prints the JSON Schema of a manifest, with which editors complete and check
+manifests. Editors with yaml-language-server find it by the manifest's first line:
 
   # yaml-language-server: $schema=manifest.schema.json`,
 		Example: "  bootstrap schema > manifest.schema.json",

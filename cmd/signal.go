@@ -64,9 +64,9 @@ type stoppedError struct {
 func (e *stoppedError) Error() string {
 	text := "stopped at once"
 	for _, call := range e.calls {
-		text += fmt.Sprintf("; the CPI goes on with %s (process %d)", call.Method, call.PID)
+		text += fmt.Sprintf("; the CPI continues with %s (process %d)", call.Method, call.PID)
 	}
-	return text + "; run the same command again to find out what was made, and to go on"
+	return text + "; run the same command again: it finds out what was done, and continues"
 }
 
 // interrupted words what a run waits for after the first signal.
@@ -78,5 +78,5 @@ func interrupted(calls []cpi.Call, now time.Time) string {
 	for _, call := range calls {
 		what = append(what, fmt.Sprintf("%s (running for %s)", call.Method, now.Sub(call.Since).Round(time.Second)))
 	}
-	return fmt.Sprintf("Interrupted: finishing the CPI's %s; a second Ctrl-C stops at once, and leaves the CPI alone with it", strings.Join(what, ", "))
+	return fmt.Sprintf("Interrupted: finishing the CPI's %s; a second Ctrl-C stops at once, and the CPI finishes alone", strings.Join(what, ", "))
 }

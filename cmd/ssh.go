@@ -21,16 +21,16 @@ func newSSH(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
 		Short: "Log in to the VM, or run a command there",
-		Long: `Ssh has the agent make a user on the VM for this one login, with a key made for
-it, logs in and removes the user again. If ssh is killed, the next command that
-talks to the VM removes the user. The key is in no file. The VM's host key is the
-one that the agent tells. The system's ssh is used where there is one, else, on
-Windows and through jumpboxes, a client of our own.
+		Long: `Ssh asks the agent to create a user on the VM for this session, with a new key, logs
+in, and removes the user at the end. If ssh is killed, the next command that talks
+to the VM removes the user. The key is in no file. The VM must have the host key that
+the agent reports. It uses the system's ssh if there is one, and a built-in client
+otherwise, on Windows, and through jumpboxes.
 
-The words of COMMAND are joined and given to a shell on the VM, as ssh does. The
-exit code is that of the command. On a terminal, a shell gets one too, and so
-does a command whose output is not redirected. What comes from the VM is shown
-as it is, WITH THE SECRETS IN IT.`,
+The words of COMMAND are joined and given to a shell on the VM, as ssh does. The exit
+code is that of the command. On a terminal, a shell gets a terminal, and so does a
+command whose output is not redirected. Output from the VM is shown unchanged,
+INCLUDING ANY SECRETS.`,
 		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {

@@ -16,10 +16,10 @@ import (
 func newState(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
-		Short: "Look at the state file, import one, bring back an earlier one",
-		Long: `The state file is the record of what a deployment owns in the cloud. It lies
-beside the manifest, or where --state says. What each of the last five runs before
-the present version has left is in the folder STATE.backups.`,
+		Short: "Show, import or restore the state file",
+		Long: `The state file records what a deployment owns in the cloud. It is beside the
+manifest, or where --state says. The folder STATE.backups has the versions after
+each of the five runs before the current one.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}

@@ -19,10 +19,10 @@ func newStateBackups(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backups {MANIFEST | --state FILE}",
 		Short: "List the earlier versions of the state file",
-		Long: `Backups lists the versions of the state file that are kept, the newest first: what
-the last run has left and the five runs before it, with what each records. A
-version that alone records something that nobody has deleted is kept for ever,
-and says so. With --json, there is one object per line.`,
+		Long: `Backups lists the kept versions of the state file, the newest first, with what each
+records: the versions after the last run and the five runs before it. If only one
+version records something that was never deleted, that version is kept for ever and
+marked. With --json, there is one object per line.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := choice.split(cmd, args, 0, 0)
@@ -101,7 +101,7 @@ func (v backupView) records() string {
 		records += " (only here: " + strings.Join(v.Only, ", ") + ")"
 	}
 	if v.Present {
-		records += " (the present version)"
+		records += " (the current version)"
 	}
 	return records
 }
@@ -111,11 +111,11 @@ func newStateRestore(c *console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "restore {MANIFEST | --state FILE} SERIAL",
-		Short: "Make an earlier version of the state file the present one",
-		Long: `Restore writes the version with that serial number anew, under a new one. The
-present version becomes a backup; if it is damaged, it is kept with the ending
-.damaged. Where the present version records something that the earlier one does
-not, that would be forgotten, and it is refused without --force.`,
+		Short: "Restore an earlier version of the state file",
+		Long: `Restore makes the version with that serial number the current one, under a new
+number. The version that it replaces becomes a backup, or a file with the ending
+.damaged if it is damaged. If that version records something that the restored one
+does not, restore needs --force, because the record would be lost.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := choice.split(cmd, args, 1, 1)
@@ -124,7 +124,7 @@ not, that would be forgotten, and it is refused without --force.`,
 			}
 			serial, err := strconv.Atoi(rest[0])
 			if err != nil {
-				return errors.New("the serial number of a backup is expected, as bootstrap state backups lists it")
+				return errors.New("give the serial number of a backup, see bootstrap state backups")
 			}
 			c.started = true
 			opts, err := c.stateOptions(path, choice.wait)
@@ -143,6 +143,6 @@ not, that would be forgotten, and it is refused without --force.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
-	cmd.Flags().BoolVar(&force, "force", false, "forget what only the present version records; it stays in the cloud")
+	cmd.Flags().BoolVar(&force, "force", false, "lose what only the current version records; it stays in the cloud")
 	return cmd
 }

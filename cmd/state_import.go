@@ -17,13 +17,13 @@ func newStateImport(c *console) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "import {MANIFEST | --state FILE} {--from FILE | --vm-cid CID | --disk-cid CID | --stemcell-cid CID}",
-		Short: "Record what exists already: CIDs, or the state of another tool",
-		Long: `Import records a VM, a disk and a stemcell that exist, or all that another state
-file records: of create-env, of bosh-init, the bosh-deployments.yml of the first
-bosh-init, or one of ours from elsewhere. Nothing in the cloud is asked or
-changed, and nothing that is recorded already is overwritten.
+		Short: "Record existing CIDs, or the state of another tool",
+		Long: `Import records an existing VM, disk and stemcell, or everything that another state
+file records: one of create-env, of bosh-init, the bosh-deployments.yml of the first
+bosh-init, or one of bootstrap from another place. It neither asks nor changes the
+cloud, and overwrites no existing record.
 
-A file of create-env needs no import: --state names it as it is.`,
+A file of create-env needs no import: give it with --state.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
 			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,12 +52,12 @@ A file of create-env needs no import: --state names it as it is.`,
 	}
 	f := cmd.Flags()
 	choice.flags(f, true)
-	f.StringVar(&from, "from", "", "the state `FILE` of another tool, or of ours from elsewhere")
+	f.StringVar(&from, "from", "", "the state `FILE` of another tool, or of bootstrap elsewhere")
 	f.StringVar(&in.VM, "vm-cid", "", "the `CID` of the VM, which becomes the current one")
-	f.StringVar(&in.AgentID, "agent-id", "", "the agent `ID` that the VM was made with")
+	f.StringVar(&in.AgentID, "agent-id", "", "the agent `ID` that the VM was created with")
 	f.StringVar(&in.Disk, "disk-cid", "", "the `CID` of the persistent disk, which becomes the current one")
 	f.IntVar(&in.DiskSize, "disk-size", 0, "its size in `MIB`; if unknown, deploy moves its data to a new disk")
-	f.StringVar(&in.Stemcell.CID, "stemcell-cid", "", "the `CID` of the stemcell that the VM was made from")
+	f.StringVar(&in.Stemcell.CID, "stemcell-cid", "", "the `CID` of the stemcell that the VM was created from")
 	f.StringVar(&in.Stemcell.Name, "stemcell-name", "", "its `NAME` (default: "+state.UnknownStemcell+")")
 	f.StringVar(&in.Stemcell.Version, "stemcell-version", "", "its `VERSION`")
 	return cmd

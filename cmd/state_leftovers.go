@@ -17,16 +17,16 @@ func newStateLeftovers(c *console) *cobra.Command {
 	var forget, adopt string
 	cmd := &cobra.Command{
 		Use:   "leftovers {MANIFEST | --state FILE} [--forget ID | --adopt ID [CID]]",
-		Short: "List, adopt or forget what runs that were cut may have left in the cloud",
-		Long: `Leftovers lists the calls of the CPI whose outcome nobody knows: a run was cut, or
-what it made could not be recorded. Look in the cloud for what they may have made.
-What is there is recorded with --adopt: a VM becomes the current one, a disk one
-that is kept and not used. What is not there, or was deleted by hand, is taken
-off the list with --forget. Nothing in the cloud is touched. An ID may be cut
-short. With --json, the list is one object per line.
+		Short: "List, adopt or forget what interrupted runs may have left in the cloud",
+		Long: `Leftovers lists CPI calls with an unknown outcome: the run was interrupted, or the
+result could not be recorded. Look in the cloud for what they may have created. If it
+exists, record it with --adopt: a VM becomes the current one, a disk is kept without
+being used. If it does not exist, or you deleted it, remove the entry with --forget.
+Nothing in the cloud is changed. The beginning of an ID is enough. With --json, there
+is one object per line.
 
-A deploy or delete that calls the CPI takes off by itself what it finds gone or
-recorded, and tries again to delete what was to be deleted.`,
+A deploy or delete that calls the CPI removes entries that it finds deleted or
+recorded, and repeats deletes that did not finish.`,
 		Example: "  bootstrap state leftovers manifest.yml\n" +
 			"  bootstrap state leftovers manifest.yml --adopt 3f0c vol-4e5f6a7b\n" +
 			"  bootstrap state leftovers manifest.yml --forget 3f0c",
@@ -67,8 +67,8 @@ recorded, and tries again to delete what was to be deleted.`,
 	}
 	f := cmd.Flags()
 	choice.flags(f, true)
-	f.StringVar(&forget, "forget", "", "take the leftover with this `ID` off the list")
-	f.StringVar(&adopt, "adopt", "", "record what the call with this `ID` made, under its CID")
+	f.StringVar(&forget, "forget", "", "remove the leftover with this `ID` from the list")
+	f.StringVar(&adopt, "adopt", "", "record what the call with this `ID` created, under its CID")
 	return cmd
 }
 
@@ -104,7 +104,7 @@ func (l leftoverView) sought() string {
 	case l.Method == "snapshot_disk":
 		return "a snapshot of disk " + l.Disk
 	case l.Method == "update_disk":
-		return fmt.Sprintf("a disk of %d MiB that was made from disk %s", l.Size, l.Disk)
+		return fmt.Sprintf("a disk of %d MiB that was created from disk %s", l.Size, l.Disk)
 	case l.Method == "create_stemcell":
 		return "a stemcell or image that nothing uses"
 	}
@@ -130,7 +130,7 @@ func (c *console) listLeftovers(path string) error {
 			fmt.Fprintf(out, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, ui.Moment(l.Started), l.sought(), l.Why)
 		}
 		if len(list) == 0 {
-			fmt.Fprintln(out, "Nothing is left over")
+			fmt.Fprintln(out, "There are no leftovers")
 		}
 	})
 	return nil

@@ -19,11 +19,11 @@ func newStateRm(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm {MANIFEST | --state FILE}",
 		Short: "Remove the state file, without deleting anything in the cloud",
-		Long: `Rm removes a state file that records nothing. With --force it also removes one
-that does, or that is damaged: VM, disks and stemcells stay in the cloud, and
-nothing knows of them. On a terminal it asks first. The backups stay, so that
-restore brings it back.
-To delete what it records, use bootstrap delete.`,
+		Long: `Rm removes a state file that records nothing. With --force it also removes one that
+records something or is damaged: then VM, disks and stemcells stay in the cloud
+without a record. On a terminal it asks first. The backups stay, and bootstrap state
+restore brings the file back.
+To delete what a state file records, use bootstrap delete.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := choice.split(cmd, args, 0, 0)
@@ -53,7 +53,7 @@ To delete what it records, use bootstrap delete.`,
 	}
 	choice.flags(cmd.Flags(), true)
 	ask.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "also a file that records something, or is damaged")
+	cmd.Flags().BoolVar(&force, "force", false, "also remove a file that records something or is damaged")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func (c *console) confirmForgotten(ctx context.Context, path, home string, confi
 		if len(owned) == 0 {
 			return nil
 		}
-		what = "the state file " + path + " is removed; these stay in the cloud and nothing knows of them: " + strings.Join(owned, ", ")
+		what = "the state file " + path + " is removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
 	}
 	yes, err := confirm(ctx, deployer.Question{What: []string{what}})
 	if err == nil && !yes {

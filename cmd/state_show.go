@@ -17,8 +17,8 @@ func newStateShow(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show {MANIFEST | --state FILE}",
 		Short: "Print what the state file records",
-		Long: `Show prints what the state file records, without locking it or asking the cloud:
-see status for what is true of it. With --json, it prints one object.`,
+		Long: `Show prints what the state file records, without locking it or asking the cloud;
+bootstrap status asks the agent. With --json, it prints one object.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := choice.split(cmd, args, 0, 0)
@@ -148,7 +148,7 @@ func (v stateView) print(out *ui.Writer) {
 		table.Row(what, cid, other, strings.Join(details, ", "))
 	}
 	for _, vm := range v.VMs {
-		row("VM", vm.CID, vm.Current, "makes way", vm.details()...)
+		row("VM", vm.CID, vm.Current, "is replaced", vm.details()...)
 	}
 	for _, d := range v.Disks {
 		if d.Kept != nil {

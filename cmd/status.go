@@ -15,16 +15,16 @@ func newStatus(c *console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "status {MANIFEST | --state FILE}",
-		Short: "Tell how the VM, its jobs, disks and certificates are",
-		Long: `Status tells what the state file records and what the agent answers: VM, disks,
-stemcell, releases, jobs with their processes, addresses, the last deploy, calls
-without a known end, and the days that certificates have left. It changes nothing
-and locks nothing, so that it also works while a deploy runs. On the machine that
-made the VM the state file is enough; elsewhere the manifest, or --old-mbus and
---old-ca, say how the agent is reached. With --json, it prints one object.
+		Short: "Show the state of the VM, its jobs, disks and certificates",
+		Long: `Status shows what the state file records and what the agent answers: VM, disks,
+stemcell, releases, jobs with their processes, addresses, the last deploy, CPI calls
+with an unknown outcome, and the days until certificates expire. It changes and
+locks nothing, so it also works while a deploy runs. On the machine that created the
+VM the state file is enough; elsewhere the manifest, or --old-mbus and --old-ca, say
+how to reach the agent. With --json, it prints one object.
 
-It ends with exit code 0 if all is well, 1 if something is not (jobs that were
-stopped on purpose, an unfinished deploy and an expired certificate, too), 69 if
+The exit code is 0 if all is well, 1 if something is wrong (even if it is only a job
+that was stopped on purpose, an unfinished deploy or an expired certificate), 69 if
 the agent does not answer, and 66 if there is no state file.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +

@@ -30,11 +30,10 @@ func newValidate(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate MANIFEST",
 		Short: "Check a manifest without deploying it",
-		Long: `Validate checks a manifest, with its operations and variables, against itself
-and against the releases and the stemcell that are on this machine, whose
-templates it renders. It connects to nothing and generates nothing, and says
-what it could not check. With --json, each finding is an object on a line of its
-own.`,
+		Long: `Validate checks a manifest with its operations and variables, also against the
+releases and the stemcell that are on this machine, and renders the templates. It
+makes no connections and generates nothing, and says what it could not check. With
+--json, there is one object per line for each finding.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -115,7 +115,7 @@ func TestInterpolate(t *testing.T) {
 		{[]string{"--path", "/a/list"}, 0, "- 1\n- true\n- 5\n", ""},
 		{[]string{"--path", "/lost"}, 1, "", `has no key "lost"`},
 		{[]string{"--var-errs"}, exitManifest, "", "m.yml:3:7: left: the variable ((left)) has no value"},
-		{[]string{"--var-errs-unused"}, 1, "", "no variable uses: spare"},
+		{[]string{"--var-errs-unused"}, 1, "", "no variable uses these given values: spare"},
 		{[]string{"--json", "--path", "/b"}, 0, `{"kind":"document","text":"5\n"}` + "\n" + `{"kind":"result","status":"finished","exit_code":0}` + "\n", ""},
 	} {
 		code, out, errs := run(t, append(inputs, c.flags...)...)

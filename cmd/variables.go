@@ -29,8 +29,8 @@ func newVariablesList(c *console) *cobra.Command {
 		Use:   "list MANIFEST",
 		Short: "List the variables of a manifest, without their values",
 		Long: `List prints each variable that the manifest defines, where its value comes from,
-and when a certificate ends. It warns of stored values that do not match their
-options any more. Values are not printed, and none is generated. With --json,
+and when a certificate expires. It warns about stored values that do not match their
+options any more. It neither prints nor generates values. With --json,
 there is one object per line.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
 		Args:    oneManifest,
@@ -59,11 +59,11 @@ func newVariablesRotate(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
-		Long: `Rotate generates variables anew in the vars store: those that are named, or the
-certificates that end within a time or have ended. With a CA, what it signed is
-generated too, and with any variable what has its value in its options. All of
-it is written in one go, and the previous file is kept beside it. Deploy then
-brings the new values to the VM.`,
+		Long: `Rotate generates new values in the vars store: for the variables that you name, or
+for certificates that expire within some time. With a CA it also generates the
+certificates that the CA signed, and with any variable those that have its value in
+their options. All values are written at once, and the previous file is kept. The
+next deploy gives the new values to the VM.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error { return manifestAnd(cmd, args, math.MaxInt) },
