@@ -322,6 +322,7 @@ func FuzzWriter(f *testing.F) {
 // again stays on its row, and the line that stays has all of its name.
 func FuzzTerminal(f *testing.F) {
 	f.Add("Uploading package 'a-name-that-is-long/01234567'", 40, int64(5), int64(10))
+	f.Add("Uploading package 'a-name-that-is-long/01234567'", 13, int64(5), int64(10))
 	f.Add("名前の長い仕事 と 仕事", 21, int64(0), int64(0))
 	f.Add("\x1b[31m \u202e 👩‍👩‍👧 é", 12, int64(-5), int64(1<<62))
 	f.Fuzz(func(t *testing.T, name string, columns int, done, total int64) {
