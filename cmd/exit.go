@@ -12,6 +12,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
+	"bootstrap/deployer/journal"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
@@ -64,7 +65,7 @@ func judge(err error) (code int, hint string) {
 		late        *agent.TaskTimeoutError
 		lost        *agent.TaskLostError
 		refused     *cpi.Error
-		unsettled   *deployer.UnsettledError
+		unsettled   *journal.UnsettledError
 		interrupted *report.InterruptedError
 		stopped     *stoppedError
 		moved       *plan.MovedError

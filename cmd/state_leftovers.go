@@ -82,33 +82,15 @@ type leftoverView struct {
 	Disk    string    `json:"disk,omitempty"` // that was copied or changed
 	Size    int       `json:"size,omitempty"` // MiB
 	Why     string    `json:"why"`
+	sought  string    // what a person looks for in the cloud
 }
 
 func leftoversOf(st state.State) []leftoverView {
 	list := []leftoverView{}
 	for _, l := range st.Unsettled("") {
-		list = append(list, leftoverView{l.ID, l.Method, l.Started, l.CID, l.AgentID, l.Disk, l.Size, l.Why})
+		list = append(list, leftoverView{l.ID, l.Method, l.Started, l.CID, l.AgentID, l.Disk, l.Size, l.Why, l.Sought()})
 	}
 	return list
-}
-
-// sought words what to look for in the cloud.
-func (l leftoverView) sought() string {
-	switch {
-	case l.CID != "":
-		return l.CID
-	case l.Method == "create_vm":
-		return "a VM whose agent has the id " + l.AgentID
-	case l.Method == "create_disk":
-		return fmt.Sprintf("a disk of %d MiB that nothing uses", l.Size)
-	case l.Method == "snapshot_disk":
-		return "a snapshot of disk " + l.Disk
-	case l.Method == "update_disk":
-		return fmt.Sprintf("a disk of %d MiB that was created from disk %s", l.Size, l.Disk)
-	case l.Method == "create_stemcell":
-		return "a stemcell or image that nothing uses"
-	}
-	return "what it made"
 }
 
 func (c *console) listLeftovers(path string) error {
@@ -127,7 +109,7 @@ func (c *console) listLeftovers(path string) error {
 	}
 	c.print(func(out *ui.Writer) {
 		for _, l := range list {
-			fmt.Fprintf(out, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, ui.Moment(l.Started), l.sought(), l.Why)
+			fmt.Fprintf(out, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, ui.Moment(l.Started), l.sought, l.Why)
 		}
 		if len(list) == 0 {
 			fmt.Fprintln(out, "There are no leftovers")

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 )
@@ -125,9 +126,9 @@ func (c Certificate) fault(now time.Time) string {
 	case c.spare:
 		return ""
 	case now.After(c.NotAfter):
-		return fmt.Sprintf("%s expired on %s", c.title(), utcMinute(c.NotAfter))
+		return fmt.Sprintf("%s expired on %s", c.title(), report.Minute(c.NotAfter))
 	case now.Before(c.NotBefore):
-		return fmt.Sprintf("%s is not valid before %s, and this machine's clock says %s", c.title(), utcMinute(c.NotBefore), utcMinute(now))
+		return fmt.Sprintf("%s is not valid before %s, and this machine's clock says %s", c.title(), report.Minute(c.NotBefore), report.Minute(now))
 	}
 	return ""
 }
@@ -137,7 +138,7 @@ func (c Certificate) ending(now time.Time, within time.Duration) string {
 	if c.spare || c.NotAfter.Sub(now) > within {
 		return ""
 	}
-	return fmt.Sprintf("%s expires on %s (%s)", c.title(), utcMinute(c.NotAfter), leftDays(c.DaysLeft))
+	return fmt.Sprintf("%s expires on %s (%s)", c.title(), report.Minute(c.NotAfter), leftDays(c.DaysLeft))
 }
 
 func (c Certificate) title() string {
@@ -167,5 +168,3 @@ func leftDays(n int) string {
 func (o Options) expiryWarning() time.Duration {
 	return cmp.Or(o.Inputs.ExpiryWarning, 30*24*time.Hour)
 }
-
-func utcMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -136,7 +136,7 @@ func Delete(ctx context.Context, opts Options) error {
 		{name: "prepare cpi", do: (*run).prepareCPI},
 		{name: "look at the agent", do: (*run).lookAtAgent},
 		{name: "confirm", do: (*run).confirmDelete},
-		{name: "connect cpi", do: (*run).settleIntents},
+		{name: "connect cpi", do: (*run).settle},
 		{name: "look", do: (*run).lookForDelete},
 		{name: "refuse a silent agent", do: (*run).refuseSilent},
 		{name: "delete", do: func(r *run, ctx context.Context) error {
@@ -232,7 +232,7 @@ func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 		plan.DeleteDisks:     plain(r.deleteDisks),
 		plan.DeleteStemcells: plain(r.deleteStemcells),
 		plan.DeleteOrphan:    plain(r.deleteOrphan),
-		plan.LookAtLeftovers: plain(r.lookAtLeftovers),
+		plan.LookAtLeftovers: plain(func(ctx context.Context) error { return r.journal.LookAtLeftovers(ctx) }),
 		plan.Uninstall:       plain(r.uninstall),
 		plan.UninstallRest:   plain(r.uninstallRest),
 	}

@@ -105,7 +105,7 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, work plan.DiskWor
 		if !same {
 			call = func(c *cpi.Client) (string, error) { return c.UpdateDisk(ctx, have.CID, want.Size, props) }
 		}
-		_, err := r.create(ctx, in, call)
+		_, err := r.journal.Create(ctx, in, call)
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
 			return report.Skip("the CPI cannot")
 		}
@@ -217,7 +217,7 @@ func (r *run) createDisk(ctx context.Context, want *manifest.DiskPool) (state.Di
 	var d state.Disk
 	err := r.do("Creating disk", func(*report.Stage) error {
 		props := properties(want)
-		cid, err := r.create(ctx, state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
+		cid, err := r.journal.Create(ctx, state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
 			return c.CreateDisk(ctx, want.Size, props, r.state.Get().CurrentVMCID)
 		})
 		for _, made := range r.state.Get().Disks {
@@ -323,7 +323,7 @@ func (r *run) snapshotDisk(ctx context.Context) error {
 		return nil
 	}
 	return r.do(fmt.Sprintf("Taking a snapshot of disk '%s'", d.CID), func(s *report.Stage) error {
-		cid, err := r.create(ctx, state.Intent{Method: "snapshot_disk", Disk: d.CID}, func(c *cpi.Client) (string, error) {
+		cid, err := r.journal.Create(ctx, state.Intent{Method: "snapshot_disk", Disk: d.CID}, func(c *cpi.Client) (string, error) {
 			return c.SnapshotDisk(ctx, d.CID, r.diskMetadata())
 		})
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
@@ -366,7 +366,7 @@ func (r *run) deleteDisk(ctx context.Context, in *report.Stage, title string, d 
 	return in.Do(fmt.Sprintf(title, d.CID), func(*report.Stage) error {
 		in := state.Intent{Method: "delete_disk", CID: d.CID}
 		call := func(c *cpi.Client) error { return c.DeleteDisk(ctx, d.CID) }
-		return r.destroy(ctx, in, call, "Disk not found", func(st *state.State) { st.Forget("delete_disk", d.CID) })
+		return r.journal.Delete(ctx, in, call)
 	})
 }
 

@@ -50,7 +50,7 @@ func TestSettleChange(t *testing.T) {
 			}
 			in := state.Intent{Method: c.method, Disk: "disk-1", Size: 128, CloudProperties: map[string]any{"type": "fast"}}
 			r.leaveIntent(t, in, c.reply, c.reply != absent)
-			if err := r.settleIntents(t.Context()); err != nil {
+			if err := r.journal.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			st := r.state.Get()

@@ -38,7 +38,7 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 		{name: "expect orphan", do: (*run).expectOrphan},
 		{name: "confirm", do: (*run).confirmOrphan},
 		{name: "prepare cpi", do: (*run).prepareCPI},
-		{name: "settle intents", do: (*run).settleIntents},
+		{name: "settle intents", do: (*run).settle},
 		{name: "delete disk", do: func(r *run, ctx context.Context) error {
 			return r.runSteps(ctx, "deleting disk", plan.DeleteDiskSteps(opts.Disk))
 		}},
@@ -57,7 +57,7 @@ func ForgetDisk(ctx context.Context, opts Options) error {
 		phases = append(phases, []phase{
 			{name: "find installation", group: validating, do: (*run).findInstallation},
 			{name: "prepare cpi", do: (*run).prepareCPI},
-			{name: "settle intents", do: (*run).settleIntents},
+			{name: "settle intents", do: (*run).settle},
 			{name: "look", do: (*run).refuseExisting},
 		}...)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/tunnel"
@@ -352,7 +353,7 @@ func (d *doctor) checkCertificates(_ context.Context, v *verdict) {
 	}
 	if v.result == CheckOK {
 		first := slices.MinFunc(list, func(a, b Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-		v.say("the first to end is %s, on %s", first.title(), utcMinute(first.NotAfter))
+		v.say("the first to end is %s, on %s", first.title(), report.Minute(first.NotAfter))
 	}
 }
 

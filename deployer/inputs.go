@@ -156,7 +156,7 @@ func (r *run) forgottenReplies() []string {
 func (r *run) findFolders() {
 	st := r.state.Get()
 	r.dir = filepath.Join(r.opts.Home, st.InstallationID)
-	r.installation = st.Installation()
+	r.installation, r.journal = st.Installation(), r.newJournal()
 	r.recallKnown()
 }
 

@@ -71,6 +71,7 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 		dir:       dir,
 		cpiClient: cpi.New(cpi.Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH")}, Timeout: time.Minute}),
 	}
+	r.journal = r.newJournal()
 	return scripted{
 		run: r,
 		dir: dir,
@@ -122,9 +123,9 @@ func TestDestroy(t *testing.T) {
 			t.Parallel()
 			r := scriptedRun(t, map[string]string{c.method: "grep -q '\"method\": \"" + c.method + "\"' state.json && " + c.reply, "has_vm": c.has, "has_disk": c.has})
 			cid := map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1", "delete_stemcell": "sc-1"}[c.method]
-			err := r.destroy(t.Context(), state.Intent{Method: c.method, CID: cid}, func(client *cpi.Client) error {
+			err := r.journal.Delete(t.Context(), state.Intent{Method: c.method, CID: cid}, func(client *cpi.Client) error {
 				return deleteBy(t.Context(), client, c.method, cid)
-			}, "not found", func(st *state.State) { st.Forget(c.method, cid) })
+			})
 			var skipped report.Skip
 			if errors.As(err, &skipped) != c.skipped || (err == nil || c.skipped) != (c.err == "") || c.err != "" && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q, skipped %t", err, c.err, c.skipped)
@@ -189,7 +190,7 @@ func TestSettleDelete(t *testing.T) {
 			r := scriptedRun(t, map[string]string{"has_vm": c.has, "has_disk": c.has})
 			cid := map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1", "delete_stemcell": "sc-1"}[c.method]
 			r.leaveIntent(t, state.Intent{Method: c.method, CID: cid}, c.reply, c.reply != absent)
-			if err := r.settleIntents(t.Context()); err != nil {
+			if err := r.journal.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			st := r.state.Get()
@@ -215,7 +216,7 @@ const lost = "lost"
 // leaveIntent leaves what a run leaves that is cut in a CPI call.
 func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun bool) state.Intent {
 	t.Helper()
-	in, err := r.announce(in)
+	in, err := r.journal.Announce(in)
 	switch {
 	case err == nil && reply == lost:
 		err = os.Remove(in.Reply)
@@ -287,7 +288,7 @@ func TestSettleCreate(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.leaveIntent(t, c.in, c.reply, c.begun)
-			if err := r.settleIntents(t.Context()); err != nil {
+			if err := r.journal.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			st := r.state.Get()
@@ -339,7 +340,7 @@ func agentAt(t *testing.T, id string) (mbus, ca string) {
 func TestSettleWaits(t *testing.T) {
 	t.Parallel()
 	r := scriptedRun(t, map[string]string{"create_disk": "until [ -e go ]; do sleep 0.01; done; echo '{\"result\":\"disk-2\"}'"})
-	in, err := r.announce(state.Intent{Method: "create_disk", Size: 10})
+	in, err := r.journal.Announce(state.Intent{Method: "create_disk", Size: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +354,7 @@ func TestSettleWaits(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := r.settleIntents(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := r.journal.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while it works: %v", err)
 	}
 	if !strings.Contains(r.said(), "which the CPI still works at") {
@@ -362,7 +363,7 @@ func TestSettleWaits(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.settleIntents(t.Context()); err != nil {
+	if err := r.journal.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if st := r.state.Get(); !st.Owns("disk-2") || len(st.Own.Intents) > 0 {

@@ -321,12 +321,12 @@ func (r *run) startJobs(ctx context.Context) error {
 func (r *run) recordDeployment(ctx context.Context) error {
 	applied := maps.Clone(r.want.Applied)
 	if _, dynamic := r.manifest.Address(); dynamic {
-		applied[plan.PartAddress] = plan.Digest(r.salt, plan.PartAddress, r.address)
+		applied[plan.PartAddress] = plan.Digest(r.journal.Salt(), plan.PartAddress, r.address)
 	}
 	if r.rendered.hash != "" {
-		applied[plan.PartSpec] = plan.Digest(r.salt, plan.PartSpec, r.rendered.hash)
+		applied[plan.PartSpec] = plan.Digest(r.journal.Salt(), plan.PartSpec, r.rendered.hash)
 	} else if hash := r.facts.Now.ConfigurationHash; hash != "" {
-		applied[plan.PartSpec] = plan.Digest(r.salt, plan.PartSpec, hash)
+		applied[plan.PartSpec] = plan.Digest(r.journal.Salt(), plan.PartSpec, hash)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	err := r.state.Update(func(st *state.State) error {
@@ -337,7 +337,7 @@ func (r *run) recordDeployment(ctx context.Context) error {
 			st.Releases = append(st.Releases, rel)
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
-		st.Own.Salt, st.Own.Made, st.Own.Applied = r.salt, r.want.Made, applied
+		st.Own.Salt, st.Own.Made, st.Own.Applied = r.journal.Salt(), r.want.Made, applied
 		st.Own.Group, st.Own.Stopped = r.about.Group, r.plan.Stopped
 		st.Own.Deployed = &now
 		if r.address != "" {

@@ -40,7 +40,7 @@ func TestLookAtLeftovers(t *testing.T) {
 			if err := r.state.Update(func(st *state.State) error { return st.LeaveBehind(c.in, "why") }); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.lookAtLeftovers(t.Context()); err != nil {
+			if err := r.journal.LookAtLeftovers(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			st := r.state.Get()
@@ -61,7 +61,7 @@ func TestSettleDeleteOfWhatIsNotRecorded(t *testing.T) {
 	for has, stays := range map[string]bool{yes: true, no: false, garbage: true} {
 		r := scriptedRun(t, map[string]string{"has_vm": has})
 		r.leaveIntent(t, state.Intent{Method: "delete_vm", CID: "vm-9"}, "", true)
-		if err := r.settleIntents(t.Context()); err != nil {
+		if err := r.journal.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if st := r.state.Get(); (len(st.Own.Leftovers) == 1) != stays || len(st.Own.Intents) > 0 {

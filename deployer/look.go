@@ -292,7 +292,7 @@ func (r *run) lookByCPI(ctx context.Context) error {
 		return nil
 	}
 	if r.scratch == "" {
-		if err := r.settleIntents(ctx); err != nil {
+		if err := r.journal.Settle(ctx); err != nil {
 			return err
 		}
 	}

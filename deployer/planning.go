@@ -114,9 +114,6 @@ func (r *run) checkPlan() error {
 // wishes gathers what the manifest asks for.
 func (r *run) wishes() (plan.Wishes, error) {
 	m, st := r.manifest, r.state.Get()
-	if r.salt = st.Own.Salt; r.salt == "" {
-		r.salt = plan.NewSalt()
-	}
 	order, err := r.packageOrder()
 	if err != nil {
 		return plan.Wishes{}, err
@@ -135,8 +132,8 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Stemcell:  r.stemcell.Name + "/" + r.stemcell.Version,
 		Light:     isLight(r.stemcell),
 		Used:      map[string]bool{},
-		Made:      plan.Digests(r.salt, plan.VMParts(m)),
-		Applied:   plan.Digests(r.salt, plan.InstanceParts(m, r.releases, packages, address)),
+		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
+		Applied:   plan.Digests(r.journal.Salt(), plan.InstanceParts(m, r.releases, packages, address)),
 		Disk:      m.Group.Disk,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",
@@ -239,7 +236,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	w.Missing = r.compileCount()
 	st, _ := plan.Settled(r.state.Get(), r.facts)
 	if r.adopted != nil {
-		st.Own.Made = plan.Digests(r.salt, plan.VMParts(r.adopted))
+		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.adopted))
 	}
 	decision, err := plan.Decide(w, st, r.facts)
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {

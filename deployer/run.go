@@ -16,6 +16,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/journal"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
@@ -93,6 +94,7 @@ type run struct {
 	statePath string // begin
 
 	manifest     *manifest.Manifest           // read manifest
+	journal      *journal.Journal             // lock state: of the CPI calls that change something
 	state        *file.Store                  // lock state
 	dir          string                       // lock state: ~/.bosh/<installation_id>
 	installation uuid.UUID                    // lock state
@@ -116,7 +118,6 @@ type run struct {
 	served       *manifest.Registry           // connected: as it is served
 	cpiAPI       int                          // connected: the CPI's API version, 0 before
 	want         plan.Wishes                  // plan
-	salt         string                       // plan
 	plan         plan.Plan                    // plan
 	delivery     *delivery                    // plan: how packages get onto the VM
 	adopted      *manifest.Manifest           // adopt: what the VM was made from

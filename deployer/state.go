@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -42,14 +41,4 @@ func (r *run) tellNotes(f *file.Store, err error) (*file.Store, error) {
 		r.root.Info(note)
 	}
 	return f, nil
-}
-
-// rescue keeps the CID of what a call made where the state cannot: nothing
-// else knows it.
-func (r *run) rescue(in state.Intent, cid string, cause error) error {
-	file, err := r.state.Rescue(in, cid)
-	if err != nil {
-		return fmt.Errorf("%s made %s, and that is recorded nowhere: %w; %w", in.Method, cid, cause, err)
-	}
-	return fmt.Errorf("%s made %s: %w; it stands in %s, from where the next run takes it", in.Method, cid, cause, file)
 }

@@ -17,7 +17,7 @@ import (
 func TestCreateThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	r := scriptedRun(t, map[string]string{"create_disk": `mv state.json kept.json && mkdir state.json && echo '{"result":"disk-2"}'`})
-	_, err := r.create(t.Context(), state.Intent{Method: "create_disk", Size: 64}, func(client *cpi.Client) (string, error) {
+	_, err := r.journal.Create(t.Context(), state.Intent{Method: "create_disk", Size: 64}, func(client *cpi.Client) (string, error) {
 		return client.CreateDisk(t.Context(), 64, nil, "")
 	})
 	path := filepath.Join(r.dir, "state.json")

@@ -46,7 +46,7 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 			return err
 		}
 		in := state.Intent{Method: "create_stemcell", Stemcell: &made}
-		_, err = r.create(ctx, in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
+		_, err = r.journal.Create(ctx, in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
 		r.stemcellMade = err == nil
 		return err
 	})
@@ -95,7 +95,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	if err := r.deleteUnused(ctx); err != nil {
 		return err
 	}
-	return r.lookAtLeftovers(ctx)
+	return r.journal.LookAtLeftovers(ctx)
 }
 
 // deleteUnused deletes the disks and stemcells that the state owns and that
@@ -145,7 +145,7 @@ func (r *run) deleteStemcell(ctx context.Context, in *report.Stage, title string
 	return in.Do(fmt.Sprintf(title, sc.CID), func(*report.Stage) error {
 		in := state.Intent{Method: "delete_stemcell", CID: sc.CID}
 		call := func(c *cpi.Client) error { return c.DeleteStemcell(ctx, sc.CID) }
-		return r.destroy(ctx, in, call, "Stemcell not found", func(st *state.State) { st.Forget("delete_stemcell", sc.CID) })
+		return r.journal.Delete(ctx, in, call)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -131,7 +132,7 @@ func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) 
 		if v.Err != nil || v.Present || st.CurrentVMCID == "" || ownAgent(client, now, st.Own.AgentID) != nil {
 			continue
 		}
-		list = append(list, fmt.Sprintf("bootstrap state restore %s %d   (a backup of %s, which records %s)", r.which(), v.Serial, utcMinute(v.Written), strings.Join(st.Owned(), ", ")))
+		list = append(list, fmt.Sprintf("bootstrap state restore %s %d   (a backup of %s, which records %s)", r.which(), v.Serial, report.Minute(v.Written), strings.Join(st.Owned(), ", ")))
 	}
 	return list, nil
 }

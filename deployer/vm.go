@@ -55,7 +55,7 @@ func (r *run) deleteVM(ctx context.Context, in *report.Stage, cid string) error 
 		_ = tunnel.Forget(filepath.Join(r.dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
 		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
-		return r.destroy(ctx, in, call, "VM not found", func(st *state.State) { st.Forget("delete_vm", cid) })
+		return r.journal.Delete(ctx, in, call)
 	})
 }
 
@@ -125,7 +125,7 @@ func (r *run) makeVM(ctx context.Context) error {
 		if err := r.expectAgent(req.AgentID); err != nil {
 			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
 		}
-		cid, err := r.create(ctx, state.Intent{Method: "create_vm", Arguments: r.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.Made, Replaces: r.plan.Swap}, func(c *cpi.Client) (string, error) {
+		cid, err := r.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: r.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.Made, Replaces: r.plan.Swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
 		})
@@ -143,7 +143,7 @@ func (r *run) makeVM(ctx context.Context) error {
 // vmArguments is the digest of what a VM is made with now.
 func (r *run) vmArguments() string {
 	m := r.manifest
-	return r.arguments("create_vm", r.stemcell.Name, r.stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
+	return r.journal.Arguments("create_vm", r.stemcell.Name, r.stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
 }
 
 // tagVM names the VM where the cloud shows it; that it cannot be done is no
@@ -236,7 +236,7 @@ func (r *run) waitForAgent(ctx context.Context) error {
 func (r *run) suspectLeftovers() {
 	for _, l := range r.state.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			r.root.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers %s` lists it", l.AgentID, utcMinute(l.Started), r.which()))
+			r.root.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers %s` lists it", l.AgentID, report.Minute(l.Started), r.which()))
 		}
 	}
 }

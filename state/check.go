@@ -127,15 +127,11 @@ func (in *Intent) Check(where string) error {
 
 func (in *Intent) check(p *defects, where string, ids map[string]bool) {
 	p.seen(ids, where, "id", in.ID)
-	switch {
+	switch call := in.Call(); {
 	case in.Method == "":
 		p.add("%s has no method", where)
-	case in.Method == "create_stemcell" && in.Stemcell == nil:
-		p.add("%s has no stemcell", where)
-	case strings.HasPrefix(in.Method, "delete_") && strings.TrimSpace(in.CID) == "":
-		p.add("%s has no cid", where)
-	case slices.Contains([]string{"snapshot_disk", "resize_disk", "update_disk"}, in.Method) && strings.TrimSpace(in.Disk) == "":
-		p.add("%s has no disk", where)
+	case call.has != nil && !call.has(*in):
+		p.add("%s has no %s", where, call.needs)
 	case in.Size < 0:
 		p.add("%s has the size %d", where, in.Size)
 	}

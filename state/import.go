@@ -158,10 +158,11 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	if err != nil {
 		return l, err
 	}
+	call := l.Call()
 	switch {
-	case strings.HasPrefix(l.Method, "delete_"):
+	case call.Effect == Deletes:
 		return l, fmt.Errorf("%s makes nothing to adopt; forget it when %s is gone", l.Method, l.CID)
-	case l.Method == "resize_disk":
+	case call.Effect == Changes && !call.data:
 		return l, fmt.Errorf("%s makes nothing to adopt; disk %s is recorded", l.Method, l.Disk)
 	}
 	if cid == "" {
@@ -173,7 +174,7 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 		return l, fmt.Errorf("the CID of what %s made is unknown: name it", l.Method)
 	case s.Owns(cid):
 		return l, fmt.Errorf("%s is recorded already", cid)
-	case l.Method == "create_disk", l.Method == "update_disk":
+	case call.data:
 		d := Disk{CID: cid, Size: l.Size, CloudProperties: l.CloudProperties}
 		s.Orphan(d, "adopted: a leftover of "+l.Method, now)
 		return l, nil

@@ -17,26 +17,11 @@ func (s *State) Settle(in Intent, cid string) error {
 	if cid == "" {
 		return nil
 	}
-	switch in.Method {
-	case "create_stemcell":
-		return s.settleStemcell(in, cid)
-	case "create_disk":
-		if s.ownsDisk(cid) {
-			return fmt.Errorf("disk %s was created and is recorded already: the CPI gave the same CID twice", cid)
-		}
-		s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: in.Size, CloudProperties: nonNil(in.CloudProperties)})
-		return nil
-	case "create_vm":
-		return s.settleVM(in, cid)
-	case "resize_disk", "update_disk":
-		return s.settleChange(in, cid)
-	case "snapshot_disk":
-		if !slices.ContainsFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid }) {
-			s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started})
-		}
-		return nil
+	record := in.Call().record
+	if record == nil {
+		return fmt.Errorf("cannot record what %s created", in.Method)
 	}
-	return fmt.Errorf("cannot record what %s created", in.Method)
+	return record(s, in, cid)
 }
 
 // settleStemcell records a stemcell. Light stemcells may share one CID, which
@@ -112,21 +97,8 @@ func (s *State) LeaveBehind(in Intent, why string) error {
 // Forget removes every record of what a CPI method deleted under this CID, and
 // the pointers to it.
 func (s *State) Forget(method, cid string) {
-	switch method {
-	case "delete_vm":
-		if s.CurrentVMCID == cid {
-			s.CurrentVMCID = ""
-			s.Own.AgentID, s.Own.Address, s.Own.Group, s.Own.Reached = "", "", "", false
-			s.Own.Made, s.Own.Applied = nil, nil
-		}
-		if s.Own.Swap != nil && s.Own.Swap.CID == cid {
-			s.Own.Swap = nil
-		}
-	case "delete_disk":
-		s.Disks = slices.DeleteFunc(s.Disks, func(d Disk) bool { return d.CID == cid })
-		s.Own.Orphans = slices.DeleteFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
-	case "delete_stemcell":
-		s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid })
+	if forget := CallOf(method).forget; forget != nil {
+		forget(s, cid)
 	}
 	s.Repair()
 }

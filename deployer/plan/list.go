@@ -233,13 +233,11 @@ func leftoverCalls(st state.State) []string {
 		if o.CID == "" {
 			continue
 		}
-		switch o.Method {
-		case "create_vm", "delete_vm":
-			calls = append(calls, "cpi has_vm")
-		case "create_disk", "update_disk", "delete_disk":
-			calls = append(calls, "cpi has_disk")
+		call := o.Call()
+		if call.Asks != "" {
+			calls = append(calls, "cpi "+call.Asks)
 		}
-		if len(o.Method) > 7 && o.Method[:7] == "delete_" {
+		if call.Effect == state.Deletes {
 			calls = append(calls, "cpi "+o.Method)
 		}
 	}

@@ -170,3 +170,6 @@ func (e *InterruptedError) Error() string {
 	}
 	return text
 }
+
+// Minute returns a moment in the form for people, to the minute.
+func Minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -1,0 +1,93 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+	"bootstrap/deployer/journal"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/state"
+)
+
+// newJournal returns the journal of the deployment whose state is open.
+func (r *run) newJournal() *journal.Journal {
+	return &journal.Journal{
+		State: r.state, Dir: r.dir, Limit: r.opts.CPITimeout, Report: r.root,
+		CPI:        r.cpi,
+		Connected:  func() bool { return r.cpiClient != nil },
+		About:      func() kept.Deployment { return r.about },
+		Answers:    func() bool { return r.facts.Answers },
+		Gone:       func() { r.running, r.facts = nil, plan.Facts{} },
+		WhoIsThere: r.askWhoIsThere,
+		Adopted:    r.adoptVM,
+	}
+}
+
+// settle finds out what became of the calls of an interrupted run.
+func (r *run) settle(ctx context.Context) error { return r.journal.Settle(ctx) }
+
+// adoptVM makes the VM that an earlier run made the one that is looked at.
+func (r *run) adoptVM(ctx context.Context, in state.Intent, cid string) error {
+	if r.manifest != nil && r.stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
+		r.root.Info(fmt.Sprintf("The manifest, or what it names, has changed since VM %s was asked for: the plan says what becomes of it", cid))
+	}
+	if err := r.keepCurrent(r.recallAgent(cid)); err != nil {
+		return fmt.Errorf("cannot keep how the agent is reached: %w", err)
+	}
+	return r.lookAtAgent(ctx)
+}
+
+// askWhoIsThere asks the agent at the manifest's address whether it is the one
+// of the VM that in may have made, and the CPI whether the VM's name, as the
+// agent knows it, is its CID. doubt says why that is not proven.
+func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
+	if r.about.MBus == "" {
+		return "", "no manifest says where its agent would answer"
+	}
+	mbus, ca := r.about.MBus, r.about.CA
+	if how := r.comingAgent(in.AgentID); how != nil { // the manifest may have changed
+		mbus, ca = how.MBus, how.CA
+		r.opts.Secret(mbus)
+	}
+	client, err := r.newAgent(mbus, ca)
+	if err != nil {
+		return "", err.Error()
+	}
+	var now agent.State
+	err = r.do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
+		if err = client.WaitReady(ctx, min(existingAgentTimeout, r.opts.AgentTimeout), nil); err == nil {
+			now, err = client.GetState(ctx, false)
+		}
+		if err != nil {
+			doubt = "no agent tells who it is at " + client.Address()
+			return report.Skip("it does not answer: " + err.Error())
+		}
+		return nil
+	})
+	name := now.VM.Name
+	switch {
+	case err != nil || doubt != "":
+		return "", doubt
+	case now.AgentID != in.AgentID:
+		return "", fmt.Sprintf("another agent (%s) answers at %s", now.AgentID, client.Address())
+	case cpi.CheckCID(name) != nil:
+		return "", "its agent, which answers, knows no name of the VM"
+	}
+	// On some clouds the name that the agent knows is not the CID.
+	c, err := r.cpi(ctx)
+	if err != nil {
+		return "", err.Error()
+	}
+	there, err := c.HasVM(ctx, name)
+	switch {
+	case err != nil:
+		return "", fmt.Sprintf("its agent answers on VM %q, but whether that is its CID the CPI does not tell (%v)", name, err)
+	case !there:
+		return "", fmt.Sprintf("its agent answers on VM %q, but that is not its CID", name)
+	}
+	return name, ""
+}

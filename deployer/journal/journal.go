@@ -1,0 +1,508 @@
+// Package journal makes the CPI calls that create, change or delete something:
+// announced in the state before, with the file in which the CPI's reply will
+// stand, and settled after. The run after a kill finds out from these what became
+// of a call. The table of such calls is that of package state.
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"bootstrap/cpi"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Journal is the journal of one deployment. All fields are set.
+type Journal struct {
+	State  *file.Store
+	Dir    string        // of the installation: replies stand below it
+	Limit  time.Duration // how long one CPI call may take; 0: the default
+	Report *report.Stage // the run
+	CPI    func(context.Context) (*cpi.Client, error)
+	// Connected reports whether the CPI is connected already.
+	Connected func() bool
+	// About returns what is known of the deployment.
+	About func() kept.Deployment
+	// Answers reports whether the agent of the recorded VM does.
+	Answers func() bool
+	// Gone is told that the recorded VM was deleted by an earlier run.
+	Gone func()
+	// WhoIsThere asks which VM a create_vm has made; doubt says why that is not
+	// proven.
+	WhoIsThere func(ctx context.Context, in state.Intent) (cid, doubt string)
+	// Adopted is told that a VM of an earlier run was recorded.
+	Adopted func(ctx context.Context, in state.Intent, cid string) error
+
+	salt string
+}
+
+// Create announces a CPI call in the state, makes it, and records what it
+// made, or what the disk is now that it changed. The CPI writes its reply to a
+// file, and outlives this process: the run after a kill reads it there.
+func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
+	c, err := j.CPI(ctx)
+	if err != nil {
+		return "", err
+	}
+	in, err = j.Announce(in)
+	if err != nil {
+		return "", err
+	}
+	cid, err := call(c.Recorded(in.Reply))
+	if err != nil {
+		if !answered(err) {
+			return "", &UnsettledError{Method: in.Method, Err: err} // it may have made something all the same
+		}
+		if unwritten := j.settle(in, ""); unwritten != nil {
+			// Whoever could do without the call must see this.
+			return "", fmt.Errorf("%v; %w", err, unwritten)
+		}
+		return "", err
+	}
+	if err := j.settle(in, cid); err != nil {
+		return "", j.rescue(in, cid, err)
+	}
+	return cid, nil
+}
+
+// Delete announces the CPI call that deletes in.CID, makes it, and records that
+// it is gone. "Not found" counts as deleted and ends the stage as skipped. What
+// does not exist when the CPI is asked after an error is deleted, too.
+func (j *Journal) Delete(ctx context.Context, in state.Intent, call func(*cpi.Client) error) error {
+	return j.delete(ctx, in, call, func(st *state.State) { st.Forget(in.Method, in.CID) })
+}
+
+func (j *Journal) delete(ctx context.Context, in state.Intent, call func(*cpi.Client) error, forget func(*state.State)) error {
+	c, err := j.CPI(ctx)
+	if err != nil {
+		return err
+	}
+	in, err = j.Announce(in)
+	if err != nil {
+		return err
+	}
+	err = call(c.Recorded(in.Reply))
+	missing := notFoundBy(in, err)
+	if err != nil && !missing {
+		there, known := j.stillThere(ctx, in, err)
+		if there || answered(err) && !known {
+			return errors.Join(err, j.settle(in, ""))
+		}
+		if !known {
+			return err
+		}
+		j.Report.Info(fmt.Sprintf("%s of %s failed, and it is gone all the same: %v", in.Method, in.CID, err))
+	}
+	if err := j.forget(in, forget); err != nil {
+		return err
+	}
+	if missing {
+		thing := in.Call().Thing
+		return report.Skip(strings.ToUpper(thing[:1]) + thing[1:] + " not found")
+	}
+	return nil
+}
+
+// Announce writes the intent, and where the CPI's reply will stand, before
+// the call. The file of the reply comes first: it proves that a call which was
+// cut here was not begun.
+func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
+	in.ID, in.Started = uuid.NewString(), time.Now().UTC().Truncate(time.Second)
+	in.Reply = filepath.Join(j.Dir, "replies", in.ID+".json")
+	if in.Arguments == "" { // they stand in the intent
+		in.Arguments = j.Arguments(in.Method, in.CID, in.Disk, in.Size, in.CloudProperties, in.Stemcell)
+	}
+	if err := os.MkdirAll(filepath.Dir(in.Reply), 0o700); err != nil {
+		return in, fmt.Errorf("cannot make the folder of the CPI's replies: %w", err)
+	}
+	if err := cpi.Announce(in.Reply); err != nil {
+		return in, fmt.Errorf("cannot make the file of the CPI's reply: %w", err)
+	}
+	err := j.State.Update(func(st *state.State) error {
+		st.Own.Salt = j.salt
+		st.Own.Intents = append(st.Own.Intents, in)
+		return nil
+	})
+	if err != nil {
+		cpi.RemoveReply(in.Reply)
+	}
+	return in, err
+}
+
+// Salt returns what digests of this state are keyed with: the state's own, or one
+// that the first announced call records.
+func (j *Journal) Salt() string {
+	if j.salt == "" {
+		j.salt = cmp.Or(j.State.Get().Own.Salt, plan.NewSalt())
+	}
+	return j.salt
+}
+
+// Arguments returns the salted digest of what a CPI call is made with.
+func (j *Journal) Arguments(method string, args ...any) string {
+	return plan.Digest(j.Salt(), "arguments of "+method, args)
+}
+
+// notFoundBy tells whether the CPI says that what it was to delete does not
+// exist; that something else does not says nothing of it.
+func notFoundBy(in state.Intent, err error) bool {
+	var refused *cpi.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch in.Call().Thing {
+	case "VM":
+		return refused.Type == cpi.TypeVMNotFound
+	case "disk":
+		return refused.Type == cpi.TypeDiskNotFound
+	case "stemcell":
+		return cpi.StemcellGone(err, in.CID)
+	}
+	return cpi.NotFound(err)
+}
+
+// asking returns the method of the CPI that reports whether what the call is about
+// exists; nil: there is none.
+func asking(c *cpi.Client, in state.Intent) func(context.Context, string) (bool, error) {
+	switch in.Call().Asks {
+	case "has_vm":
+		return c.HasVM
+	case "has_disk":
+		return c.HasDisk
+	}
+	return nil
+}
+
+// stillThere asks the CPI whether what a delete that failed was about exists,
+// where there is a method for it. A CPI that did not start, or hangs, is not
+// asked.
+func (j *Journal) stillThere(ctx context.Context, in state.Intent, failed error) (there, known bool) {
+	var unstarted *cpi.StartError
+	var late *cpi.TimeoutError
+	if errors.As(failed, &unstarted) || errors.As(failed, &late) || in.CID == "" {
+		return false, false
+	}
+	c, err := j.CPI(ctx)
+	if err != nil {
+		return false, false
+	}
+	has := asking(c, in)
+	if has == nil {
+		return false, false
+	}
+	there, err = has(ctx, in.CID)
+	return there && err == nil, err == nil
+}
+
+// forget records that what the intent deletes is gone.
+func (j *Journal) forget(in state.Intent, forget func(*state.State)) error {
+	err := j.State.Update(func(st *state.State) error {
+		forget(st)
+		return st.Settle(in, "")
+	})
+	if err == nil {
+		cpi.RemoveReply(in.Reply)
+	}
+	return err
+}
+
+// UnsettledError says that a CPI call ended without a usable reply, so that it
+// may have made something. The next run settles it.
+type UnsettledError struct {
+	Method string
+	Err    error
+}
+
+func (e *UnsettledError) Error() string { return e.Err.Error() }
+
+func (e *UnsettledError) Unwrap() error { return e.Err }
+
+// answered tells whether a failed CPI call was answered, or never begun, so
+// that nothing it made is left behind.
+func answered(err error) bool {
+	var refused *cpi.Error
+	var unstarted *cpi.StartError
+	return errors.As(err, &refused) || errors.As(err, &unstarted)
+}
+
+func (j *Journal) settle(in state.Intent, cid string) error {
+	if err := j.State.Update(func(st *state.State) error { return st.Settle(in, cid) }); err != nil {
+		return err
+	}
+	// The state tells now what the reply told.
+	cpi.RemoveReply(in.Reply)
+	return nil
+}
+
+// Settle finds out what became of the calls that an earlier run
+// announced and did not see the end of: it waits for a CPI that still works,
+// and reads its reply. What nobody can tell is told and left alone.
+func (j *Journal) Settle(ctx context.Context) error {
+	open := j.State.Get().Own.Intents
+	if len(open) == 0 {
+		return nil
+	}
+	if _, err := j.CPI(ctx); err != nil {
+		return err
+	}
+	for _, in := range open {
+		settle := j.settleCreate
+		switch in.Call().Effect {
+		case state.Deletes:
+			settle = j.settleDelete
+		case state.Changes:
+			settle = j.settleChange
+		}
+		if err := settle(ctx, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleDelete finds out whether a delete that an earlier run was cut in did
+// its work. Where it did not, or nobody can tell, the record is still there
+// and the delete is made again when its time comes.
+func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
+	_, err := j.recover(ctx, in)
+	var working *stillRunningError
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.As(err, &working) {
+		return err
+	}
+	gone := err == nil || notFoundBy(in, err)
+	if !gone && !errors.Is(err, cpi.ErrNotBegun) {
+		there, known := j.stillThere(ctx, in, err)
+		gone = known && !there
+	}
+	if st := j.State.Get(); !gone && !st.Owns(in.CID) {
+		// Another tool, or an older version of the state, has lost the record.
+		why := fmt.Sprintf("whether it ended is not known, and %s is not recorded any more", in.CID)
+		j.Report.Warning(fmt.Sprintf("an earlier run was cut during %s: %s; it stays in the state file as a leftover", in.Method, why))
+		return j.keepLeftover(in, why)
+	}
+	if !gone {
+		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
+		return j.settleHalfDeleted(in)
+	}
+	j.Report.Info(fmt.Sprintf("An earlier run was cut during %s; %s is gone", in.Method, in.CID))
+	if j.isCurrentVM(in) {
+		j.Gone()
+	}
+	return j.forget(in, func(st *state.State) { st.Forget(in.Method, in.CID) })
+}
+
+// isCurrentVM reports whether the call is about the VM that is recorded.
+func (j *Journal) isCurrentVM(in state.Intent) bool {
+	return in.Call().Thing == "VM" && in.CID != "" && in.CID == j.State.Get().CurrentVMCID
+}
+
+// settleHalfDeleted settles a delete that is not known to have ended. A VM whose
+// agent is silent then has nothing left that could be stopped in order: the jobs
+// were stopped before the delete, which may have ended the agent.
+func (j *Journal) settleHalfDeleted(in state.Intent) error {
+	if !j.isCurrentVM(in) || j.Answers() {
+		return j.settle(in, "")
+	}
+	if err := j.State.Update(func(st *state.State) error {
+		st.Own.Reached = false
+		return st.Settle(in, "")
+	}); err != nil {
+		return err
+	}
+	cpi.RemoveReply(in.Reply)
+	return nil
+}
+
+// recover waits for the CPI of an earlier run and reads its reply. Nobody ends
+// a CPI whose time is over: the error then says which process it is.
+func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) {
+	if in.Reply == "" {
+		return "", fs.ErrNotExist
+	}
+	limited, cancel := context.WithTimeout(ctx, max(time.Minute, cmp.Or(j.Limit, 2*time.Hour)-time.Since(in.Started)))
+	defer cancel()
+	process := "its process"
+	c, err := j.CPI(ctx)
+	if err != nil {
+		return "", err
+	}
+	cid, err := c.Recover(limited, in.Method, in.Reply, func(child cpi.Child) {
+		if child.PID > 0 {
+			process = fmt.Sprintf("process %d", child.PID)
+		}
+		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, report.Minute(in.Started), process))
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return "", &stillRunningError{fmt.Sprintf("cannot go on: the CPI of an earlier run still works at %s after %s; look what %s does, end it, and run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
+	}
+	return cid, err
+}
+
+// stillRunningError says that a CPI of an earlier run does not come to an end.
+type stillRunningError struct{ text string }
+
+func (e *stillRunningError) Error() string { return e.text }
+
+// settleChange finds out what a disk is that an earlier run was cut in the
+// change of. The one that is recorded stays so while it exists: its data is
+// there, and the change is made again when its time comes.
+func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
+	why, err := j.settleByReply(ctx, in)
+	switch {
+	case err != nil || why == "":
+		return err
+	case in.Call().Asks == "":
+		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.Disk))
+		return j.settle(in, "")
+	}
+	c, err := j.CPI(ctx)
+	if err != nil {
+		return err
+	}
+	switch there, err := c.HasDisk(ctx, in.Disk); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		why += fmt.Sprintf(" and does not tell whether disk %s still exists (%v)", in.Disk, err)
+	case there:
+		why += fmt.Sprintf("; disk %s is there and stays the current one, and another may have been made from it", in.Disk)
+	default:
+		why += fmt.Sprintf("; disk %s does not exist any more, and the one in its place holds the data: with its CID, `bootstrap state leftovers --adopt`, `bootstrap disks forget --current` and `bootstrap disks attach` make it the current one", in.Disk)
+	}
+	return j.leaveBehind(in, why)
+}
+
+// settleByReply settles a call that makes or changes something, where its reply
+// tells how it ended; else it says why not.
+func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why string, err error) {
+	cid, err := j.recover(ctx, in)
+	var working *stillRunningError
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.As(err, &working):
+		return "", err
+	case err == nil:
+		if in.Call().Effect == state.Changes {
+			cid = cmp.Or(cid, in.Disk)
+		}
+		return "", j.adopt(ctx, in, cid, "the CPI finished it")
+	case errors.Is(err, cpi.ErrNotBegun):
+		return "", j.settle(in, "")
+	case answered(err):
+		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
+		return "", j.settle(in, "")
+	case errors.Is(err, fs.ErrNotExist):
+		return "the file of the CPI's reply is not there any more", nil
+	}
+	return badReply(err), nil
+}
+
+// badReply says what is wrong with the reply of a CPI that has ended.
+func badReply(err error) string {
+	var result *cpi.ResultError
+	var garbage *cpi.GarbageError
+	switch {
+	case errors.As(err, &result):
+		return fmt.Sprintf("the CPI's reply gives %s instead of %s", result.Got, result.Want)
+	case errors.As(err, &garbage) && garbage.Head != "":
+		return "the CPI's reply cannot be read: " + garbage.Reason
+	}
+	return "the CPI left no reply"
+}
+
+// leaveBehind tells of a call whose outcome nobody knows and keeps it as a
+// leftover.
+func (j *Journal) leaveBehind(in state.Intent, why string) error {
+	why += "; " + j.searchFor(in)
+	j.Report.Warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, report.Minute(in.Started), why))
+	return j.keepLeftover(in, why)
+}
+
+func (j *Journal) keepLeftover(in state.Intent, why string) error {
+	err := j.State.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
+	if err == nil {
+		cpi.RemoveReply(in.Reply)
+	}
+	return err
+}
+
+// settleCreate finds out what a call made that an earlier run was cut in.
+func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
+	why, err := j.settleByReply(ctx, in)
+	if err != nil || why == "" {
+		return err
+	}
+	if in.Call().Thing == "VM" {
+		cid, doubt := j.WhoIsThere(ctx, in)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if doubt == "" {
+			return j.adopt(ctx, in, cid, "its agent answers")
+		}
+		why += " and " + doubt
+	}
+	return j.leaveBehind(in, why)
+}
+
+// adopt records what a call of an earlier run made.
+func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) error {
+	j.Report.Info(fmt.Sprintf("An earlier run was cut during %s; %s: %s", in.Method, how, cid))
+	var contrary error // to what is recorded
+	err := j.State.Update(func(st *state.State) error {
+		if contrary = st.Settle(in, cid); contrary == nil {
+			return nil
+		}
+		left := in
+		left.CID = cid
+		return st.LeaveBehind(left, contrary.Error())
+	})
+	if err != nil {
+		return err
+	}
+	cpi.RemoveReply(in.Reply)
+	if contrary != nil {
+		j.Report.Warning(fmt.Sprintf("%v; it is left alone and stays in the state file as a leftover", contrary))
+		return nil
+	}
+	if in.Call().Thing != "VM" {
+		return nil
+	}
+	return j.Adopted(ctx, in, cid)
+}
+
+// searchFor says how a person finds what a call may have made.
+func (j *Journal) searchFor(in state.Intent) string {
+	what := in.Sought()
+	if d := j.About(); in.Call().Thing == "VM" && d.Name != "" {
+		what += fmt.Sprintf(" or the tags deployment=%s, instance_group=%s", d.Name, in.Group)
+	}
+	return fmt.Sprintf("look in the cloud for %s made at about %s", what, report.Minute(in.Started))
+}
+
+// rescue keeps the CID of what a call made where the state cannot: nothing else
+// knows it.
+func (j *Journal) rescue(in state.Intent, cid string, cause error) error {
+	file, err := j.State.Rescue(in, cid)
+	if err != nil {
+		return fmt.Errorf("%s made %s, and that is recorded nowhere: %w; %w", in.Method, cid, cause, err)
+	}
+	return fmt.Errorf("%s made %s: %w; it is kept in %s, and the next run records it", in.Method, cid, cause, file)
+}

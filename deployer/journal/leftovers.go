@@ -1,0 +1,89 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"bootstrap/cpi"
+	"bootstrap/deployer/report"
+	"bootstrap/state"
+)
+
+// LookAtLeftovers looks again at what earlier runs could not tell: what is
+// recorded or gone by now is none any more, and a delete is made again. It
+// needs a CPI that is there for other reasons, and no run fails of it.
+func (j *Journal) LookAtLeftovers(ctx context.Context) error {
+	if !j.Connected() {
+		return nil
+	}
+	for _, l := range j.State.Get().Own.Leftovers {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := j.lookAtLeftover(ctx, l); err != nil {
+			j.Report.Warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, for bootstrap state leftovers", l.Method, report.Minute(l.Started), err))
+		}
+	}
+	return nil
+}
+
+func (j *Journal) lookAtLeftover(ctx context.Context, l state.Leftover) error {
+	st := j.State.Get()
+	switch {
+	case l.Call().Effect == state.Creates && l.CID == "" && l.AgentID != "" && l.AgentID == st.Own.AgentID:
+		return j.dropLeftover(l, "VM "+st.CurrentVMCID+" is recorded")
+	case l.CID == "":
+		return nil // nobody can tell
+	case st.Owns(l.CID):
+		return j.dropLeftover(l, l.CID+" is recorded, and what becomes of it with it")
+	}
+	c, err := j.CPI(ctx)
+	if err != nil {
+		return err
+	}
+	if has := asking(c, l.Intent); has != nil {
+		there, err := has(ctx, l.CID)
+		switch {
+		case err != nil && l.Call().Effect != state.Deletes:
+			return nil // nothing new
+		case err == nil && !there:
+			return j.dropLeftover(l, l.CID+" does not exist any more")
+		}
+	}
+	if l.Call().Effect != state.Deletes {
+		return nil // a person decides
+	}
+	return j.Report.Do(fmt.Sprintf("Deleting '%s', a leftover of an earlier run", l.CID), func(*report.Stage) error {
+		in := state.Intent{Method: l.Method, CID: l.CID}
+		call := func(c *cpi.Client) error { return deleteCall(ctx, c, l.Method, l.CID) }
+		return j.delete(ctx, in, call, func(st *state.State) { forgetLeftover(st, l.ID) })
+	})
+}
+
+func deleteCall(ctx context.Context, c *cpi.Client, method, cid string) error {
+	switch method {
+	case "delete_vm":
+		return c.DeleteVM(ctx, cid)
+	case "delete_disk":
+		return c.DeleteDisk(ctx, cid)
+	case "delete_stemcell":
+		return c.DeleteStemcell(ctx, cid)
+	}
+	return fmt.Errorf("nothing is known of %s", method)
+}
+
+func (j *Journal) dropLeftover(l state.Leftover, why string) error {
+	err := j.State.Update(func(st *state.State) error {
+		forgetLeftover(st, l.ID)
+		return nil
+	})
+	if err == nil {
+		j.Report.Info(fmt.Sprintf("What an earlier run left of %s is settled: %s", l.Method, why))
+	}
+	return err
+}
+
+func forgetLeftover(st *state.State, id string) {
+	st.Own.Leftovers = slices.DeleteFunc(st.Own.Leftovers, func(l state.Leftover) bool { return l.ID == id })
+}

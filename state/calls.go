@@ -1,0 +1,139 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Effect is what a CPI call does to the cloud.
+type Effect string
+
+// The effects. A call that changes a disk may end with a disk of another CID.
+const (
+	Creates Effect = "creates"
+	Changes Effect = "changes"
+	Deletes Effect = "deletes"
+)
+
+// Call is what is known of one method of the CPI that creates, changes or deletes
+// something. Such a call is announced in the state before it is made, so that the
+// run after a kill can find out what became of it.
+type Call struct {
+	Method string
+	Effect Effect
+	// Thing is what the call is about: "VM", "disk", "stemcell", "snapshot".
+	Thing string
+	// Asks is the method that reports whether the thing exists; empty: no method
+	// does.
+	Asks string
+
+	needs  string // the field of the intent that recording the result needs
+	has    func(Intent) bool
+	record func(s *State, in Intent, cid string) error // what was made or changed
+	forget func(s *State, cid string)                  // what was deleted
+	// sought says what a person looks for in the cloud.
+	sought func(Intent) string
+	// data says that what was made may hold data: an adopted leftover becomes an
+	// orphan, because unused disks are deleted.
+	data bool
+}
+
+// Calls returns the table of all calls that are announced. Another one takes
+// another row.
+func Calls() []Call {
+	return []Call{
+		{Method: "create_vm", Effect: Creates, Thing: "VM", Asks: "has_vm", record: (*State).settleVM,
+			sought: func(in Intent) string { return "a VM whose agent has the id " + in.AgentID }},
+		{Method: "create_disk", Effect: Creates, Thing: "disk", Asks: "has_disk", record: (*State).settleDisk, data: true,
+			sought: func(in Intent) string { return fmt.Sprintf("a disk of %d MiB without tags that nothing uses", in.Size) }},
+		{Method: "create_stemcell", Effect: Creates, Thing: "stemcell", record: (*State).settleStemcell,
+			needs: "stemcell", has: func(in Intent) bool { return in.Stemcell != nil }, sought: soughtStemcell},
+		{Method: "snapshot_disk", Effect: Creates, Thing: "snapshot", record: (*State).settleSnapshot,
+			needs: "disk", has: hasDisk, sought: func(in Intent) string { return "a snapshot of disk " + in.Disk }},
+		{Method: "resize_disk", Effect: Changes, Thing: "disk", record: (*State).settleChange, needs: "disk", has: hasDisk},
+		{Method: "update_disk", Effect: Changes, Thing: "disk", Asks: "has_disk", record: (*State).settleChange, needs: "disk", has: hasDisk, data: true,
+			sought: func(in Intent) string {
+				return fmt.Sprintf("a disk of %d MiB that was made from disk %s", in.Size, in.Disk)
+			}},
+		{Method: "delete_vm", Effect: Deletes, Thing: "VM", Asks: "has_vm", needs: "cid", has: hasCID, forget: (*State).forgetVM},
+		{Method: "delete_disk", Effect: Deletes, Thing: "disk", Asks: "has_disk", needs: "cid", has: hasCID, forget: (*State).forgetDisk},
+		{Method: "delete_stemcell", Effect: Deletes, Thing: "stemcell", needs: "cid", has: hasCID, forget: (*State).forgetStemcell},
+	}
+}
+
+func hasDisk(in Intent) bool { return strings.TrimSpace(in.Disk) != "" }
+func hasCID(in Intent) bool  { return strings.TrimSpace(in.CID) != "" }
+
+func soughtStemcell(in Intent) string {
+	if in.Stemcell == nil {
+		return "a stemcell or image that nothing uses"
+	}
+	return fmt.Sprintf("a stemcell %s/%s that nothing uses", in.Stemcell.Name, in.Stemcell.Version)
+}
+
+// CallOf returns the row of a method. One that is not in the table, which a newer
+// version announced, has only its name and the effect that the name says.
+func CallOf(method string) Call {
+	all := Calls()
+	if i := slices.IndexFunc(all, func(c Call) bool { return c.Method == method }); i >= 0 {
+		return all[i]
+	}
+	c := Call{Method: method, Effect: Creates}
+	if strings.HasPrefix(method, "delete_") {
+		c.Effect, c.needs, c.has = Deletes, "cid", hasCID
+	}
+	return c
+}
+
+// Call returns the row of the intent's method.
+func (in Intent) Call() Call { return CallOf(in.Method) }
+
+// Sought says what a person looks for in the cloud to find what the call made.
+func (in Intent) Sought() string {
+	switch c := in.Call(); {
+	case in.CID != "":
+		return in.CID
+	case c.sought != nil:
+		return c.sought(in)
+	}
+	return "what " + in.Method + " made"
+}
+
+// settleDisk records a disk, which is not the current one yet.
+func (s *State) settleDisk(in Intent, cid string) error {
+	if s.ownsDisk(cid) {
+		return fmt.Errorf("disk %s was created and is recorded already: the CPI gave the same CID twice", cid)
+	}
+	s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: in.Size, CloudProperties: nonNil(in.CloudProperties)})
+	return nil
+}
+
+func (s *State) settleSnapshot(in Intent, cid string) error {
+	if !slices.ContainsFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid }) {
+		s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started})
+	}
+	return nil
+}
+
+func (s *State) forgetVM(cid string) {
+	if s.CurrentVMCID == cid {
+		s.CurrentVMCID = ""
+		s.Own.AgentID, s.Own.Address, s.Own.Group, s.Own.Reached = "", "", "", false
+		s.Own.Made, s.Own.Applied = nil, nil
+	}
+	if s.Own.Swap != nil && s.Own.Swap.CID == cid {
+		s.Own.Swap = nil
+	}
+}
+
+func (s *State) forgetDisk(cid string) {
+	s.Disks = slices.DeleteFunc(s.Disks, func(d Disk) bool { return d.CID == cid })
+	s.Own.Orphans = slices.DeleteFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
+}
+
+func (s *State) forgetStemcell(cid string) {
+	s.Stemcells = slices.DeleteFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid })
+}
