@@ -392,7 +392,7 @@ func TestFolderReleaseAsksTheBucketsRegion(t *testing.T) {
 	dir := withBlobs(t, "name: web\nblobstore: {provider: s3, options: {bucket_name: bucket, endpoint: 'http://s3.us-east-1.amazonaws.com'}}\n",
 		map[string][]byte{"blob/big.tgz": []byte("big")}, sha256Of)
 	s := testStore(t)
-	s.getenv = func(name string) string {
+	s.net.getenv = func(name string) string {
 		if name == "HTTP_PROXY" {
 			return server.URL // stands for the network, and shows that proxies are honoured
 		}

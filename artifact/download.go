@@ -149,7 +149,7 @@ func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Pr
 
 // transfer downloads a file to path, and resumes what an earlier attempt or run left.
 func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want digest.Digest, try retry, p Progress) error {
-	client, done, err := s.client()
+	client, done, err := s.net.client()
 	if err != nil {
 		return err
 	}

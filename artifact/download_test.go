@@ -324,7 +324,7 @@ func TestDownloadOverTLS(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(srv.Certificate())
-	s.tls = &tls.Config{RootCAs: pool}
+	s.net.tls = &tls.Config{RootCAs: pool}
 	fetch(t, s, remote(srv.URL, data))
 }
 

@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,22 +27,29 @@ const maxHeader = 1 << 20
 // dialFunc is the type of net.Dialer.DialContext.
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
+// network is how this machine reaches servers.
+type network struct {
+	getenv func(string) string
+	dial   dialFunc    // nil: directly or through BOSH_ALL_PROXY
+	tls    *tls.Config // nil: the system's roots
+}
+
 // client returns an HTTP client that goes through the proxies of the
 // environment: HTTP_PROXY, HTTPS_PROXY, NO_PROXY and, below them,
 // BOSH_ALL_PROXY. done closes its connections.
-func (s *Store) client() (client *http.Client, done func(), err error) {
-	proxyFor, err := s.httpProxy()
+func (n network) client() (client *http.Client, done func(), err error) {
+	proxyFor, err := n.httpProxy()
 	if err != nil {
 		return nil, nil, err
 	}
-	dial, err := s.dialer()
+	dial, err := n.dialer()
 	if err != nil {
 		return nil, nil, err
 	}
 	t := &http.Transport{
 		Proxy:               proxyFor,
 		DialContext:         guard.Dial(dial),
-		TLSClientConfig:     s.tls.Clone(),
+		TLSClientConfig:     n.tls.Clone(),
 		TLSHandshakeTimeout: 30 * time.Second,
 		ForceAttemptHTTP2:   true,
 		// A server that compresses the file breaks sizes and ranges.
@@ -67,15 +75,15 @@ func redirect(req *http.Request, via []*http.Request) error {
 }
 
 // env returns a variable by its upper-case name, else by its lower-case one.
-func (s *Store) env(name string) string {
-	if v := s.getenv(name); v != "" {
+func (n network) env(name string) string {
+	if v := n.getenv(name); v != "" {
 		return v
 	}
-	return s.getenv(strings.ToLower(name))
+	return n.getenv(strings.ToLower(name))
 }
 
-func (s *Store) httpProxy() (func(*http.Request) (*url.URL, error), error) {
-	c := httpproxy.Config{HTTPProxy: s.env("HTTP_PROXY"), HTTPSProxy: s.env("HTTPS_PROXY"), NoProxy: s.env("NO_PROXY")}
+func (n network) httpProxy() (func(*http.Request) (*url.URL, error), error) {
+	c := httpproxy.Config{HTTPProxy: n.env("HTTP_PROXY"), HTTPSProxy: n.env("HTTPS_PROXY"), NoProxy: n.env("NO_PROXY")}
 	for name, value := range map[string]string{"HTTP_PROXY": c.HTTPProxy, "HTTPS_PROXY": c.HTTPSProxy} {
 		if value != "" && !proxyURL(value) {
 			// The value may contain a password.
@@ -100,12 +108,12 @@ func proxyURL(text string) bool {
 }
 
 // dialer connects directly or through BOSH_ALL_PROXY, except to hosts of NO_PROXY.
-func (s *Store) dialer() (dialFunc, error) {
+func (n network) dialer() (dialFunc, error) {
 	direct := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	if s.dial != nil {
-		return s.dial, nil
+	if n.dial != nil {
+		return n.dial, nil
 	}
-	all := s.getenv("BOSH_ALL_PROXY")
+	all := n.getenv("BOSH_ALL_PROXY")
 	if all == "" {
 		return direct.DialContext, nil
 	}
@@ -122,6 +130,6 @@ func (s *Store) dialer() (dialFunc, error) {
 		return nil, &configError{"cannot use BOSH_ALL_PROXY as a proxy"}
 	}
 	perHost := proxy.NewPerHost(through, direct)
-	perHost.AddFromString(s.env("NO_PROXY"))
+	perHost.AddFromString(n.env("NO_PROXY"))
 	return perHost.DialContext, nil
 }

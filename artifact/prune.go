@@ -40,8 +40,9 @@ type Entry struct {
 
 // Entries lists what is in the cache, the latest used first.
 func (s *Store) Entries() ([]Entry, error) {
+	l := lister{s}
 	var list []Entry
-	for _, find := range []func() ([]Entry, error){s.releaseEntries, s.compiledEntries, s.downloadEntries, s.blobEntries} {
+	for _, find := range []func() ([]Entry, error){l.releaseEntries, l.compiledEntries, l.downloadEntries, l.blobEntries} {
 		found, err := find()
 		if err != nil {
 			return nil, fmt.Errorf("cannot list the cache: %w", err)
@@ -58,7 +59,7 @@ func (s *Store) Entries() ([]Entry, error) {
 			}
 		}
 	}
-	left, err := s.leftovers(named)
+	left, err := l.leftovers(named)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the cache: %w", err)
 	}
@@ -117,16 +118,19 @@ type dated struct {
 	lastUse time.Time
 }
 
+// lister lists the entries of a store by kind.
+type lister struct{ store *Store }
+
 // heads lists the files with that extension in a folder of the cache.
-func (s *Store) heads(folder, extension string) ([]dated, error) {
-	list, err := readFolder(s.cache(folder))
+func (l lister) heads(folder, extension string) ([]dated, error) {
+	list, err := readFolder(l.store.cache(folder))
 	var found []dated
 	for _, d := range list {
 		if filepath.Ext(d.Name()) != extension || strings.HasPrefix(d.Name(), ".") {
 			continue
 		}
 		if info, err := d.Info(); err == nil {
-			found = append(found, dated{s.cache(folder, d.Name()), info.ModTime()})
+			found = append(found, dated{l.store.cache(folder, d.Name()), info.ModTime()})
 		}
 	}
 	return found, err
@@ -141,8 +145,8 @@ func readFolder(dir string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-func (s *Store) releaseEntries() ([]Entry, error) {
-	heads, err := s.heads("releases", ".json")
+func (l lister) releaseEntries() ([]Entry, error) {
+	heads, err := l.heads("releases", ".json")
 	var list []Entry
 	for _, h := range heads {
 		var ix index
@@ -154,18 +158,18 @@ func (s *Store) releaseEntries() ([]Entry, error) {
 			if !p.packed() {
 				continue
 			}
-			e.files = append(e.files, s.archivePath(p.Archive.SHA256))
+			e.files = append(e.files, l.store.archivePath(p.Archive.SHA256))
 		}
 		for _, j := range ix.Jobs {
-			e.files = append(e.files, s.jobPath(j.Archive))
+			e.files = append(e.files, l.store.jobPath(j.Archive))
 		}
 		list = append(list, e)
 	}
 	return list, err
 }
 
-func (s *Store) compiledEntries() ([]Entry, error) {
-	heads, err := s.heads("packages", ".json")
+func (l lister) compiledEntries() ([]Entry, error) {
+	heads, err := l.heads("packages", ".json")
 	var list []Entry
 	for _, h := range heads {
 		var ix compiledIndex
@@ -174,7 +178,7 @@ func (s *Store) compiledEntries() ([]Entry, error) {
 		}
 		list = append(list, Entry{
 			Kind: EntryCompiled, Name: fmt.Sprintf("%s/%s (%s)", ix.Name, ix.Fingerprint, ix.Stemcell), LastUse: h.lastUse,
-			head: h.path, files: []string{h.path, s.compiledPath(ix.Archive.SHA256)},
+			head: h.path, files: []string{h.path, l.store.compiledPath(ix.Archive.SHA256)},
 		})
 	}
 	return list, err
@@ -182,13 +186,15 @@ func (s *Store) compiledEntries() ([]Entry, error) {
 
 // downloadEntries lists what this program downloaded. create-env uses the same
 // folder; its files are left alone unless this program used them.
-func (s *Store) downloadEntries() ([]Entry, error) { return s.fetched(EntryDownload, s.downloads()) }
+func (l lister) downloadEntries() ([]Entry, error) {
+	return l.fetched(EntryDownload, l.store.downloads())
+}
 
 // blobEntries lists the blobs of release folders.
-func (s *Store) blobEntries() ([]Entry, error) { return s.fetched(EntryBlob, s.cache("blobs")) }
+func (l lister) blobEntries() ([]Entry, error) { return l.fetched(EntryBlob, l.store.cache("blobs")) }
 
 // fetched lists the files that were downloaded to a folder.
-func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
+func (l lister) fetched(kind EntryKind, dir string) ([]Entry, error) {
 	folder, err := readFolder(dir)
 	var list []Entry
 	for _, d := range folder {
@@ -202,7 +208,7 @@ func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
 			e.Name = "unfinished " + strings.TrimSuffix(d.Name(), ".part")
 			e.files = append(e.files, path+".json")
 		}
-		head := s.recordPath(path)
+		head := l.store.recordPath(path)
 		var rec record
 		known := readJSON(head, &rec) == nil && rec.Path == path
 		if !known && !ourName(d.Name()) {
@@ -210,7 +216,7 @@ func (s *Store) fetched(kind EntryKind, dir string) ([]Entry, error) {
 		}
 		if known {
 			e.head = head
-			e.Name = cmp.Or(s.whatIs(rec), e.Name)
+			e.Name = cmp.Or(l.whatIs(rec), e.Name)
 			if info, err := os.Stat(head); err == nil {
 				e.LastUse = info.ModTime()
 			}
@@ -228,7 +234,7 @@ func ourName(name string) bool {
 }
 
 // whatIs returns the name of what is in a download, "" if it was not read.
-func (s *Store) whatIs(rec record) string {
+func (l lister) whatIs(rec record) string {
 	if rec.Blob != "" {
 		return rec.Blob
 	}
@@ -236,7 +242,7 @@ func (s *Store) whatIs(rec record) string {
 		return "stemcell " + st.Name + "/" + st.Version
 	}
 	var ix index
-	if readJSON(s.indexPath(rec.Digests["sha256"]), &ix) == nil {
+	if readJSON(l.store.indexPath(rec.Digests["sha256"]), &ix) == nil {
 		return "release " + ix.Name + "/" + ix.Version
 	}
 	return ""
@@ -244,15 +250,15 @@ func (s *Store) whatIs(rec record) string {
 
 // leftovers returns the files that no entry refers to: those that a killed run left,
 // or that were replaced.
-func (s *Store) leftovers(named map[string]bool) ([]Entry, error) {
+func (l lister) leftovers(named map[string]bool) ([]Entry, error) {
 	e := Entry{Kind: EntryLeftover, Name: "files without an entry"}
 	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {
-		list, err := readFolder(s.cache(folder))
+		list, err := readFolder(l.store.cache(folder))
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range list {
-			if path := s.cache(folder, d.Name()); !named[path] {
+			if path := l.store.cache(folder, d.Name()); !named[path] {
 				e.files = append(e.files, path)
 				e.Size += diskSize(path)
 			}

@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io/fs"
 	"net"
@@ -99,14 +98,12 @@ type Progress func(done, total int64)
 type Store struct {
 	dir      string
 	embedded map[string]fs.FS
-	getenv   func(string) string
+	net      network
 	retry    retry
 	// maxDownload is the constant, except in tests.
 	maxDownload int64
 	// blobSlots limits how many blobs are fetched at a time.
 	blobSlots chan struct{}
-	dial      dialFunc
-	tls       *tls.Config // nil: the system's roots
 
 	inUse struct {
 		sync.Mutex
@@ -122,8 +119,7 @@ func Open(cfg Config) *Store {
 	return &Store{
 		dir:      cfg.Dir,
 		embedded: cfg.Embedded,
-		getenv:   cfg.Getenv,
-		dial:     cfg.Dial,
+		net:      network{getenv: cfg.Getenv, dial: cfg.Dial},
 		retry: retry{
 			tries: 5, stalls: 3, pause: 500 * time.Millisecond, longest: 20 * time.Second,
 			pace: pace{silence: 30 * time.Second, window: time.Minute, floor: 64 << 10},
@@ -150,7 +146,7 @@ func (s *Store) localPath(url string) (string, error) {
 		return "", fmt.Errorf("its url is empty")
 	}
 	if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || rest[0] == '/' || rest[0] == filepath.Separator) {
-		home := s.getenv("HOME")
+		home := s.net.getenv("HOME")
 		if home == "" {
 			return "", fmt.Errorf("its url begins with ~, but HOME is not set")
 		}
