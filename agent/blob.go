@@ -155,12 +155,12 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	defer end()
 	total := info.Size()
 	var (
-		mu    sync.Mutex // after an early answer the transport still reads
-		ended bool
-		done  int64
-		told  = func() {}
+		mu          sync.Mutex // after an early answer the transport still reads
+		ended       bool
+		done        int64
+		stopWaiting = func() {}
 	)
-	defer func() { mu.Lock(); ended = true; told(); mu.Unlock() }()
+	defer func() { mu.Lock(); ended = true; stopWaiting(); mu.Unlock() }()
 	count := func(n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -171,7 +171,7 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 		alive(n)
 		if done == total {
 			patient()
-			told = c.tellWaiting(ctx, "put_blob")
+			stopWaiting = c.reportWaiting(ctx, "put_blob")
 		}
 		if progress != nil {
 			progress(done, total)

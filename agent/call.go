@@ -72,7 +72,7 @@ func misfit(err error) string {
 
 func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
 	if !m.untold {
-		defer c.tellWaiting(ctx, m.method)()
+		defer c.reportWaiting(ctx, m.method)()
 	}
 	if m.since.IsZero() {
 		m.since = time.Now()
@@ -256,9 +256,9 @@ func (c *Client) authorize(req *http.Request) {
 	}
 }
 
-// tellWaiting calls Config.Waiting again and again until the returned function
+// reportWaiting calls Config.Waiting again and again until the returned function
 // is called.
-func (c *Client) tellWaiting(ctx context.Context, method string) (end func()) {
+func (c *Client) reportWaiting(ctx context.Context, method string) (end func()) {
 	if c.cfg.Waiting == nil {
 		return func() {}
 	}

@@ -126,10 +126,10 @@ func (e *BusyError) Error() string {
 type UnreachableError struct {
 	Address string        // host:port
 	Method  string        // the message, or upload, download; empty from WaitReady
-	Waited  time.Duration // WaitReady: how long was tried
-	Last    Probe         // what the last attempt met
+	Waited  time.Duration // WaitReady: for how long it tried
+	Last    Probe         // of the last attempt
 	Met     []Probe       // WaitReady: distinct findings in order, Last included
-	// Sent tells that the whole message had left, so that the agent may be
+	// Sent says that the whole message was sent, so that the agent may be
 	// at work on it.
 	Sent  bool
 	doing string
@@ -184,11 +184,11 @@ func (c *Client) exception(method, doing string, e *Exception) *Error {
 	if text == "" {
 		text = "(nothing)"
 	}
-	told := &Error{Method: method, Message: c.clean(text), doing: doing}
+	refusal := &Error{Method: method, Message: c.clean(text), doing: doing}
 	if m := failedJobs.FindStringSubmatch(text); m != nil {
-		told.Jobs = strings.Split(m[1], ", ")
+		refusal.Jobs = strings.Split(m[1], ", ")
 	}
-	return told
+	return refusal
 }
 
 // failedJobs finds the jobs in the agent's words for scripts that failed.

@@ -116,7 +116,7 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 		spec = next
 	}
 	m := message{method: "drain", doing: "drain the jobs", args: []any{kind, spec}, since: time.Now(), untold: true}
-	defer c.tellWaiting(ctx, m.method)()
+	defer c.reportWaiting(ctx, m.method)()
 	for {
 		var seconds int64
 		if err := c.do(ctx, m, &seconds); err != nil {

@@ -203,11 +203,11 @@ func firstLines(text string) string {
 func lastLines(text string) string {
 	text = strings.TrimSpace(printable(text))
 	if len(text) > 2000 {
-		cut := len(text) - 2000
-		for cut < len(text) && !utf8.RuneStart(text[cut]) {
-			cut++
+		from := len(text) - 2000
+		for from < len(text) && !utf8.RuneStart(text[from]) {
+			from++
 		}
-		text = "…" + text[cut:]
+		text = "…" + text[from:]
 	}
 	lines := strings.Split(text, "\n")
 	if len(lines) > 10 {

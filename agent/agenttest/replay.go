@@ -17,7 +17,7 @@ import (
 )
 
 // replayable are the exchanges that ask nothing of what was done before: by
-// transcript, all of them or those whose names begin like this.
+// transcript, all of them or those with this prefix.
 func replayable(transcript string, e Exchange) bool {
 	var names []string
 	switch transcript {

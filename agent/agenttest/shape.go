@@ -16,7 +16,7 @@ type Shape struct {
 	seen  int            // objects
 	count map[string]int // objects that have the key
 	items *Shape         // of an array, or of an object whose keys are names
-	free  bool           // anything goes
+	free  bool           // any value
 }
 
 // Shapes learns the values of each method from the transcripts. Exceptions are
@@ -88,7 +88,7 @@ func (s *Shape) learn(path string, value any) {
 	}
 }
 
-// named tells an object whose keys are the user's.
+// named reports whether the keys of an object are chosen by the user.
 func named(path string) bool {
 	return slices.Contains([]string{"get_state.packages", "get_state.networks"}, path)
 }

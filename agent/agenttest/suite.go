@@ -63,7 +63,7 @@ func Run(t *testing.T, target Target) {
 		{"empty", s.clear, false},
 	} {
 		if !t.Run(part.name, part.run) && part.need {
-			t.Fatalf("without %s the rest cannot be told", part.name)
+			t.Fatalf("without %s the rest cannot be tested", part.name)
 		}
 	}
 	t.Run("every message", s.everyMessage)

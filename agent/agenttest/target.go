@@ -30,7 +30,7 @@ type Target struct {
 	// Disk makes and attaches a new persistent disk; nil leaves the tests
 	// of disks out.
 	Disk func(t testing.TB) (cid string, hint any)
-	// Restart ends the agent's process and starts it anew; nil leaves that
+	// Restart ends the agent's process and starts it again; nil leaves that
 	// test out.
 	Restart func(t testing.TB)
 	// Unsupported are messages that the agent must answer with "unknown

@@ -24,7 +24,7 @@ import (
 	"bootstrap/agent"
 )
 
-// watch stands between client and agent and holds the agent's replies to the
+// watch is a proxy between client and agent that holds the agent's replies to the
 // shapes of the real one's.
 type watch struct {
 	t         testing.TB

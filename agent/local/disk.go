@@ -327,12 +327,12 @@ const busyTimeout = 10 * time.Minute
 func (d *disks) awaitUnused(ctx context.Context, folder string) error {
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		pids := d.vm.UsersOf(limited, folder)
 		if len(pids) == 0 {
 			return nil
 		}
-		if !told {
+		if !logged {
 			d.log.Warn("the disk is in use", "folder", folder, "processes", pids)
 		}
 		if wait.For(limited, 100*time.Millisecond) == nil {
@@ -408,15 +408,15 @@ func (d *disks) migrate(ctx context.Context) error {
 // emptyForMigration removes what an interrupted run of the same migration
 // copied.
 func emptyForMigration(marker string, m migration) error {
-	var cut migration
-	if err := readJSON(marker, &cut); err != nil {
+	var interrupted migration
+	if err := readJSON(marker, &interrupted); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(m.To)
 	if err != nil {
 		return err
 	}
-	if cut == m {
+	if interrupted == m {
 		for _, e := range entries {
 			if err := removeAll(filepath.Join(m.To, e.Name())); err != nil {
 				return err

@@ -55,7 +55,7 @@ func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	return all
 }
 
-// measureMachine fills in what the system tells.
+// measureMachine fills in what the system reports.
 func (all *vitals) measureMachine() {
 	if avg, err := load.Avg(); err == nil {
 		for _, n := range []float64{avg.Load1, avg.Load5, avg.Load15} {

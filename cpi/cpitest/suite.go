@@ -93,7 +93,7 @@ func (s Suite) gone(t *testing.T, what, kind string, err error) {
 	}
 }
 
-// optional tells whether a method that not all CPIs have did its work.
+// optional reports whether a method that some CPIs do not have did its work.
 func optional(t *testing.T, what string, err error) bool {
 	t.Helper()
 	if cpi.NotImplemented(err) || cpi.NotSupported(err) {

@@ -129,9 +129,9 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	s.Disks.Persistent = map[string]any{}
 	s.Networks = map[string]map[string]any{}
 	for name, network := range machine.Networks {
-		told := maps.Clone(network)
-		told["preconfigured"] = true // the machine has the address already
-		s.Networks[name] = told
+		given := maps.Clone(network)
+		given["preconfigured"] = true // the machine has the address already
+		s.Networks[name] = given
 	}
 	s.Env = env
 	if s.Env == nil {

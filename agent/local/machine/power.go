@@ -41,7 +41,7 @@ func (v VM) PowerOff(ctx context.Context, supervised []int) error {
 }
 
 // UsersOf returns the processes of the VM that have a folder, or a file below it,
-// open or as their working directory, on systems that tell.
+// open or as their working directory, on systems that show it.
 func (v VM) UsersOf(ctx context.Context, folder string) []int {
 	pids, _ := v.Members(ctx)
 	return slices.DeleteFunc(pids, func(pid int) bool { return !process.Uses(pid, folder) })
