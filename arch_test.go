@@ -61,7 +61,9 @@ func imports() map[string][]string {
 		"internal/guard":        {},
 		"internal/listener":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
+		"internal/printable":    {},
 		"internal/process":      {"internal/guard", "internal/wait"},
+		"internal/removal":      {},
 		"internal/spelling":     {},
 		"internal/wait":         {"internal/guard"},
 	}

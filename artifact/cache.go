@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"github.com/gofrs/flock"
 )
 
@@ -24,7 +26,7 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	}
 	lock := flock.New(s.cache("tmp.lock"), flock.SetPermissions(0o600))
 	if alone, err := lock.TryLock(); err == nil && alone {
-		removeAll(s.cache("tmp"))
+		removal.Tree(s.cache("tmp"))
 		lock.Unlock()
 	}
 	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
@@ -41,21 +43,7 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 		lock.Unlock()
 		return "", nil, err
 	}
-	return dir, func() { removeAll(dir); lock.Unlock() }, nil
-}
-
-// removeAll is os.RemoveAll that also removes folders without write permission.
-func removeAll(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	os.RemoveAll(dir)
+	return dir, func() { removal.Tree(dir); lock.Unlock() }, nil
 }
 
 // stored is a file of the cache, named by its contents.
@@ -80,7 +68,7 @@ func placeAt(file, path, sha256 string) (stored, error) {
 	}
 	err := os.Rename(file, path)
 	if err != nil {
-		removeAll(path) // somebody created a folder there
+		removal.Tree(path) // somebody created a folder there
 		err = os.Rename(file, path)
 	}
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"bootstrap/internal/removal"
+
 	"github.com/gofrs/flock"
 )
 
@@ -77,7 +79,7 @@ func TestPlaceFolderSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range 30 {
-		removeAll(path)
+		removal.Tree(path)
 		fill(path, "damaged")
 		var wg sync.WaitGroup
 		start := make(chan struct{})

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/internal/digest"
 )
 
@@ -100,10 +102,10 @@ func (s *Store) dropCompiled(ctx context.Context, hash string) {
 	if readJSON(file, &ix) == nil && plainName(ix.Archive.SHA256) {
 		path := s.compiledPath(ix.Archive.SHA256)
 		if !intactAt(ctx, path, &ix.Archive) && ctx.Err() == nil {
-			removeAll(path)
+			removal.Tree(path)
 		}
 	}
-	removeAll(file)
+	removal.Tree(file)
 }
 
 func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) (Compiled, bool) {

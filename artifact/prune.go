@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/internal/digest"
 )
 
@@ -104,7 +106,7 @@ func (e Entry) remove(keep map[string]bool) error {
 		if keep[f] {
 			continue
 		}
-		removeAll(f)
+		removal.Tree(f)
 		if _, err := os.Lstat(f); err == nil {
 			return fmt.Errorf("%s is still there", f)
 		}

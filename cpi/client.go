@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/printable"
+
 	"bootstrap/internal/wait"
 )
 
@@ -185,8 +187,8 @@ func (c *Client) refused(method string, e *ResponseError) *Error {
 	return &Error{
 		Log:       c.cfg.LogFile,
 		Method:    method,
-		Type:      shorten(printable(e.Type), 200),
-		Message:   printable(c.cfg.Redact(e.Message)),
+		Type:      shorten(printable.Text(e.Type), 200),
+		Message:   printable.Text(c.cfg.Redact(e.Message)),
 		OKToRetry: e.OKToRetry,
 	}
 }

@@ -255,7 +255,7 @@ func TestReplies(t *testing.T) {
 		"a list":                  {reply(`["vm"]`), &GarbageError{}, "not a JSON object"},
 		"null":                    {reply(`null`), &GarbageError{}, "not a JSON object"},
 		"error is a string":       {reply(`{"error":"boom"}`), &GarbageError{}, "boom"},
-		"binary":                  {`printf '\x00\x01\x1b[31m\xff'`, &GarbageError{}, "\uFFFD\uFFFD\uFFFD[31m\uFFFD"},
+		"binary":                  {`printf '\x00\x01\x1b[31m\xff'`, &GarbageError{}, "it begins:\n\uFFFD"},
 		"too long":                {"yes | head -c 34000000", &GarbageError{}, "longer than 32 MiB"},
 		"no result":               {reply(`{}`), &ResultError{}, "got nothing"},
 		"null result":             {reply(`{"result":null}`), &ResultError{}, "got null"},

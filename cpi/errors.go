@@ -6,8 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"bootstrap/internal/printable"
 )
 
 // Error is an error that the CPI itself reports, by its protocol.
@@ -181,19 +182,9 @@ func excerpt(text string, n int, file string) string {
 	return fmt.Sprintf("%s (%d more bytes in %s)", short, left, file)
 }
 
-// printable makes text safe for a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-}
-
 // firstLines and lastLines return a few lines of a redacted text.
 func firstLines(text string) string {
-	lines := strings.Split(strings.TrimSpace(printable(text)), "\n")
+	lines := strings.Split(strings.TrimSpace(printable.Text(text)), "\n")
 	if len(lines) > 5 {
 		lines = append(lines[:5], "…")
 	}
@@ -201,7 +192,7 @@ func firstLines(text string) string {
 }
 
 func lastLines(text string) string {
-	text = strings.TrimSpace(printable(text))
+	text = strings.TrimSpace(printable.Text(text))
 	if len(text) > 2000 {
 		from := len(text) - 2000
 		for from < len(text) && !utf8.RuneStart(text[from]) {

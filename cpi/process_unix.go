@@ -24,15 +24,3 @@ func beingWritten(f *os.File) (bool, error) {
 	}
 	return false, err
 }
-
-// syncDir flushes a new name in the folder to its device.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	// Some network file systems do not support it; the file exists anyway.
-	_ = d.Sync()
-	return nil
-}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/internal/wait"
 )
 
@@ -43,7 +45,7 @@ func Announce(file string) error {
 	}
 	_, err = f.WriteString(announced)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = syncDir(filepath.Dir(file))
+		err = atomicfile.SyncDir(filepath.Dir(file))
 	}
 	if err != nil {
 		_ = os.Remove(file)
@@ -134,7 +136,7 @@ func (r *record) open(ctx context.Context) (*os.File, error) {
 	// From here on the file no longer proves that the call has not begun, also
 	// after a power failure.
 	_ = os.Remove(childFile(r.file))
-	if err := errors.Join(f.Truncate(0), f.Sync(), syncDir(filepath.Dir(r.file))); err != nil {
+	if err := errors.Join(f.Truncate(0), f.Sync(), atomicfile.SyncDir(filepath.Dir(r.file))); err != nil {
 		_ = f.Close()
 		return nil, err
 	}

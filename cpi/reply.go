@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"bootstrap/internal/printable"
 )
 
 // decodeReply reads the one JSON value that the standard output must contain. A
@@ -76,7 +78,7 @@ func misfit(err error) string {
 func (c *Client) wrong(method, want string, result json.RawMessage) error {
 	got := "nothing"
 	if len(result) > 0 {
-		got = shorten(printable(c.cfg.Redact(string(result))), 300)
+		got = shorten(printable.Text(c.cfg.Redact(string(result))), 300)
 	}
 	return &ResultError{Method: method, Want: want, Got: got}
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/printable"
+
 	"bootstrap/agent"
 )
 
@@ -167,7 +169,7 @@ func eachLog(archive io.Reader, visit func(h *tar.Header, content io.Reader) err
 		if err != nil {
 			return fmt.Errorf("cannot read the archive of logs: %w", err)
 		}
-		h.Name = printable(strings.TrimPrefix(path.Clean(h.Name), "/"))
+		h.Name = printable.Text(strings.TrimPrefix(path.Clean(h.Name), "/"))
 		if h.Typeflag != tar.TypeReg || rotated.MatchString(h.Name) {
 			continue
 		}
@@ -213,12 +215,12 @@ func readLines(text io.Reader, n int) (lines []string, size int64, rest string, 
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF):
-			return lastOf(lines, n), size, printable(string(line)), nil
+			return lastOf(lines, n), size, printable.Text(string(line)), nil
 		case err != nil:
 			return nil, 0, "", err
 		default:
 			size += length
-			lines = append(lines, printable(strings.TrimRight(string(line), "\r\n")))
+			lines = append(lines, printable.Text(strings.TrimRight(string(line), "\r\n")))
 			if len(lines) >= 2*n+1000 {
 				lines = append([]string(nil), lastOf(lines, n)...)
 			}
@@ -228,17 +230,3 @@ func readLines(text io.Reader, n int) (lines []string, size int64, rest string, 
 }
 
 func lastOf(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
-
-var controlSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
-
-// printable takes out what would steer a terminal: whoever writes to a log is
-// not trusted with it.
-func printable(line string) string {
-	line = controlSequence.ReplaceAllString(strings.ToValidUTF8(line, "\ufffd"), "")
-	return strings.Map(func(c rune) rune {
-		if c < ' ' && c != '\t' || c >= 0x7f && c < 0xa0 {
-			return -1
-		}
-		return c
-	}, line)
-}

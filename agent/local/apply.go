@@ -13,9 +13,10 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/agent/local/machine"
 	"bootstrap/artifact"
-	"bootstrap/artifact/packaging"
 )
 
 // prepare is the message prepare: it installs everything and links nothing.
@@ -167,7 +168,7 @@ func checkName(kind, name, version string) error {
 
 func (a *applier) close() {
 	if a.unpacked != "" {
-		_ = removeAll(a.unpacked)
+		_ = removal.Tree(a.unpacked)
 	}
 }
 
@@ -229,7 +230,7 @@ func (b bundles) unpack(ctx context.Context, archive string) (string, error) {
 		return "", err
 	}
 	if err := artifact.Extract(ctx, archive, dir, artifact.Limits{AnyLinks: true}); err != nil {
-		_ = removeAll(dir)
+		_ = removal.Tree(dir)
 		return "", failf("Decompressing package files: %w", err)
 	}
 	return dir, nil
@@ -313,7 +314,7 @@ func (b bundles) installPackage(ctx context.Context, p specPackage) (string, err
 		return "", failf("Installing package directory: %w", err)
 	}
 	if err := moveTo(unpacked, dir, 0o755); err != nil {
-		_ = removeAll(unpacked)
+		_ = removal.Tree(unpacked)
 		return "", failf("Installing package directory: %w", err)
 	}
 	return dir, nil
@@ -350,7 +351,7 @@ func (b bundles) keepOnly(kind string, keep []string) error {
 	}
 	for _, dir := range installed {
 		if !wanted[dir] {
-			if err := removeAll(dir); err != nil {
+			if err := removal.Tree(dir); err != nil {
 				return err
 			}
 		}
@@ -377,6 +378,3 @@ func removeLinks(dir string, unwanted func(name string) bool) error {
 	}
 	return nil
 }
-
-// removeAll removes a tree, including its read-only folders.
-func removeAll(dir string) error { return packaging.RemoveAll(dir) }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
 
@@ -116,7 +118,7 @@ func makeFolders(vm machine.VM) error {
 			return err
 		}
 	}
-	if err := removeAll(vm.Temp()); err != nil {
+	if err := removal.Tree(vm.Temp()); err != nil {
 		return err
 	}
 	if err := makeFolder(vm.Temp(), 0o700); err != nil {
@@ -154,7 +156,7 @@ func replaceLink(target, link string) error {
 		return nil
 	}
 	// A link cannot be renamed to an existing folder.
-	if err := removeAll(link); err != nil {
+	if err := removal.Tree(link); err != nil {
 		return err
 	}
 	return os.Rename(fresh, link)

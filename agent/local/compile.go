@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/agent/local/machine"
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
@@ -70,7 +72,7 @@ func (cp compiler) compile(ctx context.Context, p specPackage, deps map[string]s
 		return blobRef{}, failf("Getting bundle for new package: %w", err)
 	}
 	source := cp.vm.Path("data", "compile", p.Name)
-	defer removeAll(source)
+	defer removal.Tree(source)
 	if err := cp.unpackSource(ctx, archive, source); err != nil {
 		return blobRef{}, failf("Uncompressing package %s: %w", p.Name, err)
 	}
@@ -109,7 +111,7 @@ func (cp compiler) installDependency(ctx context.Context, p specPackage) error {
 
 // unpackSource replaces the folder in which a package is compiled.
 func (cp compiler) unpackSource(ctx context.Context, archive, source string) error {
-	if err := removeAll(source); err != nil {
+	if err := removal.Tree(source); err != nil {
 		return err
 	}
 	unpacked, err := cp.bundles.unpack(ctx, archive)
@@ -117,7 +119,7 @@ func (cp compiler) unpackSource(ctx context.Context, archive, source string) err
 		return err
 	}
 	if err := moveTo(unpacked, source, 0o755); err != nil {
-		_ = removeAll(unpacked)
+		_ = removal.Tree(unpacked)
 		return err
 	}
 	return nil
@@ -125,7 +127,7 @@ func (cp compiler) unpackSource(ctx context.Context, archive, source string) err
 
 func (cp compiler) runPackaging(ctx context.Context, p specPackage, source, target string) error {
 	logs := cp.vm.Path("data", "sys", "log", "compilation")
-	if err := removeAll(logs); err != nil {
+	if err := removal.Tree(logs); err != nil {
 		return err
 	}
 	if err := makeFolder(logs, 0o750); err != nil {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"bootstrap/internal/removal"
 )
 
 // copyTree copies everything in from into the folder to. It keeps modes, times,
@@ -74,7 +76,7 @@ func stampFile(name string, like fs.FileInfo) error {
 }
 
 func copyEntry(ctx context.Context, source, target string, info fs.FileInfo, links map[fileID]string) error {
-	if err := removeAll(target); err != nil {
+	if err := removal.Tree(target); err != nil {
 		return err
 	}
 	id, several := idOf(info)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/agent/local/machine"
 	"bootstrap/internal/wait"
 )
@@ -188,7 +190,7 @@ func (d *disks) mountPlace(place, folder string) error {
 	info, err := os.Lstat(at)
 	switch {
 	case err == nil && info.IsDir() && place == storeName:
-		if err := removeAll(d.vm.Path(hiddenStore)); err != nil {
+		if err := removal.Tree(d.vm.Path(hiddenStore)); err != nil {
 			return err
 		}
 		if err := os.Rename(at, d.vm.Path(hiddenStore)); err != nil {
@@ -418,7 +420,7 @@ func emptyForMigration(marker string, m migration) error {
 	}
 	if interrupted == m {
 		for _, e := range entries {
-			if err := removeAll(filepath.Join(m.To, e.Name())); err != nil {
+			if err := removal.Tree(filepath.Join(m.To, e.Name())); err != nil {
 				return err
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/agent/local/machine"
 	"bootstrap/agent/local/monit"
 	"bootstrap/internal/process"
@@ -236,7 +238,7 @@ func (j *jobs) unmonitor() error {
 
 // forget is the part of apply that takes the jobs out of supervision;
 // their processes are left alone.
-func (j *jobs) forget() error { return removeAll(j.vm.Path("monit", "job")) }
+func (j *jobs) forget() error { return removal.Tree(j.vm.Path("monit", "job")) }
 
 func (j *jobs) state() string {
 	if exists(j.stoppedFile()) {

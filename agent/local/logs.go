@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/agent/local/machine"
 	"bootstrap/artifact"
 )
@@ -34,7 +36,7 @@ func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer removeAll(dir)
+	defer removal.Tree(dir)
 	blob, err := l.blobs.pack(ctx, dir, true)
 	if err != nil {
 		return nil, failf("Create file on blobstore: %w", err)
@@ -57,7 +59,7 @@ func (l logs) bundle(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer removeAll(dir)
+	defer removal.Tree(dir)
 	f, err := os.CreateTemp(l.vm.Path("data", "tmp"), "logs-*.tgz")
 	if err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func (l logs) collect(ctx context.Context, kinds string, filters []string) (stri
 	}
 	for _, source := range sources {
 		if err := copyLogs(ctx, source, target, filters); err != nil {
-			_ = removeAll(target)
+			_ = removal.Tree(target)
 			return "", failf("Copying filtered files to temp directory: %w", err)
 		}
 	}

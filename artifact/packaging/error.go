@@ -6,7 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
+
+	"bootstrap/internal/printable"
 )
 
 const (
@@ -65,29 +66,19 @@ func tail(f *os.File, n int) ([]string, error) {
 	}
 	var text []string
 	for _, line := range lines {
-		if s := printable(string(line)); s != "" {
+		if s := shown(string(line)); s != "" {
 			text = append(text, s)
 		}
 	}
 	return text, nil
 }
 
-// printable keeps the text after the last carriage return, removes control
-// characters and shortens lines that are too long for an error.
-func printable(line string) string {
+// shown keeps the text after the last carriage return, as a terminal does, and
+// shortens lines that are too long for an error.
+func shown(line string) string {
 	line = strings.TrimRight(line, "\r")
-	if i := strings.LastIndexByte(line, '\r'); i >= 0 {
-		line = line[i+1:]
-	}
-	line = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(line, "?"))
+	line = line[strings.LastIndexByte(line, '\r')+1:]
+	line = strings.ReplaceAll(printable.Text(line), "\t", " ")
 	if runes := []rune(line); len(runes) > tailWidth {
 		line = string(runes[:tailWidth]) + "…"
 	}

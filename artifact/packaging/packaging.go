@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/internal/process"
 )
 
@@ -82,7 +84,7 @@ func Run(ctx context.Context, s Script) error {
 		return fmt.Errorf("cannot compile package '%s': %w", s.Name, err)
 	}
 	err = s.run(ctx, bash, temp)
-	if rerr := RemoveAll(temp); err == nil && rerr != nil {
+	if rerr := removal.Tree(temp); err == nil && rerr != nil {
 		err = fmt.Errorf("cannot remove the temporary files of package '%s': %w", s.Name, rerr)
 	}
 	return err
@@ -192,24 +194,4 @@ func findBash(path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("bash is missing (looked in %s): install it", path)
-}
-
-// RemoveAll removes a tree in which scripts may have left folders without write
-// permission, as in a Go module cache. A missing tree is not an error.
-func RemoveAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			// Chmod before WalkDir reads the folder: it calls back first.
-			_ = os.Chmod(path, 0o700)
-		}
-		if err != nil && d == nil {
-			return err
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }

@@ -128,7 +128,7 @@ exit 7`)
 	if n := len(failed.Tail); n != tailLines {
 		t.Errorf("%d lines, want %d", n, tailLines)
 	}
-	for _, want := range []string{"progress 2", "red [31mtext[0m ?"} {
+	for _, want := range []string{"progress 2", "red text \uFFFD"} {
 		if !slices.Contains(failed.Tail, want) {
 			t.Errorf("%q is not in %q", want, failed.Tail)
 		}

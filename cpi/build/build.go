@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/artifact"
-	"bootstrap/artifact/packaging"
 	"bootstrap/templates"
 
 	"github.com/gofrs/flock"
@@ -192,7 +193,7 @@ func (i *Installation) rendered() string { return filepath.Join(i.dir, "tmp", "j
 // Cleanup removes the rendered jobs, which hold secrets; the packages stay.
 func (i *Installation) Cleanup() error {
 	for _, dir := range []string{i.JobsDir, i.rendered()} {
-		if err := packaging.RemoveAll(dir); err != nil {
+		if err := removal.Tree(dir); err != nil {
 			return fmt.Errorf("cannot remove rendered CPI jobs: %w", err)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
 	"bootstrap/internal/digest"
@@ -242,7 +244,7 @@ func TestInstall(t *testing.T) {
 	if n := strings.Count(strings.Join(s.list, "\n"), "skipped: Package already compiled"); n != 3 {
 		t.Errorf("stages %q", s.list)
 	}
-	if err := packaging.RemoveAll(p.Dir); err != nil {
+	if err := removal.Tree(p.Dir); err != nil {
 		t.Error(err)
 	}
 	if got := run(other); got != "echo from base\nfrom base\n" {

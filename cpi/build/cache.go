@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/artifact/packaging"
+	"bootstrap/internal/removal"
 )
 
 // Cached is a package that was compiled for a CPI.
@@ -62,7 +62,7 @@ func List(cache, home string) ([]Cached, error) {
 // Remove takes the package out of the cache. No installation may need it, and
 // none may be made at the time.
 func (c Cached) Remove() error {
-	if err := errors.Join(packaging.RemoveAll(c.Dir), packaging.RemoveAll(c.Dir+".lock")); err != nil {
+	if err := errors.Join(removal.Tree(c.Dir), removal.Tree(c.Dir+".lock")); err != nil {
 		return fmt.Errorf("cannot remove the compiled package %s: %w", c.Name, err)
 	}
 	return nil

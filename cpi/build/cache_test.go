@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"bootstrap/artifact/packaging"
+	"bootstrap/internal/removal"
 )
 
 func listed(t *testing.T, p plan) map[string]Cached {
@@ -48,7 +48,7 @@ func TestListTellsWhoNeedsAPackage(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for _, dir := range []string{p.Dir, other.Dir} {
-		if err := packaging.RemoveAll(dir); err != nil {
+		if err := removal.Tree(dir); err != nil {
 			t.Fatal(err)
 		}
 	}

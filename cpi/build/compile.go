@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/artifact"
 	"bootstrap/artifact/packaging"
 	"bootstrap/internal/guard"
@@ -127,7 +129,7 @@ func (e entry) make(ctx context.Context, env []string) (found bool, err error) {
 	if e.intact() {
 		return true, nil
 	}
-	if err := packaging.RemoveAll(e.dir()); err != nil {
+	if err := removal.Tree(e.dir()); err != nil {
 		return false, fmt.Errorf("cannot remove an unfinished compilation of %s: %w", e.node.title(), err)
 	}
 	if e.node.Compiled() {
@@ -170,7 +172,7 @@ func (e entry) compile(ctx context.Context, env []string) error {
 	if err != nil {
 		return err
 	}
-	return packaging.RemoveAll(e.build())
+	return removal.Tree(e.build())
 }
 
 // link makes dir have a link to each package, and nothing else.
@@ -183,7 +185,7 @@ func link(cache, dir string, packages map[string]*node) error {
 		if packages[old.Name()] != nil && old.Type() == os.ModeSymlink {
 			continue
 		}
-		if err := packaging.RemoveAll(filepath.Join(dir, old.Name())); err != nil {
+		if err := removal.Tree(filepath.Join(dir, old.Name())); err != nil {
 			return fmt.Errorf("cannot remove an old package: %w", err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/cpi"
 )
 
@@ -50,7 +52,7 @@ func (c *call) createDisk(context.Context) (any, error) {
 		err = c.root.save(disks(), cid, disk{CID: cid, Size: size, CloudProperties: props, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
-		_ = removeAll(dir) // if not now, then by the next call
+		_ = removal.Tree(dir) // if not now, then by the next call
 		return nil, err
 	}
 	return cid, nil
@@ -268,7 +270,7 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Metadata: metadata, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
-		_ = removeAll(dir) // if not now, then by the next call
+		_ = removal.Tree(dir) // if not now, then by the next call
 		return nil, fmt.Errorf("cannot copy disk '%s': %w", diskCID, err)
 	}
 	return cid, nil

@@ -41,12 +41,3 @@ func isLocked(path string) (bool, error) {
 	}
 	return false, err
 }
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}

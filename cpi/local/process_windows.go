@@ -10,5 +10,3 @@ func closeOnExec() error {
 }
 
 func isLocked(string) (bool, error) { return false, nil }
-
-func syncDir(string) error { return nil }

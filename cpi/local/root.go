@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
+	"bootstrap/internal/removal"
+	"bootstrap/internal/wait"
 
 	"bootstrap/cpi"
 )
@@ -48,7 +51,7 @@ const lockWait = 5 * time.Minute
 // root is the locked folder of all things.
 type root struct {
 	dir  string
-	lock *flock.Flock
+	lock *lockfile.Lock
 }
 
 // openRoot makes the folder if it is missing, and waits until no other call
@@ -60,39 +63,27 @@ func openRoot(ctx context.Context, dir string) (*root, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the CPI's folder: %w", err)
 		}
-		lock := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
-		locked, err := lock.TryLockContext(ctx, 5*time.Millisecond)
+		lock, err := lockfile.Try(filepath.Join(dir, "lock"))
 		switch {
-		case ctx.Err() != nil:
-			_ = lock.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", dir, context.Cause(ctx))
 		case errors.Is(err, fs.ErrNotExist): // removed by a call that deleted the last thing
 			continue
-		case err != nil || !locked:
+		case err != nil:
 			return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
-		}
-		if same(lock) {
-			// Agents recognize their processes by this path, so it must have
-			// only one spelling.
-			real, err := filepath.EvalSymlinks(dir)
-			if err != nil {
-				_ = lock.Close()
-				return nil, fmt.Errorf("cannot use the CPI's folder: %w", err)
+		case lock == nil:
+			if err := wait.For(ctx, 5*time.Millisecond); err != nil {
+				return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
 			}
-			return &root{dir: real, lock: lock}, nil
+			continue
 		}
-		_ = lock.Close()
+		// Agents recognize their processes by this path, so it must have only one
+		// spelling.
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			lock.Close()
+			return nil, fmt.Errorf("cannot use the CPI's folder: %w", err)
+		}
+		return &root{dir: real, lock: lock}, nil
 	}
-}
-
-// same reports whether the locked file is still the file with that name.
-func same(lock *flock.Flock) bool {
-	mine, err := lock.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Stat(lock.Path())
-	return err == nil && os.SameFile(mine, named)
 }
 
 // close unlocks the folder, and removes it if nothing is in it.
@@ -102,10 +93,11 @@ func (r *root) close() {
 	}
 	entries, err := os.ReadDir(r.dir)
 	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
-		_ = os.Remove(r.lock.Path())
+		r.lock.Remove()
 		_ = os.Remove(r.dir)
+		return
 	}
-	_ = r.lock.Close()
+	r.lock.Close()
 }
 
 // sweep removes what killed calls left behind. None of them still runs, because
@@ -153,7 +145,7 @@ func (r *root) save(k kind, cid string, record any) error {
 	dir := r.path(k, cid)
 	err := writeJSON(filepath.Join(dir, k.record), record)
 	if err == nil {
-		err = syncDir(dir)
+		err = atomicfile.SyncDir(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save the %s: %w", k.name, err)
@@ -227,22 +219,7 @@ func (r *root) discard(ctx context.Context, k kind, dir string) error {
 			return err
 		}
 	}
-	return removeAll(dir)
-}
-
-// removeAll removes a folder, including the read-only folders of a job.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700) // RemoveAll reports what it could not remove
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
+	return removal.Tree(dir)
 }
 
 func readJSON(path string, into any) error {
@@ -257,30 +234,11 @@ func readJSON(path string, into any) error {
 }
 
 // writeJSON replaces a file as a whole, mode 0600. Its content is flushed to
-// the disk, its name by the next syncDir.
-func writeJSON(path string, value any) (err error) {
+// the disk, its name by the next SyncDir.
+func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}
-	draft := path + ".new"
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(draft)
-		}
-	}()
-	if _, err = f.Write(append(text, '\n')); err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(draft, path)
-	}
-	return err
+	return atomicfile.Write(path, append(text, '\n'))
 }

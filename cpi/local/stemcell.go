@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/removal"
+
 	"bootstrap/cpi"
 )
 
@@ -41,7 +43,7 @@ func (c *call) createStemcell(context.Context) (any, error) {
 		return nil, err
 	}
 	if err := c.root.save(stemcells(), cid, stemcell{CID: cid, CloudProperties: props, CreatedAt: time.Now().UTC()}); err != nil {
-		_ = removeAll(dir) // if not now, then by the next call
+		_ = removal.Tree(dir) // if not now, then by the next call
 		return nil, err
 	}
 	return cid, nil

@@ -39,7 +39,7 @@ func Write(path string, data []byte) (err error) {
 		_ = os.Remove(temp.Name())
 		return err
 	}
-	syncDir(dir)
+	_ = SyncDir(dir)
 	return nil
 }
 
@@ -159,15 +159,15 @@ func Match(path, like string) {
 	}
 }
 
-// syncDir makes a rename last. Where a folder cannot be synced (Windows, some
-// network file systems) the write is no less whole.
-func syncDir(dir string) {
+// SyncDir makes new names in a folder last. Where a folder cannot be synced
+// (Windows, some network file systems) they are there all the same.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return
+		return err
 	}
 	_ = d.Sync()
-	_ = d.Close()
+	return d.Close()
 }
 
 // DropCut removes the temporary files of writes of the file at path that were
