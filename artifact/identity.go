@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"bootstrap/internal/atomicfile"
 )
 
 // identity identifies the contents of a file without reading it: a change of them
@@ -124,19 +126,5 @@ func writeChecked(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(f, "%s\n%s", checksum(data), data)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.Write(path, fmt.Appendf(nil, "%s\n%s", checksum(data), data))
 }

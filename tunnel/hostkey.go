@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bootstrap/internal/atomicfile"
+
 	"golang.org/x/crypto/ssh"
 )
 
@@ -191,22 +193,5 @@ func rewrite(path string, change func(string) string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".*~") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.WriteString(change(string(data)))
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err2 := tmp.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
-	}
-	return err
+	return atomicfile.Write(path, []byte(change(string(data))))
 }

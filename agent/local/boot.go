@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent"
@@ -162,26 +164,6 @@ func replaceLink(target, link string) error {
 	return os.Rename(fresh, link)
 }
 
-// writeFile replaces a file in one step.
-func writeFile(name string, data []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".write-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
-}
-
 // readJSON reads a file into value; a missing one leaves it as it is.
 func readJSON(name string, value any) error {
 	data, err := os.ReadFile(name)
@@ -202,5 +184,5 @@ func writeJSON(name string, value any, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(name, data, mode)
+	return atomicfile.WriteMode(name, data, mode)
 }

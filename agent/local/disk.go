@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent/local/machine"
@@ -255,7 +257,7 @@ func (d *disks) mount(disk diskSettings) error {
 	if err := d.mountPlace(place, folder); err != nil {
 		return failf("Mounting partition: %w", err)
 	}
-	if err := writeFile(d.vm.Path("bosh", "managed_disk_settings.json"), []byte(disk.ID), 0o600); err != nil {
+	if err := atomicfile.WriteMode(d.vm.Path("bosh", "managed_disk_settings.json"), []byte(disk.ID), 0o600); err != nil {
 		return failf("Writing managed_disk_settings.json: %w", err)
 	}
 	return nil

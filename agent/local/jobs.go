@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent/local/machine"
@@ -180,7 +182,7 @@ func (j *jobs) configure(s *spec, t specTemplate, index int) error {
 			return err
 		}
 		target := j.vm.Path("monit", "job", fmt.Sprintf("%04d_%s.monitrc", index, name))
-		if err := writeFile(target, text, 0o600); err != nil {
+		if err := atomicfile.WriteMode(target, text, 0o600); err != nil {
 			return err
 		}
 	}
@@ -192,7 +194,7 @@ func (j *jobs) configure(s *spec, t specTemplate, index int) error {
 func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
 	// First, so that the next agent does not start them again if this one is
 	// killed.
-	if err := writeFile(j.stoppedFile(), nil, 0o644); err != nil {
+	if err := atomicfile.WriteMode(j.stoppedFile(), nil, 0o644); err != nil {
 		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
 	}
 	if c.protocol < 3 {
@@ -228,7 +230,7 @@ func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
 func (j *jobs) unmonitor() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := writeFile(j.unmonitoredFile(), nil, 0o644); err != nil {
+	if err := atomicfile.WriteMode(j.unmonitoredFile(), nil, 0o644); err != nil {
 		return err
 	}
 	j.supervisor.Unmonitor()
@@ -298,7 +300,7 @@ func (j *jobs) forgetPIDs() error {
 	if err := removeRegular(j.vm.Path("data", "sys", "run")); err != nil {
 		return err
 	}
-	return writeFile(file, []byte(now), 0o600)
+	return atomicfile.WriteMode(file, []byte(now), 0o600)
 }
 
 // removeRegular removes everything but folders, which jobs expect to exist.

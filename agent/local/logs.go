@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent/local/machine"
@@ -224,7 +226,7 @@ func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
 	if err := makeFolder(filepath.Dir(file), 0o755); err != nil {
 		return nil, failf("saving local DNS state: %w", err)
 	}
-	if err := writeFile(file, data, 0o640); err != nil {
+	if err := atomicfile.WriteMode(file, data, 0o640); err != nil {
 		return nil, failf("saving local DNS state: %w", err)
 	}
 	return "synced", nil

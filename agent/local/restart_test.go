@@ -150,9 +150,10 @@ func TestEndsWithATask(t *testing.T) {
 	m.eventually("the script runs", func() bool { return exists(m.vcap("data", "web", "runs")) })
 	m.endAgent(syscall.SIGTERM)
 	v := machine.New(m.dir)
-	if left, err := v.Members(t.Context()); err != nil || len(left) != 0 {
-		t.Errorf("processes %v are left", left)
-	}
+	m.eventually("nothing is left", func() bool {
+		left, err := v.Members(t.Context())
+		return err == nil && len(left) == 0
+	})
 }
 
 // TestBadMonitFile: the agent says what is wrong, and stays reachable after a

@@ -28,6 +28,8 @@ import (
 	"strconv"
 	"time"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/agent/local/machine"
 	"bootstrap/internal/guard"
 )
@@ -167,7 +169,7 @@ func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
 			return tls.Certificate{}, err
 		}
 	}
-	if err := writeFile(file, text.Bytes(), 0o600); err != nil {
+	if err := atomicfile.WriteMode(file, text.Bytes(), 0o600); err != nil {
 		return tls.Certificate{}, err
 	}
 	return tls.X509KeyPair(text.Bytes(), text.Bytes())

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
 	"bootstrap/internal/guard"
@@ -98,7 +100,7 @@ func (s *settings) load(ctx context.Context) error {
 		}
 		s.log.Warn("using the last settings", "cause", err)
 		data = cached
-	} else if err := writeFile(s.cache, data, 0o600); err != nil {
+	} else if err := atomicfile.WriteMode(s.cache, data, 0o600); err != nil {
 		return failf("Writing setting json: %w", err)
 	}
 	var env diskEnv

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"bootstrap/internal/atomicfile"
+
 	"bootstrap/agent/local/machine"
 	multidigest "bootstrap/internal/digest"
 )
@@ -148,7 +150,7 @@ func (f specs) write(s *spec) error {
 		return failf("Persisting apply spec: %w", err)
 	}
 	for name, value := range map[string]string{"id": s.ID, "az": s.AZ, "name": s.Name, "deployment": s.Deployment} {
-		if err := writeFile(f.vm.Path("instance", name), []byte(value), 0o644); err != nil {
+		if err := atomicfile.WriteMode(f.vm.Path("instance", name), []byte(value), 0o644); err != nil {
 			return err
 		}
 	}

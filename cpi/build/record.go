@@ -3,13 +3,14 @@ package build
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"bootstrap/internal/atomicfile"
 )
 
 // recordFormat begins a record; another one makes the record worthless.
@@ -44,11 +45,8 @@ func record(file, dir string) error {
 		return err
 	}
 	fmt.Fprintf(&b, "end %d\n", count)
-	temp := file + "~"
-	if err := os.WriteFile(temp, b.Bytes(), 0o600); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return os.Rename(temp, file)
+	atomicfile.DropCut(file) // the installation is locked
+	return atomicfile.Write(file, b.Bytes())
 }
 
 // facts are what must not change about a file. New files in a folder do not

@@ -16,10 +16,20 @@ import (
 // owner, its group and, as Kept says, its mode. The temporary file is beside it,
 // not in a folder that others share; a process that is killed leaves it there,
 // for DropCut. A device, a pipe and what is below /dev are written in place.
-func Write(path string, data []byte) (err error) {
+func Write(path string, data []byte) error {
 	if InPlace(path) {
 		return overwrite(path, data)
 	}
+	return replace(path, data, func(temp *os.File) error { return dress(temp, path) })
+}
+
+// WriteMode is Write for files whose mode their writer decides, also where one
+// exists: those of an embedded VM.
+func WriteMode(path string, data []byte, mode fs.FileMode) error {
+	return replace(path, data, func(temp *os.File) error { return temp.Chmod(mode) })
+}
+
+func replace(path string, data []byte, dress func(temp *os.File) error) error {
 	dir, base := filepath.Split(path)
 	temp, err := os.CreateTemp(dir, "."+base+"*")
 	if err != nil {
@@ -27,7 +37,7 @@ func Write(path string, data []byte) (err error) {
 	}
 	_, err = temp.Write(data)
 	if err == nil {
-		err = dress(temp, path)
+		err = dress(temp)
 	}
 	if err == nil {
 		err = temp.Sync()
