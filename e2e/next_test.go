@@ -258,7 +258,7 @@ func endings() []ending {
 			name: "stopped jobs", says: "asked to stop",
 			make: after(func(l *lab) error { return l.must("stop") }, says("status MANIFEST")),
 		}, {
-			name: "bad reply", again: "recreate MANIFEST", says: "what create_vm made is unknown",
+			name: "bad reply", again: "recreate MANIFEST", says: "the result of create_vm is unknown",
 			make: func(l *lab) (outcome, error) {
 				if err := l.put("home/faults/create_vm", "before-garbage"); err != nil {
 					return outcome{}, err
