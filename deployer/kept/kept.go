@@ -29,9 +29,6 @@ type Folder struct {
 // At returns the folder at a path; it need not exist.
 func At(dir string) Folder { return Folder{dir} }
 
-// Dir returns the path of the folder.
-func (f Folder) Dir() string { return f.dir }
-
 // The files.
 const (
 	agentFile      = "agent.json"

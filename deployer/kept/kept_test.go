@@ -29,11 +29,11 @@ func TestFormat(t *testing.T) {
 		t.Error("what one CPI cannot do counts for another, or not for itself")
 	}
 	for _, name := range []string{"agent.json", "installation.json", "second-disk.json"} {
-		data, err := os.ReadFile(filepath.Join(f.Dir(), name))
+		data, err := os.ReadFile(filepath.Join(f.dir, name))
 		if err != nil || !strings.HasPrefix(string(data), `{"format":1,`) {
 			t.Errorf("%s: %v %.20s", name, err, data)
 		}
-		if info, err := os.Stat(filepath.Join(f.Dir(), name)); err != nil || info.Mode().Perm()&0o077 != 0 {
+		if info, err := os.Stat(filepath.Join(f.dir, name)); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
