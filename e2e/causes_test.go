@@ -232,7 +232,7 @@ func tunnelCauses() []cause {
 		}, {
 			name: "wrong passphrase", args: recreate(), code: 1,
 			make: func(l *lab) error { return nil }, env: []string{"BOOTSTRAP_SSH_PASSPHRASE=another"},
-			says: "BOOTSTRAP_SSH_PASSPHRASE is not that of the private key",
+			says: "BOOTSTRAP_SSH_PASSPHRASE does not belong to the private key",
 			next: []string{"BOOTSTRAP_SSH_PASSPHRASE=" + passphrase}, then: [][]string{recreate()},
 		}, {
 			name: "key in a wrong format", args: recreate(), code: 65,

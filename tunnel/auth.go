@@ -11,11 +11,11 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// auth is how this side proves who it is.
+// auth is how this side logs in.
 type auth struct {
 	cfg    Config
 	signer ssh.Signer // of PrivateKey, nil: none
-	known  knownKey   // what was seen while the tunnel is open
+	known  knownKey   // the host key while the tunnel is open
 }
 
 func newAuth(cfg Config) (*auth, error) {
@@ -48,7 +48,7 @@ func newAuth(cfg Config) (*auth, error) {
 	return a, err
 }
 
-// readKey reads a private key; its errors never show the key.
+// readKey reads a private key; its errors never contain the key.
 func readKey(text, passphrase string) (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey([]byte(text))
 	var missing *ssh.PassphraseMissingError
@@ -63,15 +63,15 @@ func readKey(text, passphrase string) (ssh.Signer, error) {
 	signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(text), []byte(passphrase))
 	switch {
 	case errors.Is(err, x509.IncorrectPasswordError):
-		return nil, errors.New("the passphrase in the environment variable BOOTSTRAP_SSH_PASSPHRASE is not that of the private key")
+		return nil, errors.New("the passphrase in the environment variable BOOTSTRAP_SSH_PASSPHRASE does not belong to the private key")
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the private key with its passphrase: %w", err)
 	}
 	return signer, nil
 }
 
-// methods lists what is tried in turn: the key, those of the agent, the
-// password as an answer, the password. Done ends the talk with the agent.
+// methods returns the login methods in their order: the key, the keys of the agent,
+// the password by keyboard-interactive, the password. Done disconnects the agent.
 func (a *auth) methods(ctx context.Context) (methods []ssh.AuthMethod, done func()) {
 	done = func() {}
 	var fromAgent agent.ExtendedAgent
@@ -79,7 +79,7 @@ func (a *auth) methods(ctx context.Context) (methods []ssh.AuthMethod, done func
 		dialer := net.Dialer{Timeout: dialTimeout}
 		conn, err := dialer.DialContext(ctx, "unix", a.cfg.AgentSocket)
 		if err != nil {
-			a.cfg.Report(fmt.Sprintf("going on without the ssh-agent: %v", err))
+			a.cfg.Report(fmt.Sprintf("continuing without the ssh-agent: %v", err))
 		} else {
 			release := closeAfter(ctx, conn, handshakeTimeout)
 			fromAgent = agent.NewClient(conn)
@@ -95,7 +95,7 @@ func (a *auth) methods(ctx context.Context) (methods []ssh.AuthMethod, done func
 			if fromAgent != nil {
 				more, err := fromAgent.Signers()
 				if err != nil {
-					a.cfg.Report(fmt.Sprintf("going on without the ssh-agent: %v", err))
+					a.cfg.Report(fmt.Sprintf("continuing without the ssh-agent: %v", err))
 				}
 				signers = append(signers, more...)
 			}

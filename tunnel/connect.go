@@ -19,21 +19,21 @@ type connection struct {
 	listener net.Listener
 }
 
-// close ends the connection first: the listener's own close would wait for an
-// answer that a dead connection never gives.
+// close ends the connection first: closing the listener would wait for an answer,
+// which never comes over a dead connection.
 func (c *connection) close() {
 	_ = c.client.Close()
 	_ = c.listener.Close()
 }
 
-// How long one try may take; a busy new VM can be slow with its banner.
+// How long one attempt may take; a busy new VM can be slow to send its banner.
 const (
 	dialTimeout      = 10 * time.Second
 	handshakeTimeout = 30 * time.Second
 )
 
-// An authError is a refusal after the keys were exchanged: the server is
-// there, but does not admit us, or not yet.
+// An authError is a refusal after the key exchange: the server answers, but does
+// not accept the login, or not yet.
 type authError struct{ err error }
 
 func (e *authError) Error() string { return e.err.Error() }
@@ -45,7 +45,7 @@ type listenError struct{ err error }
 func (e *listenError) Error() string { return e.err.Error() }
 func (e *listenError) Unwrap() error { return e.err }
 
-// hopeless tells an error that no waiting mends.
+// hopeless reports whether waiting cannot end an error.
 func hopeless(err error) bool {
 	var negotiation *ssh.AlgorithmNegotiationError
 	var hostKey *HostKeyError
@@ -53,13 +53,13 @@ func hopeless(err error) bool {
 	return errors.As(err, &negotiation) || errors.As(err, &hostKey) || errors.As(err, &file)
 }
 
-// firstConnect tries until one of the deadlines is over. A new VM first has
-// no SSH server, then one that does not know the key yet.
+// firstConnect tries until one of the deadlines has passed. A new VM first has no
+// SSH server, then one that does not know the key yet.
 func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 	var (
 		began   = time.Now()
-		refused time.Time // first refusal to admit us since the server last did not answer
-		unheard time.Time // first refusal to listen, likewise
+		refused time.Time // first refused login since the server last did not answer
+		unheard time.Time // first refusal to listen, since then
 	)
 	for {
 		conn, err := t.connectOnce(ctx)
@@ -80,7 +80,7 @@ func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 				refused = now
 			}
 			if now.Sub(refused) >= t.cfg.AuthTimeout {
-				return nil, fmt.Errorf("%w; so for %v: check user %q and its private key or password", err, t.cfg.AuthTimeout, t.cfg.User)
+				return nil, fmt.Errorf("%w; this has lasted for %v: check user %q and its private key or password", err, t.cfg.AuthTimeout, t.cfg.User)
 			}
 		case errors.As(err, &listenErr):
 			if unheard.IsZero() {
@@ -92,7 +92,7 @@ func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 		default:
 			refused, unheard = time.Time{}, time.Time{}
 			if now.Sub(began) >= t.cfg.ConnectTimeout {
-				return nil, fmt.Errorf("%w; so for %v: check address, port and firewall", err, t.cfg.ConnectTimeout)
+				return nil, fmt.Errorf("%w; this has lasted for %v: check address, port and firewall", err, t.cfg.ConnectTimeout)
 			}
 		}
 		t.cfg.Report("waiting for the SSH server at " + t.cfg.address() + ": " + err.Error())
@@ -102,13 +102,13 @@ func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// connectOnce makes one try.
+// connectOnce makes one attempt.
 func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 	client, err := t.auth.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Listening asks the server, which can fall silent here too.
+	// Listening needs an answer of the server, which can fall silent here too.
 	release := closeAfter(ctx, client, handshakeTimeout)
 	listener, err := client.Listen("tcp", t.cfg.Remote)
 	if !release() && err == nil {
@@ -123,7 +123,7 @@ func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 
 // dial connects, checks the host key and authenticates.
 func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
-	// Enough for the machines on the way to be entered, too.
+	// This includes the logins at the machines on the way.
 	reach, cancel := context.WithTimeout(ctx, dialTimeout+handshakeTimeout)
 	defer cancel()
 	conn, err := a.cfg.Dial(reach, "tcp", a.cfg.address())
@@ -159,7 +159,7 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 		return nil, host.explain(err)
 	}
 	client := ssh.NewClient(sshConn, chans, reqs)
-	// Only a server that knows our key is known to be the VM.
+	// Only a server that accepts the login is the VM.
 	if err := host.remember(); err != nil {
 		_ = client.Close()
 		return nil, err
@@ -167,8 +167,8 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	return client, nil
 }
 
-// closeAfter closes c when ctx ends or the time is over; release stops that
-// and tells whether it came in time.
+// closeAfter closes c when ctx ends or the time has passed; release prevents that,
+// and reports whether it came in time.
 func closeAfter(ctx context.Context, c interface{ Close() error }, d time.Duration) (release func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	stop := guard.AfterDone(ctx, func() { _ = c.Close() })

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// HostKeyError says that a VM shows another host key than it did before: it
-// is another machine, or somebody stands between.
+// HostKeyError says that a VM has another host key than before: it is another
+// machine, or somebody intercepts the connection.
 type HostKeyError struct {
 	HostName string // VM CID
 	Address  string
 	Known    string // fingerprint, SHA256:…
-	Got      string // fingerprint; empty if it shows no key of the known type
-	File     string // that remembers, empty if the tunnel itself does
+	Got      string // fingerprint; empty if it has no key of the known type
+	File     string // with the known keys, empty if only the tunnel knows it
 	Line     int
 }
 
@@ -33,20 +33,20 @@ func (e *HostKeyError) Error() string {
 	if e.Got == "" {
 		got = "it has no host key of the known type"
 	}
-	msg := fmt.Sprintf("cannot trust the SSH server at %s as that of %s: %s, but %s is expected: find out what answers there", e.Address, e.HostName, got, e.Known)
+	msg := fmt.Sprintf("cannot trust the SSH server at %s to be %s: %s, but %s is expected: find out which machine answers there", e.Address, e.HostName, got, e.Known)
 	if e.File != "" {
-		msg += fmt.Sprintf("; if it has got a new key for a good reason, remove line %d of %s", e.Line, e.File)
+		msg += fmt.Sprintf("; if its key was changed on purpose, remove line %d of %s", e.Line, e.File)
 	}
 	return msg
 }
 
-// A knownHostsError is one of the file, which waiting does not mend.
+// A knownHostsError is an error of the file, which waiting does not end.
 type knownHostsError struct{ err error }
 
 func (e *knownHostsError) Error() string { return e.err.Error() }
 func (e *knownHostsError) Unwrap() error { return e.err }
 
-// knownKey is the key of one VM, nil if none was seen yet.
+// knownKey is the host key of one VM, nil before the first connection.
 type knownKey struct {
 	key  ssh.PublicKey
 	file string
@@ -60,7 +60,7 @@ type host struct {
 	got  ssh.PublicKey // accepted in this handshake
 }
 
-// host looks up what is remembered of the VM.
+// host looks up the stored host key of the VM.
 func (a *auth) host() (*host, error) {
 	h := &host{auth: a, know: a.known}
 	if h.know.key != nil || a.cfg.KnownHosts == "" {
@@ -109,8 +109,8 @@ func (h *host) mismatch(got string) error {
 	return &HostKeyError{HostName: cfg.HostName, Address: cfg.address(), Known: ssh.FingerprintSHA256(h.know.key), Got: got, File: h.know.file, Line: h.know.line}
 }
 
-// algorithms asks for the type of key that is known, nil for any: a server
-// has several and would show another one.
+// algorithms returns the type of the known key, nil for any: a server has keys of
+// several types, and would otherwise send another one.
 func (h *host) algorithms() []string {
 	if h.know.key == nil {
 		return nil
@@ -139,7 +139,7 @@ func (h *host) explain(err error) error {
 	return err
 }
 
-// remember keeps the key of this handshake for the next ones.
+// remember stores the key of this handshake for the next ones.
 func (h *host) remember() error {
 	if h.know.key != nil || h.got == nil {
 		return nil
@@ -157,12 +157,12 @@ func (h *host) remember() error {
 		return data + line
 	})
 	if err != nil {
-		return &knownHostsError{fmt.Errorf("cannot remember the host key: %w", err)}
+		return &knownHostsError{fmt.Errorf("cannot store the host key: %w", err)}
 	}
 	return nil
 }
 
-// Forget removes what the file knownHosts remembers of a VM that is no more.
+// Forget removes the host key of a deleted VM from the file knownHosts.
 func Forget(knownHosts, hostName string) error {
 	field := url.QueryEscape(hostName)
 	if _, err := os.Stat(knownHosts); errors.Is(err, fs.ErrNotExist) {
@@ -183,7 +183,7 @@ func Forget(knownHosts, hostName string) error {
 	return nil
 }
 
-// rewrite replaces the file as a whole, so that it is never half written.
+// rewrite replaces the whole file, so that it is never half written.
 func rewrite(path string, change func(string) string) error {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

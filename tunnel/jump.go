@@ -13,38 +13,38 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Jump makes connections from another machine, which it enters by SSH when
-// the first one is wanted.
+// Jump makes connections from another machine, to which it logs in by SSH for the
+// first connection.
 type Jump struct {
 	cfg Config
 
 	mu     sync.Mutex
 	auth   *auth
 	client *ssh.Client
-	ended  func() // ends what watches client, and waits for it
+	ended  func() // ends the goroutine that watches client, and waits for it
 	closed bool
 }
 
-// NewJump returns a Jump by way of cfg's machine; Remote and the timeouts are
-// not used.
+// NewJump returns a Jump through cfg's machine; Remote and the timeouts are not
+// used.
 func NewJump(cfg Config) *Jump {
 	cfg.setDefaults()
 	return &Jump{cfg: cfg}
 }
 
-// ParseJump reads the value of BOSH_ALL_PROXY that today's client takes:
+// ParseJump reads the form of BOSH_ALL_PROXY that create-env accepts:
 // ssh+socks5://user@host:port?private-key=path.
 func ParseJump(text string, getenv func(string) string) (Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "ssh+socks5" || u.Hostname() == "" || u.User.Username() == "" {
-		// Without the value, for it may hold a password.
-		return Config{}, fmt.Errorf("want a URL such as ssh+socks5://user@host:22?private-key=/path/of/key")
+		// The value may contain a password.
+		return Config{}, fmt.Errorf("use a URL such as ssh+socks5://user@host:22?private-key=/path/of/key")
 	}
 	return fromURL(u, getenv)
 }
 
-// DialContext connects to address from the other machine. A lost connection to
-// that machine is made anew once.
+// DialContext connects to address from the other machine. It restores a lost
+// connection to that machine once.
 func (j *Jump) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	client, fresh, err := j.enter(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (j *Jump) explain(conn net.Conn, address string, err error) (net.Conn, erro
 	return conn, nil
 }
 
-// enter returns the connection to the machine, made now if there is none.
+// enter returns the connection to the machine, and logs in if there is none.
 func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -84,21 +84,21 @@ func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err e
 	}
 	if j.auth == nil {
 		if j.auth, err = newAuth(j.cfg); err != nil {
-			return nil, false, fmt.Errorf("cannot enter %s by SSH: %w", j.cfg.address(), err)
+			return nil, false, fmt.Errorf("cannot log in to %s by SSH: %w", j.cfg.address(), err)
 		}
 	}
 	unknown := j.auth.known.key == nil
 	if j.client, err = j.auth.dial(ctx); err != nil {
-		return nil, false, fmt.Errorf("cannot enter %s by SSH: %w", j.cfg.address(), err)
+		return nil, false, fmt.Errorf("cannot log in to %s by SSH: %w", j.cfg.address(), err)
 	}
 	if learned := j.auth.known.key; unknown && learned != nil && j.cfg.KnownHosts != "" {
-		j.cfg.Report(fmt.Sprintf("The host key of %s is %s; it is remembered in %s", j.cfg.HostName, ssh.FingerprintSHA256(learned), j.cfg.KnownHosts))
+		j.cfg.Report(fmt.Sprintf("The host key of %s is %s; it is stored in %s", j.cfg.HostName, ssh.FingerprintSHA256(learned), j.cfg.KnownHosts))
 	}
 	j.ended = watch(ctx, j.client, j.cfg.KeepAlive)
 	return j.client, true, nil
 }
 
-// watch ends a connection that fell silent: what goes through it would hang.
+// watch ends a silent connection, because everything through it would hang.
 func watch(ctx context.Context, client *ssh.Client, every time.Duration) (end func()) {
 	stop := make(chan struct{})
 	done := guard.Start(ctx, func() error { return keepAlive(ctx, client, every, stop) })

@@ -83,7 +83,7 @@ func TestJumpIsNotAdmitted(t *testing.T) {
 	}})
 	_, client := jumpTo(t, server, Config{User: "jumper", Password: "wrong-password"})
 	_, err := getThrough(client, "http://127.0.0.1:1/")
-	if err == nil || !strings.Contains(err.Error(), "cannot enter 127.0.0.1:") || strings.Contains(err.Error(), "wrong-password") {
+	if err == nil || !strings.Contains(err.Error(), "cannot log in to 127.0.0.1:") || strings.Contains(err.Error(), "wrong-password") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// ServeKey serves a private key, as PEM, to other programs as an ssh-agent does,
-// on a Unix socket at path, so that the key is never in a file. end stops it and
-// removes the socket.
+// ServeKey is an ssh-agent with one private key, given as PEM, on a Unix socket at
+// path, so that the key is never in a file. end stops it and removes the socket.
 func ServeKey(ctx context.Context, key, path string) (end func(), err error) {
 	raw, err := ssh.ParseRawPrivateKey([]byte(key))
 	if err != nil {
@@ -36,7 +35,7 @@ func ServeKey(ctx context.Context, key, path string) (end func(), err error) {
 	}
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	open := map[net.Conn]bool{} // nil: it has ended
+	open := map[net.Conn]bool{} // nil after the end
 	group.Go(guard.Part(ctx, func() {
 		for {
 			conn, err := listener.Accept()

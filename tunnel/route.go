@@ -14,12 +14,12 @@ import (
 	"unicode"
 )
 
-// Route makes connections by way of one or several machines, each entered
+// Route makes connections through one or several machines, and logs in to each
 // from the one before.
 type Route struct{ jumps []*Jump }
 
-// NewRoute returns a Route through the machines in their order; Dial of the
-// first is how that one is reached.
+// NewRoute returns a Route through the machines in their order; the first is
+// reached with its Dial.
 func NewRoute(machines []Config) *Route {
 	r := &Route{}
 	for i, cfg := range machines {
@@ -31,8 +31,8 @@ func NewRoute(machines []Config) *Route {
 	return r
 }
 
-// Enter enters all machines now, so that what is wrong with one is known
-// before anything is done through it.
+// Enter logs in to all machines now, so that mistakes are known before the route
+// is used.
 func (r *Route) Enter(ctx context.Context) error {
 	_, _, err := r.last().enter(ctx)
 	return err
@@ -55,14 +55,14 @@ func (r *Route) Close() error {
 }
 
 // ParseVia reads a list of machines, ssh://user@host:port?private-key=path
-// separated by commas. A machine without a key or a password in its URL is
-// entered with the user's own: those of the ssh-agent and of ~/.ssh.
+// separated by commas. For a machine without a key or a password in its URL, the
+// user's own keys are used: those of the ssh-agent and of ~/.ssh.
 func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 	var machines []Config
 	for part := range strings.SplitSeq(text, ",") {
 		u := viaURL(part)
 		if u == nil {
-			// Without the value, for it may hold a password.
+			// The value may contain a password.
 			return nil, errors.New("expected ssh://user@host[:port][?private-key=PATH], several with commas between them")
 		}
 		cfg, err := fromURL(u, getenv)
@@ -74,10 +74,10 @@ func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 	return machines, nil
 }
 
-// IsVia tells whether text is the URL of one machine, as ParseVia reads it.
+// IsVia reports whether text is the URL of one machine, as ParseVia reads it.
 func IsVia(text string) bool { return viaURL(text) != nil }
 
-// viaURL reads the URL of one machine; nil if it is none.
+// viaURL reads the URL of one machine; nil if it is not one.
 func viaURL(text string) *url.URL {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "ssh" || u.Hostname() == "" || u.User.Username() == "" || strings.Trim(u.Path, "/") != "" {
@@ -86,7 +86,7 @@ func viaURL(text string) *url.URL {
 	return u
 }
 
-// fromURL is a machine to jump from, with what the environment says of keys.
+// fromURL returns the machine of a URL, with the keys that the environment names.
 func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 	cfg := Config{
 		Host:        u.Hostname(),
@@ -101,7 +101,7 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 	if port := u.Port(); port != "" {
 		var err error
 		if cfg.Port, err = strconv.Atoi(port); err != nil || cfg.Port < 1 || cfg.Port > 65535 {
-			return Config{}, fmt.Errorf("%q is no port", port)
+			return Config{}, fmt.Errorf("%q is not a port", port)
 		}
 	}
 	cfg.HostName = "the jumpbox " + cfg.Host
@@ -125,8 +125,8 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 	return cfg, nil
 }
 
-// isHost says whether name can be a host's name or address: what else a URL
-// lets through would only fail when it is dialled.
+// isHost reports whether name can be a host's name or address: other names that a
+// URL may have would only fail when connecting.
 func isHost(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
@@ -136,8 +136,8 @@ func isHost(name string) bool {
 	})
 }
 
-// ownKey is the first of the keys that ssh itself would take that can be
-// read; empty if there is none.
+// ownKey returns the first readable key among those that ssh itself uses, empty if
+// there is none.
 func ownKey(dir, passphrase string) string {
 	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

@@ -21,20 +21,20 @@ type Session struct {
 	Command        string // empty: a login shell
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       *Terminal // nil: none is asked for
+	Terminal       *Terminal // nil: the session gets no terminal
 }
 
-// Terminal is the one that the user sits at.
+// Terminal is the user's terminal.
 type Terminal struct {
 	Type    string // TERM
 	Size    func() (columns, rows int)
 	Resized <-chan struct{} // Size has changed
-	// Raw hands every key on to the other side, until restore is called.
+	// Raw passes every key to the other side, until restore is called.
 	Raw func() (restore func(), err error)
 }
 
-// Run logs in to cfg's machine, runs the session to its end and returns its
-// exit status, as a shell has it. When ctx ends first, the session ends with it.
+// Run logs in to cfg's machine, runs the session to its end and returns its exit
+// status as a shell does. The session ends when ctx does.
 func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 	cfg.setDefaults()
 	a, err := newAuth(cfg)
@@ -49,11 +49,11 @@ func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 	defer guard.AfterDone(ctx, func() { _ = client.Close() })()
 	session, err := client.NewSession()
 	if err != nil {
-		return 0, fmt.Errorf("cannot begin a session on %s: %w", cfg.address(), err)
+		return 0, fmt.Errorf("cannot start a session on %s: %w", cfg.address(), err)
 	}
 	defer session.Close()
 	session.Stdout, session.Stderr = s.Stdout, s.Stderr
-	// Not session.Stdin: Wait would wait for the reader, who may be at a keyboard.
+	// Not session.Stdin: Wait would wait for the reader, perhaps a keyboard.
 	in, err := session.StdinPipe()
 	if err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 	return ended(ctx, cfg, session.Wait())
 }
 
-// ended turns the end of a session into an exit status.
+// ended converts the end of a session to an exit status.
 func ended(ctx context.Context, cfg Config, err error) (int, error) {
 	var exit *ssh.ExitError
 	switch {
@@ -95,16 +95,16 @@ func ended(ctx context.Context, cfg Config, err error) (int, error) {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
 	}
-	return 0, fmt.Errorf("the session on %s was cut: %w", cfg.address(), err)
+	return 0, fmt.Errorf("the session on %s was interrupted: %w", cfg.address(), err)
 }
 
-// signalNumber is that of the signals which RFC 4254 names.
+// signalNumber returns the number of a signal that RFC 4254 names.
 func signalNumber(name string) int {
 	names := []string{"HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM"}
 	return slices.Index(names, name) + 1
 }
 
-// enter makes the terminal that of the session.
+// enter gives the session a terminal.
 func (t *Terminal) enter(ctx context.Context, session *ssh.Session) (restore func(), err error) {
 	columns, rows := t.Size()
 	if err := session.RequestPty(t.Type, rows, columns, ssh.TerminalModes{}); err != nil {
@@ -129,8 +129,8 @@ func (t *Terminal) enter(ctx context.Context, session *ssh.Session) (restore fun
 	return func() { close(done); cook() }, nil
 }
 
-// OneTimeKey makes a key for one login: the private one as PEM, the public one
-// as a line of authorized_keys.
+// OneTimeKey generates a key for one login, and returns the private one as PEM and
+// the public one as a line of authorized_keys.
 func OneTimeKey() (private, public string, err error) {
 	public25519, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

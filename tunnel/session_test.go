@@ -89,7 +89,7 @@ func TestRunSession(t *testing.T) {
 			t.Errorf("%s: %d, %v, %q, %q", command, status, err, out.String(), errs.String())
 		}
 	}
-	if _, err := Run(t.Context(), cfg, Session{Command: "cut"}); err == nil || !strings.Contains(err.Error(), "was cut") {
+	if _, err := Run(t.Context(), cfg, Session{Command: "cut"}); err == nil || !strings.Contains(err.Error(), "was interrupted") {
 		t.Errorf("cut: %v", err)
 	}
 

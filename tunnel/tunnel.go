@@ -18,7 +18,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Config says where the VM is, who may enter and what is listened on.
+// Config says where the VM is, how to log in, and where the VM listens.
 type Config struct {
 	Host        string
 	Port        int // 0: 22
@@ -27,19 +27,19 @@ type Config struct {
 	PrivateKey  string // text of a key, in any format of OpenSSH or PEM
 	Passphrase  string // of PrivateKey
 	AgentSocket string // of an ssh-agent, SSH_AUTH_SOCK; empty: none
-	// Dial reaches Host, for a machine behind another; nil: directly.
+	// Dial connects to Host, if it is behind another machine; nil: directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	HostKey    string // line of authorized_keys: the only key that Host may show; before KnownHosts
-	KnownHosts string // file that remembers the key of each HostName; empty: remembered until Close
+	HostKey    string // line of authorized_keys: the only host key that is accepted; before KnownHosts
+	KnownHosts string // file with the key of each HostName; empty: stored until Close
 	HostName   string // VM CID: addresses are used again, VMs are not
 	Remote     string // host:port that the VM's SSH server listens on
 
 	ConnectTimeout time.Duration // until the SSH server answers; 5 min
-	AuthTimeout    time.Duration // until it admits us, from its first answer on; 2 min
+	AuthTimeout    time.Duration // until it accepts the login, from its first answer on; 2 min
 	ListenTimeout  time.Duration // until it listens on Remote; 15 s, enough for a lost tunnel's port to come free
-	KeepAlive      time.Duration // between signs of life, and what a reply may take; 10 s
-	Report         func(string)  // told of waiting, loss and return; may be nil
+	KeepAlive      time.Duration // between signs of life, and how long a reply may take; 10 s
+	Report         func(string)  // called about waiting, loss and return; may be nil
 }
 
 // Tunnel is open until Close.
@@ -54,11 +54,10 @@ type Tunnel struct {
 	err error
 }
 
-// Open connects, listens on the VM, and calls serve with the listener in a
-// goroutine of its own. When the connection is lost it is made anew, and
-// serve called again with another listener. Serve must return when its
-// listener is closed. The context bounds Open alone. A *HostKeyError says
-// that another machine answers than before.
+// Open connects, listens on the VM, and calls serve with the listener in a new
+// goroutine. It restores a lost connection, and then calls serve again with another
+// listener. Serve must return when its listener is closed. The context limits only
+// Open. A *HostKeyError says that another machine answers than before.
 func Open(ctx context.Context, cfg Config, serve func(net.Listener) error) (*Tunnel, error) {
 	cfg.setDefaults()
 	auth, err := newAuth(cfg)
@@ -112,7 +111,7 @@ func (t *Tunnel) Close() error {
 	return nil
 }
 
-// Err is why the tunnel is not open now, nil while it is.
+// Err returns why the tunnel is not open now, nil while it is open.
 func (t *Tunnel) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +124,7 @@ func (t *Tunnel) setErr(err error) {
 	t.err = err
 }
 
-// errClosed is what Err says after Close.
+// errClosed is the error of Err after Close.
 var errClosed = errors.New("the SSH tunnel is closed")
 
 const (
@@ -133,7 +132,7 @@ const (
 	retrySlowest = 15 * time.Second
 )
 
-// keepOpen serves the connection, and the next one when it is lost.
+// keepOpen serves the connection, and another one when it is lost.
 func (t *Tunnel) keepOpen(ctx context.Context, conn *connection) {
 	defer close(t.done)
 	defer func() {
@@ -176,11 +175,10 @@ func (t *Tunnel) keepOpen(ctx context.Context, conn *connection) {
 func (t *Tunnel) lost(err error) {
 	err = fmt.Errorf("lost the SSH tunnel to %s: %w", t.cfg.address(), err)
 	t.setErr(err)
-	t.cfg.Report(err.Error() + "; it is being opened again")
+	t.cfg.Report(err.Error() + "; opening it again")
 }
 
-// run serves one connection until it is lost or ctx ends; then nothing of it
-// is left.
+// run serves one connection until it is lost or ctx ends, and then closes all of it.
 func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 	served := guard.Start(ctx, func() error { return t.serve(conn.listener) })
 	stop := make(chan struct{})
@@ -210,15 +208,15 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 			dead = nil
 		}
 	}
-	// A listener that ends says EOF; why the connection ended says more.
+	// The error of the connection says more than the EOF of a listener.
 	if deadErr != nil && (serveErr == nil || errors.Is(serveErr, io.EOF) || errors.Is(serveErr, net.ErrClosed)) {
 		return deadErr
 	}
 	return fmt.Errorf("the server behind it has ended: %v", serveErr)
 }
 
-// keepAlive returns when the other side does not answer any more, the
-// connection ends or stop is closed.
+// keepAlive returns when the other side does not answer, the connection ends or stop
+// is closed.
 func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, stop <-chan struct{}) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -259,7 +257,7 @@ func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, sto
 			asking = true
 			overdue = time.After(every)
 			reply = guard.Start(ctx, func() error {
-				// OpenSSH answers a request it does not know with a failure: a sign of life too.
+				// OpenSSH answers an unknown request with a failure: a sign of life too.
 				_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
 				return err
 			})

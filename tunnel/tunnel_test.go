@@ -242,7 +242,7 @@ func TestBadConfig(t *testing.T) {
 		"no user":          {Config{Host: "x", PrivateKey: plain}, "no user is given"},
 		"nothing":          {Config{Host: "x", User: "vcap"}, "there is no way to log in"},
 		"locked":           {Config{Host: "x", User: "vcap", PrivateKey: locked}, "set the environment variable BOOTSTRAP_SSH_PASSPHRASE"},
-		"wrong passphrase": {Config{Host: "x", User: "vcap", PrivateKey: locked, Passphrase: "wrong"}, "BOOTSTRAP_SSH_PASSPHRASE is not that of the private key"},
+		"wrong passphrase": {Config{Host: "x", User: "vcap", PrivateKey: locked, Passphrase: "wrong"}, "BOOTSTRAP_SSH_PASSPHRASE does not belong to the private key"},
 		"no key":           {Config{Host: "x", User: "vcap", PrivateKey: "top secret text"}, "cannot read the private key"},
 		"broken key":       {Config{Host: "x", User: "vcap", PrivateKey: broken}, "cannot read the private key"},
 		"no agent":         {Config{Host: "x", User: "vcap", AgentSocket: "/no/such/socket"}, "the ssh-agent does not answer"},
@@ -268,7 +268,7 @@ func TestWrongKey(t *testing.T) {
 	cfg := configFor(t, s)
 	cfg.PrivateKey, cfg.Password, cfg.AuthTimeout = other, "hunter2", 700*time.Millisecond
 	_, err := Open(t.Context(), cfg, answering)
-	if err == nil || !strings.Contains(err.Error(), `so for 700ms: check user "vcap" and its private key or password`) || strings.Contains(err.Error(), "hunter2") {
+	if err == nil || !strings.Contains(err.Error(), `this has lasted for 700ms: check user "vcap" and its private key or password`) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(cfg.KnownHosts); err == nil {
@@ -304,7 +304,7 @@ func TestNobodyThere(t *testing.T) {
 	s.close()
 	cfg.PrivateKey, cfg.ConnectTimeout = key, 700*time.Millisecond
 	_, err := Open(t.Context(), cfg, answering)
-	if err == nil || !strings.Contains(err.Error(), "so for 700ms: check address, port and firewall") || !strings.Contains(err.Error(), "refused") {
+	if err == nil || !strings.Contains(err.Error(), "this has lasted for 700ms: check address, port and firewall") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v", err)
 	}
 }
