@@ -63,6 +63,7 @@ func imports() map[string][]string {
 		"internal/lockfile":     {"internal/atomicfile"},
 		"internal/printable":    {},
 		"internal/process":      {"internal/guard", "internal/wait"},
+		"internal/proxy":        {},
 		"internal/removal":      {},
 		"internal/spelling":     {},
 		"internal/wait":         {"internal/guard"},

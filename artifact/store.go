@@ -1,15 +1,15 @@
 package artifact
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"bootstrap/internal/proxy"
 
 	"github.com/gofrs/flock"
 )
@@ -22,9 +22,8 @@ type Config struct {
 	Embedded map[string]fs.FS
 	// Getenv reads HOME and the proxies; nil: os.Getenv.
 	Getenv func(string) string
-	// Dial connects to servers and HTTP proxies instead of the network and
-	// BOSH_ALL_PROXY; may be nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dial connects to servers and HTTP proxies; nil: directly.
+	Dial proxy.Dial
 }
 
 // Kind says what a Source is.

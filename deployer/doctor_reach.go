@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpproxy"
+	"bootstrap/internal/proxy"
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
@@ -40,31 +40,17 @@ func (c clock) off() time.Duration {
 	return 0
 }
 
-// env reads a variable by its name in capitals, else in small letters.
-func (d *doctor) env(name string) string {
-	if v := d.opts.Getenv(name); v != "" {
-		return v
-	}
-	return d.opts.Getenv(strings.ToLower(name))
-}
-
-// proxyFor chooses the proxy of a URL as downloads do.
-func (d *doctor) proxyFor() func(*url.URL) (*url.URL, error) {
-	c := httpproxy.Config{HTTPProxy: d.env("HTTP_PROXY"), HTTPSProxy: d.env("HTTPS_PROXY"), NoProxy: d.env("NO_PROXY")}
-	return c.ProxyFunc()
-}
-
 // checkProxies looks at what the environment says of proxies, and tells which
 // way connections go.
 func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 	var set []string
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY", "NO_PROXY"} {
-		value := d.env(name)
+	for _, name := range proxy.Names() {
+		value := proxy.Variable(d.opts.Getenv, name)
 		if value == "" {
 			continue
 		}
 		set = append(set, name)
-		if name != "NO_PROXY" && !isProxy(value) {
+		if name != "NO_PROXY" && !proxy.Valid(value) {
 			// Without the value, which may hold a password.
 			v.fail("set it to a URL such as http://host:port, or unset it", "%s in the environment is no URL of a proxy", name)
 		}
@@ -78,7 +64,11 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 		return
 	}
 	d.learnAgent()
-	choose := d.proxyFor()
+	choose, err := proxy.HTTP(d.opts.Getenv)
+	if err != nil {
+		v.fail("set it to a URL such as http://host:port, or unset it", "%v", err)
+		return
+	}
 	if mbus, err := url.Parse(d.how.MBus); err == nil && mbus.Hostname() != "" {
 		v.say("the agent at %s is reached %s", mbus.Host, d.way())
 		if through, err := choose(&url.URL{Scheme: "https", Host: mbus.Host}); err == nil && through != nil {
@@ -119,15 +109,6 @@ func (d *doctor) checkRoute(ctx context.Context, v *verdict) {
 		return
 	}
 	v.say("the VM is reached %s", d.way())
-}
-
-// isProxy tells whether a proxy is given as URL or as host:port.
-func isProxy(text string) bool {
-	if !strings.Contains(text, "://") {
-		text = "http://" + text
-	}
-	u, err := url.Parse(strings.TrimPrefix(text, "ssh+"))
-	return err == nil && u.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme)
 }
 
 // learnAgent finds out how the agent is or will be reached.
@@ -309,8 +290,15 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	if err != nil {
 		return nil
 	}
-	choose := d.proxyFor()
-	trans := &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) { return choose(r.URL) }, DialContext: guard.Dial(d.route.dial)}
+	choose, err := proxy.HTTP(d.opts.Getenv)
+	if err != nil {
+		return nil // told by the check of the proxies
+	}
+	dial := d.route.dial
+	if dial == nil {
+		dial = proxy.Direct().DialContext
+	}
+	trans := &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) { return choose(r.URL) }, DialContext: guard.Dial(dial)}
 	defer trans.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, existingAgentTimeout)
 	defer cancel()

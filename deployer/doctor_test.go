@@ -1,6 +1,8 @@
 package deployer
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -182,4 +184,14 @@ func TestCheckModes(t *testing.T) {
 	expect(t, c, CheckWarn, "others can read "+file, "chmod 600 "+file)
 	chmod(d.opts.Home, 0o777)
 	expect(t, examine(t, d, "modes", nil), CheckFail, "others can write to", "chmod go-w "+d.opts.Home)
+}
+
+// The time of a server is asked for directly where no proxy and no jumpbox is named.
+func TestClockOfADownloadServer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	d := &doctor{run: &run{opts: Options{Getenv: func(string) string { return "" }}, manifest: &manifest.Manifest{Releases: []manifest.Release{{URL: server.URL + "/cpi.tgz"}}}}}
+	if c := d.askServer(t.Context()); c == nil || c.date.IsZero() {
+		t.Errorf("got %v", c)
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"bootstrap/internal/proxy"
 )
 
 // The environments of the programs of others that run on this machine. Nothing
@@ -44,7 +46,7 @@ func (r *run) inherited(names ...string) []string {
 
 func proxies() []string {
 	var names []string
-	for _, n := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY"} {
+	for _, n := range proxy.Names() {
 		names = append(names, n, strings.ToLower(n))
 	}
 	return names

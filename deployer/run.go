@@ -229,11 +229,7 @@ func (r *run) openStore(ctx context.Context) error {
 	if err := r.openRoute(ctx); err != nil {
 		return err
 	}
-	cfg := artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv}
-	if r.route.jumps != nil {
-		cfg.Dial = r.route.dial // to SOCKS proxies it goes by itself
-	}
-	r.store = artifact.Open(cfg)
+	r.store = artifact.Open(artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv, Dial: r.route.dial})
 	return nil
 }
 

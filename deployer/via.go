@@ -2,15 +2,13 @@ package deployer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/net/proxy"
+	"bootstrap/internal/proxy"
 
 	"bootstrap/deployer/report"
 	"bootstrap/tunnel"
@@ -48,9 +46,11 @@ func (r *run) openRoute(ctx context.Context) error {
 		}
 		return r.openJumps([]tunnel.Config{machine})
 	case all != "":
-		dial, err := throughSOCKS(all, r.opts.Getenv)
+		dial, err := proxy.SOCKS(all, r.opts.Getenv)
+		if err != nil {
+			return fmt.Errorf("cannot use BOSH_ALL_PROXY: %w", err)
+		}
 		r.route.dial = dial
-		return err
 	}
 	return nil
 }
@@ -73,26 +73,4 @@ func (r *run) closeRoute() {
 	if r.route.jumps != nil {
 		_ = r.route.jumps.Close()
 	}
-}
-
-// throughSOCKS connects through the SOCKS proxy of BOSH_ALL_PROXY, except to
-// what NO_PROXY names.
-func throughSOCKS(all string, getenv func(string) string) (func(context.Context, string, string) (net.Conn, error), error) {
-	u, err := url.Parse(all)
-	if err != nil || u.Hostname() == "" || u.Scheme != "socks5" && u.Scheme != "socks5h" {
-		// Without the value, for it may hold a password.
-		return nil, errors.New("cannot use BOSH_ALL_PROXY: want a URL such as socks5://host:port or ssh+socks5://user@host:22?private-key=/path/of/key")
-	}
-	direct := &net.Dialer{}
-	through, err := proxy.FromURL(u, direct)
-	if err != nil {
-		return nil, errors.New("cannot use BOSH_ALL_PROXY as a proxy")
-	}
-	perHost := proxy.NewPerHost(through, direct)
-	except := getenv("NO_PROXY")
-	if except == "" {
-		except = getenv("no_proxy")
-	}
-	perHost.AddFromString(except)
-	return perHost.DialContext, nil
 }

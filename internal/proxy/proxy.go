@@ -1,0 +1,81 @@
+// Package proxy reads the variables of the environment that say which way
+// connections leave this machine: HTTP_PROXY, HTTPS_PROXY, NO_PROXY and
+// BOSH_ALL_PROXY. No error contains their values, which may hold a password.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/net/proxy"
+)
+
+// Dial is the type of net.Dialer.DialContext.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// How long a connection may take to open, and how often an idle one is checked.
+const (
+	dialTimeout = 30 * time.Second
+	keepAlive   = 30 * time.Second
+)
+
+// Names returns the variables, in capitals; those in small letters count too.
+func Names() []string {
+	return []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY"}
+}
+
+// Variable returns a variable by its name in capitals, else in small letters.
+func Variable(getenv func(string) string, name string) string {
+	if v := getenv(name); v != "" {
+		return v
+	}
+	return getenv(strings.ToLower(name))
+}
+
+// Valid reports whether a proxy is given as a URL or as host:port.
+func Valid(text string) bool {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(strings.TrimPrefix(text, "ssh+"))
+	return err == nil && u.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme)
+}
+
+// HTTP returns the function that chooses the proxy of a URL, nil for none.
+func HTTP(getenv func(string) string) (func(*url.URL) (*url.URL, error), error) {
+	c := httpproxy.Config{
+		HTTPProxy: Variable(getenv, "HTTP_PROXY"), HTTPSProxy: Variable(getenv, "HTTPS_PROXY"), NoProxy: Variable(getenv, "NO_PROXY"),
+	}
+	for name, value := range map[string]string{"HTTP_PROXY": c.HTTPProxy, "HTTPS_PROXY": c.HTTPSProxy} {
+		if value != "" && (!Valid(value) || strings.HasPrefix(value, "ssh+")) {
+			return nil, fmt.Errorf("%s in the environment is not a URL such as http://host:port", name)
+		}
+	}
+	return c.ProxyFunc(), nil
+}
+
+// Direct connects without a proxy.
+func Direct() *net.Dialer { return &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive} }
+
+// SOCKS connects through the SOCKS proxy at the URL all, except to what NO_PROXY
+// names.
+func SOCKS(all string, getenv func(string) string) (Dial, error) {
+	u, err := url.Parse(all)
+	if err != nil || u.Hostname() == "" || u.Scheme != "socks5" && u.Scheme != "socks5h" {
+		return nil, errors.New("want a URL such as socks5://host:port or ssh+socks5://user@host:22?private-key=/path/of/key")
+	}
+	through, err := proxy.FromURL(u, Direct())
+	if err != nil {
+		return nil, errors.New("want a URL such as socks5://host:port") // what it says may contain the URL
+	}
+	perHost := proxy.NewPerHost(through, Direct())
+	perHost.AddFromString(Variable(getenv, "NO_PROXY"))
+	return perHost.DialContext, nil
+}
