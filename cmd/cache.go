@@ -93,7 +93,7 @@ download or compile again what they need.`,
 	return cmd
 }
 
-// cacheItem is one thing in the cache; the JSON is what --json prints.
+// cacheItem is one entry of the cache; its JSON is what --json prints.
 type cacheItem struct {
 	Type    string     `json:"type"`
 	Name    string     `json:"name"`
@@ -147,7 +147,7 @@ func cached(home string) ([]cacheItem, error) {
 	return list, errors.Join(err, rubyErr)
 }
 
-// prune removes what was last used before a time, and returns it.
+// prune removes the entries that were last used before a time, and returns them.
 func prune(home string, before time.Time, dry bool) ([]cacheItem, error) {
 	old := func(list []cacheItem) []cacheItem {
 		return slices.DeleteFunc(list, func(i cacheItem) bool { return len(i.UsedBy) > 0 || !i.used().Before(before) })

@@ -26,9 +26,9 @@ func (a *asking) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&a.silent, "non-interactive", "n", false, "the same as --yes")
 }
 
-// confirm returns how to ask; nil where the answer is yes. Where standard input
-// is not a terminal nobody is asked: what destroys data is refused then, and
-// everything else goes on.
+// confirm returns the function that asks, nil if the answer is always yes. Without a
+// terminal on standard input it asks nobody: it refuses to destroy data, and allows
+// everything else.
 func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bool, error) {
 	if a.yes || a.silent {
 		return nil
@@ -60,9 +60,9 @@ func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bo
 	}
 }
 
-// screen is where a question is shown: standard output or standard error, if
-// one of them is a terminal, else the terminal that controls the process.
-// JSON keeps standard output for itself.
+// screen returns where a question is shown: standard output or standard error, if one
+// of them is a terminal, else the controlling terminal of the process. With JSON it is
+// never standard output.
 func (c *console) screen() (w io.Writer, closeIt func(), err error) {
 	streams := []io.Writer{c.stdout, c.stderr}
 	if c.json {

@@ -36,7 +36,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode is the error of a child role that has told all it has to tell.
+// exitCode is the error of a child process that has printed its own message.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -138,11 +138,11 @@ func judge(err error) (code int, hint string) {
 // an agent.
 func isFull(err error) bool { return strings.Contains(err.Error(), "no space left on device") }
 
-// finish tells how the command ended, once and in one place, and returns its
+// finish prints how the command ended, once and in one place, and returns its
 // exit code.
 func (c *console) finish(err error) int {
 	if wantsJSON(c.args) && !c.started {
-		c.json = true // the flag may stand behind what is wrong
+		c.json = true // the flag may come after the mistake
 	}
 	if _, usage := err.(*usageError); usage {
 		c.redactor.Add(valuesIn(c.args)...)

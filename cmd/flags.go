@@ -33,7 +33,7 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; any other: 10s")
 }
 
-// planFlags are those that change what a deploy plans.
+// planFlags adds the flags that change what a deploy plans.
 func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk even if nothing changed")
 	f.BoolVar(&opts.Fix, "fix", false, "reboot a silent or busy VM or replace it; upload lost stemcells")

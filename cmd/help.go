@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitHelp tells people the exit codes.
+// exitHelp explains the exit codes.
 const exitHelp = `  0    done
   1    failed
   2    plan: there are changes
@@ -33,7 +33,7 @@ func newExitCodes() *cobra.Command {
 	}
 }
 
-// newHelp is the help command, which does not take a mistyped name for none.
+// newHelp returns the help command, which reports a mistyped name.
 func newHelp(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -64,7 +64,7 @@ func newHelp(c *console) *cobra.Command {
 	}
 }
 
-// child is the subcommand of that name or alias; nil if there is none.
+// child returns the subcommand with that name or alias, nil if there is none.
 func child(cmd *cobra.Command, name string) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() == name || sub.HasAlias(name) {

@@ -53,8 +53,8 @@ func (c *console) terminalOf(stream io.Writer) *os.File {
 	return nil
 }
 
-// beside is where a command whose standard output is its result tells what
-// goes on; with --json a kind tells the two apart.
+// beside returns where a command that prints its result to standard output reports
+// progress; with --json the kinds distinguish the two.
 func (c *console) beside() io.Writer {
 	if c.json {
 		return c.out
@@ -75,7 +75,7 @@ func (c *console) product(kind, text string) {
 	if c.terminalOf(c.out) != nil {
 		text = ui.Visible(text)
 	}
-	_, _ = io.WriteString(c.out, text) // finish tells that it failed
+	_, _ = io.WriteString(c.out, text) // finish reports the error
 }
 
 // print prints a result for people.
@@ -83,7 +83,7 @@ func (c *console) print(write func(out *ui.Writer)) {
 	c.quiet = true
 	out := c.redactor.Writer(c.out)
 	write(out)
-	_ = out.Flush() // finish tells that it failed
+	_ = out.Flush() // finish reports the error
 }
 
 // printLines prints a result as JSON, each object on a line of its own.

@@ -4,5 +4,5 @@ package cmd
 
 import "context"
 
-// resized tells nothing where no signal tells it.
+// resized does nothing on systems without a signal for it.
 func resized(context.Context) <-chan struct{} { return nil }

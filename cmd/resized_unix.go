@@ -11,7 +11,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// resized tells that the terminal has another size, until ctx ends.
+// resized reports each change of the terminal's size, until ctx ends.
 func resized(ctx context.Context) <-chan struct{} {
 	changed := make(chan struct{}, 1)
 	signals := make(chan os.Signal, 1)
@@ -26,7 +26,7 @@ func resized(ctx context.Context) <-chan struct{} {
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // it is told already
+			default: // a change is reported already
 			}
 		}
 	})

@@ -54,7 +54,7 @@ func (p Process) Run() int {
 	return c.execute(newRoot(c))
 }
 
-// execute runs the command that the arguments name and tells how it ended, be
+// execute runs the command that the arguments name and prints how it ended, be
 // it by a panic of what runs before it, or of the telling.
 func (c *console) execute(root *cobra.Command) (code int) {
 	err := guard.Call(func() error {
@@ -69,7 +69,7 @@ func (c *console) execute(root *cobra.Command) (code int) {
 
 // runCommand runs the command that the arguments name.
 func (c *console) runCommand(root *cobra.Command) error {
-	// What packages of others log, such as net/http, is no part of the output.
+	// Log messages of other packages, such as net/http, are not part of the output.
 	log.SetFlags(0)
 	log.SetOutput(io.Discard)
 	var text bytes.Buffer // help and version
@@ -104,8 +104,8 @@ type console struct {
 	report         func(report.Event) // nil until a command reports
 	started        bool               // the command line was understood
 	quiet          bool               // the command has printed its result
-	silent         bool               // nothing is told: plugins, and ssh after a session
-	plain          bool               // the standard output is for the result alone
+	silent         bool               // print nothing: plugins, and ssh after a session
+	plain          bool               // standard output is only for the result
 	running        cpi.Running        // the CPI calls that are being made
 	ends           atomic.Bool        // a signal or a closed pipe is how the command is meant to end
 	asking         atomic.Bool        // a question waits for its answer

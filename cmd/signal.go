@@ -56,9 +56,9 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 	}
 }
 
-// stoppedError says that the run was stopped at once, whatever it was doing.
+// stoppedError says that the run was stopped at once, in the middle of its work.
 type stoppedError struct {
-	calls []cpi.Call // of the CPI, which go on
+	calls []cpi.Call // CPI calls that continue
 }
 
 func (e *stoppedError) Error() string {
@@ -69,7 +69,7 @@ func (e *stoppedError) Error() string {
 	return text + "; run the same command again: it finds out what was done, and continues"
 }
 
-// interrupted words what a run waits for after the first signal.
+// interrupted says what a run waits for after the first signal.
 func interrupted(calls []cpi.Call, now time.Time) string {
 	if len(calls) == 0 {
 		return "Interrupted: finishing the running step; a second Ctrl-C stops at once"

@@ -79,7 +79,7 @@ func (c *console) stateOptions(path string, wait time.Duration) (file.Options, e
 	}, nil
 }
 
-// say tells something beside the result.
+// say prints a message beside the result.
 func (c *console) say(kind report.Kind, message string) {
 	if c.report == nil {
 		c.report = c.renderer(c.beside())

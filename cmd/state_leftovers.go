@@ -82,7 +82,7 @@ type leftoverView struct {
 	Disk    string    `json:"disk,omitempty"` // that was copied or changed
 	Size    int       `json:"size,omitempty"` // MiB
 	Why     string    `json:"why"`
-	sought  string    // what a person looks for in the cloud
+	sought  string    // what to look for in the cloud
 }
 
 func leftoversOf(st state.State) []leftoverView {

@@ -50,8 +50,8 @@ func readState(path, home string) (state.State, error) {
 	return st, err
 }
 
-// stateView is a state as show prints it: what is where create-env looks for
-// it and what is under our own key, side by side.
+// stateView is a state as show prints it, with both the keys of create-env and those
+// under our own key.
 type stateView struct {
 	Path           string         `json:"path"`
 	Serial         int            `json:"serial"`

@@ -36,18 +36,18 @@ func refusals() []refusal {
 	}
 }
 
-// about tells whether the rule is for the command.
+// about reports whether the rule is for the command.
 func (r refusal) about(cmd *cobra.Command) bool {
 	return slices.Contains(strings.Fields(r.commands), strings.ReplaceAll(shortPath(cmd), " ", "-"))
 }
 
-// refuses tells whether the rule is about the two flags, in either order.
+// refuses reports whether the rule is about the two flags, in either order.
 func (r refusal) refuses(a, b string) bool {
 	one, others := strings.Fields(r.one), strings.Fields(r.others)
 	return slices.Contains(one, a) && slices.Contains(others, b) || slices.Contains(one, b) && slices.Contains(others, a)
 }
 
-// checkTogether refuses flags one of which would be ignored.
+// checkTogether refuses two flags of which one would be ignored.
 func checkTogether(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -57,7 +57,7 @@ makes no connections and generates nothing, and says what it could not check. Wi
 	return cmd
 }
 
-// validation collects what is found out about a manifest.
+// validation collects the findings about a manifest.
 type validation struct {
 	*console
 	manifest  *manifest.Manifest
@@ -132,7 +132,7 @@ func (v *validation) checkTunnel() {
 	}
 }
 
-// checkTemplates renders what can be rendered.
+// checkTemplates renders the templates that can be rendered.
 func (v *validation) checkTemplates(ctx context.Context, releases map[string]*artifact.Release) {
 	self, err := os.Executable()
 	if err != nil {

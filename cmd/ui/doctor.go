@@ -14,10 +14,10 @@ func Check(out *Writer, c deployer.Check) {
 	if c.Remedy != "" {
 		fmt.Fprintf(out, "%s%s\n", indent[1:], "Remedy: "+strings.ReplaceAll(out.clean(c.Remedy, maxMessage), "\n", indent))
 	}
-	_ = out.Flush() // as all output here
+	_ = out.Flush() // the writer keeps the error
 }
 
-// Checked tells how all checks ended together.
+// Checked prints the result of all checks.
 func Checked(out *Writer, failed, warned int) {
 	switch {
 	case failed > 0:

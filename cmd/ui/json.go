@@ -14,9 +14,9 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// Lines is the way of everything to a stream that programs read: one JSON
-// object per line, each with a kind. Values are redacted and shortened as text
-// is, keys and the words that we choose ourselves are not.
+// Lines writes JSON objects to a stream for programs, one per line, each with a kind.
+// It redacts and shortens values like text, but not keys and the words that this
+// program itself chooses.
 type Lines struct {
 	mu       sync.Mutex
 	redactor *Redactor
@@ -27,12 +27,12 @@ type Lines struct {
 // Lines returns a writer of JSON objects to a stream.
 func (r *Redactor) Lines(to io.Writer) *Lines { return &Lines{redactor: r, to: to} }
 
-// Print writes one object; kind is added where value has none of its own.
+// Print writes one object, and adds kind unless value has one.
 func (l *Lines) Print(kind string, value any) {
 	l.print(kind, value, func(text string) string { return bounded(l.redactor.Shown(text), maxMessage) })
 }
 
-// Product writes what a command was asked for, whole and as it is.
+// Product writes the requested result of a command, complete and unchanged.
 func (l *Lines) Product(kind string, value any) {
 	l.print(kind, value, func(text string) string { return text })
 }
@@ -60,7 +60,7 @@ func (l *Lines) Err() error {
 func JSON(out *Lines) func(report.Event) {
 	return func(e report.Event) {
 		e.Time = e.Time.UTC()
-		if e.Kind == report.Log { // its lines have a bound of their own, and no names
+		if e.Kind == report.Log { // its lines have their own limit, and no names
 			out.print("", e, out.redactor.String)
 			return
 		}
@@ -86,8 +86,8 @@ func JSONResult(out *Lines, code int, err error, hint string) {
 	out.Print("", r)
 }
 
-// object returns value as a JSON object in one line, with a kind and with its
-// texts as text returns them.
+// object returns value as a JSON object in one line, with a kind, and with its texts
+// changed by text.
 func object(kind string, value any, text func(string) string) ([]byte, error) {
 	data, err := marshal(value)
 	if err != nil {
@@ -113,14 +113,14 @@ func marshal(value any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// rewriter copies JSON and changes the texts in it; moments become those of UTC.
+// rewriter copies JSON and changes the texts in it; times are converted to UTC.
 type rewriter struct {
 	out  bytes.Buffer
 	text func(string) string
 }
 
-// value copies the next value, which stands under key; a kind is put before
-// the members of the outermost object.
+// value copies the next value, the one of key, and adds a kind before the members of
+// the outermost object.
 func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
 	token, err := tokens.Token()
 	if err != nil {
@@ -177,8 +177,8 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 	return nil
 }
 
-// ours tells the words that the program chooses, which programs compare: a
-// password may be the same word.
+// ours reports whether the program itself chooses the value of a key. Programs compare
+// such values, and a password may be the same word.
 func ours(key string) bool {
 	switch key {
 	case "kind", "status", "use", "result", "action":
@@ -187,11 +187,11 @@ func ours(key string) bool {
 	return false
 }
 
-// string writes a JSON string. Characters that steer a terminal are escaped
-// also where JSON does not ask for it.
+// string writes a JSON string. It escapes all characters that control a terminal,
+// even those that JSON allows.
 func (w *rewriter) string(text string) {
 	data, err := marshal(text)
-	if err != nil { // no text makes that happen
+	if err != nil { // impossible for a text
 		return
 	}
 	if !strings.ContainsFunc(text, hidden) {

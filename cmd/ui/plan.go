@@ -7,9 +7,9 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// writePlan prints a plan: a line for each thing and what becomes of it, with
-// the reasons, then the manifest's differences and what the service is down
-// for. told says which warnings stand above already.
+// writePlan prints a plan: a line for each thing with its action and the reasons, then
+// the differences of the manifest, and during what the service is down. told has the
+// warnings that were printed before.
 func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	fmt.Fprintln(out, "Plan")
 	for _, c := range p.Changes {
@@ -57,7 +57,7 @@ func WriteSteps(out *Writer, p plan.Plan) {
 	}
 }
 
-// Ask asks whether what is destroyed may be.
+// Ask prints the question whether to destroy what the plan destroys.
 func Ask(out *Writer, what []string) {
 	fmt.Fprintln(out)
 	for _, w := range what {

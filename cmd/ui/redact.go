@@ -1,7 +1,7 @@
-// Package ui shows events to people and programs. It and main are the only
-// ones to write to the standard streams. Everything that is shown or logged
-// passes a Writer or Lines: secrets are taken out, control characters are
-// shown instead of obeyed, and what is too long is shortened.
+// Package ui shows events to people and programs. Only it and main write to the
+// standard streams. Everything that is shown or logged passes through a Writer or
+// Lines, which replace secrets, escape control characters and shorten what is too
+// long.
 package ui
 
 import (
@@ -15,29 +15,29 @@ import (
 	"unicode/utf8"
 )
 
-// Redacted stands where a secret was.
+// Redacted replaces a secret.
 const Redacted = "<redacted>"
 
-// Redactor takes secrets out of texts: the values it was told, credentials in
-// URLs, and private keys. The zero value is ready; it may be used by many
-// goroutines.
+// Redactor replaces secrets in texts: added values, credentials in URLs, and private
+// keys. The zero value is ready to use, by any number of goroutines.
 //
-// A password may be an ordinary word and equal the name of a job. String is for
-// values and for what others say, and knows no exception. Shown is for our own
-// sentences: there a public name stays readable, also if it equals a secret.
+// A password may be an ordinary word and equal the name of a job. String is for values
+// and for the words of CPIs, agents and other programs, and has no exceptions. Shown is
+// for this program's own sentences: there a public name stays readable even if it
+// equals a secret.
 type Redactor struct {
 	mu       sync.Mutex
 	secrets  map[string]bool
 	names    map[string]bool
-	compiled *compiled // nil: something was added since
+	compiled *compiled // nil after a value was added
 }
 
-// minSecret is the shortest value that is taken out: a shorter one stands in
-// too many harmless words.
+// minSecret is the shortest value that is replaced: shorter ones are part of too many
+// harmless words.
 const minSecret = 4
 
-// Add tells the redactor of values that must not be shown, in any of the
-// forms a text may carry them: as they are, as they are shown, as JSON, in a URL, line by line.
+// Add adds values that must not be shown, in any form in which a text may contain
+// them: unchanged, escaped, as JSON, in a URL, line by line.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +66,8 @@ func (r *Redactor) Add(values ...string) {
 	r.compiled = nil
 }
 
-// Name tells the redactor of public names: of releases, jobs, templates,
-// variables, and the keys of property paths.
+// Name adds public names: of releases, jobs, templates, variables, and the keys of
+// property paths.
 func (r *Redactor) Name(names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,14 +95,14 @@ var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 )
 
-// formsOfURLs are how our own messages and help texts say what a URL looks
-// like; they hold no credentials.
+// formsOfURLs are the examples of URLs in this program's messages and help texts; they
+// contain no credentials.
 func formsOfURLs() []string {
 	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST", "USER[:PASSWORD]@HOST"}
 }
 
-// ownWords are those of our sentences about every run. To hide one of them would
-// tell that it is a secret.
+// ownWords are words of sentences that every run prints. Replacing one of them would
+// show that it is a secret.
 func ownWords() []string {
 	return strings.Fields(`
 		Deployment Started Finished Failed Skipped Succeeded Error Hint Warning Note Exit code Plan Manifest Succeeded
@@ -114,23 +114,23 @@ func ownWords() []string {
 		pre-start post-start post-deploy pre-stop post-stop drain unused orphan current answers well bootstrap`)
 }
 
-// String returns text without the secrets, whatever else they are.
+// String returns text without the secrets, even if they equal public names.
 func (r *Redactor) String(text string) string {
 	return withoutForms(r.look().all.Replace(text), nil)
 }
 
-// Shown returns a sentence of our own without the secrets; a public name in it
-// stays.
+// Shown returns a sentence of this program without the secrets; public names in it
+// stay.
 func (r *Redactor) Shown(text string) string {
 	c := r.look()
 	if len(c.names) == 0 {
 		return withoutForms(c.all.Replace(text), formsOfURLs())
 	}
-	// A secret that is no part of a name first: it may hold a name.
+	// Secrets that are not part of a name come first: they may contain a name.
 	return withoutForms(c.replaceUnlessNamed(c.others.Replace(text)), formsOfURLs())
 }
 
-// withoutForms takes out what is secret by its form: credentials in URLs and
+// withoutForms replaces secrets that are known by their form: credentials in URLs and
 // private keys. The URLs in known stay.
 func withoutForms(text string, known []string) string {
 	if strings.Contains(text, "PRIVATE KEY-----") {
@@ -153,10 +153,10 @@ func withoutForms(text string, known []string) string {
 	return b.String() + text[end:]
 }
 
-// compiled is what the redactor looks for, in the form it looks for it.
+// compiled has the secrets and names in the form for searching.
 type compiled struct {
 	all    *strings.Replacer
-	others *strings.Replacer // secrets that are no part of a public name
+	others *strings.Replacer // secrets that are not part of a public name
 	named  map[byte][]string // the other secrets by their first byte, the longest first
 	names  []string          // public names that contain a secret, the longest first
 }
@@ -173,7 +173,7 @@ func (r *Redactor) look() *compiled {
 	names = append(append(names, formsOfURLs()...), ownWords()...)
 	tricky := map[string]bool{}
 	var others []string
-	// All names as one text: most secrets are in none of them.
+	// All names in one text, because most secrets are in none of them.
 	joined := strings.Join(names, "\x00")
 	for _, s := range secrets {
 		if strings.Contains(s, "\x00") || !strings.Contains(joined, s) {
@@ -192,7 +192,7 @@ func (r *Redactor) look() *compiled {
 	return c
 }
 
-// longestFirst sorts, so that a secret within another leaves no rest.
+// longestFirst sorts values so that a secret that contains another is replaced whole.
 func longestFirst(set map[string]bool) []string {
 	list := make([]string, 0, len(set))
 	for s := range set {
@@ -215,8 +215,8 @@ func replacer(secrets []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// replaceUnlessNamed replaces the secrets that are a part of a public name,
-// except where that name stands.
+// replaceUnlessNamed replaces the secrets that are part of a public name, except
+// within that name.
 func (c *compiled) replaceUnlessNamed(text string) string {
 	named := c.spans(text)
 	var b strings.Builder
@@ -239,11 +239,11 @@ func (c *compiled) replaceUnlessNamed(text string) string {
 	return b.String() + text[done:]
 }
 
-// spans are the places of names in a text, by where they begin; the second
-// number is the furthest end of this place and those before it.
+// spans are the places of names in a text, sorted by their beginning; the second
+// number is the largest end of this place and those before it.
 type spans [][2]int
 
-// hold tells whether a name stands at all of that part of the text.
+// hold reports whether a name covers all of that part of the text.
 func (s spans) hold(from, end int) bool {
 	i, found := slices.BinarySearchFunc(s, from, func(at [2]int, from int) int { return at[0] - from })
 	if !found {
@@ -252,7 +252,7 @@ func (s spans) hold(from, end int) bool {
 	return i >= 0 && s[i][1] >= end
 }
 
-// spans finds where public names stand, as words of their own.
+// spans finds the public names in a text, as whole words.
 func (c *compiled) spans(text string) spans {
 	furthest := map[int]int{}
 	for _, n := range c.names {
@@ -279,8 +279,7 @@ func (c *compiled) spans(text string) spans {
 	return list
 }
 
-// standsAt tells whether word stands in text at i, and is not a part of a
-// longer one.
+// standsAt reports whether word is in text at i, and not part of a longer word.
 func standsAt(text string, i int, word string) bool {
 	if !strings.HasPrefix(text[i:], word) {
 		return false

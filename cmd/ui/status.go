@@ -10,7 +10,7 @@ import (
 	"bootstrap/deployer"
 )
 
-// Condition prints how a deployment is, for people.
+// Condition prints the state of a deployment, for people.
 func Condition(out *Writer, c *deployer.Condition, now time.Time) {
 	conditionFacts(out, c, now)
 	conditionProcesses(out, c)
@@ -32,7 +32,7 @@ func Condition(out *Writer, c *deployer.Condition, now time.Time) {
 	}
 }
 
-// conditionFacts prints what there is one of.
+// conditionFacts prints the facts of which there is one each.
 func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
 	table := NewTable(out)
 	defer table.Print()
@@ -234,7 +234,7 @@ func joined[T any](list []T, text func(T) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// span is a length of time in its two largest units.
+// span returns a duration in its two largest units.
 func span(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
 	switch {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Table lines up cells in columns. A cell is one line of text of a bounded
-// length, whatever it is made of.
+// Table prints cells in columns. Each cell is shown as one line of limited length.
 type Table struct {
 	out  *Writer
 	rows *tabwriter.Writer
@@ -27,7 +26,7 @@ func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = cell(t.out, c)
 	}
-	// A Writer takes everything.
+	// A Writer never fails.
 	_, _ = t.rows.Write([]byte(strings.Join(cells, "\t") + "\n"))
 }
 
@@ -35,7 +34,7 @@ func (t *Table) Row(cells ...string) {
 func (t *Table) Print() { _ = t.rows.Flush() }
 
 func cell(out *Writer, text string) string {
-	// White space that tabwriter takes for the end of a cell.
+	// White space that would end a cell for tabwriter.
 	text = strings.NewReplacer("\t", " ", "\n", " ", "\v", " ", "\f", " ").Replace(out.redactor.Shown(text))
 	return bounded(visible(text), maxCell)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Plain returns a renderer of events as lines of text, for a pipe or a file.
-// The lines are the ones users know from create-env; while something long
-// runs, a line now and then tells how far it is.
+// The lines are those that users know from create-env; during long stages, a line now
+// and then shows the progress.
 func Plain(out *Writer) func(report.Event) {
 	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}}
 	return t.handle
@@ -27,16 +27,16 @@ func Terminal(out *Writer, width func() int) func(report.Event) {
 	return t.handle
 }
 
-// text keeps what stands on the screen. Stages that run side by side share
-// it: a line that another one interrupts is written again, whole, at its end.
+// text knows what is on the screen, which concurrent stages share: a line that another
+// one interrupts is written again, whole, at its end.
 type text struct {
 	out        *Writer
 	width      func() int   // nil where there is no terminal
 	open       map[int]bool // groups that are open
 	line       int          // the stage whose line is unfinished, 0 for none
-	redrawn    bool         // the line is not as it stays: a bar, or a label that was cut
+	redrawn    bool         // the line will be redrawn: a bar, or a shortened label
 	afterGroup bool         // a group has just ended
-	begun      bool         // something is on the screen
+	begun      bool         // something was written
 	told       time.Time    // when a line was last written
 	warned     map[string]bool
 	log        string // the log whose lines were written last
@@ -54,7 +54,7 @@ func (t *text) handle(e report.Event) {
 	}
 	begun := t.begun
 	t.begun, t.told = true, e.Time
-	if e.Kind != report.Log { // its lines have a bound of their own
+	if e.Kind != report.Log { // its lines have their own limit
 		e.Message = t.out.clean(e.Message, maxMessage)
 	}
 	switch e.Kind {
@@ -82,7 +82,7 @@ func (t *text) handle(e report.Event) {
 			fmt.Fprintf(t.out, "==> %s <==\n", e.Name)
 			t.log = e.Name
 		}
-		fmt.Fprintln(t.out, t.out.redactor.String(e.Message)) // no sentence of ours
+		fmt.Fprintln(t.out, t.out.redactor.String(e.Message)) // words of another program
 	}
 }
 
@@ -99,7 +99,7 @@ func (t *text) begin(e report.Event) {
 		t.afterGroup = false
 	}
 	if t.line != 0 {
-		return // it runs beside the one on the line, and is written when it ends
+		return // another stage has the line; this one is written when it ends
 	}
 	label := t.label(e)
 	fmt.Fprint(t.out, t.clip(label))
@@ -135,7 +135,7 @@ func (t *text) end(e report.Event) {
 	t.line, t.redrawn = 0, false
 }
 
-// label is how the line of a stage begins.
+// label returns the beginning of the line of a stage.
 func (t *text) label(e report.Event) string {
 	indent := ""
 	if t.open[e.Parent] {
@@ -144,17 +144,17 @@ func (t *text) label(e report.Event) string {
 	return indent + e.Name + "..."
 }
 
-// line1 is a name or a reason, which is one line.
+// line1 returns a name or a reason as one line.
 func (t *text) line1(s string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(t.out.clean(s, maxCell))
 }
 
-// clearLine goes to the beginning of the line and clears it, but no more rows
-// than one: what is redrawn must not be wider than the terminal.
+// clearLine goes to the beginning of the line and clears it. It clears only one row, so
+// a line that is redrawn must not be wider than the terminal.
 const clearLine = "\r\x1b[K"
 
-// columns is how wide a line may be; the last column stays free, since some
-// terminals begin a new row when it is written.
+// columns returns how wide a line may be; the last column stays free, because some
+// terminals start a new row when it is written.
 func (t *text) columns() int {
 	width := t.width()
 	if width <= 0 {
@@ -163,7 +163,7 @@ func (t *text) columns() int {
 	return max(width, 10) - 1
 }
 
-// clip cuts a line that will be redrawn to what the terminal can show.
+// clip shortens a line that will be redrawn to the width of the terminal.
 func (t *text) clip(line string) string {
 	if t.width == nil {
 		return line
@@ -171,8 +171,8 @@ func (t *text) clip(line string) string {
 	return runewidth.Truncate(line, t.columns(), "…")
 }
 
-// fold breaks a line that is wider than the terminal between words, and within
-// words that are too long.
+// fold breaks a line that is wider than the terminal, between words or within words
+// that are too long.
 func (t *text) fold(line string) string {
 	if t.width == nil || runewidth.StringWidth(line) <= t.columns() {
 		return line
@@ -198,7 +198,7 @@ func (t *text) fold(line string) string {
 	return strings.Join(append(rows, row), "\n")
 }
 
-// leaveLine ends an unfinished line, so that something else can be written.
+// leaveLine ends an unfinished line, so that other text can follow.
 func (t *text) leaveLine() {
 	if t.line == 0 {
 		return
@@ -234,8 +234,8 @@ func (t *text) progress(e report.Event) {
 	fmt.Fprint(t.out, t.draw(e))
 }
 
-// draw renders the line of a stage with a bar, or with the amount where there
-// is no room for one; of a label that leaves no room for it, the end is cut.
+// draw renders the line of a stage with a bar, or with the amount if there is no room
+// for a bar; a label that leaves no room is shortened.
 func (t *text) draw(e report.Event) string {
 	label := t.label(e)
 	room := t.columns() - runewidth.StringWidth(label) - 1
@@ -275,16 +275,16 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, suffix)
 }
 
-// duration is HH:MM:SS, full seconds only.
+// duration returns a duration as HH:MM:SS.
 func duration(seconds float64) string {
 	s := int(seconds)
 	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// Succeeded tells that all went well.
+// Succeeded prints that the command has succeeded.
 func Succeeded(out io.Writer) { fmt.Fprint(out, "\nSucceeded\n") }
 
-// Failed tells what went wrong and what can be done about it.
+// Failed prints what went wrong and what to do about it.
 func Failed(out *Writer, code int, err error, hint string) {
 	fmt.Fprintf(out, "\nError: %s\n", out.clean(err.Error(), maxMessage))
 	if hint != "" {
@@ -293,7 +293,7 @@ func Failed(out *Writer, code int, err error, hint string) {
 	fmt.Fprintf(out, "\nExit code %d\n", code)
 }
 
-// File returns a file below a line with its name.
+// File returns the content of a file after a line with its name.
 func File(path, content string) string {
 	if !strings.HasSuffix(content, "\n") {
 		content += "\n"
@@ -301,6 +301,6 @@ func File(path, content string) string {
 	return fmt.Sprintf("==> %s <==\n%s", path, content)
 }
 
-// Visible shows the control characters of a text instead of obeying them: what
-// a command was asked for, printed on a terminal.
+// Visible escapes the control characters of a text, for requested results that are
+// printed on a terminal.
 func Visible(text string) string { return visible(text) }

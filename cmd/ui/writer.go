@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is shown. What others say has bounds of its own where it
-// comes in; these hold whatever it is.
+// These limits apply to all output. Replies of other programs have their own limits
+// where they are read.
 const (
 	maxLine    = 16 << 10 // of a line
 	maxMessage = 64 << 10 // of a message or an error
@@ -19,19 +19,18 @@ const (
 	maxLogged  = 1 << 20  // of a line of a log file
 )
 
-// Writer is the way of all text to a stream or a log file. It passes whole
-// lines on without secrets, with control characters shown, and shortens those
-// that are too long.
+// Writer writes text to a stream or a log file. It writes whole lines, without secrets,
+// with control characters escaped, and shortens lines that are too long.
 type Writer struct {
 	mu       sync.Mutex
 	redactor *Redactor
 	to       io.Writer
-	longest  int // line
+	longest  int // length of a line
 	held     []byte
 	err      error
 }
 
-// Writer returns a writer to a stream; Flush passes on what is left of a line.
+// Writer returns a writer to a stream; Flush writes an unfinished line.
 func (r *Redactor) Writer(to io.Writer) *Writer {
 	return &Writer{redactor: r, to: to, longest: maxLine}
 }
@@ -41,8 +40,8 @@ func (r *Redactor) LogWriter(to io.Writer) *Writer {
 	return &Writer{redactor: r, to: to, longest: maxLogged}
 }
 
-// Write takes p and passes on the lines that are whole. It never fails: Err
-// says whether the stream took all.
+// Write accepts p and writes the complete lines. It never fails: Err returns the
+// error of the stream.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,8 +51,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	lines := w.held[:i+1]
-	// A private key is held until it ends, so that it is seen whole; what
-	// never ends is passed on all the same, redacted to its end.
+	// A private key is held back until its end, so that it is seen whole. One without
+	// an end is written all the same, redacted to the end of the text.
 	if b := bytes.LastIndex(lines, []byte("-----BEGIN ")); b >= 0 && !bytes.Contains(lines[b:], []byte("-----END ")) && len(lines) < 64<<10 {
 		return len(p), nil
 	}
@@ -62,7 +61,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush passes on an unfinished line.
+// Flush writes an unfinished line.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +105,7 @@ func (w *Writer) send(text string) {
 	}
 }
 
-// control sends what steers the terminal, which only the program itself does.
+// control writes control sequences for the terminal, which only this program may.
 func (w *Writer) control(sequence string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,8 +113,8 @@ func (w *Writer) control(sequence string) {
 	w.send(sequence)
 }
 
-// clean makes a text safe to be put among others: it is redacted before it is
-// shortened, so that no secret is cut in two.
+// clean makes a text safe to print. It redacts before it shortens, so that no secret
+// is cut in two.
 func (w *Writer) clean(text string, limit int) string {
 	return bounded(visible(w.redactor.Shown(text)), limit)
 }
@@ -132,8 +131,8 @@ func bounded(text string, limit int) string {
 	return fmt.Sprintf("%s… (%d more bytes)", text[:cut], len(text)-cut)
 }
 
-// visible shows what would steer a terminal, or turn text round, as \x1b or
-// \u202e, and bytes that are no text as \xff.
+// visible escapes characters that control a terminal or change the direction of text,
+// as \x1b or \u202e, and bytes that are not text as \xff.
 func visible(text string) string {
 	if !needsEscape(text) {
 		return text
@@ -161,8 +160,8 @@ func needsEscape(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, hidden)
 }
 
-// hidden tells characters that are obeyed instead of shown: controls, and the
-// formatting characters but for the two joiners, which words are written with.
+// hidden reports whether a terminal does not show a character: control characters, and
+// formatting characters except the two joiners, which are part of words.
 func hidden(c rune) bool {
 	switch c {
 	case '\n', '\t', '\u200c', '\u200d':
