@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
+	"bootstrap/artifact/tartest"
 	"bootstrap/internal/digest"
 )
 
@@ -15,7 +15,7 @@ import (
 func BenchmarkReleaseKnown(b *testing.B) {
 	data := largeRelease(b, 16<<20)
 	s := testStore(b)
-	path := write(b, data, b.TempDir(), "web.tgz")
+	path := tartest.Write(b, data, b.TempDir(), "web.tgz")
 	age(b, path)
 	src := local("web", path, sha1Of(data))
 	readRelease(b, s, src)
@@ -27,7 +27,7 @@ func BenchmarkReleaseKnown(b *testing.B) {
 // BenchmarkReleaseNew reads, verifies and splits a release.
 func BenchmarkReleaseNew(b *testing.B) {
 	data := largeRelease(b, 64<<20)
-	path := write(b, data, b.TempDir(), "web.tgz")
+	path := tartest.Write(b, data, b.TempDir(), "web.tgz")
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		b.StopTimer()
@@ -69,9 +69,9 @@ func BenchmarkFolderNew(b *testing.B) {
 }
 
 func BenchmarkStemcellKnown(b *testing.B) {
-	data := tgz(b, file("image", string(body(16<<20))), file("stemcell.MF", stemcellMFText(body(16<<20))))
+	data := tartest.Tgz(b, tartest.File("image", string(tartest.Body(16<<20))), tartest.File("stemcell.MF", stemcellMFText(tartest.Body(16<<20))))
 	s := testStore(b)
-	path := write(b, data, b.TempDir(), "s.tgz")
+	path := tartest.Write(b, data, b.TempDir(), "s.tgz")
 	age(b, path)
 	for b.Loop() {
 		if _, err := s.Stemcell(context.Background(), fetch(b, s, stemcellSource(path, sha1Of(data))), nil); err != nil {
@@ -80,32 +80,8 @@ func BenchmarkStemcellKnown(b *testing.B) {
 	}
 }
 
-func BenchmarkExtract(b *testing.B) {
-	var small []entry
-	for i := range 2000 {
-		small = append(small, file(fmt.Sprintf("a/b%d/c/file%d", i%20, i), "some text of a source file"))
-	}
-	for name, entries := range map[string][]entry{"files": small, "large": {file("image", string(body(64<<20)))}} {
-		b.Run(name, func(b *testing.B) {
-			dir := b.TempDir()
-			data := tgz(b, entries...)
-			archive := write(b, data, dir, "a.tgz")
-			b.SetBytes(int64(len(data)))
-			for i := 0; b.Loop(); i++ {
-				to := filepath.Join(dir, fmt.Sprint(i))
-				if err := Extract(context.Background(), archive, to, Limits{}); err != nil {
-					b.Fatal(err)
-				}
-				b.StopTimer()
-				os.RemoveAll(to)
-				b.StartTimer()
-			}
-		})
-	}
-}
-
 func BenchmarkDigest(b *testing.B) {
-	data := body(64 << 20)
+	data := tartest.Body(64 << 20)
 	for name, text := range map[string]string{"sha1": sha1Of(data), "sha256": sha256Of(data)} {
 		d, err := digest.Parse(text)
 		if err != nil {

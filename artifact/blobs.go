@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -221,7 +222,7 @@ func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 
 // FetchBlobs fetches the lacking files into the cache, several at a time, and
 // verifies each by its digest. One *LackingError lists all that cannot be fetched.
-func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p Progress) error {
+func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) error {
 	if lack.store.ask == nil {
 		return lackingError(lack.dir, lack.files, func(int) string { return "it is not in " + lack.store.name })
 	}
@@ -280,7 +281,7 @@ func (store *blobstore) refusal(e *refusedError) string {
 }
 
 // fetchBlob downloads one blob into the cache.
-func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try retry, p Progress) error {
+func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try retry, p archive.Progress) error {
 	path := s.blobPath(bl.want)
 	unlock, err := s.lock(ctx, filepath.Base(path))
 	if err != nil {
@@ -321,13 +322,13 @@ func (s *Store) nameBlob(path, name string) error {
 
 // summed adds up the progress of several files.
 type summed struct {
-	p     Progress
+	p     archive.Progress
 	total int64 // 0 unless all sizes are known
 	mu    sync.Mutex
 	done  []int64
 }
 
-func newSummed(files []lacking, p Progress) *summed {
+func newSummed(files []lacking, p archive.Progress) *summed {
 	s := &summed{p: p, done: make([]int64, len(files))}
 	for _, f := range files {
 		s.total += f.size
@@ -339,7 +340,7 @@ func newSummed(files []lacking, p Progress) *summed {
 	return s
 }
 
-func (s *summed) of(i int) Progress {
+func (s *summed) of(i int) archive.Progress {
 	if s.p == nil {
 		return nil
 	}

@@ -16,6 +16,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/tartest"
 	"bootstrap/internal/digest"
 )
 
@@ -162,7 +164,7 @@ func withBlobs(t testing.TB, final string, blobs map[string][]byte, sum func([]b
 
 func TestFolderReleaseFetchesBlobs(t *testing.T) {
 	t.Parallel()
-	blobs := map[string][]byte{"blob/big.tgz": body(1 << 20), "blob/small.tgz": []byte("small")}
+	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1 << 20), "blob/small.tgz": []byte("small")}
 	for name, c := range map[string]struct {
 		provider string
 		sum      func([]byte) string
@@ -187,7 +189,7 @@ func TestFolderReleaseFetchesBlobs(t *testing.T) {
 				t.Errorf("asked for %v", server.asked)
 			}
 			to := filepath.Join(t.TempDir(), "to")
-			if err := Extract(context.Background(), r.Package("web").Archive, to, Limits{}); err != nil {
+			if err := archive.Extract(context.Background(), r.Package("web").Archive, to, archive.Limits{}); err != nil {
 				t.Fatal(err)
 			}
 			for name, data := range blobs {
@@ -199,14 +201,14 @@ func TestFolderReleaseFetchesBlobs(t *testing.T) {
 				t.Error("the release's folder was written to")
 			}
 			// Again, from the cache, also after a change.
-			write(t, []byte("changed"), dir, "src/web/data")
+			tartest.Write(t, []byte("changed"), dir, "src/web/data")
 			again, err := obtain(s, local("web", dir, ""))
 			if err != nil || server.requests() != 2 || again.Package("web").Fingerprint == r.Package("web").Fingerprint {
 				t.Errorf("%d requests, %v", server.requests(), err)
 			}
 			// It is the package that the blobs in their folder make.
 			for name, data := range blobs {
-				write(t, data, dir, "blobs", name)
+				tartest.Write(t, data, dir, "blobs", name)
 			}
 			synced, err := obtain(testStore(t), local("web", dir, ""))
 			if err != nil {
@@ -225,7 +227,7 @@ func TestFolderReleaseFetchesBlobs(t *testing.T) {
 // The version of a release is made of its folder, not of what the cache has.
 func TestFolderReleaseVersionIsOfTheFolder(t *testing.T) {
 	t.Parallel()
-	blobs := map[string][]byte{"blob/big.tgz": body(1000)}
+	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000)}
 	for name, sum := range map[string]func([]byte) string{"sha1": sha1Of, "sha256": sha256Of} {
 		server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"]})
 		dir := withBlobs(t, server.final("s3"), blobs, sum)
@@ -255,7 +257,7 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 		"jobs/other/spec": "name: other\ntemplates: {}\npackages: [other]\n", "jobs/other/monit": "",
 		"jobs/broken/spec": "name: broken\ntemplates: {}\npackages: [broken]\n", "jobs/broken/monit": "",
 	} {
-		write(t, []byte(text), dir, name)
+		tartest.Write(t, []byte(text), dir, name)
 	}
 	s := testStore(t)
 	src := local("web", dir, "")
@@ -267,14 +269,14 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	// One that needs more finds what was packed, and what it lacks is named.
 	src.Needs.Jobs = []string{"web", "other"}
 	_, err = obtain(s, src)
-	mustFail(t, err, "blobs/other/huge.tgz (package other): the S3 bucket bucket does not have it")
+	tartest.MustFail(t, err, "blobs/other/huge.tgz (package other): the S3 bucket bucket does not have it")
 	server.objects["/bucket/id-of-huge.tgz"] = []byte("x")
 	if r, err = obtain(s, src); err != nil || r.Package("other") == nil || r.Package("web") == nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	src.Needs = Needs{Only: true, Jobs: []string{"broken"}}
 	_, err = obtain(s, src)
-	mustFail(t, err, "packages/broken", `"nothing/*"`)
+	tartest.MustFail(t, err, "packages/broken", `"nothing/*"`)
 	src.Needs = Needs{Only: true, Jobs: []string{"web", "broken", "other"}, Try: true}
 	s = testStore(t)
 	before := server.requests()
@@ -314,11 +316,11 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 		blobs["blob/"+name] = []byte(name) // of another digest each
 	}
 	dir := withBlobs(t, server.final("gcs"), blobs, sha256Of)
-	write(t, []byte("name: web\ndependencies: [base]\nfiles: [blob/*]\n"), dir, "packages/web/spec")
-	write(t, []byte("name: base\nfiles: [blob/gone]\n"), dir, "packages/base/spec")
+	tartest.Write(t, []byte("name: web\ndependencies: [base]\nfiles: [blob/*]\n"), dir, "packages/web/spec")
+	tartest.Write(t, []byte("name: base\nfiles: [blob/gone]\n"), dir, "packages/base/spec")
 	s := testStore(t)
 	_, err := obtain(s, local("web", dir, ""))
-	mustFail(t, err, "4 files of the release",
+	tartest.MustFail(t, err, "4 files of the release",
 		"blobs/blob/gone (package base, web): the GCS bucket bucket does not have it\n",
 		"blobs/blob/private (package web): the GCS bucket bucket is not public (403)\n",
 		"blobs/blob/wrong (package web): cannot download "+server.URL+"/bucket/id-of-wrong: ", "its digest is",
@@ -331,7 +333,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	// The good one was kept, and one put in its place is taken.
 	before := server.requests()
 	for _, name := range []string{"gone", "private", "wrong", "long"} {
-		write(t, []byte(name), dir, "blobs/blob", name)
+		tartest.Write(t, []byte(name), dir, "blobs/blob", name)
 	}
 	if _, err := obtain(s, local("web", dir, "")); err != nil || server.requests() != before {
 		t.Errorf("%v, %v", err, server.asked[before:])
@@ -344,13 +346,13 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 		"no blobstore": {"name: web\n", yml, "names no blobstore"},
 		"local":        {"name: web\nblobstore: {provider: local, options: {blobstore_path: final_blobs}}\n", yml, "it is not in " + filepath.Join(dir, "final_blobs")},
 	} {
-		write(t, []byte(c.final), dir, "config/final.yml")
-		write(t, []byte(c.blobs), dir, "config/blobs.yml")
+		tartest.Write(t, []byte(c.final), dir, "config/final.yml")
+		tartest.Write(t, []byte(c.blobs), dir, "config/blobs.yml")
 		os.RemoveAll(filepath.Join(dir, "blobs"))
-		write(t, []byte("name: base\n"), dir, "packages/base/spec")
+		tartest.Write(t, []byte("name: base\n"), dir, "packages/base/spec")
 		before := server.requests()
 		_, err := obtain(testStore(t), local("web", dir, ""))
-		mustFail(t, err, "2 files of the release", "blobs/blob/a", "blobs/blob/b", c.why)
+		tartest.MustFail(t, err, "2 files of the release", "blobs/blob/a", "blobs/blob/b", c.why)
 		if server.requests() != before {
 			t.Errorf("%s: asked for %v", name, server.asked[before:])
 		}
@@ -370,7 +372,7 @@ func TestFolderReleaseServerIsNotThere(t *testing.T) {
 	s := testStore(t)
 	s.retry.tries = 50
 	_, err := obtain(s, local("web", dir, ""))
-	mustFail(t, err, "30 files of the release", "blobs/blob/00.tgz", "blobs/blob/19.tgz", "and 10 more", "cannot download "+server.URL+"/bucket/")
+	tartest.MustFail(t, err, "30 files of the release", "blobs/blob/00.tgz", "blobs/blob/19.tgz", "and 10 more", "cannot download "+server.URL+"/bucket/")
 	if strings.Contains(err.Error(), "blob/20.tgz") || strings.Count(err.Error(), "tried 50 times") > 2*cap(s.blobSlots) {
 		t.Errorf("%v", err)
 	}
@@ -417,14 +419,14 @@ func TestFolderReleaseWithCredentials(t *testing.T) {
 	dir := withBlobs(t, server.final("s3"), map[string][]byte{"blob/big.tgz": []byte("big")}, sha256Of)
 	s := testStore(t)
 	_, err := obtain(s, local("web", dir, ""))
-	mustFail(t, err, "is not public (403)", "config/private.yml")
+	tartest.MustFail(t, err, "is not public (403)", "config/private.yml")
 	for _, private := range []string{
 		"blobstore: {options: {access_key_id: other, secret_access_key: hidden}}",
 		"blobstore: {options: [hidden]}", "blobstore: {options: {access_key_id: the-key",
 	} {
-		write(t, []byte(private), dir, "config/private.yml")
+		tartest.Write(t, []byte(private), dir, "config/private.yml")
 		_, err = obtain(s, local("web", dir, ""))
-		mustFail(t, err, "config/private.yml")
+		tartest.MustFail(t, err, "config/private.yml")
 		if strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "the-key") {
 			t.Errorf("shown: %v", err)
 		}
@@ -433,7 +435,7 @@ func TestFolderReleaseWithCredentials(t *testing.T) {
 		"blobstore: {options: {access_key_id: the-key, secret_access_key: hidden}}",
 		"blobstore: {s3: {access_key_id: the-key, secret_access_key: hidden}}",
 	} {
-		write(t, []byte(private), dir, "config/private.yml")
+		tartest.Write(t, []byte(private), dir, "config/private.yml")
 		if _, err = obtain(testStore(t), local("web", dir, "")); err != nil {
 			t.Error(err)
 		}
@@ -448,13 +450,13 @@ func TestFolderReleaseFetchesVendoredPackage(t *testing.T) {
 	server := newBucket(t, map[string][]byte{"/bucket/id-of-base": archive})
 	for _, provider := range []string{"gcs", "local"} {
 		dir := withBlobs(t, server.final(provider), nil, sha256Of)
-		write(t, []byte("big"), dir, "blobs/blob/big.tgz")
+		tartest.Write(t, []byte("big"), dir, "blobs/blob/big.tgz")
 		os.RemoveAll(filepath.Join(dir, "packages/base"))
-		write(t, []byte("name: base\nfingerprint: abc\n"), dir, "packages/base/spec.lock")
-		write(t, []byte(index), dir, ".final_builds/packages/base/index.yml")
+		tartest.Write(t, []byte("name: base\nfingerprint: abc\n"), dir, "packages/base/spec.lock")
+		tartest.Write(t, []byte(index), dir, ".final_builds/packages/base/index.yml")
 		if provider == "local" {
-			write(t, []byte("final_name: web\nblobstore: {provider: local, options: {blobstore_path: final_blobs}}"), dir, "config/final.yml")
-			write(t, archive, dir, "final_blobs/id-of-base")
+			tartest.Write(t, []byte("final_name: web\nblobstore: {provider: local, options: {blobstore_path: final_blobs}}"), dir, "config/final.yml")
+			tartest.Write(t, archive, dir, "final_blobs/id-of-base")
 		}
 		r, err := obtain(testStore(t), local("web", dir, ""))
 		if err != nil {
@@ -473,7 +475,7 @@ func TestFolderReleaseFetchesVendoredPackage(t *testing.T) {
 // Blobs are fetched once, by whoever comes first.
 func TestFolderReleaseBlobsOnceForMany(t *testing.T) {
 	t.Parallel()
-	blobs := map[string][]byte{"blob/big.tgz": body(1 << 20), "blob/small.tgz": []byte("small")}
+	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1 << 20), "blob/small.tgz": []byte("small")}
 	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"], "/bucket/id-of-small.tgz": blobs["blob/small.tgz"]})
 	dir, shared := withBlobs(t, server.final("s3"), blobs, sha256Of), t.TempDir()
 	var wg sync.WaitGroup
@@ -493,7 +495,7 @@ func TestFolderReleaseBlobsOnceForMany(t *testing.T) {
 // A blob of the cache that was damaged is fetched again.
 func TestFolderReleaseRepairsBlob(t *testing.T) {
 	t.Parallel()
-	blobs := map[string][]byte{"blob/big.tgz": body(1000)}
+	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000)}
 	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"]})
 	dir := withBlobs(t, server.final("s3"), blobs, sha256Of)
 	s := testStore(t)
@@ -507,7 +509,7 @@ func TestFolderReleaseRepairsBlob(t *testing.T) {
 	if err := flip(list[0]); err != nil {
 		t.Fatal(err)
 	}
-	write(t, []byte("changed"), dir, "src/web/data")
+	tartest.Write(t, []byte("changed"), dir, "src/web/data")
 	if _, err := obtain(s, local("web", dir, "")); err != nil || server.requests() != 2 {
 		t.Errorf("%d requests, %v", server.requests(), err)
 	}
@@ -553,7 +555,7 @@ func TestFolderReleaseOfAnIncompleteCheckout(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		mustFail(t, err, append(c.words, "packages/web")...)
+		tartest.MustFail(t, err, append(c.words, "packages/web")...)
 	}
 }
 
@@ -581,7 +583,7 @@ func TestFolderReleaseFollowsLinkedFolders(t *testing.T) {
 	if len(before.Jobs) != 1 || len(before.Packages) != 2 {
 		t.Fatalf("%+v", before)
 	}
-	write(t, []byte("changed"), dir, "module/packages/web/packaging")
+	tartest.Write(t, []byte("changed"), dir, "module/packages/web/packaging")
 	if after := readRelease(t, s, local("web", dir, "")); after.Package("web").Fingerprint == before.Package("web").Fingerprint {
 		t.Error("a change behind the link is not seen")
 	}
@@ -636,7 +638,7 @@ func bomb() string {
 // gives them, and are removed and fetched again as everything else.
 func TestPruneBlobs(t *testing.T) {
 	t.Parallel()
-	blobs := map[string][]byte{"blob/big.tgz": body(1000), "blob/small.tgz": []byte("small")}
+	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000), "blob/small.tgz": []byte("small")}
 	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"], "/bucket/id-of-small.tgz": blobs["blob/small.tgz"]})
 	dir := withBlobs(t, server.final("s3"), blobs, sha256Of)
 	s := testStore(t)
@@ -644,7 +646,7 @@ func TestPruneBlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, []byte("half"), s.cache("blobs"), "sha256-"+strings.Repeat("ab", 32)+".part")
+	tartest.Write(t, []byte("half"), s.cache("blobs"), "sha256-"+strings.Repeat("ab", 32)+".part")
 	release := "release web/" + r.Version
 	found := mustHave(t, s, "blob blob/big.tgz", "blob blob/small.tgz", "blob unfinished sha256-"+strings.Repeat("ab", 32), release)
 	if e := found["blob blob/big.tgz"]; e.Size != 1000 || time.Since(e.LastUse) > time.Hour {

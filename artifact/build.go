@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 )
 
@@ -74,13 +75,13 @@ func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPack
 	}
 	defer out.Close()
 	sum := digest.NewSums("sha256")
-	pack := newPacker(ctx, io.MultiWriter(out, sum))
+	pack := archive.NewPacker(ctx, io.MultiWriter(out, sum))
 	for _, f := range p.files {
 		if err := b.pack(pack, f); err != nil {
 			return at, err
 		}
 	}
-	if err := errors.Join(pack.end(), out.Close()); err != nil {
+	if err := errors.Join(pack.End(), out.Close()); err != nil {
 		return at, err
 	}
 	if at, err = s.place(file, sum.Hex()["sha256"]); err != nil {
@@ -90,9 +91,9 @@ func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPack
 }
 
 // pack adds a file, unless it changed since its fingerprint was taken.
-func (b *releaseFolder) pack(p *packer, f folderFile) error {
+func (b *releaseFolder) pack(p *archive.Packer, f folderFile) error {
 	if f.link() {
-		return p.symlink(f.name, filepath.ToSlash(f.sum))
+		return p.Symlink(f.name, filepath.ToSlash(f.sum))
 	}
 	in, err := b.open(f)
 	if err != nil {
@@ -104,7 +105,7 @@ func (b *releaseFolder) pack(p *packer, f folderFile) error {
 		return err
 	}
 	sum := digest.NewSums("sha256")
-	if err := p.file(f.name, f.mode, info.Size(), io.TeeReader(in, sum)); err != nil {
+	if err := p.File(f.name, f.mode, info.Size(), io.TeeReader(in, sum)); err != nil {
 		return err
 	}
 	return f.unchanged(sum)

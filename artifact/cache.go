@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/archive"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -94,7 +95,7 @@ func intactAt(ctx context.Context, path string, a *stored) bool {
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, &source{ctx: ctx, r: f}, make([]byte, bufferSize)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, &archive.Input{Ctx: ctx, R: f}, make([]byte, archive.BufferSize)); err != nil {
 		return false
 	}
 	a.Identity = id

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"os"
@@ -70,7 +71,7 @@ func TestPlaceFolderSideBySide(t *testing.T) {
 	path := s.jobPath("job")
 	fill := func(dir, text string) string {
 		for i := range 12 {
-			write(t, []byte(text), dir, fmt.Sprint(i))
+			tartest.Write(t, []byte(text), dir, fmt.Sprint(i))
 		}
 		return dir
 	}

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/internal/removal"
-
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/removal"
 )
 
 // CompiledKey identifies a package compiled on a VM: two packages with the same
@@ -148,7 +148,7 @@ type NewCompiled struct {
 func (s *Store) KeepCompiled(ctx context.Context, c NewCompiled) (kept bool, err error) {
 	kept, err = s.keepCompiled(ctx, c)
 	if err != nil {
-		return false, fmt.Errorf("cannot keep the compiled package %s/%s: %w", c.Key.Name, c.Key.Fingerprint, cause(err))
+		return false, fmt.Errorf("cannot keep the compiled package %s/%s: %w", c.Key.Name, c.Key.Fingerprint, archive.Cause(err))
 	}
 	return kept, nil
 }
@@ -228,12 +228,12 @@ func mentions(ctx context.Context, path, text string) (bool, error) {
 	}
 	defer f.Close()
 	// Also read without a text to look for: what cannot be unpacked is no package.
-	u, err := unpack(&source{ctx: ctx, r: f}, Limits{})
+	u, err := archive.Unpack(&archive.Input{Ctx: ctx, R: f}, archive.Limits{})
 	if err != nil {
 		return false, err
 	}
-	defer u.close()
-	buf := make([]byte, bufferSize)
+	defer u.Close()
+	buf := make([]byte, archive.BufferSize)
 	for have := 0; ; {
 		n, err := u.Read(buf[have:])
 		have += n

@@ -1,6 +1,8 @@
 package artifact
 
 import (
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/tartest"
 	"bytes"
 	"context"
 	"errors"
@@ -159,7 +161,7 @@ func TestKeepCompiledKeepsNothingHalf(t *testing.T) {
 			s := testStore(t)
 			c.new.Key = webKey()
 			_, err := s.KeepCompiled(context.Background(), c.new)
-			mustFail(t, err, "cannot keep the compiled package web/f1", c.says)
+			tartest.MustFail(t, err, "cannot keep the compiled package web/f1", c.says)
 			if _, ok := compiled(t, s, webKey()); ok {
 				t.Error("it was kept")
 			}
@@ -192,13 +194,13 @@ func TestKeepCompiledTakesAnyDigest(t *testing.T) {
 // What names the folder of its VM works nowhere else.
 func TestPackageBoundToItsVMIsNotKept(t *testing.T) {
 	const place = "vm-0123456789abcdef"
-	across := bytes.Repeat([]byte("x"), bufferSize-700)
+	across := bytes.Repeat([]byte("x"), archive.BufferSize-700)
 	for name, data := range map[string][]byte{
-		"in a file":        tgz(t, file("bin/web", "#!/vms/"+place+"/vcap/packages/ruby/bin/ruby\n")),
-		"in a link":        tgz(t, symlink("ruby", "/vms/"+place+"/vcap/packages/ruby")),
-		"in a name":        tgz(t, file(place, "")),
-		"in a plain tar":   tarOf(t, file("prefix", place)),
-		"across two reads": tgz(t, file("a", string(across)), file("b", string(bytes.Repeat([]byte(place), 100)))),
+		"in a file":        tartest.Tgz(t, tartest.File("bin/web", "#!/vms/"+place+"/vcap/packages/ruby/bin/ruby\n")),
+		"in a link":        tartest.Tgz(t, tartest.Symlink("ruby", "/vms/"+place+"/vcap/packages/ruby")),
+		"in a name":        tartest.Tgz(t, tartest.File(place, "")),
+		"in a plain tar":   tartest.Tar(t, tartest.File("prefix", place)),
+		"across two reads": tartest.Tgz(t, tartest.File("a", string(across)), tartest.File("b", string(bytes.Repeat([]byte(place), 100)))),
 	} {
 		s := testStore(t)
 		kept, err := s.KeepCompiled(context.Background(), NewCompiled{Key: webKey(), Fetch: bring(data), Place: place})
@@ -207,7 +209,7 @@ func TestPackageBoundToItsVMIsNotKept(t *testing.T) {
 		}
 	}
 	s := testStore(t)
-	short, data := "web", tgz(t, file("web", ""))
+	short, data := "web", tartest.Tgz(t, tartest.File("web", ""))
 	if kept, err := s.KeepCompiled(context.Background(), NewCompiled{Key: webKey(), Fetch: bring(data), Place: short}); err != nil || !kept {
 		t.Errorf("a CID that may be met by chance: kept %v, %v", kept, err)
 	}

@@ -3,6 +3,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/tartest"
 	"bufio"
 	"bytes"
 	"context"
@@ -91,7 +92,7 @@ func killHalfway(t *testing.T, dir string, src Source) {
 func TestKilledWhileReading(t *testing.T) {
 	t.Parallel()
 	data := largeRelease(t, 2<<20)
-	path := write(t, data, t.TempDir(), "web.tgz")
+	path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 	s := testStore(t)
 	src := local("web", path, sha1Of(data))
 	killHalfway(t, s.dir, src)
@@ -153,7 +154,7 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	data := largeRelease(t, 2<<20)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) })
-	path := write(t, data, t.TempDir(), "web.tgz")
+	path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 	for _, url := range []string{srv.URL + "/web.tgz", "file://" + path} {
 		s := testStore(t)
 		src := local("web", "", sha1Of(data))
@@ -179,6 +180,6 @@ func TestReadOnlyCache(t *testing.T) {
 	dir := t.TempDir()
 	os.Chmod(dir, 0o500)
 	s := Open(Config{Dir: filepath.Join(dir, "bosh")})
-	_, err := s.Release(context.Background(), fetch(t, s, local("web", write(t, data, t.TempDir(), "web.tgz"), "")), nil)
-	mustFail(t, err, "permission denied", dir)
+	_, err := s.Release(context.Background(), fetch(t, s, local("web", tartest.Write(t, data, t.TempDir(), "web.tgz"), "")), nil)
+	tartest.MustFail(t, err, "permission denied", dir)
 }

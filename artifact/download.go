@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/wait"
 )
@@ -51,7 +52,7 @@ type remoteFile struct {
 
 // download returns the verified file of a remote source. The file is named by its
 // digest, so that several URLs of one file share it.
-func (s *Store) download(ctx context.Context, src Source, p Progress) (path string, cached bool, err error) {
+func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (path string, cached bool, err error) {
 	u, err := url.Parse(src.URL)
 	if err != nil || u.Host == "" {
 		return "", false, fmt.Errorf("not a valid URL: %s", publicURL(src.URL))
@@ -114,14 +115,14 @@ func (s *Store) known(path string, want digest.Digest) bool {
 
 // verified reports whether path is the wanted file. It reads the file unless that
 // is known.
-func (s *Store) verified(ctx context.Context, path string, want digest.Digest, p Progress) (bool, error) {
+func (s *Store) verified(ctx context.Context, path string, want digest.Digest, p archive.Progress) (bool, error) {
 	digests, err := s.check(ctx, path, want, p)
 	return digests != nil, err
 }
 
 // check returns the digests of path, or nil if it is not the wanted file. It reads
 // the file unless they are known.
-func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Progress) (map[string]string, error) {
+func (s *Store) check(ctx context.Context, path string, want digest.Digest, p archive.Progress) (map[string]string, error) {
 	if id := identifyPath(path); id.Regular {
 		if rec := s.recall(path, id); rec.satisfies(want) == nil {
 			touch(s.recordPath(path))
@@ -137,7 +138,7 @@ func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Pr
 		return nil, nil
 	}
 	sum := digest.NewSums("sha256", want.Algorithm)
-	if err := drain(&source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p, each: sum}); err != nil {
+	if err := archive.Drain(&archive.Input{Ctx: ctx, R: f, Total: rec.Identity.Size, Progress: p, Each: sum}); err != nil {
 		return nil, context.Cause(ctx)
 	}
 	digests := sum.Hex()
@@ -148,7 +149,7 @@ func (s *Store) check(ctx context.Context, path string, want digest.Digest, p Pr
 }
 
 // transfer downloads a file to path, and resumes what an earlier attempt or run left.
-func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want digest.Digest, try retry, p Progress) error {
+func (s *Store) transfer(ctx context.Context, from remoteFile, path string, want digest.Digest, try retry, p archive.Progress) error {
 	client, done, err := s.net.client()
 	if err != nil {
 		return err

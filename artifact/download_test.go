@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/tartest"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -17,15 +18,6 @@ import (
 	"testing"
 	"time"
 )
-
-// body is large enough for connections to be cut in it.
-func body(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i * i >> 7)
-	}
-	return b
-}
 
 func remote(url string, data []byte) Source {
 	return Source{Kind: KindStemcell, URL: url, Digest: sha1Of(data)}
@@ -68,7 +60,7 @@ func (c *cutting) Write(p []byte) (int, error) {
 
 func TestDownload(t *testing.T) {
 	t.Parallel()
-	data := body(3 << 20)
+	data := tartest.Body(3 << 20)
 	other := bytes.Repeat([]byte("x"), len(data))
 	for name, c := range interrupted(data, other) {
 		t.Run(name, func(t *testing.T) { t.Parallel(); c.run(t, data) })
@@ -197,7 +189,7 @@ func (c downloadCase) run(t *testing.T, data []byte) {
 		t.Errorf("%d requests, want %d", got, c.requests)
 	}
 	if c.fails != nil {
-		mustFail(t, err, append(c.fails, "cannot download "+srv.URL+"/x.tgz?…")...)
+		tartest.MustFail(t, err, append(c.fails, "cannot download "+srv.URL+"/x.tgz?…")...)
 		for _, secret := range []string{"secret", "hidden", "me:"} {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("the error says %q: %v", secret, err)
@@ -228,7 +220,7 @@ func (c downloadCase) run(t *testing.T, data []byte) {
 
 func TestDownloadResumesInTheNextRun(t *testing.T) {
 	t.Parallel()
-	data := body(2 << 20)
+	data := tartest.Body(2 << 20)
 	var from atomic.Value
 	broken := atomic.Bool{}
 	broken.Store(true)
@@ -244,7 +236,7 @@ func TestDownloadResumesInTheNextRun(t *testing.T) {
 	})
 	s := testStore(t)
 	_, err := s.Fetch(context.Background(), remote(srv.URL, data), nil)
-	mustFail(t, err, "502")
+	tartest.MustFail(t, err, "502")
 	broken.Store(false)
 	f := fetch(t, Open(Config{Dir: s.dir}), remote(srv.URL, data))
 	if got, _ := os.ReadFile(f.Path); !bytes.Equal(got, data) || from.Load() != "bytes=1000000-" {
@@ -254,13 +246,13 @@ func TestDownloadResumesInTheNextRun(t *testing.T) {
 
 func TestDownloadPartIsComplete(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	for name, part := range map[string][]byte{"whole": data, "too long": append(bytes.Clone(data), 1), "garbage": []byte("zzz"), "whole but wrong": bytes.Repeat([]byte{1}, len(data))} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := serve(t, func(w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) })
 			s := testStore(t)
-			write(t, part, s.downloads(), "sha1-"+sha1Of(data)+".part")
+			tartest.Write(t, part, s.downloads(), "sha1-"+sha1Of(data)+".part")
 			f := fetch(t, s, remote(srv.URL, data))
 			if got, _ := os.ReadFile(f.Path); !bytes.Equal(got, data) {
 				t.Errorf("got %d bytes", len(got))
@@ -271,7 +263,7 @@ func TestDownloadPartIsComplete(t *testing.T) {
 
 func TestDownloadSilence(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	var n atomic.Int32
 	end := make(chan struct{})
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -298,7 +290,7 @@ func TestDownloadSilence(t *testing.T) {
 
 func TestDownloadEndsWithContext(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := errors.New("enough")
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -312,13 +304,13 @@ func TestDownloadEndsWithContext(t *testing.T) {
 
 func TestDownloadOverTLS(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { content(w, r, "", data) }))
 	srv.Config.ErrorLog = nil
 	defer srv.Close()
 	s := testStore(t)
 	_, err := s.Fetch(context.Background(), remote(srv.URL, data), nil)
-	mustFail(t, err, "certificate")
+	tartest.MustFail(t, err, "certificate")
 	if strings.Contains(err.Error(), "tried") {
 		t.Errorf("an unknown certificate was tried again: %v", err)
 	}
@@ -330,7 +322,7 @@ func TestDownloadOverTLS(t *testing.T) {
 
 func TestRedirectKeepsSecrets(t *testing.T) {
 	t.Parallel()
-	data := body(1000)
+	data := tartest.Body(1000)
 	var heard http.Header
 	second := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		heard = r.Header.Clone()
@@ -380,7 +372,7 @@ func TestDownloadRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := testStore(t).Fetch(context.Background(), Source{Kind: KindRelease, Name: "web", URL: c.url, Digest: c.digest}, nil)
-			mustFail(t, err, append(c.words, `release "web"`)...)
+			tartest.MustFail(t, err, append(c.words, `release "web"`)...)
 			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("the error holds a secret: %v", err)
 			}
@@ -390,7 +382,7 @@ func TestDownloadRefuses(t *testing.T) {
 
 func TestDownloadRepairsCache(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	var n atomic.Int32
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { n.Add(1); content(w, r, "", data) })
 	s := testStore(t)
@@ -420,13 +412,13 @@ func TestDownloadRepairsCache(t *testing.T) {
 // A file that today's client downloaded is taken as it is, if it is right.
 func TestDownloadTakesOver(t *testing.T) {
 	t.Parallel()
-	data := body(1000)
+	data := tartest.Body(1000)
 	var n atomic.Int32
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { n.Add(1); content(w, r, "", data) })
 	for name, there := range map[string][]byte{"right": data, "wrong": []byte("x")} {
 		s := testStore(t)
 		src := remote(srv.URL, data)
-		theirs := write(t, there, s.downloads(), sha1Of([]byte(src.URL))+"-"+src.Digest)
+		theirs := tartest.Write(t, there, s.downloads(), sha1Of([]byte(src.URL))+"-"+src.Digest)
 		n.Store(0)
 		f := fetch(t, s, src)
 		if got, _ := os.ReadFile(f.Path); !bytes.Equal(got, data) || (n.Load() == 0) != (name == "right") {
@@ -440,7 +432,7 @@ func TestDownloadTakesOver(t *testing.T) {
 
 func TestDownloadOnceForMany(t *testing.T) {
 	t.Parallel()
-	data := body(4 << 20)
+	data := tartest.Body(4 << 20)
 	var n atomic.Int32
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { n.Add(1); content(w, r, "", data) })
 	shared := t.TempDir()
@@ -461,7 +453,7 @@ func TestDownloadOnceForMany(t *testing.T) {
 func TestLocalPaths(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	path := write(t, []byte("x"), home, "a b.tgz")
+	path := tartest.Write(t, []byte("x"), home, "a b.tgz")
 	s := Open(Config{Dir: t.TempDir(), Getenv: func(k string) string { return map[string]string{"HOME": home}[k] }})
 	for _, url := range []string{"file://" + path, path, "file://~/a b.tgz", "~/a b.tgz"} {
 		f, err := s.Fetch(context.Background(), Source{URL: url}, nil)
@@ -473,7 +465,7 @@ func TestLocalPaths(t *testing.T) {
 		t.Errorf("a folder is %+v, %v", f, err)
 	}
 	_, err := s.Fetch(context.Background(), Source{URL: home, Digest: strings.Repeat("0", 40)}, nil)
-	mustFail(t, err, "folder, which has no digest")
+	tartest.MustFail(t, err, "folder, which has no digest")
 	_, err = Open(Config{Dir: t.TempDir(), Getenv: func(string) string { return "" }}).Fetch(context.Background(), Source{URL: "~/x"}, nil)
-	mustFail(t, err, "HOME is not set")
+	tartest.MustFail(t, err, "HOME is not set")
 }

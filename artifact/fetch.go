@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/archive"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 // Fetch downloads and verifies an http or https source, unless the cache has it. Of
 // a local file it only checks that it exists; Release and Stemcell verify it. An
 // interrupted download is resumed, even by a later run.
-func (s *Store) Fetch(ctx context.Context, src Source, p Progress) (File, error) {
+func (s *Store) Fetch(ctx context.Context, src Source, p archive.Progress) (File, error) {
 	f := File{Source: src}
 	err := s.use(ctx)
 	if err != nil {

@@ -1,12 +1,12 @@
 package artifact
 
 import (
+	"bootstrap/artifact/archive"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -147,68 +147,18 @@ func releaseParts() []string { return []string{"config", "jobs", "packages", "sr
 func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
 	// Checked before it is opened, because opening a named pipe would block.
 	if info, err := fs.Stat(fsys, name); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, cause(err))
+		return nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(err))
 	} else if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("cannot read %s: it is not a regular file", name)
 	}
 	f, err := fsys.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, cause(err))
+		return nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(err))
 	}
 	defer f.Close()
 	text, err := metadata(f)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, cause(err))
+		return nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(err))
 	}
 	return text, nil
-}
-
-// copyFolder copies files and folders of fsys to dir; see is as for extractFile.
-func copyFolder(ctx context.Context, fsys fs.FS, dir string, see func(string) io.Writer) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	buf := make([]byte, bufferSize)
-	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == "." {
-			return err
-		}
-		local := filepath.FromSlash(name)
-		switch {
-		case d.IsDir():
-			if err := root.Mkdir(local, 0o755); !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			return nil
-		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is neither a file nor a folder", name)
-		}
-		in, err := fsys.Open(name)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		info, err := in.Stat()
-		if err != nil {
-			return err
-		}
-		var r io.Reader = &source{ctx: ctx, r: in}
-		if w := see(name); w != nil {
-			r = io.TeeReader(r, w)
-		}
-		out, err := root.OpenFile(local, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, info.Mode().Perm()|0o200)
-		if err != nil {
-			return err
-		}
-		defer out.Close()
-		if _, err := io.CopyBuffer(struct{ io.Writer }{out}, r, buf); err != nil {
-			return err
-		}
-		return out.Close()
-	})
 }

@@ -1,6 +1,8 @@
 package artifact
 
 import (
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/tartest"
 	"context"
 	"io/fs"
 	"os"
@@ -37,7 +39,7 @@ func releaseFiles() map[string]string {
 func writeFolder(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		write(t, []byte(text), dir, filepath.FromSlash(name))
+		tartest.Write(t, []byte(text), dir, filepath.FromSlash(name))
 	}
 }
 
@@ -64,7 +66,7 @@ func TestFolderRelease(t *testing.T) {
 	}
 	p := r.Package("web")
 	to := filepath.Join(base, "to")
-	if err := Extract(context.Background(), p.Archive, to, Limits{}); err != nil {
+	if err := archive.Extract(context.Background(), p.Archive, to, archive.Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := treeOf(t, to); got != "blob/big.tgz packaging web/data web/deep/er/run web/link" {
@@ -237,7 +239,7 @@ func TestFolderReleaseRefuses(t *testing.T) {
 			writeFolder(t, folder, files)
 			s := testStore(t)
 			_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
-			mustFail(t, err, append(c.words, folder)...)
+			tartest.MustFail(t, err, append(c.words, folder)...)
 		})
 	}
 }
@@ -254,7 +256,7 @@ func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	files[".final_builds/packages/base/index.yml"] = "builds:\n  abc: {version: abc, blobstore_id: x, sha1: '" + sha256Of(archive) + "'}\nformat-version: '2'\n"
 	writeFolder(t, folder, files)
 	s := testStore(t)
-	blob := write(t, archive, s.cache(sha256Of(archive)))
+	blob := tartest.Write(t, archive, s.cache(sha256Of(archive)))
 	r := readRelease(t, s, local("web", folder, ""))
 	p := r.Package("base")
 	if got, err := os.ReadFile(p.Archive); err != nil || string(got) != string(archive) || p.Fingerprint != "abc" || p.Digest != sha256Of(archive) {
@@ -265,5 +267,5 @@ func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	}
 	os.RemoveAll(s.cache("archives"))
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
-	mustFail(t, err, "packages/base/abc (package base)", "bosh create-release")
+	tartest.MustFail(t, err, "packages/base/abc (package base)", "bosh create-release")
 }

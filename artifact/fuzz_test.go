@@ -1,67 +1,15 @@
 package artifact
 
 import (
-	"archive/tar"
+	"bootstrap/artifact/tartest"
 	"context"
 	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// FuzzExtract looks whether anything gets out of the folder or stays in it
-// that leads out.
-func FuzzExtract(f *testing.F) {
-	for _, entries := range [][]entry{
-		{dir("./"), file("./a/b", "x"), symlink("l", "a"), hardlink("h", "a/b")},
-		{symlink("l", ".."), file("l/x", "x")},
-		{dir("x/"), symlink("x/d", ".."), symlink("e", "x/d/.."), file("e/x", "x")},
-		{file("../x", "x"), special("n", tar.TypeChar)},
-		{file("f", "x"), hardlink("g", "f"), file("g/x", "")},
-		{dir("d/"), symlink("d/l", "../.."), hardlink("h", "d/l")},
-	} {
-		f.Add(tarOf(f, entries...))
-		f.Add(tgz(f, entries...))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		base := t.TempDir()
-		archive := write(t, data, base, "a")
-		write(t, []byte("untouched"), base, "x")
-		to := filepath.Join(base, "in", "to")
-		err := Extract(context.Background(), archive, to, Limits{Size: 1 << 20, Entries: 200})
-		for _, d := range []string{base, filepath.Join(base, "in")} {
-			found, _ := os.ReadDir(d)
-			for _, e := range found {
-				if n := e.Name(); n != "a" && n != "x" && n != "in" && n != "to" {
-					t.Fatalf("%s was made in %s", n, d)
-				}
-			}
-		}
-		if x, _ := os.ReadFile(filepath.Join(base, "x")); string(x) != "untouched" {
-			t.Fatalf("x was changed to %q", x)
-		}
-		if err != nil {
-			return
-		}
-		filepath.WalkDir(to, func(p string, d fs.DirEntry, err error) error {
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch {
-			case d.Type()&fs.ModeSymlink != 0:
-				if real, err := filepath.EvalSymlinks(p); err == nil && real != to && !strings.HasPrefix(real, to+"/") {
-					t.Fatalf("%s leads to %s", p, real)
-				}
-			case !d.IsDir() && !d.Type().IsRegular():
-				t.Fatalf("%s is %v", p, d.Type())
-			}
-			return nil
-		})
-	})
-}
 
 // FuzzRelease looks for texts in a release that break the reader.
 func FuzzRelease(f *testing.F) {
@@ -72,9 +20,9 @@ func FuzzRelease(f *testing.F) {
 	f.Add("name: &a web\njobs: [{name: *a}]", "properties: {<<: {a: {default: .inf}}}")
 	f.Fuzz(func(t *testing.T, mf, spec string) {
 		s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh")})
-		job := tgz(t, file("job.MF", spec), file("monit", ""), file("templates/ctl.erb", ""), file("templates/web.yml.erb", ""))
-		path := write(t, tarOf(t, file("release.MF", mf), file("jobs/web.tgz", string(job)),
-			file("packages/web.tgz", string(source)), file("compiled_packages/base.tgz", string(compiled))), t.TempDir(), "r.tgz")
+		job := tartest.Tgz(t, tartest.File("job.MF", spec), tartest.File("monit", ""), tartest.File("templates/ctl.erb", ""), tartest.File("templates/web.yml.erb", ""))
+		path := tartest.Write(t, tartest.Tar(t, tartest.File("release.MF", mf), tartest.File("jobs/web.tgz", string(job)),
+			tartest.File("packages/web.tgz", string(source)), tartest.File("compiled_packages/base.tgz", string(compiled))), t.TempDir(), "r.tgz")
 		src := Source{URL: path}
 		first, err := s.Release(context.Background(), fetch(t, s, src), nil)
 		if err != nil {
@@ -101,16 +49,16 @@ func FuzzRelease(f *testing.F) {
 // reader.
 func FuzzStemcell(f *testing.F) {
 	good := stemcellMFText([]byte("image"))
-	whole := tgz(f, file("stemcell.MF", good), file("image", "image"))
+	whole := tartest.Tgz(f, tartest.File("stemcell.MF", good), tartest.File("image", "image"))
 	for _, mf := range []string{good, "name: a\nversion: 1.10\n", "name: &a x\nversion: *a", "{", "name: a\nversion: 1\ncloud_properties: {a: {1: 2}}", "--- []", "name: a\nversion: !!binary MQ=="} {
 		f.Add(mf, whole)
 	}
 	f.Add(good, whole[:len(whole)/2])
-	f.Add(good, tarOf(f, file("./stemcell.MF", good), symlink("image", "../x")))
+	f.Add(good, tartest.Tar(f, tartest.File("./stemcell.MF", good), tartest.Symlink("image", "../x")))
 	f.Fuzz(func(t *testing.T, mf string, archive []byte) {
 		s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh")})
-		for _, data := range [][]byte{tgz(t, file("stemcell.MF", mf), file("image", "image")), archive} {
-			path := write(t, data, t.TempDir(), "s.tgz")
+		for _, data := range [][]byte{tartest.Tgz(t, tartest.File("stemcell.MF", mf), tartest.File("image", "image")), archive} {
+			path := tartest.Write(t, data, t.TempDir(), "s.tgz")
 			st, err := s.Stemcell(context.Background(), fetch(t, s, Source{Kind: KindStemcell, URL: path}), nil)
 			if err != nil {
 				if text := err.Error(); text == "" || strings.Contains(text, "%!") {
@@ -150,7 +98,7 @@ func FuzzIndex(f *testing.F) {
 			index = checksum([]byte(index)) + "\n" + index
 		}
 		for _, path := range []string{s.compiledIndexPath(webKey().hash()), s.indexPath("k")} {
-			write(t, []byte(index), path)
+			tartest.Write(t, []byte(index), path)
 		}
 		if c, ok := compiled(t, s, webKey()); ok {
 			if filepath.Dir(c.Path) != s.cache("packages") {
@@ -211,7 +159,7 @@ func FuzzReleaseFolder(f *testing.F) {
 			"config/blobs.yml": blobs, "config/final.yml": final, "packages/base/spec.lock": lock, ".final_builds/packages/base/index.yml": index,
 			"packages/web/spec": "name: web\nfiles: ['**/*']\n", "packages/web/packaging": "true\n", "src/web/data": "data",
 		} {
-			write(t, []byte(text), dir, name)
+			tartest.Write(t, []byte(text), dir, name)
 		}
 		before := treeOf(t, dir)
 		s := Open(Config{Dir: filepath.Join(base, "bosh"), Getenv: func(string) string { return "" },

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/archive"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,7 +118,7 @@ func writeJSON(path string, v any) error {
 		err = writeChecked(path, data)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, cause(err))
+		return fmt.Errorf("cannot write %s: %w", path, archive.Cause(err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -367,7 +368,7 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	f := folderFile{name: name, from: from, mode: 0o644}
 	info, err := fs.Lstat(b.fsys, from)
 	if err != nil {
-		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
+		return f, fmt.Errorf("cannot read %s: %w", from, archive.Cause(err))
 	}
 	if info.Mode()&fs.ModeSymlink != 0 && strings.HasPrefix(from, "src/") {
 		f.mode |= fs.ModeSymlink
@@ -376,7 +377,7 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	}
 	// Checked before it is opened, because opening a named pipe would block.
 	if info, err = fs.Stat(b.fsys, from); err != nil {
-		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
+		return f, fmt.Errorf("cannot read %s: %w", from, archive.Cause(err))
 	}
 	if !info.Mode().IsRegular() {
 		return f, fmt.Errorf("cannot pack %s: it is not a regular file", from)
@@ -386,14 +387,14 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	}
 	in, err := b.fsys.Open(from)
 	if err != nil {
-		return f, fmt.Errorf("cannot read %s: %w", from, cause(err))
+		return f, fmt.Errorf("cannot read %s: %w", from, archive.Cause(err))
 	}
 	defer in.Close()
 	if info.Mode()&0o111 != 0 {
 		f.mode = 0o755
 	}
 	sum := digest.NewSums("sha256")
-	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, &source{ctx: ctx, r: in}, make([]byte, min(bufferSize, info.Size()+1))); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, &archive.Input{Ctx: ctx, R: in}, make([]byte, min(archive.BufferSize, info.Size()+1))); err != nil {
 		return f, err
 	}
 	f.sum = sum.Hex()["sha256"]

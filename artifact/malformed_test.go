@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"archive/tar"
+	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -17,7 +18,7 @@ func malformed(t testing.TB, mf string) []struct {
 	data []byte
 } {
 	noise := []byte(strings.Repeat("\x00\xff\x81q", 300))
-	long := tgz(t, file(mf, "name: web\n"), file("filler", string(noise)))
+	long := tartest.Tgz(t, tartest.File(mf, "name: web\n"), tartest.File("filler", string(noise)))
 	damaged := append([]byte{}, long...)
 	damaged[len(damaged)-6] ^= 0xff // of the checksum
 	return []struct {
@@ -26,7 +27,7 @@ func malformed(t testing.TB, mf string) []struct {
 	}{
 		{"nothing", nil},
 		{"a page of a server", []byte("\r\n<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n")},
-		{"a page of a server, packed", gzipped([]byte("<html><body>log in</body></html>"))},
+		{"a page of a server, packed", tartest.Gzip([]byte("<html><body>log in</body></html>"))},
 		{"an error of an object store", []byte(`<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`)},
 		{"a pointer of Git LFS", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")},
 		{"a ZIP file", append([]byte("PK\x03\x04"), noise...)},
@@ -34,16 +35,16 @@ func malformed(t testing.TB, mf string) []struct {
 		{"noise", noise},
 		{"half of it", long[:len(long)/2]},
 		{"a bit is wrong", damaged},
-		{"no files", tgz(t)},
-		{"other files", tgz(t, file("x", "x"))},
-		{"a folder of that name", tgz(t, dir(mf+"/"))},
-		{"empty", tgz(t, file(mf, ""))},
-		{"no YAML", tgz(t, file(mf, "name: web\n  version: [\n"))},
-		{"a list", tgz(t, file(mf, "- name: web\n"))},
-		{"other kinds of values", tgz(t, file(mf, "name: [web]\nversion: {a: b}\njobs: web\nstemcell_formats: x\n"))},
-		{"no name", tgz(t, file(mf, "version: 1\n"))},
-		{"out of the folder", tgz(t, file("../x", ""), file(mf, "name: web\n"))},
-		{"an absolute path", tgz(t, file("/etc/x", ""), file(mf, "name: web\n"))},
+		{"no files", tartest.Tgz(t)},
+		{"other files", tartest.Tgz(t, tartest.File("x", "x"))},
+		{"a folder of that name", tartest.Tgz(t, tartest.Dir(mf+"/"))},
+		{"empty", tartest.Tgz(t, tartest.File(mf, ""))},
+		{"no YAML", tartest.Tgz(t, tartest.File(mf, "name: web\n  version: [\n"))},
+		{"a list", tartest.Tgz(t, tartest.File(mf, "- name: web\n"))},
+		{"other kinds of values", tartest.Tgz(t, tartest.File(mf, "name: [web]\nversion: {a: b}\njobs: web\nstemcell_formats: x\n"))},
+		{"no name", tartest.Tgz(t, tartest.File(mf, "version: 1\n"))},
+		{"out of the folder", tartest.Tgz(t, tartest.File("../x", ""), tartest.File(mf, "name: web\n"))},
+		{"an absolute path", tartest.Tgz(t, tartest.File("/etc/x", ""), tartest.File(mf, "name: web\n"))},
 	}
 }
 
@@ -51,35 +52,35 @@ func malformed(t testing.TB, mf string) []struct {
 func TestMalformedReleases(t *testing.T) {
 	t.Parallel()
 	list := malformed(t, "release.MF")
-	with := func(what, mf string, job ...entry) {
+	with := func(what, mf string, job ...tartest.Entry) {
 		list = append(list, struct {
 			what string
 			data []byte
-		}{what, tgz(t, file("release.MF", mf), file("jobs/web.tgz", string(tgz(t, job...))))})
+		}{what, tartest.Tgz(t, tartest.File("release.MF", mf), tartest.File("jobs/web.tgz", string(tartest.Tgz(t, job...))))})
 	}
-	mf, monit := "name: web\nversion: 1\njobs: [{name: web, version: 1}]\n", file("monit", "")
+	mf, monit := "name: web\nversion: 1\njobs: [{name: web, version: 1}]\n", tartest.File("monit", "")
 	with("a name that is a path", "name: web\njobs: [{name: ../x}]\n", monit)
 	with("another digest", "name: web\njobs: [{name: web, sha1: da39a3ee5e6b4b0d3255bfef95601890afd80709}]\n", monit)
 	with("no digest", "name: web\njobs: [{name: web, sha1: abc}]\n", monit)
 	with("a job that is not there", "name: web\njobs: [{name: db}]\n", monit)
 	with("no job.MF", mf, monit)
-	with("no YAML in job.MF", mf, monit, file("job.MF", "name: ["))
-	with("a list in job.MF", mf, monit, file("job.MF", "templates: [a, b]"))
-	with("a template that leads out", mf, monit, file("job.MF", "templates: {a: ../../x}"))
-	with("a template that is not there", mf, monit, file("job.MF", "templates: {a: b}"))
-	with("a package that is not there", mf, monit, file("job.MF", "packages: [ruby]"))
-	with("a link that leads out", mf, monit, file("job.MF", "{}"), symlink("l", "/etc/passwd"))
-	with("a hard link that leads out", mf, monit, file("job.MF", "{}"), hardlink("l", "../x"))
-	with("a device", mf, monit, file("job.MF", "{}"), special("n", tar.TypeBlock))
+	with("no YAML in job.MF", mf, monit, tartest.File("job.MF", "name: ["))
+	with("a list in job.MF", mf, monit, tartest.File("job.MF", "templates: [a, b]"))
+	with("a template that leads out", mf, monit, tartest.File("job.MF", "templates: {a: ../../x}"))
+	with("a template that is not there", mf, monit, tartest.File("job.MF", "templates: {a: b}"))
+	with("a package that is not there", mf, monit, tartest.File("job.MF", "packages: [ruby]"))
+	with("a link that leads out", mf, monit, tartest.File("job.MF", "{}"), tartest.Symlink("l", "/etc/passwd"))
+	with("a hard link that leads out", mf, monit, tartest.File("job.MF", "{}"), tartest.Hardlink("l", "../x"))
+	with("a device", mf, monit, tartest.File("job.MF", "{}"), tartest.Special("n", tar.TypeBlock))
 	list = append(list, struct {
 		what string
 		data []byte
-	}{"a job that is a page", tgz(t, file("release.MF", mf), file("jobs/web.tgz", "<html>"))})
+	}{"a job that is a page", tartest.Tgz(t, tartest.File("release.MF", mf), tartest.File("jobs/web.tgz", "<html>"))})
 
 	var got strings.Builder
 	for _, c := range list {
 		s, dir := testStore(t), t.TempDir()
-		_, err := s.Release(context.Background(), fetch(t, s, local("web", write(t, c.data, dir, "web.tgz"), "")), nil)
+		_, err := s.Release(context.Background(), fetch(t, s, local("web", tartest.Write(t, c.data, dir, "web.tgz"), "")), nil)
 		if err == nil {
 			t.Errorf("%s is accepted", c.what)
 		}
@@ -87,7 +88,7 @@ func TestMalformedReleases(t *testing.T) {
 	}
 	// A page has another digest, but is a page all the same.
 	s, dir := testStore(t), t.TempDir()
-	page := write(t, list[1].data, dir, "web.tgz")
+	page := tartest.Write(t, list[1].data, dir, "web.tgz")
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", page, strings.Repeat("0", 40))), nil)
 	fmt.Fprintf(&got, "a page of a server, with a digest in the manifest\n  %s\n", strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
 	golden.Assert(t, got.String(), "release.golden")
@@ -97,27 +98,27 @@ func TestMalformedReleases(t *testing.T) {
 func TestMalformedStemcells(t *testing.T) {
 	t.Parallel()
 	list := malformed(t, "stemcell.MF")
-	with := func(what, mf string, more ...entry) {
+	with := func(what, mf string, more ...tartest.Entry) {
 		list = append(list, struct {
 			what string
 			data []byte
-		}{what, tgz(t, append([]entry{file("stemcell.MF", mf)}, more...)...)})
+		}{what, tartest.Tgz(t, append([]tartest.Entry{tartest.File("stemcell.MF", mf)}, more...)...)})
 	}
-	mf, image := "name: s\nversion: 1\n", file("image", "image")
+	mf, image := "name: s\nversion: 1\n", tartest.File("image", "image")
 	with("cloud_properties with a number as a key", "name: s\nversion: 1\ncloud_properties: {a: {1: 2}}\n", image)
 	with("api_version is text", "name: s\nversion: 1\napi_version: two\n", image)
 	with("no image", mf)
-	with("a folder for an image", mf, dir("image/"))
-	with("a link for an image", mf, symlink("image", "/etc/passwd"))
+	with("a folder for an image", mf, tartest.Dir("image/"))
+	with("a link for an image", mf, tartest.Symlink("image", "/etc/passwd"))
 	with("another image", mf+"sha1: da39a3ee5e6b4b0d3255bfef95601890afd80709\n", image)
 	with("no digest", mf+"sha1: abc\n", image)
-	with("a file through a link", mf, image, symlink("l", ".."), file("l/x", "x"))
-	with("a named pipe", mf, image, special("n", tar.TypeFifo))
+	with("a file through a link", mf, image, tartest.Symlink("l", ".."), tartest.File("l/x", "x"))
+	with("a named pipe", mf, image, tartest.Special("n", tar.TypeFifo))
 
 	var got strings.Builder
 	for _, c := range list {
 		s, dir := testStore(t), t.TempDir()
-		st, err := s.Stemcell(context.Background(), fetch(t, s, Source{Kind: KindStemcell, Name: "s", URL: write(t, c.data, dir, "s.tgz")}), nil)
+		st, err := s.Stemcell(context.Background(), fetch(t, s, Source{Kind: KindStemcell, Name: "s", URL: tartest.Write(t, c.data, dir, "s.tgz")}), nil)
 		if err == nil {
 			_, err = st.Extract(context.Background(), filepath.Join(dir, "to"), nil)
 		}

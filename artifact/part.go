@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -49,7 +50,7 @@ func openPart(path string, want digest.Digest) (*part, error) {
 	p := &part{path: path, file: f, want: want}
 	if p.size, err = fileSize(f); err == nil {
 		p.sum = digest.NewSums("sha256", want.Algorithm)
-		_, err = io.CopyBuffer(struct{ io.Writer }{p.sum}, struct{ io.Reader }{f}, make([]byte, bufferSize))
+		_, err = io.CopyBuffer(struct{ io.Writer }{p.sum}, struct{ io.Reader }{f}, make([]byte, archive.BufferSize))
 	}
 	if err != nil {
 		f.Close()
@@ -98,7 +99,7 @@ func (p *part) come() string {
 }
 
 // get makes one attempt to download the rest of a file.
-func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, slowest pace, progress Progress) error {
+func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, slowest pace, progress archive.Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := guard.AfterFunc(ctx, slowest.silence, func() {
@@ -114,7 +115,7 @@ func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, sl
 	if err != nil || p.total == p.size {
 		return err
 	}
-	buf := make([]byte, bufferSize)
+	buf := make([]byte, archive.BufferSize)
 	window, inWindow := time.Now(), int64(0)
 	for {
 		n, err := resp.Body.Read(buf)

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"net"
@@ -16,7 +17,7 @@ import (
 
 func TestProxies(t *testing.T) {
 	t.Parallel()
-	data := body(1000)
+	data := tartest.Body(1000)
 	var target atomic.Value
 	httpProxy := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		target.Store(r.URL.Host)
@@ -57,7 +58,7 @@ func TestProxies(t *testing.T) {
 			s.retry.pause = time.Millisecond
 			_, err := s.Fetch(context.Background(), remote(c.url, data), nil)
 			if c.fails != "" {
-				mustFail(t, err, c.fails)
+				tartest.MustFail(t, err, c.fails)
 				if strings.Contains(err.Error(), "secret") {
 					t.Errorf("the error holds a secret: %v", err)
 				}

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/tartest"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ func filledStore(t *testing.T) *Store {
 	}
 	job, source, compiled := jobArchive(t), packageArchive(t, "other source"), packageArchive(t, "compiled")
 	text := strings.Replace(releaseMFText(job, source, compiled), "version: 1.10", "version: 1.11", 1)
-	other := write(t, tgz(t, file("jobs/web.tgz", string(job)), file("packages/web.tgz", string(source)),
-		file("compiled_packages/base.tgz", string(compiled)), file("release.MF", text)), t.TempDir(), "other.tgz")
+	other := tartest.Write(t, tartest.Tgz(t, tartest.File("jobs/web.tgz", string(job)), tartest.File("packages/web.tgz", string(source)),
+		tartest.File("compiled_packages/base.tgz", string(compiled)), tartest.File("release.MF", text)), t.TempDir(), "other.tgz")
 	if _, err := s.Release(context.Background(), fetch(t, s, Source{Kind: KindRelease, Name: "web", URL: other}), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +38,8 @@ func filledStore(t *testing.T) *Store {
 	key := webKey()
 	key.Name = "ruby"
 	keep(t, s, key, packageArchive(t, "compiled ruby"))
-	write(t, []byte("half"), s.downloads(), "sha256-"+strings.Repeat("ab", 32)+".part")
-	write(t, []byte("theirs"), s.downloads(), "0123-4567")
+	tartest.Write(t, []byte("half"), s.downloads(), "sha256-"+strings.Repeat("ab", 32)+".part")
+	tartest.Write(t, []byte("theirs"), s.downloads(), "0123-4567")
 	return s
 }
 
@@ -185,9 +186,9 @@ func TestPruneAll(t *testing.T) {
 
 func TestPruneTakesWhatIsLeftOver(t *testing.T) {
 	s := filledStore(t)
-	write(t, []byte("x"), s.cache("archives"), "f00.tgz")
-	write(t, []byte("x"), s.cache("jobs", "f00"), "job.MF")
-	write(t, []byte("{}"), s.cache("packages"), "f00.json")
+	tartest.Write(t, []byte("x"), s.cache("archives"), "f00.tgz")
+	tartest.Write(t, []byte("x"), s.cache("jobs", "f00"), "job.MF")
+	tartest.Write(t, []byte("{}"), s.cache("packages"), "f00.json")
 	want := []string{downloaded, unfinished(), first, second, web, ruby}
 	mustHave(t, s, append(want, "leftover files without an entry")...)
 	prune(t, s, time.Time{}.Add(time.Hour))

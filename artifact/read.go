@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -27,7 +28,7 @@ const maxMetadata = 32 << 20
 // packages and the extracted folders of its jobs are in the cache; a release that is
 // in the cache, undamaged, is not read again. A release with another digest than its
 // source's is a *digest.Error.
-func (s *Store) Release(ctx context.Context, f File, p Progress) (*Release, error) {
+func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Release, error) {
 	var ix *index
 	var unread []Unread
 	err := s.use(ctx)
@@ -58,7 +59,7 @@ func place(f File) string {
 	return f.Path
 }
 
-func (s *Store) archiveRelease(ctx context.Context, f File, p Progress) (*index, error) {
+func (s *Store) archiveRelease(ctx context.Context, f File, p archive.Progress) (*index, error) {
 	want, err := wanted(f.Digest)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func wanted(multi string) (digest.Digest, error) {
 func (s *Store) open(path string) (*os.File, record, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, record{}, fmt.Errorf("cannot open %s: %w", path, cause(err))
+		return nil, record{}, fmt.Errorf("cannot open %s: %w", path, archive.Cause(err))
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -157,7 +158,7 @@ type member struct {
 
 // ingest reads a release once: it hashes the file, writes the archives in it to the
 // cache, verifies both and extracts the jobs.
-func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest.Digest, p Progress) (*index, map[string]string, error) {
+func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest.Digest, p archive.Progress) (*index, map[string]string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, err
@@ -168,13 +169,13 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest
 	}
 	defer done()
 	sum := digest.NewSums("sha256", want.Algorithm)
-	src := &source{ctx: ctx, r: f, total: info.Size(), progress: p, each: sum}
+	src := &archive.Input{Ctx: ctx, R: f, Total: info.Size(), Progress: p, Each: sum}
 	mf, members, err := split(src, name, dir)
 	if err != nil {
 		// A wrong digest explains damaged contents better than the reader's error.
-		if want.Algorithm != "" && drain(src) == nil {
+		if want.Algorithm != "" && archive.Drain(src) == nil {
 			if e := want.Check(sum.Hex()[want.Algorithm]); e != nil {
-				return nil, nil, unverified(name, e, err)
+				return nil, nil, archive.Unverified(name, e, err)
 			}
 		}
 		return nil, nil, err
@@ -191,17 +192,17 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest
 
 // split reads the tar of a release to its end and writes each archive in it to
 // a file of its own.
-func split(src *source, name, dir string) (releaseMF, map[string]member, error) {
+func split(src *archive.Input, name, dir string) (releaseMF, map[string]member, error) {
 	var mf releaseMF
 	found := false
 	members := map[string]member{}
-	u, err := unpack(src, Limits{})
+	u, err := archive.Unpack(src, archive.Limits{})
 	if err != nil {
 		return mf, nil, fmt.Errorf("cannot extract %s: %w", name, err)
 	}
-	defer u.close()
-	buf := make([]byte, bufferSize)
-	err = entries(u, name, func(entry string, h *tar.Header, r io.Reader) error {
+	defer u.Close()
+	buf := make([]byte, archive.BufferSize)
+	err = u.Entries(name, func(entry string, h *tar.Header, r io.Reader) error {
 		if h.Typeflag != tar.TypeReg {
 			return nil
 		}
@@ -343,7 +344,7 @@ func sumFile(ctx context.Context, file, algorithm string) (string, error) {
 	}
 	defer f.Close()
 	sum := digest.NewSums(algorithm)
-	if err := drain(&source{ctx: ctx, r: f, each: sum}); err != nil {
+	if err := archive.Drain(&archive.Input{Ctx: ctx, R: f, Each: sum}); err != nil {
 		return "", err
 	}
 	return sum.Hex()[algorithm], nil
@@ -360,12 +361,12 @@ func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m membe
 		return j, err
 	}
 	defer f.Close()
-	u, err := unpack(&source{ctx: ctx, r: f}, Limits{})
+	u, err := archive.Unpack(&archive.Input{Ctx: ctx, R: f}, archive.Limits{})
 	if err != nil {
 		return j, err
 	}
-	defer u.close()
-	if err := extractTar(u, "jobs/"+a.Name+".tgz", dir, nil); err != nil {
+	defer u.Close()
+	if err := u.Extract("jobs/"+a.Name+".tgz", dir, nil); err != nil {
 		return j, err
 	}
 	if err := readJob(dir, &j.Job); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"bootstrap/artifact/tartest"
 	"bootstrap/internal/digest"
 )
 
@@ -31,7 +32,7 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	s := testStore(t)
 	data := releaseArchive(t)
-	path := write(t, data, t.TempDir(), "web.tgz")
+	path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 	age(t, path)
 	for i, multi := range []string{"", sha1Of(data), sha1Of(data), sha256Of(data) + ";md5:0", sha1Of(data)} {
 		r := readRelease(t, s, local("web", path, multi))
@@ -88,7 +89,7 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	t.Parallel()
 	s := testStore(t)
 	data := releaseArchive(t)
-	path := write(t, data, t.TempDir(), "web.tgz")
+	path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 	age(t, path)
 	src := local("web", path, sha1Of(data))
 	readRelease(t, s, src)
@@ -105,14 +106,14 @@ func TestSecondRunReadsNothing(t *testing.T) {
 		t.Errorf("a wrong digest passes: %v", err)
 	}
 	// Touched: read again.
-	write(t, data, path)
+	tartest.Write(t, data, path)
 	if _, err := s.Release(context.Background(), fetch(t, s, src), func(int64, int64) { read = true }); err != nil || !read {
 		t.Errorf("not read again: %v, %v", read, err)
 	}
 	// Other contents of the same size.
 	other := append([]byte{}, data...)
 	other[len(other)/2] ^= 1
-	write(t, other, path)
+	tartest.Write(t, other, path)
 	if _, err := s.Release(context.Background(), fetch(t, s, src), nil); !errors.As(err, &de) {
 		t.Errorf("a changed file passes: %v", err)
 	}
@@ -157,7 +158,7 @@ func TestReleaseRepairsCache(t *testing.T) {
 			t.Parallel()
 			s := testStore(t)
 			data := releaseArchive(t)
-			path := write(t, data, t.TempDir(), "web.tgz")
+			path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 			age(t, path)
 			src := local("web", path, sha1Of(data))
 			if err := damage(readRelease(t, s, src), s); err != nil {
@@ -208,24 +209,24 @@ func TestReleaseRefuses(t *testing.T) {
 	complete := func(change func(map[string]string)) []byte {
 		files := map[string]string{"release.MF": mf, "jobs/web.tgz": string(job), "packages/web.tgz": string(source), "compiled_packages/base.tgz": string(compiled)}
 		change(files)
-		var entries []entry
+		var entries []tartest.Entry
 		for _, name := range sortedKeys(files) {
-			entries = append(entries, file(name, files[name]))
+			entries = append(entries, tartest.File(name, files[name]))
 		}
-		return tgz(t, entries...)
+		return tartest.Tgz(t, entries...)
 	}
 	replace := func(old, now string) []byte {
 		return complete(func(m map[string]string) { m["release.MF"] = strings.Replace(m["release.MF"], old, now, 1) })
 	}
-	withJob := func(entries ...entry) []byte {
-		job := tgz(t, entries...)
+	withJob := func(entries ...tartest.Entry) []byte {
+		job := tartest.Tgz(t, entries...)
 		return complete(func(m map[string]string) {
 			m["jobs/web.tgz"] = string(job)
 			m["release.MF"] = releaseMFText(job, source, compiled)
 		})
 	}
-	spec, monit := file("job.MF", jobSpec), file("monit", "")
-	ctl, conf := file("templates/ctl.erb", ""), file("templates/web.yml.erb", "")
+	spec, monit := tartest.File("job.MF", jobSpec), tartest.File("monit", "")
+	ctl, conf := tartest.File("templates/ctl.erb", ""), tartest.File("templates/web.yml.erb", "")
 	for name, c := range map[string]struct {
 		data  []byte
 		words []string
@@ -248,13 +249,13 @@ func TestReleaseRefuses(t *testing.T) {
 		"no job.MF":           {withJob(monit), []string{`job "web"`, "no job.MF"}},
 		"no monit":            {withJob(spec, ctl, conf), []string{`job "web"`, "no monit"}},
 		"no template":         {withJob(spec, monit, ctl), []string{`no template "web.yml.erb"`}},
-		"template out":        {withJob(file("job.MF", "templates: {../x: y}"), monit), []string{`"../x" leads out`}},
-		"destination out":     {withJob(file("job.MF", "templates: {x: /etc/x}"), monit), []string{`"/etc/x" leads out`}},
-		"job.MF a link":       {withJob(symlink("job.MF", "/etc/passwd"), monit), []string{"absolute path"}},
-		"evil job archive":    {withJob(file("../../x", "")), []string{"../../x", "refused"}},
-		"number as key":       {withJob(file("job.MF", "properties: {a: {default: {1: 2}}}"), monit), []string{`property "a"`, "the key 1"}},
-		"infinite":            {withJob(file("job.MF", "properties: {a: {default: .inf}}"), monit), []string{"finite"}},
-		"evil release":        {tgz(t, file("../x", "")), []string{"../x", "refused"}},
+		"template out":        {withJob(tartest.File("job.MF", "templates: {../x: y}"), monit), []string{`"../x" leads out`}},
+		"destination out":     {withJob(tartest.File("job.MF", "templates: {x: /etc/x}"), monit), []string{`"/etc/x" leads out`}},
+		"job.MF a link":       {withJob(tartest.Symlink("job.MF", "/etc/passwd"), monit), []string{"absolute path"}},
+		"evil job archive":    {withJob(tartest.File("../../x", "")), []string{"../../x", "refused"}},
+		"number as key":       {withJob(tartest.File("job.MF", "properties: {a: {default: {1: 2}}}"), monit), []string{`property "a"`, "the key 1"}},
+		"infinite":            {withJob(tartest.File("job.MF", "properties: {a: {default: .inf}}"), monit), []string{"finite"}},
+		"evil release":        {tartest.Tgz(t, tartest.File("../x", "")), []string{"../x", "refused"}},
 		"cut":                 {complete(func(map[string]string) {})[:200], []string{"ends too early"}},
 		"html":                {[]byte("<html>404</html>"), []string{"cannot extract"}},
 		"other name":          {replace("name: web", "name: other"), []string{`is the release "other"`}},
@@ -262,10 +263,10 @@ func TestReleaseRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := testStore(t)
-			path := write(t, c.data, t.TempDir(), "web.tgz")
+			path := tartest.Write(t, c.data, t.TempDir(), "web.tgz")
 			for _, multi := range []string{"", sha256Of(c.data)} {
 				_, err := s.Release(context.Background(), fetch(t, s, local("web", path, multi)), nil)
-				mustFail(t, err, append(c.words, `release "web"`)...)
+				tartest.MustFail(t, err, append(c.words, `release "web"`)...)
 			}
 			_, err := s.Release(context.Background(), fetch(t, s, local("web", path, strings.Repeat("0", 40))), nil)
 			var de *digest.Error
@@ -285,9 +286,9 @@ func TestReleaseSpellings(t *testing.T) {
 	source := packageArchive(t, "s")
 	mf := "name: !binary |-\n  d2Vi\nversion: !binary |-\n    MC4x\njobs:\n- name: web\n  version: '1'\n  sha1: !binary |-\n    " +
 		base64Of(sha1Of(job)) + "\npackages:\n- name: web\n  version: !binary |-\n    ZnA=\n  dependencies:\n"
-	data := tarOf(t, file("release.MF", mf), file("jobs/web.tgz", string(job)), file("packages/web.tgz", string(source)), file("jobs/other.tgz", "not listed"))
+	data := tartest.Tar(t, tartest.File("release.MF", mf), tartest.File("jobs/web.tgz", string(job)), tartest.File("packages/web.tgz", string(source)), tartest.File("jobs/other.tgz", "not listed"))
 	s := testStore(t)
-	r := readRelease(t, s, local("", write(t, data, t.TempDir(), "web.tar"), ""))
+	r := readRelease(t, s, local("", tartest.Write(t, data, t.TempDir(), "web.tar"), ""))
 	if r.Name != "web" || r.Version != "0.1" || r.Job("web").Fingerprint != "1" || r.Package("web").Fingerprint != "fp" || r.Package("web").Digest != sha1Of(source) {
 		t.Errorf("release is %+v, %+v", r, r.Package("web"))
 	}
@@ -297,7 +298,7 @@ func TestReleaseSpellings(t *testing.T) {
 func TestReleaseConcurrently(t *testing.T) {
 	t.Parallel()
 	data := releaseArchive(t)
-	path := write(t, data, t.TempDir(), "web.tgz")
+	path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 	age(t, path)
 	shared := filepath.Join(t.TempDir(), "bosh")
 	var wg sync.WaitGroup

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"net/http"
@@ -31,7 +32,7 @@ func drip(w http.ResponseWriter, r *http.Request, data []byte, every time.Durati
 // when it works again, the download goes on.
 func TestDownloadStalls(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	for name, c := range map[string]struct {
 		stall func(w http.ResponseWriter, r *http.Request)
 		words []string
@@ -69,7 +70,7 @@ func TestDownloadStalls(t *testing.T) {
 				s.retry.pace.silence = 100 * time.Millisecond
 			}
 			_, err := s.Fetch(context.Background(), remote(srv.URL+"/x.tgz?token=hidden", data), nil)
-			mustFail(t, err, append(c.words, srv.URL+"/x.tgz?…", "tried 3 times", "file://")...)
+			tartest.MustFail(t, err, append(c.words, srv.URL+"/x.tgz?…", "tried 3 times", "file://")...)
 			if n.Load() != 3 || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%d tries: %v", n.Load(), err)
 			}
@@ -84,7 +85,7 @@ func TestDownloadStalls(t *testing.T) {
 // the limit is reached; it is not tried again and leaves nothing behind.
 func TestDownloadTooLarge(t *testing.T) {
 	t.Parallel()
-	data := body(1 << 20)
+	data := tartest.Body(1 << 20)
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
 		words  []string
@@ -108,10 +109,10 @@ func TestDownloadTooLarge(t *testing.T) {
 			s.maxDownload = 1 << 19
 			src := remote(srv.URL, data)
 			if name == "partial" {
-				write(t, data[:10], s.downloads(), "sha1-"+src.Digest+".part")
+				tartest.Write(t, data[:10], s.downloads(), "sha1-"+src.Digest+".part")
 			}
 			_, err := s.Fetch(context.Background(), src, nil)
-			mustFail(t, err, append(c.words, srv.URL)...)
+			tartest.MustFail(t, err, append(c.words, srv.URL)...)
 			if n.Load() != 1 {
 				t.Errorf("asked %d times", n.Load())
 			}
@@ -128,7 +129,7 @@ func TestDownloadTooLarge(t *testing.T) {
 // Neither the head nor the page of an error fills the memory.
 func TestDownloadEndlessReplies(t *testing.T) {
 	t.Parallel()
-	data := body(1000)
+	data := tartest.Body(1000)
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, r *http.Request)
 		words  string
@@ -150,7 +151,7 @@ func TestDownloadEndlessReplies(t *testing.T) {
 			t.Parallel()
 			srv := serve(t, c.answer)
 			_, err := testStore(t).Fetch(context.Background(), remote(srv.URL, data), nil)
-			mustFail(t, err, c.words)
+			tartest.MustFail(t, err, c.words)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 )
 
@@ -36,7 +37,7 @@ type Stemcell struct {
 // Stemcell verifies the digest of a stemcell, if it has one, and reads stemcell.MF;
 // another digest is a *digest.Error. A file that was verified before is not read
 // again, and one without a digest only up to stemcell.MF.
-func (s *Store) Stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
+func (s *Store) Stemcell(ctx context.Context, f File, p archive.Progress) (*Stemcell, error) {
 	st, err := s.stemcell(ctx, f, p)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
@@ -44,7 +45,7 @@ func (s *Store) Stemcell(ctx context.Context, f File, p Progress) (*Stemcell, er
 	return st, nil
 }
 
-func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, error) {
+func (s *Store) stemcell(ctx context.Context, f File, p archive.Progress) (*Stemcell, error) {
 	if err := s.use(ctx); err != nil {
 		return nil, err
 	}
@@ -93,46 +94,46 @@ func (s *Store) stemcell(ctx context.Context, f File, p Progress) (*Stemcell, er
 
 // readStemcell returns the text of stemcell.MF. It reads the file to its end only
 // if a digest must be checked.
-func readStemcell(ctx context.Context, f *os.File, rec record, name string, want digest.Digest, p Progress) (string, map[string]string, error) {
-	src := &source{ctx: ctx, r: f, total: rec.Identity.Size, progress: p}
+func readStemcell(ctx context.Context, f *os.File, rec record, name string, want digest.Digest, p archive.Progress) (string, map[string]string, error) {
+	src := &archive.Input{Ctx: ctx, R: f, Total: rec.Identity.Size, Progress: p}
 	var sum *digest.Sums
 	if rec.satisfies(want) != nil {
 		sum = digest.NewSums("sha256", want.Algorithm)
-		src.each = sum
+		src.Each = sum
 	}
 	text, err := stemcellText(src, name)
 	if sum == nil {
 		return text, nil, err
 	}
 	// A wrong digest explains damaged contents better than the reader's error.
-	if drained := drain(src); drained != nil {
-		return "", nil, fmt.Errorf("cannot read %s: %w", name, cause(drained))
+	if drained := archive.Drain(src); drained != nil {
+		return "", nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(drained))
 	}
 	digests := sum.Hex()
 	if wrong := want.Check(digests[want.Algorithm]); wrong != nil {
-		return "", nil, unverified(name, wrong, err)
+		return "", nil, archive.Unverified(name, wrong, err)
 	}
 	return text, digests, err
 }
 
-func stemcellText(src *source, name string) (string, error) {
-	u, err := unpack(src, Limits{})
+func stemcellText(src *archive.Input, name string) (string, error) {
+	u, err := archive.Unpack(src, archive.Limits{})
 	if err != nil {
 		return "", fmt.Errorf("cannot extract %s: %w", name, err)
 	}
-	defer u.close()
+	defer u.Close()
 	var text []byte
-	err = entries(u, name, func(entry string, h *tar.Header, r io.Reader) error {
+	err = u.Entries(name, func(entry string, h *tar.Header, r io.Reader) error {
 		if entry != "stemcell.MF" || h.Typeflag != tar.TypeReg {
 			return nil
 		}
 		if text, err = metadata(r); err != nil {
 			return err
 		}
-		return errStop
+		return archive.ErrStop
 	})
 	switch {
-	case errors.Is(err, errStop):
+	case errors.Is(err, archive.ErrStop):
 		return string(text), nil
 	case err != nil:
 		return "", err
@@ -143,7 +144,7 @@ func stemcellText(src *source, name string) (string, error) {
 // Extract unpacks the stemcell into dir and returns the path of its image. It checks
 // the image's digest in stemcell.MF, unless the image is empty as that of a light
 // stemcell.
-func (st *Stemcell) Extract(ctx context.Context, dir string, p Progress) (image string, err error) {
+func (st *Stemcell) Extract(ctx context.Context, dir string, p archive.Progress) (image string, err error) {
 	image, err = st.extract(ctx, dir, p)
 	if err != nil {
 		return "", fmt.Errorf("cannot extract stemcell %s/%s: %w", st.Name, st.Version, err)
@@ -151,7 +152,7 @@ func (st *Stemcell) Extract(ctx context.Context, dir string, p Progress) (image 
 	return image, nil
 }
 
-func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image string, err error) {
+func (st *Stemcell) extract(ctx context.Context, dir string, p archive.Progress) (image string, err error) {
 	var want digest.Digest
 	if st.ImageDigest != "" {
 		if want, err = wanted(st.ImageDigest); err != nil {
@@ -167,7 +168,7 @@ func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image 
 		return sum
 	}
 	if st.file.Folder {
-		err = copyFolder(ctx, st.file.fsys, dir, see)
+		err = archive.Copy(ctx, st.file.fsys, dir, see)
 	} else {
 		err = st.unpackFile(ctx, dir, p, see)
 	}
@@ -188,7 +189,7 @@ func (st *Stemcell) extract(ctx context.Context, dir string, p Progress) (image 
 }
 
 // unpackFile unpacks the archive, unless it changed since it was verified.
-func (st *Stemcell) unpackFile(ctx context.Context, dir string, p Progress, see func(string) io.Writer) error {
+func (st *Stemcell) unpackFile(ctx context.Context, dir string, p archive.Progress, see func(string) io.Writer) error {
 	f, err := os.Open(st.file.Path)
 	if err != nil {
 		return err
@@ -197,7 +198,7 @@ func (st *Stemcell) unpackFile(ctx context.Context, dir string, p Progress, see 
 	if err := st.unchanged(f); err != nil {
 		return err
 	}
-	if err := extractFile(ctx, f, dir, Limits{}, p, see); err != nil {
+	if err := archive.ExtractFile(ctx, f, dir, archive.Limits{}, p, see); err != nil {
 		return err
 	}
 	return st.unchanged(f)

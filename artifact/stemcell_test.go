@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"bootstrap/artifact/tartest"
 	"bootstrap/internal/digest"
 )
 
@@ -39,21 +40,21 @@ func stemcellSource(path, digest string) Source {
 
 func TestStemcell(t *testing.T) {
 	t.Parallel()
-	image := body(3 << 20)
-	mf := file("stemcell.MF", stemcellMFText(image))
-	img := file("image", string(image))
+	image := tartest.Body(3 << 20)
+	mf := tartest.File("stemcell.MF", stemcellMFText(image))
+	img := tartest.File("image", string(image))
 	for name, c := range map[string]struct {
-		entries []entry
+		entries []tartest.Entry
 		most    int64 // bytes read without a digest; 0: all
 	}{
-		"first":  {[]entry{file("./packages.txt", "p"), mf, img}, 1 << 20},
-		"last":   {[]entry{dir("./"), img, mf}, 0},
-		"dotted": {[]entry{dir("./"), file("./stemcell.MF", mf.body), file("./image", img.body)}, 1 << 20},
+		"first":  {[]tartest.Entry{tartest.File("./packages.txt", "p"), mf, img}, 1 << 20},
+		"last":   {[]tartest.Entry{tartest.Dir("./"), img, mf}, 0},
+		"dotted": {[]tartest.Entry{tartest.Dir("./"), tartest.File("./stemcell.MF", mf.Body), tartest.File("./image", img.Body)}, 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data := tarOf(t, c.entries...)
-			path := write(t, data, t.TempDir(), "s.tgz")
+			data := tartest.Tar(t, c.entries...)
+			path := tartest.Write(t, data, t.TempDir(), "s.tgz")
 			age(t, path)
 			s := testStore(t)
 			read := func(digest string) (*Stemcell, int64) {
@@ -113,20 +114,20 @@ func TestStemcellRefuses(t *testing.T) {
 		data  []byte
 		words string
 	}{
-		"no stemcell.MF": {tgz(t, file("image", "x")), "no stemcell.MF"},
-		"no name":        {tgz(t, file("stemcell.MF", "version: 1")), "no name"},
-		"broken":         {tgz(t, file("stemcell.MF", "{")), "stemcell.MF"},
-		"number as key":  {tgz(t, file("stemcell.MF", "name: a\nversion: 1\ncloud_properties: {a: {1: 2}}")), "cloud_properties"},
-		"evil":           {tgz(t, file("../x", ""), file("stemcell.MF", good)), "refused"},
+		"no stemcell.MF": {tartest.Tgz(t, tartest.File("image", "x")), "no stemcell.MF"},
+		"no name":        {tartest.Tgz(t, tartest.File("stemcell.MF", "version: 1")), "no name"},
+		"broken":         {tartest.Tgz(t, tartest.File("stemcell.MF", "{")), "stemcell.MF"},
+		"number as key":  {tartest.Tgz(t, tartest.File("stemcell.MF", "name: a\nversion: 1\ncloud_properties: {a: {1: 2}}")), "cloud_properties"},
+		"evil":           {tartest.Tgz(t, tartest.File("../x", ""), tartest.File("stemcell.MF", good)), "refused"},
 		"html":           {[]byte("<html>"), "cannot extract"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := testStore(t)
-			path := write(t, c.data, t.TempDir(), "s.tgz")
+			path := tartest.Write(t, c.data, t.TempDir(), "s.tgz")
 			for _, digest := range []string{"", sha256Of(c.data)} {
 				_, err := s.Stemcell(context.Background(), fetch(t, s, stemcellSource(path, digest)), nil)
-				mustFail(t, err, c.words)
+				tartest.MustFail(t, err, c.words)
 			}
 			_, err := s.Stemcell(context.Background(), fetch(t, s, stemcellSource(path, strings.Repeat("0", 40))), nil)
 			var de *digest.Error
@@ -136,23 +137,23 @@ func TestStemcellRefuses(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct {
-		entries []entry
+		entries []tartest.Entry
 		words   string
 	}{
-		"no image":      {[]entry{file("stemcell.MF", good)}, `no file "image"`},
-		"image a link":  {[]entry{file("stemcell.MF", good), symlink("image", "stemcell.MF")}, `no file "image"`},
-		"other image":   {[]entry{file("stemcell.MF", good), file("image", "another")}, "its digest is"},
-		"evil later on": {[]entry{file("stemcell.MF", good), file("image", string(image)), file("../x", "")}, "refused"},
+		"no image":      {[]tartest.Entry{tartest.File("stemcell.MF", good)}, `no file "image"`},
+		"image a link":  {[]tartest.Entry{tartest.File("stemcell.MF", good), tartest.Symlink("image", "stemcell.MF")}, `no file "image"`},
+		"other image":   {[]tartest.Entry{tartest.File("stemcell.MF", good), tartest.File("image", "another")}, "its digest is"},
+		"evil later on": {[]tartest.Entry{tartest.File("stemcell.MF", good), tartest.File("image", string(image)), tartest.File("../x", "")}, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := testStore(t)
-			st, err := s.Stemcell(context.Background(), fetch(t, s, stemcellSource(write(t, tgz(t, c.entries...), t.TempDir(), "s.tgz"), "")), nil)
+			st, err := s.Stemcell(context.Background(), fetch(t, s, stemcellSource(tartest.Write(t, tartest.Tgz(t, c.entries...), t.TempDir(), "s.tgz"), "")), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = st.Extract(context.Background(), t.TempDir(), nil)
-			mustFail(t, err, c.words, "bosh-lab-noble/1.10")
+			tartest.MustFail(t, err, c.words, "bosh-lab-noble/1.10")
 		})
 	}
 }
@@ -160,14 +161,14 @@ func TestStemcellRefuses(t *testing.T) {
 func TestStemcellChangedBeforeExtraction(t *testing.T) {
 	t.Parallel()
 	s := testStore(t)
-	path := write(t, tgz(t, file("stemcell.MF", "name: a\nversion: 1"), file("image", "x")), t.TempDir(), "s.tgz")
+	path := tartest.Write(t, tartest.Tgz(t, tartest.File("stemcell.MF", "name: a\nversion: 1"), tartest.File("image", "x")), t.TempDir(), "s.tgz")
 	st, err := s.Stemcell(context.Background(), fetch(t, s, stemcellSource(path, "")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, tgz(t, file("image", "some other")), path)
+	tartest.Write(t, tartest.Tgz(t, tartest.File("image", "some other")), path)
 	_, err = st.Extract(context.Background(), t.TempDir(), nil)
-	mustFail(t, err, "changed since it was verified")
+	tartest.MustFail(t, err, "changed since it was verified")
 }
 
 // A light stemcell has an empty image; its sha1 is often that of another one.
@@ -175,11 +176,11 @@ func TestLightStemcell(t *testing.T) {
 	t.Parallel()
 	text := "name: light\nversion: 2\nsha1: " + strings.Repeat("0", 40) + "\n"
 	folder := t.TempDir()
-	write(t, []byte(text), folder, "stemcell.MF")
-	write(t, nil, folder, "image")
+	tartest.Write(t, []byte(text), folder, "stemcell.MF")
+	tartest.Write(t, nil, folder, "image")
 	s := testStore(t)
 	s.embedded = map[string]fs.FS{"light": fstest.MapFS{"stemcell.MF": {Data: []byte(text)}, "image": {}, "doc/x": {Data: []byte("x")}}}
-	archive := write(t, tgz(t, file("stemcell.MF", text), file("image", "")), t.TempDir(), "s.tgz")
+	archive := tartest.Write(t, tartest.Tgz(t, tartest.File("stemcell.MF", text), tartest.File("image", "")), t.TempDir(), "s.tgz")
 	for _, url := range []string{"embedded:light", "file://" + folder, archive} {
 		st, err := s.Stemcell(context.Background(), fetch(t, s, Source{Kind: KindStemcell, URL: url}), nil)
 		if err != nil {

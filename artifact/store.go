@@ -88,10 +88,6 @@ type File struct {
 	fsys fs.FS // of a Folder
 }
 
-// Progress is called with the number of bytes done; total is 0 as long as it is
-// unknown. Several goroutines may call it, but never at the same time.
-type Progress func(done, total int64)
-
 // Store fetches, verifies and reads releases and stemcells. It may be used
 // concurrently, and by several processes on one folder.
 type Store struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
 )
 
@@ -87,7 +88,7 @@ func (s *Store) copyVendored(ctx context.Context, p folderPackage, file string) 
 		return stored{}, err
 	}
 	defer in.Close()
-	digests, err := spill(file, &source{ctx: ctx, r: in}, make([]byte, bufferSize))
+	digests, err := spill(file, &archive.Input{Ctx: ctx, R: in}, make([]byte, archive.BufferSize))
 	if err != nil {
 		return stored{}, err
 	}

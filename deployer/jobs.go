@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
-	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/digest"
@@ -137,13 +137,13 @@ func propertiesPath(ref manifest.JobRef) string {
 	return group + ".properties"
 }
 
-func pack(ctx context.Context, dir, archive string) (multi string, err error) {
-	f, err := os.OpenFile(archive, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func pack(ctx context.Context, dir, file string) (multi string, err error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("cannot pack the rendered templates: %w", err)
 	}
 	defer f.Close()
-	if err := artifact.Pack(ctx, dir, f); err != nil {
+	if err := archive.Pack(ctx, dir, f); err != nil {
 		return "", err
 	}
 	if _, err := f.Seek(0, 0); err != nil {

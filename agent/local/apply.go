@@ -16,7 +16,7 @@ import (
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent/local/machine"
-	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
 )
 
 // prepare is the message prepare: it installs everything and links nothing.
@@ -205,11 +205,11 @@ func (a *applier) installJob(t specTemplate) (string, error) {
 		return dir, err
 	}
 	if a.unpacked == "" {
-		archive, err := a.blobs.path(a.spec.Archive.BlobstoreID, *a.spec.Archive.SHA1)
+		file, err := a.blobs.path(a.spec.Archive.BlobstoreID, *a.spec.Archive.SHA1)
 		if err != nil {
 			return "", failf("Getting job source from blobstore: %w", err)
 		}
-		if a.unpacked, err = a.unpack(a.ctx, archive); err != nil {
+		if a.unpacked, err = a.unpack(a.ctx, file); err != nil {
 			return "", failf("Installing job bundle: %w", err)
 		}
 	}
@@ -224,12 +224,12 @@ func (a *applier) installJob(t specTemplate) (string, error) {
 }
 
 // unpack extracts an archive into a new temporary folder.
-func (b bundles) unpack(ctx context.Context, archive string) (string, error) {
+func (b bundles) unpack(ctx context.Context, file string) (string, error) {
 	dir, err := os.MkdirTemp(b.vm.Temp(), "unpack-")
 	if err != nil {
 		return "", err
 	}
-	if err := artifact.Extract(ctx, archive, dir, artifact.Limits{AnyLinks: true}); err != nil {
+	if err := archive.Extract(ctx, file, dir, archive.Limits{AnyLinks: true}); err != nil {
 		_ = removal.Tree(dir)
 		return "", failf("Decompressing package files: %w", err)
 	}
@@ -305,11 +305,11 @@ func (b bundles) installPackage(ctx context.Context, p specPackage) (string, err
 	if exists(dir) {
 		return dir, nil
 	}
-	archive, err := b.blobs.path(p.BlobstoreID, p.SHA1)
+	file, err := b.blobs.path(p.BlobstoreID, p.SHA1)
 	if err != nil {
 		return "", failf("Fetching package blob: %w", err)
 	}
-	unpacked, err := b.unpack(ctx, archive)
+	unpacked, err := b.unpack(ctx, file)
 	if err != nil {
 		return "", failf("Installing package directory: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 // pack uploads a compiled package.
 func (m *testVM) pack(name, version string, f files) agent.SpecPackage {
 	m.t.Helper()
-	data := archive(m.t, f)
+	data := archived(m.t, f)
 	return agent.SpecPackage{Name: name, Version: version, SHA1: sha1Of(data), BlobstoreID: m.put(data)}
 }
 
@@ -128,7 +128,7 @@ func TestApplyRefuses(t *testing.T) {
 	good := func() map[string]any { return m.specOf(map[string]files{"web": {"monit": ""}}) }
 	set := func(spec map[string]any, key string, value any) map[string]any { spec[key] = value; return spec }
 	rendered := func(id, sum string) map[string]any { return map[string]any{"blobstore_id": id, "sha1": sum} }
-	data := archive(t, files{"./web/monit": ""})
+	data := archived(t, files{"./web/monit": ""})
 	missing := "Getting blob from inner blobstore: Getting blob from inner blobstore: Copying file: Opening source path: open " +
 		m.vcap("data", "blobs", "gone") + ": no such file or directory"
 	job := func(name, version string) map[string]any {
@@ -165,7 +165,7 @@ func TestApplyRefuses(t *testing.T) {
 			c.want = fmt.Sprintf("Applying: Applying job web: Preparing job: Getting job source from blobstore: Checking blob '%s': Expected stream to have digest '%s' but was '%s'",
 				id, sha1Of(nil), sha1Of(data))
 		case "archive that leads out":
-			evil := archive(t, files{"./web/monit": "", "../../evil": "x"})
+			evil := archived(t, files{"./web/monit": "", "../../evil": "x"})
 			c.spec = set(good(), "rendered_templates_archive", rendered(m.put(evil), sha1Of(evil)))
 			if got := m.try("apply", c.spec); !strings.HasPrefix(got, "Applying: Applying job web: Preparing job: Installing job bundle: ") {
 				t.Errorf("%s: %q", c.name, got)
@@ -248,7 +248,7 @@ func TestCompile(t *testing.T) {
 		if script == "" {
 			delete(source, "./packaging")
 		}
-		data := archive(t, source)
+		data := archived(t, source)
 		value, exception := m.finish(m.begin("compile_package", 0, m.put(data), sha256Of(data), name, name+"-v1", deps))
 		var result struct{ Result agent.Blob }
 		if exception == "" {
@@ -319,7 +319,7 @@ func TestKilledInCompile(t *testing.T) {
 	m := newMachine(t)
 	m.exec()
 	m.await()
-	data := archive(t, files{"packaging": `touch $BOSH_INSTALL_TARGET/from-$RANDOM$RANDOM
+	data := archived(t, files{"packaging": `touch $BOSH_INSTALL_TARGET/from-$RANDOM$RANDOM
 touch $VCAP_ROOT/data/started
 [ -e $VCAP_ROOT/data/quick ] || sleep 1000
 `})

@@ -15,7 +15,7 @@ import (
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent/local/machine"
-	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
 	"bootstrap/artifact/packaging"
 )
 
@@ -172,7 +172,7 @@ func (b blobs) pack(ctx context.Context, dir string, zipped bool) (blobRef, erro
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := artifact.Pack(ctx, dir, f); err != nil {
+	if err := archive.Pack(ctx, dir, f); err != nil {
 		return blobRef{}, err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

@@ -18,7 +18,7 @@ import (
 	"bootstrap/internal/removal"
 
 	"bootstrap/agent/local/machine"
-	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
 )
 
 // logs are the log files of the VM.
@@ -68,7 +68,7 @@ func (l logs) bundle(ctx context.Context, c *call) (any, error) {
 	}
 	defer f.Close()
 	sum := sha512.New()
-	if err := artifact.Pack(ctx, dir, io.MultiWriter(f, sum)); err != nil {
+	if err := archive.Pack(ctx, dir, io.MultiWriter(f, sum)); err != nil {
 		_ = os.Remove(f.Name())
 		return nil, failf("Making logs tarball: %w", err)
 	}

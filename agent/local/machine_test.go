@@ -373,7 +373,7 @@ func sha256Of(data []byte) string {
 // file executable.
 type files map[string]string
 
-func archive(t testing.TB, f files) []byte {
+func archived(t testing.TB, f files) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -417,7 +417,7 @@ func (m *testVM) specOf(jobs map[string]files, packages ...agent.SpecPackage) ma
 	}
 	rendered := map[string]any{"blobstore_id": "", "sha1": ""}
 	if len(jobs) > 0 {
-		data := archive(m.t, all)
+		data := archived(m.t, all)
 		rendered = map[string]any{"blobstore_id": m.put(data), "sha1": sha256Of(data)}
 	}
 	byName := map[string]any{}

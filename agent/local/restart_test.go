@@ -199,7 +199,7 @@ func TestFullDisk(t *testing.T) {
 	if got := m.read("jobs", "web", "config", "v"); got != "1" {
 		t.Errorf("the job was replaced by half a one: %q", got)
 	}
-	source := archive(t, files{"packaging": "head -c 3000000 /dev/zero > $BOSH_INSTALL_TARGET/zeros"})
+	source := archived(t, files{"packaging": "head -c 3000000 /dev/zero > $BOSH_INSTALL_TARGET/zeros"})
 	compile := []any{m.put(source), sha1Of(source), "p", "v1", nil}
 	if got := m.try("compile_package", compile...); !strings.Contains(got, "Command exited with ") {
 		t.Errorf("compile_package: %q", got)

@@ -19,6 +19,7 @@ import (
 	"bootstrap/internal/removal"
 
 	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
 	"bootstrap/artifact/packaging"
 	"bootstrap/internal/digest"
 	"bootstrap/templates"
@@ -115,14 +116,14 @@ func newPackage(t testing.TB, dir string, pk pack) *artifact.Package {
 	for name, text := range pk.files {
 		put(t, filepath.Join(source, name), text)
 	}
-	archive := filepath.Join(dir, "archives", pk.name+".tgz")
-	put(t, archive, "")
-	f, err := os.Create(archive)
+	packed := filepath.Join(dir, "archives", pk.name+".tgz")
+	put(t, packed, "")
+	f, err := os.Create(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := artifact.Pack(t.Context(), source, f); err != nil {
+	if err := archive.Pack(t.Context(), source, f); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Seek(0, 0); err != nil {
@@ -132,7 +133,7 @@ func newPackage(t testing.TB, dir string, pk pack) *artifact.Package {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &artifact.Package{Name: pk.name, Fingerprint: "fp-" + pk.name, Digest: sum.String(), Dependencies: pk.deps, Archive: archive, Stemcell: pk.stemcell}
+	return &artifact.Package{Name: pk.name, Fingerprint: "fp-" + pk.name, Digest: sum.String(), Dependencies: pk.deps, Archive: packed, Stemcell: pk.stemcell}
 }
 
 func put(t testing.TB, name, text string) {

@@ -12,6 +12,7 @@ import (
 	"bootstrap/internal/removal"
 
 	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
 	"bootstrap/artifact/packaging"
 	"bootstrap/internal/guard"
 
@@ -133,7 +134,7 @@ func (e entry) make(ctx context.Context, env []string) (found bool, err error) {
 		return false, fmt.Errorf("cannot remove an unfinished compilation of %s: %w", e.node.title(), err)
 	}
 	if e.node.Compiled() {
-		err = artifact.Extract(ctx, e.node.Archive, e.target(), artifact.Limits{AnyLinks: true})
+		err = archive.Extract(ctx, e.node.Archive, e.target(), archive.Limits{AnyLinks: true})
 	} else {
 		err = e.compile(ctx, env)
 	}
@@ -152,7 +153,7 @@ func (e entry) make(ctx context.Context, env []string) (found bool, err error) {
 
 // compile runs the packaging script.
 func (e entry) compile(ctx context.Context, env []string) error {
-	if err := artifact.Extract(ctx, e.node.Archive, e.source(), artifact.Limits{}); err != nil {
+	if err := archive.Extract(ctx, e.node.Archive, e.source(), archive.Limits{}); err != nil {
 		return err
 	}
 	packages := filepath.Dir(e.target())

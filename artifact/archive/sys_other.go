@@ -1,6 +1,6 @@
 //go:build !unix
 
-package artifact
+package archive
 
 // notDirectory is part of "does not exist" on these systems.
 func notDirectory(error) bool { return false }

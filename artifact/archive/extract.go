@@ -1,4 +1,4 @@
-package artifact
+package archive
 
 import (
 	"archive/tar"
@@ -23,25 +23,25 @@ import (
 func Extract(ctx context.Context, archive, dir string, lim Limits) error {
 	f, err := os.Open(archive)
 	if err != nil {
-		return fmt.Errorf("cannot extract %s: %w", archive, cause(err))
+		return fmt.Errorf("cannot extract %s: %w", archive, Cause(err))
 	}
 	defer f.Close()
-	return extractFile(ctx, f, dir, lim, nil, nil)
+	return ExtractFile(ctx, f, dir, lim, nil, nil)
 }
 
-// extractFile unpacks an open file. see, if given, returns for each entry a writer
+// ExtractFile is Extract for an open file. see, if given, returns for each entry a writer
 // that receives its contents, or nil.
-func extractFile(ctx context.Context, f *os.File, dir string, lim Limits, p Progress, see func(name string) io.Writer) error {
+func ExtractFile(ctx context.Context, f *os.File, dir string, lim Limits, p Progress, see func(name string) io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("cannot extract %s: %w", f.Name(), cause(err))
+		return fmt.Errorf("cannot extract %s: %w", f.Name(), Cause(err))
 	}
-	u, err := unpack(&source{ctx: ctx, r: f, total: info.Size(), progress: p}, lim)
+	u, err := Unpack(&Input{Ctx: ctx, R: f, Total: info.Size(), Progress: p}, lim)
 	if err != nil {
 		return fmt.Errorf("cannot extract %s: %w", f.Name(), err)
 	}
-	defer u.close()
-	return extractTar(u, f.Name(), dir, see)
+	defer u.Close()
+	return u.Extract(f.Name(), dir, see)
 }
 
 // extraction is one run of Extract.
@@ -59,7 +59,9 @@ type extraction struct {
 
 type link struct{ name, entry string }
 
-func extractTar(u *unpacked, archive, dir string, see func(string) io.Writer) error {
+// Extract unpacks the tar into dir as the function Extract does; archive is its name
+// in errors, and see is as for ExtractFile.
+func (u *Tar) Extract(archive, dir string, see func(string) io.Writer) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot extract %s: %w", archive, err)
 	}
@@ -68,9 +70,9 @@ func extractTar(u *unpacked, archive, dir string, see func(string) io.Writer) er
 		return fmt.Errorf("cannot extract %s: %w", archive, err)
 	}
 	defer root.Close()
-	x := &extraction{root: root, last: ".", lastDir: root, lim: u.lim, see: see, dirs: map[string]time.Time{".": {}}, buf: make([]byte, bufferSize)}
+	x := &extraction{root: root, last: ".", lastDir: root, lim: u.lim, see: see, dirs: map[string]time.Time{".": {}}, buf: make([]byte, BufferSize)}
 	defer func() { x.lastDir.Close() }()
-	err = entries(u, archive, func(name string, h *tar.Header, r io.Reader) error {
+	err = u.Entries(archive, func(name string, h *tar.Header, r io.Reader) error {
 		reason, err := x.entry(name, h, r)
 		if reason != "" {
 			return &UnsafeError{archive, h.Name, reason}
@@ -324,8 +326,8 @@ func (x *extraction) dateFolders() error {
 	return nil
 }
 
-// cause removes operation and path from a file error, because the sentence has them.
-func cause(err error) error {
+// Cause removes operation and path from a file error, because the sentence has them.
+func Cause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err

@@ -1,4 +1,4 @@
-package artifact
+package archive
 
 import (
 	"archive/tar"
@@ -28,9 +28,9 @@ func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("cannot extract %s: entry %q is refused: %s", e.Archive, e.Entry, e.Reason)
 }
 
-// entries calls each for every entry of the tar in u, with its cleaned name ("." for
-// the folder itself), until the end or until each returns errStop.
-func entries(u *unpacked, archive string, each func(name string, h *tar.Header, r io.Reader) error) error {
+// Entries calls each for every entry of the tar in u, with its cleaned name ("." for
+// the folder itself), until the end or until each returns ErrStop.
+func (u *Tar) Entries(archive string, each func(name string, h *tar.Header, r io.Reader) error) error {
 	buffered := bufio.NewReaderSize(u, tarBlock)
 	head, _ := buffered.Peek(tarBlock) // the tar's reader reports the error
 	tr := tar.NewReader(buffered)
@@ -58,7 +58,7 @@ func entries(u *unpacked, archive string, each func(name string, h *tar.Header, 
 			return &UnsafeError{archive, h.Name, reason}
 		}
 		if err := each(name, h, tr); err != nil {
-			if errors.Is(err, errStop) {
+			if errors.Is(err, ErrStop) {
 				return err
 			}
 			return archiveError(archive, h.Name, err)
@@ -77,9 +77,9 @@ func (e *noArchiveError) Error() string {
 	return fmt.Sprintf("cannot extract %s: it is %s", e.archive, e.what)
 }
 
-// unverified returns the error for a file with another digest, with the reason if
+// Unverified returns the error for a file with another digest, with the reason if
 // reading it showed one.
-func unverified(name string, wrong, reading error) error {
+func Unverified(name string, wrong, reading error) error {
 	var no *noArchiveError
 	if errors.As(reading, &no) {
 		return fmt.Errorf("cannot verify %s: %w; it is %s", name, wrong, no.what)
@@ -116,8 +116,8 @@ func excerpt(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// errStop ends entries early, when the entry was found.
-var errStop = errors.New("stop")
+// ErrStop ends Entries early, when the entry was found.
+var ErrStop = errors.New("stop")
 
 // archiveError adds archive and entry to an error of reading the tar.
 func archiveError(archive, entry string, err error) error {

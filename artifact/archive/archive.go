@@ -1,4 +1,6 @@
-package artifact
+// Package archive packs folders into archives, and unpacks archives that nobody
+// trusts.
+package archive
 
 import (
 	"bufio"
@@ -13,9 +15,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// bufferSize is the size of reads and copies: large enough to make system calls
+// BufferSize is the size of reads and copies: large enough to make system calls
 // rare, small enough for several files at once.
-const bufferSize = 256 << 10
+const BufferSize = 256 << 10
 
 // Limits bound what an archive may unpack to; zero fields have defaults.
 type Limits struct {
@@ -44,52 +46,58 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// source reads the packed file; it counts bytes, reports progress and ends with
-// ctx.
-type source struct {
-	ctx      context.Context
-	r        io.Reader
-	done     int64
-	total    int64
-	progress Progress
-	each     io.Writer // sees every byte; may be nil
+// Progress is called with the number of bytes done; total is 0 as long as it is
+// unknown. Several goroutines may call it, but never at the same time.
+type Progress func(done, total int64)
+
+// Input reads a packed file; it counts bytes, reports progress and ends with
+// Ctx. The fields after R may be empty.
+type Input struct {
+	Ctx      context.Context
+	R        io.Reader
+	Total    int64 // bytes, for Progress
+	Progress Progress
+	Each     io.Writer // sees every byte
+
+	done int64
 }
 
-func (s *source) Read(p []byte) (int, error) {
-	if err := context.Cause(s.ctx); err != nil {
+// Read reads from R.
+func (s *Input) Read(p []byte) (int, error) {
+	if err := context.Cause(s.Ctx); err != nil {
 		return 0, err
 	}
-	n, err := s.r.Read(p)
+	n, err := s.R.Read(p)
 	if n > 0 {
 		s.done += int64(n)
-		if s.each != nil {
-			s.each.Write(p[:n])
+		if s.Each != nil {
+			s.Each.Write(p[:n])
 		}
-		if s.progress != nil {
-			s.progress(s.done, s.total)
+		if s.Progress != nil {
+			s.Progress(s.done, s.Total)
 		}
 	}
 	return n, err
 }
 
-// unpacked is the tar stream in an archive, bounded by limits.
-type unpacked struct {
+// Tar is the tar stream in an archive, bounded by limits.
+type Tar struct {
 	r      io.Reader
-	packed *source
+	packed *Input
 	lim    Limits
 	done   int64
-	close  func()
+	end    func()
 }
 
-// unpack recognises the compression by the first bytes: gzip, zstd, bzip2 or
+// Unpack recognises the compression by the first bytes: gzip, zstd, bzip2 or
 // none.
-func unpack(src *source, lim Limits) (*unpacked, error) {
-	buf := bufio.NewReaderSize(src, bufferSize)
+func Unpack(src *Input, lim Limits) (*Tar, error) {
+	buf := bufio.NewReaderSize(src, BufferSize)
 	head, err := buf.Peek(6)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	u := &unpacked{r: buf, packed: src, lim: lim.orDefault(), close: func() {}}
+	u := &Tar{r: buf, packed: src, lim: lim.orDefault(), end: func() {}}
 	switch {
 	case len(head) == 0:
 		return nil, errors.New("the file is empty")
@@ -106,7 +114,7 @@ func unpack(src *source, lim Limits) (*unpacked, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot unpack zstd: %w", err)
 		}
-		u.r, u.close = z, z.Close
+		u.r, u.end = z, z.Close
 	case bytes.HasPrefix(head, []byte("BZh")):
 		u.r = bzip2.NewReader(buf)
 	case bytes.HasPrefix(head, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
@@ -115,7 +123,11 @@ func unpack(src *source, lim Limits) (*unpacked, error) {
 	return u, nil
 }
 
-func (u *unpacked) Read(p []byte) (int, error) {
+// Close frees what unpacking needed.
+func (u *Tar) Close() { u.end() }
+
+// Read reads the tar; more than the limits allow is an error.
+func (u *Tar) Read(p []byte) (int, error) {
 	n, err := u.r.Read(p)
 	u.done += int64(n)
 	if u.done > u.lim.Size {
@@ -129,17 +141,17 @@ func (u *unpacked) Read(p []byte) (int, error) {
 
 // finish reads what follows the tar, so that checksums at the end of the
 // compressed stream are checked and the digest covers the whole file.
-func (u *unpacked) finish() error {
+func (u *Tar) finish() error {
 	// gzip itself ignores what follows its last stream, zeros of a tape for example.
-	if err := drain(u); err != nil && !errors.Is(err, gzip.ErrHeader) {
+	if err := Drain(u); err != nil && !errors.Is(err, gzip.ErrHeader) {
 		return err
 	}
-	return drain(u.packed)
+	return Drain(u.packed)
 }
 
-// drain reads all of r in large pieces.
-func drain(r io.Reader) error {
-	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, bufferSize))
+// Drain reads r to its end, in large pieces.
+func Drain(r io.Reader) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, BufferSize))
 	return err
 }
 

@@ -1,4 +1,4 @@
-package artifact
+package archive
 
 import (
 	"archive/tar"
@@ -17,7 +17,7 @@ import (
 // are sorted and begin with "./", modes and links are kept, times are zero,
 // owners are left out.
 func Pack(ctx context.Context, dir string, w io.Writer) error {
-	p := newPacker(ctx, w)
+	p := NewPacker(ctx, w)
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -47,13 +47,13 @@ func Pack(ctx context.Context, dir string, w io.Writer) error {
 			if err != nil {
 				return err
 			}
-			return p.symlink(name, filepath.ToSlash(target))
+			return p.Symlink(name, filepath.ToSlash(target))
 		default:
 			return fmt.Errorf("%s is neither file, folder nor link", name)
 		}
 	})
 	if err == nil {
-		err = p.end()
+		err = p.End()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot pack %s: %w", dir, err)
@@ -61,44 +61,47 @@ func Pack(ctx context.Context, dir string, w io.Writer) error {
 	return nil
 }
 
-// packer writes a deterministic tar.gz.
-type packer struct {
+// Packer writes a tar.gz that is the same for the same entries.
+type Packer struct {
 	ctx context.Context
 	gz  *gzip.Writer
 	tar *tar.Writer
 	buf []byte
 }
 
-func newPacker(ctx context.Context, w io.Writer) *packer {
+// NewPacker returns a packer that writes to w and ends with ctx.
+func NewPacker(ctx context.Context, w io.Writer) *Packer {
 	gz := gzip.NewWriter(w)
-	return &packer{ctx: ctx, gz: gz, tar: tar.NewWriter(gz), buf: make([]byte, bufferSize)}
+	return &Packer{ctx: ctx, gz: gz, tar: tar.NewWriter(gz), buf: make([]byte, BufferSize)}
 }
 
-func (p *packer) end() error {
+// End writes what ends the archive.
+func (p *Packer) End() error {
 	if err := p.tar.Close(); err != nil {
 		return err
 	}
 	return p.gz.Close()
 }
 
-func (p *packer) header(name string, mode fs.FileMode, kind byte) *tar.Header {
+func (p *Packer) header(name string, mode fs.FileMode, kind byte) *tar.Header {
 	return &tar.Header{Typeflag: kind, Name: name, Mode: int64(mode.Perm()), ModTime: time.Unix(0, 0)}
 }
 
-func (p *packer) folder(name string, mode fs.FileMode) error {
+func (p *Packer) folder(name string, mode fs.FileMode) error {
 	if name == "." {
 		return p.tar.WriteHeader(p.header("./", mode, tar.TypeDir))
 	}
 	return p.tar.WriteHeader(p.header("./"+name+"/", mode, tar.TypeDir))
 }
 
-func (p *packer) symlink(name, target string) error {
+// Symlink adds a symbolic link.
+func (p *Packer) Symlink(name, target string) error {
 	h := p.header("./"+name, 0o777, tar.TypeSymlink)
 	h.Linkname = target
 	return p.tar.WriteHeader(h)
 }
 
-func (p *packer) open(name string, mode fs.FileMode, open func() (fs.File, error)) error {
+func (p *Packer) open(name string, mode fs.FileMode, open func() (fs.File, error)) error {
 	f, err := open()
 	if err != nil {
 		return err
@@ -108,16 +111,17 @@ func (p *packer) open(name string, mode fs.FileMode, open func() (fs.File, error
 	if err != nil {
 		return err
 	}
-	return p.file(name, mode, info.Size(), f)
+	return p.File(name, mode, info.Size(), f)
 }
 
-func (p *packer) file(name string, mode fs.FileMode, size int64, r io.Reader) error {
+// File adds a regular file with the first size bytes of r.
+func (p *Packer) File(name string, mode fs.FileMode, size int64, r io.Reader) error {
 	h := p.header("./"+name, mode, tar.TypeReg)
 	h.Size = size
 	if err := p.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	limited := io.LimitReader(&source{ctx: p.ctx, r: r}, size)
+	limited := io.LimitReader(&Input{Ctx: p.ctx, R: r}, size)
 	n, err := io.CopyBuffer(struct{ io.Writer }{p.tar}, limited, p.buf)
 	if err == nil && n < size {
 		err = fmt.Errorf("%s became shorter while it was read", name)
