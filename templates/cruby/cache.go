@@ -24,17 +24,17 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// unused is how long the code of another version stays that nobody uses.
+// unused is how long the unused code of another version is kept.
 const unused = 30 * 24 * time.Hour
 
-// sumsName is the file that vouches for the others of its folder. It is written
-// last.
+// sumsName is the file with the checksums of the other files in its folder. It is
+// written last.
 const sumsName = "sums"
 
-// Open compiles the embedded image, which takes seconds, or loads the code that
-// was kept below dir, which takes a fraction of one. Code that is damaged, or
-// that somebody else could have written, is made again; where none can be kept
-// it is made each time. dir is made with mode 0700; empty: keep none.
+// Open loads the compiled code of the embedded image from dir, which takes a fraction
+// of a second, or compiles it, which takes seconds, and keeps it there. It compiles
+// code again that is damaged or that another user could have written. dir is created
+// with mode 0700; empty: keep nothing.
 func Open(ctx context.Context, dir string) (*Module, error) {
 	about, err := Embedded()
 	if err != nil {
@@ -68,13 +68,13 @@ func Open(ctx context.Context, dir string) (*Module, error) {
 // image.
 func CacheName(about About) string { return "ruby-" + about.Module[:16] }
 
-// store is the folder of the code of one image. Whoever only reads it shares
-// it; whoever writes is alone.
+// store is the folder with the code of one image, under a lock that readers share and
+// a writer has alone.
 type store struct {
 	dir  string // of all images
 	name string // of this one's folder
 	lock *flock.Flock
-	// verified: the folder has what was put there. If not, it is not there.
+	// verified: the folder has the right checksums. If not, it was removed.
 	verified bool
 }
 
@@ -93,7 +93,7 @@ func openStore(ctx context.Context, dir, name string) (*store, error) {
 	if s.verified = s.verify(); s.verified {
 		return s, nil
 	}
-	// Another one may come in between and do the work.
+	// Another process may do the work in between.
 	if err := s.lock.Unlock(); err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func (s *store) close() { _ = s.lock.Close() }
 
 func (s *store) folder() string { return filepath.Join(s.dir, s.name) }
 
-// own makes a folder that nobody else can write to. What is in one to which
-// others could is not trusted.
+// own creates a folder that only this user can write to. It removes the code from one
+// that others could write to, because that code cannot be trusted.
 func own(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
@@ -129,13 +129,13 @@ func own(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
 	}
 	if info, err = os.Lstat(dir); err != nil || !private(info) {
-		return cmp.Or(err, fmt.Errorf("%s is another user's", dir))
+		return cmp.Or(err, fmt.Errorf("%s belongs to another user", dir))
 	}
 	entries, err := filepath.Glob(filepath.Join(dir, "ruby-*"))
 	for _, entry := range entries {
@@ -144,7 +144,7 @@ func own(dir string) error {
 	return err
 }
 
-// verify tells whether the folder has exactly what its sums say.
+// verify reports whether the files of the folder are exactly those of its sums.
 func (s *store) verify() bool {
 	said, err := os.ReadFile(filepath.Join(s.folder(), sumsName))
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *store) verify() bool {
 	return true
 }
 
-// sum has a line for each part of each file of the folder but sums itself. Parts
-// are summed side by side, because this is half of what a start takes.
+// sum returns a line for each part of each file of the folder, except sums itself. It
+// hashes parts in parallel, because hashing is half of the time of a start.
 func (s *store) sum() ([]byte, error) {
 	var (
 		mu    sync.Mutex
@@ -174,7 +174,7 @@ func (s *store) sum() ([]byte, error) {
 		}
 		info, err := d.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			return cmp.Or(err, fmt.Errorf("%s is no file", path))
+			return cmp.Or(err, fmt.Errorf("%s is not a file", path))
 		}
 		name, err := filepath.Rel(s.folder(), path)
 		for at := int64(0); at <= info.Size(); at += part {
@@ -209,9 +209,9 @@ func sumPart(path string, at int64) ([]byte, error) {
 // hollowName is the file of the image without its functions.
 const hollowName = "module.wasm"
 
-// load takes the code from the folder. wazero wants the module all the same, and
-// looks through every function of it: so it gets one in which there is nothing
-// to be seen, for which fill has put the code in place.
+// load takes the code from the folder. wazero still needs the module, and checks each
+// function of it, which takes time: so it gets a module with empty functions, for
+// which fill has stored the code.
 func (s *store) load(ctx context.Context) (*Module, error) {
 	wasm, err := os.ReadFile(filepath.Join(s.folder(), hollowName))
 	if err != nil {
@@ -220,20 +220,20 @@ func (s *store) load(ctx context.Context) (*Module, error) {
 	return compileIn(ctx, wasm, s.folder())
 }
 
-// fill compiles the image and keeps its code.
+// fill compiles the image and stores its code.
 func (s *store) fill(ctx context.Context, wasm []byte) (*Module, error) {
 	full := filepath.Join(s.folder(), "full")
 	m, err := compileIn(ctx, wasm, full)
 	if err != nil {
 		return nil, err
 	}
-	// The next run does what fails here.
+	// If this fails, the next run does it.
 	_ = s.keep(ctx, wasm, full)
 	return m, nil
 }
 
-// keep puts the code of the image to where wazero looks for that of the module
-// without functions, and vouches for it.
+// keep stores the code of the image where wazero looks for the code of the module with
+// empty functions, and writes its sums.
 func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
 	empty, err := hollow(wasm)
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
 	if err := m.Close(ctx); err != nil {
 		return err
 	}
-	// wazero makes one folder for its version, with one file for the module.
+	// wazero creates one folder for its version, with one file for the module.
 	from, err := filepath.Glob(filepath.Join(full, "*", "*"))
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
 	return s.vouch()
 }
 
-// compileIn compiles with a folder as the cache.
+// compileIn compiles with a folder as wazero's cache.
 func compileIn(ctx context.Context, wasm []byte, dir string) (*Module, error) {
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
@@ -281,8 +281,8 @@ func compileIn(ctx context.Context, wasm []byte, dir string) (*Module, error) {
 	return m, nil
 }
 
-// vouch writes the sums of what was kept just now, and removes what was left by
-// other versions.
+// vouch writes the sums of the stored files, and removes unused code of other
+// versions.
 func (s *store) vouch() error {
 	sums, err := s.sum()
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// image has nothing but its note where it was not built.
+// image has only its README if it was not built.
 //
 //go:embed image
 var image embed.FS
 
-// About says what an image was made from.
+// About says what an image was built from.
 type About struct {
 	Package string // the npm package, name@version
 	Ruby    string // its version
@@ -22,10 +22,11 @@ type About struct {
 	Driver  string // SHA-256 of the Ruby file that it has loaded, in hex
 }
 
-// ErrNoImage is a program that was built without an image.
+// ErrNoImage says that the program was built without an image.
 var ErrNoImage = errors.New("this program was built without its Ruby: build it on a machine with npm (make build), or name a Ruby with --ruby PATH")
 
-// Embedded tells what image is in this program. It reads nothing else of it.
+// Embedded returns what the image in this program was built from, without reading
+// the image.
 func Embedded() (About, error) {
 	var about About
 	text, err := image.ReadFile("image/about.json")
@@ -60,7 +61,7 @@ func unpack() ([]byte, error) {
 	return d.DecodeAll(small, nil)
 }
 
-// Notice has the licences of what the image is made of.
+// Notice returns the licences of the parts of the image.
 func Notice() (string, error) {
 	var text string
 	for _, name := range []string{"LICENSE", "NOTICE"} {

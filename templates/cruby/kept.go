@@ -12,7 +12,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Kept is the compiled code of one image of Ruby, as Open keeps it.
+// Kept is the compiled code of one image of Ruby, stored by Open.
 type Kept struct {
 	Name    string
 	Size    int64 // bytes
@@ -21,7 +21,7 @@ type Kept struct {
 	dir string // of all images
 }
 
-// List lists what Open has kept below dir.
+// List returns what Open has stored below dir.
 func List(dir string) ([]Kept, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +50,7 @@ func List(dir string) ([]Kept, error) {
 	return list, nil
 }
 
-// Remove removes the code, unless somebody compiles or loads it now.
+// Remove removes the code, unless another process compiles or loads it now.
 func (k Kept) Remove() error {
 	lock := flock.New(filepath.Join(k.dir, "lock"), flock.SetPermissions(0o600))
 	got, err := lock.TryLock()
@@ -58,7 +58,7 @@ func (k Kept) Remove() error {
 		return fmt.Errorf("cannot remove the compiled Ruby %s: %w", k.Name, err)
 	}
 	if !got {
-		return fmt.Errorf("cannot remove the compiled Ruby %s: another run compiles or loads it now", k.Name)
+		return fmt.Errorf("cannot remove the compiled Ruby %s: another run is compiling or loading it", k.Name)
 	}
 	defer func() { _ = lock.Close() }()
 	return os.RemoveAll(filepath.Join(k.dir, k.Name))

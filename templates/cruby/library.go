@@ -13,8 +13,7 @@ func OpenLibrary(data []byte) (fs.FS, error) {
 	return library{r}, err
 }
 
-// library unpacks a file as a whole when it is opened, because Ruby wants to
-// seek in it.
+// library unpacks the whole file when it is opened, because Ruby seeks in it.
 type library struct{ *zip.Reader }
 
 func (l library) Open(name string) (fs.File, error) {

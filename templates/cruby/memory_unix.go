@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped is memory that grows in place up to its capacity, costs nothing until
-// it is written to, and goes back to the system at once.
+// mapped is memory that grows in place up to its capacity, uses no memory until it is
+// written to, and is returned to the system at once.
 type mapped struct{ reserved []byte }
 
 func allocator() experimental.MemoryAllocator {
@@ -25,7 +25,7 @@ func allocator() experimental.MemoryAllocator {
 	})
 }
 
-// Reallocate makes the first size bytes usable; nil: there is no memory left.
+// Reallocate makes the first size bytes usable; nil: out of memory.
 func (m *mapped) Reallocate(size uint64) []byte {
 	if size > uint64(len(m.reserved)) {
 		return nil
@@ -37,7 +37,7 @@ func (m *mapped) Reallocate(size uint64) []byte {
 	return m.reserved[:size]
 }
 
-// Free gives the memory back.
+// Free returns the memory to the system.
 func (m *mapped) Free() {
 	_ = unix.Munmap(m.reserved)
 	m.reserved = nil

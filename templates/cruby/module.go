@@ -20,19 +20,19 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 )
 
-// memoryPages is the most memory that one Ruby may have: 512 MiB. What asks for
-// more gets a NoMemoryError.
+// memoryPages limits the memory of one Ruby to 512 MiB; code that needs more gets a
+// NoMemoryError.
 const memoryPages = 512 << 20 >> 16
 
-// Module is compiled code, of which any number of machines can be started.
+// Module is compiled code, from which any number of machines can be started.
 type Module struct {
 	runtime wazero.Runtime
 	code    wazero.CompiledModule
 	cache   wazero.CompilationCache // nil: none that is closed with the module
 }
 
-// Compile makes machine code of a WebAssembly module, or takes it from the
-// cache, which may be nil. The caller closes the cache after the module.
+// Compile compiles a WebAssembly module, or takes its code from the cache, which may
+// be nil. The caller closes the cache after the module.
 func Compile(ctx context.Context, wasm []byte, cache wazero.CompilationCache) (*Module, error) {
 	config := wazero.NewRuntimeConfig().WithMemoryLimitPages(memoryPages).WithDebugInfoEnabled(false)
 	if cache != nil {
@@ -50,8 +50,8 @@ func Compile(ctx context.Context, wasm []byte, cache wazero.CompilationCache) (*
 func (m *Module) compile(ctx context.Context, wasm []byte) (err error) {
 	system := m.runtime.NewHostModuleBuilder(wasi_snapshot_preview1.ModuleName)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(system)
-	// Ruby makes the files that it loads blocking, which those of the library
-	// are, and wazero has no way to say so of an fs.File.
+	// Ruby sets the files that it loads to blocking mode, which those of the library
+	// have, but wazero cannot report it for an fs.File.
 	system.NewFunctionBuilder().WithFunc(func(context.Context, uint32, uint32) uint32 { return 0 }).Export("fd_fdstat_set_flags")
 	if _, err := system.Instantiate(ctx); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (m *Module) Close(ctx context.Context) error {
 	return err
 }
 
-// host defines what Ruby imports beside WASI: an interface to JavaScript, of
-// which nothing is used but the table of handles. A handle is the value itself.
+// host defines what Ruby imports besides WASI: an interface to JavaScript, of which
+// only the table of handles is used. A handle is the value itself.
 func (m *Module) host(ctx context.Context) error {
 	modules := map[string]wazero.HostModuleBuilder{}
 	for _, f := range m.code.ImportedFunctions() {
@@ -105,7 +105,7 @@ func (m *Module) host(ctx context.Context) error {
 	return nil
 }
 
-// Machine says what a Ruby sees of the world.
+// Machine says what a Ruby sees of its environment.
 type Machine struct {
 	// Library is the folder /library; nil: there is none.
 	Library fs.FS
@@ -113,7 +113,7 @@ type Machine struct {
 	Output io.Writer
 	// Env are variables, NAME=value.
 	Env []string
-	// Frozen gives the same time and the same random numbers at each start.
+	// Frozen: each start gets the same time and the same random numbers.
 	Frozen bool
 }
 
@@ -128,9 +128,8 @@ type Ruby struct {
 	alloc    api.Function
 }
 
-// Start starts an interpreter with a memory of its own. It is the one of the
-// image, ready to evaluate, unless the module is not an image: that one needs
-// Boot.
+// Start starts an interpreter with its own memory. With the module of an image it is
+// ready to evaluate; with another module it needs Boot.
 func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithArgs("ruby")
 	if machine.Library != nil {
@@ -198,16 +197,15 @@ func (r *Ruby) Boot(ctx context.Context, args ...string) error {
 	return nil
 }
 
-var errMemory = errors.New("Ruby gave an address outside of its memory")
+var errMemory = errors.New("Ruby returned an address outside of its memory")
 
-// ExitError is a Ruby that ended itself; nothing more can be asked of it.
+// ExitError says that Ruby has ended; it cannot be used any more.
 type ExitError struct{ Status int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
 
-// Eval evaluates code whose value must be a text. An exception that the code
-// does not rescue is an error without its message. After an error only Close
-// may be called.
+// Eval evaluates code whose value must be a text. An exception that the code does not
+// rescue is an error without its message. After an error only Close may be called.
 func (r *Ruby) Eval(ctx context.Context, code string) (string, error) {
 	text, err := r.evaluate(ctx, code)
 	var exit *sys.ExitError
@@ -255,7 +253,7 @@ func (r *Ruby) evaluate(ctx context.Context, code string) (string, error) {
 	return text, err
 }
 
-// give copies a text into Ruby's memory, with the NUL that Ruby relies on.
+// give copies a text into Ruby's memory, with the NUL at its end that Ruby needs.
 func (r *Ruby) give(ctx context.Context, text string) (uint32, error) {
 	p, err := r.allocate(ctx, 1, uint64(len(text)+1))
 	if err != nil {
@@ -275,10 +273,10 @@ func (r *Ruby) allocate(ctx context.Context, align, size uint64) (uint32, error)
 	return uint32(out[0]), nil
 }
 
-// Memory is the whole memory; it is only valid until Ruby runs again.
+// Memory returns the whole memory, valid until Ruby runs again.
 func (r *Ruby) Memory() ([]byte, bool) { return r.memory.Read(0, r.memory.Size()) }
 
-// Global is the value of an exported global.
+// Global returns the value of an exported global.
 func (r *Ruby) Global(name string) (uint64, bool) {
 	g := r.instance.ExportedGlobal(name)
 	if g == nil {

@@ -20,12 +20,12 @@ const (
 	sectionCode   = 10
 )
 
-// Sections splits a module. The custom sections, which mean nothing to whoever
-// runs it, are left out.
+// Sections splits a module. It leaves out custom sections, which do not matter for
+// running it.
 func Sections(wasm []byte) ([]Section, error) {
 	rest, ok := bytes.CutPrefix(wasm, []byte(header))
 	if !ok {
-		return nil, errors.New("it is no WebAssembly module")
+		return nil, errors.New("it is not a WebAssembly module")
 	}
 	var list []Section
 	for r := bytes.NewReader(rest); ; {
@@ -35,7 +35,7 @@ func Sections(wasm []byte) ([]Section, error) {
 		}
 		size, err := binary.ReadUvarint(r)
 		if err != nil || size > uint64(r.Len()) {
-			return nil, fmt.Errorf("section %d is cut off", id)
+			return nil, fmt.Errorf("section %d is incomplete", id)
 		}
 		at := len(rest) - r.Len()
 		if id != sectionCustom {
@@ -45,7 +45,7 @@ func Sections(wasm []byte) ([]Section, error) {
 	}
 }
 
-// Join makes a module of its sections.
+// Join returns the module of its sections.
 func Join(list []Section) []byte {
 	out := []byte(header)
 	for _, s := range list {
@@ -56,7 +56,7 @@ func Join(list []Section) []byte {
 	return out
 }
 
-// hollow returns the module with functions that do nothing but fail.
+// hollow returns the module with functions that only fail.
 func hollow(wasm []byte) ([]byte, error) {
 	list, err := Sections(wasm)
 	if err != nil {
