@@ -19,7 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// cause is something that a deploy fails of: how it comes about, what is told,
+// cause is a reason for which a deploy fails: how to produce it, what the message says,
 // and the command that then leads to a good end. docs/reliability.md has the same
 // table.
 type cause struct {
@@ -77,7 +77,7 @@ func recreate() []string { return []string{"deploy", "--recreate"} }
 
 func deploy() []string { return []string{"deploy"} }
 
-// meet brings the cause about, meets it, and does what is told.
+// meet produces the cause, deploys, and follows the message.
 func (l *lab) meet(c cause) error {
 	before, err := l.state()
 	if err != nil {
@@ -277,7 +277,7 @@ func badTemplate(l *lab) error {
 	return l.put("releases/lab/jobs/page/templates/page.html.erb", `<%= raise "not with me" %>`)
 }
 
-// badPackage writes what is wished, and a package that does not compile.
+// badPackage writes the wanted manifest, and a package that does not compile.
 func (l *lab) badPackage() error {
 	if err := l.write(); err != nil {
 		return err

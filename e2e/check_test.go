@@ -16,14 +16,14 @@ import (
 	"bootstrap/state"
 )
 
-// world is what must outlive a deploy that was cut.
+// world is what must survive an interrupted deploy.
 type world struct {
 	disk string // CID; migrations change it
 	born string // the mark on the disk
 }
 
 // converged checks that the lab is what its manifest says, and that there is
-// nothing else. Leftovers that the state tells of may exist.
+// nothing else. Leftovers that the state records may exist.
 func (l *lab) converged(before world) error {
 	st, err := l.state()
 	if err != nil {
@@ -183,7 +183,7 @@ func (l *lab) gone() error {
 			for _, i := range inside {
 				names = append(names, i.Name())
 			}
-			// The lock alone is what a run leaves that could not write any state.
+			// A run that could not write any state leaves only the lock.
 			if len(names) > 0 && !slices.Equal(names, []string{"lock"}) {
 				errs = append(errs, fmt.Errorf("of the installation there is %v", names))
 			}

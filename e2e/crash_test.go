@@ -29,11 +29,11 @@ type trial struct {
 	// leftovers is how many leftovers may be recorded.
 	leftovers int
 	// forget takes them off the list, as a person does who finds nothing in the
-	// cloud: the lab goes on, and must be empty in the end.
+	// cloud: the lab is used again, and must be empty in the end.
 	forget bool
 }
 
-// figures are what a test tells at its end.
+// figures are what a test reports at its end.
 type figures struct {
 	sync.Mutex
 	cases, met, leftovers, failed int
@@ -50,7 +50,7 @@ type lane struct {
 	shape string
 }
 
-// reset gives up the lab: what is wrong in it is not for the next trial.
+// reset removes the lab, so that what is wrong in it does not reach the next trial.
 func (n *lane) reset() {
 	if n.lab != nil {
 		n.lab.end()
@@ -58,7 +58,7 @@ func (n *lane) reset() {
 	n.lab, n.world, n.has, n.shape = nil, world{}, false, ""
 }
 
-// prepare makes the lab what the scenario begins with.
+// prepare brings the lab to the state in which the scenario begins.
 func (n *lane) prepare(s scenario) error {
 	if n.lab == nil {
 		l, err := newLab(n.t)
@@ -124,7 +124,7 @@ func (n *lane) prepare(s scenario) error {
 	return nil
 }
 
-// try makes one trial. The error tells the whole story.
+// try makes one trial. The error has everything that is needed to understand it.
 func (n *lane) try(tr trial, f *figures) error {
 	s := tr.scenario
 	if err := n.prepare(s); err != nil {
@@ -367,20 +367,20 @@ func matrix(t *testing.T, all []trial) {
 		f.cases, len(all), len(f.whats), time.Since(began).Round(time.Second), f.met, f.cases-f.failed, f.leftovers)
 }
 
-// uncut keeps what points has found: two tests ask.
-var uncut struct {
+// uninterrupted stores the points that were found, which two tests need.
+var uninterrupted struct {
 	sync.Once
 	found map[string][]string
 }
 
-// points runs every scenario uncut, and returns the points that each met.
+// points runs every scenario without interruption, and returns the points of each.
 func points(t *testing.T) map[string][]string {
 	t.Helper()
-	uncut.Do(func() { uncut.found = findPoints(t) })
-	if uncut.found == nil {
-		t.Fatal("the scenarios do not go well uncut")
+	uninterrupted.Do(func() { uninterrupted.found = findPoints(t) })
+	if uninterrupted.found == nil {
+		t.Fatal("the scenarios fail without interruption")
 	}
-	return uncut.found
+	return uninterrupted.found
 }
 
 func findPoints(t *testing.T) map[string][]string {

@@ -94,13 +94,13 @@ func (l *lab) withFlakyCPI(method, fault string, args []string) (outcome, error)
 	o, err := l.run(nil, args...)
 	if err == nil && l.want.V1 && method == "create_vm" && strings.HasPrefix(fault, "after-") {
 		// Its agent waits for a registry that only its tunnel leads to, at the
-		// address that the next VM is to have: nobody but a person can tell.
+		// address of the next VM: only a person can find that out.
 		err = l.deleteUnknownVMs()
 	}
 	return o, err
 }
 
-// deleteUnknownVMs deletes what the state does not record, as a person does in
+// deleteUnknownVMs deletes VMs that the state does not record, as a person does in
 // the cloud's console.
 func (l *lab) deleteUnknownVMs() error {
 	st, err := l.state()

@@ -232,7 +232,7 @@ func compare(must, may, did []string) error {
 	return nil
 }
 
-// TestDowntime tells for how long a page is away while its deployment changes.
+// TestDowntime measures for how long a page is down while its deployment changes.
 func TestDowntime(t *testing.T) {
 	l, err := newLab(t)
 	if err != nil {

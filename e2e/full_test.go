@@ -102,7 +102,7 @@ func alone() []string {
 	return []string{"unshare", "-rm"}
 }
 
-// canMount tells whether a file system can be mounted in a namespace, or why
+// canMount reports whether a file system can be mounted in a namespace, or why
 // not.
 func canMount(t *testing.T) (can bool, why string) {
 	t.Helper()
@@ -115,7 +115,7 @@ func canMount(t *testing.T) (can bool, why string) {
 }
 
 // withFullDisk makes a run in which the file system of the state file is full
-// from a point on. The namespace goes with the run, whatever becomes of it.
+// from a point on. The namespace ends with the run, however that ends.
 func (l *lab) withFullDisk(point string, args []string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()

@@ -87,7 +87,7 @@ func program(t *testing.T) (bin, cache string) {
 	return dir, filepath.Join(dir, "cache")
 }
 
-// lab is a home, ports, releases and a manifest of its own, to deploy in.
+// lab has its own home folder, ports, releases and manifest for deploys.
 type lab struct {
 	dir, bin string
 	mbus     [2]int       // ports; more than one for VMs that exist beside each other
@@ -116,7 +116,7 @@ type identity struct {
 	key      *ecdsa.PrivateKey
 }
 
-// wish is what a generated manifest asks for.
+// wish describes a generated manifest.
 type wish struct {
 	Title     string            // of the page
 	Jobs      []string          // page, idle
@@ -185,7 +185,7 @@ func (l *lab) end() {
 	_ = os.RemoveAll(l.dir)
 }
 
-// identity makes, or finds again, the certificate that is wished.
+// identity returns the wanted certificate, and makes it the first time.
 func (l *lab) identity(w wish) (identity, error) {
 	l.keys.Lock()
 	defer l.keys.Unlock()
@@ -220,7 +220,7 @@ func (l *lab) agentURL(w wish) string {
 }
 
 // isRotated checks, from outside, that the agent serves the certificate that is
-// wished, accepts the password that is, and no earlier one.
+// wanted, accepts the wanted password, and no earlier one.
 func (l *lab) isRotated() error {
 	w := l.want
 	id, err := l.identity(w)
@@ -250,7 +250,7 @@ func (l *lab) path(parts ...string) string {
 
 func (l *lab) statePath() string { return l.path("state", "state.json") }
 
-// write makes manifest, releases and stemcells what is wished.
+// write writes the wanted manifest, releases and stemcells.
 func (l *lab) write() error {
 	if err := l.writeReleases(); err != nil {
 		return err
@@ -574,7 +574,7 @@ func (l *lab) state() (state.State, error) {
 	return st, err
 }
 
-// cids lists what there is of a kind in the embedded CPI's folder: vms, disks
+// cids lists the things of one kind in the embedded CPI's folder: vms, disks
 // or stemcells.
 func (l *lab) cids(kind string) []string {
 	entries, _ := os.ReadDir(l.path("home/.bosh/local", kind))

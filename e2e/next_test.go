@@ -27,7 +27,7 @@ type ending struct {
 	// again is the command that ended in the state, where the message only says
 	// to run it again.
 	again string
-	// mend is what the message asks a person to do before the command; nil:
+	// mend does what the message asks a person to do before the command; nil:
 	// nothing.
 	mend func(*lab) error
 	// then is run after the command; empty: nothing.
@@ -198,7 +198,7 @@ func hangingPackage(l *lab) error {
 	return os.WriteFile(path, append(data, "\nsleep 1000000\n"...), 0o600)
 }
 
-// writeAgain makes the manifest and its releases what is wished.
+// writeAgain writes the wanted manifest and releases.
 func writeAgain(l *lab) error { return l.write() }
 
 // wrongPort makes the manifest say another port than the one that the agent

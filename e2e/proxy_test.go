@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// proxy stands between the program and the agents, and lets one message fail.
+// proxy is between the program and the agents, and makes one message fail.
 type proxy struct {
 	ports   [2]int // one for each of the agents' ports
 	servers []*http.Server
@@ -75,7 +75,7 @@ func (l *lab) addProxy() error {
 }
 
 // servedAt is the certificate that the agent at a port serves, or else the one
-// that is wished.
+// that is wanted.
 func (l *lab) servedAt(port int) (*tls.Certificate, error) {
 	id, err := l.identity(l.want)
 	if err != nil {
@@ -110,7 +110,7 @@ func (p *proxy) arm(fault, method string) {
 	p.fault, p.method, p.lying = fault, method, false
 }
 
-// take says what is to happen to the message, once.
+// take returns what to do with the message, once.
 func (p *proxy) take(method string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *proxy) take(method string) string {
 	return fault
 }
 
-// serve hands the message on to the agent, or does what was armed.
+// serve passes the message on to the agent, or produces the armed fault.
 func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 // TestRotate changes the agent's password, certificate and CA on a running VM,
 // alone and together, in both layouts in which manifests write them, and looks
-// from outside what the agent serves then.
+// from outside what the agent then serves.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	changes := []struct {

@@ -2,16 +2,16 @@
 
 package e2e
 
-// scenario is something that is done with the program, and may be cut.
+// scenario is a use of the program that a test may interrupt.
 type scenario struct {
 	name   string
 	empty  bool        // nothing is deployed before
-	gone   bool        // and nothing is afterwards
+	gone   bool        // nothing is deployed afterwards
 	shape  string      // of shapes: what is deployed before; empty: newWish
 	change func(*wish) // what the manifest then asks for
-	before []string    // a run that comes before the one that is cut
+	before []string    // a run before the interrupted one
 	args   []string    // the run
-	after  []string    // a run that comes afterwards, before it is looked
+	after  []string    // a run afterwards, before the checks
 }
 
 func scenarios() []scenario {
@@ -43,7 +43,7 @@ func scenarios() []scenario {
 	}
 }
 
-// shapes are what is deployed otherwise than newWish, by name.
+// shapes are deployments that differ from newWish, by name.
 func shapes() map[string]func(*wish) {
 	return map[string]func(*wish){
 		"swapped":        func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },

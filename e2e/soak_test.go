@@ -116,7 +116,7 @@ func (s *soaker) cycle() error {
 	return s.lab.gone()
 }
 
-// load is what may grow.
+// load counts what must not grow.
 type load struct {
 	processes, files, goroutines, descriptors int
 }
@@ -143,7 +143,7 @@ func (l *lab) written() (list []string) {
 	return list
 }
 
-// loadOf counts what the test and its labs have.
+// loadOf returns the load of the test and its labs.
 func loadOf(all []*soaker) load {
 	now := load{goroutines: runtime.NumGoroutine()}
 	for _, s := range all {

@@ -22,8 +22,8 @@ import (
 // tamper puts somebody between the program and the agent of the script's VM, at
 // $TAMPER_PORT and with the agent's own certificate:
 //
-//	tamper replace OLD NEW...  replaces text in the agent's answers; @FILE stands for what is in it
-//	tamper blob                changes a byte of what is downloaded
+//	tamper replace OLD NEW...  replaces text in the agent's answers; @FILE is replaced by its contents
+//	tamper blob                changes a byte of each download
 //	tamper hang FILE           begins a download, makes FILE, and sends no more
 func tamper(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
@@ -52,7 +52,7 @@ func tamper(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { server.Close(); transport.CloseIdleConnections() })
 }
 
-// tampering returns what is done to an answer of the agent.
+// tampering returns the function that changes an answer of the agent.
 func tampering(ts *testscript.TestScript, args []string) (func(*http.Response) error, error) {
 	download := func(r *http.Response) bool {
 		return r.Request.Method == http.MethodGet && strings.HasPrefix(r.Request.URL.Path, "/blobs/")

@@ -56,7 +56,7 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// watch reads what the terminal shows until the command has ended, and types
+// watch reads the terminal until the command has ended, and types
 // the answer when it asks.
 func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (shown []byte, asked bool) {
 	piece := make([]byte, 4096)

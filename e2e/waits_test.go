@@ -9,7 +9,7 @@ import (
 )
 
 // TestAgentThatHangs lets the agent hang at one message or blob: the run ends by
-// itself and says why, and the next one goes on.
+// itself and says why, and the next one finishes.
 func TestAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := newLab(t)
