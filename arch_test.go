@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +149,27 @@ func TestArchitecturePage(t *testing.T) {
 	}
 	if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Files and folders that the pages for developers name must exist.
+func TestPagesNameExistingFiles(t *testing.T) {
+	named := regexp.MustCompile("`([a-z0-9_.-]+/[a-zA-Z0-9_./-]*[a-zA-Z0-9])`")
+	ours := regexp.MustCompile(`^(agent|artifact|cmd|cpi|deployer|docs|e2e|internal|manifest|registry|state|templates|testdata|tunnel|\.ci)/`)
+	for _, page := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "docs/reliability.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			// cmd/NAME.go is any command, testdata/fuzz that of any package.
+			if !ours.MatchString(match[1]) || strings.Contains(match[1], "NAME") || match[1] == "testdata/fuzz" {
+				continue
+			}
+			if _, err := os.Stat(match[1]); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, match[1])
+			}
+		}
 	}
 }
 
