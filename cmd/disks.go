@@ -26,7 +26,7 @@ ask the cloud. With --json, there is one object per line.`,
 			if err := mistaken(cmd, args, 1); err != nil {
 				return err
 			}
-			path, _, err := choice.split(cmd, args, 0, 0)
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}

@@ -59,6 +59,7 @@ func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool
 	count := map[deployer.CheckResult]int{}
 	err := deployer.Diagnose(ctx, opts, func(check deployer.Check) {
 		count[check.Result]++
+		check.Detail, check.Remedy = c.withTarget(check.Detail), c.withTarget(check.Remedy)
 		if c.json {
 			printLines(c, "check", []deployer.Check{check})
 		} else {

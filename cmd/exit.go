@@ -153,6 +153,9 @@ func (c *console) finish(err error) int {
 	}
 	code, hint := judge(err)
 	hint = c.withTarget(hint)
+	if err != nil {
+		err = &completed{err, c.withTarget(err.Error())}
+	}
 	c.tell(code, err, hint)
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed

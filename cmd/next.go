@@ -1,57 +1,88 @@
 package cmd
 
 import (
+	"regexp"
 	"strings"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 )
 
-// targetArgs are the arguments that name the deployment of a run, ready to be
-// pasted behind another command. Values of variables are left out, since they
+// namedCommand matches a command in a message, where MANIFEST stands for the
+// arguments that name the deployment.
+var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+){1,2}) MANIFEST\b`)
+
+// withTarget completes the commands that a text names, so that they can be pasted.
+func (c *console) withTarget(text string) string {
+	if c.target == nil {
+		return text
+	}
+	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
+		words := strings.TrimSuffix(named, " MANIFEST")
+		return words + " " + c.targetArgs(strings.Fields(words)[1:])
+	})
+}
+
+// targetArgs are the arguments that name the deployment of this run to another
+// command, as far as that takes them. Values of variables are left out, since they
 // may be secrets: an ellipsis that no shell takes for a value stands for them.
-func targetArgs(opts deployer.Options) string {
+func (c *console) targetArgs(command []string) string {
+	cmd, _, err := c.root.Find(command)
+	if err != nil || cmd == c.root {
+		return "MANIFEST"
+	}
 	var args []string
-	add := func(flag, value string) {
-		if flag != "" {
-			args = append(args, flag)
+	add := func(flag, name string, values ...string) {
+		for _, value := range values {
+			if value != "" && cmd.Flags().Lookup(name) != nil {
+				args = append(args, flag+" "+value)
+			}
 		}
-		args = append(args, quoteArg(value))
 	}
-	if opts.Manifest == "" {
+	quoted := func(words ...string) []string {
+		list := make([]string, len(words))
+		for i, word := range words {
+			if word != "" {
+				list[i] = quoteArg(word)
+			}
+		}
+		return list
+	}
+	t := c.target
+	switch {
+	case t.Manifest != "":
+		args = append(args, quoteArg(t.Manifest))
+	case t.StateFile == "" || !strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
 		args = append(args, "MANIFEST")
-	} else {
-		add("", opts.Manifest)
 	}
-	if opts.StateFile != "" {
-		add("--state", opts.StateFile)
-	}
-	for _, list := range []struct {
-		flag   string
-		values []string
-	}{
-		{"-o", opts.Inputs.Ops}, {"-l", opts.Inputs.VarsFiles},
-		{"--var-file", opts.Inputs.VarFiles}, {"--vars-env", opts.Inputs.VarsEnv},
-	} {
-		for _, value := range list.values {
-			add(list.flag, value)
-		}
-	}
-	if opts.Inputs.VarsStore != "" {
-		add("--vars-store", opts.Inputs.VarsStore)
-	}
-	for _, v := range opts.Inputs.Vars {
+	add("--state", "state", quoted(t.StateFile)...)
+	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
+	add("-l", "vars-file", quoted(t.Inputs.VarsFiles...)...)
+	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
+	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
+	add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
+	for _, v := range t.Inputs.Vars {
 		name, _, _ := strings.Cut(v, "=")
-		args = append(args, "-v "+quoteArg(name)+"=<…>")
+		add("-v", "var", quoteArg(name)+"=<…>")
 	}
 	return strings.Join(args, " ")
 }
 
-// withTarget fills the deployment's arguments into a text that names commands.
-func (c *console) withTarget(text string) string {
-	if c.target == "" {
-		return text
+// completed is an error whose commands can be pasted.
+type completed struct {
+	error
+	text string
+}
+
+func (e *completed) Error() string { return e.text }
+
+func (e *completed) Unwrap() error { return e.error }
+
+// completedEvents passes events on whose commands can be pasted.
+func (c *console) completedEvents(pass func(report.Event)) func(report.Event) {
+	return func(e report.Event) {
+		e.Message, e.Error = c.withTarget(e.Message), c.withTarget(e.Error)
+		pass(e)
 	}
-	return strings.ReplaceAll(text, "MANIFEST", c.target)
 }
 
 // quoteArg quotes a word as a shell needs it.

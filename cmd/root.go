@@ -110,7 +110,8 @@ type console struct {
 	ends           atomic.Bool        // a signal or a closed pipe is how the command is meant to end
 	asking         atomic.Bool        // a question waits for its answer
 	command        string             // the command line without values, for those whom a lock keeps waiting
-	target         string             // the arguments that name the deployment, for hints
+	root           *cobra.Command     // all commands
+	target         *deployer.Options  // name the deployment in commands of messages; nil: none is named
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -138,6 +139,7 @@ func newRoot(c *console) *cobra.Command {
 	root.AddCommand(newDoctor(c), newNotice(c), newExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(flagError)
+	c.root = root
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}")
 	c.checkArgs(root)
 	return root
@@ -154,7 +156,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
-	c.target = targetArgs(opts)
+	c.target = &opts
 	opts.Home = home
 	opts.Self = self
 	opts.Getenv = c.getenv
@@ -228,11 +230,11 @@ func (c *console) boshHome() (string, error) {
 func (c *console) renderer(stream io.Writer) func(report.Event) {
 	var mu sync.Mutex
 	show := c.unguarded(stream)
-	return func(e report.Event) {
+	return c.completedEvents(func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		show(e)
-	}
+	})
 }
 
 func (c *console) unguarded(stream io.Writer) func(report.Event) {

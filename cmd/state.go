@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -42,7 +43,7 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 
 // split takes the manifest from the arguments, which there is unless --state
 // names the file, and leaves at least min and at most max others.
-func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
+func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
 	manifest, others := "", args
 	if len(args) > 0 && (s.file == "" || len(args) > max) {
 		manifest, others = args[0], args[1:]
@@ -55,6 +56,7 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 	case len(others) > max:
 		return "", nil, tooMany(cmd, args)
 	}
+	c.target = &deployer.Options{Manifest: manifest, StateFile: s.file}
 	path, err = file.Path(manifest, s.file)
 	return path, others, err
 }

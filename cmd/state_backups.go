@@ -25,7 +25,7 @@ version records something that was never deleted, that version is kept for ever 
 marked. With --json, there is one object per line.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := choice.split(cmd, args, 0, 0)
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ number. The version that it replaces becomes a backup, or a file with the ending
 does not, restore needs --force, because the record would be lost.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := choice.split(cmd, args, 1, 1)
+			path, rest, err := c.split(&choice, cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}

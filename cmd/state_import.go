@@ -27,7 +27,7 @@ A file of create-env needs no import: give it with --state.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
 			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := choice.split(cmd, args, 0, 0)
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ recorded, and repeats deletes that did not finish.`,
 			if adopt != "" {
 				cids = 1
 			}
-			path, rest, err := choice.split(cmd, args, 0, cids)
+			path, rest, err := c.split(&choice, cmd, args, 0, cids)
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ restore brings the file back.
 To delete what a state file records, use bootstrap delete.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := choice.split(cmd, args, 0, 0)
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ func newStateShow(c *console) *cobra.Command {
 bootstrap status asks the agent. With --json, it prints one object.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := choice.split(cmd, args, 0, 0)
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}

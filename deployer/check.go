@@ -57,7 +57,7 @@ func (r *run) checkCloud(ctx context.Context) error {
 	err := r.askCloud(ctx)
 	var refused *cpi.Error
 	if errors.As(err, &refused) {
-		err = fmt.Errorf("%w; nothing was changed: correct cloud_provider.properties, or what the CPI tells of, and run bootstrap deploy again", err)
+		err = fmt.Errorf("%w; nothing was changed: correct cloud_provider.properties, or what the CPI tells of, and run `bootstrap deploy MANIFEST` again", err)
 	}
 	return err
 }
@@ -185,7 +185,7 @@ func portTaken(by listener.Process, address, what, remedy string, err error) err
 	holder := "end what listens there"
 	switch {
 	case by.VM != "":
-		holder = by.String() + " has the port: if that is this deployment's VM, bring back its state file (bootstrap state restore), else delete that VM or end the process"
+		holder = by.String() + " has the port: if that is this deployment's VM, bring back its state file (bootstrap state backups MANIFEST), else delete that VM or end the process"
 	case by.PID != 0:
 		holder = by.String() + " has the port: end it"
 	}

@@ -79,7 +79,7 @@ func (r *run) compileFailed(ctx context.Context, l located, err error) error {
 // serviceAfter puts back what ran before, where it can be, and tells how the
 // service is.
 func (r *run) serviceAfter(ctx context.Context, release string) string {
-	again := fmt.Sprintf("correct release %s and run bootstrap deploy again", release)
+	again := fmt.Sprintf("correct release %s and run `bootstrap deploy MANIFEST` again", release)
 	st := r.state.Get()
 	switch {
 	case st.Own.Swap != nil && (r.plan.Swap || r.plan.Beside):
@@ -92,7 +92,7 @@ func (r *run) serviceAfter(ctx context.Context, release string) string {
 	why, err := r.putBack(ctx)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the service is down: what ran before could not be put back (%v); bootstrap deploy --previous tries once more; or %s", err, again)
+		return fmt.Sprintf("the service is down: what ran before could not be put back (%v); `bootstrap deploy MANIFEST --previous` tries once more; or %s", err, again)
 	case why != "":
 		return fmt.Sprintf("the service is down: %s, so that what ran before could not be put back; %s", why, again)
 	case st.Own.Stopped:

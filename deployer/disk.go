@@ -348,7 +348,7 @@ func (r *run) deleteDisks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.root.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach %s %s` gives it to the next deploy", d.CID, r.which(), d.CID))
+		r.root.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` gives it to the next deploy", d.CID, d.CID))
 	} else if d != nil {
 		if err := r.deleteDisk(ctx, r.stage, "Deleting disk '%s'", *d); err != nil {
 			return err

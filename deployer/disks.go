@@ -72,7 +72,7 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	}
 	switch d := plan.DiskOf(st, cid); {
 	case d == nil:
-		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: bootstrap disks lists those that there are", cid)
+		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: `bootstrap disks MANIFEST` lists those that there are", cid)
 	case d.ID == st.CurrentDiskID:
 		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
 	}
@@ -139,7 +139,7 @@ func (r *run) findRecord(context.Context) error {
 	st := r.state.Get()
 	if r.opts.Disk == "" {
 		if r.opts.Disk = plan.CurrentDisk(st); r.opts.Disk == "" {
-			return errors.New("there is no current disk: bootstrap disks lists those that there are")
+			return errors.New("there is no current disk: `bootstrap disks MANIFEST` lists those that there are")
 		}
 		return nil
 	}

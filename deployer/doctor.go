@@ -141,13 +141,13 @@ func (d *doctor) checkManifest(_ context.Context, v *verdict) {
 		return
 	}
 	if err := d.readManifestIfAny(); err != nil {
-		v.fail("correct it; bootstrap validate checks it again", "%v", err)
+		v.fail("correct it; `bootstrap validate MANIFEST` checks it again", "%v", err)
 		return
 	}
 	d.loaded = true
 	v.say("%s is valid", d.opts.Manifest)
 	for _, w := range d.manifest.Warnings {
-		v.warn("see bootstrap validate", "%s", place(w))
+		v.warn("see `bootstrap validate MANIFEST`", "%s", place(w))
 	}
 	if len(d.manifest.Generated) > 0 {
 		v.say("deploy will generate %s", strings.Join(d.manifest.Generated, ", "))
@@ -184,7 +184,7 @@ func (d *doctor) checkState(_ context.Context, v *verdict) {
 	}
 	v.say("%s is readable", d.statePath)
 	if n := len(st.Own.Intents) + len(st.Own.Leftovers); n > 0 {
-		v.warn("bootstrap status tells which; the next deploy settles what it can", "calls of the CPI without a known end: %d", n)
+		v.warn("`bootstrap status MANIFEST` tells which; the next deploy settles what it can", "calls of the CPI without a known end: %d", n)
 	}
 }
 

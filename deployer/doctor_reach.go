@@ -227,13 +227,13 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	if !seen.Answers {
 		remedy := seen.Hint
 		if remedy == "" {
-			remedy = "look why it does not answer; bootstrap deploy --fix gives up the VM and keeps its disk"
+			remedy = "look why it does not answer; `bootstrap deploy MANIFEST --fix` reboots the VM first and replaces it only if that does not help"
 		}
 		v.fail(remedy, "%s", strings.TrimSuffix(seen.Error, "; "+seen.Hint))
 	} else {
 		v.say("it answers at %s", seen.Address)
 		if now.JobState != "running" {
-			v.warn("bootstrap status tells more", "its jobs are %s", now.JobState)
+			v.warn("`bootstrap status MANIFEST` tells more", "its jobs are %s", now.JobState)
 		}
 	}
 	if !showsCertificate(seen) {

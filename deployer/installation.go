@@ -123,11 +123,11 @@ func (r *run) uninstall(ctx context.Context) error {
 		return err
 	}
 	if n := len(r.state.Get().Own.Orphans); n > 0 {
-		r.root.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for bootstrap disks", plan.Count(n, "disk")))
+		r.root.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
 		return nil
 	}
 	if n := len(r.state.Get().Own.Leftovers); n > 0 {
-		r.root.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for bootstrap state leftovers", plan.Count(n, "CPI call")))
+		r.root.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
 		return nil
 	}
 	for _, c := range r.state.Get().Own.Snapshots {

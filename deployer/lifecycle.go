@@ -17,7 +17,7 @@ import (
 type NoVMError struct{}
 
 func (e *NoVMError) Error() string {
-	return "there is no VM: bootstrap deploy makes one"
+	return "there is no VM: `bootstrap deploy MANIFEST` makes one"
 }
 
 // expectVM refuses to go on without a VM whose agent answers.
@@ -30,7 +30,7 @@ func (r *run) expectVM(context.Context) error {
 		r.agent = r.running
 		return nil
 	case r.cpiClient != nil && !r.facts.HasVM:
-		return fmt.Errorf("VM %s is gone: bootstrap deploy makes a new one", cid)
+		return fmt.Errorf("VM %s is gone: `bootstrap deploy MANIFEST` makes a new one", cid)
 	}
 	return r.silent(cid)
 }
@@ -42,7 +42,7 @@ func (r *run) expectDisk(context.Context) error {
 	if d == nil || slices.Contains(r.facts.Mounted, d.CID) {
 		return nil
 	}
-	return fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; bootstrap deploy attaches it", d.CID, st.CurrentVMCID)
+	return fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; `bootstrap deploy MANIFEST` attaches it", d.CID, st.CurrentVMCID)
 }
 
 func (r *run) recordStopped(context.Context) error {

@@ -40,7 +40,7 @@ func (e *ScriptError) Error() string {
 			text += "; the script of job " + name + " failed"
 		}
 	}
-	text += fmt.Sprintf("; what they said is in /var/vcap/sys/log/%s/%s.stderr.log on the VM, bootstrap logs fetches it", job, e.Script)
+	text += fmt.Sprintf("; what they said is in /var/vcap/sys/log/%s/%s.stderr.log on the VM, `bootstrap logs MANIFEST` fetches it", job, e.Script)
 	if len(e.Logs) > 0 {
 		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
 	}

@@ -72,7 +72,7 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 		return nil // a plan does not look what became of it
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
-		r.root.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers %s` lists it", now.AgentID, client.Address(), r.which()))
+		r.root.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
 		return nil
 	}
 	remedies, err := r.restores(client, now)
@@ -112,14 +112,6 @@ func (r *run) unrecordedAgent(ctx context.Context, client *agent.Client) (now ag
 	}
 }
 
-// which names the state on a command line.
-func (r *run) which() string {
-	if r.opts.StateFile != "" {
-		return "--state " + r.opts.StateFile
-	}
-	return r.opts.Manifest
-}
-
 // restores are the commands that bring back a backup which records the VM.
 func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) {
 	versions, err := file.Versions(r.statePath)
@@ -132,7 +124,7 @@ func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) 
 		if v.Err != nil || v.Present || st.CurrentVMCID == "" || ownAgent(client, now, st.Own.AgentID) != nil {
 			continue
 		}
-		list = append(list, fmt.Sprintf("bootstrap state restore %s %d   (a backup of %s, which records %s)", r.which(), v.Serial, report.Minute(v.Written), strings.Join(st.Owned(), ", ")))
+		list = append(list, fmt.Sprintf("bootstrap state restore MANIFEST %d   (a backup of %s, which records %s)", v.Serial, report.Minute(v.Written), strings.Join(st.Owned(), ", ")))
 	}
 	return list, nil
 }
@@ -155,7 +147,7 @@ func (r *run) importing(ctx context.Context, client *agent.Client, now agent.Sta
 		}
 		in.VM, in.Stemcell, why = kept.VM, kept.Stemcell, "as this machine remembers it"
 	}
-	command, size := "bootstrap state import "+r.which()+" --vm-cid "+cmp.Or(in.VM, "CID"), ""
+	command, size := "bootstrap state import MANIFEST --vm-cid "+cmp.Or(in.VM, "CID"), ""
 	if in.DiskSize > 0 {
 		size = strconv.Itoa(in.DiskSize)
 	}

@@ -79,7 +79,7 @@ func TestRefuseUnrecorded(t *testing.T) {
 			if err = r.refuseUnrecorded(t.Context()); errors.As(err, &unrecorded) != c.refused || (err != nil) != c.refused {
 				t.Errorf("error %v", err)
 			}
-			const remedy = "bootstrap state import m.yml --vm-cid vm-2 --agent-id agent-2 --disk-cid disk-2 "
+			const remedy = "bootstrap state import MANIFEST --vm-cid vm-2 --agent-id agent-2 --disk-cid disk-2 "
 			if c.refused && !strings.Contains(err.Error(), remedy) {
 				t.Errorf("%q lacks %q", err, remedy)
 			}

@@ -94,12 +94,12 @@ func (r *run) afterRefusal(err error, stemcell string) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	text := "correct what it refuses and run bootstrap deploy again"
+	text := "correct what it refuses and run `bootstrap deploy MANIFEST` again"
 	if r.plan.On(plan.VM) == plan.Replace && !r.plan.Swap {
 		text = "the old VM is deleted, its disk is kept: " + text
 	}
 	if stemcell != "" && !r.plan.Swap {
-		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, bootstrap deploy --fix uploads that again", stemcell)
+		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, `bootstrap deploy MANIFEST --fix` uploads that again", stemcell)
 	}
 	return fmt.Errorf("%w; %s", err, text)
 }
@@ -236,7 +236,7 @@ func (r *run) waitForAgent(ctx context.Context) error {
 func (r *run) suspectLeftovers() {
 	for _, l := range r.state.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			r.root.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers %s` lists it", l.AgentID, report.Minute(l.Started), r.which()))
+			r.root.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
 		}
 	}
 }

@@ -185,18 +185,18 @@ func causes() []cause {
 		}, {
 			name: "disk that is gone", args: recreate(), code: 1,
 			make: func(l *lab) error { return l.put("home/faults/has_disk", "says-false") },
-			says: "its VM has it mounted.*nothing was changed.*bootstrap disks forget MANIFEST --current",
+			says: "its VM has it mounted.*nothing was changed.*bootstrap disks forget .* --current",
 			mend: func(l *lab) error { return l.put("home/faults/has_disk", "says-false") },
 			then: [][]string{{"disks", "forget", "--current"}, recreate()},
 		}, {
 			name: "package that does not compile, in place", args: deploy(), code: 1,
 			make: func(l *lab) error { l.want.Source++; return l.badPackage() },
-			says: `(?s)package page-server of release lab does not compile \(exit code 3\); what ran before was put back and runs again; correct release lab and run bootstrap deploy again\n.*no compiler here`,
+			says: `(?s)package page-server of release lab does not compile \(exit code 3\); what ran before was put back and runs again; correct release lab and run .bootstrap deploy \S.*. again\n.*no compiler here`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "package that does not compile, new VM", args: recreate(), code: 1, later: true,
 			make: func(l *lab) error { l.want.Source++; return l.badPackage() },
-			says: `does not compile \(exit code 3\); the service is down, and the VM that ran it was deleted; correct release lab and run bootstrap deploy again`,
+			says: `does not compile \(exit code 3\); the service is down, and the VM that ran it was deleted; correct release lab and run .bootstrap deploy \S.*. again`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "cloud_properties that the CPI refuses", args: deploy(), code: 70, later: true,

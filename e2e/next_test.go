@@ -73,6 +73,12 @@ func (l *lab) walkOut(e ending) error {
 		return fmt.Errorf("ended with %d and does not say %q:\n%s", o.status, e.says, o.text)
 	}
 	commands := named(o.text)
+	for _, command := range commands {
+		theirs := strings.Contains(command, "=…") // of a run that holds the lock
+		if !theirs && !strings.Contains(command, " "+l.target()) {
+			return fmt.Errorf("names %q, which cannot be pasted:\n%s", command, o.text)
+		}
+	}
 	if e.again != "" {
 		if !strings.Contains(o.text, "run the same command again") {
 			return fmt.Errorf("does not say to run it again:\n%s", o.text)

@@ -96,7 +96,7 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 }
 
 func notState(err error) error {
-	return fmt.Errorf("it is not a state file (%w); nothing was changed: bring back an earlier version with `bootstrap state restore`, or point --state at the right file", err)
+	return fmt.Errorf("it is not a state file (%w); nothing was changed: restore an earlier version, which `bootstrap state backups MANIFEST` lists, or point --state at the right file", err)
 }
 
 // ofBoshInit reports whether bosh-init wrote the state: its digest of the

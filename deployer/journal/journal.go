@@ -383,7 +383,7 @@ func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	case there:
 		why += fmt.Sprintf("; disk %s is there and stays the current one, and another may have been made from it", in.Disk)
 	default:
-		why += fmt.Sprintf("; disk %s does not exist any more, and the one in its place holds the data: with its CID, `bootstrap state leftovers --adopt`, `bootstrap disks forget --current` and `bootstrap disks attach` make it the current one", in.Disk)
+		why += fmt.Sprintf("; disk %s does not exist any more, and the one in its place holds the data: with its CID, `bootstrap state leftovers MANIFEST --adopt ID CID`, `bootstrap disks forget MANIFEST --current` and `bootstrap disks attach MANIFEST CID` make it the current one", in.Disk)
 	}
 	return j.leaveBehind(in, why)
 }

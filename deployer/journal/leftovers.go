@@ -22,7 +22,7 @@ func (j *Journal) LookAtLeftovers(ctx context.Context) error {
 			return nil
 		}
 		if err := j.lookAtLeftover(ctx, l); err != nil {
-			j.Report.Warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, for bootstrap state leftovers", l.Method, report.Minute(l.Started), err))
+			j.Report.Warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, and `bootstrap state leftovers MANIFEST` lists it", l.Method, report.Minute(l.Started), err))
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func load(path string, opts Options) (loaded, error) {
 	}
 	l.current.Repair()
 	if err := l.current.Check(); err != nil {
-		return l, fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or bring back an earlier version with `bootstrap state restore`", path, err)
+		return l, fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or restore an earlier version: `bootstrap state backups MANIFEST` lists them", path, err)
 	}
 	return l, nil
 }

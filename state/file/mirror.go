@@ -88,7 +88,7 @@ func (l *loaded) compareMirror(path, home string, own bool) {
 	case !own:
 		l.restoreOwn(file, &m)
 	case m.State == path && l.current.Own.Serial < m.Own.Serial:
-		l.warnings = append(l.warnings, fmt.Errorf("the deployment state %s is older (serial number %d) than the last one written on this machine (%d): it lacks what was made in between; `bootstrap state backups` lists what is kept", path, l.current.Own.Serial, m.Own.Serial))
+		l.warnings = append(l.warnings, fmt.Errorf("the deployment state %s is older (serial number %d) than the last one written on this machine (%d): it lacks what was made in between; `bootstrap state backups MANIFEST` lists what is kept", path, l.current.Own.Serial, m.Own.Serial))
 	}
 }
 

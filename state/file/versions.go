@@ -97,7 +97,7 @@ func (s *Store) removeBackups() error {
 	for _, v := range versionsOf(s.path, -1, nil, s.readGone()) {
 		if len(v.Only) > 0 {
 			kept++
-			s.warn(fmt.Errorf("%s was never deleted, and only the backup %s records it: `bootstrap state backups` lists it", v.Only[0], v.Path))
+			s.warn(fmt.Errorf("%s was never deleted, and only the backup %s records it: `bootstrap state backups MANIFEST` lists it", v.Only[0], v.Path))
 			continue
 		}
 		errs = append(errs, os.Remove(v.Path))

@@ -1,0 +1,38 @@
+package cmd
+
+import (
+	"testing"
+
+	"bootstrap/deployer"
+	"bootstrap/manifest/document"
+)
+
+// TestWithTarget completes the commands that messages name, each with what that
+// command takes, and leaves everything else alone.
+func TestWithTarget(t *testing.T) {
+	t.Parallel()
+	whole := &deployer.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
+		Ops: []string{"a.yml", ""}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", Vars: []string{"pw=s3cret"},
+	}}
+	const all = "'my lab.yml' --state s.json -o a.yml -l '$v.yml' --vars-store creds.yml -v pw=<…>"
+	state := &deployer.Options{StateFile: "s.json"}
+	for _, c := range []struct {
+		target     *deployer.Options
+		text, want string
+	}{
+		{nil, "`bootstrap deploy MANIFEST`", "`bootstrap deploy MANIFEST`"},
+		{whole, `try "bootstrap deploy MANIFEST --fix": it`, `try "bootstrap deploy ` + all + ` --fix": it`},
+		{whole, "(bootstrap state leftovers MANIFEST)", "(bootstrap state leftovers 'my lab.yml' --state s.json)"},
+		{whole, "bootstrap disks forget MANIFEST --current", "bootstrap disks forget " + all + " --current"},
+		{whole, "bootstrap disks attach MANIFEST disk-1", "bootstrap disks attach 'my lab.yml' --state s.json disk-1"},
+		{whole, "--adopt-from MANIFEST, stemcell.MANIFEST, bootstrap deploy MANIFESTO", "--adopt-from MANIFEST, stemcell.MANIFEST, bootstrap deploy MANIFESTO"},
+		{whole, "bootstrap nosuch MANIFEST", "bootstrap nosuch MANIFEST"},
+		{state, "bootstrap logs MANIFEST and bootstrap deploy MANIFEST", "bootstrap logs --state s.json and bootstrap deploy MANIFEST --state s.json"},
+	} {
+		console := newConsole(nil, nil, nil, nil, nil)
+		newRoot(console)
+		if console.target = c.target; console.withTarget(c.text) != c.want {
+			t.Errorf("%q became %q, not %q", c.text, console.withTarget(c.text), c.want)
+		}
+	}
+}
