@@ -25,13 +25,14 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                      {"cmd"},
-		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/journal", "deployer/plan", "deployer/report", "manifest", "manifest/document", "manifest/gen", "registry", "state", "state/file", "templates", "tunnel"},
+		"cmd":                   {"agent", "agent/local", "artifact", "artifact/packaging", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/plan", "deployer/report", "manifest", "manifest/document", "manifest/gen", "registry", "state", "state/file", "templates", "tunnel"},
 		"cmd/ui":                {"deployer", "deployer/plan", "deployer/report"},
 		"e2e":                   {}, // its tests see the program, state files and plans
 		"e2e/rubycache":         {"templates/cruby"},
 		"e2e/traced":            {"cmd", "deployer"},
-		"deployer":              {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
 		"deployer/report":       {"agent", "deployer/plan"},
+		"deployer/access":       {"agent", "deployer/report", "tunnel"},
 		"deployer/journal":      {"cpi", "deployer/kept", "deployer/plan", "deployer/report", "state", "state/file"},
 		"deployer/kept":         {"agent", "manifest", "state"},
 		"deployer/plan":         {"agent", "artifact", "manifest", "state"},

@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 )
 
 func newLogs(c *console) *cobra.Command {
 	var opts deployer.Options
-	var what deployer.LogsOptions
+	var what access.LogsOptions
 	cmd := &cobra.Command{
 		Use:   "logs {MANIFEST | --state FILE}",
 		Short: "Fetch, show or follow the VM's logs",

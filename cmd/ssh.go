@@ -11,13 +11,14 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 	"bootstrap/tunnel"
 )
 
 func newSSH(c *console) *cobra.Command {
 	var opts deployer.Options
-	var what deployer.SSHOptions
+	var what access.SSHOptions
 	cmd := &cobra.Command{
 		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
 		Short: "Log in to the VM, or run a command there",
@@ -53,7 +54,7 @@ INCLUDING ANY SECRETS.`,
 			err := c.deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.SSH(ctx, opts, what)
 			})
-			var ended *deployer.ExitStatusError
+			var ended *access.ExitStatusError
 			var interrupted *report.InterruptedError
 			switch {
 			case errors.As(err, &ended):

@@ -67,7 +67,7 @@ func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Dura
 	}
 	return &NotRunningError{
 		State: last.JobState, Processes: processes(last), Waited: waited,
-		Logs: r.tailLogs(ctx, r.agent, failing, tailLines), Previous: r.hasPrevious(),
+		Logs: r.reached(r.agent, r.state.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: r.hasPrevious(),
 	}
 }
 

@@ -152,7 +152,7 @@ func (r *run) lookAtAgent(ctx context.Context) error {
 	r.learn(vm)
 	if r.facts.Answers && r.scratch == "" {
 		r.foundAgain(vm)
-		r.endLogins(ctx, r.running, vm)
+		r.reached(r.running, vm).EndLogins(ctx)
 		if err := r.settleDisk(); err != nil {
 			return err
 		}

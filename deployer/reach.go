@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"bootstrap/agent"
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -27,6 +29,24 @@ func reach(ctx context.Context, opts Options, fn func(*run, context.Context) err
 	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
 	return execute(ctx, opts, append(reaching(), phase{name: "talk to the VM", do: fn}))
+}
+
+// reached is a VM whose agent answers.
+func (r *run) reached(client *agent.Client, vm string) *access.VM {
+	return &access.VM{
+		CID: vm, Agent: client, Deployment: r.about.Name, Group: r.about.Group,
+		Dir: r.dir, Dial: r.route.dial, Redact: r.opts.Redact, Report: r.root,
+	}
+}
+
+// SSH logs in to the VM; see access.VM.SSH.
+func SSH(ctx context.Context, opts Options, what access.SSHOptions) error {
+	return reach(ctx, opts, func(r *run, ctx context.Context) error { return r.reached(r.running, r.vm).SSH(ctx, what) })
+}
+
+// Logs fetches or shows the logs of the VM; see access.VM.Logs.
+func Logs(ctx context.Context, opts Options, what access.LogsOptions) error {
+	return looked(reach(ctx, opts, func(r *run, ctx context.Context) error { return r.reached(r.running, r.vm).Logs(ctx, what) }))
 }
 
 // looked marks the error of an interrupted run that changes nothing.
@@ -60,7 +80,7 @@ func (r *run) reachAgent(ctx context.Context) error {
 	}
 	r.running, _, err = r.findAgent(ctx, r.recallAgent(st.CurrentVMCID), r.opts.AgentTimeout, st.DirectorID)
 	if err == nil {
-		r.endLogins(ctx, r.running, st.CurrentVMCID)
+		r.reached(r.running, st.CurrentVMCID).EndLogins(ctx)
 	}
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
@@ -78,20 +78,6 @@ func (r *run) fetchJobReleases(ctx context.Context) error {
 	return r.do("Validating jobs", func(*report.Stage) error { return r.checkGroupJobs() })
 }
 
-// expectJobs refuses names of jobs that an instance group does not have.
-func expectJobs(group string, asked, names []string) error {
-	for _, job := range asked {
-		if slices.Contains(names, job) {
-			continue
-		}
-		if len(names) == 0 {
-			return fmt.Errorf("instance group %s has no job %s: it has no jobs", group, job)
-		}
-		return fmt.Errorf("instance group %s has no job %s; it has: %s", group, job, strings.Join(names, ", "))
-	}
-	return nil
-}
-
 func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	jobs := r.templateJobs()
 	names := make([]string, len(jobs))
@@ -99,7 +85,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		names[i] = jobs[i].Name
 		jobs[i].LinksOnly = len(what.Jobs) > 0 && !slices.Contains(what.Jobs, names[i])
 	}
-	if err := expectJobs(r.about.Group, what.Jobs, names); err != nil {
+	if err := access.ExpectJobs(r.about.Group, what.Jobs, names); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bootstrap-render-")

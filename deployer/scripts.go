@@ -75,7 +75,7 @@ func (r *run) scriptLogs(ctx context.Context, a *agent.Client, name string, jobs
 		if len(filters) == 0 {
 			filters = []string{fmt.Sprintf("**/%s.%s.log", name, stream)}
 		}
-		if lines := r.tail(ctx, a, tailLines, filters); len(lines) > 0 {
+		if lines := r.reached(a, r.state.Get().CurrentVMCID).Tail(ctx, tailLines, filters); len(lines) > 0 {
 			return lines
 		}
 	}

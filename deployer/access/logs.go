@@ -1,4 +1,4 @@
-package deployer
+package access
 
 import (
 	"cmp"
@@ -32,28 +32,26 @@ type LogsOptions struct {
 
 // Logs fetches the logs from the VM: as an archive, 0600, which is kept as it
 // is, or line by line as events of the kind Log, without secrets.
-func Logs(ctx context.Context, opts Options, what LogsOptions) error {
-	return looked(reach(ctx, opts, func(r *run, ctx context.Context) error {
-		if err := r.checkLogJobs(ctx, what.Jobs); err != nil {
-			return err
-		}
-		switch {
-		case what.Follow:
-			return r.followLogs(ctx, what)
-		case what.Tail > 0:
-			return r.showLogs(ctx, what)
-		}
-		return r.keepLogs(ctx, what)
-	}))
+func (v *VM) Logs(ctx context.Context, what LogsOptions) error {
+	if err := v.checkLogJobs(ctx, what.Jobs); err != nil {
+		return err
+	}
+	switch {
+	case what.Follow:
+		return v.followLogs(ctx, what)
+	case what.Tail > 0:
+		return v.showLogs(ctx, what)
+	}
+	return v.keepLogs(ctx, what)
 }
 
 // checkLogJobs refuses names of jobs that the VM does not have, and would have
 // no logs.
-func (r *run) checkLogJobs(ctx context.Context, asked []string) error {
+func (v *VM) checkLogJobs(ctx context.Context, asked []string) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	now, err := r.running.GetState(ctx, false)
+	now, err := v.Agent.GetState(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -61,7 +59,7 @@ func (r *run) checkLogJobs(ctx context.Context, asked []string) error {
 	for _, job := range now.Job.Templates {
 		names = append(names, job.Name)
 	}
-	return expectJobs(cmp.Or(now.Job.Name, r.about.Group), asked, names)
+	return ExpectJobs(cmp.Or(now.Job.Name, v.Group), asked, names)
 }
 
 // kinds is what the agent is asked for.
@@ -102,8 +100,8 @@ func (o LogsOptions) path(deployment string, now time.Time) string {
 }
 
 // keepLogs fetches the archive and tells where it is.
-func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
-	target, err := filepath.Abs(what.path(r.about.Name, time.Now()))
+func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
+	target, err := filepath.Abs(what.path(v.Deployment, time.Now()))
 	if err != nil {
 		return fmt.Errorf("cannot find the folder of the archive: %w", err)
 	}
@@ -117,11 +115,11 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	if _, err := os.Lstat(target); err == nil && what.Out != "" && !stream {
 		return &fileExistsError{Path: target} // before the work
 	}
-	err = r.do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*report.Stage) error {
+	err = v.Report.Do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*report.Stage) error {
 		if stream {
 			dir = ""
 		}
-		archive, err := r.fetchWanted(ctx, what, dir)
+		archive, err := v.fetchWanted(ctx, what, dir)
 		if err != nil {
 			return err
 		}
@@ -140,7 +138,7 @@ func (r *run) keepLogs(ctx context.Context, what LogsOptions) error {
 	if err != nil {
 		return err
 	}
-	r.root.Info(fmt.Sprintf("Logs: '%s'; secrets in them are NOT taken out", target))
+	v.Report.Info(fmt.Sprintf("Logs: '%s'; secrets in them are NOT taken out", target))
 	return nil
 }
 
@@ -187,8 +185,8 @@ func pour(archive *os.File, target string) error {
 
 // fetchWanted fetches the archive. It is an error if there is nothing in it of
 // what was asked for by name.
-func (r *run) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os.File, error) {
-	archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), dir)
+func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os.File, error) {
+	archive, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), dir)
 	if err != nil || len(what.filters()) == 0 {
 		return archive, err
 	}
@@ -211,8 +209,8 @@ func (r *run) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*o
 }
 
 // showLogs shows the end of each log once.
-func (r *run) showLogs(ctx context.Context, what LogsOptions) error {
-	archive, err := r.fetchWanted(ctx, what, "")
+func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
+	archive, err := v.fetchWanted(ctx, what, "")
 	if err != nil {
 		return err
 	}
@@ -222,10 +220,24 @@ func (r *run) showLogs(ctx context.Context, what LogsOptions) error {
 		return err
 	}
 	for _, f := range files {
-		r.root.Log(f.name, f.lines)
+		v.Report.Log(f.name, f.lines)
 	}
 	if len(files) == 0 {
-		r.root.Info("There is nothing in the logs.")
+		v.Report.Info("There is nothing in the logs.")
+	}
+	return nil
+}
+
+// ExpectJobs refuses names of jobs that an instance group does not have.
+func ExpectJobs(group string, asked, names []string) error {
+	for _, job := range asked {
+		if slices.Contains(names, job) {
+			continue
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("instance group %s has no job %s: it has no jobs", group, job)
+		}
+		return fmt.Errorf("instance group %s has no job %s; it has: %s", group, job, strings.Join(names, ", "))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package deployer
+package access
 
 import (
 	"context"
@@ -44,15 +44,13 @@ const cleanupTimeout = 30 * time.Second
 // SSH logs in to the VM as a user that the agent makes for this one time, with
 // a key that exists as long, and runs a command or a shell. Its end is an
 // *ExitStatusError.
-func SSH(ctx context.Context, opts Options, what SSHOptions) error {
-	return reach(ctx, opts, func(r *run, ctx context.Context) error {
-		return r.logIn(ctx, func(login sshLogin) error {
-			status, err := r.session(ctx, login, what)
-			if err != nil {
-				return err
-			}
-			return &ExitStatusError{Status: status}
-		})
+func (v *VM) SSH(ctx context.Context, what SSHOptions) error {
+	return v.logIn(ctx, func(login sshLogin) error {
+		status, err := v.session(ctx, login, what)
+		if err != nil {
+			return err
+		}
+		return &ExitStatusError{Status: status}
 	})
 }
 
@@ -68,7 +66,7 @@ type sshLogin struct {
 }
 
 // logIn makes a user, calls fn and removes the user in every case.
-func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
+func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails
 	login := sshLogin{user: "bosh_" + hex.EncodeToString(name)}
@@ -78,19 +76,19 @@ func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	if login.key, public, err = tunnel.OneTimeKey(); err != nil {
 		return err
 	}
-	done := r.recordLogin(loginRecord{VM: r.vm, User: login.user, Dir: login.dir})
+	done := v.recordLogin(loginRecord{VM: v.CID, User: login.user, Dir: login.dir})
 	// Also after a failure, in which the user may have been made.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		err := r.running.CleanupSSH(ctx, "^"+login.user+"$")
+		err := v.Agent.CleanupSSH(ctx, "^"+login.user+"$")
 		gone := err == nil || agent.UnknownMessage(err)
 		if !gone {
-			r.root.Warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key; the next run removes it: %v", login.user, err))
+			v.Report.Warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key; the next run removes it: %v", login.user, err))
 		}
 		done(gone)
 	}()
-	told, err := r.running.SetupSSH(ctx, login.user, public)
+	told, err := v.Agent.SetupSSH(ctx, login.user, public)
 	if err != nil {
 		return err
 	}
@@ -101,15 +99,15 @@ func (r *run) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	if login.hostKey == "" || strings.ContainsAny(login.hostKey, "\r\n") {
 		return errors.New("cannot log in to the VM: the agent does not tell the key of its SSH server")
 	}
-	login.alias = r.about.Group + "/0"
+	login.alias = v.Group + "/0"
 	return fn(login)
 }
 
 // session runs the command with the system's ssh where there is one, it knows
 // the way and can be given the key, else with our own client.
-func (r *run) session(ctx context.Context, login sshLogin, what SSHOptions) (status int, err error) {
+func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (status int, err error) {
 	program, err := exec.LookPath("ssh")
-	if err == nil && !what.OwnClient && r.route.dial == nil && runtime.GOOS != "windows" {
+	if err == nil && !what.OwnClient && v.Dial == nil && runtime.GOOS != "windows" {
 		if err := os.Mkdir(login.dir, 0o700); err != nil {
 			return 0, fmt.Errorf("cannot make a temporary folder for ssh: %w", err)
 		}
@@ -128,7 +126,7 @@ func (r *run) session(ctx context.Context, login sshLogin, what SSHOptions) (sta
 		PrivateKey: login.key,
 		HostKey:    login.hostKey,
 		HostName:   login.alias,
-		Dial:       r.route.dial,
+		Dial:       v.Dial,
 	}, tunnel.Session{
 		Command:  strings.Join(what.Command, " "),
 		Stdin:    what.Stdin,

@@ -1,4 +1,4 @@
-package deployer
+package access
 
 import (
 	"archive/tar"
@@ -33,26 +33,26 @@ const (
 	tailFiles   = 4
 )
 
-// tailLogs returns the last lines of what the processes logged, each file
+// TailLogs returns the last lines of what the processes logged, each file
 // below a line with its name, with secrets taken out. It is there to be shown
 // with an error: where the logs do not come within 20 s, there are none.
-func (r *run) tailLogs(ctx context.Context, a *agent.Client, processes []string, lines int) []string {
+func (v *VM) TailLogs(ctx context.Context, processes []string, lines int) []string {
 	var filters []string
 	for _, p := range processes {
 		filters = append(filters, p+"/**/*", "**/"+p+"*")
 	}
 	// A process need not have the name of its job, whose the folder is.
-	return r.tail(ctx, a, lines, filters, []string{"**/*.log"})
+	return v.Tail(ctx, lines, filters, []string{"**/*.log"})
 }
 
-// tail is tailLogs of the files that the first of these filters finds any with.
-func (r *run) tail(ctx context.Context, a *agent.Client, lines int, filters ...[]string) []string {
+// Tail is TailLogs of the files that the first of these filters finds any with.
+func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	var files []logTail
 	for _, f := range filters {
 		var err error
-		if files, err = r.newestLogs(ctx, a, f, lines); err != nil {
+		if files, err = v.newestLogs(ctx, f, lines); err != nil {
 			return nil
 		}
 		if len(files) > 0 {
@@ -70,12 +70,12 @@ func (r *run) tail(ctx context.Context, a *agent.Client, lines int, filters ...[
 		return nil
 	}
 	// All at once: a private key is only known as such when it is whole.
-	return strings.Split(r.opts.Redact(strings.Join(text, "\n")), "\n")
+	return strings.Split(v.Redact(strings.Join(text, "\n")), "\n")
 }
 
 // newestLogs returns the few files that were written last, without empty ones.
-func (r *run) newestLogs(ctx context.Context, a *agent.Client, filters []string, lines int) ([]logTail, error) {
-	archive, err := fetchLogs(ctx, a, "job", filters, "")
+func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]logTail, error) {
+	archive, err := fetchLogs(ctx, v.Agent, "job", filters, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package deployer
+package access
 
 import (
 	"context"
@@ -34,17 +34,17 @@ const loginDirPrefix = "bootstrap-ssh-"
 
 // recordLogin remembers a login before its user is made. done forgets it, if
 // the user is gone. A full disk is no reason not to log in.
-func (r *run) recordLogin(rec loginRecord) (done func(gone bool)) {
-	done, err := r.keepLogin(rec)
+func (v *VM) recordLogin(rec loginRecord) (done func(gone bool)) {
+	done, err := v.keepLogin(rec)
 	if err != nil {
-		r.root.Warning(fmt.Sprintf("the login is not recorded: if it is killed, its user stays on the VM: %v", err))
+		v.Report.Warning(fmt.Sprintf("the login is not recorded: if it is killed, its user stays on the VM: %v", err))
 		return func(bool) {}
 	}
 	return done
 }
 
-func (r *run) keepLogin(rec loginRecord) (done func(gone bool), err error) {
-	dir := filepath.Join(r.dir, "logins")
+func (v *VM) keepLogin(rec loginRecord) (done func(gone bool), err error) {
+	dir := filepath.Join(v.Dir, "logins")
 	path := filepath.Join(dir, rec.User+".json")
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -80,10 +80,10 @@ func forgetLogin(path string, lock *flock.Flock, gone bool) {
 	}
 }
 
-// endLogins removes the users of logins whose process has died, from the VM
+// EndLogins removes the users of logins whose process has died, from the VM
 // whose agent answers, and their temporary folders.
-func (r *run) endLogins(ctx context.Context, client *agent.Client, vm string) {
-	dir := filepath.Join(r.dir, "logins")
+func (v *VM) EndLogins(ctx context.Context) {
+	dir := filepath.Join(v.Dir, "logins")
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -94,12 +94,12 @@ func (r *run) endLogins(ctx context.Context, client *agent.Client, vm string) {
 		if locked, err := lock.TryLock(); err != nil || !locked {
 			continue // the login goes on
 		}
-		forgetLogin(path, lock, r.endLogin(ctx, client, vm, path))
+		forgetLogin(path, lock, v.endLogin(ctx, path))
 	}
 }
 
 // endLogin reports whether nothing is left of the login.
-func (r *run) endLogin(ctx context.Context, client *agent.Client, vm, path string) bool {
+func (v *VM) endLogin(ctx context.Context, path string) bool {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
@@ -111,13 +111,13 @@ func (r *run) endLogin(ctx context.Context, client *agent.Client, vm, path strin
 	if strings.HasPrefix(filepath.Base(rec.Dir), loginDirPrefix) {
 		_ = os.RemoveAll(rec.Dir)
 	}
-	if rec.VM != vm {
+	if rec.VM != v.CID {
 		return true // the user has gone with its VM
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	if err := client.CleanupSSH(ctx, "^"+rec.User+"$"); err != nil && !agent.UnknownMessage(err) {
-		r.root.Warning(fmt.Sprintf("the user %s of a login that was killed may be left on the VM; the next run removes it: %v", rec.User, err))
+	if err := v.Agent.CleanupSSH(ctx, "^"+rec.User+"$"); err != nil && !agent.UnknownMessage(err) {
+		v.Report.Warning(fmt.Sprintf("the user %s of a login that was killed may be left on the VM; the next run removes it: %v", rec.User, err))
 		return false
 	}
 	return true

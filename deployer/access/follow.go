@@ -1,4 +1,4 @@
-package deployer
+package access
 
 import (
 	"archive/tar"
@@ -25,11 +25,11 @@ type follower struct {
 
 // followLogs shows the end of each log and then what comes to it, until ctx
 // ends. An agent that does not answer for a while is asked again.
-func (r *run) followLogs(ctx context.Context, what LogsOptions) error {
+func (v *VM) followLogs(ctx context.Context, what LogsOptions) error {
 	f := &follower{shown: map[string]int64{}, first: what.Tail}
 	var silent *agent.UnreachableError
 	for began := false; ; {
-		err := r.followOnce(ctx, f, what)
+		err := v.followOnce(ctx, f, what)
 		switch {
 		case ctx.Err() != nil:
 			return nil // how a follower is told to end
@@ -38,7 +38,7 @@ func (r *run) followLogs(ctx context.Context, what LogsOptions) error {
 		case !began || !errors.As(err, &silent):
 			return err
 		default:
-			r.root.Warning(err.Error() + "; asking again")
+			v.Report.Warning(err.Error() + "; asking again")
 		}
 		if wait.For(ctx, followEvery) != nil {
 			return nil
@@ -46,13 +46,13 @@ func (r *run) followLogs(ctx context.Context, what LogsOptions) error {
 	}
 }
 
-func (r *run) followOnce(ctx context.Context, f *follower, what LogsOptions) error {
-	archive, err := fetchLogs(ctx, r.running, what.kinds(), what.filters(), "")
+func (v *VM) followOnce(ctx context.Context, f *follower, what LogsOptions) error {
+	archive, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), "")
 	if err != nil {
 		return err
 	}
 	defer discard(archive)
-	return f.read(archive, r.root.Log)
+	return f.read(archive, v.Report.Log)
 }
 
 // read shows what is new in an archive, in the order of the names. What
