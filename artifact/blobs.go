@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
+	"bootstrap/artifact/download"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -82,7 +84,7 @@ func newBlob(name string, size any, id, multi string) (blob, error) {
 }
 
 func (s *Store) blobPath(want digest.Digest) string {
-	return s.cache("blobs", want.Algorithm+"-"+strings.ToLower(want.Hex))
+	return s.dir.Path("blobs", want.Algorithm+"-"+strings.ToLower(want.Hex))
 }
 
 // findBlob looks for a blob on this machine and returns its file and SHA-256.
@@ -93,13 +95,13 @@ func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, 
 	places := []string{s.blobPath(bl.want)}
 	if plainName(bl.digest) {
 		// BOSH's tools keep the archives of vendored packages there.
-		places = append(places, s.cache(bl.digest))
+		places = append(places, s.dir.Path(bl.digest))
 	}
 	if store != nil && store.folder != "" && bl.id != "" {
 		places = append(places, filepath.Join(store.folder, filepath.FromSlash(bl.id)))
 	}
 	for _, file := range places {
-		digests, err := s.check(ctx, file, bl.want, nil)
+		digests, err := s.dir.Check(ctx, file, bl.want, nil)
 		if err == nil && digests != nil {
 			return file, digests["sha256"], true
 		}
@@ -241,12 +243,12 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) 
 			case <-ctx.Done():
 				return nil
 			}
-			try := s.retry
+			client := s.client
 			if unreachable.Load() {
-				try.tries, try.stalls = 1, 1
+				client = client.Once()
 			}
-			err := s.fetchBlob(ctx, lack.store, f.blob, try, sum.of(i))
-			var refused *refusedError
+			err := s.fetchBlob(ctx, client, lack.store, f.blob, sum.of(i))
+			var refused *download.RefusedError
 			switch {
 			case err == nil:
 			case errors.As(err, &refused):
@@ -268,27 +270,27 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) 
 }
 
 // refusal says why the blobstore refused a file.
-func (store *blobstore) refusal(e *refusedError) string {
+func (store *blobstore) refusal(e *download.RefusedError) string {
 	switch {
-	case e.code == 404:
+	case e.Code == 404:
 		return store.name + " does not have it"
-	case e.code != 401 && e.code != 403:
-		return fmt.Sprintf("%s answered %d", store.name, e.code)
+	case e.Code != 401 && e.Code != 403:
+		return fmt.Sprintf("%s answered %d", store.name, e.Code)
 	case store.signed:
-		return fmt.Sprintf("%s answered %d to the credentials of config/private.yml", store.name, e.code)
+		return fmt.Sprintf("%s answered %d to the credentials of config/private.yml", store.name, e.Code)
 	}
-	return fmt.Sprintf("%s is not public (%d)", store.name, e.code)
+	return fmt.Sprintf("%s is not public (%d)", store.name, e.Code)
 }
 
 // fetchBlob downloads one blob into the cache.
-func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try retry, p archive.Progress) error {
+func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *blobstore, bl blob, p archive.Progress) error {
 	path := s.blobPath(bl.want)
-	unlock, err := s.lock(ctx, filepath.Base(path))
+	unlock, err := s.dir.Lock(ctx, filepath.Base(path))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if ok, err := s.verified(ctx, path, bl.want, p); ok || err != nil {
+	if ok, err := s.dir.Verified(ctx, path, bl.want, p); ok || err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -297,17 +299,17 @@ func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try re
 	region := ""
 	for {
 		from := store.ask(bl.id, region)
-		if from.limit = maxBlob; bl.size > 0 {
-			from.limit = bl.size
+		if from.Limit = maxBlob; bl.size > 0 {
+			from.Limit = bl.size
 		}
-		err := s.transfer(ctx, from, path, bl.want, try, p)
-		var refused *refusedError
-		if errors.As(err, &refused) && refused.region != "" && region == "" && refused.code != 404 {
-			region = refused.region // the bucket is in another one
+		err := client.Fetch(ctx, from, path, bl.want, p)
+		var refused *download.RefusedError
+		if errors.As(err, &refused) && refused.Region != "" && region == "" && refused.Code != 404 {
+			region = refused.Region // the bucket is in another one
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot download %s: %w", publicURL(from.url.String()), err)
+			return fmt.Errorf("cannot download %s: %w", download.PublicURL(from.URL.String()), err)
 		}
 		return s.nameBlob(path, bl.name)
 	}
@@ -315,9 +317,9 @@ func (s *Store) fetchBlob(ctx context.Context, store *blobstore, bl blob, try re
 
 // nameBlob stores the name by which people know the file.
 func (s *Store) nameBlob(path, name string) error {
-	rec := s.recall(path, identifyPath(path))
+	rec := s.dir.Recall(path, cache.IdentifyPath(path))
 	rec.Blob = name
-	return s.remember(rec)
+	return s.dir.Remember(rec)
 }
 
 // summed adds up the progress of several files.

@@ -62,7 +62,7 @@ func TestBlobstoreAddresses(t *testing.T) {
 			}
 			continue
 		}
-		if got := store.ask(id, c.region).url.String(); got != c.want {
+		if got := store.ask(id, c.region).URL.String(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -370,7 +370,7 @@ func TestFolderReleaseServerIsNotThere(t *testing.T) {
 	dir := withBlobs(t, server.final("s3"), blobs, sha256Of)
 	server.Close()
 	s := testStore(t)
-	s.retry.tries = 50
+	s.client.Retry.Tries = 50
 	_, err := obtain(s, local("web", dir, ""))
 	tartest.MustFail(t, err, "30 files of the release", "blobs/blob/00.tgz", "blobs/blob/19.tgz", "and 10 more", "cannot download "+server.URL+"/bucket/")
 	if strings.Contains(err.Error(), "blob/20.tgz") || strings.Count(err.Error(), "tried 50 times") > 2*cap(s.blobSlots) {
@@ -394,7 +394,7 @@ func TestFolderReleaseAsksTheBucketsRegion(t *testing.T) {
 	dir := withBlobs(t, "name: web\nblobstore: {provider: s3, options: {bucket_name: bucket, endpoint: 'http://s3.us-east-1.amazonaws.com'}}\n",
 		map[string][]byte{"blob/big.tgz": []byte("big")}, sha256Of)
 	s := testStore(t)
-	s.net.getenv = func(name string) string {
+	s.client.Network.Getenv = func(name string) string {
 		if name == "HTTP_PROXY" {
 			return server.URL // stands for the network, and shows that proxies are honoured
 		}
@@ -502,7 +502,7 @@ func TestFolderReleaseRepairsBlob(t *testing.T) {
 	if _, err := obtain(s, local("web", dir, "")); err != nil {
 		t.Fatal(err)
 	}
-	list, _ := filepath.Glob(s.cache("blobs", "sha256-*"))
+	list, _ := filepath.Glob(s.dir.Path("blobs", "sha256-*"))
 	if len(list) != 1 {
 		t.Fatal(list)
 	}
@@ -646,7 +646,7 @@ func TestPruneBlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tartest.Write(t, []byte("half"), s.cache("blobs"), "sha256-"+strings.Repeat("ab", 32)+".part")
+	tartest.Write(t, []byte("half"), s.dir.Path("blobs"), "sha256-"+strings.Repeat("ab", 32)+".part")
 	release := "release web/" + r.Version
 	found := mustHave(t, s, "blob blob/big.tgz", "blob blob/small.tgz", "blob unfinished sha256-"+strings.Repeat("ab", 32), release)
 	if e := found["blob blob/big.tgz"]; e.Size != 1000 || time.Since(e.LastUse) > time.Hour {
@@ -655,14 +655,14 @@ func TestPruneBlobs(t *testing.T) {
 	// One that was not used for long goes, with what is known of it.
 	small := s.blobPath(digest.Digest{Algorithm: "sha256", Hex: sha256Of(blobs["blob/small.tgz"])[7:]})
 	old := time.Now().AddDate(0, -1, 0)
-	if err := os.Chtimes(s.recordPath(small), old, old); err != nil {
+	if err := os.Chtimes(s.dir.RecordPath(small), old, old); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Prune(time.Now().AddDate(0, 0, -1)); err != nil {
 		t.Fatal(err)
 	}
 	mustHave(t, s, "blob blob/big.tgz", "blob unfinished sha256-"+strings.Repeat("ab", 32), release)
-	if _, err := os.Lstat(s.recordPath(small)); err == nil {
+	if _, err := os.Lstat(s.dir.RecordPath(small)); err == nil {
 		t.Error("the record of a removed blob is left")
 	}
 	if _, err := s.Prune(time.Now().AddDate(1, 0, 0)); err != nil {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"bootstrap/artifact/download"
 )
 
 // blobstore has the files of a release that are not in git; the key blobstore in
@@ -27,7 +29,7 @@ type blobstore struct {
 
 	// ask makes the request for an object of the other providers. region is empty
 	// at first, then the one that S3 answered.
-	ask func(id, region string) remoteFile
+	ask func(id, region string) download.File
 	// signed is set if requests carry credentials.
 	signed bool
 }
@@ -139,7 +141,7 @@ func s3Blobstore(opts options) (*blobstore, error) {
 	}
 	key, secret := opts.text("access_key_id"), opts.text("secret_access_key")
 	inHost := opts.flag("host_style", alicloudHost.MatchString(at.Hostname()))
-	ask := func(id, answered string) remoteFile {
+	ask := func(id, answered string) download.File {
 		region := region
 		u := *at
 		aws := u.Host == "" || awsHost.MatchString(u.Hostname())
@@ -157,9 +159,9 @@ func s3Blobstore(opts options) (*blobstore, error) {
 			u.Host, path = bucket+"."+u.Host, "/"+opts.key(id)
 		}
 		u.Path, u.RawPath = path, s3Path(path)
-		r := remoteFile{url: &u}
+		r := download.File{URL: &u}
 		if key != "" && secret != "" {
-			r.sign = func(req *http.Request) { signV4(req, key, secret, region, time.Now()) }
+			r.Sign = func(req *http.Request) { signV4(req, key, secret, region, time.Now()) }
 		}
 		return r
 	}
@@ -175,11 +177,11 @@ func gcsBlobstore(opts options) (*blobstore, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := func(id, _ string) remoteFile {
+	ask := func(id, _ string) download.File {
 		u := *at
 		u.Path = "/" + bucket + "/" + opts.key(id)
 		u.RawPath = s3Path(u.Path)
-		return remoteFile{url: &u}
+		return download.File{URL: &u}
 	}
 	return &blobstore{name: "the GCS bucket " + bucket, ask: ask}, nil
 }
@@ -195,14 +197,14 @@ func davBlobstore(opts options) (*blobstore, error) {
 	}
 	user, password := opts.text("user"), opts.text("password")
 	base := strings.TrimSuffix(at.Path, "/")
-	ask := func(id, _ string) remoteFile {
+	ask := func(id, _ string) download.File {
 		u := *at
 		sum := sha1.Sum([]byte(id))
 		u.Path = base + "/" + hex.EncodeToString(sum[:1]) + "/" + id
 		u.RawPath = s3Path(u.Path)
-		r := remoteFile{url: &u}
+		r := download.File{URL: &u}
 		if user != "" {
-			r.sign = func(req *http.Request) { req.SetBasicAuth(user, password) }
+			r.Sign = func(req *http.Request) { req.SetBasicAuth(user, password) }
 		}
 		return r
 	}

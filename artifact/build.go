@@ -12,13 +12,14 @@ import (
 	"strconv"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
 )
 
 // build packs the needed packages, and takes from old those of the rest that are
 // packed already. The index lists the others by name only.
 func (s *Store) build(ctx context.Context, b *releaseFolder, needed map[string]bool, old *index) (*index, error) {
-	dir, done, err := s.work(ctx)
+	dir, done, err := s.dir.Work(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +61,13 @@ func (ix *index) packed(p Package) packageIndex {
 	return packageIndex{Package: p}
 }
 
-func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPackage, file string) (stored, error) {
+func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPackage, file string) (cache.File, error) {
 	if p.vendored {
 		return s.copyVendored(ctx, p, file)
 	}
-	known := s.cache("built", p.Fingerprint+".json")
-	var at stored
-	if readJSON(known, &at) == nil && s.intact(ctx, &at) {
+	known := s.dir.Path("built", p.Fingerprint+".json")
+	var at cache.File
+	if cache.ReadJSON(known, &at) == nil && s.dir.Intact(ctx, &at) {
 		return at, nil
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -84,10 +85,10 @@ func (s *Store) buildPackage(ctx context.Context, b *releaseFolder, p folderPack
 	if err := errors.Join(pack.End(), out.Close()); err != nil {
 		return at, err
 	}
-	if at, err = s.place(file, sum.Hex()["sha256"]); err != nil {
+	if at, err = s.dir.Place(file, sum.Hex()["sha256"]); err != nil {
 		return at, err
 	}
-	return at, writeJSON(known, at)
+	return at, cache.WriteJSON(known, at)
 }
 
 // pack adds a file, unless it changed since its fingerprint was taken.
@@ -140,12 +141,12 @@ func (s *Store) buildJob(ctx context.Context, b *releaseFolder, j folderJob, dir
 		}
 	}
 	var err error
-	if ix.Tree, _, err = treeDigest(dir); err != nil {
+	if ix.Tree, _, err = cache.TreeDigest(dir); err != nil {
 		return ix, err
 	}
-	if err := s.placeFolder(ctx, dir, s.jobPath(ix.Archive), ix.Tree); err != nil {
+	if err := s.dir.PlaceFolder(ctx, dir, s.dir.JobPath(ix.Archive), ix.Tree); err != nil {
 		return ix, err
 	}
-	ix.Stamp, err = treeStamp(s.jobPath(ix.Archive), nil)
+	ix.Stamp, err = cache.TreeStamp(s.dir.JobPath(ix.Archive), nil)
 	return ix, err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/removal"
 )
@@ -52,21 +53,21 @@ type Compiled struct {
 // compiledIndex describes a compiled package in the cache. The time of its file is
 // that of the last use.
 type compiledIndex struct {
-	Name        string    `json:"name"`
-	Fingerprint string    `json:"fingerprint"`
-	Stemcell    string    `json:"stemcell"`
-	Digest      string    `json:"digest"`
-	Archive     stored    `json:"archive"`
-	Compiled    time.Time `json:"compiled"`
+	Name        string     `json:"name"`
+	Fingerprint string     `json:"fingerprint"`
+	Stemcell    string     `json:"stemcell"`
+	Digest      string     `json:"digest"`
+	Archive     cache.File `json:"archive"`
+	Compiled    time.Time  `json:"compiled"`
 }
 
 func (s *Store) compiledIndexPath(hash string) string {
-	return s.cache("packages", hash+".json")
+	return s.dir.Path("packages", hash+".json")
 }
 
 // Archives are named by their contents, so that an index never belongs to another one.
 func (s *Store) compiledPath(sha256 string) string {
-	return s.cache("packages", sha256+".tgz")
+	return s.dir.Path("packages", sha256+".tgz")
 }
 
 // Compiled returns a compiled package from the cache. It removes a damaged one,
@@ -84,7 +85,7 @@ func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, 
 		return Compiled{}, false, nil
 	}
 	// The lock is exclusive, because another run may be about to put a good one there.
-	unlock, err := s.lock(ctx, "package-"+hash)
+	unlock, err := s.dir.Lock(ctx, "package-"+hash)
 	if err != nil {
 		return Compiled{}, false, err
 	}
@@ -99,9 +100,9 @@ func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, 
 func (s *Store) dropCompiled(ctx context.Context, hash string) {
 	var ix compiledIndex
 	file := s.compiledIndexPath(hash)
-	if readJSON(file, &ix) == nil && plainName(ix.Archive.SHA256) {
+	if cache.ReadJSON(file, &ix) == nil && plainName(ix.Archive.SHA256) {
 		path := s.compiledPath(ix.Archive.SHA256)
-		if !intactAt(ctx, path, &ix.Archive) && ctx.Err() == nil {
+		if !cache.IntactAt(ctx, path, &ix.Archive) && ctx.Err() == nil {
 			removal.Tree(path)
 		}
 	}
@@ -111,26 +112,20 @@ func (s *Store) dropCompiled(ctx context.Context, hash string) {
 func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) (Compiled, bool) {
 	var ix compiledIndex
 	file := s.compiledIndexPath(hash)
-	if readJSON(file, &ix) != nil || ix.Name != key.Name || ix.Fingerprint != key.Fingerprint {
+	if cache.ReadJSON(file, &ix) != nil || ix.Name != key.Name || ix.Fingerprint != key.Fingerprint {
 		return Compiled{}, false
 	}
 	path := s.compiledPath(ix.Archive.SHA256)
 	before := ix.Archive.Identity
-	if !intactAt(ctx, path, &ix.Archive) {
+	if !cache.IntactAt(ctx, path, &ix.Archive) {
 		return Compiled{}, false
 	}
 	if ix.Archive.Identity != before {
 		// If this fails, the next run only takes longer.
-		_ = writeJSON(file, &ix)
+		_ = cache.WriteJSON(file, &ix)
 	}
-	touch(file)
+	cache.Touch(file)
 	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size}, true
-}
-
-// touch sets the time of a file of the cache to that of its last use.
-func touch(file string) {
-	now := time.Now()
-	_ = os.Chtimes(file, now, now) // costs at most an early prune
 }
 
 // NewCompiled is a package that a VM compiled.
@@ -157,7 +152,7 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 	if err := s.use(ctx); err != nil {
 		return false, err
 	}
-	dir, done, err := s.work(ctx)
+	dir, done, err := s.dir.Work(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -184,16 +179,16 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 		return false, err
 	}
 	hash := c.Key.hash()
-	unlock, err := s.lock(ctx, "package-"+hash)
+	unlock, err := s.dir.Lock(ctx, "package-"+hash)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	archive, err := placeAt(file, s.compiledPath(sums["sha256"]), sums["sha256"])
+	archive, err := cache.PlaceAt(file, s.compiledPath(sums["sha256"]), sums["sha256"])
 	if err != nil {
 		return false, err
 	}
-	return true, writeJSON(s.compiledIndexPath(hash), compiledIndex{
+	return true, cache.WriteJSON(s.compiledIndexPath(hash), compiledIndex{
 		Name: c.Key.Name, Fingerprint: c.Key.Fingerprint, Stemcell: c.Key.Stemcell,
 		Digest: c.Digest, Archive: archive, Compiled: time.Now().UTC().Truncate(time.Second),
 	})

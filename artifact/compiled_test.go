@@ -1,8 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/archive"
-	"bootstrap/artifact/tartest"
 	"bytes"
 	"context"
 	"errors"
@@ -13,6 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/tartest"
 )
 
 func webKey() CompiledKey {
@@ -77,7 +78,7 @@ func TestCompiledIsFoundByAllThatItIsMadeOf(t *testing.T) {
 func TestCompiledIsForItsOwnerOnly(t *testing.T) {
 	s := testStore(t)
 	keep(t, s, webKey(), packageArchive(t, "compiled"))
-	err := filepath.Walk(s.cache("packages"), func(path string, info os.FileInfo, err error) error {
+	err := filepath.Walk(s.dir.Path("packages"), func(path string, info os.FileInfo, err error) error {
 		if err != nil {
 			return err
 		}
@@ -165,7 +166,7 @@ func TestKeepCompiledKeepsNothingHalf(t *testing.T) {
 			if _, ok := compiled(t, s, webKey()); ok {
 				t.Error("it was kept")
 			}
-			left, _ := filepath.Glob(filepath.Join(s.cache("tmp"), "*"))
+			left, _ := filepath.Glob(filepath.Join(s.dir.Path("tmp"), "*"))
 			if len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
@@ -220,7 +221,7 @@ func TestKeepCompiledSideBySide(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			s := Open(Config{Dir: dir})
+			s := Open(Config{Dir: string(dir)})
 			defer s.Close()
 			// Compiling twice gives two archives of one meaning.
 			data := packageArchive(t, fmt.Sprint(i%3))

@@ -3,7 +3,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"bufio"
 	"bytes"
 	"context"
@@ -18,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"bootstrap/artifact/tartest"
 )
 
 // child is what this test binary does as another process: it fetches and reads
@@ -95,14 +96,14 @@ func TestKilledWhileReading(t *testing.T) {
 	path := tartest.Write(t, data, t.TempDir(), "web.tgz")
 	s := testStore(t)
 	src := local("web", path, sha1Of(data))
-	killHalfway(t, s.dir, src)
-	if left, _ := filepath.Glob(s.cache("tmp", "*", "*.tgz")); len(left) == 0 {
+	killHalfway(t, string(s.dir), src)
+	if left, _ := filepath.Glob(s.dir.Path("tmp", "*", "*.tgz")); len(left) == 0 {
 		t.Fatal("the child had not begun to write")
 	}
 	if r := readRelease(t, s, src); len(r.Packages) != 2 {
 		t.Errorf("release is %+v", r)
 	}
-	if left, _ := os.ReadDir(s.cache("tmp")); len(left) != 0 {
+	if left, _ := os.ReadDir(s.dir.Path("tmp")); len(left) != 0 {
 		t.Errorf("left in tmp: %v", left)
 	}
 }
@@ -118,7 +119,7 @@ func TestKilledWhileDownloading(t *testing.T) {
 	s := testStore(t)
 	src := local("web", "", sha1Of(data))
 	src.URL = srv.URL + "/web.tgz"
-	killHalfway(t, s.dir, src)
+	killHalfway(t, string(s.dir), src)
 	if r := readRelease(t, s, src); len(r.Packages) != 2 {
 		t.Errorf("release is %+v", r)
 	}
@@ -159,11 +160,11 @@ func TestDiskFull(t *testing.T) {
 		s := testStore(t)
 		src := local("web", "", sha1Of(data))
 		src.URL = url
-		out, err := childCommand(t, "full disk", s.dir, src).Output()
+		out, err := childCommand(t, "full disk", string(s.dir), src).Output()
 		if err == nil || !bytes.Contains(out, []byte("file too large")) || bytes.Contains(out, []byte("tried")) {
 			t.Errorf("%s: %v: %s", url, err, out)
 		}
-		if left, _ := os.ReadDir(s.cache("tmp")); len(left) != 0 {
+		if left, _ := os.ReadDir(s.dir.Path("tmp")); len(left) != 0 {
 			t.Errorf("left in tmp: %v", left)
 		}
 		readRelease(t, s, src)

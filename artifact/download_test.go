@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -17,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"bootstrap/artifact/tartest"
 )
 
 func remote(url string, data []byte) Source {
@@ -213,7 +214,7 @@ func (c downloadCase) run(t *testing.T, data []byte) {
 	if f = fetch(t, s, src); !f.Cached || int(requests.Load()) != c.requests {
 		t.Error("downloaded again")
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.downloads(), "*.part*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.dir.Downloads(), "*.part*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -238,7 +239,7 @@ func TestDownloadResumesInTheNextRun(t *testing.T) {
 	_, err := s.Fetch(context.Background(), remote(srv.URL, data), nil)
 	tartest.MustFail(t, err, "502")
 	broken.Store(false)
-	f := fetch(t, Open(Config{Dir: s.dir}), remote(srv.URL, data))
+	f := fetch(t, Open(Config{Dir: string(s.dir)}), remote(srv.URL, data))
 	if got, _ := os.ReadFile(f.Path); !bytes.Equal(got, data) || from.Load() != "bytes=1000000-" {
 		t.Errorf("asked for %q, got %d bytes", from.Load(), len(got))
 	}
@@ -252,7 +253,7 @@ func TestDownloadPartIsComplete(t *testing.T) {
 			t.Parallel()
 			srv := serve(t, func(w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) })
 			s := testStore(t)
-			tartest.Write(t, part, s.downloads(), "sha1-"+sha1Of(data)+".part")
+			tartest.Write(t, part, s.dir.Downloads(), "sha1-"+sha1Of(data)+".part")
 			f := fetch(t, s, remote(srv.URL, data))
 			if got, _ := os.ReadFile(f.Path); !bytes.Equal(got, data) {
 				t.Errorf("got %d bytes", len(got))
@@ -281,7 +282,7 @@ func TestDownloadSilence(t *testing.T) {
 	})
 	defer close(end)
 	s := testStore(t)
-	s.retry.pace.silence = 200 * time.Millisecond
+	s.client.Retry.Pace.Silence = 200 * time.Millisecond
 	fetch(t, s, remote(srv.URL, data))
 	if n.Load() < 2 {
 		t.Error("the silent server was not given up")
@@ -316,7 +317,7 @@ func TestDownloadOverTLS(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(srv.Certificate())
-	s.net.tls = &tls.Config{RootCAs: pool}
+	s.client.Network.TLS = &tls.Config{RootCAs: pool}
 	fetch(t, s, remote(srv.URL, data))
 }
 
@@ -395,7 +396,7 @@ func TestDownloadRepairsCache(t *testing.T) {
 		"gone":         {func() error { return os.Remove(f.Path) }, 1},
 		"cut":          {func() error { return os.Truncate(f.Path, 100) }, 1},
 		"changed":      {func() error { return flip(f.Path) }, 1},
-		"records gone": {func() error { return os.RemoveAll(s.cache()) }, 0},
+		"records gone": {func() error { return os.RemoveAll(s.dir.Path()) }, 0},
 		"touched":      {func() error { return os.Chtimes(f.Path, time.Now(), time.Unix(5, 0)) }, 0},
 	} {
 		before := n.Load()
@@ -418,7 +419,7 @@ func TestDownloadTakesOver(t *testing.T) {
 	for name, there := range map[string][]byte{"right": data, "wrong": []byte("x")} {
 		s := testStore(t)
 		src := remote(srv.URL, data)
-		theirs := tartest.Write(t, there, s.downloads(), sha1Of([]byte(src.URL))+"-"+src.Digest)
+		theirs := tartest.Write(t, there, s.dir.Downloads(), sha1Of([]byte(src.URL))+"-"+src.Digest)
 		n.Store(0)
 		f := fetch(t, s, src)
 		if got, _ := os.ReadFile(f.Path); !bytes.Equal(got, data) || (n.Load() == 0) != (name == "right") {

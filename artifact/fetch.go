@@ -1,13 +1,20 @@
 package artifact
 
 import (
-	"bootstrap/artifact/archive"
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
+	"bootstrap/artifact/download"
 )
 
 // Fetch downloads and verifies an http or https source, unless the cache has it. Of
@@ -60,4 +67,52 @@ func (s *Store) local(f *File) error {
 		return fmt.Errorf("%s is neither a file nor a folder", p)
 	}
 	return nil
+}
+
+// maxDownload limits files whose size is not known beforehand. The largest
+// stemcells have about 20 GiB.
+const maxDownload = 64 << 30
+
+// download returns the verified file of a remote source. The file is named by its
+// digest, so that several URLs of one file share it.
+func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (path string, cached bool, err error) {
+	u, err := url.Parse(src.URL)
+	if err != nil || u.Host == "" {
+		return "", false, fmt.Errorf("not a valid URL: %s", download.PublicURL(src.URL))
+	}
+	if src.Digest == "" {
+		return "", false, fmt.Errorf("its url %s is remote, so it needs a digest (sha1): without one the download cannot be checked", download.PublicURL(src.URL))
+	}
+	want, err := wanted(src.Digest)
+	if err != nil {
+		return "", false, err
+	}
+	name := want.Algorithm + "-" + strings.ToLower(want.Hex)
+	path = filepath.Join(s.dir.Downloads(), name)
+	if s.dir.Known(path, want) {
+		cache.Touch(s.dir.RecordPath(path))
+		return path, true, nil
+	}
+	if err := os.MkdirAll(s.dir.Downloads(), 0o700); err != nil {
+		return "", false, err
+	}
+	unlock, err := s.dir.Lock(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	defer unlock()
+	if ok, err := s.dir.Verified(ctx, path, want, p); ok || err != nil {
+		return path, ok, err
+	}
+	// create-env names its downloads by the texts of URL and digest.
+	sum := sha1.Sum([]byte(src.URL))
+	if theirs := filepath.Join(s.dir.Downloads(), hex.EncodeToString(sum[:])+"-"+src.Digest); plainName(filepath.Base(theirs)) {
+		if ok, err := s.dir.Verified(ctx, theirs, want, p); ok || err != nil {
+			return theirs, ok, err
+		}
+	}
+	if err := s.client.Fetch(ctx, download.File{URL: u, Limit: s.maxDownload}, path, want, p); err != nil {
+		return "", false, fmt.Errorf("cannot download %s: %w", download.PublicURL(src.URL), err)
+	}
+	return path, false, nil
 }

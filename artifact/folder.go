@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/archive"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
 )
 
 // knownFolder is what the cache has about a release folder.
@@ -32,8 +34,8 @@ func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
 	if k.stamp, k.settled, err = releaseStamp(f.Path, f.Name); err != nil {
 		return k, err
 	}
-	var rec record
-	if readJSON(s.recordPath(f.Path), &rec) == nil && rec.Path == f.Path && rec.Stamp == k.stamp {
+	var rec cache.Record
+	if cache.ReadJSON(s.dir.RecordPath(f.Path), &rec) == nil && rec.Path == f.Path && rec.Stamp == k.stamp {
 		if ix, ok := s.loadIndex(ctx, rec.Release); ok && ix.has(ix.needed(f.Needs)) {
 			k.index = ix
 		}
@@ -70,7 +72,7 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 		}
 	}
 	if known.settled {
-		err = s.remember(record{Path: f.Path, Release: key, Stamp: known.stamp})
+		err = s.dir.Remember(cache.Record{Path: f.Path, Release: key, Stamp: known.stamp})
 	}
 	return ix, unread, err
 }
@@ -100,7 +102,7 @@ func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 	now := time.Now()
 	settled = true
 	each := func(_ string, info fs.FileInfo) error {
-		settled = settled && identify(info).settled(now)
+		settled = settled && cache.Identify(info).Settled(now)
 		return nil
 	}
 	h := sha256.New()
@@ -113,7 +115,7 @@ func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 		if err != nil {
 			return "", false, err
 		}
-		stamp, err := treeStamp(p, each)
+		stamp, err := cache.TreeStamp(p, each)
 		if err != nil {
 			return "", false, err
 		}
@@ -131,7 +133,7 @@ func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 			if d.Type()&fs.ModeSymlink == 0 || err != nil {
 				continue
 			}
-			stamp, err := treeStamp(to, each)
+			stamp, err := cache.TreeStamp(to, each)
 			if err != nil {
 				return "", false, err
 			}

@@ -1,8 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/archive"
-	"bootstrap/artifact/tartest"
 	"context"
 	"io/fs"
 	"os"
@@ -11,6 +9,9 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/tartest"
 )
 
 // releaseFiles is a release folder: name -> contents.
@@ -256,7 +257,7 @@ func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	files[".final_builds/packages/base/index.yml"] = "builds:\n  abc: {version: abc, blobstore_id: x, sha1: '" + sha256Of(archive) + "'}\nformat-version: '2'\n"
 	writeFolder(t, folder, files)
 	s := testStore(t)
-	blob := tartest.Write(t, archive, s.cache(sha256Of(archive)))
+	blob := tartest.Write(t, archive, s.dir.Path(sha256Of(archive)))
 	r := readRelease(t, s, local("web", folder, ""))
 	p := r.Package("base")
 	if got, err := os.ReadFile(p.Archive); err != nil || string(got) != string(archive) || p.Fingerprint != "abc" || p.Digest != sha256Of(archive) {
@@ -265,7 +266,7 @@ func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	if err := flip(blob); err != nil {
 		t.Fatal(err)
 	}
-	os.RemoveAll(s.cache("archives"))
+	os.RemoveAll(s.dir.Path("archives"))
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
 	tartest.MustFail(t, err, "packages/base/abc (package base)", "bosh create-release")
 }

@@ -1,14 +1,18 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bootstrap/artifact/download"
+	"bootstrap/artifact/tartest"
 )
 
 // FuzzRelease looks for texts in a release that break the reader.
@@ -95,13 +99,13 @@ func FuzzIndex(f *testing.F) {
 		s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh")})
 		keep(t, s, webKey(), data)
 		if summed {
-			index = checksum([]byte(index)) + "\n" + index
+			index = fmt.Sprintf("%x\n%s", sha256.Sum256([]byte(index)), index)
 		}
 		for _, path := range []string{s.compiledIndexPath(webKey().hash()), s.indexPath("k")} {
 			tartest.Write(t, []byte(index), path)
 		}
 		if c, ok := compiled(t, s, webKey()); ok {
-			if filepath.Dir(c.Path) != s.cache("packages") {
+			if filepath.Dir(c.Path) != s.dir.Path("packages") {
 				t.Fatalf("found outside of the cache: %s", c.Path)
 			}
 			if got, err := os.ReadFile(c.Path); err != nil || string(got) != string(data) {
@@ -110,7 +114,7 @@ func FuzzIndex(f *testing.F) {
 		}
 		if ix, ok := s.loadIndex(context.Background(), "k"); ok {
 			for _, j := range s.release(ix, false).Jobs {
-				if filepath.Dir(j.Dir) != s.cache("jobs") {
+				if filepath.Dir(j.Dir) != s.dir.Path("jobs") {
 					t.Fatalf("found outside of the cache: %s", j.Dir)
 				}
 			}
@@ -164,7 +168,7 @@ func FuzzReleaseFolder(f *testing.F) {
 		before := treeOf(t, dir)
 		s := Open(Config{Dir: filepath.Join(base, "bosh"), Getenv: func(string) string { return "" },
 			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("there is no network") }})
-		s.retry = retry{tries: 1, stalls: 1, pace: s.retry.pace}
+		s.client.Retry = download.Retry{Tries: 1, Stalls: 1, Pace: s.client.Retry.Pace}
 		r, err := obtain(s, Source{URL: dir})
 		if err != nil {
 			if text := err.Error(); text == "" || strings.Contains(text, "%!") || len(text) > 64<<10 {
@@ -172,7 +176,7 @@ func FuzzReleaseFolder(f *testing.F) {
 			}
 		} else {
 			for _, p := range r.Packages {
-				if filepath.Dir(p.Archive) != s.cache("archives") || !plainName(p.Name) {
+				if filepath.Dir(p.Archive) != s.dir.Path("archives") || !plainName(p.Name) {
 					t.Fatalf("package %+v", p)
 				}
 			}

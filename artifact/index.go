@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"bootstrap/artifact/cache"
 )
 
 // indexFormat is part of an index's name: a later version of the program with
@@ -31,8 +33,8 @@ type jobIndex struct {
 }
 
 type packageIndex struct {
-	Package Package `json:"package"` // without Archive
-	Archive stored  `json:"archive"` // zero: not packed
+	Package Package    `json:"package"` // without Archive
+	Archive cache.File `json:"archive"` // zero: not packed
 }
 
 func (p packageIndex) packed() bool { return p.Archive.SHA256 != "" }
@@ -72,14 +74,14 @@ func (ix *index) has(needed map[string]bool) bool {
 }
 
 func (s *Store) indexPath(key string) string {
-	return s.cache("releases", key+"-"+indexFormat+".json")
+	return s.dir.Path("releases", key+"-"+indexFormat+".json")
 }
 
 // loadIndex returns the index with that key if everything it lists is in the cache,
 // undamaged.
 func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 	var ix index
-	if readJSON(s.indexPath(key), &ix) != nil {
+	if cache.ReadJSON(s.indexPath(key), &ix) != nil {
 		return nil, false
 	}
 	changed := false
@@ -89,21 +91,21 @@ func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 		}
 		a := &ix.Packages[i].Archive
 		before := a.Identity
-		if !s.intact(ctx, a) {
+		if !s.dir.Intact(ctx, a) {
 			return nil, false
 		}
 		changed = changed || a.Identity != before
 	}
 	for i := range ix.Jobs {
 		j := &ix.Jobs[i]
-		stamp, err := treeStamp(s.jobPath(j.Archive), nil)
+		stamp, err := cache.TreeStamp(s.dir.JobPath(j.Archive), nil)
 		if err != nil {
 			return nil, false
 		}
 		if stamp == j.Stamp {
 			continue
 		}
-		tree, stamp, err := treeDigest(s.jobPath(j.Archive))
+		tree, stamp, err := cache.TreeDigest(s.dir.JobPath(j.Archive))
 		if err != nil || tree != j.Tree {
 			return nil, false
 		}
@@ -113,12 +115,12 @@ func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 		// If this fails, the next run only takes longer.
 		_ = s.saveIndex(key, &ix)
 	}
-	touch(s.indexPath(key))
+	cache.Touch(s.indexPath(key))
 	return &ix, true
 }
 
 func (s *Store) saveIndex(key string, ix *index) error {
-	return writeJSON(s.indexPath(key), ix)
+	return cache.WriteJSON(s.indexPath(key), ix)
 }
 
 // release converts the index to a Release; with unpacked, it also has packages that
@@ -127,7 +129,7 @@ func (s *Store) release(ix *index, unpacked bool) *Release {
 	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash}
 	for i := range ix.Jobs {
 		job := ix.Jobs[i].Job
-		job.Dir = s.jobPath(ix.Jobs[i].Archive)
+		job.Dir = s.dir.JobPath(ix.Jobs[i].Archive)
 		for k := range job.Properties {
 			job.Properties[k].Default = numbers(job.Properties[k].Default)
 		}
@@ -136,7 +138,7 @@ func (s *Store) release(ix *index, unpacked bool) *Release {
 	for i := range ix.Packages {
 		p := ix.Packages[i].Package
 		if ix.Packages[i].packed() {
-			p.Archive = s.archivePath(ix.Packages[i].Archive.SHA256)
+			p.Archive = s.dir.ArchivePath(ix.Packages[i].Archive.SHA256)
 		} else if !unpacked {
 			continue
 		}

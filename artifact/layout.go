@@ -14,10 +14,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
-
-	"github.com/bmatcuk/doublestar/v4"
 )
 
 // releaseFolder is a folder in release layout after it was read: the parts of its

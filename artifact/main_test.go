@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -14,6 +13,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"bootstrap/artifact/cache"
+	"bootstrap/artifact/tartest"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 // age makes a file old enough for its identity to be trusted.
 func age(t testing.TB, path string) {
 	t.Helper()
-	for !identifyPath(path).settled(time.Now()) {
+	for !cache.IdentifyPath(path).Settled(time.Now()) {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -37,7 +39,7 @@ func sha256Of(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum25
 func testStore(t testing.TB) *Store {
 	t.Helper()
 	s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh"), Getenv: func(string) string { return "" }})
-	s.retry.pause, s.retry.longest = time.Millisecond, 5*time.Millisecond
+	s.client.Retry.Pause, s.client.Retry.Longest = time.Millisecond, 5*time.Millisecond
 	return s
 }
 

@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"archive/tar"
-	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"bootstrap/artifact/tartest"
 )
 
 // malformed are files that stand where an archive should.

@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/artifact/tartest"
 	"bootstrap/internal/proxy"
 )
 
@@ -55,7 +55,7 @@ func TestProxies(t *testing.T) {
 				}
 			}
 			s := Open(cfg)
-			s.retry.pause = time.Millisecond
+			s.client.Retry.Pause = time.Millisecond
 			_, err := s.Fetch(context.Background(), remote(c.url, data), nil)
 			if c.fails != "" {
 				tartest.MustFail(t, err, c.fails)

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/internal/removal"
-
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/removal"
 )
 
 // EntryKind says what an Entry is.
@@ -125,14 +125,14 @@ type lister struct{ store *Store }
 
 // heads lists the files with that extension in a folder of the cache.
 func (l lister) heads(folder, extension string) ([]dated, error) {
-	list, err := readFolder(l.store.cache(folder))
+	list, err := readFolder(l.store.dir.Path(folder))
 	var found []dated
 	for _, d := range list {
 		if filepath.Ext(d.Name()) != extension || strings.HasPrefix(d.Name(), ".") {
 			continue
 		}
 		if info, err := d.Info(); err == nil {
-			found = append(found, dated{l.store.cache(folder, d.Name()), info.ModTime()})
+			found = append(found, dated{l.store.dir.Path(folder, d.Name()), info.ModTime()})
 		}
 	}
 	return found, err
@@ -152,7 +152,7 @@ func (l lister) releaseEntries() ([]Entry, error) {
 	var list []Entry
 	for _, h := range heads {
 		var ix index
-		if readJSON(h.path, &ix) != nil {
+		if cache.ReadJSON(h.path, &ix) != nil {
 			continue // a leftover
 		}
 		e := Entry{Kind: EntryRelease, Name: ix.Name + "/" + ix.Version, LastUse: h.lastUse, head: h.path, files: []string{h.path}}
@@ -160,10 +160,10 @@ func (l lister) releaseEntries() ([]Entry, error) {
 			if !p.packed() {
 				continue
 			}
-			e.files = append(e.files, l.store.archivePath(p.Archive.SHA256))
+			e.files = append(e.files, l.store.dir.ArchivePath(p.Archive.SHA256))
 		}
 		for _, j := range ix.Jobs {
-			e.files = append(e.files, l.store.jobPath(j.Archive))
+			e.files = append(e.files, l.store.dir.JobPath(j.Archive))
 		}
 		list = append(list, e)
 	}
@@ -175,7 +175,7 @@ func (l lister) compiledEntries() ([]Entry, error) {
 	var list []Entry
 	for _, h := range heads {
 		var ix compiledIndex
-		if readJSON(h.path, &ix) != nil {
+		if cache.ReadJSON(h.path, &ix) != nil {
 			continue // a leftover
 		}
 		list = append(list, Entry{
@@ -189,11 +189,13 @@ func (l lister) compiledEntries() ([]Entry, error) {
 // downloadEntries lists what this program downloaded. create-env uses the same
 // folder; its files are left alone unless this program used them.
 func (l lister) downloadEntries() ([]Entry, error) {
-	return l.fetched(EntryDownload, l.store.downloads())
+	return l.fetched(EntryDownload, l.store.dir.Downloads())
 }
 
 // blobEntries lists the blobs of release folders.
-func (l lister) blobEntries() ([]Entry, error) { return l.fetched(EntryBlob, l.store.cache("blobs")) }
+func (l lister) blobEntries() ([]Entry, error) {
+	return l.fetched(EntryBlob, l.store.dir.Path("blobs"))
+}
 
 // fetched lists the files that were downloaded to a folder.
 func (l lister) fetched(kind EntryKind, dir string) ([]Entry, error) {
@@ -210,9 +212,9 @@ func (l lister) fetched(kind EntryKind, dir string) ([]Entry, error) {
 			e.Name = "unfinished " + strings.TrimSuffix(d.Name(), ".part")
 			e.files = append(e.files, path+".json")
 		}
-		head := l.store.recordPath(path)
-		var rec record
-		known := readJSON(head, &rec) == nil && rec.Path == path
+		head := l.store.dir.RecordPath(path)
+		var rec cache.Record
+		known := cache.ReadJSON(head, &rec) == nil && rec.Path == path
 		if !known && !ourName(d.Name()) {
 			continue
 		}
@@ -236,7 +238,7 @@ func ourName(name string) bool {
 }
 
 // whatIs returns the name of what is in a download, "" if it was not read.
-func (l lister) whatIs(rec record) string {
+func (l lister) whatIs(rec cache.Record) string {
 	if rec.Blob != "" {
 		return rec.Blob
 	}
@@ -244,7 +246,7 @@ func (l lister) whatIs(rec record) string {
 		return "stemcell " + st.Name + "/" + st.Version
 	}
 	var ix index
-	if readJSON(l.store.indexPath(rec.Digests["sha256"]), &ix) == nil {
+	if cache.ReadJSON(l.store.indexPath(rec.Digests["sha256"]), &ix) == nil {
 		return "release " + ix.Name + "/" + ix.Version
 	}
 	return ""
@@ -255,12 +257,12 @@ func (l lister) whatIs(rec record) string {
 func (l lister) leftovers(named map[string]bool) ([]Entry, error) {
 	e := Entry{Kind: EntryLeftover, Name: "files without an entry"}
 	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {
-		list, err := readFolder(l.store.cache(folder))
+		list, err := readFolder(l.store.dir.Path(folder))
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range list {
-			if path := l.store.cache(folder, d.Name()); !named[path] {
+			if path := l.store.dir.Path(folder, d.Name()); !named[path] {
 				e.files = append(e.files, path)
 				e.Size += diskSize(path)
 			}

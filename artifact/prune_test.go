@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/artifact/cache"
+	"bootstrap/artifact/tartest"
 )
 
 // filledStore has a downloaded release, one from a file that shares a job
@@ -38,8 +40,8 @@ func filledStore(t *testing.T) *Store {
 	key := webKey()
 	key.Name = "ruby"
 	keep(t, s, key, packageArchive(t, "compiled ruby"))
-	tartest.Write(t, []byte("half"), s.downloads(), "sha256-"+strings.Repeat("ab", 32)+".part")
-	tartest.Write(t, []byte("theirs"), s.downloads(), "0123-4567")
+	tartest.Write(t, []byte("half"), s.dir.Downloads(), "sha256-"+strings.Repeat("ab", 32)+".part")
+	tartest.Write(t, []byte("theirs"), s.dir.Downloads(), "0123-4567")
 	return s
 }
 
@@ -138,7 +140,7 @@ func TestPruneTakesWhatWasNotUsed(t *testing.T) {
 		t.Fatal("not found")
 	}
 	other := cacheEntries(t, s)[second].head
-	touch(other)
+	cache.Touch(other)
 	prune(t, s, time.Now().Add(-24*time.Hour))
 	mustHave(t, s, second, web, unfinished())
 	if _, ok := s.loadIndex(context.Background(), strings.TrimSuffix(filepath.Base(other), "-"+indexFormat+".json")); !ok {
@@ -172,11 +174,11 @@ func TestPruneAll(t *testing.T) {
 	prune(t, s, time.Now().Add(time.Hour))
 	mustHave(t, s)
 	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {
-		if left, _ := os.ReadDir(s.cache(folder)); len(left) > 0 {
+		if left, _ := os.ReadDir(s.dir.Path(folder)); len(left) > 0 {
 			t.Errorf("%s has %v", folder, left)
 		}
 	}
-	left, _ := filepath.Glob(filepath.Join(s.downloads(), "*"))
+	left, _ := filepath.Glob(filepath.Join(s.dir.Downloads(), "*"))
 	if len(left) != 1 || filepath.Base(left[0]) != "0123-4567" {
 		t.Errorf("downloads has %v, want only the file of another program", left)
 	}
@@ -186,9 +188,9 @@ func TestPruneAll(t *testing.T) {
 
 func TestPruneTakesWhatIsLeftOver(t *testing.T) {
 	s := filledStore(t)
-	tartest.Write(t, []byte("x"), s.cache("archives"), "f00.tgz")
-	tartest.Write(t, []byte("x"), s.cache("jobs", "f00"), "job.MF")
-	tartest.Write(t, []byte("{}"), s.cache("packages"), "f00.json")
+	tartest.Write(t, []byte("x"), s.dir.Path("archives"), "f00.tgz")
+	tartest.Write(t, []byte("x"), s.dir.Path("jobs", "f00"), "job.MF")
+	tartest.Write(t, []byte("{}"), s.dir.Path("packages"), "f00.json")
 	want := []string{downloaded, unfinished(), first, second, web, ruby}
 	mustHave(t, s, append(want, "leftover files without an entry")...)
 	prune(t, s, time.Time{}.Add(time.Hour))
@@ -200,15 +202,15 @@ func TestNothingIsPrunedWhileItIsUsed(t *testing.T) {
 	s := testStore(t)
 	keep(t, s, webKey(), packageArchive(t, "compiled"))
 	var busy *BusyError
-	if _, err := Open(Config{Dir: s.dir}).Alone(); !errors.As(err, &busy) {
+	if _, err := Open(Config{Dir: string(s.dir)}).Alone(); !errors.As(err, &busy) {
 		t.Fatal(err)
 	}
-	second := Open(Config{Dir: s.dir})
+	second := Open(Config{Dir: string(s.dir)})
 	if _, ok := compiled(t, second, webKey()); !ok {
 		t.Fatal("two runs disturb each other")
 	}
 	s.Close()
-	if _, err := Open(Config{Dir: s.dir}).Alone(); !errors.As(err, &busy) {
+	if _, err := Open(Config{Dir: string(s.dir)}).Alone(); !errors.As(err, &busy) {
 		t.Fatal(err)
 	}
 	second.Close()
@@ -218,7 +220,7 @@ func TestNothingIsPrunedWhileItIsUsed(t *testing.T) {
 	}
 	waited := make(chan error, 1)
 	go func() {
-		third := Open(Config{Dir: s.dir})
+		third := Open(Config{Dir: string(s.dir)})
 		_, _, err := third.Compiled(context.Background(), webKey())
 		waited <- errors.Join(err, third.Close())
 	}()

@@ -12,11 +12,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
+	"bootstrap/artifact/download"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -54,7 +55,7 @@ func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Relea
 // place returns where a file comes from, without credentials.
 func place(f File) string {
 	if f.Remote || f.Path == "" {
-		return publicURL(f.URL)
+		return download.PublicURL(f.URL)
 	}
 	return f.Path
 }
@@ -64,13 +65,13 @@ func (s *Store) archiveRelease(ctx context.Context, f File, p archive.Progress) 
 	if err != nil {
 		return nil, err
 	}
-	file, rec, err := s.open(f.Path)
+	file, rec, err := s.dir.Open(f.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	key := rec.Digests["sha256"]
-	if key != "" && rec.satisfies(want) == nil {
+	if key != "" && rec.Satisfies(want) == nil {
 		if ix, ok := s.loadIndex(ctx, key); ok {
 			return ix, nil
 		}
@@ -82,7 +83,7 @@ func (s *Store) archiveRelease(ctx context.Context, f File, p archive.Progress) 
 	if err := s.saveIndex(digests["sha256"], ix); err != nil {
 		return nil, err
 	}
-	return ix, s.learn(file, rec, func(rec *record) { rec.know(digests) })
+	return ix, s.dir.Learn(file, rec, func(rec *cache.Record) { rec.Know(digests) })
 }
 
 // wanted returns the strongest part of a multi-digest, empty if there is none.
@@ -92,62 +93,6 @@ func wanted(multi string) (digest.Digest, error) {
 	}
 	d, err := digest.Parse(multi)
 	return d.Strongest(), err
-}
-
-// open opens a file and returns its record.
-func (s *Store) open(path string) (*os.File, record, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, record{}, fmt.Errorf("cannot open %s: %w", path, archive.Cause(err))
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, record{}, err
-	}
-	return f, s.recall(path, identify(info)), nil
-}
-
-// learn stores the record of a file that was read, unless the file changed meanwhile.
-func (s *Store) learn(f *os.File, rec record, add func(*record)) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	id := identify(info)
-	if id != rec.Identity {
-		return fmt.Errorf("%s changed while it was read", f.Name())
-	}
-	if !id.settled(time.Now()) && !strings.HasPrefix(rec.Path, s.dir) {
-		return nil
-	}
-	add(&rec)
-	return s.remember(rec)
-}
-
-// satisfies returns errUnread if the digest is not known, and a *digest.Error if it
-// is different.
-func (rec *record) satisfies(want digest.Digest) error {
-	if want.Algorithm == "" {
-		return nil
-	}
-	got, known := rec.Digests[want.Algorithm]
-	if !known {
-		return errUnread
-	}
-	return want.Check(got)
-}
-
-var errUnread = errors.New("the file was not read yet")
-
-func (rec *record) know(digests map[string]string) {
-	all := map[string]string{}
-	for _, m := range []map[string]string{rec.Digests, digests} {
-		for a, d := range m {
-			all[a] = d
-		}
-	}
-	rec.Digests = all
 }
 
 // member is one archive within a release, in the temporary folder.
@@ -163,7 +108,7 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, done, err := s.work(ctx)
+	dir, done, err := s.dir.Work(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -277,7 +222,7 @@ func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members 
 			if p.Digest == "" {
 				p.Digest = m.digests["sha1"]
 			}
-			at, err := s.place(m.file, m.digests["sha256"])
+			at, err := s.dir.Place(m.file, m.digests["sha256"])
 			if err != nil {
 				return nil, err
 			}
@@ -372,13 +317,13 @@ func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m membe
 	if err := readJob(dir, &j.Job); err != nil {
 		return j, err
 	}
-	if j.Tree, _, err = treeDigest(dir); err != nil {
+	if j.Tree, _, err = cache.TreeDigest(dir); err != nil {
 		return j, err
 	}
-	if err := s.placeFolder(ctx, dir, s.jobPath(j.Archive), j.Tree); err != nil {
+	if err := s.dir.PlaceFolder(ctx, dir, s.dir.JobPath(j.Archive), j.Tree); err != nil {
 		return j, err
 	}
-	j.Stamp, err = treeStamp(s.jobPath(j.Archive), nil)
+	j.Stamp, err = cache.TreeStamp(s.dir.JobPath(j.Archive), nil)
 	return j, err
 }
 

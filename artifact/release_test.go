@@ -80,7 +80,7 @@ func TestRelease(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, _ := os.ReadDir(s.cache("tmp")); len(left) != 0 {
+	if left, _ := os.ReadDir(s.dir.Path("tmp")); len(left) != 0 {
 		t.Errorf("left in tmp: %v", left)
 	}
 }
@@ -140,18 +140,18 @@ func TestReleaseRepairsCache(t *testing.T) {
 			return os.WriteFile(r.Job("web").Dir, nil, 0o600)
 		},
 		"index cut": func(r *Release, s *Store) error {
-			return each(s.cache("releases"), func(p string) error { return os.Truncate(p, 50) })
+			return each(s.dir.Path("releases"), func(p string) error { return os.Truncate(p, 50) })
 		},
 		"index empty": func(r *Release, s *Store) error {
-			return each(s.cache("releases"), func(p string) error { return os.WriteFile(p, []byte("{}"), 0o600) })
+			return each(s.dir.Path("releases"), func(p string) error { return os.WriteFile(p, []byte("{}"), 0o600) })
 		},
 		"records garbage": func(r *Release, s *Store) error {
-			return each(s.cache("files"), func(p string) error { return os.WriteFile(p, []byte("\x00"), 0o600) })
+			return each(s.dir.Path("files"), func(p string) error { return os.WriteFile(p, []byte("\x00"), 0o600) })
 		},
-		"all of it": func(r *Release, s *Store) error { return os.RemoveAll(s.dir) },
+		"all of it": func(r *Release, s *Store) error { return os.RemoveAll(string(s.dir)) },
 		"leftovers": func(r *Release, s *Store) error {
-			os.MkdirAll(s.cache("tmp", "1", "2"), 0)
-			return os.RemoveAll(s.cache("releases"))
+			os.MkdirAll(s.dir.Path("tmp", "1", "2"), 0)
+			return os.RemoveAll(s.dir.Path("releases"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestReleaseRepairsCache(t *testing.T) {
 			if err != nil || sha256Of(got) != r.Package("web").Digest {
 				t.Errorf("archive: %v", err)
 			}
-			if left, _ := os.ReadDir(s.cache("tmp")); len(left) != 0 {
+			if left, _ := os.ReadDir(s.dir.Path("tmp")); len(left) != 0 {
 				t.Errorf("left in tmp: %v", left)
 			}
 		})
@@ -273,7 +273,7 @@ func TestReleaseRefuses(t *testing.T) {
 			if !errors.As(err, &de) {
 				t.Errorf("wrong digest: %v", err)
 			}
-			if left, _ := os.ReadDir(s.cache("tmp")); len(left) != 0 {
+			if left, _ := os.ReadDir(s.dir.Path("tmp")); len(left) != 0 {
 				t.Errorf("left in tmp: %v", left)
 			}
 		})
@@ -320,7 +320,7 @@ func TestReleaseConcurrently(t *testing.T) {
 					t.Error(err)
 				}
 				if i == 0 {
-					os.RemoveAll(s.cache("releases"))
+					os.RemoveAll(s.dir.Path("releases"))
 				}
 			}
 		})

@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"bootstrap/artifact/tartest"
 )
 
 // drip answers with a byte now and then, and never comes to an end.
@@ -63,11 +64,11 @@ func TestDownloadStalls(t *testing.T) {
 				c.stall(w, r)
 			})
 			s := testStore(t)
-			patient := s.retry.pace
+			patient := s.client.Retry.Pace
 			if name == "drip" {
-				s.retry.pace.window, s.retry.pace.floor = 50*time.Millisecond, 1<<20
+				s.client.Retry.Pace.Window, s.client.Retry.Pace.Floor = 50*time.Millisecond, 1<<20
 			} else {
-				s.retry.pace.silence = 100 * time.Millisecond
+				s.client.Retry.Pace.Silence = 100 * time.Millisecond
 			}
 			_, err := s.Fetch(context.Background(), remote(srv.URL+"/x.tgz?token=hidden", data), nil)
 			tartest.MustFail(t, err, append(c.words, srv.URL+"/x.tgz?…", "tried 3 times", "file://")...)
@@ -75,7 +76,7 @@ func TestDownloadStalls(t *testing.T) {
 				t.Errorf("%d tries: %v", n.Load(), err)
 			}
 			good.Store(true)
-			s.retry.pace = patient
+			s.client.Retry.Pace = patient
 			fetch(t, s, remote(srv.URL+"/x.tgz?token=hidden", data))
 		})
 	}
@@ -109,14 +110,14 @@ func TestDownloadTooLarge(t *testing.T) {
 			s.maxDownload = 1 << 19
 			src := remote(srv.URL, data)
 			if name == "partial" {
-				tartest.Write(t, data[:10], s.downloads(), "sha1-"+src.Digest+".part")
+				tartest.Write(t, data[:10], s.dir.Downloads(), "sha1-"+src.Digest+".part")
 			}
 			_, err := s.Fetch(context.Background(), src, nil)
 			tartest.MustFail(t, err, append(c.words, srv.URL)...)
 			if n.Load() != 1 {
 				t.Errorf("asked %d times", n.Load())
 			}
-			list, _ := os.ReadDir(s.downloads())
+			list, _ := os.ReadDir(s.dir.Downloads())
 			for _, f := range list {
 				if info, err := f.Info(); err == nil && info.Size() > 0 {
 					t.Errorf("%s of %d bytes is left", f.Name(), info.Size())
@@ -135,7 +136,7 @@ func TestDownloadEndlessReplies(t *testing.T) {
 		words  string
 	}{
 		"head": {func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("X-Long", strings.Repeat("x", maxHeader+1))
+			w.Header().Set("X-Long", strings.Repeat("x", 1<<20+1))
 			w.Write(data)
 		}, "headers exceeded"},
 		"page": {func(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
 )
 
@@ -31,7 +32,7 @@ type Stemcell struct {
 	ImageDigest string
 
 	file File
-	id   identity // of an archive
+	id   cache.Identity // of an archive
 }
 
 // Stemcell verifies the digest of a stemcell, if it has one, and reads stemcell.MF;
@@ -64,20 +65,20 @@ func (s *Store) stemcell(ctx context.Context, f File, p archive.Progress) (*Stem
 	if err != nil {
 		return nil, err
 	}
-	file, rec, err := s.open(f.Path)
+	file, rec, err := s.dir.Open(f.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	known := rec.satisfies(want) == nil
+	known := rec.Satisfies(want) == nil
 	if !known || rec.Stemcell == "" {
 		text, digests, err := readStemcell(ctx, file, rec, place(f), want, p)
 		if err != nil {
 			return nil, err
 		}
 		rec.Stemcell = text
-		rec.know(digests)
-		if err := s.learn(file, rec, func(*record) {}); err != nil {
+		rec.Know(digests)
+		if err := s.dir.Learn(file, rec, func(*cache.Record) {}); err != nil {
 			return nil, err
 		}
 	}
@@ -94,10 +95,10 @@ func (s *Store) stemcell(ctx context.Context, f File, p archive.Progress) (*Stem
 
 // readStemcell returns the text of stemcell.MF. It reads the file to its end only
 // if a digest must be checked.
-func readStemcell(ctx context.Context, f *os.File, rec record, name string, want digest.Digest, p archive.Progress) (string, map[string]string, error) {
+func readStemcell(ctx context.Context, f *os.File, rec cache.Record, name string, want digest.Digest, p archive.Progress) (string, map[string]string, error) {
 	src := &archive.Input{Ctx: ctx, R: f, Total: rec.Identity.Size, Progress: p}
 	var sum *digest.Sums
-	if rec.satisfies(want) != nil {
+	if rec.Satisfies(want) != nil {
 		sum = digest.NewSums("sha256", want.Algorithm)
 		src.Each = sum
 	}
@@ -206,7 +207,7 @@ func (st *Stemcell) unpackFile(ctx context.Context, dir string, p archive.Progre
 
 func (st *Stemcell) unchanged(f *os.File) error {
 	info, err := f.Stat()
-	if err == nil && identify(info) != st.id {
+	if err == nil && cache.Identify(info) != st.id {
 		err = fmt.Errorf("%s changed since it was verified", st.file.Path)
 	}
 	return err

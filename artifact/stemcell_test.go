@@ -190,7 +190,7 @@ func TestLightStemcell(t *testing.T) {
 			t.Errorf("%s is %+v", url, st)
 		}
 		for range 2 {
-			image, err := st.Extract(context.Background(), filepath.Join(s.dir, "x"), nil)
+			image, err := st.Extract(context.Background(), filepath.Join(string(s.dir), "x"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
-
-	"bootstrap/internal/proxy"
 
 	"github.com/gofrs/flock"
+
+	"bootstrap/artifact/cache"
+	"bootstrap/artifact/download"
+	"bootstrap/internal/proxy"
 )
 
 // Config says where a Store keeps files and what it may use.
@@ -91,10 +92,9 @@ type File struct {
 // Store fetches, verifies and reads releases and stemcells. It may be used
 // concurrently, and by several processes on one folder.
 type Store struct {
-	dir      string
+	dir      cache.Dir
 	embedded map[string]fs.FS
-	net      network
-	retry    retry
+	client   download.Client
 	// maxDownload is the constant, except in tests.
 	maxDownload int64
 	// blobSlots limits how many blobs are fetched at a time.
@@ -111,23 +111,14 @@ func Open(cfg Config) *Store {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
+	dir := cache.Dir(cfg.Dir)
 	return &Store{
-		dir:      cfg.Dir,
-		embedded: cfg.Embedded,
-		net:      network{getenv: cfg.Getenv, dial: cfg.Dial},
-		retry: retry{
-			tries: 5, stalls: 3, pause: 500 * time.Millisecond, longest: 20 * time.Second,
-			pace: pace{silence: 30 * time.Second, window: time.Minute, floor: 64 << 10},
-		},
+		dir:         dir,
+		embedded:    cfg.Embedded,
+		client:      download.New(dir, download.Network{Getenv: cfg.Getenv, Dial: cfg.Dial}),
 		maxDownload: maxDownload,
 		blobSlots:   make(chan struct{}, 4),
 	}
-}
-
-func (s *Store) downloads() string { return filepath.Join(s.dir, "downloads") }
-
-func (s *Store) cache(parts ...string) string {
-	return filepath.Join(append([]string{s.dir, "cache"}, parts...)...)
 }
 
 // localPath returns the path of a URL without a remote scheme.
@@ -141,7 +132,7 @@ func (s *Store) localPath(url string) (string, error) {
 		return "", fmt.Errorf("its url is empty")
 	}
 	if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || rest[0] == '/' || rest[0] == filepath.Separator) {
-		home := s.net.getenv("HOME")
+		home := s.client.Network.Getenv("HOME")
 		if home == "" {
 			return "", fmt.Errorf("its url begins with ~, but HOME is not set")
 		}

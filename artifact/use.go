@@ -18,7 +18,7 @@ func (e *BusyError) Error() string {
 }
 
 func (s *Store) useLock() *flock.Flock {
-	return flock.New(s.cache("use.lock"), flock.SetPermissions(0o600))
+	return flock.New(s.dir.Path("use.lock"), flock.SetPermissions(0o600))
 }
 
 // use prevents other runs from pruning the cache, from the first use of the store
@@ -29,7 +29,7 @@ func (s *Store) use(ctx context.Context) error {
 	if s.inUse.lock != nil {
 		return nil
 	}
-	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+	if err := os.MkdirAll(s.dir.Path(), 0o700); err != nil {
 		return nil // without a cache there is nothing to prune
 	}
 	lock := s.useLock()
@@ -55,7 +55,7 @@ func (s *Store) Close() error {
 // Alone locks the cache against all other runs, so that it can be pruned; a
 // *BusyError says that one is using it.
 func (s *Store) Alone() (done func(), err error) {
-	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+	if err := os.MkdirAll(s.dir.Path(), 0o700); err != nil {
 		return nil, err
 	}
 	lock := s.useLock()
@@ -65,7 +65,7 @@ func (s *Store) Alone() (done func(), err error) {
 	}
 	if !ok {
 		_ = lock.Close()
-		return nil, &BusyError{s.cache()}
+		return nil, &BusyError{s.dir.Path()}
 	}
 	return func() { _ = lock.Unlock() }, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
 )
 
@@ -82,19 +83,19 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 }
 
 // copyVendored verifies a vendored package's archive and copies it to the cache.
-func (s *Store) copyVendored(ctx context.Context, p folderPackage, file string) (stored, error) {
+func (s *Store) copyVendored(ctx context.Context, p folderPackage, file string) (cache.File, error) {
 	in, err := os.Open(p.archive)
 	if err != nil {
-		return stored{}, err
+		return cache.File{}, err
 	}
 	defer in.Close()
 	digests, err := spill(file, &archive.Input{Ctx: ctx, R: in}, make([]byte, archive.BufferSize))
 	if err != nil {
-		return stored{}, err
+		return cache.File{}, err
 	}
 	m := map[string]member{"packages/" + p.Name + ".tgz": {file, digests}}
 	if _, err := verified(ctx, m, "packages/", archiveMF{Name: p.Name, SHA1: p.Digest}); err != nil {
-		return stored{}, fmt.Errorf("%s: %w", p.archive, err)
+		return cache.File{}, fmt.Errorf("%s: %w", p.archive, err)
 	}
-	return s.place(file, digests["sha256"])
+	return s.dir.Place(file, digests["sha256"])
 }

@@ -1,12 +1,13 @@
 package archive
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bootstrap/artifact/tartest"
 )
 
 func BenchmarkExtract(b *testing.B) {

@@ -2,13 +2,14 @@ package archive
 
 import (
 	"archive/tar"
-	"bootstrap/artifact/tartest"
 	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bootstrap/artifact/tartest"
 )
 
 // FuzzExtract looks whether anything gets out of the folder or stays in it

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"archive/tar"
-	"bootstrap/artifact/tartest"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"bootstrap/artifact/tartest"
 )
 
 func TestExtractRefuses(t *testing.T) {

@@ -12,9 +12,8 @@ import (
 	"runtime"
 	"strings"
 
-	"bootstrap/internal/removal"
-
 	"bootstrap/internal/process"
+	"bootstrap/internal/removal"
 )
 
 // Script is one run of a packaging script. Folders may be relative to the current

@@ -1,7 +1,6 @@
-package artifact
+package cache
 
 import (
-	"bootstrap/artifact/tartest"
 	"context"
 	"fmt"
 	"os"
@@ -9,30 +8,31 @@ import (
 	"sync"
 	"testing"
 
-	"bootstrap/internal/removal"
-
 	"github.com/gofrs/flock"
+
+	"bootstrap/artifact/tartest"
+	"bootstrap/internal/removal"
 )
 
 // While another run clears the temporary folder, nobody makes it: MkdirAll
 // fails where a folder is removed under it.
 func TestWorkWaitsForTheLock(t *testing.T) {
 	t.Parallel()
-	s := testStore(t)
-	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+	d := Dir(t.TempDir())
+	if err := os.MkdirAll(d.Path(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	other := flock.New(s.cache("tmp.lock"))
+	other := flock.New(d.Path("tmp.lock"))
 	if err := other.Lock(); err != nil {
 		t.Fatal(err)
 	}
 	defer other.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, _, err := s.work(ctx); err == nil {
+	if _, _, err := d.Work(ctx); err == nil {
 		t.Error("the lock of another run was ignored")
 	}
-	if _, err := os.Lstat(s.cache("tmp")); err == nil {
+	if _, err := os.Lstat(d.Path("tmp")); err == nil {
 		t.Error("the temporary folder was made without the lock")
 	}
 }
@@ -47,7 +47,7 @@ func TestWorkSideBySide(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				// A Store of its own, as another process has it.
-				work, done, err := Open(Config{Dir: dir}).work(context.Background())
+				work, done, err := Dir(dir).Work(context.Background())
 				if err != nil {
 					t.Error(err)
 					return
@@ -67,15 +67,15 @@ func TestWorkSideBySide(t *testing.T) {
 func TestPlaceFolderSideBySide(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	s := Open(Config{Dir: base})
-	path := s.jobPath("job")
+	d := Dir(base)
+	path := d.JobPath("job")
 	fill := func(dir, text string) string {
 		for i := range 12 {
 			tartest.Write(t, []byte(text), dir, fmt.Sprint(i))
 		}
 		return dir
 	}
-	tree, _, err := treeDigest(fill(filepath.Join(base, "good"), "good"))
+	tree, _, err := TreeDigest(fill(filepath.Join(base, "good"), "good"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestPlaceFolderSideBySide(t *testing.T) {
 			mine := fill(filepath.Join(base, fmt.Sprintf("%d-%d", round, n)), "good")
 			wg.Go(func() {
 				<-start
-				if err := s.placeFolder(context.Background(), mine, path, tree); err != nil {
+				if err := d.PlaceFolder(context.Background(), mine, path, tree); err != nil {
 					t.Error(err)
 				}
 				for i := range 12 {

@@ -1,4 +1,4 @@
-package artifact
+package download
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -57,7 +58,7 @@ func openPart(path string, want digest.Digest) (*part, error) {
 		return nil, err
 	}
 	// Without it, the digest finds out whether the pieces fit.
-	_ = readJSON(p.metaPath(), &p.meta)
+	_ = cache.ReadJSON(p.metaPath(), &p.meta)
 	return p, nil
 }
 
@@ -99,11 +100,11 @@ func (p *part) come() string {
 }
 
 // get makes one attempt to download the rest of a file.
-func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, slowest pace, progress archive.Progress) error {
+func (p *part) get(ctx context.Context, client *http.Client, from File, slowest Pace, progress archive.Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := guard.AfterFunc(ctx, slowest.silence, func() {
-		cancel(&stallError{fmt.Sprintf("the server sent nothing for %v", slowest.silence)})
+	watch := guard.AfterFunc(ctx, slowest.Silence, func() {
+		cancel(&stallError{fmt.Sprintf("the server sent nothing for %v", slowest.Silence)})
 	})
 	defer watch.Stop()
 	resp, err := p.ask(ctx, client, from)
@@ -120,9 +121,9 @@ func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, sl
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
-			watch.Reset(slowest.silence)
-			if p.size+int64(n) > from.limit {
-				return &permanentError{errors.Join(tooLarge(-1, from.limit), p.reset())}
+			watch.Reset(slowest.Silence)
+			if p.size+int64(n) > from.Limit {
+				return &permanentError{errors.Join(tooLarge(-1, from.Limit), p.reset())}
 			}
 			if err := p.write(buf[:n]); err != nil {
 				return &permanentError{err}
@@ -140,8 +141,8 @@ func (p *part) get(ctx context.Context, client *http.Client, from remoteFile, sl
 			return p.explain(ctx, err)
 		}
 		inWindow += int64(n)
-		if passed := time.Since(window); passed >= slowest.window {
-			if inWindow < slowest.floor {
+		if passed := time.Since(window); passed >= slowest.Window {
+			if inWindow < slowest.Floor {
 				return &stallError{fmt.Sprintf("the server sent only %d bytes in %v", inWindow, passed.Round(time.Millisecond))}
 			}
 			window, inWindow = time.Now(), 0
@@ -165,19 +166,19 @@ func (p *part) write(b []byte) error {
 	return err
 }
 
-func (p *part) ask(ctx context.Context, client *http.Client, from remoteFile) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.url.String(), nil)
+func (p *part) ask(ctx context.Context, client *http.Client, from File) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL.String(), nil)
 	if err != nil {
 		return nil, &permanentError{err}
 	}
 	if p.size > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", p.size))
-		if p.meta.Validator != "" && p.meta.URL == urlKey(from.url) {
+		if p.meta.Validator != "" && p.meta.URL == urlKey(from.URL) {
 			req.Header.Set("If-Range", p.meta.Validator)
 		}
 	}
-	if from.sign != nil {
-		from.sign(req)
+	if from.Sign != nil {
+		from.Sign(req)
 	}
 	return client.Do(req)
 }
@@ -190,17 +191,17 @@ func urlKey(u *url.URL) string {
 
 // accept checks the head of a reply and prepares p for its body. total is -1 if the
 // server does not send it.
-func (p *part) accept(resp *http.Response, from remoteFile) (total int64, err error) {
+func (p *part) accept(resp *http.Response, from File) (total int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
 		if err := p.reset(); err != nil {
 			return 0, &permanentError{err}
 		}
-		if resp.ContentLength > from.limit {
-			return 0, &permanentError{tooLarge(resp.ContentLength, from.limit)}
+		if resp.ContentLength > from.Limit {
+			return 0, &permanentError{tooLarge(resp.ContentLength, from.Limit)}
 		}
-		p.meta = partMeta{URL: urlKey(from.url), Validator: validator(resp.Header)}
-		if err := writeJSON(p.metaPath(), p.meta); err != nil {
+		p.meta = partMeta{URL: urlKey(from.URL), Validator: validator(resp.Header)}
+		if err := cache.WriteJSON(p.metaPath(), p.meta); err != nil {
 			return 0, &permanentError{err}
 		}
 		return resp.ContentLength, nil
@@ -209,8 +210,8 @@ func (p *part) accept(resp *http.Response, from remoteFile) (total int64, err er
 		if !ok || start != p.size {
 			return 0, errors.Join(fmt.Errorf("the server sent another part than the requested one"), p.reset())
 		}
-		if total > from.limit {
-			return 0, &permanentError{errors.Join(tooLarge(total, from.limit), p.reset())}
+		if total > from.Limit {
+			return 0, &permanentError{errors.Join(tooLarge(total, from.Limit), p.reset())}
 		}
 		return total, nil
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -260,15 +261,15 @@ type busyError struct {
 
 func (e *busyError) Error() string { return "the server answered " + e.status }
 
-// refusedError is a reply that stays the same for another request.
-type refusedError struct {
-	code   int
-	region string // of the bucket, as S3 says
+// RefusedError is a reply that stays the same for another request.
+type RefusedError struct {
+	Code   int
+	Region string // of the bucket, as S3 says
 }
 
-func (e *refusedError) Error() string {
-	status := fmt.Sprintf("the server answered %d %s", e.code, http.StatusText(e.code))
-	if e.code == http.StatusUnauthorized || e.code == http.StatusForbidden {
+func (e *RefusedError) Error() string {
+	status := fmt.Sprintf("the server answered %d %s", e.Code, http.StatusText(e.Code))
+	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
 		return status + ": check user and password in the url"
 	}
 	return status
@@ -282,7 +283,7 @@ func statusError(resp *http.Response) error {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		return &busyError{fmt.Sprintf("%d %s", code, http.StatusText(code)), time.Duration(seconds) * time.Second}
 	}
-	return &permanentError{&refusedError{resp.StatusCode, resp.Header.Get("X-Amz-Bucket-Region")}}
+	return &permanentError{&RefusedError{resp.StatusCode, resp.Header.Get("X-Amz-Bucket-Region")}}
 }
 
 // retryAfter returns the pause that the server asks for, at most the longest one.

@@ -1,7 +1,8 @@
-package artifact
+// Package cache keeps files in a folder, by their contents, and stores what is known
+// of files so that they need not be read again.
+package cache
 
 import (
-	"bootstrap/artifact/archive"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,21 +14,34 @@ import (
 	"path/filepath"
 	"time"
 
-	"bootstrap/internal/removal"
-
 	"github.com/gofrs/flock"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/internal/removal"
 )
 
-// work creates a temporary folder in the cache, from which finished files are
+// Dir is the folder that has the cache and the downloads, usually ~/.bosh.
+// Several processes may use it.
+type Dir string
+
+// Downloads is the folder of downloads, which create-env uses too.
+func (d Dir) Downloads() string { return filepath.Join(string(d), "downloads") }
+
+// Path returns the path of a file in the cache.
+func (d Dir) Path(parts ...string) string {
+	return filepath.Join(append([]string{string(d), "cache"}, parts...)...)
+}
+
+// Work creates a temporary folder in the cache, from which finished files are
 // renamed to their place. done removes it. The next run that has the folder alone
 // removes what a killed run left in it.
-func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
-	if err := os.MkdirAll(s.cache(), 0o700); err != nil {
+func (d Dir) Work(ctx context.Context) (dir string, done func(), err error) {
+	if err := os.MkdirAll(d.Path(), 0o700); err != nil {
 		return "", nil, err
 	}
-	lock := flock.New(s.cache("tmp.lock"), flock.SetPermissions(0o600))
+	lock := flock.New(d.Path("tmp.lock"), flock.SetPermissions(0o600))
 	if alone, err := lock.TryLock(); err == nil && alone {
-		removal.Tree(s.cache("tmp"))
+		removal.Tree(d.Path("tmp"))
 		lock.Unlock()
 	}
 	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
@@ -35,11 +49,11 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	}
 	// Only while it is locked: MkdirAll fails if another run removes the folder
 	// at the same time.
-	if err := os.MkdirAll(s.cache("tmp"), 0o700); err != nil {
+	if err := os.MkdirAll(d.Path("tmp"), 0o700); err != nil {
 		lock.Unlock()
 		return "", nil, err
 	}
-	dir, err = os.MkdirTemp(s.cache("tmp"), "")
+	dir, err = os.MkdirTemp(d.Path("tmp"), "")
 	if err != nil {
 		lock.Unlock()
 		return "", nil, err
@@ -47,25 +61,28 @@ func (s *Store) work(ctx context.Context) (dir string, done func(), err error) {
 	return dir, func() { removal.Tree(dir); lock.Unlock() }, nil
 }
 
-// stored is a file of the cache, named by its contents.
-type stored struct {
+// File is a file of the cache, named by its contents.
+type File struct {
 	SHA256   string   `json:"sha256"`
-	Identity identity `json:"identity"`
+	Identity Identity `json:"identity"`
 }
 
-func (s *Store) archivePath(sha256 string) string { return s.cache("archives", sha256+".tgz") }
+// ArchivePath returns the path of an archive.
+func (d Dir) ArchivePath(sha256 string) string { return d.Path("archives", sha256+".tgz") }
 
-func (s *Store) jobPath(sha256 string) string { return s.cache("jobs", sha256) }
+// JobPath returns the path of an extracted job.
+func (d Dir) JobPath(sha256 string) string { return d.Path("jobs", sha256) }
 
-// place moves a finished archive to its place, and replaces a damaged one of that
+// Place moves a finished archive to its place, and replaces a damaged one of that
 // name.
-func (s *Store) place(file, sha256 string) (stored, error) {
-	return placeAt(file, s.archivePath(sha256), sha256)
+func (d Dir) Place(file, sha256 string) (File, error) {
+	return PlaceAt(file, d.ArchivePath(sha256), sha256)
 }
 
-func placeAt(file, path, sha256 string) (stored, error) {
+// PlaceAt is place for a file with a path of its own.
+func PlaceAt(file, path, sha256 string) (File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return stored{}, err
+		return File{}, err
 	}
 	err := os.Rename(file, path)
 	if err != nil {
@@ -73,19 +90,20 @@ func placeAt(file, path, sha256 string) (stored, error) {
 		err = os.Rename(file, path)
 	}
 	if err != nil {
-		return stored{}, err
+		return File{}, err
 	}
-	return stored{sha256, identifyPath(path)}, nil
+	return File{sha256, IdentifyPath(path)}, nil
 }
 
-// intact reports whether an archive of the cache has the digest in its name. It
+// Intact reports whether an archive of the cache has the digest in its name. It
 // reads the contents only if the identity is not a.Identity, which it then sets.
-func (s *Store) intact(ctx context.Context, a *stored) bool {
-	return intactAt(ctx, s.archivePath(a.SHA256), a)
+func (d Dir) Intact(ctx context.Context, a *File) bool {
+	return IntactAt(ctx, d.ArchivePath(a.SHA256), a)
 }
 
-func intactAt(ctx context.Context, path string, a *stored) bool {
-	id := identifyPath(path)
+// IntactAt is intact for a file with a path of its own.
+func IntactAt(ctx context.Context, path string, a *File) bool {
+	id := IdentifyPath(path)
 	if id == a.Identity && id.Regular {
 		return true
 	}
@@ -102,14 +120,14 @@ func intactAt(ctx context.Context, path string, a *stored) bool {
 	return hex.EncodeToString(h.Sum(nil)) == a.SHA256
 }
 
-// placeFolder moves a finished folder to path. An existing one with the same
+// PlaceFolder moves a finished folder to path. An existing one with the same
 // contents stays, because another run may be reading it.
-func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
+func (d Dir) PlaceFolder(ctx context.Context, dir, path, tree string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	isThere := func() bool {
-		existing, _, err := treeDigest(path)
+		existing, _, err := TreeDigest(path)
 		return err == nil && existing == tree
 	}
 	err := os.Rename(dir, path)
@@ -118,7 +136,7 @@ func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 	}
 	// One run at a time, which checks again: a folder that another run has just
 	// placed must not be moved away from its readers.
-	unlock, lockErr := s.lock(ctx, "place-"+filepath.Base(path))
+	unlock, lockErr := d.Lock(ctx, "place-"+filepath.Base(path))
 	if lockErr != nil {
 		return lockErr
 	}
@@ -138,13 +156,13 @@ func (s *Store) placeFolder(ctx context.Context, dir, path, tree string) error {
 	return err
 }
 
-// treeDigest hashes names, modes and contents of a folder, and separately their
+// TreeDigest hashes names, modes and contents of a folder, and separately their
 // identities: the first says what is in it, the second is a quick check that
 // nothing changed.
-func treeDigest(dir string) (tree, stamp string, err error) {
+func TreeDigest(dir string) (tree, stamp string, err error) {
 	h := sha256.New()
 	buf := make([]byte, 32<<10)
-	stamp, err = treeStamp(dir, func(name string, info fs.FileInfo) error {
+	stamp, err = TreeStamp(dir, func(name string, info fs.FileInfo) error {
 		fmt.Fprintf(h, "%q %v\n", name, info.Mode())
 		path := filepath.Join(dir, name)
 		switch {
@@ -171,9 +189,9 @@ func treeDigest(dir string) (tree, stamp string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), stamp, err
 }
 
-// treeStamp hashes names, modes and identities of all files below dir. each,
+// TreeStamp hashes names, modes and identities of all files below dir. each,
 // if given, sees them too.
-func treeStamp(dir string, each func(name string, info fs.FileInfo) error) (string, error) {
+func TreeStamp(dir string, each func(name string, info fs.FileInfo) error) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -192,7 +210,7 @@ func treeStamp(dir string, each func(name string, info fs.FileInfo) error) (stri
 		}
 		fmt.Fprintf(h, "%q %v", name, info.Mode())
 		if !info.IsDir() {
-			id := identify(info)
+			id := Identify(info)
 			fmt.Fprintf(h, " %d %d %d %d %d", id.Device, id.Inode, id.Size, id.MTime, id.CTime)
 		}
 		fmt.Fprintln(h)

@@ -1,8 +1,8 @@
 //go:build !linux && !darwin
 
-package artifact
+package cache
 
 import "io/fs"
 
 // system adds nothing: size and time of the last change must suffice.
-func (*identity) system(fs.FileInfo) {}
+func (*Identity) system(fs.FileInfo) {}

@@ -1,4 +1,4 @@
-package artifact
+package download
 
 import (
 	"crypto/tls"
@@ -6,9 +6,8 @@ import (
 	"net/url"
 	"time"
 
-	"bootstrap/internal/proxy"
-
 	"bootstrap/internal/guard"
+	"bootstrap/internal/proxy"
 )
 
 // configError is a wrong setting: another attempt does not help.
@@ -19,28 +18,28 @@ func (e *configError) Error() string { return e.text }
 // maxHeader limits the head of a reply.
 const maxHeader = 1 << 20
 
-// network is how this machine reaches servers.
-type network struct {
-	getenv func(string) string
-	dial   proxy.Dial  // nil: directly
-	tls    *tls.Config // nil: the system's roots
+// Network is how this machine reaches servers.
+type Network struct {
+	Getenv func(string) string
+	Dial   proxy.Dial  // nil: directly
+	TLS    *tls.Config // nil: the system's roots
 }
 
 // client returns an HTTP client that goes through the proxies of the
 // environment. done closes its connections.
-func (n network) client() (client *http.Client, done func(), err error) {
-	choose, err := proxy.HTTP(n.getenv)
+func (n Network) client() (client *http.Client, done func(), err error) {
+	choose, err := proxy.HTTP(n.Getenv)
 	if err != nil {
 		return nil, nil, &configError{err.Error()}
 	}
-	dial := n.dial
+	dial := n.Dial
 	if dial == nil {
 		dial = proxy.Direct().DialContext
 	}
 	t := &http.Transport{
 		Proxy:               func(r *http.Request) (*url.URL, error) { return choose(r.URL) },
 		DialContext:         guard.Dial(dial),
-		TLSClientConfig:     n.tls.Clone(),
+		TLSClientConfig:     n.TLS.Clone(),
 		TLSHandshakeTimeout: 30 * time.Second,
 		ForceAttemptHTTP2:   true,
 		// A server that compresses the file breaks sizes and ranges.

@@ -1,0 +1,61 @@
+package cache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/internal/atomicfile"
+)
+
+// ReadJSON reads a file of WriteJSON; a wrong checksum is an error. Numbers of
+// unknown type become json.Number.
+func ReadJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	sum, text, _ := bytes.Cut(data, []byte("\n"))
+	if string(sum) != checksum(text) {
+		return fmt.Errorf("%s is damaged", path)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(v)
+}
+
+func checksum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// WriteJSON replaces path as a whole (0600): readers see the old or the new file.
+// It tries once more if somebody empties the cache meanwhile.
+func WriteJSON(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	err = writeChecked(path, data)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = writeChecked(path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, archive.Cause(err))
+	}
+	return nil
+}
+
+func writeChecked(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, fmt.Appendf(nil, "%s\n%s", checksum(data), data))
+}
