@@ -30,7 +30,8 @@ func imports() map[string][]string {
 		"e2e":                   {}, // its tests see the program, state files and plans
 		"e2e/rubycache":         {"templates/cruby"},
 		"e2e/traced":            {"cmd", "deployer"},
-		"deployer":              {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
+		"deployer":              {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
+		"deployer/reach":        {"agent", "deployer/kept", "deployer/report", "tunnel"},
 		"deployer/report":       {"agent", "deployer/plan"},
 		"deployer/access":       {"agent", "deployer/report", "tunnel"},
 		"deployer/journal":      {"cpi", "deployer/kept", "deployer/plan", "deployer/report", "state", "state/file"},

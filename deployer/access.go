@@ -4,40 +4,26 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"slices"
 	"time"
 
 	"bootstrap/agent"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/reach"
 	"bootstrap/manifest"
 )
 
-// maxPending bounds the changes of an agent's settings that are remembered
-// while nobody knows whether the agent has taken them.
-const maxPending = 4
-
-// accesses lists how the agent may be reached, the likeliest first: as it was
-// last, with settings that it may have taken since, and as the manifest says.
+// accesses lists how the agent may be reached, the likeliest first.
 func (r *run) accesses(how kept.Agent) []agent.Access {
-	first := agent.Access{MBus: how.MBus, CA: how.CA}
-	list := []agent.Access{first}
-	add := func(mbus, ca string) {
-		// The password is for the agent at this address and for nobody else.
-		if a := (agent.Access{MBus: mbus, CA: ca}); mbus != "" && a.Host() == first.Host() && !slices.Contains(list, a) {
-			list = append(list, a)
-		}
+	return reach.Accesses(how, r.wantedAccess())
+}
+
+// agents makes the clients of the deployment's agents.
+func (r *run) agents(replyTo string) reach.Agents {
+	return reach.Agents{
+		Dial: r.route.Dial, TunnelErr: r.tunnelErr, TaskTimeout: r.opts.TaskTimeout, ReplyTo: replyTo,
+		Redact: r.opts.Redact, Secret: r.opts.Secret, Trace: r.opts.traceAgent(), Report: r.root,
 	}
-	for next := how.Next; next != nil && len(list) <= maxPending; next = next.Next {
-		add(next.MBus, next.CA)
-	}
-	if r.about.MBus != "" {
-		add(r.about.MBus, r.about.CA)
-	}
-	if how.Made != nil {
-		add(how.Made.MBus, how.Made.CA)
-	}
-	return list
 }
 
 // wantedAccess is how the agent is reached as the manifest says.
@@ -53,32 +39,9 @@ func forgetsSettings(m *manifest.Manifest) bool {
 }
 
 // findAgent waits for the agent and returns the client that it answers, and how
-// it is reached. The client of an error is the one of the likeliest access.
+// it is reached; see reach.Agents.Find.
 func (r *run) findAgent(ctx context.Context, how kept.Agent, limit time.Duration, replyTo string) (*agent.Client, agent.Access, error) {
-	list := r.accesses(how)
-	clients := make([]*agent.Client, 0, len(list))
-	for i, a := range list {
-		r.opts.Secret(a.MBus)
-		client, err := r.agentAt(a.MBus, agent.Trusted(list, a), replyTo)
-		switch {
-		case err != nil && i == 0:
-			return nil, a, err
-		case err == nil:
-			clients = append(clients, client)
-		default:
-			list[i].MBus = "" // not a way to reach it
-		}
-	}
-	list = slices.DeleteFunc(list, func(a agent.Access) bool { return a.MBus == "" })
-	client, err := agent.WaitAny(ctx, limit, clients...)
-	if err != nil {
-		return clients[0], list[0], err
-	}
-	found := list[slices.Index(clients, client)]
-	if len(list) == 1 {
-		return client, found, nil
-	}
-	return r.narrow(ctx, client, found, list, replyTo)
+	return r.agents(replyTo).Find(ctx, r.accesses(how), limit)
 }
 
 // settleAccess finds out which of several accesses the agent answers, if any
@@ -94,32 +57,6 @@ func (r *run) settleAccess(ctx context.Context, how *kept.Agent, replyTo string)
 	if err == nil {
 		how.MBus, how.CA = found.MBus, found.CA
 	}
-}
-
-// narrow returns a client that trusts only the CA that signed the certificate
-// which the agent serves, where one CA alone did.
-func (r *run) narrow(ctx context.Context, client *agent.Client, found agent.Access, list []agent.Access, replyTo string) (*agent.Client, agent.Access, error) {
-	if found.CA == "" {
-		return client, found, nil
-	}
-	peer, err := client.Peer(ctx)
-	if err != nil {
-		return client, found, nil // it has answered: with one of these CAs
-	}
-	if !found.Signed(peer.Certificates) {
-		for _, a := range list {
-			if (agent.Access{MBus: found.MBus, CA: a.CA}).Signed(peer.Certificates) {
-				found.CA = a.CA
-				break
-			}
-		}
-	}
-	narrowed, err := r.agentAt(found.MBus, found.CA, replyTo)
-	if err != nil {
-		return client, found, err
-	}
-	client.Close()
-	return narrowed, found, nil
 }
 
 // servedBy returns the certificate that the agent serves; nil: unknown, as of

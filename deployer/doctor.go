@@ -83,7 +83,7 @@ func diagnoses() []diagnosis {
 func Diagnose(ctx context.Context, opts Options, each func(Check)) error {
 	root := report.New(opts.Report)
 	d := &doctor{run: &run{opts: opts, root: root, stage: root}}
-	defer d.closeRoute()
+	defer func() { d.route.Close() }()
 	for _, c := range diagnoses() {
 		v := &verdict{result: CheckOK}
 		c.do(d, ctx, v)

@@ -294,7 +294,7 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	if err != nil {
 		return nil // told by the check of the proxies
 	}
-	dial := d.route.dial
+	dial := d.route.Dial
 	if dial == nil {
 		dial = proxy.Direct().DialContext
 	}

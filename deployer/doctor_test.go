@@ -21,7 +21,7 @@ func examine(t *testing.T, d *doctor, name string, env map[string]string) Check 
 	t.Helper()
 	d.opts.Getenv = func(name string) string { return env[name] }
 	d.opts.Secret = func(...string) {}
-	defer d.closeRoute()
+	defer func() { d.route.Close() }()
 	for _, c := range diagnoses() {
 		if c.name == name {
 			v := &verdict{result: CheckOK}

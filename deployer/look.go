@@ -106,19 +106,7 @@ func (r *run) newAgent(mbus, ca string) (*agent.Client, error) {
 }
 
 func (r *run) agentAt(mbus, ca, replyTo string) (*agent.Client, error) {
-	return agent.New(agent.Config{
-		URL:         mbus,
-		CA:          ca,
-		ReplyTo:     replyTo,
-		Dial:        r.route.dial,
-		TunnelErr:   r.tunnelErr,
-		TaskTimeout: r.opts.TaskTimeout,
-		Redact:      r.opts.Redact,
-		Trace:       r.opts.traceAgent(),
-		Waiting: func(method string, since time.Duration) {
-			r.root.Info(fmt.Sprintf("Still waiting for the agent to finish %s after %s", method, since.Round(time.Second)))
-		},
-	})
+	return r.agents(replyTo).At(agent.Access{MBus: mbus, CA: ca})
 }
 
 // existingAgentTimeout is how long the agent of a VM that should be up may

@@ -88,7 +88,7 @@ func (r *run) openTunnel(ctx context.Context) error {
 	return r.do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *report.Stage) (err error) {
 		handler := r.registry.Tunnel()
 		cfg := r.tunnelConfig(want)
-		cfg.Dial, cfg.Report = r.route.dial, s.Info
+		cfg.Dial, cfg.Report = r.route.Dial, s.Info
 		cfg.KnownHosts, cfg.HostName = filepath.Join(r.dir, "known_hosts"), cid
 		cfg.Remote = net.JoinHostPort("127.0.0.1", fmt.Sprint(r.registry.port))
 		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout

@@ -19,6 +19,7 @@ import (
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/reach"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -99,7 +100,7 @@ type run struct {
 	dir          string                       // lock state: ~/.bosh/<installation_id>
 	installation uuid.UUID                    // lock state
 	store        *artifact.Store              // begin
-	route        route                        // begin
+	route        reach.Route                  // begin
 	releases     map[string]*artifact.Release // fetch artifacts, by name
 	stemcell     *artifact.Stemcell           // fetch artifacts
 	vm           string                       // find vm: CID of the one that is recorded
@@ -156,7 +157,7 @@ var errDone = errors.New("nothing more to do")
 func execute(ctx context.Context, opts Options, phases []phase) (err error) {
 	root := report.New(opts.Report)
 	r := &run{opts: opts, root: root, stage: root}
-	defer r.closeRoute()
+	defer func() { r.route.Close() }()
 	if err := r.openStore(ctx); err != nil {
 		return err
 	}
@@ -224,12 +225,20 @@ func (r *run) inGroup(group string, do func() error) error {
 // atEnd has something done when the run ends, however it does.
 func (r *run) atEnd(end func()) { r.ends = append(r.ends, end) }
 
+// openRoute finds the way to the VM and to downloads.
+func (r *run) openRoute(ctx context.Context) (err error) {
+	r.route, err = reach.OpenRoute(ctx, reach.RouteOptions{
+		Via: r.opts.Via, Home: r.opts.Home, Getenv: r.opts.Getenv, Secret: r.opts.Secret, Report: r.root,
+	})
+	return err
+}
+
 // openStore opens the cache, whose downloads go the same way as all else.
 func (r *run) openStore(ctx context.Context) error {
 	if err := r.openRoute(ctx); err != nil {
 		return err
 	}
-	r.store = artifact.Open(artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv, Dial: r.route.dial})
+	r.store = artifact.Open(artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv, Dial: r.route.Dial})
 	return nil
 }
 

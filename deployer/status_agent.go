@@ -109,7 +109,7 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how *kept.Agent, direc
 		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
 	}
-	defer r.closeRoute()
+	defer func() { r.route.Close() }()
 	err := r.openRoute(ctx)
 	var client *agent.Client
 	if err == nil {

@@ -1,4 +1,4 @@
-package deployer
+package reach
 
 import (
 	"crypto/ecdsa"
@@ -90,14 +90,13 @@ func TestFindAgent(t *testing.T) {
 			defer s.Close()
 			address := strings.TrimPrefix(s.URL, "https://")
 			mbus := func(password string) string { return "https://mbus:" + password + "@" + address }
-			r := &run{root: report.New(func(report.Event) {}), about: kept.Deployment{MBus: mbus("new"), CA: newCA}}
-			r.opts.Secret = func(...string) {}
+			agents := Agents{Secret: func(...string) {}, Report: report.New(func(report.Event) {})}
 			how := kept.Agent{VM: "vm-1", MBus: mbus("old"), CA: oldCA, Next: &kept.Agent{MBus: mbus("new"), CA: newCA, Next: &kept.Agent{MBus: mbus("earlier"), CA: newCA}}}
 			limit := time.Minute
 			if c.password == "" {
 				limit = 100 * time.Millisecond
 			}
-			_, found, err := r.findAgent(t.Context(), how, limit, "")
+			_, found, err := agents.Find(t.Context(), Accesses(how, agent.Access{MBus: mbus("new"), CA: newCA}), limit)
 			switch {
 			case c.password == "" && (err == nil || told.Load()):
 				t.Errorf("a foreign peer was accepted (%v) or told a password (%v)", err, told.Load())
@@ -105,18 +104,5 @@ func TestFindAgent(t *testing.T) {
 				t.Errorf("found %q by the new CA: %v, error %v", found.MBus, found.CA == newCA, err)
 			}
 		})
-	}
-}
-
-// The serial number is compared by eye with what "openssl x509 -serial" prints.
-func TestSerial(t *testing.T) {
-	t.Parallel()
-	for number, want := range map[int64]string{0: "00", 0xA: "0A", 0xAB: "AB", 0x8B0D0: "08B0D0"} {
-		if got := serial(&x509.Certificate{SerialNumber: big.NewInt(number)}); got != want {
-			t.Errorf("%X: got %q, want %q", number, got, want)
-		}
-	}
-	if got := serial(nil); got != "none" {
-		t.Errorf("got %q", got)
 	}
 }

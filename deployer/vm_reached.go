@@ -24,8 +24,8 @@ func reaching() []phase {
 	}
 }
 
-// reach runs fn with the agent of the recorded VM as r.running.
-func reach(ctx context.Context, opts Options, fn func(*run, context.Context) error) error {
+// withVM runs fn with the agent of the recorded VM as r.running.
+func withVM(ctx context.Context, opts Options, fn func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
 	return execute(ctx, opts, append(reaching(), phase{name: "talk to the VM", do: fn}))
@@ -35,18 +35,18 @@ func reach(ctx context.Context, opts Options, fn func(*run, context.Context) err
 func (r *run) reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
 		CID: vm, Agent: client, Deployment: r.about.Name, Group: r.about.Group,
-		Dir: r.dir, Dial: r.route.dial, Redact: r.opts.Redact, Report: r.root,
+		Dir: r.dir, Dial: r.route.Dial, Redact: r.opts.Redact, Report: r.root,
 	}
 }
 
 // SSH logs in to the VM; see access.VM.SSH.
 func SSH(ctx context.Context, opts Options, what access.SSHOptions) error {
-	return reach(ctx, opts, func(r *run, ctx context.Context) error { return r.reached(r.running, r.vm).SSH(ctx, what) })
+	return withVM(ctx, opts, func(r *run, ctx context.Context) error { return r.reached(r.running, r.vm).SSH(ctx, what) })
 }
 
 // Logs fetches or shows the logs of the VM; see access.VM.Logs.
 func Logs(ctx context.Context, opts Options, what access.LogsOptions) error {
-	return looked(reach(ctx, opts, func(r *run, ctx context.Context) error { return r.reached(r.running, r.vm).Logs(ctx, what) }))
+	return looked(withVM(ctx, opts, func(r *run, ctx context.Context) error { return r.reached(r.running, r.vm).Logs(ctx, what) }))
 }
 
 // looked marks the error of an interrupted run that changes nothing.

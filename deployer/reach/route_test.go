@@ -1,4 +1,4 @@
-package deployer
+package reach
 
 import (
 	"io"
@@ -71,12 +71,13 @@ func TestThroughSOCKS(t *testing.T) {
 	to := server.Listener.Addr().String()
 	socks, wanted := oneTimeSOCKS(t, to)
 	env := map[string]string{"BOSH_ALL_PROXY": "socks5://" + socks, "NO_PROXY": "127.0.0.1"}
-	r := &run{opts: Options{Getenv: func(name string) string { return env[name] }}}
-	if err := r.openRoute(t.Context()); err != nil {
+	options := RouteOptions{Getenv: func(name string) string { return env[name] }}
+	route, err := OpenRoute(t.Context(), options)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"far.internal:6868", to} {
-		a, err := agent.New(agent.Config{URL: "https://u:p@" + host, Dial: r.route.dial})
+		a, err := agent.New(agent.Config{URL: "https://u:p@" + host, Dial: route.Dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +92,7 @@ func TestThroughSOCKS(t *testing.T) {
 
 	for _, all := range []string{"gopher://me:s3cret@host", "ssh+socks5://me:s3cret@", "http://s3cret"} {
 		env["BOSH_ALL_PROXY"] = all
-		r := &run{opts: r.opts}
-		if err := r.openRoute(t.Context()); err == nil || !strings.Contains(err.Error(), "BOSH_ALL_PROXY") || strings.Contains(err.Error(), "s3cret") {
+		if _, err := OpenRoute(t.Context(), options); err == nil || !strings.Contains(err.Error(), "BOSH_ALL_PROXY") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", all, err)
 		}
 	}
