@@ -97,7 +97,7 @@ func (e *NotRunningError) Error() string {
 	if len(e.Processes) > 0 {
 		what += " (" + strings.Join(e.Processes, ", ") + ")"
 	}
-	text := fmt.Sprintf("%s after %s, which is the end of update.update_watch_time; their logs are in /var/vcap/sys/log on the VM, `bootstrap logs MANIFEST` fetches them", what, e.Waited)
+	text := fmt.Sprintf("%s after %s, which is the end of update.update_watch_time; their logs are in /var/vcap/sys/log on the VM", what, e.Waited)
 	if len(e.Logs) > 0 {
 		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
 	}

@@ -219,16 +219,16 @@ func (c *Condition) addRecords(st state.State) {
 	}
 }
 
-// addUnfinished tells what runs that were cut, or one that is at work now,
-// have left open.
+// addUnfinished adds the CPI calls without a known end, of interrupted runs or of
+// one that is working now.
 func (c *Condition) addUnfinished(st state.State) {
 	for _, in := range st.Own.Intents {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: in.Method, Started: in.Started, CID: in.CID, AgentID: in.AgentID})
-		c.problem("a %s that began on %s has no known end: a run is at work on it, or was cut; the next deploy settles it", in.Method, report.Minute(in.Started))
+		c.problem("a %s that began on %s has no known end: a run is working on it, or was interrupted; the next deploy settles it", in.Method, report.Minute(in.Started))
 	}
 	for _, l := range st.Own.Leftovers {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: l.Method, Started: l.Started, CID: l.CID, AgentID: l.AgentID, Leftover: true, Why: l.Why})
-		c.problem("a %s of %s may have left something in the cloud that nobody knows of: %s", l.Method, report.Minute(l.Started), l.Why)
+		c.problem("a %s of %s may have left something in the cloud that is not recorded: %s; `bootstrap state leftovers MANIFEST` lists it", l.Method, report.Minute(l.Started), l.Why)
 	}
 	if st.Own.Swap != nil {
 		c.problem("VM %s is replaced and not deleted yet; the next deploy deletes it", st.Own.Swap.CID)
