@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/blobstore"
 	"bootstrap/artifact/cache"
 	"bootstrap/artifact/download"
+	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -43,7 +45,7 @@ func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 		ObjectID string `yaml:"object_id"`
 		SHA      string `yaml:"sha"` // as text: 12e4… is a number, too
 	}
-	bad = decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &list)
+	bad = metadata.DecodeRuby(text, &list)
 	if bad != nil && len(list) == 0 {
 		return nil, nil, bad
 	}
@@ -62,10 +64,10 @@ func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 
 func newBlob(name string, size any, id, multi string) (blob, error) {
 	bl := blob{name: name, id: id, digest: multi}
-	if !objectName(name) {
+	if !blobstore.ValidName(name) {
 		return bl, errors.New("it is not a path below blobs/")
 	}
-	if id != "" && !objectName(id) {
+	if id != "" && !blobstore.ValidName(id) {
 		return bl, fmt.Errorf("%q is not a valid object_id", id)
 	}
 	parsed, err := digest.Parse(multi)
@@ -88,7 +90,7 @@ func (s *Store) blobPath(want digest.Digest) string {
 }
 
 // findBlob looks for a blob on this machine and returns its file and SHA-256.
-func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, sha256 string, ok bool) {
+func (s *Store) findBlob(ctx context.Context, store *blobstore.Store, bl blob) (file, sha256 string, ok bool) {
 	if bl.want.Algorithm == "" {
 		return "", "", false
 	}
@@ -97,8 +99,8 @@ func (s *Store) findBlob(ctx context.Context, store *blobstore, bl blob) (file, 
 		// BOSH's tools keep the archives of vendored packages there.
 		places = append(places, s.dir.Path(bl.digest))
 	}
-	if store != nil && store.folder != "" && bl.id != "" {
-		places = append(places, filepath.Join(store.folder, filepath.FromSlash(bl.id)))
+	if store != nil && store.Folder != "" && bl.id != "" {
+		places = append(places, filepath.Join(store.Folder, filepath.FromSlash(bl.id)))
 	}
 	for _, file := range places {
 		digests, err := s.dir.Check(ctx, file, bl.want, nil)
@@ -159,7 +161,7 @@ type Lack struct {
 	Size  int64 // bytes, of the files whose size is known
 
 	dir   string
-	store *blobstore
+	store *blobstore.Store
 	files []lacking
 }
 
@@ -225,8 +227,8 @@ func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 // FetchBlobs fetches the lacking files into the cache, several at a time, and
 // verifies each by its digest. One *LackingError lists all that cannot be fetched.
 func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) error {
-	if lack.store.ask == nil {
-		return lackingError(lack.dir, lack.files, func(int) string { return "it is not in " + lack.store.name })
+	if lack.store.Ask == nil {
+		return lackingError(lack.dir, lack.files, func(int) string { return "it is not in " + lack.store.Name })
 	}
 	var group errgroup.Group
 	group.SetLimit(2 * cap(s.blobSlots))
@@ -252,7 +254,7 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) 
 			switch {
 			case err == nil:
 			case errors.As(err, &refused):
-				why[i] = lack.store.refusal(refused)
+				why[i] = lack.store.Refusal(refused)
 			default:
 				unreachable.Store(true)
 				why[i] = err.Error()
@@ -269,21 +271,8 @@ func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) 
 	return lackingError(lack.dir, lack.files, func(i int) string { return why[i] })
 }
 
-// refusal says why the blobstore refused a file.
-func (store *blobstore) refusal(e *download.RefusedError) string {
-	switch {
-	case e.Code == 404:
-		return store.name + " does not have it"
-	case e.Code != 401 && e.Code != 403:
-		return fmt.Sprintf("%s answered %d", store.name, e.Code)
-	case store.signed:
-		return fmt.Sprintf("%s answered %d to the credentials of config/private.yml", store.name, e.Code)
-	}
-	return fmt.Sprintf("%s is not public (%d)", store.name, e.Code)
-}
-
 // fetchBlob downloads one blob into the cache.
-func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *blobstore, bl blob, p archive.Progress) error {
+func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *blobstore.Store, bl blob, p archive.Progress) error {
 	path := s.blobPath(bl.want)
 	unlock, err := s.dir.Lock(ctx, filepath.Base(path))
 	if err != nil {
@@ -298,7 +287,7 @@ func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *bl
 	}
 	region := ""
 	for {
-		from := store.ask(bl.id, region)
+		from := store.Ask(bl.id, region)
 		if from.Limit = maxBlob; bl.size > 0 {
 			from.Limit = bl.size
 		}

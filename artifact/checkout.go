@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"bootstrap/artifact/metadata"
 )
 
 // This file finds what a release folder lacks after it was checked out from git,
@@ -29,7 +31,7 @@ func (b *releaseFolder) nothingFound(pattern string) error {
 // emptySubmodule returns the git submodule without files that a pattern of src
 // points into, empty if there is none.
 func (b *releaseFolder) emptySubmodule(pattern string) string {
-	text, err := readFolderMetadata(b.fsys, ".gitmodules")
+	text, err := metadata.ReadFile(b.fsys, ".gitmodules")
 	if err != nil {
 		return ""
 	}
@@ -52,7 +54,7 @@ func (b *releaseFolder) emptySubmodule(pattern string) string {
 
 // usesLFS reports whether files of the folder may be in git LFS.
 func (b *releaseFolder) usesLFS() bool {
-	text, err := readFolderMetadata(b.fsys, ".gitattributes")
+	text, err := metadata.ReadFile(b.fsys, ".gitattributes")
 	return err == nil && bytes.Contains(text, []byte("filter=lfs"))
 }
 
@@ -111,8 +113,8 @@ func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
 			return "it was never uploaded to the blobstore"
 		case b.storeErr != nil:
 			return b.storeErr.Error()
-		case b.store.folder != "":
-			return "it is not in " + b.store.folder
+		case b.store.Folder != "":
+			return "it is not in " + b.store.Folder
 		}
 		return "it was not fetched, because another file cannot be fetched"
 	})

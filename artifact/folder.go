@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
 )
 
@@ -144,23 +143,3 @@ func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 }
 
 func releaseParts() []string { return []string{"config", "jobs", "packages", "src", "blobs"} }
-
-// readFolderMetadata reads a small file of a folder.
-func readFolderMetadata(fsys fs.FS, name string) ([]byte, error) {
-	// Checked before it is opened, because opening a named pipe would block.
-	if info, err := fs.Stat(fsys, name); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(err))
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("cannot read %s: it is not a regular file", name)
-	}
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(err))
-	}
-	defer f.Close()
-	text, err := metadata(f)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, archive.Cause(err))
-	}
-	return text, nil
-}

@@ -17,6 +17,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/blobstore"
+	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 )
 
@@ -33,7 +35,7 @@ type releaseFolder struct {
 	treeErr  error
 	blobs    map[string]blob // of config/blobs.yml, by their names
 	blobsErr error           // what is wrong with the list
-	store    *blobstore
+	store    *blobstore.Store
 	storeErr error // why there is no blobstore
 	find     func(blob) (file, sha256 string, ok bool)
 	lfs      bool // files may be pointers of git LFS
@@ -78,7 +80,7 @@ func (b *releaseFolder) open(f folderFile) (fs.File, error) {
 // With listOnly it only lists the files.
 func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*releaseFolder, error) {
 	b := &releaseFolder{fsys: f.fsys, name: f.Name, listOnly: listOnly}
-	b.store, b.storeErr = readBlobstore(f.fsys, f.Path)
+	b.store, b.storeErr = blobstore.Read(f.fsys, f.Path)
 	b.find = func(bl blob) (string, string, bool) { return s.findBlob(ctx, b.store, bl) }
 	if err := b.readName(); err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*
 }
 
 func (b *releaseFolder) readBlobList() {
-	text, err := readFolderMetadata(b.fsys, "config/blobs.yml")
+	text, err := metadata.ReadFile(b.fsys, "config/blobs.yml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -134,7 +136,7 @@ func (b *releaseFolder) readBlobList() {
 // readName returns the name from config/, with its current or old key.
 func (b *releaseFolder) readName() error {
 	for _, file := range []string{"config/final.yml", "config/dev.yml"} {
-		text, err := readFolderMetadata(b.fsys, file)
+		text, err := metadata.ReadFile(b.fsys, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -146,7 +148,7 @@ func (b *releaseFolder) readName() error {
 			FinalName string `yaml:"final_name"`
 			DevName   string `yaml:"dev_name"`
 		}
-		if err := decodeYAML(text, &config); err != nil {
+		if err := metadata.Decode(text, &config); err != nil {
 			return fmt.Errorf("cannot read %s: %w", file, err)
 		}
 		for _, name := range []string{config.Name, config.FinalName, config.DevName} {
@@ -226,7 +228,7 @@ func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPacka
 		p.err = b.vendoredPackage(&p)
 	} else {
 		var text []byte
-		if text, p.err = readFolderMetadata(b.fsys, dir+"/spec"); p.err == nil {
+		if text, p.err = metadata.ReadFile(b.fsys, dir+"/spec"); p.err == nil {
 			h.Write(text)
 			p.err = b.sourcePackage(ctx, &p, text)
 		}
@@ -241,7 +243,7 @@ func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPacka
 
 func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, text []byte) error {
 	spec := packageSpec{Name: p.Name}
-	if err := decodeYAML(text, &spec); err != nil {
+	if err := metadata.Decode(text, &spec); err != nil {
 		return fmt.Errorf("cannot read spec: %w", err)
 	}
 	if !plainName(spec.Name) {
@@ -403,14 +405,14 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 
 func (b *releaseFolder) readJob(ctx context.Context, dir string) (folderJob, error) {
 	var j folderJob
-	text, err := readFolderMetadata(b.fsys, dir+"/spec")
+	text, err := metadata.ReadFile(b.fsys, dir+"/spec")
 	if err != nil {
 		return j, err
 	}
 	spec := struct {
 		Name string `yaml:"name"`
 	}{path.Base(dir)}
-	if err := decodeYAML(text, &spec); err != nil {
+	if err := metadata.Decode(text, &spec); err != nil {
 		return j, fmt.Errorf("cannot read spec: %w", err)
 	}
 	if !plainName(spec.Name) {

@@ -4,18 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"go.yaml.in/yaml/v2"
+	"bootstrap/artifact/metadata"
 )
-
-// Releases and stemcells are YAML 1.1 (yes, off, 0755), as their authors' tools
-// read it: hence yaml.v2.
 
 type releaseMF struct {
 	Name             string      `yaml:"name"`
@@ -35,12 +29,9 @@ type archiveMF struct {
 	Stemcell     string   `yaml:"stemcell"`
 }
 
-// rubyBinary is how old tools wrote texts that Ruby took for bytes.
-var rubyBinary = regexp.MustCompile(`(?m)(^|[\s:])!binary(\s)`)
-
 func parseReleaseMF(text []byte) (releaseMF, error) {
 	var mf releaseMF
-	if err := decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &mf); err != nil {
+	if err := metadata.DecodeRuby(text, &mf); err != nil {
 		return mf, fmt.Errorf("cannot read release.MF: %w", err)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -93,7 +84,7 @@ type property struct {
 // parseJobMF reads job.MF, or a job's spec, which is the same.
 func parseJobMF(text []byte, job *Job) error {
 	var mf jobMF
-	if err := decodeYAML(text, &mf); err != nil {
+	if err := metadata.Decode(text, &mf); err != nil {
 		return err
 	}
 	job.Packages = mf.Packages
@@ -107,7 +98,7 @@ func parseJobMF(text []byte, job *Job) error {
 	}
 	slices.SortFunc(job.Templates, func(a, b Template) int { return strings.Compare(a.Source, b.Source) })
 	for name, p := range mf.Properties {
-		value, err := plain(p.Default)
+		value, err := metadata.Plain(p.Default)
 		if err != nil {
 			return fmt.Errorf("default of property %q: %w", name, err)
 		}
@@ -156,7 +147,7 @@ type stemcellMF struct {
 
 func parseStemcellMF(text []byte) (*Stemcell, error) {
 	var mf stemcellMF
-	if err := decodeYAML(text, &mf); err != nil {
+	if err := metadata.Decode(text, &mf); err != nil {
 		return nil, fmt.Errorf("cannot read stemcell.MF: %w", err)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -165,7 +156,7 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 	if mf.Name == "" || mf.Version == "" {
 		return nil, fmt.Errorf("cannot read stemcell.MF: it has no name or no version")
 	}
-	properties, err := plain(mf.CloudProperties)
+	properties, err := metadata.Plain(mf.CloudProperties)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read stemcell.MF: cloud_properties: %w", err)
 	}
@@ -175,99 +166,4 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 		CloudProperties: properties.(map[string]any),
 	}
 	return st, nil
-}
-
-// maxMistyped is how many values of a wrong type an error names.
-const maxMistyped = 10
-
-// decodeYAML is yaml.Unmarshal with messages without Go's types.
-func decodeYAML(text []byte, v any) error {
-	err := yaml.Unmarshal(text, v)
-	var mistyped *yaml.TypeError
-	switch {
-	case errors.As(err, &mistyped):
-		var list []string
-		for i, e := range mistyped.Errors {
-			if i == maxMistyped {
-				list = append(list, fmt.Sprintf("and %d more", len(mistyped.Errors)-i))
-				break
-			}
-			list = append(list, wrongKind(e))
-		}
-		return errors.New(strings.Join(list, "; "))
-	case err != nil:
-		return fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	return nil
-}
-
-var kindMismatch = regexp.MustCompile("^(line \\d+): cannot unmarshal !!(\\w+)(?: `(?:.*)`)? into (.*)$")
-
-// wrongKind rewords a message about Go's types.
-func wrongKind(message string) string {
-	m := kindMismatch.FindStringSubmatch(message)
-	if m == nil {
-		return message
-	}
-	got := map[string]string{"seq": "a list", "map": "a map", "str": "text", "int": "a number", "float": "a number", "bool": "true or false"}[m[2]]
-	want := "a map"
-	switch {
-	case strings.HasPrefix(m[3], "[]"):
-		want = "a list"
-	case m[3] == "string":
-		want = "text"
-	case m[3] == "int":
-		want = "a whole number"
-	case m[3] == "bool":
-		want = "true or false"
-	}
-	if got == "" || got == want {
-		return message
-	}
-	return fmt.Sprintf("%s: must be %s, not %s", m[1], want, got)
-}
-
-// plain converts a decoded YAML value to one that JSON can represent: maps have
-// string keys, numbers are finite.
-func plain(v any) (any, error) {
-	switch v := v.(type) {
-	case map[any]any:
-		m := make(map[string]any, len(v))
-		for k, value := range v {
-			name, ok := k.(string)
-			if !ok {
-				return nil, fmt.Errorf("a map has the key %v, which is not text: quote it", k)
-			}
-			var err error
-			if m[name], err = plain(value); err != nil {
-				return nil, err
-			}
-		}
-		return m, nil
-	case map[string]any:
-		m := make(map[string]any, len(v))
-		for name, value := range v {
-			var err error
-			if m[name], err = plain(value); err != nil {
-				return nil, err
-			}
-		}
-		return m, nil
-	case []any:
-		list := make([]any, len(v))
-		for i, value := range v {
-			var err error
-			if list[i], err = plain(value); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%v is not a finite number", v)
-		}
-	case time.Time:
-		return v.Format(time.RFC3339Nano), nil
-	}
-	return v, nil
 }

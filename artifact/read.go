@@ -18,12 +18,10 @@ import (
 	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
 	"bootstrap/artifact/download"
+	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
-
-// maxMetadata limits release.MF, stemcell.MF and job.MF.
-const maxMetadata = 32 << 20
 
 // Release verifies a release and reads its contents. Afterwards the archives of its
 // packages and the extracted folders of its jobs are in the cache; a release that is
@@ -152,7 +150,7 @@ func split(src *archive.Input, name, dir string) (releaseMF, map[string]member, 
 			return nil
 		}
 		if entry == "release.MF" {
-			text, err := metadata(r)
+			text, err := metadata.Read(r)
 			if err == nil {
 				mf, err = parseReleaseMF(text)
 			}
@@ -175,14 +173,6 @@ func split(src *archive.Input, name, dir string) (releaseMF, map[string]member, 
 		err = fmt.Errorf("cannot extract %s: it has no release.MF", name)
 	}
 	return mf, members, err
-}
-
-func metadata(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxMetadata+1))
-	if err == nil && len(text) > maxMetadata {
-		return nil, fmt.Errorf("it is larger than %d MiB", maxMetadata>>20)
-	}
-	return text, err
 }
 
 // spill writes r to a new file and returns its digests.
@@ -340,7 +330,7 @@ func readJob(dir string, job *Job) error {
 		return errors.New("it has no job.MF")
 	}
 	defer f.Close()
-	text, err := metadata(f)
+	text, err := metadata.Read(f)
 	if err == nil {
 		err = parseJobMF(text, job)
 	}

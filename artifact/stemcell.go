@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
+	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 )
 
@@ -51,7 +52,7 @@ func (s *Store) stemcell(ctx context.Context, f File, p archive.Progress) (*Stem
 		return nil, err
 	}
 	if f.Folder {
-		text, err := readFolderMetadata(f.fsys, "stemcell.MF")
+		text, err := metadata.ReadFile(f.fsys, "stemcell.MF")
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", place(f), err)
 		}
@@ -128,7 +129,7 @@ func stemcellText(src *archive.Input, name string) (string, error) {
 		if entry != "stemcell.MF" || h.Typeflag != tar.TypeReg {
 			return nil
 		}
-		if text, err = metadata(r); err != nil {
+		if text, err = metadata.Read(r); err != nil {
 			return err
 		}
 		return archive.ErrStop

@@ -9,7 +9,9 @@ import (
 	"path"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/artifact/blobstore"
 	"bootstrap/artifact/cache"
+	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 )
 
@@ -17,12 +19,12 @@ import (
 // in the release's blobstore, and in ~/.bosh/cache if this program or the release
 // author's tools fetched it before.
 func (b *releaseFolder) vendoredPackage(p *folderPackage) error {
-	text, err := readFolderMetadata(b.fsys, p.dir+"/spec.lock")
+	text, err := metadata.ReadFile(b.fsys, p.dir+"/spec.lock")
 	if err != nil {
 		return err
 	}
 	lock := archiveMF{Name: p.Name}
-	if err := decodeYAML(text, &lock); err != nil {
+	if err := metadata.Decode(text, &lock); err != nil {
 		return fmt.Errorf("cannot read spec.lock: %w", err)
 	}
 	if !plainName(lock.Name) || !plainName(lock.Fingerprint) {
@@ -32,7 +34,7 @@ func (b *releaseFolder) vendoredPackage(p *folderPackage) error {
 	p.identity = lock.Fingerprint
 	archive := blob{name: "packages/" + lock.Name + "/" + lock.Fingerprint, vendored: true}
 	for _, builds := range []string{".final_builds", ".dev_builds"} {
-		text, err := readFolderMetadata(b.fsys, path.Join(builds, "packages", lock.Name, "index.yml"))
+		text, err := metadata.ReadFile(b.fsys, path.Join(builds, "packages", lock.Name, "index.yml"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -60,8 +62,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 			BlobstoreID string `yaml:"blobstore_id"`
 		} `yaml:"builds"`
 	}
-	// Ruby's tools wrote some of these texts as binary.
-	if err := decodeYAML(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), &list); err != nil {
+	if err := metadata.DecodeRuby(text, &list); err != nil {
 		return err
 	}
 	for key, build := range list.Builds {
@@ -72,7 +73,7 @@ func (bl *blob) find(text []byte, fingerprint string) error {
 		if err != nil {
 			return err
 		}
-		if build.BlobstoreID != "" && !objectName(build.BlobstoreID) {
+		if build.BlobstoreID != "" && !blobstore.ValidName(build.BlobstoreID) {
 			return fmt.Errorf("%q is not a valid blobstore_id", build.BlobstoreID)
 		}
 		if bl.id == "" || build.BlobstoreID != "" {

@@ -1,4 +1,6 @@
-package artifact
+// Package blobstore makes the requests for the files of a release that are in a
+// blobstore and not in git.
+package blobstore
 
 import (
 	"crypto/hmac"
@@ -19,17 +21,18 @@ import (
 	"unicode"
 
 	"bootstrap/artifact/download"
+	"bootstrap/artifact/metadata"
 )
 
-// blobstore has the files of a release that are not in git; the key blobstore in
+// Store has the files of a release that are not in git; the key blobstore in
 // config/final.yml and config/private.yml configures it.
-type blobstore struct {
-	name   string // for messages: the bucket, or the host
-	folder string // of provider local, absolute
+type Store struct {
+	Name   string // for messages: the bucket, or the host
+	Folder string // of provider local, absolute
 
-	// ask makes the request for an object of the other providers. region is empty
+	// Ask makes the request for an object of the other providers. region is empty
 	// at first, then the one that S3 answered.
-	ask func(id, region string) download.File
+	Ask func(id, region string) download.File
 	// signed is set if requests carry credentials.
 	signed bool
 }
@@ -54,9 +57,9 @@ func (o options) flag(name string, otherwise bool) bool {
 	return otherwise
 }
 
-// readBlobstore reads the configuration; dir is the folder of the release, to
+// Read reads which blobstore the release in fsys has; dir is the folder of the release, to
 // which the path of a local blobstore is relative.
-func readBlobstore(fsys fs.FS, dir string) (*blobstore, error) {
+func Read(fsys fs.FS, dir string) (*Store, error) {
 	type config struct {
 		Blobstore struct {
 			Provider string  `yaml:"provider"`
@@ -66,12 +69,12 @@ func readBlobstore(fsys fs.FS, dir string) (*blobstore, error) {
 	}
 	var public, private config
 	for file, c := range map[string]*config{"config/final.yml": &public, "config/private.yml": &private} {
-		text, err := readFolderMetadata(fsys, file)
+		text, err := metadata.ReadFile(fsys, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = decodeYAML(text, c)
+			err = metadata.Decode(text, c)
 		}
 		if err != nil {
 			// The cause may quote the credentials in the file.
@@ -102,12 +105,25 @@ func readBlobstore(fsys fs.FS, dir string) (*blobstore, error) {
 		if !filepath.IsAbs(folder) {
 			folder = filepath.Join(dir, folder)
 		}
-		return &blobstore{name: folder, folder: folder}, nil
+		return &Store{Name: folder, Folder: folder}, nil
 	case "":
 		return nil, errors.New("config/final.yml names no blobstore")
 	default:
 		return nil, fmt.Errorf("config/final.yml names a blobstore of provider %q; use s3, gcs, dav or local", p)
 	}
+}
+
+// Refusal says why the blobstore refused a file.
+func (store *Store) Refusal(e *download.RefusedError) string {
+	switch {
+	case e.Code == 404:
+		return store.Name + " does not have it"
+	case e.Code != 401 && e.Code != 403:
+		return fmt.Sprintf("%s answered %d", store.Name, e.Code)
+	case store.signed:
+		return fmt.Sprintf("%s answered %d to the credentials of config/private.yml", store.Name, e.Code)
+	}
+	return fmt.Sprintf("%s is not public (%d)", store.Name, e.Code)
 }
 
 // bucketName is stricter than every provider: the name becomes part of a path or
@@ -120,7 +136,7 @@ var (
 	regionName   = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 )
 
-func s3Blobstore(opts options) (*blobstore, error) {
+func s3Blobstore(opts options) (*Store, error) {
 	bucket, err := opts.bucket()
 	if err != nil {
 		return nil, err
@@ -165,10 +181,10 @@ func s3Blobstore(opts options) (*blobstore, error) {
 		}
 		return r
 	}
-	return &blobstore{name: "the S3 bucket " + bucket, ask: ask, signed: key != "" && secret != ""}, nil
+	return &Store{Name: "the S3 bucket " + bucket, Ask: ask, signed: key != "" && secret != ""}, nil
 }
 
-func gcsBlobstore(opts options) (*blobstore, error) {
+func gcsBlobstore(opts options) (*Store, error) {
 	bucket, err := opts.bucket()
 	if err != nil {
 		return nil, err
@@ -183,11 +199,11 @@ func gcsBlobstore(opts options) (*blobstore, error) {
 		u.RawPath = s3Path(u.Path)
 		return download.File{URL: &u}
 	}
-	return &blobstore{name: "the GCS bucket " + bucket, ask: ask}, nil
+	return &Store{Name: "the GCS bucket " + bucket, Ask: ask}, nil
 }
 
 // davBlobstore keeps its objects in 256 folders, by the SHA-1 of their names.
-func davBlobstore(opts options) (*blobstore, error) {
+func davBlobstore(opts options) (*Store, error) {
 	at, err := opts.server("")
 	if err != nil {
 		return nil, err
@@ -208,7 +224,7 @@ func davBlobstore(opts options) (*blobstore, error) {
 		}
 		return r
 	}
-	return &blobstore{name: "the blobstore at " + at.Host, ask: ask, signed: user != ""}, nil
+	return &Store{Name: "the blobstore at " + at.Host, Ask: ask, signed: user != ""}, nil
 }
 
 func (o options) bucket() (string, error) {
@@ -230,7 +246,7 @@ func (o options) key(id string) string {
 // server returns scheme and host from endpoint, or from host, port and use_ssl;
 // the default host if neither is given.
 func (o options) server(otherwise string) (*url.URL, error) {
-	if folder := strings.Trim(o.text("folder_name"), "/"); folder != "" && !objectName(folder) {
+	if folder := strings.Trim(o.text("folder_name"), "/"); folder != "" && !ValidName(folder) {
 		return nil, fmt.Errorf("config/final.yml names the folder %q, which is not a valid folder of a bucket", folder)
 	}
 	u := &url.URL{Scheme: "https", Host: otherwise}
@@ -261,9 +277,9 @@ func (o options) server(otherwise string) (*url.URL, error) {
 	return u, nil
 }
 
-// objectName reports whether an id may be part of a URL or of a path below a
+// ValidName reports whether an id may be part of a URL or of a path below a
 // folder.
-func objectName(id string) bool {
+func ValidName(id string) bool {
 	return len(id) <= 1024 && fs.ValidPath(id) && id != "." && filepath.IsLocal(filepath.FromSlash(id)) &&
 		!strings.ContainsFunc(id, func(r rune) bool { return r == '\\' || unicode.IsControl(r) })
 }
