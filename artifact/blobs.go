@@ -172,6 +172,11 @@ type lacking struct {
 	packages []string
 }
 
+// notIn says why a file cannot be had of a blobstore that cannot be asked.
+func notIn(store *blobstore.Store) func(int) string {
+	return func(int) string { return "it is not in " + store.Name }
+}
+
 func lackingError(dir string, files []lacking, why func(i int) string) error {
 	e := &LackingError{Dir: dir}
 	for i, f := range files {
@@ -228,7 +233,7 @@ func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 // verifies each by its digest. One *LackingError lists all that cannot be fetched.
 func (s *Store) FetchBlobs(ctx context.Context, lack *Lack, p archive.Progress) error {
 	if lack.store.Ask == nil {
-		return lackingError(lack.dir, lack.files, func(int) string { return "it is not in " + lack.store.Name })
+		return lackingError(lack.dir, lack.files, notIn(lack.store))
 	}
 	var group errgroup.Group
 	group.SetLimit(2 * cap(s.blobSlots))

@@ -111,6 +111,9 @@ func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (p
 			return theirs, ok, err
 		}
 	}
+	if s.offline {
+		return "", false, ErrOffline
+	}
 	if err := s.client.Fetch(ctx, download.File{URL: u, Limit: s.maxDownload}, path, want, p); err != nil {
 		return "", false, fmt.Errorf("cannot download %s: %w", download.PublicURL(src.URL), err)
 	}

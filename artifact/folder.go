@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 	needed := b.skeleton().needed(f.Needs)
 	var unread []Unread
 	if f.Needs.Try {
-		unread, needed = b.unread(needed), nil
+		unread, needed = b.unread(f, needed), nil
 	} else if err := errors.Join(b.problems(needed), b.lackingError(place(f), needed)); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", place(f), err)
 	}
@@ -76,15 +77,20 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 	return ix, unread, err
 }
 
-// unread lists the needed packages that cannot be built, and why.
-func (b *releaseFolder) unread(needed map[string]bool) []Unread {
+// unread lists the needed packages that cannot be built, and why. What nobody
+// could fetch is told in the words of one who tries.
+func (b *releaseFolder) unread(f File, needed map[string]bool) []Unread {
 	var list []Unread
+	hopeless := b.hopeless(f, needed)
+	if hopeless != nil {
+		list = append(list, Unread{Why: hopeless})
+	}
 	for _, p := range b.packages {
 		switch {
 		case !needed[p.Name]:
 		case p.err != nil:
-			list = append(list, Unread{p.Name, p.err, false})
-		case len(p.lacks) > 0:
+			list = append(list, Unread{p.Name, fmt.Errorf("cannot read %s: %s: %w", f.Source, place(f), p.err), false})
+		case len(p.lacks) > 0 && hopeless == nil:
 			var names []string
 			for _, bl := range p.lacks {
 				names = append(names, bl.name)
@@ -93,6 +99,21 @@ func (b *releaseFolder) unread(needed map[string]bool) []Unread {
 		}
 	}
 	return list
+}
+
+// hopeless returns why files that the needed packages lack cannot even be asked
+// for; nil if they can.
+func (b *releaseFolder) hopeless(f File, needed map[string]bool) error {
+	files := b.lacking(needed)
+	switch {
+	case len(files) == 0:
+		return nil
+	case b.storeErr != nil || slices.ContainsFunc(files, func(l lacking) bool { return l.id == "" }):
+		return fmt.Errorf("cannot read %s: %s: %w", f.Source, place(f), b.lackingError(place(f), needed))
+	case b.store.Ask == nil:
+		return lackingError(place(f), files, notIn(b.store))
+	}
+	return nil
 }
 
 // releaseStamp returns the identity of all files that a release is built from;

@@ -11,7 +11,7 @@ type Release struct {
 
 // Unread is a package of a release folder that cannot be built.
 type Unread struct {
-	Package string
+	Package string // empty: several
 	Why     error
 	// Lacks is set if only files are missing that a deploy would fetch.
 	Lacks bool

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -25,7 +26,12 @@ type Config struct {
 	Getenv func(string) string
 	// Dial connects to servers and HTTP proxies; nil: directly.
 	Dial proxy.Dial
+	// Offline: nothing is fetched; what would have to be is ErrOffline.
+	Offline bool
 }
+
+// ErrOffline says that a store which fetches nothing lacks a file.
+var ErrOffline = errors.New("it is not on this machine yet")
 
 // Kind says what a Source is.
 type Kind int
@@ -95,6 +101,7 @@ type Store struct {
 	dir      cache.Dir
 	embedded map[string]fs.FS
 	client   download.Client
+	offline  bool
 	// maxDownload is the constant, except in tests.
 	maxDownload int64
 	// blobSlots limits how many blobs are fetched at a time.
@@ -116,6 +123,7 @@ func Open(cfg Config) *Store {
 		dir:         dir,
 		embedded:    cfg.Embedded,
 		client:      download.New(dir, download.Network{Getenv: cfg.Getenv, Dial: cfg.Dial}),
+		offline:     cfg.Offline,
 		maxDownload: maxDownload,
 		blobSlots:   make(chan struct{}, 4),
 	}

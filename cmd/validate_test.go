@@ -56,7 +56,7 @@ func TestValidate(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = run(t, append(args, "-v", "job_name=locl_cpi")...)
-	if code != exitManifest || out != "" || !strings.Contains(errs, `m.yml:15:5: instance_groups[0].jobs[0]: release local-cpi has no job "locl_cpi"; it has: local_cpi; did you mean "local_cpi"?`) {
+	if code != exitManifest || out != "" || !strings.Contains(errs, `m.yml:15:5: instance_groups[0].jobs[0]: release local-cpi has no job locl_cpi, which instance group vm names; it has: local_cpi; did you mean local_cpi?`) {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

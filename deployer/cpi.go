@@ -20,10 +20,18 @@ import (
 // yet it starts at once, beside the downloads; else not before it is known
 // that anything is to be rendered.
 func (r *run) startRuby(ctx context.Context) error {
-	r.engine = r.newEngine(ctx)
+	if err := r.prepareRuby(ctx); err != nil {
+		return err
+	}
 	if r.state.Get().CurrentVMCID == "" {
 		r.engine.Warm()
 	}
+	return nil
+}
+
+// prepareRuby has a Ruby start with the first template.
+func (r *run) prepareRuby(ctx context.Context) error {
+	r.engine = r.newEngine(ctx)
 	r.atEnd(r.stopRuby)
 	return nil
 }
@@ -56,17 +64,12 @@ func (r *run) buildCPI(ctx context.Context) error {
 	}
 	r.engine.Warm() // no harm where it is
 	r.tellPassEnv()
-	var jobs []build.Job
-	for _, t := range r.manifest.CPI.Templates {
-		rel := r.releases[t.Release]
-		jobs = append(jobs, build.Job{Job: rel.Job(t.Name), Release: rel})
-	}
 	var err error
 	r.cpiBuild, err = build.Install(ctx, build.Config{
 		Dir:        r.buildDir(),
 		Cache:      cmp.Or(r.opts.PackageDir, filepath.Join(r.opts.Home, "cache", "compiled")),
 		Deployment: r.about.Name,
-		Jobs:       jobs,
+		Jobs:       r.cpiJobs(),
 		Properties: r.cpiProperties(),
 		Engine:     r.engine,
 		Env:        r.packagingEnv(),
@@ -81,6 +84,16 @@ func (r *run) buildCPI(ctx context.Context) error {
 		},
 	})
 	return err
+}
+
+// cpiJobs are the jobs that cloud_provider names.
+func (r *run) cpiJobs() []build.Job {
+	var jobs []build.Job
+	for _, t := range r.manifest.CPI.Templates {
+		rel := r.releases[t.Release]
+		jobs = append(jobs, build.Job{Job: rel.Job(t.Name), Release: rel})
+	}
+	return jobs
 }
 
 // buildDir is where the CPI is installed: a plan leaves nothing behind.

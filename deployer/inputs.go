@@ -189,7 +189,7 @@ func (r *run) fetchArtifacts(ctx context.Context) error {
 		if err := r.checkJobs(); err != nil {
 			return err
 		}
-		for _, p := range document.Problems(UnknownProperties(r.manifest, r.releases)).Shortened() {
+		for _, p := range document.Problems(unknownProperties(r.manifest, r.releases)).Shortened() {
 			s.Warning(place(p))
 		}
 		return nil
@@ -262,7 +262,7 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, jobs []man
 }
 
 func (r *run) fetchRelease(ctx context.Context, rel manifest.Release, jobs []manifest.JobRef) (*artifact.Release, error) {
-	needs := artifact.Needs{Only: true}
+	needs := artifact.Needs{Only: true, Try: r.opts.offline}
 	for _, j := range jobs {
 		if j.Release == rel.Name {
 			needs.Jobs = append(needs.Jobs, j.Name)
@@ -274,12 +274,12 @@ func (r *run) fetchRelease(ctx context.Context, rel manifest.Release, jobs []man
 		err = r.fetchBlobs(ctx, file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", rel.Pos, err)
+		return nil, r.releaseFlaw(rel, err)
 	}
 	var got *artifact.Release
 	err = r.do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *report.Stage) error {
 		if got, err = r.store.Release(ctx, file, s.Progress); err != nil {
-			return fmt.Errorf("%s: %w", rel.Pos, err)
+			return r.releaseFlaw(rel, err)
 		}
 		return nil
 	})
@@ -304,12 +304,12 @@ func (r *run) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
 	src := artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: ref.URL, Digest: ref.SHA1}
 	file, err := r.download(ctx, src, "Downloading stemcell")
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ref.Pos, err)
+		return nil, stemcellFlaw(ref, err)
 	}
 	var got *artifact.Stemcell
 	err = r.do("Validating stemcell", func(s *report.Stage) error {
 		if got, err = r.store.Stemcell(ctx, file, s.Progress); err != nil {
-			return fmt.Errorf("%s: %w", ref.Pos, err)
+			return stemcellFlaw(ref, err)
 		}
 		return nil
 	})
@@ -337,7 +337,7 @@ func (r *run) checkCPIJobs() error {
 	for _, t := range r.manifest.CPI.Templates {
 		rel := r.releases[t.Release]
 		if rel == nil || rel.Job(t.Name) == nil {
-			errs = append(errs, fmt.Errorf("release %s has no job %s, which cloud_provider names; it has: %s", t.Release, t.Name, jobNames(rel)))
+			errs = append(errs, noJob(t, "cloud_provider", rel))
 		}
 	}
 	return errors.Join(errs...)
@@ -348,9 +348,8 @@ func (r *run) checkGroupJobs() error {
 	var errs []error
 	for _, ref := range r.manifest.Group.Jobs {
 		rel := r.releases[ref.Release]
-		job := rel.Job(ref.Name)
-		if job == nil {
-			errs = append(errs, fmt.Errorf("release %s has no job %s, which instance group %s names; it has: %s", ref.Release, ref.Name, r.about.Group, jobNames(rel)))
+		if rel.Job(ref.Name) == nil {
+			errs = append(errs, noJob(ref, "instance group "+r.about.Group, rel))
 		}
 	}
 	return errors.Join(errs...)
@@ -361,21 +360,27 @@ func (r *run) checkJobs() error {
 	if err := r.checkGroupJobs(); err != nil {
 		return err
 	}
+	return r.checkPackages()
+}
+
+// checkPackages checks that there are the packages of the instance group's jobs,
+// one of each name, and that compiled ones are for the stemcell.
+func (r *run) checkPackages() error {
 	order, err := r.packageOrder()
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, p := range r.foreign(order) {
-		errs = append(errs, errors.New(r.whyForeign(p)))
+		errs = append(errs, r.foreignFlaw(p))
 	}
 	return errors.Join(errs...)
 }
 
 // foreign returns the packages that were compiled for another stemcell than
-// the manifest's.
+// the manifest's, none where that is not known.
 func (r *run) foreign(order []located) []located {
 	var foreign []located
+	if r.stemcell == nil {
+		return nil
+	}
 	for _, p := range order {
 		if p.pkg.Compiled() && !strings.EqualFold(p.pkg.Stemcell, r.stemcell.OS+"/"+r.stemcell.Version) {
 			foreign = append(foreign, p)
@@ -384,19 +389,14 @@ func (r *run) foreign(order []located) []located {
 	return foreign
 }
 
-// whyForeign says why a package of foreign cannot be used.
-func (r *run) whyForeign(p located) string {
-	return fmt.Sprintf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
-		p.pkg.Name, p.release, p.pkg.Stemcell, r.stemcell.OS, r.stemcell.Version)
-}
-
-func jobNames(rel *artifact.Release) string {
-	if rel == nil {
-		return "nothing"
+// foreignFlaw says why a package of foreign cannot be used.
+func (r *run) foreignFlaw(p located) error {
+	f := &flaw{err: fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
+		p.pkg.Name, p.release, p.pkg.Stemcell, r.stemcell.OS, r.stemcell.Version)}
+	for i, rel := range r.manifest.Releases {
+		if rel.Name == p.release {
+			f.pos, f.path = rel.Pos, releasePath(i)
+		}
 	}
-	names := make([]string, len(rel.Jobs))
-	for i, j := range rel.Jobs {
-		names[i] = j.Name
-	}
-	return strings.Join(names, ", ")
+	return f
 }

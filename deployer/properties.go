@@ -11,11 +11,11 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// UnknownProperties lists, as warnings, the properties that the manifest sets
+// unknownProperties lists, as warnings, the properties that the manifest sets
 // and that no job they could be for declares: most are misspelt, and a template
 // would take its default in silence. Releases are by name; all of the instance
 // group's jobs must be in them.
-func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
+func unknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
 	var list []document.Problem
 	var shared []string // of jobs that see the group's and the global properties
 	group := "properties"

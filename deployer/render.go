@@ -62,9 +62,10 @@ func (r *run) peekAtState(context.Context) error {
 }
 
 func (r *run) startRubyAtOnce(ctx context.Context) error {
-	r.engine = r.newEngine(ctx)
+	if err := r.prepareRuby(ctx); err != nil {
+		return err
+	}
 	r.engine.Warm()
-	r.atEnd(r.stopRuby)
 	return nil
 }
 

@@ -31,6 +31,7 @@ import (
 // Options is what a run needs from outside. Everything the environment and
 // the terminal give comes in here.
 type Options struct {
+	offline   bool             // validate: nothing is fetched and no files are named
 	Manifest  string           // path
 	Inputs    document.Options // operations and variables
 	StateFile string           // path; empty: beside the manifest
@@ -238,12 +239,15 @@ func (r *run) openStore(ctx context.Context) error {
 	if err := r.openRoute(ctx); err != nil {
 		return err
 	}
-	r.store = artifact.Open(artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv, Dial: r.route.Dial})
+	r.store = artifact.Open(artifact.Config{Dir: r.opts.Home, Embedded: r.opts.Embedded, Getenv: r.opts.Getenv, Dial: r.route.Dial, Offline: r.opts.offline})
 	return nil
 }
 
 // sayPaths tells which files this run is about.
 func (r *run) sayPaths() error {
+	if r.opts.offline {
+		return nil
+	}
 	if r.opts.Manifest == "-" {
 		return errors.New("cannot tell where the state is kept of a manifest on the standard input: write it to a file")
 	}

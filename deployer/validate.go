@@ -5,116 +5,256 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
 
 	"bootstrap/artifact"
+	"bootstrap/cpi/build"
+	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/templates"
+	"bootstrap/tunnel"
 )
 
-// CheckPackages checks the packages of the instance group's jobs, as far as
-// their releases, by name, are there, as a deploy does. The stemcell is nil if
-// it is not known.
-func CheckPackages(m *manifest.Manifest, releases map[string]*artifact.Release, stemcell *artifact.Stemcell) []document.Problem {
-	c := templateCheck{manifest: m, releases: releases}
-	known := *m
-	known.Group.Jobs = c.known(m.Group.Jobs)
-	r := &run{manifest: &known, releases: releases, stemcell: stemcell}
-	var problems []document.Problem
-	order, err := r.packageOrder()
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range several.Unwrap() {
-			problems = append(problems, document.Problem{Pos: m.Group.Pos, Message: err.Error()})
-		}
-	}
-	if stemcell == nil {
-		return problems
-	}
-	for _, p := range r.foreign(order) {
-		problem := document.Problem{Pos: m.Group.Pos, Message: r.whyForeign(p)}
-		for i, ref := range m.Releases {
-			if ref.Name == p.release {
-				problem.Pos, problem.Path = ref.Pos, fmt.Sprintf("releases[%d]", i)
-			}
-		}
-		problems = append(problems, problem)
-	}
-	return problems
+// Findings is what Validate has to say about a manifest without problems.
+type Findings struct {
+	Warnings  document.Problems
+	Unchecked []Unchecked
 }
 
-// CheckTemplates renders the templates of the manifest's jobs, and of its CPI's,
-// as far as their releases, by name, are there, and keeps nothing of it. It
-// returns what a deploy would fail with as problems, and in doubtful what may
-// only fail because a value or a job is not known yet. An error means that no
-// template could be rendered.
-func CheckTemplates(ctx context.Context, engine *templates.Engine, m *manifest.Manifest, releases map[string]*artifact.Release) (problems []document.Problem, doubtful []string, err error) {
-	c := templateCheck{manifest: m, releases: releases, engine: engine}
-	known := *m
-	known.Group.Jobs = c.known(m.Group.Jobs)
-	r := &run{manifest: &known, releases: releases}
+// Unchecked is something that could not be checked.
+type Unchecked struct{ What, Why string }
+
+// Validate reads a manifest and what it names as Deploy does, and ends before it
+// looks at the VM. It fetches nothing, needs no state, and goes on after a
+// problem: the error is a *document.Problems with all that Deploy would refuse.
+func Validate(ctx context.Context, opts Options) (Findings, error) {
+	opts.Inputs.Generate = document.Plan
+	opts.offline = true
+	v := &validation{}
+	err := looked(execute(ctx, opts, []phase{
+		{name: "read manifest", do: (*run).readManifest},
+		{name: "start ruby", do: (*run).prepareRuby},
+		{name: "fetch artifacts", do: v.fetchArtifacts},
+		{name: "check jobs", do: v.checkJobs},
+		{name: "check packages", do: v.checkPackages},
+		{name: "render jobs", do: v.renderJobs},
+		{name: "check the tunnel", do: v.checkTunnel},
+	}))
+	switch {
+	case err != nil:
+		return Findings{}, err
+	case len(v.problems) > 0:
+		problems := append(v.problems, v.warnings...)
+		slices.SortStableFunc(problems, func(a, b document.Problem) int {
+			return cmp.Or(strings.Compare(a.Pos.File, b.Pos.File), byPlace(a.Pos, b.Pos))
+		})
+		return Findings{}, &problems
+	}
+	return Findings{v.warnings, v.unchecked}, nil
+}
+
+func byPlace(a, b document.Position) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+}
+
+// validation collects the findings about a manifest.
+type validation struct {
+	problems  document.Problems
+	warnings  document.Problems
+	unchecked []Unchecked
+	whole     *manifest.Manifest // the run's has only the jobs that could be looked into
+}
+
+func (v *validation) skip(what string, why error) {
+	v.unchecked = append(v.unchecked, Unchecked{what, why.Error()})
+}
+
+// take sorts errors of a deploy: into problems, which are at a place of their own
+// or else at pos, and into what could not be checked. It returns what is neither.
+func (v *validation) take(pos document.Position, err error) error {
+	list := apart(err)
+	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).pos, flawOf(b).pos) })
+	for _, err := range list {
+		var panicked *guard.Panic
+		f := flawOf(err)
+		switch {
+		case errors.As(err, &panicked):
+			return err
+		case errors.Is(err, artifact.ErrOffline):
+			v.skip(f.what, artifact.ErrOffline)
+		case f.err != nil:
+			v.problems = append(v.problems, document.Problem{Pos: f.pos, Path: f.path, Message: f.Error()})
+		default:
+			v.problems = append(v.problems, document.Problem{Pos: pos, Message: err.Error()})
+		}
+	}
+	return nil
+}
+
+// flawOf returns the flaw that err tells; an empty one where that is none.
+func flawOf(err error) *flaw {
+	if f, ok := errors.AsType[*flaw](err); ok {
+		return f
+	}
+	return &flaw{}
+}
+
+// apart lists the errors that were joined into err.
+func apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var list []error
+	for _, e := range joined.Unwrap() {
+		list = append(list, apart(e)...)
+	}
+	return list
+}
+
+// fetchArtifacts reads the releases and the stemcell that are here.
+func (v *validation) fetchArtifacts(r *run, ctx context.Context) error {
+	m := r.manifest
+	v.whole, v.warnings = m, m.Warnings
+	err := r.fetch(ctx, m.Releases, slices.Concat(m.Group.Jobs, m.CPI.Templates), true)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := v.take(m.Group.Pos, err); err != nil {
+		return err
+	}
+	for i, ref := range m.Releases {
+		rel := r.releases[ref.Name]
+		if rel == nil {
+			continue
+		}
+		for _, u := range rel.Unread {
+			if u.Lacks {
+				v.skip(fmt.Sprintf("package %s of release %s", u.Package, ref.Name), u.Why)
+				continue
+			}
+			v.problems = append(v.problems, document.Problem{Pos: ref.Pos, Path: releasePath(i), Message: u.Why.Error()})
+		}
+	}
+	if len(m.Generated) > 0 {
+		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(m.Generated, ", ")))
+	}
+	return nil
+}
+
+// checkJobs checks that the jobs are in their releases. From then on the run
+// knows only those that are.
+func (v *validation) checkJobs(r *run, _ context.Context) error {
+	known := *v.whole
+	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return r.releases[ref.Release] != nil })
+	known.CPI.Templates = keep(known.CPI.Templates, func(ref manifest.JobRef) bool { return r.releases[ref.Release] != nil })
+	r.manifest = &known
+	if err := v.take(known.Group.Pos, errors.Join(r.checkCPIJobs(), r.checkGroupJobs())); err != nil {
+		return err
+	}
+	there := func(ref manifest.JobRef) bool { return r.releases[ref.Release].Job(ref.Name) != nil }
+	known.Group.Jobs, known.CPI.Templates = keep(known.Group.Jobs, there), keep(known.CPI.Templates, there)
+	if v.all(r) {
+		v.warnings = slices.Concat(v.warnings, unknownProperties(&known, r.releases))
+		return nil
+	}
+	for _, ref := range v.whole.Group.Jobs {
+		if rel := r.releases[ref.Release]; rel == nil || rel.Job(ref.Name) == nil {
+			v.skip("the properties of the jobs", fmt.Errorf("release %s could not be looked into", ref.Release))
+			break
+		}
+	}
+	return nil
+}
+
+func keep(refs []manifest.JobRef, wanted func(manifest.JobRef) bool) []manifest.JobRef {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref manifest.JobRef) bool { return !wanted(ref) })
+}
+
+// all tells whether every job of the instance group is known, allOfCPI whether
+// every one of cloud_provider is.
+func (v *validation) all(r *run) bool { return len(r.manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
+
+func (v *validation) allOfCPI(r *run) bool {
+	return len(r.manifest.CPI.Templates) == len(v.whole.CPI.Templates)
+}
+
+// checkPackages checks the packages of the jobs that are known, and of the CPI.
+func (v *validation) checkPackages(r *run, _ context.Context) error {
+	errs := []error{r.checkPackages()}
+	if first := r.manifest.CPI.Templates; v.allOfCPI(r) && len(first) > 0 {
+		if err := build.Check(r.cpiJobs()); err != nil {
+			errs = append(errs, &flaw{"the CPI", first[0].Pos, first[0].Path, err})
+		}
+	}
+	return v.take(r.manifest.Group.Pos, errors.Join(errs...))
+}
+
+// renderJobs renders the templates that can be rendered, and keeps nothing.
+func (v *validation) renderJobs(r *run, ctx context.Context) error {
+	m := r.manifest
 	address, dynamic := m.Address()
 	// A stand-in has at least the form of an address; this one is nobody's.
 	r.address = cmp.Or(address, "192.0.2.1")
-	c.refs, c.partly, c.guessed = known.Group.Jobs, len(known.Group.Jobs) < len(m.Group.Jobs), dynamic
-	if err := c.render(ctx, r.templateJobs()); err != nil {
-		return nil, nil, err
+	if g := m.CPI.Registry; g != nil {
+		r.registry = &registryServer{host: g.Host, port: cmp.Or(g.Port, 6901), username: g.Username, password: cmp.Or(g.Password, "generated")}
 	}
-	c.refs, c.guessed = c.known(m.CPI.Templates), false
-	c.partly = len(c.refs) < len(m.CPI.Templates)
-	if err := c.render(ctx, c.cpiJobs()); err != nil {
-		return nil, nil, err
+	for _, c := range []struct {
+		templateCheck
+		jobs []templates.Job
+	}{
+		{templateCheck{refs: m.Group.Jobs, partly: !v.all(r), guessed: dynamic}, r.templateJobs()},
+		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI(r)}, build.Templates(m.Name, r.cpiJobs(), r.cpiProperties())},
+	} {
+		c.manifest = m
+		err := c.render(ctx, r, c.jobs)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			v.skip("the templates", err)
+			return nil
+		}
+		v.problems = append(v.problems, c.problems...)
+		for _, d := range c.doubtful {
+			v.skip("a template, which lacks what is not known yet", errors.New(d))
+		}
 	}
-	return c.problems, c.doubtful, nil
+	return nil
+}
+
+// checkTunnel reads the tunnel's key. Whether the tunnel is needed only the CPI
+// can tell, and a passphrase that is not here says nothing of the manifest.
+func (v *validation) checkTunnel(r *run, _ context.Context) error {
+	want := r.manifest.CPI.SSHTunnel
+	if want == nil || want.PrivateKey == "" {
+		return nil
+	}
+	if err := tunnel.CheckLogin(r.tunnelConfig(want)); err != nil {
+		v.skip("the key of cloud_provider.ssh_tunnel", err)
+	}
+	return nil
 }
 
 // templateCheck collects what rendering tells.
 type templateCheck struct {
 	manifest *manifest.Manifest
-	releases map[string]*artifact.Release
-	engine   *templates.Engine
 	refs     []manifest.JobRef // what is rendered
 	partly   bool              // other jobs, with links, are not known
 	guessed  bool              // the address is
 	problems []document.Problem
-	doubtful []string
+	doubtful []string // what may only fail because a value or a job is not known yet
 }
 
-// known are the jobs whose releases are there and have them.
-func (c *templateCheck) known(refs []manifest.JobRef) []manifest.JobRef {
-	return slices.DeleteFunc(slices.Clone(refs), func(ref manifest.JobRef) bool {
-		rel := c.releases[ref.Release]
-		return rel == nil || rel.Job(ref.Name) == nil
-	})
-}
-
-// cpiJobs are the jobs of the CPI with what their templates may ask for.
-func (c *templateCheck) cpiJobs() []templates.Job {
-	props := maps.Clone(c.manifest.CPI.Properties)
-	if g := c.manifest.CPI.Registry; g != nil && props != nil {
-		port := cmp.Or(g.Port, 6901)
-		props["registry"] = map[string]any{
-			"host": g.Host, "port": port, "username": g.Username, "password": cmp.Or(g.Password, "generated"),
-			"endpoint": "http://" + net.JoinHostPort(g.Host, fmt.Sprint(port)),
-		}
-	}
-	var jobs []templates.Job
-	for _, ref := range c.refs {
-		rel := c.releases[ref.Release]
-		jobs = append(jobs, templates.Job{Job: rel.Job(ref.Name), Context: templates.Context{
-			Bootstrap: true, Deployment: c.manifest.Name, ReleaseVersion: rel.Version,
-			ClusterProperties: props, PropertiesPath: "cloud_provider.properties",
-		}})
-	}
-	return jobs
-}
-
-// render renders into a folder of its own, which it removes.
-func (c *templateCheck) render(ctx context.Context, jobs []templates.Job) error {
+// render renders into a folder of its own, which it removes. An error means that
+// no template could be rendered.
+func (c *templateCheck) render(ctx context.Context, r *run, jobs []templates.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -123,7 +263,7 @@ func (c *templateCheck) render(ctx context.Context, jobs []templates.Job) error 
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = c.engine.Render(ctx, jobs, dir)
+	err = r.withoutValues(r.engine.Render(ctx, jobs, dir))
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err

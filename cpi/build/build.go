@@ -64,6 +64,27 @@ type Installation struct {
 
 const alreadyCompiled = "Package already compiled"
 
+// Check finds what Install would refuse in the jobs before it does anything.
+func Check(jobs []Job) error {
+	if _, err := cpiJob(jobs); err != nil {
+		return err
+	}
+	_, err := resolve(jobs, machine(""))
+	return err
+}
+
+// Templates are the jobs with what their templates may ask for.
+func Templates(deployment string, jobs []Job, properties map[string]any) []templates.Job {
+	var list []templates.Job
+	for _, job := range jobs {
+		list = append(list, templates.Job{Job: job.Job, Context: templates.Context{
+			Bootstrap: true, Deployment: deployment, ReleaseVersion: job.Release.Version,
+			ClusterProperties: properties, PropertiesPath: "cloud_provider.properties",
+		}})
+	}
+	return list
+}
+
 // Install makes the installation what cfg says. Packages that the cache has
 // are not compiled again. When it fails, no rendered job is left.
 func Install(ctx context.Context, cfg Config) (*Installation, error) {
@@ -161,13 +182,7 @@ func cpiJob(jobs []Job) (Job, error) {
 
 // installJobs renders all jobs and puts them to their place.
 func installJobs(ctx context.Context, cfg Config, inst *Installation) error {
-	var jobs []templates.Job
-	for _, job := range cfg.Jobs {
-		jobs = append(jobs, templates.Job{Job: job.Job, Context: templates.Context{
-			Bootstrap: true, Deployment: cfg.Deployment, ReleaseVersion: job.Release.Version,
-			ClusterProperties: cfg.Properties, PropertiesPath: "cloud_provider.properties",
-		}})
-	}
+	jobs := Templates(cfg.Deployment, cfg.Jobs, cfg.Properties)
 	end := cfg.Stage("Rendering job templates")
 	err := cfg.Engine.Render(ctx, jobs, inst.rendered())
 	end("", err)
