@@ -51,7 +51,7 @@ func ReadFile(fsys fs.FS, name string) ([]byte, error) {
 // rubyBinary is how old tools wrote texts that Ruby took for bytes.
 var rubyBinary = regexp.MustCompile(`(?m)(^|[\s:])!binary(\s)`)
 
-// DecodeRuby is decodeYAML for texts of which Ruby wrote some parts as binary.
+// DecodeRuby is Decode for texts of which Ruby wrote some parts as binary.
 func DecodeRuby(text []byte, v any) error {
 	return Decode(rubyBinary.ReplaceAll(text, []byte("$1!!binary$2")), v)
 }
