@@ -162,6 +162,7 @@ func execute(ctx context.Context, opts Options, phases []phase) (err error) {
 	if err := r.openStore(ctx); err != nil {
 		return err
 	}
+	defer func() { _ = r.store.Close() }() // the cache may be pruned again
 	if err := r.sayPaths(); err != nil {
 		return err
 	}

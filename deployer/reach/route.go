@@ -79,9 +79,6 @@ func (o RouteOptions) jump(machines []tunnel.Config) (Route, error) {
 	return Route{Dial: jumps.DialContext, jumps: jumps}, nil
 }
 
-// Jumps reports whether the route goes through SSH.
-func (r Route) Jumps() bool { return r.jumps != nil }
-
 // Close leaves the jumpboxes.
 func (r Route) Close() {
 	if r.jumps != nil {
