@@ -43,7 +43,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // nextSilent is what to do about an agent that went silent in the middle of a
 // run.
-const nextSilent = `run the same command again to go on; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
+const nextSilent = `run the same command again to continue; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
 
 // judge is the one table from an error to its exit code and, where there is
 // more to say than the error does, a hint.

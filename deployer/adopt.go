@@ -18,14 +18,14 @@ func (r *run) readAdopted(context.Context) error {
 	}
 	st := r.state.Get()
 	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
-		// It is not needed, and a mistyped name is still told.
+		// The file is not needed, but a mistyped name is still an error.
 		if _, err := os.Stat(r.opts.AdoptFrom); err != nil {
 			if at, ok := errors.AsType[*fs.PathError](err); ok {
 				err = at.Err // without the name of the system call
 			}
 			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %s: %w", r.opts.AdoptFrom, err)}
 		}
-		r.root.Warning("--adopt-from is not needed: what the VM was made from is recorded, or there is none")
+		r.root.Warning("--adopt-from is not needed: there is no VM, or the state file records what the VM was made from")
 		return nil
 	}
 	inputs := r.opts.Inputs

@@ -27,26 +27,28 @@ func (r *run) newJournal() *journal.Journal {
 	}
 }
 
-// settle finds out what became of the calls of an interrupted run.
+// settle finds out how the calls of an interrupted run ended.
 func (r *run) settle(ctx context.Context) error { return r.journal.Settle(ctx) }
 
-// adoptVM makes the VM that an earlier run made the one that is looked at.
+// adoptVM makes the VM that an earlier run created the current one, and looks
+// at its agent.
 func (r *run) adoptVM(ctx context.Context, in state.Intent, cid string) error {
 	if r.manifest != nil && r.stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
-		r.root.Info(fmt.Sprintf("The manifest, or what it names, has changed since VM %s was asked for: the plan says what becomes of it", cid))
+		r.root.Info(fmt.Sprintf("The manifest or a file that it names has changed since VM %s was requested: the plan says what happens to that VM", cid))
 	}
 	if err := r.keepCurrent(r.recallAgent(cid)); err != nil {
-		return fmt.Errorf("cannot keep how the agent is reached: %w", err)
+		return fmt.Errorf("cannot save how the agent is reached: %w", err)
 	}
 	return r.lookAtAgent(ctx)
 }
 
-// askWhoIsThere asks the agent at the manifest's address whether it is the one
-// of the VM that in may have made, and the CPI whether the VM's name, as the
-// agent knows it, is its CID. doubt says why that is not proven.
+// askWhoIsThere returns the CID of the VM that the call in may have created:
+// the agent at the manifest's address must have the agent id of the call, and
+// the CPI must know the VM by the name that its agent reports. doubt says why
+// that is not proven.
 func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
 	if r.about.MBus == "" {
-		return "", "no manifest says where its agent would answer"
+		return "", "the address of its agent is unknown"
 	}
 	mbus, ca := r.about.MBus, r.about.CA
 	if how := r.comingAgent(in.AgentID); how != nil { // the manifest may have changed
@@ -63,7 +65,7 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 			now, err = client.GetState(ctx, false)
 		}
 		if err != nil {
-			doubt = "no agent tells who it is at " + client.Address()
+			doubt = "no agent identifies itself at " + client.Address()
 			return report.Skip("it does not answer: " + err.Error())
 		}
 		return nil
@@ -75,9 +77,9 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 	case now.AgentID != in.AgentID:
 		return "", fmt.Sprintf("another agent (%s) answers at %s", now.AgentID, client.Address())
 	case cpi.CheckCID(name) != nil:
-		return "", "its agent, which answers, knows no name of the VM"
+		return "", "its agent answers, but does not report the name of the VM"
 	}
-	// On some clouds the name that the agent knows is not the CID.
+	// On some clouds the name that the agent reports is not the CID.
 	c, err := r.cpi(ctx)
 	if err != nil {
 		return "", err.Error()
@@ -85,7 +87,7 @@ func (r *run) askWhoIsThere(ctx context.Context, in state.Intent) (cid, doubt st
 	there, err := c.HasVM(ctx, name)
 	switch {
 	case err != nil:
-		return "", fmt.Sprintf("its agent answers on VM %q, but whether that is its CID the CPI does not tell (%v)", name, err)
+		return "", fmt.Sprintf("its agent answers on VM %q, but the CPI cannot say whether that is its CID (%v)", name, err)
 	case !there:
 		return "", fmt.Sprintf("its agent answers on VM %q, but that is not its CID", name)
 	}

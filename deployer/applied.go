@@ -11,8 +11,8 @@ import (
 	"bootstrap/state"
 )
 
-// keepApplied keeps what this deploy has applied: for the next plan's diff, and
-// for going back.
+// keepApplied saves what this deploy has applied, for the diff of the next plan
+// and for deploy --previous.
 func (r *run) keepApplied() error {
 	st := r.state.Get()
 	a := kept.Applied{
@@ -26,7 +26,7 @@ func (r *run) keepApplied() error {
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
 	default:
-		return r.folder().SetSketch(r.manifest.Sketch) // taken over as it is: nothing to go back to
+		return r.folder().SetSketch(r.manifest.Sketch) // a VM that was taken over as it is has nothing to go back to
 	}
 	return r.folder().SetApplied(a, r.manifest.Sketch, r.rendered.archive, r.plan.Applies() && hadOld)
 }
@@ -40,7 +40,8 @@ func (e *NoWayBackError) Error() string {
 	return "cannot go back to what was applied before: " + e.Why + "; nothing was changed"
 }
 
-// hasPrevious reports whether there is something of this VM to go back to.
+// hasPrevious reports whether deploy --previous can put back an earlier deploy
+// to this VM.
 func (r *run) hasPrevious() bool {
 	st := r.state.Get()
 	which := kept.Current
@@ -51,8 +52,8 @@ func (r *run) hasPrevious() bool {
 	return ok && a.VM == st.CurrentVMCID
 }
 
-// findPrevious finds what was applied by the last deploy that worked, or, where
-// that was the last deploy at all, by the one before it.
+// findPrevious finds what the last successful deploy applied; if no later
+// deploy failed, what the one before it applied.
 func (r *run) findPrevious(ctx context.Context) error {
 	st := r.state.Get()
 	which := kept.Current
@@ -61,14 +62,14 @@ func (r *run) findPrevious(ctx context.Context) error {
 	}
 	a, ok := r.folder().Applied(which)
 	if !ok {
-		return &NoWayBackError{Why: "this machine has kept nothing of an earlier deploy that worked"}
+		return &NoWayBackError{Why: "this machine has kept nothing from an earlier deploy that succeeded"}
 	}
 	d := st.Disk()
 	switch {
 	case a.VM != st.CurrentVMCID:
-		return &NoWayBackError{Why: fmt.Sprintf("it was on VM %s, and now there is VM %s", a.VM, st.CurrentVMCID)}
+		return &NoWayBackError{Why: fmt.Sprintf("it was applied to VM %s, and the VM is now %s", a.VM, st.CurrentVMCID)}
 	case !a.SameDisk(d):
-		return &NoWayBackError{Why: "the persistent disk is another one, or has another size, by now"}
+		return &NoWayBackError{Why: "the persistent disk was replaced or resized since then"}
 	}
 	for name, p := range a.Spec.Packages {
 		has, err := r.agent.HasBlob(ctx, p.BlobstoreID)
@@ -76,12 +77,12 @@ func (r *run) findPrevious(ctx context.Context) error {
 			return err
 		}
 		if !has {
-			return &NoWayBackError{Why: fmt.Sprintf("the VM has package %s not any more", name)}
+			return &NoWayBackError{Why: fmt.Sprintf("package %s is not on the VM any more", name)}
 		}
 	}
 	r.previous, r.address = a, st.Own.Address
 	r.rendered.archive = r.folder().Rendered(which)
-	r.rendered.dir = "" // it is kept
+	r.rendered.dir = "" // removeRendered must not remove it
 	r.plan = plan.Previous(a.VM, r.about.Group, st.Own.Stopped)
 	r.emitPlan()
 	return nil
@@ -99,7 +100,7 @@ func (r *run) applyPrevious(ctx context.Context) error {
 	})
 }
 
-// recordPrevious makes what was put back the current deployment.
+// recordPrevious records the deploy that was put back as the current one.
 func (r *run) recordPrevious(context.Context) error {
 	a, now := r.previous, time.Now().UTC().Truncate(time.Second)
 	if err := r.state.Update(func(st *state.State) error {

@@ -13,16 +13,16 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// steadyPolls is how often in a row all jobs must run before that counts: a
-// process that dies at once is seen to run for a moment.
+// steadyPolls is how many answers in a row must report that all jobs run: a
+// process that dies at once runs for a moment.
 const steadyPolls = 3
 
-// tailLines is how much of each log is shown of jobs that do not come up.
+// tailLines is how many lines of each log are shown for jobs that do not start.
 const tailLines = 10
 
-// waitForRunning asks at once and then ever less often, up to a second apart,
-// until all jobs run, for update_watch_time's shorter time at least and in
-// several answers in a row, or until its longer time is over.
+// waitForRunning waits until the agent has reported several times in a row that
+// all jobs run: at least the shorter time of update_watch_time, at most its
+// longer time. It asks at once, then less and less often, up to a second apart.
 func (r *run) waitForRunning(ctx context.Context) error {
 	watch := r.about.WatchTime
 	limit := max(watch.Max, time.Second)
@@ -36,7 +36,8 @@ func (r *run) waitForRunning(ctx context.Context) error {
 		now, err := r.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
-			// An agent reads the processes first: the two may disagree.
+			// An agent reads the processes before the job state, so the two may
+			// disagree.
 			if now.JobState == "running" && len(plan.NotRunning(now)) == 0 {
 				steady++
 			} else {
@@ -56,8 +57,8 @@ func (r *run) waitForRunning(ctx context.Context) error {
 
 var errWatchTime = errors.New("update_watch_time is over")
 
-// notRunning is the error of jobs that did not come up, with what they logged
-// last.
+// notRunning returns the error of jobs that did not start, with the last lines
+// of their logs.
 func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Duration) error {
 	var failing []string
 	for _, p := range last.Processes {
@@ -80,19 +81,19 @@ func processes(now agent.State) []string {
 	return list
 }
 
-// NotRunningError says that the jobs did not come up in time.
+// NotRunningError says that the jobs did not run in time.
 type NotRunningError struct {
-	State     string   // job_state as the agent told it last, empty if it did not
+	State     string   // job_state as the agent reported it last; empty: it did not
 	Processes []string // those that do not run
 	Waited    time.Duration
 	Logs      []string // the last lines of their logs, without secrets
-	Previous  bool     // what an earlier deploy applied to this VM is kept
+	Previous  bool     // deploy --previous can put back an earlier deploy
 }
 
 func (e *NotRunningError) Error() string {
 	what := "the jobs are " + e.State
 	if e.State == "" {
-		what = "the agent did not tell the state of the jobs"
+		what = "the agent did not report the state of the jobs"
 	}
 	if len(e.Processes) > 0 {
 		what += " (" + strings.Join(e.Processes, ", ") + ")"
@@ -104,8 +105,8 @@ func (e *NotRunningError) Error() string {
 	return text
 }
 
-// awaitAgent waits until the agent answers, and says meanwhile what it waits
-// for. why is what may have taken the agent away; empty: nothing special.
+// awaitAgent waits until the agent answers, and shows what it waits for. why is
+// the call that may have restarted the VM; empty: none.
 func (r *run) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
 	told := s.Wait(ctx)
 	defer told.End()

@@ -15,18 +15,18 @@ import (
 
 // Certificate is one certificate that a deployment depends on.
 type Certificate struct {
-	What      string    `json:"what"` // who has it or where it stands
+	What      string    `json:"what"` // who serves it or what contains it
 	Subject   string    `json:"subject,omitempty"`
 	Issuer    string    `json:"issuer,omitempty"`
-	Names     []string  `json:"names,omitempty"` // hosts and addresses it is for
+	Names     []string  `json:"names,omitempty"` // hosts and addresses that it is valid for
 	NotBefore time.Time `json:"not_before,omitzero"`
 	NotAfter  time.Time `json:"not_after"`
-	DaysLeft  int       `json:"days_left"` // whole days, negative once it has ended
+	DaysLeft  int       `json:"days_left"` // whole days, negative once it has expired
 
-	spare bool // another one of the same place is valid for longer
+	spare bool // another one in the same place is valid for longer
 }
 
-// Where certificates stand, in Certificate.What.
+// The places of certificates, in Certificate.What.
 const (
 	shownByAgent  = "agent"
 	checksAgent   = "CA of the agent"
@@ -48,8 +48,8 @@ func certificate(what string, c *x509.Certificate, now time.Time) Certificate {
 // daysLeft returns the whole days until then, negative once it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
 
-// certificates lists what the agent showed, the CA it is checked with, and
-// what the manifest and the vars store hold, each certificate once.
+// certificates lists the certificates that the agent served, the CA that it is
+// checked with, and those in the manifest and the vars store, each once.
 func (r *run) certificates(shown []*x509.Certificate, ca string, now time.Time) []Certificate {
 	var list []Certificate
 	seen := map[string]bool{}
@@ -85,7 +85,7 @@ func (r *run) storedCertificates(now time.Time) []Certificate {
 	}
 	variables, err := document.Variables(r.opts.Manifest, r.opts.Inputs)
 	if err != nil {
-		return nil // reading the manifest has said so
+		return nil // reading the manifest has reported that
 	}
 	var list []Certificate
 	for _, v := range variables {
@@ -96,7 +96,7 @@ func (r *run) storedCertificates(now time.Time) []Certificate {
 	return list
 }
 
-// agentCertificate is the text of env.bosh.mbus.cert.certificate.
+// agentCertificate returns the text of env.bosh.mbus.cert.certificate.
 func agentCertificate(m *manifest.Manifest) string {
 	if m == nil {
 		return ""
@@ -120,7 +120,7 @@ func parsePEM(text string) []*x509.Certificate {
 	return list
 }
 
-// fault says why the certificate is not accepted now, empty if it is.
+// fault returns why the certificate is not valid now; empty: it is valid.
 func (c Certificate) fault(now time.Time) string {
 	switch {
 	case c.spare:
@@ -133,7 +133,8 @@ func (c Certificate) fault(now time.Time) string {
 	return ""
 }
 
-// ending says that the certificate ends within a time, empty if not.
+// ending returns a warning if the certificate expires within a time; empty: it
+// does not.
 func (c Certificate) ending(now time.Time, within time.Duration) string {
 	if c.spare || c.NotAfter.Sub(now) > within {
 		return ""
@@ -164,7 +165,8 @@ func leftDays(n int) string {
 	return fmt.Sprintf("%d days left", n)
 }
 
-// expiryWarning is how long before its end a certificate is warned of.
+// expiryWarning returns how long before a certificate expires a warning is
+// shown.
 func (o Options) expiryWarning() time.Duration {
 	return cmp.Or(o.Inputs.ExpiryWarning, 30*24*time.Hour)
 }

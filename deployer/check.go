@@ -18,13 +18,13 @@ import (
 	"bootstrap/tunnel"
 )
 
-// checkMachine finds what would stop the deploy on this machine after the VM
-// that runs was touched. What needs the CPI is checkCloud's.
+// checkMachine finds what on this machine would stop the deploy after the
+// running VM was changed. checkCloud finds the same with the help of the CPI.
 func (r *run) checkMachine(ctx context.Context) error {
 	return errors.Join(r.machineProblems(ctx)...)
 }
 
-// machineProblems are the reasons, each a sentence with what to do.
+// machineProblems returns these problems, each a sentence with what to do.
 func (r *run) machineProblems(ctx context.Context) []error {
 	if !r.plan.Touches() {
 		return nil
@@ -43,8 +43,8 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	return slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 }
 
-// checkCloud finds what the CPI knows to be missing before the VM that runs is
-// touched.
+// checkCloud finds what the CPI reports as missing, before the running VM is
+// changed.
 func (r *run) checkCloud(ctx context.Context) error {
 	if err := r.connect(ctx); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (r *run) checkCloud(ctx context.Context) error {
 	err := r.askCloud(ctx)
 	var refused *cpi.Error
 	if errors.As(err, &refused) {
-		err = fmt.Errorf("%w; nothing was changed: correct cloud_provider.properties, or what the CPI tells of, and run `bootstrap deploy MANIFEST` again", err)
+		err = fmt.Errorf("%w; nothing was changed; correct cloud_provider.properties or the cause that the CPI names, then run `bootstrap deploy MANIFEST` again", err)
 	}
 	return err
 }
@@ -80,8 +80,9 @@ func (r *run) askCloud(ctx context.Context) error {
 	return r.lookForStemcell(ctx)
 }
 
-// asksForVM tells whether the CPI is asked for the VM that runs: one that looks
-// in the wrong place, or whose credentials are wrong, shows it now.
+// asksForVM reports whether the CPI is asked whether the running VM exists: a
+// CPI with a wrong endpoint or wrong credentials then fails before anything is
+// changed.
 func (r *run) asksForVM() bool {
 	return r.facts.Answers && r.plan.On(plan.VM) != plan.Create
 }
@@ -106,15 +107,14 @@ func (r *run) tunnelConfig(want *manifest.SSHTunnel) tunnel.Config {
 	}
 }
 
-// embeddedCPI tells whether the VM is made on this machine, by the job of the CPI
-// that is in this program.
+// embeddedCPI reports whether the embedded CPI makes the VM on this machine.
 func (r *run) embeddedCPI() bool {
 	return slices.ContainsFunc(r.manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
 }
 
 // checkPorts tries the addresses at which the agent of a new VM on this machine
-// will listen. vm is the CID of the VM that makes way, which may have them until
-// then; empty: there is none.
+// will listen. vm is the CID of the VM that the new one replaces, which may
+// still use them; empty: there is none.
 func (r *run) checkPorts(ctx context.Context, vm string) error {
 	if !r.embeddedCPI() {
 		return nil
@@ -135,7 +135,7 @@ func (r *run) checkPorts(ctx context.Context, vm string) error {
 		switch {
 		case vm != "" && (by.PID == 0 || holder == vm):
 		case r.state != nil && r.state.Get().Own.Swap != nil && holder == r.state.Get().Own.Swap.CID:
-			errs = append(errs, fmt.Errorf("%s cannot listen at %s: VM %s, which VM %s replaces, has that until the deploy of before is finished: run it again with cloud_provider.mbus as it was, and then this one; nothing was changed", p.what, p.address, r.state.Get().Own.Swap.CID, vm))
+			errs = append(errs, fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it: finish the previous deploy with its cloud_provider.mbus, then run this one; nothing was changed", p.what, p.address, r.state.Get().Own.Swap.CID, vm))
 		default:
 			errs = append(errs, portTaken(by, p.address, p.what, p.remedy, err))
 		}
@@ -143,13 +143,14 @@ func (r *run) checkPorts(ctx context.Context, vm string) error {
 	return errors.Join(errs...)
 }
 
-// agentPort is where the agent of a VM on this machine listens.
+// agentPort is an address at which the agent of a VM on this machine listens.
 type agentPort struct {
 	address, what, remedy string
 }
 
-// agentPorts lists where the agent of a VM on this machine will listen, as far as
-// that can be told from the CPI's properties; the CPI says what is wrong with them.
+// agentPorts lists the addresses at which the agent of a VM on this machine
+// will listen, according to the CPI's properties. The CPI itself reports
+// properties that are wrong.
 func (r *run) agentPorts() []agentPort {
 	property := func(name string) string {
 		v, _ := plan.LookUp(r.manifest.CPI.Properties, name)
@@ -159,7 +160,7 @@ func (r *run) agentPorts() []agentPort {
 		return fmt.Sprint(v)
 	}
 	own, _ := r.manifest.Address()
-	// The CPI gives the agent the address of its VM in place of all addresses.
+	// The CPI replaces the wildcard address with the address of the VM.
 	at := func(host, port string) string {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 			host = own
@@ -180,26 +181,29 @@ func (r *run) agentPorts() []agentPort {
 	return slices.DeleteFunc(ports, func(p agentPort) bool { return p.address == "" })
 }
 
-// portTaken words that an address cannot be listened at, with who has it.
+// portTaken returns the error of an address that is in use, with the process
+// that uses it.
 func portTaken(by listener.Process, address, what, remedy string, err error) error {
-	holder := "end what listens there"
+	holder := "stop the program that listens there"
 	switch {
 	case by.VM != "":
-		holder = by.String() + " has the port: if that is this deployment's VM, bring back its state file (bootstrap state backups MANIFEST), else delete that VM or end the process"
+		holder = by.String() + " uses the port: if that is the VM of this deployment, restore its state file (bootstrap state backups MANIFEST), else delete that VM or stop the process"
 	case by.PID != 0:
-		holder = by.String() + " has the port: end it"
+		holder = by.String() + " uses the port: stop it"
 	}
 	return fmt.Errorf("%s cannot listen at %s: %w; %s, or %s; nothing was changed", what, address, err, holder, remedy)
 }
 
-// Free space without which a deploy would end when the VM that runs is stopped.
+// Free space without which a deploy would fail after it has stopped the running
+// VM.
 const (
 	roomForState = 256 << 10 // the state file, written whole several times
 	roomForRun   = 16 << 20  // replies of the CPI, logs, what was applied
-	roomForTemp  = 1 << 20   // what the CPI's programs put down for a moment
+	roomForTemp  = 1 << 20   // temporary files of the CPI's programs
 )
 
-// checkRoom looks whether what is written after the point of no return has room.
+// checkRoom checks that there is space for all that is written after the point
+// of no return.
 func (r *run) checkRoom() error {
 	var errs []error
 	for _, f := range []struct {
@@ -207,7 +211,7 @@ func (r *run) checkRoom() error {
 		need      uint64
 	}{
 		{filepath.Dir(r.statePath), "the state file", roomForState},
-		{r.opts.Home, "the installation", roomForRun},
+		{r.opts.Home, "the folder of the deployment", roomForRun},
 		{r.tempDir(), "temporary files", roomForTemp},
 		{r.localRoot(), "the new VM", r.roomForVM()},
 	} {
@@ -220,7 +224,7 @@ func (r *run) checkRoom() error {
 	return errors.Join(errs...)
 }
 
-// localRoot is the folder of the VMs on this machine.
+// localRoot returns the folder of the VMs on this machine.
 func (r *run) localRoot() string {
 	root, _ := plan.LookUp(r.manifest.CPI.Properties, "local_cpi.root")
 	if dir, _ := root.(string); filepath.IsAbs(dir) {
@@ -229,8 +233,8 @@ func (r *run) localRoot() string {
 	return filepath.Join(r.opts.Home, "local")
 }
 
-// roomForVM is what the packages of a VM on this machine will take, at least:
-// they are there as uploaded, compiled and installed.
+// roomForVM returns how many bytes the packages of a VM on this machine take at
+// least: they are stored as uploaded, compiled and installed.
 func (r *run) roomForVM() uint64 {
 	if r.delivery == nil || !r.plan.NewVM() || !r.embeddedCPI() {
 		return 0
@@ -247,7 +251,7 @@ func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<
 func sizeOf(path string) uint64 {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0 // reading it will tell
+		return 0 // reading it fails with a better error
 	}
 	return uint64(info.Size())
 }

@@ -16,8 +16,8 @@ import (
 	"bootstrap/state"
 )
 
-// CompileError says that a package does not compile on the VM, and how the
-// service is now.
+// CompileError says that a package fails to compile on the VM, and whether the
+// service runs now.
 type CompileError struct {
 	Package, Release string
 	Service          string // the state of the service, and what to do
@@ -27,9 +27,9 @@ type CompileError struct {
 func (e *CompileError) Error() string {
 	status, output := scriptOutput(e.Err.Message)
 	if status == "" {
-		return fmt.Sprintf("package %s of release %s does not compile: %s; %s", e.Package, e.Release, e.Err.Message, e.Service)
+		return fmt.Sprintf("package %s of release %s fails to compile: %s; %s", e.Package, e.Release, e.Err.Message, e.Service)
 	}
-	text := fmt.Sprintf("package %s of release %s does not compile (exit code %s); %s", e.Package, e.Release, status, e.Service)
+	text := fmt.Sprintf("package %s of release %s fails to compile (exit code %s); %s", e.Package, e.Release, status, e.Service)
 	for _, o := range output {
 		text += "\n" + o
 	}
@@ -38,14 +38,14 @@ func (e *CompileError) Error() string {
 
 func (e *CompileError) Unwrap() error { return e.Err }
 
-// exited is how agents tell of a packaging script that failed.
+// exited matches the agents' message about a packaging script that failed.
 var exited = regexp.MustCompile(`(?s)Command exited with (-?\d+); (?:Truncated s|S)tdout: (.*), (?:Truncated s|S)tderr:\s*(.*)$`)
 
-// scriptLines is how many lines of each of a script's outputs are shown.
+// scriptLines is how many lines of each output of a script are shown.
 const scriptLines = 15
 
-// scriptOutput finds in an agent's words how a script ended, and the last lines
-// of what it printed, standard error first.
+// scriptOutput returns the exit code of a script from an agent's message, and
+// the last lines that the script printed, standard error first.
 func scriptOutput(message string) (status string, output []string) {
 	m := exited.FindStringSubmatch(message)
 	if m == nil {
@@ -66,8 +66,8 @@ func scriptOutput(message string) (status string, output []string) {
 	return m[1], output
 }
 
-// compileFailed ends a failed compile of a package well: on a VM that stays,
-// what ran before is put back.
+// compileFailed returns the error of a package that fails to compile; on a VM
+// that stays, it first puts the previous jobs back.
 func (r *run) compileFailed(ctx context.Context, l located, err error) error {
 	var refused *agent.Error
 	if !errors.As(err, &refused) || refused.Method != "compile_package" || ctx.Err() != nil {
@@ -76,8 +76,8 @@ func (r *run) compileFailed(ctx context.Context, l located, err error) error {
 	return &CompileError{Package: l.pkg.Name, Release: l.release, Service: r.serviceAfter(ctx, l.release), Err: refused}
 }
 
-// serviceAfter puts back what ran before, where it can be, and tells how the
-// service is.
+// serviceAfter puts the previous jobs back if that is possible, and returns the
+// state of the service and what to do.
 func (r *run) serviceAfter(ctx context.Context, release string) string {
 	again := fmt.Sprintf("correct release %s and run `bootstrap deploy MANIFEST` again", release)
 	st := r.state.Get()
@@ -87,30 +87,30 @@ func (r *run) serviceAfter(ctx context.Context, release string) string {
 	case r.plan.On(plan.VM) == plan.Replace:
 		return "the service is down, and the VM that ran it was deleted; " + again
 	case r.plan.NewVM():
-		return "the new VM runs no jobs yet; " + again
+		return "the new VM has no jobs yet; " + again
 	}
 	why, err := r.putBack(ctx)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the service is down: what ran before could not be put back (%v); `bootstrap deploy MANIFEST --previous` tries once more; or %s", err, again)
+		return fmt.Sprintf("the service is down: the previous jobs could not be put back (%v); `bootstrap deploy MANIFEST --previous` tries again; or %s", err, again)
 	case why != "":
-		return fmt.Sprintf("the service is down: %s, so that what ran before could not be put back; %s", why, again)
+		return fmt.Sprintf("the service is down: %s, so the previous jobs could not be put back; %s", why, again)
 	case st.Own.Stopped:
-		return "what was there before was put back, and the jobs stay stopped; " + again
+		return "the previous jobs were put back and stay stopped; " + again
 	}
-	return "what ran before was put back and runs again; " + again
+	return "the previous jobs were put back and run again; " + again
 }
 
-// putBack applies again what the last deploy that worked had applied to the VM,
-// and starts the jobs. why says why it cannot; err, that it failed.
+// putBack applies again what the last successful deploy had applied to the VM,
+// and starts the jobs. why says why that is not possible; err, why it failed.
 func (r *run) putBack(ctx context.Context) (why string, err error) {
 	a, ok := r.folder().Applied(kept.Current)
 	st := r.state.Get()
 	switch {
 	case !ok:
-		return "this machine has kept nothing of an earlier deploy that worked", nil
+		return "this machine has kept nothing from an earlier deploy that succeeded", nil
 	case a.VM != st.CurrentVMCID:
-		return "no deploy to this VM has worked so far", nil
+		return "no deploy to this VM has succeeded yet", nil
 	}
 	for name, p := range a.Spec.Packages {
 		has, err := r.agent.HasBlob(ctx, p.BlobstoreID)
@@ -118,10 +118,10 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 			return "", err
 		}
 		if !has {
-			return fmt.Sprintf("package %s of before is no longer on the VM", name), nil
+			return fmt.Sprintf("package %s of the previous deploy is not on the VM any more", name), nil
 		}
 	}
-	err = r.do("Putting back what ran before", func(s *report.Stage) error {
+	err = r.do("Putting back the previous jobs", func(s *report.Stage) error {
 		spec := a.Spec
 		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
 		if err := r.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, r.folder().Rendered(kept.Current), s.Progress); err != nil {
@@ -136,7 +136,7 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 		return "", err
 	}
 	if !a.SameDisk(st.Disk()) {
-		return "", nil // the disk is that of the new manifest: neither is deployed as a whole
+		return "", nil // the disk is already that of the new manifest, so neither manifest is deployed as a whole
 	}
 	return "", r.state.Update(func(st *state.State) error {
 		a.Record(st)

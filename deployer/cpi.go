@@ -16,9 +16,8 @@ import (
 	"bootstrap/templates"
 )
 
-// startRuby gets the Ruby ready that renders templates. Where there is no VM
-// yet it starts at once, beside the downloads; else not before it is known
-// that anything is to be rendered.
+// startRuby prepares the Ruby that renders templates. Without a VM it starts at
+// once, during the downloads; else only when something must be rendered.
 func (r *run) startRuby(ctx context.Context) error {
 	if err := r.prepareRuby(ctx); err != nil {
 		return err
@@ -47,23 +46,23 @@ func (r *run) newEngine(ctx context.Context) *templates.Engine {
 
 func (r *run) stopRuby() {
 	if r.engine != nil {
-		_ = r.engine.Close() // a child that is gone already is as good
+		_ = r.engine.Close() // a child that has ended is closed, too
 	}
 }
 
-// buildCPI compiles and installs the CPI into the installation's folder.
+// buildCPI compiles the CPI and installs it into the deployment's folder.
 func (r *run) buildCPI(ctx context.Context) error {
 	if !r.state.Found() && r.scratch == "" {
-		// From here on there is something to be found again by its id.
+		// From here on the folder has content, so the id must be in the state.
 		if err := r.state.Update(func(*state.State) error { return nil }); err != nil {
 			return err
 		}
 	}
 	if err := os.MkdirAll(r.buildDir(), 0o700); err != nil {
-		return fmt.Errorf("cannot make the folder of the installation: %w", err)
+		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
 	r.engine.Warm() // no harm where it is
-	r.tellPassEnv()
+	r.checkPassEnv()
 	var err error
 	r.cpiBuild, err = build.Install(ctx, build.Config{
 		Dir:        r.buildDir(),
@@ -79,14 +78,14 @@ func (r *run) buildCPI(ctx context.Context) error {
 				if skipped != "" {
 					err = report.Skip(skipped)
 				}
-				_ = s.End(r.withoutValues(err))
+				_ = s.End(r.redactFailures(err))
 			}
 		},
 	})
 	return err
 }
 
-// cpiJobs are the jobs that cloud_provider names.
+// cpiJobs returns the jobs that cloud_provider names.
 func (r *run) cpiJobs() []build.Job {
 	var jobs []build.Job
 	for _, t := range r.manifest.CPI.Templates {
@@ -96,10 +95,12 @@ func (r *run) cpiJobs() []build.Job {
 	return jobs
 }
 
-// buildDir is where the CPI is installed: a plan leaves nothing behind.
+// buildDir returns the folder to install the CPI in: for a plan a temporary
+// one, because a plan leaves nothing behind.
 func (r *run) buildDir() string { return cmp.Or(r.scratch, r.dir) }
 
-// cpiProperties are the manifest's, with where the registry listens.
+// cpiProperties returns the manifest's properties of the CPI, with the address
+// of the registry.
 func (r *run) cpiProperties() map[string]any {
 	props := maps.Clone(r.manifest.CPI.Properties)
 	if props == nil {
@@ -117,8 +118,8 @@ func (r *run) cpiProperties() map[string]any {
 	return props
 }
 
-// cpi returns the client of the CPI. The first call serves the registry, installs
-// the CPI where this machine has none, and asks it what it is.
+// cpi returns the client of the CPI. The first call starts the registry,
+// installs the CPI if it is not installed, and calls info.
 func (r *run) cpi(ctx context.Context) (*cpi.Client, error) {
 	if r.cpiClient != nil {
 		return r.cpiClient, nil
@@ -141,24 +142,25 @@ func (r *run) cpi(ctx context.Context) (*cpi.Client, error) {
 	}
 	r.cpiClient, r.cpiAPI = client, info.APIVersion
 	if r.registry != nil && min(info.APIVersion, r.stemcellAPI()) >= 2 {
-		// Nobody will ask: from version 2 on the CPI tells the agent itself.
+		// From version 2 on the CPI sends the agent its settings itself, so
+		// nobody reads the registry.
 		r.stopRegistry()
 	}
 	if r.scratch != "" || r.stemcell == nil {
 		return client, nil
 	}
-	// What needs the CPI later, without the manifest, finds it by this.
+	// Commands without the manifest find the CPI by this file.
 	return client, r.remember()
 }
 
-// connect gets the CPI ready to be called.
+// connect makes the CPI ready to be called.
 func (r *run) connect(ctx context.Context) error {
 	_, err := r.cpi(ctx)
 	return err
 }
 
-// prepareCPI gets ready what the CPI is installed from, where this machine has
-// none: before a person is asked, and before anything is touched.
+// prepareCPI fetches what a missing CPI is installed from, before a person is
+// asked and before anything is changed.
 func (r *run) prepareCPI(ctx context.Context) error {
 	if r.cpiBuild != nil {
 		return nil
@@ -181,7 +183,7 @@ func (r *run) newCPI() (*cpi.Client, error) {
 		return nil, err
 	}
 	if r.scratch != "" {
-		path = "" // it is removed with what a plan has made
+		path = "" // removeScratch removes it
 	}
 	r.cpiLog = log
 	r.atEnd(r.closeLog)
@@ -199,8 +201,8 @@ func (r *run) newCPI() (*cpi.Client, error) {
 	}), nil
 }
 
-// stemcellAPI is the API version of the stemcell: of the manifest's, or as it is
-// recorded.
+// stemcellAPI returns the API version of the manifest's stemcell, or else the
+// recorded one.
 func (r *run) stemcellAPI() int {
 	sc := r.currentStemcell()
 	switch {
@@ -214,8 +216,8 @@ func (r *run) stemcellAPI() int {
 	return 1
 }
 
-// closeLog ends the CPI's log. What was rendered stays, 0600, until a delete:
-// it lets the lifecycle commands work without the manifest.
+// closeLog closes the CPI's log. The rendered CPI stays, with mode 0600, until
+// a delete, so that the lifecycle commands work without the manifest.
 func (r *run) closeLog() {
 	if r.cpiLog != nil {
 		_ = r.cpiLog.Close()

@@ -23,14 +23,14 @@ func (r *run) uploadAll(ctx context.Context) error {
 	return r.uploadPackages(ctx)
 }
 
-// uploadPackages uploads what is to be on the VM, also the sources of what is
-// to be compiled there, while the jobs still run.
+// uploadPackages uploads the packages, and the sources of those that are
+// compiled on the VM, while the jobs still run.
 func (r *run) uploadPackages(ctx context.Context) error {
 	r.startUploads(ctx)
 	return r.delivery.uploads.wait()
 }
 
-// uploads are archives on their way to the agent.
+// uploads are archives that are being sent to the agent.
 type uploads struct {
 	group  *errgroup.Group
 	ctx    context.Context // ends with the first failure
@@ -42,8 +42,8 @@ func (u *uploads) wait() error {
 	return u.group.Wait()
 }
 
-// startUploads begins to upload, two at a time and dependencies first, unless
-// that was done before.
+// startUploads starts the uploads, two at a time and dependencies first, unless
+// they have started before.
 func (r *run) startUploads(ctx context.Context) {
 	d := r.delivery
 	if d.uploads != nil {
@@ -81,9 +81,9 @@ func (r *run) startUploads(ctx context.Context) {
 	d.uploads = u
 }
 
-// compilePackages compiles on the VM what is missing; no job may run. It
-// uploads what is not there yet, while the agent, which compiles one at a
-// time, is busy.
+// compilePackages compiles the missing packages on the VM; no job may run.
+// Meanwhile it uploads what the VM lacks, because the agent compiles one
+// package at a time.
 func (r *run) compilePackages(ctx context.Context) error {
 	r.atEnd(r.awaitKept)
 	if r.delivery == nil {
@@ -107,7 +107,8 @@ func (r *run) compilePackages(ctx context.Context) error {
 	return d.uploads.wait()
 }
 
-// deliver makes one package part of the spec. Its dependencies are already.
+// deliver adds one package to the spec, which already contains its
+// dependencies.
 func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	d := r.delivery
 	if there, ok := d.there[p.Name]; ok {
@@ -118,7 +119,7 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	select {
 	case <-up.done:
 	case <-d.uploads.ctx.Done():
-		// One failed, or all are there.
+		// An upload failed, or all have ended.
 		if err := d.uploads.wait(); err != nil {
 			return err
 		}
@@ -150,8 +151,8 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	return nil
 }
 
-// keepCompiled fetches a compiled package into the cache, while the next one
-// is compiled and the jobs start. Without it the deploy is as good.
+// keepCompiled fetches a compiled package into the cache, while the next one is
+// compiled and the jobs start. The deploy succeeds without it, too.
 func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 	d, vm := r.delivery, r.agent
 	if d.keepCtx == nil {
@@ -177,19 +178,19 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 		case err != nil:
 			r.root.Warning(fmt.Sprintf("%v; the next VM will compile it again", err))
 		case !kept:
-			r.root.Info(fmt.Sprintf("Package %s names the folder of its VM: the next VM will compile it again", p.Name))
+			r.root.Info(fmt.Sprintf("Package %s contains the path of its VM's folder: the next VM will compile it again", p.Name))
 		}
 	}))
 }
 
-// keepIdle is how long the end of a deploy waits for a compiled package of which
-// not one byte comes: the deploy is as good without it.
+// keepIdle is how long the end of a deploy waits for the next byte of a
+// compiled package: the deploy succeeds without it, too.
 const keepIdle = 20 * time.Second
 
-var errKeepIdle = fmt.Errorf("nothing of it came from the VM for %s after the deploy was done", keepIdle)
+var errKeepIdle = fmt.Errorf("the VM sent none of it for %s after the deploy had ended", keepIdle)
 
-// awaitKept waits until the cache has what was compiled, as long as anything of
-// it comes.
+// awaitKept waits until the cache contains the compiled packages, as long as
+// bytes arrive.
 func (r *run) awaitKept() {
 	d := r.delivery
 	if d == nil || d.keepCtx == nil {
@@ -215,9 +216,9 @@ func (r *run) awaitKept() {
 	}
 }
 
-// comingPackages is the spec's packages as far as they are known before
-// anything is compiled. What is missing is told by its source: agents want a
-// blob of everything.
+// comingPackages returns the packages of the spec before any is compiled. A
+// package that must be compiled is listed with its source, because agents need
+// a blob for each.
 func (r *run) comingPackages() map[string]agent.SpecPackage {
 	d := r.delivery
 	coming := map[string]agent.SpecPackage{}

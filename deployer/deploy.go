@@ -1,6 +1,6 @@
-// Package deployer makes a VM what its manifest says and takes it down again. A
-// run looks, has a plan decided, and does the steps of the plan in their order;
-// each kind of step has one doer.
+// Package deployer creates, changes and deletes the VM of a manifest. A run
+// finds the facts, decides a plan, and runs its steps in order; each kind of
+// step has one doer.
 package deployer
 
 import (
@@ -28,7 +28,7 @@ func Deploy(ctx context.Context, opts Options) error {
 		{name: "read manifest", group: validating, do: (*run).readManifest},
 		{name: "lock state", group: validating, do: (*run).lockState},
 	}, looking(), []phase{
-		{name: "plan", do: (*run).tellPlan},
+		{name: "plan", do: (*run).announcePlan},
 		{name: "check the machine", do: (*run).checkMachine},
 		{name: "confirm", do: (*run).confirm},
 		{name: "run the plan", do: (*run).runPlan},
@@ -36,7 +36,7 @@ func Deploy(ctx context.Context, opts Options) error {
 	}))
 }
 
-// MakePlan finds out what Deploy would do, and changes nothing.
+// MakePlan returns the plan that Deploy would run, and changes nothing.
 func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	opts.Inputs.Generate = document.Plan
 	file := PlanFile{Format: PlanFormat, Asked: opts.Asked, Salt: plan.NewSalt()}
@@ -65,7 +65,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	return file, err
 }
 
-// looking is how a deploy and a plan find the facts.
+// looking returns the phases in which a deploy and a plan find the facts.
 func looking() []phase {
 	return []phase{
 		{name: "start ruby", group: validating, do: (*run).startRuby},
@@ -77,7 +77,8 @@ func looking() []phase {
 	}
 }
 
-// previous is how the way back to what was applied before is found.
+// previous returns the phases in which deploy --previous finds what to put
+// back.
 func previous() []phase {
 	return []phase{
 		{name: "look at the agent", do: (*run).lookAtAgent},
@@ -87,7 +88,7 @@ func previous() []phase {
 	}
 }
 
-// onState is how the commands begin that change what is recorded.
+// onState returns the first phases of commands that change the state.
 func onState() []phase {
 	return []phase{
 		{name: "find state", do: (*run).findState},
@@ -95,12 +96,13 @@ func onState() []phase {
 	}
 }
 
-// locally is how the commands begin that need the agent and little else.
+// locally returns the first phases of commands that need the state and the
+// agent, not the manifest.
 func locally() []phase {
 	return append(onState(), phase{name: "find installation", group: validating, do: (*run).findInstallation})
 }
 
-// Stop stops the jobs, which stay so until Start.
+// Stop stops the jobs, which stay stopped until Start.
 func Stop(ctx context.Context, opts Options) error {
 	return overAgent(ctx, opts, "stopping", plan.StopSteps(), (*run).expectVM)
 }
@@ -116,7 +118,7 @@ func Restart(ctx context.Context, opts Options) error {
 	return overAgent(ctx, opts, "restarting", plan.RestartSteps(), (*run).expectVM, (*run).expectDisk)
 }
 
-// overAgent runs steps that take only the agent of the VM, after the checks.
+// overAgent runs steps that call only the agent of the VM, after the checks.
 func overAgent(ctx context.Context, opts Options, group string, steps []plan.Step, checks ...func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	phases := append(locally(), phase{name: "look at the agent", do: (*run).lookAtAgent})
@@ -128,7 +130,7 @@ func overAgent(ctx context.Context, opts Options, group string, steps []plan.Ste
 	}}))
 }
 
-// Delete takes down everything the state file records.
+// Delete deletes everything that the state file records.
 func Delete(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, append(locally(), []phase{
@@ -167,7 +169,8 @@ func (r *run) runSteps(ctx context.Context, group string, steps []plan.Step) err
 	return nil
 }
 
-// changesVM tells the steps that belong to the group of the change.
+// changesVM reports whether a step belongs to the group of stages that change
+// the VM.
 func changesVM(k plan.Kind) bool {
 	switch k {
 	case plan.CheckCloud, plan.ConnectCPI, plan.RenderJobs, plan.UploadStemcell, plan.Upload, plan.Prepare,
@@ -186,7 +189,7 @@ func (r *run) doStep(ctx context.Context, s plan.Step) error {
 	return do(ctx, s)
 }
 
-// doers returns what does each kind of step.
+// doers returns the function for each kind of step.
 func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 	plain := func(do func(context.Context) error) func(context.Context, plan.Step) error {
 		return func(ctx context.Context, _ plan.Step) error { return do(ctx) }
@@ -238,7 +241,7 @@ func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 	}
 }
 
-// emitPlan passes the plan on, in words.
+// emitPlan reports the plan in words.
 func (r *run) emitPlan() {
 	view := r.plan.View()
 	r.root.Emit(report.Event{Kind: report.Planned, Plan: &view})

@@ -14,7 +14,8 @@ import (
 	"bootstrap/state"
 )
 
-// provideFirstDisk makes a disk and attaches it, while the jobs are stopped.
+// provideFirstDisk creates the first disk and attaches it, while the jobs are
+// stopped.
 func (r *run) provideFirstDisk(ctx context.Context) error {
 	d, err := r.createDisk(ctx, r.manifest.Group.Disk)
 	if err != nil {
@@ -26,15 +27,15 @@ func (r *run) provideFirstDisk(ctx context.Context) error {
 	return r.makeCurrent(d)
 }
 
-// attachCurrentDisk gives the recorded disk to the VM.
+// attachCurrentDisk attaches the recorded disk to the VM.
 func (r *run) attachCurrentDisk(ctx context.Context) error {
 	st := r.state.Get()
 	return r.attachDisk(ctx, *st.Disk())
 }
 
-// changeOrMigrateDisk has the CPI change the disk, or else moves its content to
-// a new one, as the step says. What was migrated from is deleted when the deploy
-// has succeeded, not before.
+// changeOrMigrateDisk asks the CPI to change the disk, or else moves its
+// content to a new one, as the step says. The old disk is deleted only when the
+// deploy has succeeded.
 func (r *run) changeOrMigrateDisk(ctx context.Context, s plan.Step) error {
 	st := r.state.Get()
 	have := *st.Disk()
@@ -60,7 +61,8 @@ func (r *run) migrateCurrentDisk(ctx context.Context, s plan.Step) error {
 	return r.migrateDisk(ctx, have, s.Disk.Begun)
 }
 
-// keepUnwantedDisk records the disk, which the VM does not get, as an orphan.
+// keepUnwantedDisk records the disk as an orphan; the new VM is created without
+// it.
 func (r *run) keepUnwantedDisk(context.Context) error {
 	return r.state.Update(func(st *state.State) error {
 		st.Orphan(*st.Disk(), "the manifest asked for no persistent disk any more", time.Now())
@@ -68,8 +70,8 @@ func (r *run) keepUnwantedDisk(context.Context) error {
 	})
 }
 
-// changeDisk asks the CPI to change the disk itself, which only a disk that no
-// VM has can be. changed is false where the CPI cannot.
+// changeDisk detaches the disk and asks the CPI to change it. changed is false
+// if the CPI cannot do that.
 func (r *run) changeDisk(ctx context.Context, have state.Disk, work plan.DiskWork) (changed bool, err error) {
 	want, mounted := r.manifest.Group.Disk, work.Mounted
 	vm := r.state.Get().CurrentVMCID
@@ -79,15 +81,15 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, work plan.DiskWor
 		}
 	}
 	if !r.plan.NewVM() {
-		// The agent goes on knowing the disk: an agent that was told to forget its
-		// only one does not survive its next start. One that is not mounted may
-		// still be attached, by a run that was cut; CPIs have many words for one
-		// that is not.
+		// The agent keeps the disk in its settings: an agent whose only disk
+		// was removed from them does not survive its next start. A disk that is
+		// not mounted may still be attached, by an interrupted run. Each CPI
+		// has its own error for one that is not attached.
 		if err := r.detachDisk(ctx, vm); err != nil {
 			if mounted {
 				return false, err
 			}
-			r.root.Info(fmt.Sprintf("Disk '%s' is taken as not attached: %v", have.CID, err))
+			r.root.Info(fmt.Sprintf("Assuming that disk '%s' is not attached: %v", have.CID, err))
 		}
 		if err := r.awaitDetached(ctx, r.stage); err != nil {
 			return false, err
@@ -107,7 +109,7 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, work plan.DiskWor
 		}
 		_, err := r.journal.Create(ctx, in, call)
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
-			return report.Skip("the CPI cannot")
+			return report.Skip("not supported by the CPI")
 		}
 		changed = err == nil
 		return err
@@ -116,7 +118,7 @@ func (r *run) changeDisk(ctx context.Context, have state.Disk, work plan.DiskWor
 		return false, err
 	}
 	st := r.state.Get()
-	return true, r.attachDisk(ctx, *st.Disk()) // under the CID that it has now
+	return true, r.attachDisk(ctx, *st.Disk()) // the change may have given it another CID
 }
 
 // migrateDisk moves the content of the mounted disk to a new one, or to the one
@@ -170,14 +172,14 @@ func (r *run) migrateDisk(ctx context.Context, old state.Disk, begun string) err
 	})
 }
 
-// awaitDetached waits until the agent answers after a disk was detached: some
-// CPIs restart the VM for it.
+// awaitDetached waits until the agent answers after detach_disk, for which some
+// CPIs restart the VM.
 func (r *run) awaitDetached(ctx context.Context, s *report.Stage) error {
 	return r.awaitAgent(ctx, s, r.agent, r.opts.AgentTimeout, "detach_disk, for which some CPIs restart the VM")
 }
 
-// freeDisk takes a disk from the VM that stays, which a run that was cut may
-// have left there beside the current one.
+// freeDisk detaches an unused disk from a VM that stays: an interrupted run may
+// have left it attached beside the current one.
 func (r *run) freeDisk(ctx context.Context, cid string) error {
 	if !r.mayHold(cid) {
 		return nil
@@ -201,16 +203,16 @@ func (r *run) freeDisk(ctx context.Context, cid string) error {
 			return err
 		}
 		if err := c.DetachDisk(ctx, vm, cid); err != nil {
-			// CPIs have many words for a disk that is not attached; one that is
-			// cannot be deleted, which is told then.
+			// Each CPI has its own error for a disk that is not attached. If
+			// the disk is attached, deleting it fails and reports that.
 			return report.Skip("not attached: " + err.Error())
 		}
 		return r.awaitDetached(ctx, s)
 	})
 }
 
-// mayHold tells whether the VM may have the unused disk attached: a new VM never
-// had it, and from one that stays this run took what it migrated from.
+// mayHold reports whether the unused disk may be attached to the VM: false for
+// a new VM, and for the disk that this run migrated from.
 func (r *run) mayHold(cid string) bool { return !r.plan.NewVM() && cid != r.migratedFrom }
 
 func (r *run) createDisk(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
@@ -266,9 +268,9 @@ func (r *run) attachDisk(ctx context.Context, d state.Disk) error {
 	})
 }
 
-// attachAgain takes a disk from the VM that has it already, by a run that was
-// cut, and attaches it: some CPIs refuse one that is attached, and only they
-// tell the agent's hint.
+// attachAgain detaches a disk that an interrupted run has attached, and
+// attaches it again: some CPIs refuse to attach it twice, and only attach_disk
+// returns the hint for the agent.
 func (r *run) attachAgain(ctx context.Context, s *report.Stage, vm string, d state.Disk, refusal error) (hint any, err error) {
 	var refused *cpi.Error
 	if !errors.As(refusal, &refused) || r.plan.NewVM() {
@@ -291,31 +293,31 @@ func (r *run) attachAgain(ctx context.Context, s *report.Stage, vm string, d sta
 	return c.AttachDisk(ctx, vm, d.CID)
 }
 
-// tagDisk names the disk where the cloud shows it; that it cannot be done is
-// no reason to stop.
+// tagDisk sets the tags of the disk in the cloud; a failure is only a warning.
 func (r *run) tagDisk(ctx context.Context, cid string) {
 	c, err := r.cpi(ctx)
 	if err == nil {
 		err = c.SetDiskMetadata(ctx, cid, r.diskMetadata())
 	}
-	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // a deploy that goes on tags it
-		r.root.Warning(fmt.Sprintf("disk %s has no tags: %v", cid, err))
+	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
+		r.root.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
 	}
 }
 
-// diskMetadata are the tags of a disk, as create-env sets them.
+// diskMetadata returns the tags of a disk, as create-env sets them.
 func (r *run) diskMetadata() map[string]string {
 	tags := r.metadata()
 	tags["instance_index"] = tags["index"]
 	tags["attached_at"] = time.Now().Format(time.RFC3339)
-	// The tags of these names are dropped too, as create-env does.
+	// create-env removes these names, even if they are tags of the manifest.
 	for _, k := range []string{"job", "name", "index", "created_at"} {
 		delete(tags, k)
 	}
 	return tags
 }
 
-// snapshotDisk copies the disk before what could harm it.
+// snapshotDisk takes a snapshot of the disk before the VM or the disk is
+// changed.
 func (r *run) snapshotDisk(ctx context.Context) error {
 	st := r.state.Get()
 	d := st.Disk()
@@ -327,17 +329,17 @@ func (r *run) snapshotDisk(ctx context.Context) error {
 			return c.SnapshotDisk(ctx, d.CID, r.diskMetadata())
 		})
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
-			return report.Skip("the CPI cannot")
+			return report.Skip("not supported by the CPI")
 		}
 		if err == nil {
-			s.Info(fmt.Sprintf("  Snapshot '%s' of disk '%s' was taken; nothing deletes it", cid, d.CID))
+			s.Info(fmt.Sprintf("  Took snapshot '%s' of disk '%s'; bootstrap never deletes snapshots", cid, d.CID))
 		}
 		return err
 	})
 }
 
-// deleteDisks deletes every disk the state owns, the current one first; with
-// KeepDisk the current one is kept as an orphan.
+// deleteDisks deletes every disk that the state owns, the current one first;
+// with KeepDisk it keeps the current one as an orphan.
 func (r *run) deleteDisks(ctx context.Context) error {
 	st := r.state.Get()
 	if d := st.Disk(); d != nil && r.opts.KeepDisk {
@@ -348,7 +350,7 @@ func (r *run) deleteDisks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.root.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` gives it to the next deploy", d.CID, d.CID))
+		r.root.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
 	} else if d != nil {
 		if err := r.deleteDisk(ctx, r.stage, "Deleting disk '%s'", *d); err != nil {
 			return err
@@ -370,8 +372,8 @@ func (r *run) deleteDisk(ctx context.Context, in *report.Stage, title string, d 
 	})
 }
 
-// properties are the disk's cloud_properties as the CPI is given them: a map
-// where there are none, too.
+// properties returns the disk's cloud_properties for the CPI: an empty map, not
+// null, if there are none.
 func properties(want *manifest.DiskPool) map[string]any {
 	if want.CloudProperties == nil {
 		return map[string]any{}

@@ -30,8 +30,8 @@ func AttachDisk(ctx context.Context, opts Options) error {
 	return execute(ctx, opts, append(onState(), phase{name: "attach disk", do: (*run).adoptOrphan}))
 }
 
-// DeleteDisk deletes the orphan with the CID opts.Disk and its data. What the
-// CPI needs is taken from this machine, or from the manifest.
+// DeleteDisk deletes the orphan with the CID opts.Disk and its data. It uses
+// the CPI that is installed on this machine, or installs it from the manifest.
 func DeleteDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	return execute(ctx, opts, append(locally(), []phase{
@@ -45,9 +45,9 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 	}...))
 }
 
-// ForgetDisk drops the record of the disk with the CID opts.Disk, or of the
-// current one if that is empty, which the CPI says is gone. With opts.Force
-// the CPI is not asked.
+// ForgetDisk removes from the state the disk with the CID opts.Disk, or the
+// current one if that is empty. The CPI must say that the disk does not exist;
+// with opts.Force it is not asked.
 func ForgetDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	phases := append(onState(), phase{name: "find disk", do: (*run).findRecord})
@@ -72,7 +72,7 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	}
 	switch d := plan.DiskOf(st, cid); {
 	case d == nil:
-		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: `bootstrap disks MANIFEST` lists those that there are", cid)
+		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: `bootstrap disks MANIFEST` lists the existing ones", cid)
 	case d.ID == st.CurrentDiskID:
 		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
 	}
@@ -99,13 +99,13 @@ func (r *run) adoptOrphan(context.Context) error {
 	return nil
 }
 
-// expectOrphan refuses to delete anything else.
+// expectOrphan refuses to delete a disk that is not an orphan.
 func (r *run) expectOrphan(context.Context) error {
 	_, err := orphanOf(r.state.Get(), r.opts.Disk)
 	return err
 }
 
-// confirmOrphan asks before an orphan is destroyed.
+// confirmOrphan asks before an orphan is deleted.
 func (r *run) confirmOrphan(ctx context.Context) error {
 	o, err := orphanOf(r.state.Get(), r.opts.Disk)
 	if err != nil {
@@ -114,7 +114,8 @@ func (r *run) confirmOrphan(ctx context.Context) error {
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
 }
 
-// deleteOrphan deletes the orphan, unless a run that was cut did already.
+// deleteOrphan deletes the orphan, unless an interrupted run has already
+// deleted it.
 func (r *run) deleteOrphan(ctx context.Context) error {
 	if o, err := orphanOf(r.state.Get(), r.opts.Disk); err == nil {
 		if err := r.deleteDisk(ctx, r.stage, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
@@ -124,22 +125,22 @@ func (r *run) deleteOrphan(ctx context.Context) error {
 	return nil
 }
 
-// uninstallRest removes the installation with the last thing it was kept for.
+// uninstallRest removes the installation if the state owns nothing any more.
 func (r *run) uninstallRest(ctx context.Context) error {
 	st := r.state.Get()
-	st.Own.Snapshots = nil // nothing here needs the CPI for them
+	st.Own.Snapshots = nil // no command deletes snapshots
 	if len(st.Owned()) > 0 {
 		return nil
 	}
 	return r.uninstall(ctx)
 }
 
-// findRecord finds out which disk is to be forgotten.
+// findRecord finds the disk to forget.
 func (r *run) findRecord(context.Context) error {
 	st := r.state.Get()
 	if r.opts.Disk == "" {
 		if r.opts.Disk = plan.CurrentDisk(st); r.opts.Disk == "" {
-			return errors.New("there is no current disk: `bootstrap disks MANIFEST` lists those that there are")
+			return errors.New("there is no current disk: `bootstrap disks MANIFEST` lists the existing ones")
 		}
 		return nil
 	}
@@ -150,14 +151,13 @@ func (r *run) findRecord(context.Context) error {
 	return nil
 }
 
-// confirmForget asks before a record goes that nobody has compared with the
-// cloud.
+// confirmForget asks before a disk is forgotten without asking the CPI.
 func (r *run) confirmForget(ctx context.Context) error {
-	return r.question(ctx, Question{What: []string{fmt.Sprintf("the record of disk %s is forgotten; if the disk exists, it stays in the cloud and nothing knows of it", r.opts.Disk)}})
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("the state file forgets disk %s; if the disk exists, it stays in the cloud, unknown to bootstrap", r.opts.Disk)}})
 }
 
-// refuseExisting keeps the record of a disk that is there, or may be: it is
-// the only one.
+// refuseExisting refuses to forget a disk that exists or may exist: only the
+// state knows its CID.
 func (r *run) refuseExisting(ctx context.Context) error {
 	cid := r.opts.Disk
 	return r.do(fmt.Sprintf("Looking for disk '%s'", cid), func(*report.Stage) error {
@@ -170,7 +170,7 @@ func (r *run) refuseExisting(ctx context.Context) error {
 		case cpi.NotImplemented(err):
 			return fmt.Errorf("the CPI cannot tell whether disk %s exists: look in the cloud, and if it is gone, --force forgets it", cid)
 		case err == nil && there:
-			return fmt.Errorf("disk %s exists: its record is kept, so that it is not lost; --force forgets it all the same", cid)
+			return fmt.Errorf("disk %s exists, so the state file keeps it; --force forgets it anyway", cid)
 		}
 		return err
 	})

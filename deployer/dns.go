@@ -21,8 +21,8 @@ import (
 // dnsRoot is the domain of all names.
 const dnsRoot = "bosh"
 
-// dnsRecords are the names of instances, as the Director sends them to agents
-// and as DNS servers on the VM read them.
+// dnsRecords are the names of instances, in the form that the Director sends to
+// agents and that DNS servers on the VM read.
 type dnsRecords struct {
 	Records     [][2]string `json:"records"` // address, name
 	Version     uint64      `json:"version"`
@@ -30,14 +30,14 @@ type dnsRecords struct {
 	RecordInfos [][]any     `json:"record_infos"` // a value for each key
 }
 
-// dnsInstance is what the names of an instance are made of.
+// dnsInstance contains the parts of an instance's names.
 type dnsInstance struct {
 	ID, AgentID, Group, Deployment string
 	Addresses                      map[string]string // by network
 }
 
-// recordsOf returns the records of one instance: for each of its networks, the
-// same values in the same order.
+// recordsOf returns the records of one instance, one for each network, in the
+// order of their names.
 func recordsOf(version uint64, i dnsInstance) dnsRecords {
 	d := dnsRecords{
 		Records: [][2]string{},
@@ -53,8 +53,8 @@ func recordsOf(version uint64, i dnsInstance) dnsRecords {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	// There is one group and one instance, and no zone; a Director would number
-	// them with the ids of its database, which begin at 1.
+	// There is one group, one instance and no zone. A Director numbers them
+	// with the ids of its database, which begin at 1.
 	const first = "1"
 	for n, name := range names {
 		address, network := i.Addresses[name], dnsLabel(name)
@@ -66,7 +66,7 @@ func recordsOf(version uint64, i dnsInstance) dnsRecords {
 	return d
 }
 
-// dnsLabel returns a name as it stands in domain names.
+// dnsLabel returns a name in the form for domain names.
 func dnsLabel(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -79,7 +79,7 @@ func dnsLabel(name string) string {
 	}, strings.ToLower(strings.TrimSpace(name)))
 }
 
-// dnsAddresses are the addresses of the instance, as far as they are known.
+// dnsAddresses returns the known addresses of the instance by network.
 func (r *run) dnsAddresses() map[string]string {
 	addresses := map[string]string{}
 	for name, network := range r.templateNetworks() {
@@ -91,9 +91,9 @@ func (r *run) dnsAddresses() map[string]string {
 	return addresses
 }
 
-// sendDNS gives the VM the records of its instance, if the manifest asks for
-// them, and keeps their version: agents take only newer ones. It warns of an
-// agent that does not know the message.
+// sendDNS sends the VM the records of its instance, if the manifest asks for
+// them, and saves their version: agents accept only newer ones. It warns if the
+// agent does not know the message.
 func (r *run) sendDNS(ctx context.Context) error {
 	if !r.about.UseDNS {
 		return nil
@@ -112,14 +112,15 @@ func (r *run) sendDNS(ctx context.Context) error {
 		if err != nil && !unknown {
 			return err
 		}
-		// It is recorded in any case: trying again would do no better.
+		// An agent that does not know the message will not know it on the next
+		// run either.
 		err = r.state.Update(func(st *state.State) error {
 			st.Own.DNSVersion = records.Version
 			return nil
 		})
 		if err == nil && unknown {
 			s.Warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
-			return report.Skip("the agent does not know them")
+			return report.Skip("the agent does not support DNS records")
 		}
 		return err
 	})

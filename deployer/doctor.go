@@ -17,8 +17,8 @@ import (
 // CheckResult says how a check ended.
 type CheckResult string
 
-// How a check ends. Skipped is one that does not apply here; its detail says
-// why.
+// How a check ends. Skipped means that the check does not apply here; its
+// detail says why.
 const (
 	CheckOK      CheckResult = "ok"
 	CheckWarn    CheckResult = "warn"
@@ -34,13 +34,13 @@ type Check struct {
 	Remedy string      `json:"remedy,omitempty"` // of a warning or a failure
 }
 
-// doctor is what the checks share: each may use what those before it found.
+// doctor holds the results that later checks use.
 type doctor struct {
 	*run
 	loaded bool         // the manifest was read
 	st     *state.State // nil: there is none
-	locked bool         // a run is at work
-	lost   bool         // the way to the VM is not open
+	locked bool         // a run is in progress
+	lost   bool         // there is no connection to the VM's network
 	how    kept.Agent
 	seen   *SeenAgent // nil: the agent was not asked
 	peer   agent.Peer
@@ -134,7 +134,7 @@ func (v *verdict) check(name string) Check {
 	return Check{Name: name, Result: v.result, Detail: strings.Join(v.details, "; "), Remedy: strings.Join(v.remedies, "; ")}
 }
 
-// checkManifest reads the manifest, as all that follows needs it.
+// checkManifest reads the manifest, which the later checks need.
 func (d *doctor) checkManifest(_ context.Context, v *verdict) {
 	if d.opts.Manifest == "" {
 		v.skip("no manifest is named")
@@ -155,7 +155,7 @@ func (d *doctor) checkManifest(_ context.Context, v *verdict) {
 	d.checkStore(v)
 }
 
-// checkStore looks who can read the generated secrets.
+// checkStore warns if others can read the generated secrets.
 func (d *doctor) checkStore(v *verdict) {
 	file := d.opts.Inputs.VarsStore
 	if info, err := os.Stat(file); err == nil && readByOthers(info) {
@@ -184,11 +184,11 @@ func (d *doctor) checkState(_ context.Context, v *verdict) {
 	}
 	v.say("%s is readable", d.statePath)
 	if n := len(st.Own.Intents) + len(st.Own.Leftovers); n > 0 {
-		v.warn("`bootstrap status MANIFEST` tells which; the next deploy settles what it can", "calls of the CPI without a known end: %d", n)
+		v.warn("`bootstrap status MANIFEST` lists them; the next deploy settles what it can", "CPI calls with an unknown result: %d", n)
 	}
 }
 
-// checkLock tells whether a run is at work.
+// checkLock reports whether a run is in progress.
 func (d *doctor) checkLock(_ context.Context, v *verdict) {
 	if d.st == nil {
 		v.skip("there is no state file")
@@ -199,7 +199,7 @@ func (d *doctor) checkLock(_ context.Context, v *verdict) {
 		v.fail("make the lock file readable to you", "%v", err)
 	case by != nil:
 		d.locked = true
-		v.warn("wait until the other run has ended; the lock goes with its process", "%v", by)
+		v.warn("wait until the other run has ended; its lock ends with its process", "%v", by)
 	default:
 		v.say("nobody has the state locked")
 	}

@@ -2,8 +2,8 @@ package deployer
 
 import "golang.org/x/sys/unix"
 
-// fileSystem tells the free bytes of dir's file system, and whether programs
-// cannot be run from it.
+// fileSystem returns the free bytes of dir's file system, and whether it
+// forbids to run programs.
 func fileSystem(dir string) (free uint64, noexec bool, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -24,7 +24,7 @@ func isMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// existing is dir, or the nearest folder above it that exists.
+// existing returns dir, or the nearest folder above it that exists.
 func existing(dir string) string {
 	for {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {
@@ -34,10 +34,10 @@ func existing(dir string) string {
 	}
 }
 
-// checkHome tries to write where caches and installations are kept.
+// checkHome tries to write to the folder of caches and deployments.
 func (d *doctor) checkHome(_ context.Context, v *verdict) {
 	if info, err := os.Stat(d.opts.Home); err == nil && !info.IsDir() {
-		v.fail("move it away", "%s is no folder", d.opts.Home)
+		v.fail("move it away", "%s is not a folder", d.opts.Home)
 		return
 	}
 	dir := existing(d.opts.Home)
@@ -60,7 +60,8 @@ func tryToWrite(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// checkModes looks who else can read and write what is kept.
+// checkModes warns if others can read or write the folder of caches and
+// deployments.
 func (d *doctor) checkModes(_ context.Context, v *verdict) {
 	info, err := os.Stat(d.opts.Home)
 	switch {
@@ -87,7 +88,7 @@ func (d *doctor) checkModes(_ context.Context, v *verdict) {
 		}
 	}
 	if v.result == CheckOK {
-		v.say("nobody else can read an installation or write to %s", d.opts.Home)
+		v.say("nobody else can read the folder of a deployment or write to %s", d.opts.Home)
 	}
 }
 
@@ -110,7 +111,7 @@ func checkInstallation(dir string, v *verdict) {
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && readByOthers(info) {
 			file := filepath.Join(dir, e.Name())
-			v.warn("chmod 600 "+file, "others can read %s, were it not for its folder", file)
+			v.warn("chmod 600 "+file, "only the mode of its folder keeps others from reading %s", file)
 		}
 	}
 }
@@ -135,8 +136,8 @@ func (d *doctor) checkTemp(_ context.Context, v *verdict) {
 	v.say("%s is writable", dir)
 }
 
-// Free space below which a deploy fails for certain, or may: a stemcell alone
-// is half a GiB, and is there twice while it is unpacked.
+// Free space below which a deploy certainly fails, or may fail: a stemcell
+// takes half a GiB, and twice that while it is unpacked.
 const (
 	spaceNeeded = 512 << 20
 	spaceWanted = 3 << 30
@@ -165,7 +166,7 @@ func (d *doctor) checkSpace(_ context.Context, v *verdict) {
 	}
 }
 
-// checkTools looks for what packaging scripts call.
+// checkTools looks for the programs that packaging scripts call.
 func (d *doctor) checkTools(_ context.Context, v *verdict) {
 	path := d.opts.Getenv("PATH")
 	if runtime.GOOS != "windows" {
@@ -174,7 +175,7 @@ func (d *doctor) checkTools(_ context.Context, v *verdict) {
 	if bash := findProgram("bash", path); bash != "" {
 		v.say("bash is %s", bash)
 	} else {
-		v.fail("install bash", "there is no bash, with which packaging scripts are run")
+		v.fail("install bash", "bash, which runs packaging scripts, is not installed")
 	}
 	var missing []string
 	for _, names := range []string{"tar", "gzip", "make", "cc gcc clang", "patch"} {
@@ -184,11 +185,11 @@ func (d *doctor) checkTools(_ context.Context, v *verdict) {
 	}
 	switch compiled := d.compiledHere(); {
 	case len(missing) == 0:
-		v.say("so are tar, gzip, make, patch and a C compiler")
+		v.say("tar, gzip, make, patch and a C compiler are installed")
 	case len(compiled) > 0:
-		v.warn("install "+strings.Join(missing, ", "), "not here: %s, which the packages of release %s may need, as they are compiled on this machine", strings.Join(missing, ", "), strings.Join(compiled, ", "))
+		v.warn("install "+strings.Join(missing, ", "), "not installed: %s, which the packages of release %s may need, because they are compiled on this machine", strings.Join(missing, ", "), strings.Join(compiled, ", "))
 	default:
-		v.say("not here, and needed only by CPIs that are compiled from source: %s", strings.Join(missing, ", "))
+		v.say("not installed, and needed only by CPIs that are compiled from source: %s", strings.Join(missing, ", "))
 	}
 }
 
@@ -213,8 +214,8 @@ func findProgram(program, path string) string {
 	return ""
 }
 
-// compiledHere are the releases whose packages are compiled on this machine:
-// those of the CPI, except the one that is in this program.
+// compiledHere returns the releases whose packages are compiled on this
+// machine: those of the CPI, except the embedded one.
 func (d *doctor) compiledHere() []string {
 	if d.manifest == nil {
 		return nil
@@ -254,7 +255,7 @@ func (d *doctor) render(ctx context.Context, template string) (text string, err 
 		return "", err
 	}
 	engine := d.newEngine(ctx)
-	defer func() { _ = engine.Close() }() // a child that is gone already is as good
+	defer func() { _ = engine.Close() }() // a child that has ended is closed, too
 	job := templates.Job{Job: &artifact.Job{Release: "doctor", Name: "doctor", Dir: dir}}
 	if err := engine.Render(ctx, []templates.Job{job}, filepath.Join(dir, "rendered")); err != nil {
 		return "", err
@@ -263,7 +264,8 @@ func (d *doctor) render(ctx context.Context, template string) (text string, err 
 	return string(data), err
 }
 
-// sources are the URLs of what the manifest wants fetched over the network.
+// sources returns the URLs of the releases and the stemcell that are fetched
+// over the network.
 func sources(m *manifest.Manifest) []string {
 	if m == nil {
 		return nil

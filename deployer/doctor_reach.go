@@ -21,15 +21,15 @@ import (
 	"bootstrap/tunnel"
 )
 
-// clock is another machine's clock, and when it was read here.
+// clock is the time of another machine, and when it was read here.
 type clock struct {
 	of            string
 	date          time.Time // to the second
 	asked, answer time.Time
 }
 
-// off is how far this machine's clock is behind the other one, negative if it
-// is ahead, as far as that is certain.
+// off returns how far this machine's clock is certainly behind the other one;
+// negative: ahead.
 func (c clock) off() time.Duration {
 	switch earliest := c.asked.Truncate(time.Second); {
 	case c.date.Before(earliest):
@@ -40,8 +40,8 @@ func (c clock) off() time.Duration {
 	return 0
 }
 
-// checkProxies looks at what the environment says of proxies, and tells which
-// way connections go.
+// checkProxies checks the proxies in the environment, and reports which
+// connections use them.
 func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 	var set []string
 	for _, name := range proxy.Names() {
@@ -52,7 +52,7 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 		set = append(set, name)
 		if name != "NO_PROXY" && !proxy.Valid(value) {
 			// Without the value, which may hold a password.
-			v.fail("set it to a URL such as http://host:port, or unset it", "%s in the environment is no URL of a proxy", name)
+			v.fail("set it to a URL such as http://host:port, or unset it", "%s in the environment is not the URL of a proxy", name)
 		}
 	}
 	if len(set) == 0 {
@@ -63,7 +63,7 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 	if v.result == CheckFail {
 		return
 	}
-	d.learnAgent()
+	d.findAccess()
 	choose, err := proxy.HTTP(d.opts.Getenv)
 	if err != nil {
 		v.fail("set it to a URL such as http://host:port, or unset it", "%v", err)
@@ -90,7 +90,7 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 	}
 }
 
-// way tells how connections are made that no HTTP proxy makes.
+// way describes connections that do not use an HTTP proxy.
 func (d *doctor) way() string {
 	switch {
 	case len(d.opts.Via) > 0:
@@ -101,7 +101,7 @@ func (d *doctor) way() string {
 	return "directly"
 }
 
-// checkRoute enters the jumpboxes on the way to the VM.
+// checkRoute logs in to the jumpboxes between this machine and the VM.
 func (d *doctor) checkRoute(ctx context.Context, v *verdict) {
 	if err := d.openRoute(ctx); err != nil {
 		d.lost = true
@@ -111,8 +111,8 @@ func (d *doctor) checkRoute(ctx context.Context, v *verdict) {
 	v.say("the VM is reached %s", d.way())
 }
 
-// learnAgent finds out how the agent is or will be reached.
-func (d *doctor) learnAgent() {
+// findAccess finds out how the agent is or will be reached.
+func (d *doctor) findAccess() {
 	if d.how.MBus != "" {
 		return
 	}
@@ -134,15 +134,15 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 	case want.Port == 0:
 		v.say("a free port is picked")
 	case d.locked:
-		v.skip("a run is at work, which may have the port")
+		v.skip("a run is in progress and may use the port")
 	default:
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(want.Port)))
 		if err != nil {
-			holder := fmt.Sprintf("what listens there (lsof -i :%d tells)", want.Port)
+			holder := fmt.Sprintf("the program that listens there (find it with lsof -i :%d)", want.Port)
 			if by := listener.At(ctx, fmt.Sprint(want.Port)); by.PID != 0 {
 				holder = by.String()
 			}
-			v.fail("end "+holder+", or set cloud_provider.registry.port to 0 to have a free one picked", "the registry's port cannot be bound: %v", err)
+			v.fail("stop "+holder+", or set cloud_provider.registry.port to 0 to have a free one picked", "the registry's port cannot be bound: %v", err)
 			return
 		}
 		_ = l.Close()
@@ -158,12 +158,12 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 	case !d.embeddedCPI():
 		v.skip("the VM is not made on this machine")
 	case d.st != nil && d.st.CurrentVMCID != "":
-		v.skip("the VM that is there has it")
+		v.skip("the existing VM uses it")
 	case d.locked:
-		v.skip("a run is at work, which may have made a VM")
+		v.skip("a run is in progress and may have made a VM")
 	default:
 		if err := d.checkPorts(ctx, ""); err != nil {
-			v.fail("do as the message says", "%s", strings.ReplaceAll(err.Error(), "; nothing was changed", ""))
+			v.fail("follow the message", "%s", strings.ReplaceAll(err.Error(), "; nothing was changed", ""))
 			return
 		}
 		for _, p := range d.agentPorts() {
@@ -201,12 +201,12 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 		return
 	}
 	if d.lost {
-		v.skip("the way to it is not open")
+		v.skip("this machine has no connection to the VM's network")
 		return
 	}
-	d.learnAgent()
+	d.findAccess()
 	if d.how.MBus == "" {
-		v.warn("name the manifest, or give --old-mbus and --old-ca", "how the agent of VM %s is reached is not known on this machine", d.st.CurrentVMCID)
+		v.warn("name the manifest, or give --old-mbus and --old-ca", "this machine does not know how to reach the agent of VM %s", d.st.CurrentVMCID)
 		return
 	}
 	d.settleAccess(ctx, &d.how, d.st.DirectorID)
@@ -217,7 +217,7 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	}
 	defer client.Close()
 	if client.Unverified() {
-		v.warn("set cloud_provider.cert.ca to the CA of the agent's certificate", "no CA is known: whatever answers is taken for the agent")
+		v.warn("set cloud_provider.cert.ca to the CA of the agent's certificate", "no CA is known, so any server at its address is accepted as the agent")
 	}
 	now, seen, err := d.meetAgent(ctx, client)
 	if err != nil {
@@ -227,13 +227,13 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	if !seen.Answers {
 		remedy := seen.Hint
 		if remedy == "" {
-			remedy = "look why it does not answer; `bootstrap deploy MANIFEST --fix` reboots the VM first and replaces it only if that does not help"
+			remedy = "find out why it does not answer; `bootstrap deploy MANIFEST --fix` reboots the VM first and replaces it only if that does not help"
 		}
 		v.fail(remedy, "%s", strings.TrimSuffix(seen.Error, "; "+seen.Hint))
 	} else {
 		v.say("it answers at %s", seen.Address)
 		if now.JobState != "running" {
-			v.warn("`bootstrap status MANIFEST` tells more", "its jobs are %s", now.JobState)
+			v.warn("`bootstrap status MANIFEST` shows more", "its jobs are %s", now.JobState)
 		}
 	}
 	if !showsCertificate(seen) {
@@ -246,23 +246,23 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	}
 }
 
-// Clocks that differ by more than this make certificates and signatures of
-// clouds fail, some or all.
+// Above these differences of clocks, some or all certificates and signatures of
+// clouds are refused.
 const (
 	clockWarn = time.Minute
 	clockFail = 5 * time.Minute
 )
 
-// checkClock compares the clock with another one, wherever there is one.
+// checkClock compares the clock with that of the agent, or of a server.
 func (d *doctor) checkClock(ctx context.Context, v *verdict) {
 	if d.clock == nil {
 		d.clock = d.askServer(ctx)
 	}
 	if d.clock == nil {
-		v.skip("no other clock is in reach")
+		v.skip("no other clock could be read")
 		return
 	}
-	const remedy = "set the clocks, and let them be kept by NTP"
+	const remedy = "set the clocks, and keep them right with NTP"
 	off := d.clock.off()
 	way := "behind"
 	if off < 0 {
@@ -279,8 +279,8 @@ func (d *doctor) checkClock(ctx context.Context, v *verdict) {
 	}
 }
 
-// askServer reads the clock of the first server that something is fetched
-// from; nil if there is none, or it does not tell.
+// askServer reads the clock of the first server that an artifact is fetched
+// from; nil: there is none, or it sends no date.
 func (d *doctor) askServer(ctx context.Context) *clock {
 	list := sources(d.manifest)
 	if len(list) == 0 || d.lost {
@@ -321,14 +321,14 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	return &read
 }
 
-// checkCertificates looks at the ends of all certificates.
+// checkCertificates reports certificates that are not valid, or expire soon.
 func (d *doctor) checkCertificates(_ context.Context, v *verdict) {
-	const remedy = "make it anew (bootstrap variables rotate, where it is a variable) and deploy"
+	const remedy = "create it again (with bootstrap variables rotate if it is a variable) and deploy"
 	now := time.Now()
-	d.learnAgent()
+	d.findAccess()
 	list := d.certificates(d.peer.Certificates, d.how.CA, now)
 	if len(list) == 0 {
-		v.skip("none is known")
+		v.skip("no certificate is known")
 		return
 	}
 	v.say("checked: %d", len(list))
@@ -341,14 +341,14 @@ func (d *doctor) checkCertificates(_ context.Context, v *verdict) {
 	}
 	if v.result == CheckOK {
 		first := slices.MinFunc(list, func(a, b Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-		v.say("the first to end is %s, on %s", first.title(), report.Minute(first.NotAfter))
+		v.say("the first to expire is %s, on %s", first.title(), report.Minute(first.NotAfter))
 	}
 }
 
 // infoTimeout bounds the CPI's answer to a question that needs no cloud.
 const infoTimeout = time.Minute
 
-// checkCPI asks the CPI that is installed on this machine what it is.
+// checkCPI calls info of the CPI that is installed on this machine.
 func (d *doctor) checkCPI(ctx context.Context, v *verdict) {
 	if d.st == nil {
 		v.skip("there is no state file, and so no installation")
@@ -363,7 +363,7 @@ func (d *doctor) checkCPI(ctx context.Context, v *verdict) {
 	client := cpi.New(cpi.Config{Path: k.CPI, Env: d.cpiEnv(), DirectorID: d.st.DirectorID, StemcellAPI: k.StemcellAPI, Redact: d.opts.Redact, Timeout: infoTimeout})
 	info, err := client.Info(ctx)
 	if err != nil {
-		v.fail("see "+filepath.Join(d.dir, "cpi.log")+"; the next deploy installs the CPI anew", "the CPI does not answer: %v", err)
+		v.fail("see "+filepath.Join(d.dir, "cpi.log")+"; the next deploy installs the CPI again", "the CPI does not answer: %v", err)
 		return
 	}
 	v.say("it answers, with API version %d", info.APIVersion)

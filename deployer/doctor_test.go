@@ -58,7 +58,7 @@ func TestCheckProxies(t *testing.T) {
 	c = examine(t, d, "proxies", proxy)
 	expect(t, c, CheckOK, "downloads from releases.example go directly", "")
 	for _, wrong := range []string{"nonsense://x", "http://", "://", "http:// /"} {
-		expect(t, examine(t, d, "proxies", map[string]string{"HTTP_PROXY": wrong}), CheckFail, "HTTP_PROXY in the environment is no URL", "set it to a URL")
+		expect(t, examine(t, d, "proxies", map[string]string{"HTTP_PROXY": wrong}), CheckFail, "HTTP_PROXY in the environment is not the URL", "set it to a URL")
 	}
 	expect(t, examine(t, d, "proxies", map[string]string{"HTTPS_PROXY": "proxy.example:3128", "BOSH_ALL_PROXY": "ssh+socks5://u@jump:22?private-key=/k"}), CheckWarn, "BOSH_ALL_PROXY", "NO_PROXY")
 }
@@ -181,7 +181,7 @@ func TestCheckModes(t *testing.T) {
 	chmod(dir, 0o755)
 	c := examine(t, d, "modes", nil)
 	expect(t, c, CheckWarn, "others can look into "+dir, "chmod 700 "+dir)
-	expect(t, c, CheckWarn, "others can read "+file, "chmod 600 "+file)
+	expect(t, c, CheckWarn, "keeps others from reading "+file, "chmod 600 "+file)
 	chmod(d.opts.Home, 0o777)
 	expect(t, examine(t, d, "modes", nil), CheckFail, "others can write to", "chmod go-w "+d.opts.Home)
 }

@@ -8,17 +8,18 @@ import (
 	"bootstrap/internal/proxy"
 )
 
-// The environments of the programs of others that run on this machine. Nothing
-// of the caller's is in them but what is listed here and what --pass-env names.
+// The environments of the child processes that we start. From the caller's
+// environment they contain only the variables that are listed here or named
+// with --pass-env.
 
-// packagingEnv is what the packaging scripts of the CPI's packages get beside
-// what artifact/packaging makes: how to reach the network.
+// packagingEnv returns the proxy settings that the packaging scripts of the CPI
+// get, besides the variables that artifact/packaging sets.
 func (r *run) packagingEnv() []string {
 	return append(r.inherited(proxies()...), r.inherited(r.opts.PassEnv...)...)
 }
 
-// cpiEnv is the CPI's whole environment. What the protocol names stands last,
-// so that nothing else counts.
+// cpiEnv returns the whole environment of the CPI. The variables of the
+// protocol come last, so that no earlier value counts.
 func (r *run) cpiEnv() []string {
 	env := r.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
 	env = append(env, r.inherited(proxies()...)...)
@@ -30,10 +31,10 @@ func (r *run) cpiEnv() []string {
 	)
 }
 
-// rubyEnv is the whole environment of the Ruby that renders templates.
+// rubyEnv returns the whole environment of the Ruby that renders templates.
 func (r *run) rubyEnv() []string { return r.inherited("PATH", "HOME") }
 
-// inherited are those of the variables that are set, as NAME=value.
+// inherited returns the variables that are set, as NAME=value.
 func (r *run) inherited(names ...string) []string {
 	var env []string
 	for _, n := range names {
@@ -52,9 +53,9 @@ func proxies() []string {
 	return names
 }
 
-// tellPassEnv warns of names that are not set, and tells the redactor of values
-// whose names tell of secrets.
-func (r *run) tellPassEnv() {
+// checkPassEnv warns of names that are not set, and gives the redactor the
+// values whose names suggest secrets.
+func (r *run) checkPassEnv() {
 	secret := regexp.MustCompile(`(?i)secret|passw|token|key|credential|auth`)
 	for _, n := range r.opts.PassEnv {
 		v := r.opts.Getenv(n)

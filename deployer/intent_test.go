@@ -200,7 +200,7 @@ func TestSettleDelete(t *testing.T) {
 			if r.calls() != c.calls {
 				t.Errorf("calls %q, want %q", r.calls(), c.calls)
 			}
-			if !strings.Contains(r.said(), "An earlier run was cut during "+c.method) {
+			if !strings.Contains(r.said(), "An earlier run was interrupted during "+c.method) {
 				t.Errorf("said %s", r.said())
 			}
 		})
@@ -251,15 +251,15 @@ func TestSettleCreate(t *testing.T) {
 		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
 		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},
 		"never begun":                 {in: vm},
-		"the reply is lost":           {in: vm, reply: lost, why: "the file of the CPI's reply is not there any more and no agent tells"},
+		"the reply is lost":           {in: vm, reply: lost, why: "the file with the CPI's reply does not exist any more, and no agent identifies itself"},
 		"the reply is lost, a VM":     {in: vm, reply: lost, agent: "agent-2", has: yes, made: "vm-2"},
-		"the reply is lost, a disk":   {in: disk, reply: lost, why: "not there any more; look in the cloud for a disk"},
+		"the reply is lost, a disk":   {in: disk, reply: lost, why: "does not exist any more; look in the cloud for a disk"},
 		"its agent answers":           {in: vm, reply: `{"resu`, begun: true, agent: "agent-2", has: yes, made: "vm-2"},
 		"its agent, where it was":     {in: vm, reply: `{"resu`, begun: true, agent: "agent-2", has: yes, made: "vm-2", moved: true},
 		"of an unknown name":          {in: vm, begun: true, agent: "agent-2", has: no, why: `its agent answers on VM "vm-2", but that is not its CID`},
-		"the CPI cannot tell":         {in: vm, begun: true, agent: "agent-2", has: refuses(cpi.TypeNotImplemented), why: "the CPI does not tell"},
+		"the CPI cannot tell":         {in: vm, begun: true, agent: "agent-2", has: refuses(cpi.TypeNotImplemented), why: "the CPI cannot say"},
 		"another agent answers":       {in: vm, begun: true, agent: "agent-3", has: yes, why: "another agent (agent-3) answers"},
-		"no agent answers":            {in: vm, begun: true, has: yes, why: "no agent tells who it is"},
+		"no agent answers":            {in: vm, begun: true, has: yes, why: "no agent identifies itself"},
 		"a disk that is made":         {in: disk, reply: `{"result":"disk-2"}`, begun: true, made: "disk-2"},
 		"a disk nobody knows of":      {in: disk, begun: true, why: "the CPI left no reply; look in the cloud for a disk of 10 MiB without tags"},
 		"a snapshot that is taken":    {in: state.Intent{Method: "snapshot_disk", Disk: "disk-1"}, reply: `{"result":"snap-1"}`, begun: true, snapshot: true},
@@ -336,7 +336,7 @@ func agentAt(t *testing.T, id string) (mbus, ca string) {
 	return mbus, ca
 }
 
-// A CPI that still works is waited for.
+// A CPI that still runs is waited for.
 func TestSettleWaits(t *testing.T) {
 	t.Parallel()
 	r := scriptedRun(t, map[string]string{"create_disk": "until [ -e go ]; do sleep 0.01; done; echo '{\"result\":\"disk-2\"}'"})
@@ -357,7 +357,7 @@ func TestSettleWaits(t *testing.T) {
 	if err := r.journal.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while it works: %v", err)
 	}
-	if !strings.Contains(r.said(), "which the CPI still works at") {
+	if !strings.Contains(r.said(), "which the CPI is still running") {
 		t.Errorf("said %s", r.said())
 	}
 	if err := os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600); err != nil {

@@ -23,19 +23,18 @@ import (
 	"bootstrap/templates"
 )
 
-// rendered is the archive of the rendered jobs, in a folder of its own until
-// the run ends.
+// rendered is the archive of the rendered jobs, in a temporary folder.
 type rendered struct {
-	dir     string // temporary, 0700: holds secrets
+	dir     string // mode 0700, because it contains secrets
 	archive string
 	digest  string // sha256:<hex>
 	hash    string // configuration hash
 	blob    string // id of the uploaded archive; empty: not uploaded
 }
 
-// renderEarly renders while the old VM still serves. Where the address comes
-// only with the new VM, it renders with the old one's, so that a template that
-// fails does so now, and renderLate renders again.
+// renderEarly renders while the old VM still serves. If only the new VM will
+// know its address, it renders with the old address, so that a wrong template
+// fails now; renderLate then renders again.
 func (r *run) renderEarly(ctx context.Context) error {
 	address, dynamic := r.manifest.Address()
 	switch {
@@ -55,7 +54,7 @@ func (r *run) renderEarly(ctx context.Context) error {
 	return r.render(ctx)
 }
 
-// renderLate renders with the address that the new VM got.
+// renderLate renders with the address of the new VM.
 func (r *run) renderLate(ctx context.Context) error {
 	if r.rendered.archive != "" {
 		return nil
@@ -67,7 +66,7 @@ func (r *run) render(ctx context.Context) error {
 	r.atEnd(r.removeRendered)
 	return r.do("Rendering job templates", func(*report.Stage) error {
 		if err := os.MkdirAll(r.dir, 0o700); err != nil {
-			return fmt.Errorf("cannot make the folder of the installation: %w", err)
+			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 		}
 		dir, err := os.MkdirTemp(r.dir, "rendered-")
 		if err != nil {
@@ -76,7 +75,7 @@ func (r *run) render(ctx context.Context) error {
 		r.rendered.dir = dir
 		content := filepath.Join(dir, "content")
 		if err := r.engine.Render(ctx, r.templateJobs(), content); err != nil {
-			return r.withoutValues(err)
+			return r.redactFailures(err)
 		}
 		if r.rendered.hash, err = templates.Fingerprint(content); err != nil {
 			return err
@@ -87,8 +86,8 @@ func (r *run) render(ctx context.Context) error {
 	})
 }
 
-// withoutValues takes secrets out of what templates said when they failed.
-func (r *run) withoutValues(err error) error {
+// redactFailures removes secrets from the messages of templates that failed.
+func (r *run) redactFailures(err error) error {
 	var failures *templates.Failures
 	if errors.As(err, &failures) {
 		failures.Redact(r.opts.Redact)
@@ -96,8 +95,8 @@ func (r *run) withoutValues(err error) error {
 	return err
 }
 
-// templateJobs are the jobs of the instance group with what their templates
-// may ask for.
+// templateJobs returns the jobs of the instance group with the values for their
+// templates.
 func (r *run) templateJobs() []templates.Job {
 	m := r.manifest
 	var jobs []templates.Job
@@ -127,8 +126,8 @@ func (r *run) templateJobs() []templates.Job {
 	return jobs
 }
 
-// propertiesPath is where the manifest sets what the job's templates see: a
-// job with properties of its own sees no others.
+// propertiesPath returns the place in the manifest of the properties that the
+// job's templates get: its own, or else those of the instance group.
 func propertiesPath(ref manifest.JobRef) string {
 	if ref.Properties != nil {
 		return ref.Path + ".properties"
@@ -153,13 +152,13 @@ func pack(ctx context.Context, dir, file string) (multi string, err error) {
 	return sum.String(), err
 }
 
-// removeRendered removes what was rendered: it holds secrets.
+// removeRendered removes the rendered templates, because they contain secrets.
 func (r *run) removeRendered() {
 	if r.rendered.dir == "" {
 		return
 	}
 	if err := os.RemoveAll(r.rendered.dir); err != nil {
-		r.root.Warning(fmt.Sprintf("rendered templates could not be removed and may hold secrets: %v", err))
+		r.root.Warning(fmt.Sprintf("cannot remove the rendered templates, which may contain secrets: %v", err))
 	}
 }
 
@@ -168,12 +167,13 @@ func (r *run) instanceID() string {
 	return uuid.NewSHA1(r.installation, []byte(r.about.Group+"/0")).String()
 }
 
-// templateNetworks is spec.networks: the networks with the addresses known.
+// templateNetworks returns spec.networks: the networks with their known
+// addresses.
 func (r *run) templateNetworks() map[string]any {
 	nets := map[string]any{}
 	for name, n := range r.manifest.Interfaces() {
 		if n["ip"] == nil && (len(r.manifest.Group.Networks) == 1 || isDefault(n)) {
-			n["ip"] = r.address // only the VM could tell
+			n["ip"] = r.address // only the VM knows it
 		}
 		nets[name] = n
 	}
@@ -185,8 +185,8 @@ func isDefault(network map[string]any) bool {
 	return slices.Contains(defaults, "gateway")
 }
 
-// spec is the apply spec; an initial one names no jobs and no packages, and
-// its empty configuration hash makes the agent only store it.
+// spec returns the apply spec. An initial one names no jobs and no packages,
+// and its empty configuration hash makes the agent only store it.
 func (r *run) spec(initial bool, blob string) agent.Spec {
 	m := r.manifest
 	s := agent.Spec{
@@ -211,11 +211,11 @@ func (r *run) spec(initial bool, blob string) agent.Spec {
 	return s
 }
 
-// initialApply tells the new VM what it is, and learns its address where the
-// network gives one.
+// initialApply sends the new VM its name and networks, and asks for its address
+// on a dynamic network.
 func (r *run) initialApply(ctx context.Context) error {
 	if err := r.agent.Apply(ctx, r.spec(true, "")); err != nil {
-		return fmt.Errorf("cannot tell the agent its networks: %w", err)
+		return fmt.Errorf("cannot send the agent its networks: %w", err)
 	}
 	if _, dynamic := r.manifest.Address(); dynamic {
 		now, err := r.agent.GetState(ctx, false)
@@ -223,7 +223,7 @@ func (r *run) initialApply(ctx context.Context) error {
 			return fmt.Errorf("cannot ask the agent for its address: %w", err)
 		}
 		if r.address = addressIn(now.Networks); r.address == "" {
-			return errors.New("the agent does not tell the address that its dynamic network gave it")
+			return errors.New("the agent does not report the address that its dynamic network assigned")
 		}
 	}
 	return r.state.Update(func(st *state.State) error {
@@ -232,8 +232,8 @@ func (r *run) initialApply(ctx context.Context) error {
 	})
 }
 
-// addressIn finds the address in the network that is the default gateway's,
-// or the only one.
+// addressIn returns the address in the network of the default gateway, or in
+// the only network.
 func addressIn(nets map[string]map[string]any) string {
 	for _, n := range nets {
 		ip, _ := n["ip"].(string)
@@ -250,7 +250,7 @@ func addressIn(nets map[string]map[string]any) string {
 	return ""
 }
 
-// uploadJobs puts the rendered templates where the agent finds them.
+// uploadJobs uploads the rendered templates to the agent's blobstore.
 func (r *run) uploadJobs(ctx context.Context) error {
 	if r.rendered.archive == "" || r.rendered.blob != "" {
 		return nil
@@ -271,13 +271,13 @@ func (r *run) prepare(ctx context.Context) error {
 	return r.do(fmt.Sprintf("Preparing instance '%s/0'", r.about.Group), func(s *report.Stage) error {
 		err := r.agent.Prepare(ctx, r.spec(false, r.rendered.blob))
 		if agent.UnknownMessage(err) {
-			return report.Skip("the agent does not prepare")
+			return report.Skip("the agent does not support prepare")
 		}
 		return err
 	})
 }
 
-// updateInstance puts jobs and packages in place.
+// updateInstance applies jobs and packages.
 func (r *run) updateInstance(ctx context.Context) error {
 	if err := r.uploadJobs(ctx); err != nil {
 		return err
@@ -287,8 +287,8 @@ func (r *run) updateInstance(ctx context.Context) error {
 	})
 }
 
-// startJobs starts the jobs in the order of the job lifecycle and waits until
-// they run.
+// startJobs starts the jobs, with the scripts of the job lifecycle in order,
+// and waits until the jobs run.
 func (r *run) startJobs(ctx context.Context) error {
 	instance := r.about.Group + "/0"
 	err := r.do(fmt.Sprintf("Running the pre-start scripts '%s'", instance), func(*report.Stage) error {
@@ -316,8 +316,8 @@ func (r *run) startJobs(ctx context.Context) error {
 	return nil
 }
 
-// recordDeployment makes the manifest and its releases the current ones: one
-// fact, one write.
+// recordDeployment records the manifest and its releases as the current ones,
+// in one write.
 func (r *run) recordDeployment(ctx context.Context) error {
 	applied := maps.Clone(r.want.Applied)
 	if _, dynamic := r.manifest.Address(); dynamic {
@@ -343,7 +343,7 @@ func (r *run) recordDeployment(ctx context.Context) error {
 		if r.address != "" {
 			st.Own.Address = r.address
 		}
-		// An adopted VM has answered.
+		// An adopted VM has answered, but nothing recorded that.
 		st.Own.Reached = true
 		return nil
 	})
@@ -356,7 +356,7 @@ func (r *run) recordDeployment(ctx context.Context) error {
 	return r.remember()
 }
 
-// sayResult tells where the instance is.
+// sayResult shows the address of the instance.
 func (r *run) sayResult(context.Context) error {
 	if r.plan.Starts() || r.plan.On(plan.State) == plan.Note {
 		r.sayAddress(r.address)

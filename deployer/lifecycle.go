@@ -13,14 +13,14 @@ import (
 	"bootstrap/state"
 )
 
-// NoVMError says that there is no VM to do something with.
+// NoVMError says that there is no VM.
 type NoVMError struct{}
 
 func (e *NoVMError) Error() string {
-	return "there is no VM: `bootstrap deploy MANIFEST` makes one"
+	return "there is no VM: `bootstrap deploy MANIFEST` creates one"
 }
 
-// expectVM refuses to go on without a VM whose agent answers.
+// expectVM fails without a VM whose agent answers.
 func (r *run) expectVM(context.Context) error {
 	cid := r.state.Get().CurrentVMCID
 	switch {
@@ -30,7 +30,7 @@ func (r *run) expectVM(context.Context) error {
 		r.agent = r.running
 		return nil
 	case r.cpiClient != nil && !r.facts.HasVM:
-		return fmt.Errorf("VM %s is gone: `bootstrap deploy MANIFEST` makes a new one", cid)
+		return fmt.Errorf("VM %s is gone: `bootstrap deploy MANIFEST` creates a new one", cid)
 	}
 	return r.silent(cid)
 }
@@ -59,16 +59,16 @@ func (r *run) recordStarted(context.Context) error {
 	})
 }
 
-// ProtectedError says that the manifest forbids to delete the deployment.
+// ProtectedError says that the manifest forbids deleting the deployment.
 type ProtectedError struct {
 	Name string
 }
 
 func (e *ProtectedError) Error() string {
-	return fmt.Sprintf("deployment %s is protected: its manifest says protect: true; take that out and deploy, then delete", e.Name)
+	return fmt.Sprintf("deployment %s is protected: its manifest says protect: true; remove that line, deploy, then delete", e.Name)
 }
 
-// refuseProtected keeps what is protected from being deleted.
+// refuseProtected refuses to delete a protected deployment.
 func (r *run) refuseProtected(context.Context) error {
 	if r.about.Protect || r.known.Protect || r.saysProtect() {
 		return &ProtectedError{Name: r.about.Name}
@@ -76,8 +76,8 @@ func (r *run) refuseProtected(context.Context) error {
 	return nil
 }
 
-// saysProtect tells whether the manifest file protects what was not protected
-// when it was deployed. One that cannot be read says nothing.
+// saysProtect reports whether the manifest file says protect: true, which may
+// be newer than the last deploy. A manifest that cannot be read does not.
 func (r *run) saysProtect() bool {
 	in := r.opts.Inputs
 	in.Generate, in.Lenient = document.Plan, true
@@ -85,7 +85,7 @@ func (r *run) saysProtect() bool {
 	return err == nil && m.Protect
 }
 
-// confirmDelete asks before a disk is destroyed.
+// confirmDelete asks before a disk is deleted.
 func (r *run) confirmDelete(ctx context.Context) error {
 	st := r.state.Get()
 	d := st.Disk()
@@ -95,7 +95,7 @@ func (r *run) confirmDelete(ctx context.Context) error {
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
 }
 
-// peek reads the state without locking it, for a list that changes nothing.
+// peek reads the state without locking it, for a run that changes nothing.
 func (r *run) peek(context.Context) error {
 	var err error
 	if r.state, err = r.peekState(); err != nil {
@@ -109,14 +109,15 @@ func (r *run) peek(context.Context) error {
 	return nil
 }
 
-// removeScratch removes what a plan has built: it holds secrets.
+// removeScratch removes the CPI that a plan has installed, because it contains
+// secrets.
 func (r *run) removeScratch() {
 	if err := os.RemoveAll(r.scratch); err != nil {
-		r.root.Warning(fmt.Sprintf("the folder %s of this plan could not be removed and may hold secrets: %v", r.scratch, err))
+		r.root.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", r.scratch, err))
 	}
 }
 
-// showPlan makes the plan and passes it on.
+// showPlan makes the plan and reports it.
 func (r *run) showPlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err

@@ -21,15 +21,15 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// located is a package and the release it is from.
+// located is a package with its release.
 type located struct {
 	release string
 	pkg     *artifact.Package
 }
 
-// packageOrder lists the packages of the group's jobs, dependencies first.
-// Two releases that bring different packages of one name are refused: on the
-// VM there is one folder per name.
+// packageOrder lists the packages of the group's jobs, dependencies first. It
+// refuses two releases with different packages of the same name, because the VM
+// has one folder per name.
 func (r *run) packageOrder() ([]located, error) {
 	var (
 		order []located
@@ -73,24 +73,24 @@ func (r *run) packageOrder() ([]located, error) {
 	return order, errors.Join(errs...)
 }
 
-// delivery says how each package comes to the VM.
+// delivery says how each package gets to the VM.
 type delivery struct {
 	order    []located // all of them, dependencies first
 	kept     []located // on the VM already
-	cached   []located // compiled once before: in the cache of this machine
+	cached   []located // compiled before: in the cache of this machine
 	compiled []located // compiled in the release
 	missing  []located // to be compiled on the VM
 
 	keys  map[string]artifact.CompiledKey // by name, of all
-	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent tells them
+	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent reports them
 	blobs map[string]*upload              // by name, of all others
 
 	uploads  *uploads // nil until they begin
 	keeping  sync.WaitGroup
-	oneKeeps sync.Mutex   // so that fetching leaves room for uploads
-	arrived  atomic.Int64 // grows with what comes
-	// keepCtx is what fetching runs with, nil before it begins; stopKeeping ends
-	// it.
+	oneKeeps sync.Mutex   // fetching one package at a time leaves bandwidth for uploads
+	arrived  atomic.Int64 // bytes that have arrived
+	// keepCtx is the context of fetching, nil before it begins; stopKeeping
+	// ends it.
 	keepCtx     context.Context
 	stopKeeping context.CancelCauseFunc
 }
@@ -105,22 +105,23 @@ func (d *delivery) isMissing(p *artifact.Package) bool {
 	return slices.ContainsFunc(d.missing, func(l located) bool { return l.pkg == p })
 }
 
-// planDelivery finds out how each package comes to a VM that has these
-// packages, nil for a new one. It looks and changes nothing.
+// planDelivery finds out how each package gets to a VM that has these packages,
+// nil for a new VM. It changes nothing.
 func (r *run) planDelivery(ctx context.Context, have map[string]agent.SpecPackage) error {
 	err := r.sortPackages(ctx, have)
 	if err != nil || r.compileCount() == 0 || len(r.delivery.kept) == 0 || r.running == nil {
 		return err
 	}
-	// To compile is to remove all packages: those that stay are installed again.
+	// Compiling removes all packages from the VM: those that do not change are
+	// installed again.
 	if have, err = r.withBlobs(ctx, r.delivery.kept, have); err != nil {
 		return err
 	}
 	return r.sortPackages(ctx, have)
 }
 
-// withBlobs returns have without the blobs that the agent has lost, with its
-// ephemeral disk for example.
+// withBlobs returns have without the packages whose blobs the agent has lost,
+// for example with its ephemeral disk.
 func (r *run) withBlobs(ctx context.Context, kept []located, have map[string]agent.SpecPackage) (map[string]agent.SpecPackage, error) {
 	found := make([]bool, len(kept))
 	g, ctx := errgroup.WithContext(ctx)
@@ -161,7 +162,7 @@ func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackag
 		d.keys[p.Name] = key
 		if onVM(p, key, have) {
 			d.kept = append(d.kept, l)
-			d.there[p.Name] = have[p.Name] // as it is: the folder's name is made of it
+			d.there[p.Name] = have[p.Name] // unchanged, because the name of the folder depends on it
 			continue
 		}
 		up := &upload{id: uuid.NewString(), path: p.Archive, digest: p.Digest, done: make(chan struct{})}
@@ -185,23 +186,24 @@ func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackag
 	return nil
 }
 
-// compileCount is how many packages are compiled on the VM.
+// compileCount returns how many packages are compiled on the VM.
 func (r *run) compileCount() int { return len(r.delivery.missing) }
 
-// compiledOn is what compiled packages of a stemcell run on.
+// compiledOn returns the system that compiled packages of a stemcell run on.
 func compiledOn(sc *artifact.Stemcell) string {
 	on := sc.OS + "/" + sc.Version
 	switch {
 	case slices.Contains(sc.Formats, "local"):
-		// The VM is this machine, which the stemcell says nothing about.
+		// The VM runs on this machine, and the stemcell does not name it.
 		on += fmt.Sprintf(" on %s %s", build.Machine(), runtime.GOARCH)
 	case strings.Contains(sc.Name, "arm64") || strings.Contains(sc.Name, "aarch64"):
-		on += " arm64" // only its name tells
+		on += " arm64" // only the name contains it
 	}
 	return on
 }
 
-// compiledKey wants the keys of the dependencies, which come first.
+// compiledKey returns the key of a compiled package in the cache; it needs the
+// keys of the dependencies.
 func (d *delivery) compiledKey(p *artifact.Package, on string) artifact.CompiledKey {
 	key := artifact.CompiledKey{Name: p.Name, Fingerprint: p.Fingerprint, Stemcell: on}
 	for _, name := range p.Dependencies {
@@ -212,7 +214,7 @@ func (d *delivery) compiledKey(p *artifact.Package, on string) artifact.Compiled
 	return key
 }
 
-// onVM tells whether the VM has what the package would be compiled to.
+// onVM reports whether the VM has the compiled package.
 func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.SpecPackage) bool {
 	there := have[p.Name]
 	if there.Name != p.Name || there.Version != p.Fingerprint || there.BlobstoreID == "" || there.SHA1 == "" {
@@ -221,7 +223,8 @@ func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.S
 	if p.Compiled() {
 		return digest.Share(there.SHA1, p.Digest)
 	}
-	// Compiled with another version of a dependency, it is another one.
+	// Compiled with another version of a dependency, the package is not the
+	// same.
 	for _, dep := range key.Dependencies {
 		name, fingerprint, _ := strings.Cut(dep, "/")
 		if have[name].Version != fingerprint {

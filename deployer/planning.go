@@ -17,8 +17,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// PlanFile is a plan that is kept, with what it was made from, so that a
-// deploy can do exactly that or refuse.
+// PlanFile is a saved plan with what it was made from, so that a deploy runs
+// exactly that plan or refuses.
 type PlanFile struct {
 	Format       int        `json:"format"`
 	Deployment   string     `json:"deployment"`
@@ -31,8 +31,7 @@ type PlanFile struct {
 	Plan         plan.Plan  `json:"plan"`
 }
 
-// PlanFormat is the number of the format of a saved plan: a list of typed steps,
-// with reasons that are data.
+// PlanFormat is the number of the format of saved plans.
 const PlanFormat = 2
 
 // PlanFormatError says that a plan was saved in another format.
@@ -45,11 +44,11 @@ func (e *PlanFormatError) Error() string {
 	if e.Format > PlanFormat {
 		return fmt.Sprintf("cannot use the plan %s: a newer bootstrap saved it in format %d, and this one reads format %d; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, PlanFormat, e.File)
 	}
-	return fmt.Sprintf("cannot use the plan %s: an older bootstrap saved it in format %d, which does not hold the steps that are run; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, e.File)
+	return fmt.Sprintf("cannot use the plan %s: an older bootstrap saved it in format %d, which does not contain the steps to run; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, e.File)
 }
 
-// checkInputs refuses a planned deploy whose inputs are not those of the plan.
-// It runs before anything is generated.
+// checkInputs refuses a saved plan if the inputs have changed since. It runs
+// before variables are generated.
 func (r *run) checkInputs(context.Context) error {
 	p := r.opts.Planned
 	if p == nil {
@@ -63,22 +62,22 @@ func (r *run) checkInputs(context.Context) error {
 		return err
 	}
 	if digest != p.Inputs {
-		return &plan.MovedError{What: "the manifest, its operations or its variables are not those it was made from"}
+		return &plan.MovedError{What: "the manifest, its operations or its variables have changed since the plan was made"}
 	}
 	return nil
 }
 
 // checkDeployment refuses the plan of another deployment. A deployment that has
-// a state is known by its installation's id. One that had none yet is known by
-// where its state file was to be, except that its folder may have moved, as from
-// one machine to another.
+// a state is identified by installation_id. One without a state is identified
+// by the path of its state file, except that its folder may have moved, for
+// example to another machine.
 func (r *run) checkDeployment(p *PlanFile) error {
 	if p.Installation != "" {
 		st, found, err := file.Read(r.statePath, r.opts.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
-			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s, installation %s; %s is of installation %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
+			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
 		}
-		return nil // a damaged state is told when it is opened
+		return nil // opening a damaged state fails with a better error
 	}
 	if p.StateFile == "" || p.StateFile == r.statePath {
 		return nil
@@ -92,7 +91,7 @@ func (r *run) checkDeployment(p *PlanFile) error {
 	return nil
 }
 
-// checkPlan refuses a planned deploy that would do anything else.
+// checkPlan refuses a saved plan that differs from the plan of this run.
 func (r *run) checkPlan() error {
 	p := r.opts.Planned
 	if p == nil {
@@ -103,7 +102,7 @@ func (r *run) checkPlan() error {
 	case p.Installation == "" && r.state.Found(), p.Installation != "" && p.Installation != st.InstallationID:
 		return &plan.MovedError{What: "it was made for another state file"}
 	case p.Installation != "" && p.Serial != st.Own.Serial:
-		return &plan.MovedError{What: fmt.Sprintf("the state was written since (serial %d, then %d)", st.Own.Serial, p.Serial)}
+		return &plan.MovedError{What: fmt.Sprintf("the state file has changed since then (serial %d instead of %d)", st.Own.Serial, p.Serial)}
 	}
 	if what := plan.Differs(p.Plan, r.plan); what != "" {
 		return &plan.MovedError{What: what}
@@ -164,14 +163,14 @@ func (r *run) wishes() (plan.Wishes, error) {
 	return w, nil
 }
 
-// knownAddress is the address of the VM on a dynamic network, as the last
-// deploy recorded it or as the agent reports it now; empty if neither does.
+// knownAddress returns the address of the VM on a dynamic network, as the last
+// deploy recorded it, or as the agent reports it now; empty: unknown.
 func (r *run) knownAddress() string {
 	return cmp.Or(r.state.Get().Own.Address, addressIn(r.facts.Now.Networks))
 }
 
-// effectiveAPI is the lower of the API versions of CPI and stemcell; 0 where
-// the CPI's is not known.
+// effectiveAPI returns the lower of the API versions of CPI and stemcell; 0:
+// that of the CPI is unknown.
 func (r *run) effectiveAPI() int {
 	api := r.known.API
 	if r.cpiAPI > 0 {
@@ -183,7 +182,8 @@ func (r *run) effectiveAPI() int {
 	return min(api, max(1, r.stemcell.APIVersion))
 }
 
-// noSwap says why a new VM cannot be made beside the one that runs.
+// noSwap returns why a new VM cannot be created beside the running one; empty:
+// it can.
 func (r *run) noSwap(address string) string {
 	st := r.state.Get()
 	if st.CurrentVMCID == "" {
@@ -202,7 +202,7 @@ func (r *run) noSwap(address string) string {
 	return ""
 }
 
-// looksByCPI tells whether the CPI must be asked before a plan can be made.
+// looksByCPI reports whether the CPI must be asked before a plan can be made.
 func (r *run) looksByCPI() bool {
 	st := r.state.Get()
 	disk := st.Disk()
@@ -220,7 +220,7 @@ func (r *run) looksByCPI() bool {
 		r.manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *r.manifest.Group.Disk)) > 0 && r.effectiveAPI() == 0
 }
 
-// makePlan gathers wishes and facts and has the plan decided.
+// makePlan decides the plan from wishes and facts.
 func (r *run) makePlan(ctx context.Context) error {
 	w, err := r.wishes()
 	if err != nil {
@@ -259,9 +259,9 @@ func (r *run) makePlan(ctx context.Context) error {
 	return nil
 }
 
-// tellPlan makes the plan and passes it on; where there is nothing to do the run
-// ends here, well.
-func (r *run) tellPlan(ctx context.Context) error {
+// announcePlan makes the plan, compares it with a saved one, and reports it.
+// The run ends here successfully if there is nothing to do.
+func (r *run) announcePlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
@@ -279,8 +279,8 @@ func (r *run) tellPlan(ctx context.Context) error {
 	return nil
 }
 
-// confirm asks whether to go on where something is destroyed, and makes sure
-// that the answer is about what there still is.
+// confirm asks before something is destroyed, and then checks that the plan is
+// still the same.
 func (r *run) confirm(ctx context.Context) error {
 	list := r.plan.Destroys()
 	if len(list) == 0 || r.opts.Confirm == nil || r.opts.Planned != nil {
@@ -302,7 +302,7 @@ func (r *run) confirm(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain asks a running agent once more.
+// lookAgain asks a running agent for its state again.
 func (r *run) lookAgain(ctx context.Context) error {
 	if r.running == nil || !r.facts.Answers {
 		return nil
@@ -316,8 +316,8 @@ func (r *run) lookAgain(ctx context.Context) error {
 	return err
 }
 
-// manifestDiff is how the manifest differs from the one applied last, as far
-// as this machine has kept that one.
+// manifestDiff returns how the manifest differs from the one applied last; nil:
+// this machine has not kept that one.
 func (r *run) manifestDiff() []string {
 	old, err := r.folder().Sketch()
 	if err != nil || old == nil {
@@ -329,7 +329,7 @@ func (r *run) manifestDiff() []string {
 	}
 	lines := make([]string, len(list))
 	for i, d := range list {
-		d.Old, d.New = r.opts.Redact(d.Old), r.opts.Redact(d.New) // its path is a name
+		d.Old, d.New = r.opts.Redact(d.Old), r.opts.Redact(d.New) // its path is a public name
 		lines[i] = d.String()
 	}
 	return lines

@@ -11,10 +11,10 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// unknownProperties lists, as warnings, the properties that the manifest sets
-// and that no job they could be for declares: most are misspelt, and a template
-// would take its default in silence. Releases are by name; all of the instance
-// group's jobs must be in them.
+// unknownProperties lists, as warnings, the properties of the manifest that no
+// job with these properties declares: most are misspelt, and a template would
+// silently use the default. Releases are by name and must contain all jobs of
+// the instance group.
 func unknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
 	var list []document.Problem
 	var shared []string // of jobs that see the group's and the global properties
@@ -29,7 +29,7 @@ func unknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 		}
 		for _, path := range unknown(ref.Properties, known) {
 			list = append(list, document.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
-				Message: fmt.Sprintf("job %s has no such property%s", ref.Name, meant(list, path, known))})
+				Message: fmt.Sprintf("job %s does not declare this property%s", ref.Name, meant(list, path, known))})
 		}
 	}
 	for _, level := range []struct {
@@ -38,7 +38,7 @@ func unknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 	}{{group, m.Group.Properties}, {"properties", m.Properties}} {
 		for _, path := range unknown(level.props, shared) {
 			list = append(list, document.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
-				Message: "no job that reads these properties has such a one" + meant(list, path, shared)})
+				Message: "no job that reads these properties declares this one" + meant(list, path, shared)})
 		}
 	}
 	return list
@@ -52,9 +52,8 @@ func propertyNames(job *artifact.Job) []string {
 	return names
 }
 
-// unknown lists the paths in props that lead to no name of known: neither to
-// it, nor into it, nor on the way to it. Of several below one place only the
-// place is listed.
+// unknown lists the paths in props that are neither a known name, nor above or
+// below one. For several paths below one place it lists only the place.
 func unknown(props map[string]any, known []string) []string {
 	names, above := map[string]bool{}, map[string]bool{}
 	for _, name := range known {
@@ -86,8 +85,8 @@ func unknown(props map[string]any, known []string) []string {
 	return list
 }
 
-// meant suggests the known name that path is nearly, as long as the list of
-// what was found is short enough for it to be shown.
+// meant suggests the known name that is most like path, unless the list of
+// unknown paths is long.
 func meant(found []document.Problem, path string, known []string) string {
 	if len(found) >= document.MaxShown {
 		return ""

@@ -20,18 +20,18 @@ func (e *ForeignAgentError) Error() string {
 	return fmt.Sprintf("another VM's agent answers at %s (agent id %s, not %s)", e.Address, e.Got, e.Want)
 }
 
-// What to do about an agent that does not answer. The VM is rebooted first by
-// all that name --fix but a delete.
+// What to do about an agent that does not answer. With --fix every command
+// except delete reboots the VM first.
 const (
 	nextFix     = `try "bootstrap deploy MANIFEST --fix": it reboots the VM first and replaces it only if that does not help; the disk is kept, the jobs are not drained`
 	nextReplace = `try "bootstrap deploy MANIFEST --fix": rebooting the VM did not help, so it replaces the VM; the disk is kept, the jobs are not drained`
-	nextBusy    = `run the same command again when the task has ended, or try "bootstrap deploy MANIFEST --fix": it reboots the VM, which ends the task, and replaces it only if that does not help; the disk is kept, the jobs are not drained`
+	nextBusy    = `run the same command again after the task has ended, or try "bootstrap deploy MANIFEST --fix": it reboots the VM, which ends the task, and replaces it only if that does not help; the disk is kept, the jobs are not drained`
 	nextDelete  = `try "bootstrap delete MANIFEST --fix": it deletes the VM without stopping its jobs; or "bootstrap deploy MANIFEST --fix" first, which reboots the VM`
-	nextAgain   = `when the cause is mended, run "bootstrap deploy MANIFEST": it replaces this VM, on which nothing was put yet`
-	nextForeign = `find out which VM has that address, and correct cloud_provider.mbus or the network; "bootstrap delete MANIFEST --fix" deletes the VM that was made for this deployment, and leaves the other one alone`
+	nextAgain   = `when the cause is fixed, run "bootstrap deploy MANIFEST": it replaces this VM, which has no jobs yet`
+	nextForeign = `find out which VM has that address, and correct cloud_provider.mbus or the network; "bootstrap delete MANIFEST --fix" deletes the VM that was made for this deployment, not the other one`
 )
 
-// silent is the error of a command that needs the agent of a VM.
+// silent returns the error of a command that needs the silent agent of a VM.
 func (r *run) silent(vm string) error {
 	err := &plan.AgentSilentError{VM: vm, Err: r.facts.AgentErr, Next: nextFix}
 	switch {
@@ -43,7 +43,7 @@ func (r *run) silent(vm string) error {
 	return err
 }
 
-// neverAnswered is the error of a VM that was just made.
+// neverAnswered returns the error of a new VM whose agent does not answer.
 func (r *run) neverAnswered(vm string, found error) error {
 	err := &plan.AgentSilentError{VM: vm, Err: found, Next: nextAgain}
 	if _, foreign := errors.AsType[*ForeignAgentError](found); foreign {
@@ -55,11 +55,11 @@ func (r *run) neverAnswered(vm string, found error) error {
 // Question is what a person is asked before a run destroys something.
 type Question struct {
 	What []string // a line for each thing that is destroyed
-	Data bool     // data is lost that nothing can bring back
+	Data bool     // data is lost for ever
 }
 
-// question asks it, if anybody is to be asked, and refuses to go on
-// without a yes.
+// question asks the person, if confirmation is wanted; the error is a
+// *NotConfirmedError without a yes.
 func (r *run) question(ctx context.Context, q Question) error {
 	if r.opts.Confirm == nil {
 		return nil
@@ -79,8 +79,7 @@ type NotConfirmedError struct {
 
 func (e *NotConfirmedError) Error() string { return "cancelled: nothing was changed" }
 
-// UnaskedError says that a run would destroy data and that there is nobody to
-// ask.
+// UnaskedError says that a run would destroy data and nobody can be asked.
 type UnaskedError struct {
 	What []string // as in Question
 }

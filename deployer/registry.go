@@ -18,7 +18,7 @@ import (
 	"bootstrap/tunnel"
 )
 
-// registryServer is a registry that is served on the loopback, for the CPI.
+// registryServer serves the registry on the loopback interface, for the CPI.
 type registryServer struct {
 	*registry.Registry
 	host               string
@@ -27,8 +27,8 @@ type registryServer struct {
 	server             *http.Server
 }
 
-// bindRegistry binds the registry's port where the manifest asks for a
-// registry or a tunnel, before the CPI is rendered with it.
+// bindRegistry binds the registry's port if the manifest asks for a registry or
+// a tunnel, because the CPI is rendered with the port.
 func (r *run) bindRegistry(ctx context.Context) error {
 	want := r.about.Registry
 	if want == nil || r.registry != nil {
@@ -41,7 +41,7 @@ func (r *run) bindRegistry(ctx context.Context) error {
 			g.password = uuid.NewString()
 		}
 		r.opts.Secret(g.password)
-		// Only this machine: what is served holds secrets.
+		// Only this machine may connect, because the settings contain secrets.
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)))
 		if err != nil {
 			return portTaken(listener.At(ctx, fmt.Sprint(g.port)), net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)), "the registry", "set cloud_provider.registry.port to 0 to have a free one picked", err)
@@ -72,12 +72,13 @@ func (r *run) stopRegistry() {
 	if r.registry == nil {
 		return
 	}
-	// Its connections are on this machine; none is worth waiting for.
+	// All clients are on this machine, and none needs an answer any more.
 	_ = r.root.Do("Stopping registry", func(*report.Stage) error { return r.registry.server.Close() })
 	r.registry = nil
 }
 
-// openTunnel lets the new VM's agent reach the registry, through SSH.
+// openTunnel opens the SSH tunnel through which the new VM's agent reaches the
+// registry.
 func (r *run) openTunnel(ctx context.Context) error {
 	want := r.manifest.CPI.SSHTunnel
 	if want == nil || r.registry == nil {
@@ -104,8 +105,8 @@ func (r *run) openTunnel(ctx context.Context) error {
 	})
 }
 
-// tunnelErr tells why the tunnel is down, if it is: without it the agent does
-// not get its settings.
+// tunnelErr returns why the tunnel is down, if it is: without the tunnel the
+// agent does not get its settings.
 func (r *run) tunnelErr() error {
 	if r.tunnel == nil {
 		return nil

@@ -21,14 +21,14 @@ import (
 // RenderOptions says what Render renders and where to.
 type RenderOptions struct {
 	Jobs        []string // only these jobs of the instance group; none: all
-	Out         string   // folder the files go to; empty: they are handed to Each
+	Out         string   // folder to write the files to; empty: they are passed to Each
 	ShowSecrets bool
 	// Each is called with each file, in the order of their paths: job/path.
 	Each func(path, content string)
 }
 
-// Render renders the jobs of the instance group as a deploy would, and
-// touches nothing else. Secrets are taken out unless they are asked for.
+// Render renders the jobs of the instance group as a deploy would, and changes
+// nothing else. Secrets are removed unless they are asked for.
 func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	opts.Inputs.Generate = document.Plan
 	return execute(ctx, opts, []phase{
@@ -40,8 +40,7 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	})
 }
 
-// peekAtState takes from the state what templates may ask for; there need not
-// be one.
+// peekAtState reads the values for templates from the state, if there is one.
 func (r *run) peekAtState(context.Context) error {
 	st, found, err := file.Read(r.statePath, r.opts.Home)
 	if err != nil {
@@ -50,7 +49,7 @@ func (r *run) peekAtState(context.Context) error {
 	if found {
 		r.installation = st.Installation()
 	} else {
-		// Made anew each time, it would make a difference of every file.
+		// With a new id for each run, files would differ that did not change.
 		r.installation = uuid.Nil
 	}
 	if ip, dynamic := r.manifest.Address(); dynamic {
@@ -69,8 +68,8 @@ func (r *run) startRubyAtOnce(ctx context.Context) error {
 	return nil
 }
 
-// fetchJobReleases fetches the releases of the instance group's jobs, and none
-// of the packages: templates need none.
+// fetchJobReleases fetches the releases of the instance group's jobs, without
+// packages, which templates do not need.
 func (r *run) fetchJobReleases(ctx context.Context) error {
 	wanted := r.releasesOf(r.manifest.Group.Jobs)
 	if err := r.fetch(ctx, wanted, nil, false); err != nil {
@@ -94,7 +93,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = r.do("Rendering job templates", func(*report.Stage) error { return r.withoutValues(r.engine.Render(ctx, jobs, dir)) })
+	err = r.do("Rendering job templates", func(*report.Stage) error { return r.redactFailures(r.engine.Render(ctx, jobs, dir)) })
 	if err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	})
 }
 
-// writeRendered writes one file for its owner only, whatever file was there.
+// writeRendered writes or replaces one file, with mode 0600.
 func writeRendered(path, content string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // How long an agent may take to use new settings. It restarts for them, which
-// takes seconds; one that says it is done, or that shows no sign of having got
-// them, is not waited for as long.
+// takes seconds. An agent that says it is done, or that shows no sign of new
+// settings, gets less time.
 const (
 	restartTimeout = 2 * time.Minute
 	answerTimeout  = 20 * time.Second
@@ -24,10 +24,9 @@ const (
 	lookLast       = 500 * time.Millisecond
 )
 
-// NotRotatedError says that the agent does not use the settings that it was
-// given.
+// NotRotatedError says that the agent does not use the new settings.
 type NotRotatedError struct {
-	What    string // what it does instead, and what to do
+	What    string // what the agent does instead, and what to do
 	Answers bool
 	Err     error // may be nil
 }
@@ -44,13 +43,13 @@ func (e *NotRotatedError) Unwrap() error { return e.Err }
 
 // rotation is a change of the agent's password and certificate.
 type rotation struct {
-	old, fresh *agent.Client // trust the CAs of both settings
-	strict     *agent.Client // as it will be: the new password, and the new CA alone
+	old, fresh *agent.Client // trusts the CAs of both settings
+	strict     *agent.Client // the final access: the new password, and the new CA alone
 	want       *x509.Certificate
 	user       bool      // the password, or the user, changes
-	task       string    // on the agent; empty: it is not known or has ended
+	task       string    // of the agent; empty: unknown or ended
 	ended      time.Time // when the agent said that the task was done; zero: it did not
-	refusal    error     // the agent's answer that it does not do it
+	refusal    error     // the agent's answer, if it refused
 }
 
 // rotateAgent sends the settings of the manifest and waits until the agent uses
@@ -96,8 +95,8 @@ func (r *run) rotateAgent(ctx context.Context, how kept.Agent) (*agent.Client, e
 	return c.strict, nil
 }
 
-// wait looks again and again what the agent serves until that is what it is to
-// serve. met is what became of sending.
+// wait asks the agent again and again until it uses the new settings. met is
+// the error of sending them.
 func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) error {
 	start := time.Now()
 	for pauses := wait.Grow(lookFirst, lookLast, 1.5); ; {
@@ -124,11 +123,11 @@ func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) err
 	}
 }
 
-// served is what the agent was seen to do, from outside.
+// served is the behaviour of the agent, seen from outside.
 type served struct {
 	*rotation
 	leaf        *x509.Certificate
-	certificate bool  // it serves the wanted one, or none is asked for
+	certificate bool  // it serves the wanted certificate, or none is wanted
 	takesOld    bool  // the old password
 	refusesOld  bool  // certainly
 	takesNew    bool  // the new password
@@ -136,8 +135,8 @@ type served struct {
 	err         error // of the new password
 }
 
-// look asks once, with either password, where the certificate is from one of
-// the CAs.
+// look asks once with each password, if one of the CAs has signed the
+// certificate.
 func (c *rotation) look(ctx context.Context) served {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -153,8 +152,8 @@ func (c *rotation) look(ctx context.Context) served {
 		s.takesOld = err == nil
 		s.refusesOld = errors.As(err, &e) && e.Last.Cause == agent.Unauthorized
 	}
-	// Last: an agent that refuses the old password has restarted, and serves the
-	// certificate that it is going to keep.
+	// This comes last: an agent that refuses the old password has restarted,
+	// and serves its final certificate.
 	if peer, err := c.fresh.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
 		s.leaf = peer.Certificates[0]
 	}
@@ -162,8 +161,8 @@ func (c *rotation) look(ctx context.Context) served {
 	return s
 }
 
-// askTask asks for the task that takes the settings, which an agent that
-// restarts for them ends afterwards.
+// askTask asks whether the task of changing the settings has ended; the agent
+// restarts during it.
 func (c *rotation) askTask(ctx context.Context, s served) {
 	client := c.fresh
 	switch {
@@ -196,11 +195,11 @@ func (s served) untouched() bool {
 	return s.takesNew && !s.certificate
 }
 
-// half reports whether the agent certainly uses the new password and not the
-// new certificate: it has restarted with that.
+// half reports whether the agent certainly uses the new password, but the old
+// certificate: it has restarted with both.
 func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.certificate }
 
-// what tells a person what the agent does.
+// what describes what the agent does, and what to do.
 func (s served) what() string {
 	switch {
 	case s.takesNew && !s.certificate:
@@ -214,7 +213,7 @@ func (s served) what() string {
 	case s.takesOld:
 		return "it still uses its old password; run the deploy again, or replace the VM with deploy --recreate"
 	}
-	return "it does not answer after it was given the new ones; run the deploy again, which tries the old ones and the new ones"
+	return "it does not answer after it received the new ones; run the deploy again: it tries the old and the new ones"
 }
 
 // serial returns the serial number of a certificate as openssl prints it.

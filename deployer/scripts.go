@@ -24,8 +24,8 @@ func (r *run) runScripts(ctx context.Context, a *agent.Client, name string, env 
 type ScriptError struct {
 	Err    error
 	Script string
-	Jobs   []string // whose script failed; empty: the agent did not name them
-	Logs   []string // the last lines of what they said, without secrets
+	Jobs   []string // jobs whose scripts failed; empty: the agent did not name them
+	Logs   []string // the last lines of their output, without secrets
 }
 
 func (e *ScriptError) Error() string {
@@ -35,12 +35,13 @@ func (e *ScriptError) Error() string {
 	}
 	text := strings.TrimSuffix(e.Err.Error(), ".")
 	for _, name := range e.Jobs {
-		// The agent's words are redacted as a whole, and a name may be a password.
+		// The agent's message is redacted as a whole, but a name that equals a
+		// password must stay readable.
 		if !strings.Contains(text, name) {
 			text += "; the script of job " + name + " failed"
 		}
 	}
-	text += fmt.Sprintf("; what they said is in /var/vcap/sys/log/%s/%s.stderr.log on the VM, `bootstrap logs MANIFEST` fetches it", job, e.Script)
+	text += fmt.Sprintf("; their output is in /var/vcap/sys/log/%s/%s.stderr.log on the VM; `bootstrap logs MANIFEST` fetches it", job, e.Script)
 	if len(e.Logs) > 0 {
 		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
 	}
@@ -49,8 +50,8 @@ func (e *ScriptError) Error() string {
 
 func (e *ScriptError) Unwrap() error { return e.Err }
 
-// jobsOf are the manifest's jobs among those that the agent names: their names
-// are ours, and stay readable.
+// jobsOf returns the manifest's jobs among those that the agent names: only
+// names from the manifest are shown unredacted.
 func (r *run) jobsOf(failed *agent.Error) []string {
 	var names []string
 	if r.manifest == nil {

@@ -12,8 +12,8 @@ import (
 	"bootstrap/state"
 )
 
-// recallSecondDisk returns what is remembered of attaching a second disk, or the
-// zero value: of another CPI nothing is known.
+// recallSecondDisk returns what this machine remembers about attaching a second
+// disk with this CPI; the zero value: nothing.
 func (r *run) recallSecondDisk() kept.SecondDisk {
 	if r.manifest == nil {
 		return kept.SecondDisk{}
@@ -23,11 +23,11 @@ func (r *run) recallSecondDisk() kept.SecondDisk {
 
 func (r *run) keepSecondDisk(s kept.SecondDisk) {
 	if err := r.folder().SetSecondDisk(s); err != nil {
-		r.root.Warning(fmt.Sprintf("it could not be kept that the CPI cannot attach a second disk: %v", err))
+		r.root.Warning(fmt.Sprintf("cannot save that the CPI cannot attach a second disk: %v", err))
 	}
 }
 
-// cpiReleases names the releases that the CPI is made of.
+// cpiReleases returns the releases of the CPI, as name/version.
 func (r *run) cpiReleases() []string {
 	var list []string
 	for _, t := range r.manifest.CPI.Templates {
@@ -38,19 +38,19 @@ func (r *run) cpiReleases() []string {
 	return list
 }
 
-// lostToSecondDisk tells whether the VM went silent when a second disk was
-// attached to it: the run before may repair that without being asked to.
+// lostToSecondDisk reports whether the VM went silent when a second disk was
+// attached: a run may repair that without --fix.
 func (r *run) lostToSecondDisk(vm string) bool {
 	return vm != "" && r.recallSecondDisk().Lost == vm
 }
 
-// SecondDiskError says that a VM's agent did not come back after a second disk
-// was attached, which a migration needs.
+// SecondDiskError says that a VM's agent did not answer any more after a second
+// disk was attached, which a migration needs.
 type SecondDiskError struct {
 	VM       string
-	Disk     string // the one with the data
+	Disk     string // the disk with the data
 	Detached bool   // the second disk was detached, and the agent answers again
-	New      bool   // the VM was new: another one does not help
+	New      bool   // the VM was new, so another new VM does not help
 	Err      error
 }
 
@@ -59,29 +59,29 @@ func (e *SecondDiskError) Error() string {
 	if e.Detached {
 		text += "; the second disk was detached again, and the agent answers"
 	}
-	return text + "; the data is as it was, and the jobs are stopped"
+	return text + "; the data is unchanged, and the jobs are stopped"
 }
 
 func (e *SecondDiskError) Unwrap() error { return e.Err }
 
-// Next is what to do; MANIFEST stands for the deployment's arguments.
+// Next returns what to do; MANIFEST stands for the deployment's arguments.
 func (e *SecondDiskError) Next() string {
 	if e.New {
 		return NextKeepDisk
 	}
-	return `run "bootstrap deploy MANIFEST" again: it moves the data on a new VM`
+	return `run "bootstrap deploy MANIFEST" again: it creates a new VM and moves the data there`
 }
 
 // NextKeepDisk is what to do where no second disk can be attached; MANIFEST
 // stands for the deployment's arguments.
-const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, a second disk is tried again`
+const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, the deploy tries a second disk again`
 
-// attachSecond attaches the disk that data is moved to, beside the one that is
-// mounted. If the agent does not survive that, the disk is taken away again.
+// attachSecond attaches the new disk of a migration, beside the mounted one. If
+// the agent does not answer any more, it detaches the new disk again.
 func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
 	err := r.attachDisk(ctx, d)
 	if err == nil {
-		_ = r.folder().DropSecondDisk() // it can
+		_ = r.folder().DropSecondDisk() // the CPI can attach a second disk
 		return nil
 	}
 	if _, silent := errors.AsType[*agent.UnreachableError](err); !silent || ctx.Err() != nil {
@@ -108,7 +108,7 @@ func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
 	return failed
 }
 
-// foundAgain takes back that the VM was lost, once its agent answers.
+// foundAgain forgets that the VM was lost, because its agent answers.
 func (r *run) foundAgain(vm string) {
 	if now := r.recallSecondDisk(); now.Lost == vm && vm != "" && r.scratch == "" {
 		now.Lost = ""

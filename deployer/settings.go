@@ -27,9 +27,9 @@ func (r *run) agentStays() (list []string, why string) {
 	return nil, ""
 }
 
-// updateAgent gives the running agent its new password and certificate, and
-// ends well only when the agent has been seen to use them. From before they are
-// sent until then, both ways to reach the agent are remembered.
+// updateAgent sends the running agent its new password and certificate, and
+// succeeds only when the agent uses them. Until then this machine remembers
+// both the old and the new access.
 func (r *run) updateAgent(ctx context.Context) error {
 	vm := r.state.Get().CurrentVMCID
 	m := r.manifest
@@ -46,7 +46,7 @@ func (r *run) updateAgent(ctx context.Context) error {
 		fresh, err := r.rotateAgent(ctx, how)
 		ignored := r.neverTook(before, err)
 		if refusedBy(err) || ignored {
-			// The agent keeps what it had.
+			// The agent keeps its settings.
 			before.Fixed = ignored || agent.UnknownMessage(err)
 			if err := r.keepAgent(before); err != nil {
 				return err
@@ -54,7 +54,7 @@ func (r *run) updateAgent(ctx context.Context) error {
 		}
 		switch {
 		case ignored:
-			s.Warning(keepsSettings("the agent does not serve the certificate of the manifest, and does not take it"))
+			s.Warning(keepsSettings("the agent does not serve the certificate of the manifest, and does not accept it"))
 			return nil
 		case agent.UnknownMessage(err):
 			s.Warning(keepsSettings("the agent cannot change its settings"))
@@ -69,26 +69,27 @@ func (r *run) updateAgent(ctx context.Context) error {
 	})
 }
 
-// neverTook reports whether the agent ignores a certificate that is not new to
-// the record: agents of old stemcells serve one of their own from the beginning.
+// neverTook reports whether the agent ignores a certificate that is recorded
+// already: agents of old stemcells always serve their own one.
 func (r *run) neverTook(before kept.Agent, err error) bool {
 	var not *NotRotatedError
 	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == r.wantedAccess().User() &&
 		len(r.state.Get().Own.Made) > 0 && len(plan.ChangedSettings(r.state.Get().Own.Made, r.want.Made)) == 0
 }
 
-// keepsSettings tells that the agent's settings are not those of the manifest.
+// keepsSettings returns the warning that the agent's settings differ from the
+// manifest.
 func keepsSettings(why string) string {
 	return why + ": it keeps its password and certificate until the VM is replaced, with deploy --recreate"
 }
 
-// refusedBy reports whether the agent has answered that it does not do it.
+// refusedBy reports whether the agent has answered with an error.
 func refusedBy(err error) bool {
 	var e *agent.Error
 	return errors.As(err, &e)
 }
 
-// keepAgentParts takes back that the agent's settings are what was wanted.
+// keepAgentParts replaces the agent's settings in made by those in have.
 func keepAgentParts(made, have map[string]string) {
 	maps.DeleteFunc(made, func(k, _ string) bool { return plan.IsSetting(k) })
 	for k, v := range have {
@@ -98,10 +99,11 @@ func keepAgentParts(made, have map[string]string) {
 	}
 }
 
-// mbusSettings is what the agent is to listen with: at the address that the
-// CPI told it, or else at any. The agent takes a certificate only if there is a
-// CA beside it, or else goes back to the one that the VM was made with. It reads
-// nothing of the CA: where the manifest has none, the certificate stands in.
+// mbusSettings returns the settings with which the agent is to listen: at the
+// address that the CPI gave it, or else at any. The agent accepts a certificate
+// only together with a CA, or else uses the one that the VM was created with.
+// It does not read the CA: without one in the manifest, the certificate is sent
+// as the CA.
 func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 	listen, _ := plan.LookUp(m.CPI.Properties, "agent.mbus")
 	text, _ := listen.(string)
@@ -121,8 +123,8 @@ func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 	return settings
 }
 
-// wantedLeaf returns the certificate that the agent is to serve; nil where the
-// manifest does not say, or is not at hand.
+// wantedLeaf returns the certificate that the agent is to serve; nil: the
+// manifest has none or was not read.
 func wantedLeaf(m *manifest.Manifest) *x509.Certificate {
 	if list := parsePEM(agentCertificate(m)); len(list) > 0 {
 		return list[0]

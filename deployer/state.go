@@ -8,7 +8,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// openState locks and reads the state file, and tells what that came with.
+// openState locks and reads the state file, and reports migrations and repairs.
 func (r *run) openState(ctx context.Context) (*file.Store, error) {
 	return r.tellNotes(file.Open(ctx, r.statePath, r.stateOptions()))
 }

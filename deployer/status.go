@@ -15,8 +15,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// Condition is how a deployment is: what its state file says and what its
-// agent answers. As JSON it is what `status --json` prints.
+// Condition is the condition of a deployment: what its state file contains and
+// what its agent reports. As JSON it is what `status --json` prints.
 type Condition struct {
 	Kind           string `json:"kind"` // "status"
 	StateFile      string `json:"state_file"`
@@ -25,24 +25,24 @@ type Condition struct {
 	Group          string `json:"instance_group,omitempty"`
 
 	Well     bool     `json:"well"`
-	Problems []string `json:"problems"` // why it is not well
-	Notes    []string `json:"notes"`    // worth knowing, and no problem
+	Problems []string `json:"problems"` // what is wrong
+	Notes    []string `json:"notes"`    // worth knowing, but not wrong
 
 	VM         *SeenVM       `json:"vm"`         // null: none is recorded
 	Agent      *SeenAgent    `json:"agent"`      // null: it could not be asked
 	JobState   string        `json:"job_state"`  // empty: not known
-	Stopped    bool          `json:"stopped"`    // the jobs were asked not to run
+	Stopped    bool          `json:"stopped"`    // the jobs were stopped with bootstrap stop
 	Jobs       []string      `json:"jobs"`       // names
 	Processes  []SeenProcess `json:"processes"`  // of the jobs
 	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: not known
 	Addresses  []SeenAddress `json:"addresses"`  // the instance's
-	LastDeploy *time.Time    `json:"deployed"`   // null: when is not recorded
-	Finished   bool          `json:"finished"`   // the last deploy did
-	Idle       bool          `json:"idle"`       // no deploy was cut: all was deleted, or nothing was ever made
+	LastDeploy *time.Time    `json:"deployed"`   // null: the time is not recorded
+	Finished   bool          `json:"finished"`   // the last deploy finished
+	Idle       bool          `json:"idle"`       // no deploy was interrupted: everything was deleted, or nothing was ever created
 	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded ones
 	Releases   []SeenRecord  `json:"releases"`   // of the last deploy
 	Disks      []SeenDisk    `json:"disks"`      // persistent ones
-	Unfinished []SeenCall    `json:"unfinished"` // CPI calls without a known end
+	Unfinished []SeenCall    `json:"unfinished"` // CPI calls with an unknown result
 
 	Certificates []Certificate `json:"certificates"`
 }
@@ -51,7 +51,7 @@ type Condition struct {
 type SeenVM struct {
 	CID     string `json:"cid"`
 	AgentID string `json:"agent_id,omitempty"`
-	// Old is the VM that this one replaces and that is not deleted yet.
+	// Old is the VM that this one has replaced and that is not deleted yet.
 	Old string `json:"old_cid,omitempty"`
 }
 
@@ -66,8 +66,8 @@ type SeenRecord struct {
 // DiskUse says what a disk is for.
 type DiskUse string
 
-// What disks are for: the instance's, one that the next deploy deletes, and
-// one that is kept until somebody says.
+// The uses of disks: the current one, one that the next deploy deletes, and one
+// that is kept until a person deletes it.
 const (
 	DiskCurrent DiskUse = "current"
 	DiskUnused  DiskUse = "unused"
@@ -84,20 +84,21 @@ type SeenDisk struct {
 	Why     string     `json:"why,omitempty"`     // of an orphan
 }
 
-// SeenCall is a CPI call whose end is not known.
+// SeenCall is a CPI call whose result is unknown.
 type SeenCall struct {
 	Method  string    `json:"method"`
 	Started time.Time `json:"started"`
 	CID     string    `json:"cid,omitempty"`      // of a call that deletes
 	AgentID string    `json:"agent_id,omitempty"` // of create_vm
-	// Leftover tells that nobody can find out any more what the call made.
+	// Leftover is true if bootstrap cannot find out any more what the call
+	// created.
 	Leftover bool   `json:"leftover"`
 	Why      string `json:"why,omitempty"` // of a leftover
 }
 
-// Look tells how a deployment is. It changes nothing, locks nothing, and needs
-// the manifest only where this machine did not make the VM. The error is a
-// *file.MissingError where there is no deployment.
+// Look returns the condition of a deployment. It changes nothing, locks
+// nothing, and needs the manifest only if another machine created the VM. The
+// error is a *file.MissingError if there is no deployment.
 func Look(ctx context.Context, opts Options) (*Condition, error) {
 	r, st, err := onlooker(opts)
 	if err != nil {
@@ -109,7 +110,7 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
 	if err := r.readManifestIfAny(); err != nil {
-		c.note("the manifest says nothing more: %v", err)
+		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
 	c.Deployment, c.Group = r.about.Name, cmp.Or(c.Group, r.about.Group)
 	c.addRecords(st)
@@ -139,7 +140,7 @@ func Look(ctx context.Context, opts Options) (*Condition, error) {
 	return c, nil
 }
 
-// onlooker is a run that only looks: the state is read, not locked.
+// onlooker returns a run that only reads: the state is not locked.
 func onlooker(opts Options) (*run, state.State, error) {
 	path, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {
@@ -159,8 +160,8 @@ func onlooker(opts Options) (*run, state.State, error) {
 	return r, st, nil
 }
 
-// readManifestIfAny reads the manifest without generating anything; without
-// one, or where it is wrong, what this machine has kept of it counts.
+// readManifestIfAny reads the manifest without generating variables; if there
+// is none or it is wrong, the run uses what this machine remembers of it.
 func (r *run) readManifestIfAny() error {
 	if r.opts.Manifest == "" {
 		return nil
@@ -184,7 +185,7 @@ func (c *Condition) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// addRecords tells what the state file records.
+// addRecords adds what the state file records.
 func (c *Condition) addRecords(st state.State) {
 	c.Stopped, c.LastDeploy, c.Finished, c.Idle = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != "", st.Idle()
 	if st.CurrentVMCID != "" {
@@ -224,7 +225,7 @@ func (c *Condition) addRecords(st state.State) {
 func (c *Condition) addUnfinished(st state.State) {
 	for _, in := range st.Own.Intents {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: in.Method, Started: in.Started, CID: in.CID, AgentID: in.AgentID})
-		c.problem("a %s that began on %s has no known end: a run is working on it, or was interrupted; the next deploy settles it", in.Method, report.Minute(in.Started))
+		c.problem("the result of a %s that began on %s is unknown: a run is in progress or was interrupted; the next deploy settles it", in.Method, report.Minute(in.Started))
 	}
 	for _, l := range st.Own.Leftovers {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: l.Method, Started: l.Started, CID: l.CID, AgentID: l.AgentID, Leftover: true, Why: l.Why})
@@ -235,12 +236,12 @@ func (c *Condition) addUnfinished(st state.State) {
 	}
 }
 
-// judgeDeploy tells whether what was wanted is there.
+// judgeDeploy reports what is missing of the last deploy.
 func (c *Condition) judgeDeploy(st state.State) {
 	switch {
 	case c.VM == nil:
 		c.problem("there is no VM")
 	case !c.Finished:
-		c.problem(`the last deploy did not finish; "bootstrap deploy MANIFEST" goes on with it`)
+		c.problem(`the last deploy did not finish; "bootstrap deploy MANIFEST" continues it`)
 	}
 }

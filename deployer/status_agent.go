@@ -15,12 +15,12 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// SeenAgent is the agent of the VM as it was met.
+// SeenAgent is the agent of the VM as it answered.
 type SeenAgent struct {
 	Address string `json:"address"` // host:port
 	Answers bool   `json:"answers"`
 	Cause   string `json:"cause,omitempty"` // why it does not
-	Error   string `json:"error,omitempty"` // the same at length
+	Error   string `json:"error,omitempty"` // the same in detail
 	Hint    string `json:"hint,omitempty"`  // what to do
 }
 
@@ -36,11 +36,12 @@ type SeenProcess struct {
 
 // SeenAddress is an address of the instance.
 type SeenAddress struct {
-	Network string `json:"network,omitempty"` // empty: as the state file records it
+	Network string `json:"network,omitempty"` // empty: from the state file
 	IP      string `json:"ip"`
 }
 
-// Vitals are the agent's figures of its machine, in its own shape, as numbers.
+// Vitals are the agent's figures of the VM, as numbers, in the structure of the
+// agent.
 type Vitals struct {
 	Load []Figure `json:"load,omitempty"` // of 1, 5 and 15 minutes
 	CPU  struct {
@@ -68,12 +69,12 @@ type DiskFull struct {
 	Inodes  Figure `json:"inode_percent,omitzero"`
 }
 
-// Figure is a number that the agent writes as a text or as a number.
+// Figure is a number that the agent sends as a string or as a number.
 type Figure struct {
-	Value *float64 // nil: not told
+	Value *float64 // nil: not reported
 }
 
-// Known tells whether the agent told the figure.
+// Known reports whether the agent reported the figure.
 func (f Figure) Known() bool { return f.Value != nil }
 
 // IsZero tells encoding/json to leave out what is not known.
@@ -90,7 +91,8 @@ func (f Figure) String() string {
 // MarshalJSON writes a number.
 func (f Figure) MarshalJSON() ([]byte, error) { return json.Marshal(f.Value) }
 
-// UnmarshalJSON takes texts and numbers; what is neither says nothing.
+// UnmarshalJSON accepts strings and numbers; anything else leaves the figure
+// unknown.
 func (f *Figure) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(data), `"`), 64)
 	if err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
@@ -99,14 +101,14 @@ func (f *Figure) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// fullFrom is how full a disk is, in percent, when it is worth a note.
+// fullFrom is the percentage from which a full disk is worth a note.
 const fullFrom = 90
 
-// askAgent asks the agent of the VM how it is. That it does not answer is a
-// finding; the error is only that of ctx.
+// askAgent asks the agent of the VM for its state. A silent agent is a finding;
+// the error is only that of ctx.
 func (r *run) askAgent(ctx context.Context, c *Condition, how *kept.Agent, director string) (agent.Peer, error) {
 	if how.MBus == "" {
-		c.problem("how the agent of VM %s is reached is not known on this machine: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
+		c.problem("this machine does not know how to reach the agent of VM %s: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
 	}
 	defer func() { r.route.Close() }()
@@ -125,7 +127,7 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how *kept.Agent, direc
 	}
 	defer client.Close()
 	if client.Unverified() {
-		c.note("the agent's certificate is not checked, since no CA is known: whatever answers is taken for the agent")
+		c.note("the agent's certificate is not checked, because no CA is known: any server at its address is accepted as the agent")
 	}
 	now, seen, err := r.meetAgent(ctx, client)
 	if err != nil {
@@ -148,7 +150,8 @@ func (r *run) askAgent(ctx context.Context, c *Condition, how *kept.Agent, direc
 	return peer, nil
 }
 
-// showsCertificate tells whether somebody is there to show one, usable or not.
+// showsCertificate reports whether the error still means that a server
+// answered.
 func showsCertificate(seen *SeenAgent) bool {
 	switch agent.Cause(seen.Cause) {
 	case agent.CertificateExpired, agent.CertificateNotYet, agent.CertificateName, agent.CertificateUnknown, agent.CertificateUnsuitable,
@@ -158,7 +161,7 @@ func showsCertificate(seen *SeenAgent) bool {
 	return seen.Answers
 }
 
-// meetAgent waits a moment for the agent and asks for its state.
+// meetAgent waits for the agent for a short time, and asks for its state.
 func (r *run) meetAgent(ctx context.Context, client *agent.Client) (agent.State, *SeenAgent, error) {
 	var now agent.State
 	seen := &SeenAgent{Address: client.Address()}
@@ -181,7 +184,7 @@ func (r *run) meetAgent(ctx context.Context, client *agent.Client) (agent.State,
 	return now, seen, nil
 }
 
-// addState tells what the agent says of its jobs.
+// addState adds what the agent reports about its jobs.
 func (c *Condition) addState(now agent.State) {
 	if c.VM.AgentID != "" && now.AgentID != "" && now.AgentID != c.VM.AgentID {
 		c.problem("the agent that answers at %s is another VM's: its id is %s, and VM %s was made with %s", c.Agent.Address, now.AgentID, c.VM.CID, c.VM.AgentID)
@@ -210,13 +213,13 @@ func (c *Condition) addState(now agent.State) {
 	c.addVitals(now.Vitals)
 }
 
-// judgeJobs tells whether the jobs run.
+// judgeJobs reports whether the jobs run.
 func (c *Condition) judgeJobs() {
 	switch {
 	case c.Stopped && c.JobState == "running":
-		c.note("the jobs run although they were stopped with this program")
+		c.note("the jobs run although bootstrap stop stopped them")
 	case c.Stopped:
-		c.problem(`the jobs do not run because they were asked to stop; "bootstrap start MANIFEST" starts them`)
+		c.problem(`the jobs do not run because bootstrap stop stopped them; "bootstrap start MANIFEST" starts them`)
 		return
 	case c.JobState != "running":
 		c.problem("the jobs are %s", c.JobState)
@@ -238,8 +241,8 @@ func addresses(networks map[string]map[string]any) []SeenAddress {
 	return list
 }
 
-// addVitals tells of the VM's machine; an agent that says it in another shape
-// says nothing.
+// addVitals adds the figures of the VM; figures in another structure are
+// ignored.
 func (c *Condition) addVitals(said any) {
 	data, err := json.Marshal(said)
 	if said == nil || err != nil {
@@ -263,11 +266,11 @@ func (c *Condition) addVitals(said any) {
 
 func (f Figure) atLeast(limit float64) bool { return f.Value != nil && *f.Value >= limit }
 
-// addMounts tells which disks the agent has mounted.
+// addMounts adds which disks the agent has mounted.
 func (c *Condition) addMounts(ctx context.Context, client *agent.Client) {
 	mounted, err := client.ListDisk(ctx)
 	if err != nil {
-		return // an agent may be too old to say
+		return // an agent may be too old to report them
 	}
 	for i := range c.Disks {
 		d := &c.Disks[i]

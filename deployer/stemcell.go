@@ -21,8 +21,8 @@ func (r *run) currentStemcell() *state.Stemcell {
 	return st.Stemcell()
 }
 
-// uploadStemcell makes the stemcell known to the cloud, once per name and
-// version, and again where it is gone from there.
+// uploadStemcell uploads the stemcell to the cloud, once per name and version,
+// and again if it does not exist there any more.
 func (r *run) uploadStemcell(ctx context.Context) error {
 	sc := r.stemcell
 	return r.do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
@@ -52,20 +52,20 @@ func (r *run) uploadStemcell(ctx context.Context) error {
 	})
 }
 
-// checksLight tells whether the CPI is given a light stemcell again before the
-// VM that runs is deleted. A light stemcell only names an image of the cloud:
-// the CPI looks for the image, and refuses one that is gone.
+// checksLight reports whether the CPI gets a light stemcell again before the
+// running VM is deleted. A light stemcell only names an image of the cloud: the
+// CPI looks for the image, and returns an error if it does not exist.
 func (r *run) checksLight() bool {
 	return isLight(r.stemcell) && r.plan.On(plan.VM) == plan.Replace
 }
 
-// isLight tells a stemcell that only names an image of the cloud.
+// isLight reports whether a stemcell only names an image of the cloud.
 func isLight(sc *artifact.Stemcell) bool {
 	return slices.ContainsFunc(sc.Formats, func(f string) bool { return strings.HasSuffix(f, "-light") })
 }
 
-// lookForStemcell asks whether the stemcell that is recorded as uploaded exists,
-// where the CPI can tell.
+// lookForStemcell asks the CPI whether the recorded stemcell exists, if the CPI
+// can tell.
 func (r *run) lookForStemcell(ctx context.Context) error {
 	st := r.state.Get()
 	known := st.FindStemcell(r.stemcell.Name, r.stemcell.Version)
@@ -83,14 +83,15 @@ func (r *run) lookForStemcell(ctx context.Context) error {
 	return err
 }
 
-// missStemcell tells that the stemcell is gone, so that it is uploaded again.
+// missStemcell warns that the stemcell does not exist any more, and makes the
+// run upload it again.
 func (r *run) missStemcell(cid string) {
 	r.stemcellGone = cid
-	r.root.Warning(fmt.Sprintf("stemcell %s is recorded and the CPI says that it does not exist: it is uploaded again", cid))
+	r.root.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))
 }
 
-// cleanUp deletes what is unused, and looks again at what earlier runs could not
-// tell where the CPI is connected for other reasons.
+// cleanUp deletes unused things, and looks again at leftovers of earlier runs
+// if the CPI is connected anyway.
 func (r *run) cleanUp(ctx context.Context) error {
 	if err := r.deleteUnused(ctx); err != nil {
 		return err
@@ -98,9 +99,9 @@ func (r *run) cleanUp(ctx context.Context) error {
 	return r.journal.LookAtLeftovers(ctx)
 }
 
-// deleteUnused deletes the disks and stemcells that the state owns and that
-// are not current. The deploy has succeeded: what fails here is a warning,
-// and the next run tries again.
+// deleteUnused deletes the disks and stemcells that the state owns and that are
+// not current. The deploy has succeeded, so a failure is only a warning, and
+// the next run tries again.
 func (r *run) deleteUnused(ctx context.Context) error {
 	st := r.state.Get()
 	for _, d := range st.Disks {
@@ -126,8 +127,8 @@ func (r *run) deleteUnused(ctx context.Context) error {
 	return nil
 }
 
-// keepUnused keeps a disk as an orphan: the one that was migrated from, in this
-// run or in one that was cut.
+// keepUnused keeps a disk as an orphan: the one that this run or an interrupted
+// run has migrated from.
 func (r *run) keepUnused(d state.Disk) error {
 	return r.state.Update(func(st *state.State) error {
 		st.Orphan(d, "kept with --keep-old-disk; disk "+plan.CurrentDisk(*st)+" is in use instead", time.Now())

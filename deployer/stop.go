@@ -11,15 +11,16 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// stopJobs stops the jobs on the VM that runs, in the order of the job lifecycle.
-// If its agent is silent, only the disk is detached, by the CPI.
+// stopJobs stops the jobs on the running VM, with the scripts of the job
+// lifecycle in order. If its agent is silent, only the disk is detached, by the
+// CPI.
 func (r *run) stopJobs(ctx context.Context, s plan.Step) error {
 	cid := r.state.Get().CurrentVMCID
 	if cid == "" || !r.facts.HasVM {
 		return nil
 	}
 	if !r.facts.Answers {
-		r.root.Warning(fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: %s", cid, r.facts.WhyLost()))
+		r.root.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", cid, r.facts.WhyLost()))
 		return r.detachDisk(ctx, cid)
 	}
 	var update *agent.Spec
@@ -29,7 +30,7 @@ func (r *run) stopJobs(ctx context.Context, s plan.Step) error {
 	return r.stopVM(ctx, r.running, *s.Next, update)
 }
 
-// comingSpec is the spec that is going to be applied, for drain scripts.
+// comingSpec returns the spec that will be applied, for drain scripts.
 func (r *run) comingSpec() *agent.Spec {
 	if r.previous.VM != "" {
 		return &r.previous.Spec
@@ -40,7 +41,7 @@ func (r *run) comingSpec() *agent.Spec {
 }
 
 // stopVM stops the jobs of one VM: pre-stop, drain, stop, post-stop. update is
-// the spec to come, for drain scripts; nil: none does.
+// the spec that will be applied, for drain scripts; nil: none.
 func (r *run) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, update *agent.Spec) error {
 	instance := r.about.Group + "/0"
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
@@ -61,7 +62,7 @@ func (r *run) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upda
 			return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)
 		}
 	}
-	err := r.do(fmt.Sprintf("Stopping jobs on instance '%s'", instance), func(s *report.Stage) error { return stopAll(ctx, vm, s) })
+	err := r.do(fmt.Sprintf("Stopping jobs on instance '%s'", instance), func(s *report.Stage) error { return stopProcesses(ctx, vm, s) })
 	if err != nil {
 		return err
 	}
@@ -83,27 +84,28 @@ func (r *run) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upda
 	return nil
 }
 
-// stopAll stops and waits. Processes that do not stop are named, and do not
-// keep the VM from being replaced or repaired.
-func stopAll(ctx context.Context, a *agent.Client, s *report.Stage) error {
+// stopProcesses stops the jobs and waits. Processes that do not stop are a
+// warning: the VM can still be replaced or repaired.
+func stopProcesses(ctx context.Context, a *agent.Client, s *report.Stage) error {
 	err := a.Stop(ctx)
 	var notStopped *agent.StopError
 	if !errors.As(err, &notStopped) {
 		return err
 	}
-	s.Warning(fmt.Sprintf("not everything stopped: %v; going on without waiting", err))
+	s.Warning(fmt.Sprintf("some processes did not stop: %v; continuing without waiting", err))
 	return a.StopAsync(ctx)
 }
 
-// script forgives an agent that is too old to run scripts.
+// script turns the error of an agent that is too old to run scripts into a
+// skip.
 func script(err error) error {
 	if agent.UnknownMessage(err) {
-		return report.Skip("the agent runs no scripts")
+		return report.Skip("not supported by the agent")
 	}
 	return err
 }
 
-// detachDisk takes the persistent disk from a VM.
+// detachDisk detaches the persistent disk from a VM.
 func (r *run) detachDisk(ctx context.Context, vm string) error {
 	st := r.state.Get()
 	d := st.Disk()
@@ -123,8 +125,8 @@ func (r *run) detachDisk(ctx context.Context, vm string) error {
 	})
 }
 
-// stopOld stops the jobs on the VM that the current one replaces, and takes the
-// disk from it. If its agent is silent, only the CPI does.
+// stopOld stops the jobs on the VM that the current one replaces, and detaches
+// the disk from it. If its agent is silent, only the CPI detaches the disk.
 func (r *run) stopOld(ctx context.Context, s plan.Step) error {
 	old := r.state.Get().Own.Swap
 	if old == nil || old.CID == "" {
@@ -132,10 +134,10 @@ func (r *run) stopOld(ctx context.Context, s plan.Step) error {
 	}
 	client := r.running
 	if !r.plan.Swap {
-		client = r.swapped // found by an earlier run's record
+		client = r.swapped // recorded by an earlier run
 	}
 	if client == nil {
-		r.root.Warning(fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: its agent does not answer", old.CID))
+		r.root.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: its agent does not answer", old.CID))
 	} else if err := r.stopVM(ctx, client, *s.Next, nil); err != nil {
 		return err
 	}

@@ -21,9 +21,9 @@ import (
 // state records none: the state file was lost, or is another one.
 type UnrecordedVMError struct {
 	Address string // of the agent that answers
-	AgentID string // that it tells; may be empty
+	AgentID string // as the agent reports it; may be empty
 	State   string // path of the state file
-	// Remedies are what brings the record back, the best first.
+	// Remedies are the commands that record the VM again, the best first.
 	Remedies []string
 }
 
@@ -32,29 +32,29 @@ func (e *UnrecordedVMError) Error() string {
 	if e.AgentID != "" {
 		who = "an agent (id " + e.AgentID + ")"
 	}
-	return fmt.Sprintf("%s answers at %s with this manifest's password and certificate, and the deployment state %s records no such VM: a deploy would make a second VM beside it; nothing was changed. To bring the record back:\n  %s\nIf that VM is not wanted any more, delete it in the cloud first",
+	return fmt.Sprintf("%s answers at %s with this manifest's password and certificate, and the deployment state %s records no such VM: a deploy would create a second VM beside it; nothing was changed. To record the VM again:\n  %s\nIf that VM is not wanted any more, delete it in the cloud first",
 		who, e.Address, e.State, strings.Join(e.Remedies, "\n  "))
 }
 
-// lacksVM tells whether there is no VM that the state records: a deploy makes
-// one, whatever the plan says beside that.
+// lacksVM reports whether the recorded VM does not exist, or none is recorded:
+// a deploy then creates one.
 func (r *run) lacksVM() bool {
 	return r.state.Get().CurrentVMCID == "" || !r.facts.Answers && !r.facts.HasVM
 }
 
-// unrecordedTimeout is how long the agent of a VM that is not recorded may take
-// to answer: it is there, or it is not.
+// unrecordedTimeout is how long the agent of an unrecorded VM may take to
+// answer: an existing one answers at once.
 const unrecordedTimeout = 3 * time.Second
 
-// refuseUnrecorded keeps a deploy from making a second VM where the first one
-// runs and nobody recorded it. An agent with other credentials is none of ours.
+// refuseUnrecorded refuses to create a second VM if the first one runs but is
+// not recorded. An agent with other credentials belongs to another deployment.
 func (r *run) refuseUnrecorded(ctx context.Context) error {
 	if !r.lacksVM() {
 		return nil
 	}
 	client, err := r.newAgent(r.about.MBus, r.about.CA)
 	if err != nil {
-		return nil // the wait for the agent tells of it
+		return nil // waiting for the agent fails with a better error
 	}
 	defer client.Close()
 	now, answers := r.unrecordedAgent(ctx, client)
@@ -69,10 +69,10 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 		return in.Method == "create_vm" && (now.AgentID == "" || in.AgentID == now.AgentID)
 	}
 	if slices.ContainsFunc(st.Own.Intents, made) {
-		return nil // a plan does not look what became of it
+		return nil // a deploy settles that call first; a plan does not
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
-		r.root.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the new one will be waited for: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
+		r.root.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
 		return nil
 	}
 	remedies, err := r.restores(client, now)
@@ -82,14 +82,14 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 	case st.CurrentVMCID == "":
 		remedies = append(remedies, r.importing(ctx, client, now))
 	case len(remedies) == 0:
-		return nil // what is recorded as current would be in the way of an import
+		return nil // state import needs a state without a current VM
 	}
 	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: r.statePath, Remedies: remedies}
 }
 
-// unrecordedAgent tells whether an agent takes the manifest's password and shows
-// a certificate of its CA, and who it is. That of a VM which was deleted just now
-// may answer for a moment more.
+// unrecordedAgent reports whether an agent accepts the manifest's password and
+// serves a certificate of its CA, and its state. The agent of a VM that was
+// just deleted may answer for a moment longer.
 func (r *run) unrecordedAgent(ctx context.Context, client *agent.Client) (now agent.State, answers bool) {
 	patience := ownPause
 	if r.state.Found() {
@@ -100,7 +100,7 @@ func (r *run) unrecordedAgent(ctx context.Context, client *agent.Client) (now ag
 		limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		err := client.Ping(limited)
 		if err == nil {
-			now, _ = client.GetState(limited, false) // a busy one does not tell who it is
+			now, _ = client.GetState(limited, false) // a busy one does not return its agent id
 		}
 		cancel()
 		if err != nil || !time.Now().Before(until) {
@@ -112,7 +112,7 @@ func (r *run) unrecordedAgent(ctx context.Context, client *agent.Client) (now ag
 	}
 }
 
-// restores are the commands that bring back a backup which records the VM.
+// restores returns the commands that restore a backup which records the VM.
 func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) {
 	versions, err := file.Versions(r.statePath)
 	if err != nil {
@@ -129,8 +129,8 @@ func (r *run) restores(client *agent.Client, now agent.State) ([]string, error) 
 	return list, nil
 }
 
-// importing is the command that records the VM by what its agent tells and this
-// machine remembers.
+// importing returns the command that records the VM from what its agent reports
+// and this machine remembers.
 func (r *run) importing(ctx context.Context, client *agent.Client, now agent.State) string {
 	limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 	defer cancel()

@@ -200,7 +200,7 @@ func (v *validation) checkPackages(r *run, _ context.Context) error {
 func (v *validation) renderJobs(r *run, ctx context.Context) error {
 	m := r.manifest
 	address, dynamic := m.Address()
-	// A stand-in has at least the form of an address; this one is nobody's.
+	// A placeholder that is an address, but of no machine.
 	r.address = cmp.Or(address, "192.0.2.1")
 	if g := m.CPI.Registry; g != nil {
 		r.registry = &registryServer{host: g.Host, port: cmp.Or(g.Port, 6901), username: g.Username, password: cmp.Or(g.Password, "generated")}
@@ -242,11 +242,11 @@ func (v *validation) checkTunnel(r *run, _ context.Context) error {
 	return nil
 }
 
-// templateCheck collects what rendering tells.
+// templateCheck collects the results of rendering.
 type templateCheck struct {
 	manifest *manifest.Manifest
 	refs     []manifest.JobRef // what is rendered
-	partly   bool              // other jobs, with links, are not known
+	partly   bool              // other jobs, which may provide links, are unknown
 	guessed  bool              // the address is
 	problems []document.Problem
 	doubtful []string // what may only fail because a value or a job is not known yet
@@ -263,19 +263,19 @@ func (c *templateCheck) render(ctx context.Context, r *run, jobs []templates.Job
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = r.withoutValues(r.engine.Render(ctx, jobs, dir))
+	err = r.redactFailures(r.engine.Render(ctx, jobs, dir))
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err
 	}
 	for _, f := range *failures {
-		c.note(f)
+		c.addFailure(f)
 	}
 	return nil
 }
 
-// note judges one template that failed.
-func (c *templateCheck) note(f *templates.Failure) {
+// addFailure adds one template that failed.
+func (c *templateCheck) addFailure(f *templates.Failure) {
 	message := strings.Join(strings.Fields(f.Error()), " ")
 	missing := len(f.Properties) > 0
 	switch {

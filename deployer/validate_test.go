@@ -34,7 +34,7 @@ func TestJudgeTemplates(t *testing.T) {
 			manifest: &manifest.Manifest{Generated: c.generated}, partly: c.partly, guessed: c.guessed,
 			refs: []manifest.JobRef{{Name: "web", Release: "other"}, {Name: "web", Release: "r", Path: "instance_groups[0].jobs[1]", Pos: document.Position{File: "m.yml", Line: 7}}},
 		}
-		check.note(c.failure)
+		check.addFailure(c.failure)
 		if (len(check.problems) == 1) != c.problem || len(check.problems)+len(check.doubtful) != 1 {
 			t.Errorf("%s: problems %v, doubtful %v", c.name, check.problems, check.doubtful)
 		}

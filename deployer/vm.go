@@ -20,8 +20,8 @@ import (
 	"bootstrap/tunnel"
 )
 
-// clearRecord takes back that the deployment is current, so that no tool
-// skips a deploy that was cut half-way.
+// clearRecord records that no manifest is deployed as a whole, so that no tool
+// skips the deploy after an interrupted one.
 func (r *run) clearRecord(context.Context) error {
 	return r.state.Update(func(st *state.State) error {
 		st.CurrentManifestSHA = ""
@@ -31,7 +31,8 @@ func (r *run) clearRecord(context.Context) error {
 	})
 }
 
-// deleteCurrentVM deletes the recorded VM; it is forgotten when the CPI confirms.
+// deleteCurrentVM deletes the recorded VM, and forgets it when the CPI has
+// confirmed that.
 func (r *run) deleteCurrentVM(ctx context.Context) error {
 	r.deletedAgent = cmp.Or(r.state.Get().Own.AgentID, r.facts.Now.AgentID)
 	return r.deleteVM(ctx, r.stage, r.state.Get().CurrentVMCID)
@@ -51,7 +52,7 @@ func (r *run) deleteVM(ctx context.Context, in *report.Stage, cid string) error 
 		return nil
 	}
 	return in.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
-		// What stays of it there does no harm: no other VM has this CID.
+		// Files that stay there do no harm, because no other VM has this CID.
 		_ = tunnel.Forget(filepath.Join(r.dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
 		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
@@ -59,8 +60,8 @@ func (r *run) deleteVM(ctx context.Context, in *report.Stage, cid string) error 
 	})
 }
 
-// createVM makes the VM and records it at once. Few CPIs can be asked for a
-// stemcell: that it is gone from the cloud often shows only here.
+// createVM creates the VM and records it at once. Few CPIs have has_stemcell:
+// often only this call shows that a stemcell does not exist any more.
 func (r *run) createVM(ctx context.Context) error {
 	err := r.makeVM(ctx)
 	st := r.state.Get()
@@ -74,9 +75,9 @@ func (r *run) createVM(ctx context.Context) error {
 	case cpi.StemcellGone(err, sc.CID):
 		r.missStemcell(sc.CID)
 	case r.opts.Fix && !r.plan.Swap:
-		r.root.Warning(fmt.Sprintf("the CPI does not make the VM (%v): stemcell %s is uploaded again", err, sc.CID))
+		r.root.Warning(fmt.Sprintf("the CPI does not create the VM (%v): uploading stemcell %s again", err, sc.CID))
 		if err := r.deleteStemcell(ctx, r.stage, "Deleting stemcell '%s'", *sc); err != nil {
-			r.stemcellGone = sc.CID // or the CPI cannot delete what is gone
+			r.stemcellGone = sc.CID // or else the CPI would fail to delete it again
 		}
 	default:
 		return r.afterRefusal(err, sc.CID)
@@ -87,19 +88,20 @@ func (r *run) createVM(ctx context.Context) error {
 	return r.afterRefusal(r.makeVM(ctx), "")
 }
 
-// afterRefusal adds to an error of the CPI what there is now and what to do.
-// stemcell is the CID of one that may be gone; empty: it is not.
+// afterRefusal adds to an error of the CPI whether there still is a VM, and
+// what to do. stemcell is the CID of a stemcell that may not exist any more;
+// empty: it does.
 func (r *run) afterRefusal(err error, stemcell string) error {
 	var refused *cpi.Error
 	if !errors.As(err, &refused) {
 		return err
 	}
-	text := "correct what it refuses and run `bootstrap deploy MANIFEST` again"
+	text := "correct what the CPI refuses, then run `bootstrap deploy MANIFEST` again"
 	if r.plan.On(plan.VM) == plan.Replace && !r.plan.Swap {
 		text = "the old VM is deleted, its disk is kept: " + text
 	}
 	if stemcell != "" && !r.plan.Swap {
-		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, `bootstrap deploy MANIFEST --fix` uploads that again", stemcell)
+		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, `bootstrap deploy MANIFEST --fix` uploads it again", stemcell)
 	}
 	return fmt.Errorf("%w; %s", err, text)
 }
@@ -123,7 +125,7 @@ func (r *run) makeVM(ctx context.Context) error {
 			req.DiskCIDs = []string{d.CID} // so that the VM is placed where the disk is
 		}
 		if err := r.expectAgent(req.AgentID); err != nil {
-			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
+			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
 		cid, err := r.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: r.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: r.want.Made, Replaces: r.plan.Swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
@@ -133,32 +135,31 @@ func (r *run) makeVM(ctx context.Context) error {
 			return err
 		}
 		if err := r.rememberAgent(cid); err != nil {
-			return fmt.Errorf("cannot keep how the agent is reached: %w", err)
+			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
 		r.tagVM(ctx, cid)
 		return nil
 	})
 }
 
-// vmArguments is the digest of what a VM is made with now.
+// vmArguments returns the digest of the arguments of create_vm.
 func (r *run) vmArguments() string {
 	m := r.manifest
 	return r.journal.Arguments("create_vm", r.stemcell.Name, r.stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
 }
 
-// tagVM names the VM where the cloud shows it; that it cannot be done is no
-// reason to stop.
+// tagVM sets the tags of the VM in the cloud; a failure is only a warning.
 func (r *run) tagVM(ctx context.Context, cid string) {
 	c, err := r.cpi(ctx)
 	if err == nil {
 		err = c.SetVMMetadata(ctx, cid, r.metadata())
 	}
-	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // a deploy that goes on tags it
-		r.root.Warning(fmt.Sprintf("VM %s has no tags: %v", cid, err))
+	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
+		r.root.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
 	}
 }
 
-// updateTags names the VM and its disk anew, which stay.
+// updateTags sets the tags of an existing VM and its disk again.
 func (r *run) updateTags(ctx context.Context) error {
 	st := r.state.Get()
 	return r.do(fmt.Sprintf("Updating the tags of VM '%s'", st.CurrentVMCID), func(*report.Stage) error {
@@ -170,7 +171,7 @@ func (r *run) updateTags(ctx context.Context) error {
 	})
 }
 
-// metadata are the tags of a VM, as create-env sets them.
+// metadata returns the tags of a VM, as create-env sets them.
 func (r *run) metadata() map[string]string {
 	m := r.manifest
 	tags := map[string]string{
@@ -186,7 +187,7 @@ func (r *run) metadata() map[string]string {
 	return tags
 }
 
-// withTags puts the manifest's tags at env.bosh.tags, as create-env does.
+// withTags adds the manifest's tags at env.bosh.tags, as create-env does.
 func withTags(env map[string]any, tags map[string]string) map[string]any {
 	env = maps.Clone(env)
 	if env == nil {
@@ -195,7 +196,7 @@ func withTags(env map[string]any, tags map[string]string) map[string]any {
 	if len(tags) == 0 {
 		return env
 	}
-	bosh, _ := env["bosh"].(map[string]any) // manifest checked that it is a map
+	bosh, _ := env["bosh"].(map[string]any) // package manifest has checked that it is a map
 	bosh = maps.Clone(bosh)
 	if bosh == nil {
 		bosh = map[string]any{}
@@ -231,8 +232,8 @@ func (r *run) waitForAgent(ctx context.Context) error {
 	})
 }
 
-// suspectLeftovers tells of VMs that earlier runs may have made, and that may be
-// at the address where an agent was waited for in vain.
+// suspectLeftovers warns of VMs that earlier runs may have created, and that
+// may use the address of a new VM that does not answer.
 func (r *run) suspectLeftovers() {
 	for _, l := range r.state.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
@@ -241,8 +242,8 @@ func (r *run) suspectLeftovers() {
 	}
 }
 
-// waitForOwn waits until the agent that answers is that of the VM that was just
-// made: where an address is used again, another VM's may be there still.
+// waitForOwn waits until the agent of the new VM answers: at an address that is
+// used again, another VM's agent may still answer.
 func (r *run) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Client) error {
 	told := s.Wait(ctx)
 	defer told.End()
@@ -269,25 +270,25 @@ func (r *run) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Cli
 	}
 }
 
-// ownPause is how long to wait before an agent is asked again whose it is.
+// ownPause is how long to wait before an agent is asked again for its id.
 const ownPause = time.Second
 
 // foreignTime is how long another VM's agent may answer at the address of a new
-// VM, and deletedTime how long that of the VM which this run has deleted: some
-// clouds end a VM after they said that it is gone.
+// VM. deletedTime is the same for a VM that this run has deleted: some clouds
+// end a VM only after they have reported it as deleted.
 const (
 	foreignTime = 15 * time.Second
 	deletedTime = 2 * time.Minute
 )
 
-// foreignSince follows for how long the same other VM's agent has answered.
+// foreignSince measures how long the same other VM's agent has answered.
 type foreignSince struct {
 	id    string
 	since time.Time
 }
 
-// lasts reports whether the finding is that of another VM's agent, and has been
-// for longer than such an agent is waited for.
+// lasts reports whether another VM's agent has answered for longer than
+// foreignTime, or deletedTime.
 func (f *foreignSince) lasts(found error, deleted string) bool {
 	other, ok := errors.AsType[*ForeignAgentError](found)
 	if !ok {

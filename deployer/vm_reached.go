@@ -64,7 +64,7 @@ func (r *run) findVM(context.Context) error {
 		return err
 	}
 	if st.CurrentVMCID == "" {
-		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` makes one", r.statePath)
+		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` creates one", r.statePath)
 	}
 	r.vm = st.CurrentVMCID
 	r.dir = filepath.Join(r.opts.Home, st.InstallationID)

@@ -134,12 +134,12 @@ func causes() []cause {
 		{
 			name: "stemcell that is gone, the CPI can tell", args: recreate(), code: 0,
 			make: func(l *lab) error { return os.RemoveAll(l.path("home/.bosh/local/stemcells")) },
-			says: `(?s)stemcell sc-\S+ is recorded and the CPI says that it does not exist: it is uploaded again.*Uploading stemcell.*Finished.*Deleting VM`,
+			says: `(?s)stemcell sc-\S+ is recorded, but the CPI says that it does not exist: uploading it again.*Uploading stemcell.*Finished.*Deleting VM`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "stemcell that is gone, only create_vm tells", args: recreate(), code: 0,
 			make: func(l *lab) error { return l.put("home/faults/create_vm", "before-Bosh::Clouds::StemcellNotFound") },
-			says: `(?s)Creating VM .*Failed.*it is uploaded again.*Creating VM .*Finished`,
+			says: `(?s)Creating VM .*Failed.*uploading it again.*Creating VM .*Finished`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "CPI that looks in the wrong place", args: recreate(), code: 1,
@@ -191,12 +191,12 @@ func causes() []cause {
 		}, {
 			name: "package that does not compile, in place", args: deploy(), code: 1,
 			make: func(l *lab) error { l.want.Source++; return l.badPackage() },
-			says: `(?s)package page-server of release lab does not compile \(exit code 3\); what ran before was put back and runs again; correct release lab and run .bootstrap deploy \S.*. again\n.*no compiler here`,
+			says: `(?s)package page-server of release lab fails to compile \(exit code 3\); the previous jobs were put back and run again; correct release lab and run .bootstrap deploy \S.*. again\n.*no compiler here`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "package that does not compile, new VM", args: recreate(), code: 1, later: true,
 			make: func(l *lab) error { l.want.Source++; return l.badPackage() },
-			says: `does not compile \(exit code 3\); the service is down, and the VM that ran it was deleted; correct release lab and run .bootstrap deploy \S.*. again`,
+			says: `fails to compile \(exit code 3\); the service is down, and the VM that ran it was deleted; correct release lab and run .bootstrap deploy \S.*. again`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "cloud_properties that the CPI refuses", args: deploy(), code: 70, later: true,
@@ -204,7 +204,7 @@ func causes() []cause {
 				l.want.CPU = 2
 				return l.edit(`"cpu": 2`, `"cpu": "many"`)
 			},
-			says: `(?s)Warning: VM vm-.* there is no way back to the old one.*the CPI refuses create_vm`,
+			says: `(?s)Warning: VM vm-.* the old one cannot be brought back.*the CPI refuses create_vm`,
 			then: [][]string{{"deploy"}},
 		}, {
 			name: "jobs that do not start", args: deploy(), code: 1, later: true,
@@ -267,7 +267,7 @@ func portHolder() string {
 	if _, err := os.Stat("/proc/net/tcp"); err != nil {
 		return "the agent of the new VM cannot listen at 127.0.0.1:"
 	}
-	return fmt.Sprintf(`the agent of the new VM cannot listen at 127.0.0.1:.*process %d \(.*\) has the port: end it`, os.Getpid())
+	return fmt.Sprintf(`the agent of the new VM cannot listen at 127.0.0.1:.*process %d \(.*\) uses the port: stop it`, os.Getpid())
 }
 
 func badTemplate(l *lab) error {

@@ -261,7 +261,7 @@ func endings() []ending {
 			name: "agent that never answered", says: "does not answer(?s).*Exit code 69",
 			make: after(wrongPort, says("deploy MANIFEST --agent-timeout 2s --yes")), mend: writeAgain,
 		}, {
-			name: "stopped jobs", says: "asked to stop",
+			name: "stopped jobs", says: "bootstrap stop stopped them",
 			make: after(func(l *lab) error { return l.must("stop") }, says("status MANIFEST")),
 		}, {
 			name: "bad reply", again: "recreate MANIFEST", says: "the result of create_vm is unknown",
@@ -390,7 +390,7 @@ func stateEndings() []ending {
 				return says("deploy MANIFEST --plan plan.json")(l)
 			},
 		}, {
-			name: "lost state file", says: "a deploy would make a second VM",
+			name: "lost state file", says: "a deploy would create a second VM",
 			make: after(func(l *lab) error { return os.Remove(l.statePath()) }, says("deploy MANIFEST")),
 		},
 	}

@@ -249,7 +249,7 @@ func TestRotateRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.proxy.arm("ignored", "update_settings")
-		expect(t, run(t, l, "deploy"), 0, "Warning: the agent does not serve the certificate of the manifest, and does not take it")
+		expect(t, run(t, l, "deploy"), 0, "Warning: the agent does not serve the certificate of the manifest, and does not accept it")
 		expect(t, run(t, l, "plan"), 0, "certificate of the agent differs from the manifest")
 	})
 	t.Run("unknown", func(t *testing.T) {

@@ -111,7 +111,7 @@ func ownWords() []string {
 		Unmounting Migrating Fetching manifest deployment state stemcell release releases package packages scripts
 		instance disk jobs agent templates rendered ready running create keep update replace delete place service down
 		deploy plan status doctor logs start stop restart recreate render validate variables cache disks
-		pre-start post-start post-deploy pre-stop post-stop drain unused orphan current answers well bootstrap`)
+		pre-start post-start post-deploy pre-stop post-stop drain unused orphan current answers well applied previous bootstrap`)
 }
 
 // String returns text without the secrets, even if they equal public names.

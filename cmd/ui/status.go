@@ -103,7 +103,7 @@ func agentText(c *deployer.Condition) string {
 
 func jobsText(c *deployer.Condition) string {
 	if c.JobState == "running" && len(c.Jobs) == 0 && len(c.Processes) == 0 {
-		return "none yet: nothing was put on this VM" // agents call that running
+		return "none yet: nothing was applied to this VM" // agents call that running
 	}
 	text := orDash(c.JobState)
 	if c.Stopped {

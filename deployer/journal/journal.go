@@ -28,7 +28,7 @@ import (
 // Journal is the journal of one deployment. All fields are set.
 type Journal struct {
 	State  *file.Store
-	Dir    string        // of the installation: replies stand below it
+	Dir    string        // of the deployment: it contains the replies
 	Limit  time.Duration // how long one CPI call may take; 0: the default
 	Report *report.Stage // the run
 	CPI    func(context.Context) (*cpi.Client, error)
@@ -104,7 +104,7 @@ func (j *Journal) delete(ctx context.Context, in state.Intent, call func(*cpi.Cl
 		if !known {
 			return err
 		}
-		j.Report.Info(fmt.Sprintf("%s of %s failed, and it is gone all the same: %v", in.Method, in.CID, err))
+		j.Report.Info(fmt.Sprintf("%s failed, but %s does not exist any more: %v", in.Method, in.CID, err))
 	}
 	if err := j.forget(in, forget); err != nil {
 		return err
@@ -273,9 +273,9 @@ func (j *Journal) Settle(ctx context.Context) error {
 	return nil
 }
 
-// settleDelete finds out whether a delete that an earlier run was cut in did
-// its work. Where it did not, or nobody can tell, the record is still there
-// and the delete is made again when its time comes.
+// settleDelete finds out whether a delete of an interrupted run was done. If it
+// was not, or the result is unknown, the thing stays recorded and is deleted
+// again when its turn comes.
 func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 	_, err := j.recover(ctx, in)
 	var working *stillRunningError
@@ -292,15 +292,15 @@ func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 	}
 	if st := j.State.Get(); !gone && !st.Owns(in.CID) {
 		// Another tool, or an older version of the state, has lost the record.
-		why := fmt.Sprintf("whether it ended is not known, and %s is not recorded any more", in.CID)
-		j.Report.Warning(fmt.Sprintf("an earlier run was cut during %s: %s; it stays in the state file as a leftover", in.Method, why))
+		why := fmt.Sprintf("the result is unknown, and %s is not recorded any more", in.CID)
+		j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s: %s; the state file keeps the call as a leftover", in.Method, why))
 		return j.keepLeftover(in, why)
 	}
 	if !gone {
-		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.CID))
+		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s of %s, and the result is unknown: trying again", in.Method, in.CID))
 		return j.settleHalfDeleted(in)
 	}
-	j.Report.Info(fmt.Sprintf("An earlier run was cut during %s; %s is gone", in.Method, in.CID))
+	j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s; %s is gone", in.Method, in.CID))
 	if j.isCurrentVM(in) {
 		j.Gone()
 	}
@@ -346,10 +346,10 @@ func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) 
 		if child.PID > 0 {
 			process = fmt.Sprintf("process %d", child.PID)
 		}
-		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s, which the CPI still works at since %s (%s): waiting for it", in.Method, report.Minute(in.Started), process))
+		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s, which the CPI is still running since %s (%s): waiting for it", in.Method, report.Minute(in.Started), process))
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return "", &stillRunningError{fmt.Sprintf("cannot go on: the CPI of an earlier run still works at %s after %s; look what %s does, end it, and run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
+		return "", &stillRunningError{fmt.Sprintf("cannot continue: the CPI of an earlier run is still running %s after %s; check what %s is doing, stop it, then run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
 	}
 	return cid, err
 }
@@ -359,16 +359,16 @@ type stillRunningError struct{ text string }
 
 func (e *stillRunningError) Error() string { return e.text }
 
-// settleChange finds out what a disk is that an earlier run was cut in the
-// change of. The one that is recorded stays so while it exists: its data is
-// there, and the change is made again when its time comes.
+// settleChange finds out the CID of a disk that an interrupted run was changing.
+// The recorded disk stays the current one while it exists: it contains the data,
+// and the change is made again when its turn comes.
 func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	why, err := j.settleByReply(ctx, in)
 	switch {
 	case err != nil || why == "":
 		return err
 	case in.Call().Asks == "":
-		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s of %s, which is not known to have ended: it is tried again", in.Method, in.Disk))
+		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s of %s, and the result is unknown: trying again", in.Method, in.Disk))
 		return j.settle(in, "")
 	}
 	c, err := j.CPI(ctx)
@@ -379,11 +379,11 @@ func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		why += fmt.Sprintf(" and does not tell whether disk %s still exists (%v)", in.Disk, err)
+		why += fmt.Sprintf(", and the CPI cannot say whether disk %s still exists (%v)", in.Disk, err)
 	case there:
-		why += fmt.Sprintf("; disk %s is there and stays the current one, and another may have been made from it", in.Disk)
+		why += fmt.Sprintf("; disk %s still exists and stays the current one, but another disk may have been made from it", in.Disk)
 	default:
-		why += fmt.Sprintf("; disk %s does not exist any more, and the one in its place holds the data: with its CID, `bootstrap state leftovers MANIFEST --adopt ID CID`, `bootstrap disks forget MANIFEST --current` and `bootstrap disks attach MANIFEST CID` make it the current one", in.Disk)
+		why += fmt.Sprintf("; disk %s does not exist any more, and another disk contains its data: with the CID of that disk, `bootstrap state leftovers MANIFEST --adopt ID CID`, `bootstrap disks forget MANIFEST --current` and `bootstrap disks attach MANIFEST CID` make it the current one", in.Disk)
 	}
 	return j.leaveBehind(in, why)
 }
@@ -406,10 +406,10 @@ func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why strin
 	case errors.Is(err, cpi.ErrNotBegun):
 		return "", j.settle(in, "")
 	case answered(err):
-		j.Report.Info(fmt.Sprintf("An earlier run was cut during %s, which failed: %v", in.Method, err))
+		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s, which failed: %v", in.Method, err))
 		return "", j.settle(in, "")
 	case errors.Is(err, fs.ErrNotExist):
-		return "the file of the CPI's reply is not there any more", nil
+		return "the file with the CPI's reply does not exist any more", nil
 	}
 	return badReply(err), nil
 }
@@ -431,7 +431,7 @@ func badReply(err error) string {
 // leftover.
 func (j *Journal) leaveBehind(in state.Intent, why string) error {
 	why += "; " + j.searchFor(in)
-	j.Report.Warning(fmt.Sprintf("an earlier run was cut during %s (started %s): %s. What it may have made is left alone and stays in the state file as a leftover", in.Method, report.Minute(in.Started), why))
+	j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s (started %s): %s. bootstrap leaves alone what the call may have made, and the state file keeps the call as a leftover", in.Method, report.Minute(in.Started), why))
 	return j.keepLeftover(in, why)
 }
 
@@ -443,7 +443,7 @@ func (j *Journal) keepLeftover(in state.Intent, why string) error {
 	return err
 }
 
-// settleCreate finds out what a call made that an earlier run was cut in.
+// settleCreate finds out what a call of an interrupted run created.
 func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
 	why, err := j.settleByReply(ctx, in)
 	if err != nil || why == "" {
@@ -457,14 +457,14 @@ func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
 		if doubt == "" {
 			return j.adopt(ctx, in, cid, "its agent answers")
 		}
-		why += " and " + doubt
+		why += ", and " + doubt
 	}
 	return j.leaveBehind(in, why)
 }
 
 // adopt records what a call of an earlier run made.
 func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) error {
-	j.Report.Info(fmt.Sprintf("An earlier run was cut during %s; %s: %s", in.Method, how, cid))
+	j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s; %s: %s", in.Method, how, cid))
 	var contrary error // to what is recorded
 	err := j.State.Update(func(st *state.State) error {
 		if contrary = st.Settle(in, cid); contrary == nil {
@@ -479,7 +479,7 @@ func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) e
 	}
 	cpi.RemoveReply(in.Reply)
 	if contrary != nil {
-		j.Report.Warning(fmt.Sprintf("%v; it is left alone and stays in the state file as a leftover", contrary))
+		j.Report.Warning(fmt.Sprintf("%v; bootstrap leaves it alone, and the state file keeps the call as a leftover", contrary))
 		return nil
 	}
 	if in.Call().Thing != "VM" {
@@ -502,7 +502,7 @@ func (j *Journal) searchFor(in state.Intent) string {
 func (j *Journal) rescue(in state.Intent, cid string, cause error) error {
 	file, err := j.State.Rescue(in, cid)
 	if err != nil {
-		return fmt.Errorf("%s made %s, and that is recorded nowhere: %w; %w", in.Method, cid, cause, err)
+		return fmt.Errorf("%s made %s, but no file could record that: %w; %w", in.Method, cid, cause, err)
 	}
-	return fmt.Errorf("%s made %s: %w; it is kept in %s, and the next run records it", in.Method, cid, cause, file)
+	return fmt.Errorf("%s made %s: %w; the CID is kept in %s, and the next run records it", in.Method, cid, cause, file)
 }

@@ -22,7 +22,7 @@ func (j *Journal) LookAtLeftovers(ctx context.Context) error {
 			return nil
 		}
 		if err := j.lookAtLeftover(ctx, l); err != nil {
-			j.Report.Warning(fmt.Sprintf("%s of %s, a leftover of an earlier run: %v; it stays one, and `bootstrap state leftovers MANIFEST` lists it", l.Method, report.Minute(l.Started), err))
+			j.Report.Warning(fmt.Sprintf("cannot settle the leftover %s of %s: %v; `bootstrap state leftovers MANIFEST` lists it", l.Method, report.Minute(l.Started), err))
 		}
 	}
 	return nil
@@ -36,7 +36,7 @@ func (j *Journal) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 	case l.CID == "":
 		return nil // nobody can tell
 	case st.Owns(l.CID):
-		return j.dropLeftover(l, l.CID+" is recorded, and what becomes of it with it")
+		return j.dropLeftover(l, l.CID+" is recorded")
 	}
 	c, err := j.CPI(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func deleteCall(ctx context.Context, c *cpi.Client, method, cid string) error {
 	case "delete_stemcell":
 		return c.DeleteStemcell(ctx, cid)
 	}
-	return fmt.Errorf("nothing is known of %s", method)
+	return fmt.Errorf("unknown CPI method %s", method)
 }
 
 func (j *Journal) dropLeftover(l state.Leftover, why string) error {
@@ -79,7 +79,7 @@ func (j *Journal) dropLeftover(l state.Leftover, why string) error {
 		return nil
 	})
 	if err == nil {
-		j.Report.Info(fmt.Sprintf("What an earlier run left of %s is settled: %s", l.Method, why))
+		j.Report.Info(fmt.Sprintf("The leftover of an earlier %s is settled: %s", l.Method, why))
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func (f Folder) write(name string, v any) error {
 	}
 	path := filepath.Join(f.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("cannot make the folder of the installation: %w", err)
+		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
 	return atomicfile.Write(path, data)
 }

@@ -106,7 +106,7 @@ func TestAgentOf(t *testing.T) {
 	}
 }
 
-// A deploy becomes the current one, and the one before it can be gone back to.
+// A deploy becomes the current one, and the one before it can be put back.
 func TestApplied(t *testing.T) {
 	f := At(t.TempDir())
 	archive := func(text string) string {

@@ -107,7 +107,7 @@ func (f Folder) SetDeployment(d Deployment) error { return f.write(deploymentFil
 type SecondDisk struct {
 	CPI  []string  `json:"cpi"` // releases, as name/version
 	When time.Time `json:"when"`
-	// New says that it failed on a new VM, too: another VM does not help.
+	// New says that it failed on a new VM, too, so another VM does not help.
 	New bool `json:"new_vm,omitempty"`
 	// Lost is the CID of the VM whose agent has not answered since. Its jobs
 	// were stopped before.

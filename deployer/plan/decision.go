@@ -13,9 +13,9 @@ import (
 	"bootstrap/state"
 )
 
-// Facts is what looking at the world found.
+// Facts are what a run has found out about the VM and its disks.
 type Facts struct {
-	Answers   bool              // the agent answered, and it is that of the recorded VM
+	Answers   bool              // the agent of the recorded VM answered
 	AgentErr  error             // why not
 	Now       agent.State       // what it reported
 	Mounted   []string          // CIDs of the disks that the VM has mounted
@@ -26,13 +26,14 @@ type Facts struct {
 	Served    *x509.Certificate // the agent's own; nil: unknown
 }
 
-// Busy tells an agent that is at work on a task from one that is silent.
+// Busy reports whether the agent does not answer because it is busy with a
+// task.
 func (f Facts) Busy() bool {
 	_, busy := errors.AsType[*agent.BusyError](f.AgentErr)
 	return busy && !f.Answers
 }
 
-// WhyLost says why nothing can be done on the VM.
+// WhyLost returns why nothing can be done on the VM.
 func (f Facts) WhyLost() Reason {
 	if f.Busy() {
 		return Reason{Cause: AgentBusy}
@@ -49,13 +50,13 @@ type Wishes struct {
 	Light     bool              // the stemcell only names an image of the cloud
 	Releases  []state.Release   // without ids
 	Used      map[string]bool   // names of the releases that the VM's jobs are from
-	Made      map[string]string // digests of what a VM would be made from
+	Made      map[string]string // digests of what a VM would be created from
 	Applied   map[string]string // digests of what would be put on it
 	Disk      *manifest.DiskPool
-	Dynamic   bool   // only the VM can tell its address
-	NoAddress bool   // and it has not done so yet
+	Dynamic   bool   // only the VM knows its address
+	NoAddress bool   // and it has not reported it yet
 	Strategy  string // update.vm_strategy
-	NoSwap    string // why a new VM cannot be made beside the old one; empty: it can
+	NoSwap    string // why a new VM cannot be created beside the old one; empty: it can
 	Snapshot  bool
 	DNS       bool
 	API       int // effective CPI API version; 0: unknown
@@ -66,7 +67,7 @@ type Wishes struct {
 	SecondDisk SecondDisk // what is remembered of attaching a second disk
 	Lost       bool       // the VM went silent when a second disk was attached
 
-	Differs []string // settings of the agent that are not what the manifest says, as it was seen
+	Differs []string // settings of the agent that were seen to differ from the manifest
 	Stays   []string // settings of the agent that cannot change on a running VM
 	Stuck   string   // why
 
@@ -75,48 +76,47 @@ type Wishes struct {
 	Asked     Asked
 }
 
-// SecondDisk is what is remembered of a CPI that could not attach a second disk;
-// the zero value: nothing.
+// SecondDisk is what this machine remembers of a CPI that could not attach a
+// second disk; the zero value: nothing.
 type SecondDisk struct {
 	When time.Time
-	New  bool // it failed on a new VM, too: another VM does not help
+	New  bool // it failed on a new VM, too, so another VM does not help
 }
 
-// Asked is what the command line asks of a deploy beside the manifest; a plan
-// that is kept in a file carries it.
+// Asked contains the flags that change a plan; a saved plan contains them, too.
 type Asked struct {
 	Recreate      bool `json:"recreate,omitempty"`       // replace the VM though nothing changed
 	RecreateDisks bool `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
 	Fix           bool `json:"fix,omitempty"`            // replace a VM whose agent does not answer
 	SkipDrain     bool `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
 	AllowShrink   bool `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
-	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`  // keep what was migrated from as an orphan
-	AdoptVM       bool `json:"adopt_vm,omitempty"`       // accept a VM as made from what the manifest says
+	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`  // keep the old disk of a migration as an orphan
+	AdoptVM       bool `json:"adopt_vm,omitempty"`       // accept that the VM was created from this manifest
 }
 
-// Decision is what a deploy changes and why, and the facts that its steps are
-// made from. It is compared and saved as data.
+// Decision contains what a deploy changes and why, and the facts that decide
+// its steps. It is compared and saved as data.
 type Decision struct {
 	Changes  []Change `json:"changes"`
 	Warnings []Reason `json:"warnings,omitempty"`
 	// Compiles is how many packages are compiled while the service is down: on
-	// the VM that stays, or on the one that comes when the old one is deleted.
+	// the VM that stays, or on the new one after the old one was deleted.
 	Compiles int `json:"compiles,omitempty"`
 
-	Swap     bool   `json:"swap,omitempty"`     // the new VM is made before the old one is deleted
-	Beside   bool   `json:"beside,omitempty"`   // the VM compiles while the one that it replaces still serves
-	Stopped  bool   `json:"stopped,omitempty"`  // the jobs stay stopped, as was asked for
-	Blank    bool   `json:"blank,omitempty"`    // the VM has no spec yet, or has not told its address
+	Swap     bool   `json:"swap,omitempty"`     // the new VM is created before the old one is deleted
+	Beside   bool   `json:"beside,omitempty"`   // the new VM compiles while the old one still serves
+	Stopped  bool   `json:"stopped,omitempty"`  // the jobs stay stopped, after bootstrap stop
+	Blank    bool   `json:"blank,omitempty"`    // the VM has no spec yet, or has not reported its address
 	Silent   bool   `json:"silent,omitempty"`   // the old VM's agent does not answer
 	Answers  bool   `json:"answers,omitempty"`  // the agent of the recorded VM does
 	HasVM    bool   `json:"has_vm,omitempty"`   // the recorded VM exists
 	Current  string `json:"vm,omitempty"`       // CID of the recorded VM
 	Replaced string `json:"replaced,omitempty"` // CID of a VM that an earlier run has replaced and not deleted
 
-	Snapshots     bool `json:"snapshot,omitempty"` // of the disk, before it is touched
+	Snapshots     bool `json:"snapshot,omitempty"` // of the disk, before it is changed
 	UseDNS        bool `json:"dns,omitempty"`
 	Dynamic       bool `json:"dynamic,omitempty"`
-	Address       bool `json:"address,omitempty"` // the address is known before a new VM tells it
+	Address       bool `json:"address,omitempty"` // the address is known before a new VM reports it
 	Light         bool `json:"light,omitempty"`
 	CompilesAny   bool `json:"compiles_any,omitempty"`
 	API           int  `json:"api,omitempty"`
@@ -132,19 +132,19 @@ type Decision struct {
 	Leftovers []string `json:"leftovers,omitempty"` // calls that looking at leftovers may take
 }
 
-// DiskWork is what is known of the persistent disk when its step is decided.
+// DiskWork contains the facts about the persistent disk that decide its step.
 type DiskWork struct {
 	CID     string `json:"cid,omitempty"`     // of the current one; empty: there is none
 	Mounted bool   `json:"mounted,omitempty"` // on the VM that stays
 	// Begun is the CID of the disk that an interrupted run has mounted as the
-	// target of a migration.
+	// target of a migration; empty: there is none.
 	Begun string `json:"begun,omitempty"`
 	// Method is the CPI's method that may change the disk itself; empty: it is
 	// not asked.
 	Method string `json:"method,omitempty"`
 }
 
-// on returns what the decision does with the thing.
+// on returns the action on a thing.
 func (d Decision) on(what string) Action {
 	for _, c := range d.Changes {
 		if c.What == what && c.Action != Remove {
@@ -154,8 +154,7 @@ func (d Decision) on(what string) Action {
 	return Keep
 }
 
-// On returns what the decision does with the thing: one of the constants VM,
-// Disk and so on.
+// On returns the action on a thing: one of the constants VM, Disk and so on.
 func (d Decision) On(what string) Action { return d.on(what) }
 
 // Nothing reports whether there is nothing to do.
@@ -163,8 +162,8 @@ func (d Decision) Nothing() bool {
 	return !slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Action != Keep })
 }
 
-// Destroys lists, in words, what would be lost or replaced by the plan and is
-// worth asking about; none, if nothing is.
+// Destroys lists, in words, what the plan would delete or replace, for the
+// question to a person; nil: nothing.
 func (d Decision) Destroys() []string {
 	var list []string
 	for _, c := range d.Changes {
@@ -174,7 +173,7 @@ func (d Decision) Destroys() []string {
 		case c.What == Disk && c.Action == Migrate:
 			list = append(list, fmt.Sprintf("disk %s is replaced by a new one with its content", c.Name))
 		case c.What == Disk && c.Action == Orphan:
-			list = append(list, fmt.Sprintf("disk %s is taken from the VM and kept", c.Name))
+			list = append(list, fmt.Sprintf("disk %s is removed from the VM and kept as an orphan", c.Name))
 		case c.What == Packages:
 			list = append(list, texts(c.Why)...)
 		}
@@ -182,7 +181,7 @@ func (d Decision) Destroys() []string {
 	return list
 }
 
-// NewVM reports whether the deployment ends with another VM than it had.
+// NewVM reports whether a new VM is created.
 func (d Decision) NewVM() bool { a := d.on(VM); return a == Create || a == Replace }
 
 // diskWork reports whether anything is done to the persistent disk.
@@ -204,8 +203,8 @@ func (d Decision) Starts() bool {
 	return !d.Stopped && (d.NewVM() || d.inPlace() || d.on(Jobs) == Start)
 }
 
-// Touches reports whether the deployment is not what is recorded while the plan
-// runs.
+// Touches reports whether the deployment differs from the recorded one while
+// the plan runs.
 func (d Decision) Touches() bool { return d.NewVM() || d.inPlace() }
 
 // updates reports whether jobs are put on a VM that stays, and prepares whether
@@ -235,9 +234,9 @@ func (d Decision) removes() bool {
 	return slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Action == Remove })
 }
 
-// Decide decides from what is wanted, recorded and found. The error is an
-// *AgentSilentError for a VM that exists and does not answer, a *DiskGoneError,
-// a *ShrinkError or a *NoSecondDiskError.
+// Decide decides what a deploy does, from wishes, state and facts. The error is
+// an *AgentSilentError for a VM that exists and does not answer, a
+// *DiskGoneError, a *ShrinkError or a *NoSecondDiskError.
 func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
 	d := Decision{
 		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounts: len(f.Mounted), DiskAsked: f.DiskAsked,
@@ -286,7 +285,7 @@ func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
 	return d, nil
 }
 
-// decideVM says what becomes of the VM, as far as disk and jobs do not matter.
+// decideVM decides the action on the VM, as if disk and jobs did not change.
 func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 	vm := Change{What: VM, Name: st.CurrentVMCID, Action: Keep}
 	because := func(action Action, why ...Reason) { vm.Action, vm.Why = action, why }
@@ -302,7 +301,7 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 		}
 	case st.Own.AgentID != "" && !st.Own.Reached:
 		// A run was interrupted before anything was put on it, or while it was
-		// deleted: there is nothing to stop.
+		// deleted: no job has to be stopped.
 		because(Replace, Reason{Cause: NeverUsed})
 	case w.Lost:
 		because(Replace, Reason{Cause: LostToDisk})
@@ -315,7 +314,7 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 	return vm, nil
 }
 
-// list adds all changes, the kept things included.
+// list adds all changes, and the things that are kept.
 func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change) {
 	sc := Change{What: Stemcell, Name: w.Stemcell, Action: Keep}
 	if (vm.Action == Create || vm.Action == Replace) && !uploaded(st, w.Stemcell) {
@@ -389,9 +388,9 @@ func (d *Decision) warn(w Wishes, st state.State, f Facts, vm, disk Change) {
 	}
 }
 
-// compile adds what is compiled while the service is down. Only the VM that
-// stays could be asked to compile, and its agent removes the packages that the
-// jobs run from; a new VM that comes beside the old one compiles before that one
+// compile adds the packages that are compiled while the service is down. A VM
+// that stays must stop its jobs first, because its agent removes their packages
+// when it compiles. A new VM beside the old one compiles before the old one
 // stops.
 func (d *Decision) compile(w Wishes, st state.State, f Facts, vm, jobs Change) {
 	var why Cause
@@ -412,7 +411,7 @@ func (d *Decision) compile(w Wishes, st state.State, f Facts, vm, jobs Change) {
 	d.Changes = append(d.Changes, Change{What: Packages, Action: Create, Why: []Reason{{Cause: why, Count: d.Compiles}}})
 }
 
-// addSmall adds what changes without a downtime on a VM that stays.
+// addSmall adds the changes that need no downtime on a VM that stays.
 func (d *Decision) addSmall(w Wishes, st state.State) {
 	switch {
 	case len(st.Own.Applied) > 0 && st.Own.Applied[PartTags] != w.Applied[PartTags]:
@@ -429,7 +428,7 @@ func (d *Decision) addSmall(w Wishes, st state.State) {
 	}
 }
 
-// decideJobs says what becomes of the jobs.
+// decideJobs decides the action on the jobs.
 func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 	c := Change{What: Jobs, Name: w.Group, Action: Keep}
 	if vm == Create || vm == Replace {
@@ -476,7 +475,8 @@ func uploaded(st state.State, stemcell string) bool {
 	return slices.ContainsFunc(st.Stemcells, func(s state.Stemcell) bool { return s.Name+"/"+s.Version == stemcell })
 }
 
-// unused lists what the state owns and nothing uses, as an earlier run left it.
+// unused lists the things that the state owns and nothing uses, left by an
+// earlier run.
 func unused(st state.State) []Change {
 	var list []Change
 	if old := st.Own.Swap; old != nil {

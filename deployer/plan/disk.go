@@ -8,9 +8,9 @@ import (
 	"bootstrap/state"
 )
 
-// Settled returns the state with the disk as the current one that the VM uses: a
-// run that was killed may have migrated, or made a first disk, before it could
-// record that. changed reports whether that differs from what is recorded.
+// Settled returns the state with the mounted disk as the current one: a killed
+// run may have migrated, or created a first disk, before it could record that.
+// changed reports whether the state differs.
 func Settled(st state.State, f Facts) (settled state.State, changed bool) {
 	if !f.Answers || len(f.Mounted) != 1 || f.Mounted[0] == CurrentDisk(st) {
 		return st, false
@@ -40,7 +40,8 @@ func DiskOf(st state.State, cid string) *state.Disk {
 	return &st.Disks[i]
 }
 
-// decideDisk says what becomes of the persistent disk beside the VM's action.
+// decideDisk decides the action on the persistent disk, for an action on the
+// VM.
 func decideDisk(w Wishes, st state.State, f Facts, vm Action) (Change, error) {
 	have := st.Disk()
 	c := Change{What: Disk, Action: Keep}
@@ -66,14 +67,14 @@ func decideDisk(w Wishes, st state.State, f Facts, vm Action) (Change, error) {
 	case w.Asked.RecreateDisks:
 		c.Action, c.Why = Migrate, []Reason{{Cause: ByFlag, Subject: "--recreate-persistent-disks"}}
 	case vm == Create || vm == Replace:
-		c.Why = nil // the new VM gets it
+		c.Why = nil // it is attached to the new VM
 	case !slices.Contains(f.Mounted, have.CID):
 		c.Action, c.Why = Attach, []Reason{{Cause: NotMounted}}
 	}
 	return c, nil
 }
 
-// diskWork gathers what the step of the disk is made from.
+// diskWork returns the facts for the step of the disk.
 func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	have := st.Disk()
 	if have == nil {
@@ -84,8 +85,8 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	if disk != Migrate {
 		return work
 	}
-	// An agent refuses to migrate without the second disk, which an interrupted
-	// run has made: its migration is done again.
+	// An agent refuses to migrate without the second disk. If an interrupted
+	// run has created one, the migration is repeated with it.
 	for _, d := range st.Disks {
 		if d.ID != st.CurrentDiskID && work.Mounted && slices.Contains(f.Mounted, d.CID) && len(DiskReasons(d, *w.Disk)) == 0 {
 			work.Begun = d.CID
@@ -100,12 +101,13 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	return work
 }
 
-// diskReplaces says why what is done to the disk takes a new VM, if it does.
+// diskReplaces returns why the action on the disk needs a new VM; must is false
+// if it does not.
 func diskReplaces(w Wishes, st state.State, f Facts, disk Change) (why Reason, must bool) {
 	foreign := slices.IndexFunc(f.Mounted, func(cid string) bool { return DiskOf(st, cid) == nil })
 	switch {
 	case disk.Action != Keep && foreign >= 0:
-		// The agent would take another disk for the target of a migration.
+		// The agent would use the other disk as the target of a migration.
 		return Reason{Cause: ForeignDisk, Subject: f.Mounted[foreign]}, true
 	case disk.Action == Migrate && !w.SecondDisk.When.IsZero():
 		return Reason{Cause: NoSecondDisk}, true
@@ -116,13 +118,14 @@ func diskReplaces(w Wishes, st state.State, f Facts, disk Change) (why Reason, m
 	case disk.Action != Keep && w.API == 1:
 		return Reason{Cause: NeedsNewVM}, true
 	case w.API == 1 && f.Now.Deployment == "" && len(st.Disks) > 1:
-		// What the registry told this VM is gone with the run that made it.
+		// The registry's settings for this VM were lost with the run that
+		// created it.
 		return Reason{Cause: TwoDisksAPI1}, true
 	}
 	return Reason{}, false
 }
 
-// DiskReasons says how a disk differs from what the manifest asks for.
+// DiskReasons returns how a disk differs from the manifest.
 func DiskReasons(have state.Disk, want manifest.DiskPool) []Reason {
 	var why []Reason
 	if have.Size != want.Size {

@@ -9,7 +9,7 @@ import (
 // list is a list of steps that is being made.
 type list struct {
 	d     Decision
-	down  bool // jobs that may run are stopped in it
+	down  bool // it stops jobs that may run
 	steps []Step
 }
 
@@ -29,7 +29,8 @@ func (l *list) addDown(steps ...Step) {
 	}
 }
 
-// checkCloud finds what the CPI could refuse before the VM that runs is touched.
+// checkCloud returns the step that asks the CPI whether VM, disk and stemcell
+// exist, before the running VM is changed.
 func (l *list) checkCloud() Step {
 	s := Step{Kind: CheckCloud}
 	if l.d.Answers && l.d.on(VM) != Create {
@@ -44,9 +45,9 @@ func (l *list) checkCloud() Step {
 	return s
 }
 
-// uploadStemcell uploads the stemcell where that was not done. A light one is
-// given to the CPI again before a VM is deleted, which refuses one whose image is
-// gone; one that is gone may get another CID.
+// uploadStemcell returns the step that uploads the stemcell, if that was not
+// done. The CPI gets a light stemcell again before a VM is deleted, because it
+// returns an error if the image does not exist any more.
 func (l *list) uploadStemcell() Step {
 	s := Step{Kind: UploadStemcell, Maybe: []string{"cpi create_stemcell"}}
 	again := l.d.Light && l.d.on(VM) == Replace
@@ -67,7 +68,8 @@ func (l *list) compile() Step {
 	return s
 }
 
-// stop stops the jobs of a VM. If its agent is silent, the CPI detaches the disk.
+// stop returns the step that stops the jobs of a VM. If its agent is silent,
+// the CPI detaches the disk.
 func (l *list) stop(kind Kind, vm string, next *Next) Step {
 	d := l.d
 	s := Step{Kind: kind, Name: vm, Down: true, Next: next}
@@ -102,7 +104,8 @@ func (l *list) detachCalls() []string {
 	return []string{"cpi detach_disk"}
 }
 
-// replaced stops the VM that an earlier run has replaced and not deleted.
+// replaced adds the step that stops the VM that an earlier run has replaced but
+// not deleted.
 func (l *list) replaced() {
 	if l.d.Replaced == "" {
 		return
@@ -110,7 +113,7 @@ func (l *list) replaced() {
 	s := l.stop(StopOld, l.d.Replaced, leaving())
 	s.Down = l.down
 	s.Maybe = append(s.Calls, l.detachCalls()...)
-	s.Calls = nil // only its own agent could tell
+	s.Calls = nil // only its own agent knows which are needed
 	l.add(s)
 }
 
@@ -120,8 +123,8 @@ func (l *list) snapshot() {
 	}
 }
 
-// disk makes the VM's persistent disk what is asked for, while the jobs are
-// stopped.
+// disk adds the step that makes the persistent disk what the manifest says,
+// while the jobs are stopped.
 func (l *list) disk() {
 	work := l.d.Disk
 	s := Step{Name: work.CID, Down: l.down, Disk: &work}
@@ -147,8 +150,8 @@ func (l *list) disk() {
 	l.add(s)
 }
 
-// changeDisk fills in the step of a disk that is to become another one: where
-// the CPI may be able to change it, only the CPI can tell.
+// changeDisk completes the step of a disk that changes. If the CPI has a method
+// for the change, only the CPI can decide whether the data must be migrated.
 func (l *list) changeDisk(s *Step, mounts []string) {
 	migrates := []string{"cpi create_disk", "agent migrate_disk", "agent list_disk", "agent remove_persistent_disk", "cpi detach_disk"}
 	if !l.d.KeepOldDisk {
@@ -188,8 +191,8 @@ func (l *list) start() {
 	}
 }
 
-// finish is the end of every list: the small changes, the record, and what is
-// unused by then.
+// finish adds the end of every list: the changes without downtime, the state,
+// and deleting unused things.
 func (l *list) finish() {
 	d := l.d
 	l.addIf(d.Replaced != "", Step{Kind: DeleteOld, Name: d.Replaced, Calls: []string{"cpi delete_vm"}})
@@ -208,8 +211,8 @@ func (l *list) finish() {
 	}
 }
 
-// cleanUp deletes what is unused already, or is when the deploy has succeeded,
-// and looks again at what earlier runs could not tell.
+// cleanUp returns the step that deletes unused things after a successful
+// deploy, and looks again at leftovers of earlier runs.
 func (l *list) cleanUp() Step {
 	s := Step{Kind: CleanUp, Maybe: slices.Clone(l.d.Leftovers)}
 	for _, c := range l.d.Changes {
@@ -226,7 +229,7 @@ func (l *list) cleanUp() Step {
 	return s
 }
 
-// leftoverCalls are those that a look at the leftovers may make.
+// leftoverCalls returns the calls that looking at the leftovers may make.
 func leftoverCalls(st state.State) []string {
 	var calls []string
 	for _, o := range st.Own.Leftovers {

@@ -23,8 +23,8 @@ const (
 	PartSpec         = "spec" // configuration hash; known only after an apply
 )
 
-// NewSalt returns a key for the digests of one state: without it they say nothing
-// about what they are of.
+// NewSalt returns a key for the digests of one state, so that nobody can guess
+// the values from the digests.
 func NewSalt() string {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails: it ends the program instead
@@ -45,7 +45,7 @@ func Digest(salt, part string, value any) string {
 
 func sameValue(a, b any) bool { return Digest("", "", a) == Digest("", "", b) }
 
-// sameProperties compares maps, of which an absent one is an empty one.
+// sameProperties compares maps; a missing map equals an empty one.
 func sameProperties(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || sameValue(a, b)
 }
@@ -78,11 +78,11 @@ func ChangedParts(have, want map[string]string) []string {
 
 func sameParts(have, want map[string]string) bool { return maps.Equal(have, want) }
 
-// sameApplied compares without what only an apply can tell.
+// sameApplied compares the parts that are known before an apply.
 func sameApplied(have, want map[string]string) bool { return len(ChangedParts(have, want)) == 0 }
 
-// VMParts returns what a VM is made from, and cannot be changed afterwards. A
-// part is named "place: key". The stemcell has a record of its own.
+// VMParts returns the parts that a VM is created from and that cannot change on
+// an existing VM, by name: "place: key". The stemcell is recorded separately.
 func VMParts(m *manifest.Manifest) map[string]any {
 	parts := map[string]any{}
 	for k, v := range m.ResourcePool.CloudProperties {
@@ -112,7 +112,7 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	return parts
 }
 
-// agentParts is how the agent is to be reached.
+// agentParts returns the parts that decide how the agent is reached.
 func agentParts(m *manifest.Manifest) map[string]any {
 	parts := map[string]any{AgentPrefix + PartCA: m.CPI.CA}
 	if u := m.CPI.MBusURL; u != nil && u.User != nil {
@@ -124,8 +124,9 @@ func agentParts(m *manifest.Manifest) map[string]any {
 	return parts
 }
 
-// InstanceParts returns what a deploy puts on a VM: what templates and packages
-// are made from. address is the instance's; packages are those of its jobs.
+// InstanceParts returns the parts that a deploy applies to a VM: the inputs of
+// templates and packages. address is that of the instance; packages are those
+// of its jobs.
 func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, packages []*artifact.Package, address string) map[string]any {
 	parts := map[string]any{
 		PartTags:                         m.Tags,
@@ -156,8 +157,8 @@ func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 	return parts
 }
 
-// propertyOf is what the manifest sets a job's property to: a job with
-// properties of its own sees no others, else the group's are merged over the
+// propertyOf returns the value of a job's property in the manifest: a job with
+// its own properties gets only these, else the group's are merged over the
 // global ones.
 func propertyOf(m *manifest.Manifest, ref manifest.JobRef, name string) (value any, set bool) {
 	if ref.Properties != nil {

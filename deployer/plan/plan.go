@@ -1,6 +1,6 @@
-// Package plan decides, without looking at anything itself, what a deploy does:
-// from what is wanted, recorded and found it makes a Decision, whose reasons are
-// data, and from that the list of steps that is printed, saved and run.
+// Package plan decides what a deploy does. It is pure: from wishes, state and
+// facts it makes a Decision, with reasons that are data, and from the Decision
+// the list of steps that is printed, saved and run.
 package plan
 
 import (
@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Action is what a plan does with one thing.
+// Action is what a plan does to one thing.
 type Action string
 
 // The actions of a plan.
@@ -18,7 +18,7 @@ const (
 	Update  Action = "update in place"
 	Migrate Action = "migrate"
 	Attach  Action = "attach"
-	Orphan  Action = "orphan" // taken from the VM and kept
+	Orphan  Action = "orphan" // removed from the VM and kept
 	Keep    Action = "keep"
 	Start   Action = "start"
 	Remove  Action = "delete"
@@ -39,7 +39,7 @@ const (
 	State     = "state"
 )
 
-// Change is what becomes of one thing. Why has at least one reason, unless the
+// Change is the action on one thing. Why has at least one reason, unless the
 // action is Keep.
 type Change struct {
 	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, state
@@ -48,11 +48,11 @@ type Change struct {
 	Why    []Reason `json:"why,omitempty"`
 }
 
-// Plan is what a deploy will do: the decision, and the steps that follow from it
-// and are run in their order.
+// Plan is a decision, and the steps that follow from it, in the order in which
+// they run.
 type Plan struct {
 	Decision
-	Looks Step   `json:"looks"` // what finding the facts takes; not among the steps
+	Looks Step   `json:"looks"` // how the facts are found; not among the steps
 	Steps []Step `json:"steps"`
 	// Diff is how the manifest differs from the one applied last, as lines
 	// without secrets.
@@ -73,9 +73,9 @@ func (p Plan) Down() []string {
 	return list
 }
 
-// Calls returns the calls of the CPI and the agent that running the plan makes,
-// each once and sorted: "agent apply", "cpi create_vm"; and in maybe those that
-// depend on what the CPI can do.
+// Calls returns the calls of the CPI and the agent that the plan makes, each
+// once and sorted: "agent apply", "cpi create_vm". maybe contains the calls
+// that depend on the features of the CPI.
 func (p Plan) Calls() (calls, maybe []string) {
 	for _, s := range append([]Step{p.Looks}, p.Steps...) {
 		calls = append(calls, s.Calls...)
@@ -93,7 +93,7 @@ func (p Plan) Calls() (calls, maybe []string) {
 
 func isCPI(call string) bool { return len(call) > 4 && call[:4] == "cpi " }
 
-// View is a plan in words, as people and programs are shown it.
+// View is a plan in words, for people and for --json.
 type View struct {
 	Changes  []Line   `json:"changes"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -104,7 +104,7 @@ type View struct {
 	// Compiles is how many packages are compiled while the service is down.
 	Compiles int `json:"compiles,omitempty"`
 	// Calls are the calls of the CPI and the agent, each once; Maybe are those
-	// that depend on what the CPI can do.
+	// that depend on the features of the CPI.
 	Calls []string `json:"calls,omitempty"`
 	Maybe []string `json:"maybe,omitempty"`
 }
@@ -140,8 +140,8 @@ func (v View) Creates() bool {
 	return slices.ContainsFunc(v.Changes, func(c Line) bool { return c.What == VM && c.Action == Create })
 }
 
-// Differs says what b does otherwise than a, in words; empty: nothing. Generated
-// variables make no difference to the VM.
+// Differs returns, in words, how b differs from a; empty: it does not.
+// Generated variables do not count, because they do not change the VM.
 func Differs(a, b Plan) string {
 	was, is := changesOf(a), changesOf(b)
 	for _, c := range is {
@@ -156,7 +156,7 @@ func Differs(a, b Plan) string {
 	}
 	same := func(a, b Step) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Down == b.Down }
 	if !slices.EqualFunc(a.Steps, b.Steps, same) {
-		return "its steps are others now"
+		return "the steps are different"
 	}
 	return ""
 }

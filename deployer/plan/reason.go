@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Cause says of what kind a Reason is.
+// Cause is the kind of a Reason.
 type Cause string
 
 // The causes of changes and warnings. The comment names the fields of Reason
@@ -79,14 +79,14 @@ const (
 	NotStopped   Cause = "not-stopped"    // Subject: CID of the VM, Why
 	StaysStopped Cause = "stays-stopped"
 	SettingsStay Cause = "settings-stay" // Names, To: why
-	Warned       Cause = "warned"        // To: the words
-	StopsEarly   Cause = "stops-early"   // To: the words
+	Warned       Cause = "warned"        // To: the text
+	StopsEarly   Cause = "stops-early"   // To: the text
 	Undetermined Cause = "undetermined"  // Count of calls
 )
 
-// Reason is why a plan changes or warns, as data: plans are compared by it, and
-// String makes words of it when they are shown. Which fields count depends on
-// the cause.
+// Reason is why a plan changes something or warns, as data: plans are compared
+// by their reasons, and String returns a reason in words. The fields that count
+// depend on the cause.
 type Reason struct {
 	Cause   Cause    `json:"cause"`
 	Subject string   `json:"subject,omitempty"`
@@ -97,7 +97,8 @@ type Reason struct {
 	Why     []Reason `json:"why,omitempty"`
 }
 
-// fixed returns what a cause without fields says; empty: it has some.
+// fixed returns the text of a cause without fields; empty: the cause has
+// fields.
 func (r Reason) fixed() string {
 	switch r.Cause {
 	case NoVM:
@@ -113,31 +114,31 @@ func (r Reason) fixed() string {
 	case NotUploaded:
 		return "it is not uploaded yet"
 	case OriginUnknown:
-		return "what the VM was made from is unknown; --adopt-from MANIFEST names it, --adopt-vm keeps the VM as it is"
+		return "it is unknown what the VM was made from; --adopt-from MANIFEST names that manifest, --adopt-vm keeps the VM as it is"
 	case MBusRemoved:
 		return "env.bosh.mbus was removed"
 	case NoSecondDisk:
-		return "the CPI could not attach a second disk to the running VM, which moving the data needs"
+		return "the CPI could not attach a second disk to the running VM, and moving the data needs one"
 	case DiskTaken:
-		return "the persistent disk is taken away"
+		return "the persistent disk is removed from the VM"
 	case NeedsNewVM:
 		return "the CPI's API version 1 announces a disk to a VM only when the VM is made"
 	case TwoDisksAPI1:
-		return "an earlier run was interrupted when it may have had two disks, and with the CPI's API version 1 only the run that made the VM can detach one"
+		return "an interrupted run may have left two disks attached, and with the CPI's API version 1 only the run that made the VM can detach one"
 	case NoDisk:
 		return "there is no persistent disk"
 	case DiskUnwanted:
 		return "the manifest asks for no persistent disk any more; it is kept: see bootstrap disks"
 	case NotMounted:
-		return "the VM does not have it mounted"
+		return "it is not mounted on the VM"
 	case NewVM:
 		return "the VM is new"
 	case NothingApplied:
-		return "nothing was put on the VM yet"
+		return "nothing was applied to the VM yet"
 	case Unfinished:
 		return "the last deploy was not finished"
 	case AppliedUnknown:
-		return "what was put on the VM last is unknown"
+		return "it is unknown what was applied to the VM last"
 	case OtherSpec:
 		return "the agent has another spec than the one applied last"
 	case TagsChanged:
@@ -149,15 +150,15 @@ func (r Reason) fixed() string {
 	case TakenOver:
 		return "the deployment was made by another tool and is taken over as it is"
 	case ManifestOnly:
-		return "the manifest changed in nothing that the VM has"
+		return "the manifest changed, but nothing on the VM depends on that"
 	case RecordOnly:
-		return "the state file lacks something that is known"
+		return "the state file does not contain everything that is known"
 	case VMReplaced:
 		return "another VM has replaced it"
 	case Unused:
 		return "it is unused"
 	case StaysStopped:
-		return "the jobs were stopped with `bootstrap stop` and stay so: `bootstrap start` starts them"
+		return "the jobs were stopped with `bootstrap stop` and stay stopped: `bootstrap start` starts them"
 	}
 	return ""
 }
@@ -172,7 +173,7 @@ func (r Reason) String() string {
 	case VMGone:
 		return fmt.Sprintf("VM %s is gone", r.Subject)
 	case ByFlag:
-		return "asked to with " + r.Subject
+		return "requested with " + r.Subject
 	case Strategy:
 		return "update.vm_strategy is " + r.To
 	case StemcellChanged:
@@ -183,7 +184,7 @@ func (r Reason) String() string {
 		}
 		return r.Subject + " changed"
 	case ForeignDisk:
-		return fmt.Sprintf("disk %s is mounted, which is not recorded as the deployment's", r.Subject)
+		return fmt.Sprintf("disk %s is mounted, but is not recorded as a disk of this deployment", r.Subject)
 	case DiskSize:
 		return fmt.Sprintf("size %s -> %s MiB", r.From, r.To)
 	case DiskProperties:
@@ -212,9 +213,9 @@ func (r Reason) String() string {
 		}
 		return "the jobs are " + r.To
 	case CompilesInPlace:
-		return fmt.Sprintf("compiles %s while the service is down; if one does not compile, what ran before is put back where this machine has kept it", Count(r.Count, "package"))
+		return fmt.Sprintf("compiles %s while the service is down; if one fails to compile, the previous jobs are put back if this machine has kept them", Count(r.Count, "package"))
 	case CompilesOnNew:
-		return fmt.Sprintf("compiles %s on the new VM while the service is down; if one does not compile, it stays down until a deploy succeeds", Count(r.Count, "package"))
+		return fmt.Sprintf("compiles %s on the new VM while the service is down; if one fails to compile, the service stays down until a deploy succeeds", Count(r.Count, "package"))
 	case SettingsChanged:
 		return "changed: " + names
 	case Generated:
@@ -222,36 +223,36 @@ func (r Reason) String() string {
 	case DiskKept:
 		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
 	case PutBackAsked:
-		return "asked to with --previous: what was applied before is put back"
+		return "requested with --previous, which puts back what the previous deploy applied"
 	}
 	return r.warning(names)
 }
 
-// warning returns the words of the causes that only warnings have.
+// warning returns the text of the causes that only warnings have.
 func (r Reason) warning(names string) string {
 	switch r.Cause {
 	case NoSwap:
-		return "the new VM is made only when the old one is deleted, in spite of create-swap-delete: " + r.To
+		return "the old VM is deleted before the new one is created, although update.vm_strategy is create-swap-delete: " + r.To
 	case Shrinks:
 		return fmt.Sprintf("disk %s shrinks from %s to %s MiB: what does not fit cannot be moved", r.Subject, r.From, r.To)
 	case DataMoves:
 		return fmt.Sprintf("the data of disk %s moves to a new disk: %s", r.Subject, Words(r.Why))
 	case ResizeOrMove:
-		return fmt.Sprintf("disk %s is resized where the CPI can, else its data is migrated to a new one: %s", r.Subject, Words(r.Why))
+		return fmt.Sprintf("disk %s is resized if the CPI can do that, else its data is migrated to a new one: %s", r.Subject, Words(r.Why))
 	case OrphanStays:
-		return fmt.Sprintf("a new, empty disk is made, and disk %s (%s) stays an orphan: bootstrap disks attach takes it instead", r.Subject, r.To)
+		return fmt.Sprintf("a new, empty disk is created, and disk %s (%s) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead", r.Subject, r.To)
 	case NoWayBack:
-		return fmt.Sprintf("VM %s is deleted before the new one is made: if the CPI refuses to make that one (its cloud_properties are wrong, for example), there is no way back to the old one; the disk is kept, and the service comes back with a deploy that succeeds", r.Subject)
+		return fmt.Sprintf("VM %s is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds", r.Subject)
 	case NotStopped:
-		return fmt.Sprintf("the jobs on VM %s are not stopped and its disk is not unmounted: %s", r.Subject, Words(r.Why))
+		return fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", r.Subject, Words(r.Why))
 	case SettingsStay:
 		return fmt.Sprintf("%s of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: %s", names, r.To)
 	case Warned:
 		return r.To
 	case StopsEarly:
-		return "deploy would stop before anything is done: " + r.To
+		return "deploy would stop before it changes anything: " + r.To
 	case Undetermined:
-		return fmt.Sprintf("%s of an earlier run have no known end; a deploy settles them first, and its plan may be another one", Count(r.Count, "CPI call"))
+		return fmt.Sprintf("%s of an earlier run ended with an unknown result; a deploy finds out the result first, so its plan may differ", Count(r.Count, "CPI call"))
 	}
 	return string(r.Cause)
 }

@@ -8,12 +8,11 @@ import (
 	"bootstrap/agent"
 )
 
-// AgentSilentError says that a VM exists and its agent does not answer, or does
-// not answer as that VM's, so that its jobs cannot be stopped nor its disk
-// unmounted.
+// AgentSilentError says that a VM exists but its own agent does not answer, so
+// that nobody can stop its jobs or unmount its disk.
 type AgentSilentError struct {
 	VM   string // CID
-	Err  error  // what the last probe met
+	Err  error  // the error of the last probe
 	Next string // what to do; MANIFEST stands for the deployment's arguments
 }
 
@@ -32,7 +31,7 @@ func (e *AgentSilentError) Unwrap() error { return e.Err }
 // DiskGoneError says that the recorded persistent disk does not exist.
 type DiskGoneError struct {
 	CID     string
-	Mounted bool // the agent says that the VM has it
+	Mounted bool // the agent reports that the VM has it mounted
 }
 
 func (e *DiskGoneError) Error() string {
@@ -63,11 +62,11 @@ func (e *NoSecondDiskError) Error() string {
 	return fmt.Sprintf("disk %s cannot be changed: the CPI can neither change it nor attach a second disk to move the data to, as was found on %s; nothing was changed", e.Disk, e.When.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
-// MovedError says that a plan does not hold any more.
+// MovedError says that a plan is out of date.
 type MovedError struct {
-	What string // what is different
+	What string // what has changed
 }
 
 func (e *MovedError) Error() string {
-	return fmt.Sprintf("the plan does not hold any more: %s; nothing was changed: make a new plan", e.What)
+	return fmt.Sprintf("the plan is out of date: %s; nothing was changed; make a new plan", e.What)
 }

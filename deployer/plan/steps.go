@@ -6,11 +6,11 @@ import (
 	"bootstrap/state"
 )
 
-// Kind is what a step does; its text names the step for people.
+// Kind is the kind of a step; its text is the name that people see.
 type Kind string
 
-// The kinds of steps. Every one of them does what it says, whatever the plan: the
-// list holds only what is to be done.
+// The kinds of steps. A step does the same in every plan: the list contains
+// only the steps that are needed.
 const (
 	Look           Kind = "look"
 	CheckCloud     Kind = "check the cloud"
@@ -21,13 +21,13 @@ const (
 	UploadJobs     Kind = "upload jobs"
 	Prepare        Kind = "prepare"
 
-	ClearRecord  Kind = "clear the record" // no return from here on
+	ClearRecord  Kind = "clear the record" // the point of no return
 	CreateVM     Kind = "create vm"
 	WaitForAgent Kind = "wait for agent"
 	InitialApply Kind = "initial apply"
 	RenderAgain  Kind = "render jobs again" // with the address that the VM reported
 	Compile      Kind = "compile"
-	StopOld      Kind = "stop old vm" // the one that the current VM replaces
+	StopOld      Kind = "stop old vm" // the VM that the current one replaces
 	StopJobs     Kind = "stop jobs"
 	Snapshot     Kind = "snapshot"
 	DeleteVM     Kind = "delete vm"
@@ -58,20 +58,21 @@ const (
 	UninstallRest   Kind = "uninstall what is unused"
 )
 
-// Step is one thing that a run does.
+// Step is one step of a run.
 type Step struct {
 	Kind Kind   `json:"step"`
-	Name string `json:"name,omitempty"` // CID of what it is about, if that is known
+	Name string `json:"name,omitempty"` // CID of its VM or disk, if known
 	Down bool   `json:"down,omitempty"` // the service is down while it runs
-	// Calls are the CPI's and the agent's methods that it calls, and Maybe those
-	// that depend on what these can: "cpi create_vm", "agent stop".
+	// Calls are the methods of the CPI and the agent that the step calls: "cpi
+	// create_vm", "agent stop". Maybe are those that depend on the features of
+	// both.
 	Calls []string `json:"calls,omitempty"`
 	Maybe []string `json:"maybe,omitempty"`
-	// Outcomes are what may come of it, where only the CPI can tell.
+	// Outcomes are the possible results, if only the CPI can decide.
 	Outcomes []string `json:"outcomes,omitempty"`
 
-	Disk *DiskWork `json:"disk,omitempty"` // of the steps of the disk
-	Next *Next     `json:"next,omitempty"` // of the steps that stop jobs
+	Disk *DiskWork `json:"disk,omitempty"` // for the steps of the disk
+	Next *Next     `json:"next,omitempty"` // for the steps that stop jobs
 }
 
 // String returns the step in words.
@@ -86,13 +87,14 @@ func (s Step) String() string {
 	return text
 }
 
-// Next is what follows when the jobs are stopped, each "keep" or "delete", as
-// the Director tells the scripts of jobs.
+// Next is what happens after the jobs are stopped, each "keep" or "delete", in
+// the form in which the Director passes it to the scripts of jobs.
 type Next struct {
 	VM         string `json:"vm"`
 	Instance   string `json:"instance"`
 	Deployment string `json:"deployment"`
-	// Update tells that other jobs are put on the VM: drain scripts get their spec.
+	// Update is true if new jobs are applied to the VM afterwards: drain
+	// scripts get their spec.
 	Update bool `json:"update,omitempty"`
 }
 
@@ -104,8 +106,8 @@ func changing() *Next { return &Next{VM: "keep", Instance: "keep", Deployment: "
 func leaving() *Next  { return &Next{VM: "delete", Instance: "keep", Deployment: "keep"} }
 func ending() *Next   { return &Next{VM: "delete", Instance: "delete", Deployment: "delete"} }
 
-// Looks returns the step that finds the facts: what it calls and may call. byCPI
-// tells that the CPI was asked, too.
+// Looks returns the step that has found the facts, with its calls. byCPI says
+// that it asked the CPI, too.
 func Looks(st state.State, f Facts, byCPI bool) Step {
 	s := Step{Kind: Look}
 	switch {
@@ -131,7 +133,7 @@ func Looks(st state.State, f Facts, byCPI bool) Step {
 	return s
 }
 
-// Steps returns what the decision takes, in order: one of four lists.
+// Steps returns the steps of a decision in order: one of four lists.
 func Steps(d Decision) []Step {
 	switch {
 	case d.Nothing():
@@ -146,8 +148,8 @@ func Steps(d Decision) []Step {
 	return inPlace(d)
 }
 
-// create makes the VM. One that is recorded and gone is deleted first: the CPI
-// may have things of it left.
+// create returns the steps that create the VM. A recorded VM that does not
+// exist any more is deleted first, because the CPI may still have parts of it.
 func create(d Decision) []Step {
 	l := list{d: d}
 	l.add(l.checkCloud(), l.uploadStemcell())
@@ -160,7 +162,7 @@ func create(d Decision) []Step {
 	return l.steps
 }
 
-// replace deletes the VM and makes another one.
+// replace returns the steps that delete the VM and create another one.
 func replace(d Decision) []Step {
 	l := list{d: d, down: true}
 	l.add(l.checkCloud(), l.uploadStemcell())
@@ -175,7 +177,7 @@ func replace(d Decision) []Step {
 	return l.steps
 }
 
-// newVM makes a VM and puts disk and jobs on it.
+// newVM adds the steps that create a VM, attach the disk and apply the jobs.
 func (l *list) newVM() {
 	d := l.d
 	l.addDown(Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}},
@@ -187,7 +189,7 @@ func (l *list) newVM() {
 	l.start()
 }
 
-// swap makes the new VM while the old one serves.
+// swap returns the steps that create the new VM while the old one serves.
 func swap(d Decision) []Step {
 	l := list{d: d, down: true}
 	l.add(l.checkCloud(), l.uploadStemcell())
@@ -207,7 +209,7 @@ func swap(d Decision) []Step {
 	return l.steps
 }
 
-// inPlace changes what is on the VM, which stays.
+// inPlace returns the steps that change an existing VM.
 func inPlace(d Decision) []Step {
 	l := list{d: d, down: d.stops()}
 	switch {
@@ -248,21 +250,21 @@ func inPlace(d Decision) []Step {
 	return l.steps
 }
 
-// StopSteps, StartSteps and RestartSteps are those of the commands of that name.
+// StopSteps returns the steps of bootstrap stop.
 func StopSteps() []Step {
 	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: RecordStopped}}
 }
 
-// StartSteps starts the jobs.
+// StartSteps returns the steps of bootstrap start.
 func StartSteps() []Step { return []Step{{Kind: StartJobs}, {Kind: RecordStarted}} }
 
-// RestartSteps stops the jobs and starts them again.
+// RestartSteps returns the steps of bootstrap restart.
 func RestartSteps() []Step {
 	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: StartJobs}, {Kind: RecordStarted}}
 }
 
-// Previous is the plan that puts back what was applied before, on the VM that
-// stays; stopped jobs stay so.
+// Previous returns the plan of deploy --previous, on the existing VM; stopped
+// jobs stay stopped.
 func Previous(vm, group string, stopped bool) Plan {
 	p := Plan{Decision: Decision{Current: vm, Stopped: stopped, Changes: []Change{
 		{What: VM, Name: vm, Action: Keep},
@@ -281,8 +283,9 @@ func Previous(vm, group string, stopped bool) Plan {
 	return p
 }
 
-// DeleteSteps takes a deployment down. replaced is the CID of a VM that an
-// earlier run has replaced and not deleted; empty: there is none.
+// DeleteSteps returns the steps that delete a deployment. replaced is the CID
+// of a VM that an earlier run has replaced but not deleted; empty: there is
+// none.
 func DeleteSteps(replaced string) []Step {
 	list := []Step{{Kind: ClearRecord}}
 	if replaced != "" {
@@ -292,7 +295,7 @@ func DeleteSteps(replaced string) []Step {
 		Step{Kind: DeleteStemcells}, Step{Kind: LookAtLeftovers}, Step{Kind: Uninstall})
 }
 
-// DeleteDiskSteps deletes an orphaned disk.
+// DeleteDiskSteps returns the steps that delete an orphaned disk.
 func DeleteDiskSteps(cid string) []Step {
 	return []Step{{Kind: DeleteOrphan, Name: cid}, {Kind: LookAtLeftovers}, {Kind: UninstallRest}}
 }

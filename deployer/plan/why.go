@@ -8,8 +8,8 @@ import (
 	"bootstrap/state"
 )
 
-// replaceReasons says why a VM that exists and answers must be replaced; none,
-// if it need not.
+// replaceReasons returns why a VM that exists and answers must be replaced;
+// nil: it need not be.
 func replaceReasons(w Wishes, st state.State) []Reason {
 	var why []Reason
 	if w.Asked.Recreate {
@@ -26,13 +26,14 @@ func replaceReasons(w Wishes, st state.State) []Reason {
 	}
 	parts := slices.DeleteFunc(ChangedParts(st.Own.Made, w.Made), IsSetting)
 	if cert := AgentPrefix + PartCertificate; st.Own.Made[cert] != "" && w.Made[cert] == "" {
-		// Told to have none, the agent would go back to an older one.
+		// Without one in its new settings, the agent would use an older one.
 		why = append(why, Reason{Cause: MBusRemoved})
 	}
 	return append(why, partReasons(parts)...)
 }
 
-// asksOtherVM reports whether the CPI is asked for another VM than it has made.
+// asksOtherVM reports whether create_vm would get other arguments than it got
+// for the current VM.
 func asksOtherVM(w Wishes, st state.State) bool {
 	sc := st.Stemcell()
 	return len(st.Own.Made) == 0 || sc == nil || sc.Name+"/"+sc.Version != w.Stemcell ||
@@ -47,7 +48,7 @@ func stemcellChange(old state.Stemcell, want string) Reason {
 	return Reason{Cause: StemcellChanged, From: old.Name + "/" + old.Version, To: want}
 }
 
-// partReasons names changed parts of the VM, those of one place together.
+// partReasons returns one reason for the changed parts of each place.
 func partReasons(parts []string) []Reason {
 	var why []Reason
 	for _, p := range parts {
@@ -64,7 +65,7 @@ func partReasons(parts []string) []Reason {
 	return why
 }
 
-// jobReasons says why jobs and packages must be put on the VM again.
+// jobReasons returns why jobs and packages must be applied to the VM again.
 func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	switch {
 	case f.Now.Deployment == "":
@@ -86,8 +87,8 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	return why
 }
 
-// appliedReasons names changed parts of the instance. What follows from a
-// changed release is left out when that is named.
+// appliedReasons returns the reasons for changed parts of the instance. If a
+// changed release is named, its changed jobs and packages are not.
 func appliedReasons(parts []string, releaseNamed bool) []Reason {
 	var why []Reason
 	for _, p := range parts {
@@ -146,7 +147,7 @@ func recordReason(w Wishes, st state.State) Reason {
 	return Reason{Cause: RecordOnly}
 }
 
-// The settings of the agent, in the words of a plan.
+// The settings of the agent, as a plan names them.
 const (
 	AgentPrefix     = "the agent: "
 	PartCA          = "CA"
@@ -171,8 +172,8 @@ func ChangedSettings(have, want map[string]string) []string {
 	return list
 }
 
-// agentWork lists the agent's settings that change on the VM, and those that
-// should and cannot.
+// agentWork returns the agent's settings that change on the VM, and those that
+// differ but cannot change.
 func (w Wishes) agentWork(st state.State) (changes, stays []string) {
 	all := slices.Clone(w.Differs)
 	if len(st.Own.Made) > 0 {
@@ -189,8 +190,8 @@ func (w Wishes) agentWork(st state.State) (changes, stays []string) {
 	return changes, stays
 }
 
-// MadeOf returns what is recorded as what the VM is made from once the plan is
-// done: a VM that stays keeps the agent's settings that cannot change on it.
+// MadeOf returns what the state records, after the plan, as the parts of the
+// VM: an existing VM keeps the agent's settings that cannot change on it.
 func (w Wishes) MadeOf(st state.State, vm Action) map[string]string {
 	if vm != Keep || len(st.Own.Made) == 0 {
 		return w.Made

@@ -164,9 +164,9 @@ func (e *InterruptedError) Error() string {
 	if e.Look {
 		return "interrupted; nothing was changed"
 	}
-	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded, run the same command again to go on", e.Row)
+	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded; run the same command again to continue", e.Row)
 	if e.Left != "" {
-		text += fmt.Sprintf("; the VM's agent still works on %s, which it cannot cancel: the next run waits until that ends, and with --fix it does not", e.Left)
+		text += fmt.Sprintf("; the VM's agent is still running %s, which it cannot cancel: the next run waits until %[1]s has ended, unless you add --fix", e.Left)
 	}
 	return text
 }
