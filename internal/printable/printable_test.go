@@ -10,7 +10,7 @@ func TestText(t *testing.T) {
 		"\x1b]0;title\x07after":     "]0;titleafter",
 		"back\b\b\rover":            "backover",
 		"\xff\xfe":                  "\ufffd",
-		"\u202eright to left":       "right to left",
+		"\u202eright to left":       "\u202eright to left",
 		"größer\u00a0日本 \u0085next": "größer\u00a0日本 next",
 	} {
 		if got := Text(text); got != want {
