@@ -179,6 +179,8 @@ func TestLife(t *testing.T) {
 		t.Errorf("just started: %s", got)
 	}
 	eventually(t, "it runs", isRunning(s))
+	// A process that is just starting its program has no memory yet.
+	eventually(t, "it uses memory", func() bool { return one(s).MemKB > 0 })
 	st := one(s)
 	if st.PID != j.pid() || st.Uptime <= 0 || st.MemKB <= 0 || st.MemPct <= 0 || st.Restarts != 0 || !st.Monitored {
 		t.Errorf("running: %+v", st)
