@@ -488,15 +488,6 @@ func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) e
 	return j.Adopted(ctx, in, cid)
 }
 
-// searchFor says how a person finds what a call may have made.
-func (j *Journal) searchFor(in state.Intent) string {
-	what := in.Sought()
-	if d := j.About(); in.Call().Thing == "VM" && d.Name != "" {
-		what += fmt.Sprintf(" or the tags deployment=%s, instance_group=%s", d.Name, in.Group)
-	}
-	return fmt.Sprintf("look in the cloud for %s made at about %s", what, report.Minute(in.Started))
-}
-
 // rescue keeps the CID of what a call made where the state cannot: nothing else
 // knows it.
 func (j *Journal) rescue(in state.Intent, cid string, cause error) error {

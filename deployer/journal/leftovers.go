@@ -87,3 +87,12 @@ func (j *Journal) dropLeftover(l state.Leftover, why string) error {
 func forgetLeftover(st *state.State, id string) {
 	st.Own.Leftovers = slices.DeleteFunc(st.Own.Leftovers, func(l state.Leftover) bool { return l.ID == id })
 }
+
+// searchFor says how a person finds what a call may have made.
+func (j *Journal) searchFor(in state.Intent) string {
+	what := in.Sought()
+	if d := j.About(); in.Call().Thing == "VM" && d.Name != "" {
+		what += fmt.Sprintf(" or the tags deployment=%s, instance_group=%s", d.Name, in.Group)
+	}
+	return fmt.Sprintf("look in the cloud for %s made at about %s", what, report.Minute(in.Started))
+}
