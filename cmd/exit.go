@@ -134,7 +134,7 @@ func judge(err error) (code int, hint string) {
 	return exitFailed, ""
 }
 
-// isFull tells whether a disk that is full is the cause, here or in the words of
+// isFull reports whether a disk that is full is the cause, here or in the words of
 // an agent.
 func isFull(err error) bool { return strings.Contains(err.Error(), "no space left on device") }
 

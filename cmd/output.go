@@ -95,7 +95,7 @@ func printLines[T any](c *console, kind string, list []T) {
 	}
 }
 
-// wantsJSON tells whether the arguments ask for JSON, also where they are wrong
+// wantsJSON reports whether the arguments ask for JSON, also where they are wrong
 // and the flag was not reached.
 func wantsJSON(args []string) bool {
 	for _, arg := range args {

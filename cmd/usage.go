@@ -137,7 +137,7 @@ func didYouMean(near string) string {
 	return fmt.Sprintf(". Did you mean %q?", near)
 }
 
-// mistaken tells whether a command that has subcommands and takes a manifest
+// mistaken reports whether a command that has subcommands and takes a manifest
 // was given the name of a subcommand that it does not have.
 func mistaken(cmd *cobra.Command, args []string, most int) error {
 	if len(args) == 0 || strings.ContainsAny(args[0], `./\`) || exists(args[0]) {

@@ -44,7 +44,7 @@ func (r *run) readManifest(context.Context) error {
 	})
 }
 
-// publish tells names that may be shown also where a secret is the same word.
+// publish adds names that may be shown even if a secret is the same word.
 func (r *run) publish(names ...string) {
 	if r.opts.Name != nil {
 		r.opts.Name(names...)
@@ -226,7 +226,7 @@ func (r *run) fetch(ctx context.Context, releases []manifest.Release, jobs []man
 		g    errgroup.Group
 	)
 	g.SetLimit(4)
-	// Every failure is told, not only the first: a wrong digest beside a
+	// Every failure is reported, not only the first: a wrong digest beside a
 	// wrong URL costs one run, not two.
 	start := func(fn func() error) {
 		g.Go(guard.Func(func() error {

@@ -95,7 +95,7 @@ func (r *run) recallAgent(vm string) kept.Agent {
 	return fallback
 }
 
-// madeWith tells whether the current VM was made with that agent id, as far as
+// madeWith reports whether the current VM was made with that agent id, as far as
 // the state is at hand.
 func (r *run) madeWith(agentID string) bool {
 	return r.state == nil || r.state.Get().Own.AgentID == agentID
@@ -263,7 +263,7 @@ func (r *run) sayAddress(address string) {
 	}
 }
 
-// ownAgent tells whether the agent that answered is the one a VM was made with,
+// ownAgent reports whether the agent that answered is the one a VM was made with,
 // as far as that is known.
 func ownAgent(client *agent.Client, now agent.State, agentID string) error {
 	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
@@ -299,7 +299,7 @@ func (r *run) lookByCPI(ctx context.Context) error {
 func (r *run) lookForDelete(ctx context.Context) error { return r.look(ctx, false) }
 
 // look asks the CPI what the agent did not say: whether VM and disk exist. seen
-// tells that the VM needs no question.
+// says that the VM need not be asked for.
 func (r *run) look(ctx context.Context, seen bool) error {
 	st := r.state.Get()
 	if cid := st.CurrentVMCID; cid != "" && !seen {
@@ -363,10 +363,10 @@ func (r *run) lookForDisk(ctx context.Context, d *state.Disk) error {
 	})
 }
 
-// isSilent tells a VM whose agent does not answer.
+// isSilent reports whether the VM has an agent that does not answer.
 func (r *run) isSilent() bool { return r.running != nil && !r.facts.Answers }
 
-// mayRevive tells whether a silent VM may be rebooted before it is given up.
+// mayRevive reports whether a silent VM may be rebooted before it is given up.
 func (r *run) mayRevive() bool {
 	st := r.state.Get()
 	return (r.opts.Fix || r.lostToSecondDisk(st.CurrentVMCID)) && r.isSilent() && r.facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")

@@ -73,11 +73,11 @@ type Options struct {
 	Self     string                 // this program, for the embedded CPI
 	Holder   file.Holder            // whom the lock names
 	Redact   func(string) string    // takes secrets out of a text
-	Secret   func(values ...string) // tells the redactor of more secrets
-	Name     func(names ...string)  // tells it of public names, which stay readable
+	Secret   func(values ...string) // adds secrets to what the redactor hides
+	Name     func(names ...string)  // adds public names, which stay readable
 	Report   func(report.Event)
-	Running  *cpi.Running // is told which CPI calls are being made; may be nil
-	Trace    func(Point)  // is told of every point where a run may be cut; may be nil
+	Running  *cpi.Running // lists the CPI calls that are being made; may be nil
+	Trace    func(Point)  // is called at every point where a run may be killed; may be nil
 
 	// OpenLog opens a log file for appending, 0600, with secrets taken out
 	// of what is written.
@@ -244,7 +244,7 @@ func (r *run) openStore(ctx context.Context) error {
 	return nil
 }
 
-// sayPaths tells which files this run is about.
+// sayPaths says which files this run is about.
 func (r *run) sayPaths() error {
 	if r.opts.offline {
 		return nil

@@ -177,7 +177,7 @@ func keep(refs []manifest.JobRef, wanted func(manifest.JobRef) bool) []manifest.
 	return slices.DeleteFunc(slices.Clone(refs), func(ref manifest.JobRef) bool { return !wanted(ref) })
 }
 
-// all tells whether every job of the instance group is known, allOfCPI whether
+// all reports whether every job of the instance group is known, allOfCPI whether
 // every one of cloud_provider is.
 func (v *validation) all(r *run) bool { return len(r.manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
 

@@ -31,7 +31,7 @@ func ends(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// renders tells whether a new engine works with that cache.
+// renders reports whether a new engine works with that cache.
 func renders(t *testing.T, cfg Config) {
 	t.Helper()
 	dir := t.TempDir()

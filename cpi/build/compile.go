@@ -117,7 +117,7 @@ func (e entry) done() string   { return filepath.Join(e.dir(), "done") }
 func (e entry) build() string  { return filepath.Join(e.dir(), "build") }
 func (e entry) source() string { return filepath.Join(e.build(), "source") }
 
-// intact tells whether the package is there as it was compiled.
+// intact reports whether the package is there as it was compiled.
 func (e entry) intact() bool { return intact(e.done(), e.target()) }
 
 // make compiles the package, unless another process has done so meanwhile.

@@ -17,7 +17,7 @@ type platform struct {
 
 func (p platform) String() string { return p.name }
 
-// runs tells whether packages compiled on a stemcell "os/version" run here.
+// runs reports whether packages compiled on a stemcell "os/version" run here.
 // The version of a stemcell such as "ubuntu-jammy/1.199" counts the builds of
 // that stemcell, which a machine has no number for, so the system decides; only
 // where the system's name has no release in it, the version does too.

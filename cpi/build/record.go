@@ -62,7 +62,7 @@ func facts(info fs.FileInfo) string {
 	return string(b)
 }
 
-// intact tells whether dir still has all the files that file lists.
+// intact reports whether dir still has all the files that file lists.
 func intact(file, dir string) bool {
 	f, err := os.Open(file)
 	if err != nil {

@@ -115,7 +115,7 @@ func arguments(t *testing.T, text []byte) int {
 	return len(request.Arguments)
 }
 
-// hasMore tells whether the request seen has keys in its context, or beside it,
+// hasMore reports whether the request seen has keys in its context, or beside it,
 // that the client does not know.
 func hasMore(t *testing.T, seen, wrote []byte) bool {
 	var a, b map[string]any
@@ -316,7 +316,7 @@ func driveOne(ctx context.Context, c *cpi.Client, request sent, read func(...any
 	return got, err, true
 }
 
-// allowed tells whether no CID is empty: the client sends none.
+// allowed reports whether no CID is empty: the client sends none.
 func allowed(arguments []json.RawMessage) bool {
 	for _, argument := range arguments {
 		if text := string(argument); text == `""` {

@@ -50,7 +50,7 @@ func (k *killer) must(t *testing.T, method string, args ...any) json.RawMessage 
 }
 
 // killed calls the CPI as a process, and kills that after at most a bit more
-// than the longest call took. It tells whether the call was finished.
+// than the longest call took. It reports whether the call was finished.
 func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	t.Helper()
 	cmd := exec.Command(k.path())

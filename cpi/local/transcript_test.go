@@ -143,7 +143,7 @@ func (r *rehearsal) missing(t *testing.T, name, kind, got, want string) {
 	}
 }
 
-// void tells whether both say that a method without result did its work: null
+// void reports whether both say that a method without result did its work: null
 // or an empty string.
 func void(method, got, want string) bool {
 	return method == "reboot_vm" && got == "null" && want == "empty string"

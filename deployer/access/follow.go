@@ -64,7 +64,7 @@ func (f *follower) read(archive io.Reader, show func(name string, lines []string
 		n := maxLogLines
 		switch {
 		case h.Size < seen:
-			seen = 0 // the log began anew
+			seen = 0 // the log began again
 		case !known && f.first >= 0:
 			n = f.first
 		}

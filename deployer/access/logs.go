@@ -99,7 +99,7 @@ func (o LogsOptions) path(deployment string, now time.Time) string {
 	return filepath.Join(o.Dir, name+"-"+now.UTC().Format("20060102-150405")+".tgz")
 }
 
-// keepLogs fetches the archive and tells where it is.
+// keepLogs fetches the archive and says where it is.
 func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 	target, err := filepath.Abs(what.path(v.Deployment, time.Now()))
 	if err != nil {

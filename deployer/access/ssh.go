@@ -60,7 +60,7 @@ type sshLogin struct {
 	key     string // private, PEM
 	host    string
 	port    int
-	hostKey string // line of authorized_keys, as the agent told
+	hostKey string // line of authorized_keys, as the agent reported it
 	alias   string // what the host is called in messages
 	dir     string // temporary, for the system's ssh
 }

@@ -179,7 +179,7 @@ func eachLog(archive io.Reader, visit func(h *tar.Header, content io.Reader) err
 	}
 }
 
-// hasFiles tells whether an archive of logs has any file, and reads it from its
+// hasFiles reports whether an archive of logs has any file, and reads it from its
 // beginning again.
 func hasFiles(archive io.ReadSeeker) (bool, error) {
 	unpacked, err := gzip.NewReader(archive)

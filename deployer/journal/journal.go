@@ -1,7 +1,7 @@
-// Package journal makes the CPI calls that create, change or delete something:
-// announced in the state before, with the file in which the CPI's reply will
-// stand, and settled after. The run after a kill finds out from these what became
-// of a call. The table of such calls is that of package state.
+// Package journal makes the CPI calls that create, change or delete something.
+// It announces each call in the state, with the file that the CPI writes its reply
+// to, makes the call and records the result. After a kill, the next run reads from
+// the state and that file what the call did. state.Calls lists these calls.
 package journal
 
 import (
@@ -38,12 +38,12 @@ type Journal struct {
 	About func() kept.Deployment
 	// Answers reports whether the agent of the recorded VM does.
 	Answers func() bool
-	// Gone is told that the recorded VM was deleted by an earlier run.
+	// Gone is called when an earlier run has deleted the recorded VM.
 	Gone func()
 	// WhoIsThere asks which VM a create_vm has made; doubt says why that is not
 	// proven.
 	WhoIsThere func(ctx context.Context, in state.Intent) (cid, doubt string)
-	// Adopted is told that a VM of an earlier run was recorded.
+	// Adopted is called when a VM that an earlier run created was recorded.
 	Adopted func(ctx context.Context, in state.Intent, cid string) error
 
 	salt string
@@ -116,13 +116,12 @@ func (j *Journal) delete(ctx context.Context, in state.Intent, call func(*cpi.Cl
 	return nil
 }
 
-// Announce writes the intent, and where the CPI's reply will stand, before
-// the call. The file of the reply comes first: it proves that a call which was
-// cut here was not begun.
+// Announce writes the intent, with the file of the CPI's reply, before the call.
+// That file is created first: if it is empty after a kill, the call was not begun.
 func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 	in.ID, in.Started = uuid.NewString(), time.Now().UTC().Truncate(time.Second)
 	in.Reply = filepath.Join(j.Dir, "replies", in.ID+".json")
-	if in.Arguments == "" { // they stand in the intent
+	if in.Arguments == "" { // the intent contains them
 		in.Arguments = j.Arguments(in.Method, in.CID, in.Disk, in.Size, in.CloudProperties, in.Stemcell)
 	}
 	if err := os.MkdirAll(filepath.Dir(in.Reply), 0o700); err != nil {
@@ -132,7 +131,7 @@ func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 		return in, fmt.Errorf("cannot make the file of the CPI's reply: %w", err)
 	}
 	err := j.State.Update(func(st *state.State) error {
-		st.Own.Salt = j.salt
+		st.Own.Salt = j.Salt()
 		st.Own.Intents = append(st.Own.Intents, in)
 		return nil
 	})
@@ -156,8 +155,8 @@ func (j *Journal) Arguments(method string, args ...any) string {
 	return plan.Digest(j.Salt(), "arguments of "+method, args)
 }
 
-// notFoundBy tells whether the CPI says that what it was to delete does not
-// exist; that something else does not says nothing of it.
+// notFoundBy reports whether the CPI says that what it was to delete does not
+// exist. A not-found error about another object proves nothing.
 func notFoundBy(in state.Intent, err error) bool {
 	var refused *cpi.Error
 	if !errors.As(err, &refused) {
@@ -230,7 +229,7 @@ func (e *UnsettledError) Error() string { return e.Err.Error() }
 
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
-// answered tells whether a failed CPI call was answered, or never begun, so
+// answered reports whether a failed CPI call was answered, or never begun, so
 // that nothing it made is left behind.
 func answered(err error) bool {
 	var refused *cpi.Error
@@ -242,14 +241,14 @@ func (j *Journal) settle(in state.Intent, cid string) error {
 	if err := j.State.Update(func(st *state.State) error { return st.Settle(in, cid) }); err != nil {
 		return err
 	}
-	// The state tells now what the reply told.
+	// The result is in the state.
 	cpi.RemoveReply(in.Reply)
 	return nil
 }
 
 // Settle finds out what became of the calls that an earlier run
 // announced and did not see the end of: it waits for a CPI that still works,
-// and reads its reply. What nobody can tell is told and left alone.
+// and reads its reply. A call with an unknown result becomes a leftover.
 func (j *Journal) Settle(ctx context.Context) error {
 	open := j.State.Get().Own.Intents
 	if len(open) == 0 {
@@ -389,7 +388,7 @@ func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 }
 
 // settleByReply settles a call that makes or changes something, where its reply
-// tells how it ended; else it says why not.
+// says how it ended; else it returns why that is unknown.
 func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why string, err error) {
 	cid, err := j.recover(ctx, in)
 	var working *stillRunningError
@@ -427,7 +426,7 @@ func badReply(err error) string {
 	return "the CPI left no reply"
 }
 
-// leaveBehind tells of a call whose outcome nobody knows and keeps it as a
+// leaveBehind warns of a call whose result is unknown and keeps it as a
 // leftover.
 func (j *Journal) leaveBehind(in state.Intent, why string) error {
 	why += "; " + j.searchFor(in)

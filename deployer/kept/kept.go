@@ -1,6 +1,6 @@
 // Package kept holds what this machine remembers of a deployment beside its
 // state: how the agent is reached, what commands need that do not read the
-// manifest, what the CPI could not do, and what was applied last. It stands in
+// manifest, what the CPI could not do, and what was applied last. It is in
 // the folder ~/.bosh/<installation_id>, as JSON files with mode 0600 that all
 // begin with the number of their format. Files without a number were written by
 // older versions and are read as well.

@@ -45,7 +45,7 @@ func (f Folder) Agent() (kept Agent, ok bool) {
 func (f Folder) SetAgent(a Agent) error { return f.write(agentFile, a) }
 
 // Of returns how the agent of that VM is reached: the current one, the one that
-// is replaced, or one that was being made. madeWith tells whether the current VM
+// is replaced, or one that was being made. madeWith reports whether the current VM
 // was made with an agent id.
 func (a Agent) Of(vm string, madeWith func(agentID string) bool) (Agent, bool) {
 	if a.Old != nil && a.Old.VM == vm {

@@ -1,4 +1,4 @@
-// Package report tells what a run does as it goes: numbered stages inside each
+// Package report says what a run does as it goes: numbered stages inside each
 // other, and messages for the person, as typed events.
 package report
 
@@ -13,7 +13,7 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// Kind says what an Event tells.
+// Kind is the kind of an Event.
 type Kind string
 
 // The kinds of events. A group is a stage with stages inside.
@@ -38,7 +38,7 @@ const (
 	Stopped  Status = "interrupted" // by a signal or a question without an answer
 )
 
-// Event is one thing a run tells as it goes; as JSON it is one line of the
+// Event is one message of a run; as JSON it is one line of the
 // machine-readable output.
 type Event struct {
 	Time    time.Time  `json:"time"`

@@ -53,7 +53,7 @@ func replace(path string, data []byte, dress func(temp *os.File) error) error {
 	return nil
 }
 
-// InPlace tells whether what is at path must not be replaced by another file: a
+// InPlace reports whether what is at path must not be replaced by another file: a
 // device, a pipe, a socket, or an open file of this process below /dev.
 func InPlace(path string) bool {
 	info, err := os.Stat(path)

@@ -38,7 +38,7 @@ func owners(info fs.FileInfo) (uid, gid int, ok bool) {
 }
 
 // giveLike gives f the owner and the group of old, as far as this user may. It
-// tells whether the group is the same.
+// reports whether the group is the same.
 func giveLike(f *os.File, old fs.FileInfo) bool {
 	now, err := f.Stat()
 	if err != nil {

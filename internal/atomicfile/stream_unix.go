@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOnly tells whether the path is that of an open file of this process which
+// WriteOnly reports whether the path is that of an open file of this process which
 // can only be written to, such as >(command) of a shell. Reading it by its path
 // would wait for ever where it is a pipe.
 func WriteOnly(path string) bool {

@@ -93,7 +93,7 @@ func split(text string) iter.Seq[Digest] {
 	}
 }
 
-// Share tells whether two multi-digests have a part in common.
+// Share reports whether two multi-digests have a part in common.
 func Share(a, b string) bool {
 	parts := slices.Collect(split(strings.ToLower(b)))
 	for part := range split(strings.ToLower(a)) {

@@ -64,7 +64,7 @@ func kind(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// there tells whether the file that is locked still has its name.
+// there reports whether the file that is locked still has its name.
 func (l *Lock) there() bool {
 	locked, err := l.f.Stat()
 	if err != nil {
