@@ -27,6 +27,7 @@ again.`,
 			c.started = true
 			opts.Manifest = args[0]
 			opts.Confirm = c.confirm(ask)
+			c.target = &opts
 			if plan != "" {
 				var err error
 				if opts.Planned, err = readPlan(plan); err != nil {
