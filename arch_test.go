@@ -61,6 +61,7 @@ func imports() map[string][]string {
 		"manifest":              {"manifest/document", "manifest/gen"},
 		"manifest/document":     {"manifest/gen"},
 		"manifest/gen":          {},
+		"network":               {},
 		"registry":              {},
 		"state":                 {},
 		"state/file":            {"state"},
@@ -93,7 +94,7 @@ func libraries() map[string][]string {
 		"github.com/creack/pty":         {"agent/local/sshd"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},
-		"go4.org/netipx":                {"manifest"},
+		"go4.org/netipx":                {"addresses", "manifest", "network"},
 		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "internal/process", "internal/listener"},
 	}
 }
@@ -161,7 +162,7 @@ func TestArchitecturePage(t *testing.T) {
 // Files and folders that the pages for developers name must exist.
 func TestPagesNameExistingFiles(t *testing.T) {
 	named := regexp.MustCompile("`([a-z0-9_.-]+/[a-zA-Z0-9_./-]*[a-zA-Z0-9])`")
-	ours := regexp.MustCompile(`^(agent|artifact|cmd|cpi|deployer|docs|e2e|internal|manifest|registry|state|templates|testdata|tunnel|\.ci)/`)
+	ours := regexp.MustCompile(`^(agent|artifact|cmd|cpi|deployer|docs|e2e|internal|manifest|network|registry|state|templates|testdata|tunnel|\.ci)/`)
 	for _, page := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "docs/reliability.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -220,7 +221,7 @@ func TestImports(t *testing.T) {
 
 // These packages turn values into values: they see no file, process or network,
 // and know the time only as an argument.
-func pure() []string { return []string{"state"} }
+func pure() []string { return []string{"network", "state"} }
 
 func TestPurePackages(t *testing.T) {
 	for _, p := range packages(t) {

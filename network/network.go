@@ -1,0 +1,63 @@
+// Package network decides which addresses an instance gets: it reads networks,
+// checks what a group asks of them, and chooses addresses by the rules of BOSH's
+// Director. It is pure; the ledger of reserved addresses is an argument.
+package network
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// Type is the type of a network.
+type Type string
+
+// The types of networks.
+const (
+	Manual  Type = "manual"  // the addresses are chosen here
+	Dynamic Type = "dynamic" // the IaaS chooses the addresses
+	VIP     Type = "vip"     // addresses that the IaaS routes to the VM
+)
+
+// Network is an entry of networks.
+type Network struct {
+	Name string
+	Type Type
+	// Scope names networks whose addresses are unique among themselves; networks
+	// of different scopes may have equal ranges. Empty is the scope that networks
+	// share unless they name one.
+	Scope string
+	// Subnets of a dynamic network are never empty; those of a vip network are
+	// empty unless it has lists of addresses.
+	Subnets []Subnet
+	// CloudProperties are those of a vip network; others have them in Subnets.
+	CloudProperties map[string]any
+}
+
+// Subnet is a part of a network.
+type Subnet struct {
+	Range   netip.Prefix // of a manual network, else the zero Prefix
+	Gateway netip.Addr   // the zero Addr if there is none
+	DNS     []netip.Addr
+	// Reserved are addresses that no instance gets. Gateway, first and last
+	// address of Range are not among them, but are not given to instances either.
+	Reserved []netipx.IPRange
+	// Static are addresses that only instances with static_ips get; for a vip
+	// network, those that instances get in this order.
+	Static []netipx.IPRange
+	Zones  []string // empty: of all instances, if they have no zone
+	// Prefix is the length of the block that an instance gets: 32 or 128 is a
+	// single address.
+	Prefix          int
+	CloudProperties map[string]any
+}
+
+// Find returns the network with the name.
+func Find(networks []Network, name string) (*Network, bool) {
+	i := slices.IndexFunc(networks, func(n Network) bool { return n.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &networks[i], true
+}
