@@ -43,8 +43,9 @@ type Subnet struct {
 	// Reserved are addresses that no instance gets. Gateway, first and last
 	// address of Range are not among them, but are not given to instances either.
 	Reserved []netipx.IPRange
-	// Static are addresses that only instances with static_ips get; for a vip
-	// network, those that instances get in this order.
+	// Static are the addresses that only instances with static_ips get; where
+	// instances get blocks, whole blocks. For a vip network, those that instances
+	// get in this order.
 	Static []netipx.IPRange
 	Zones  []string // empty: of all instances, if they have no zone
 	// Prefix is the length of the block that an instance gets: 32 or 128 is a

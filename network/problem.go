@@ -1,5 +1,7 @@
 package network
 
+import "net/netip"
+
 // Problem is an error in the text of networks or of a group's use of them.
 type Problem struct {
 	// Path is the path of the value, for example
@@ -18,7 +20,7 @@ type Rules struct {
 	Zones []string
 	// Own are addresses that no instance gets in any network, such as the one of
 	// this machine.
-	Own []string
+	Own []netip.Addr
 	// GatewayOptional allows subnets without a gateway.
 	GatewayOptional bool
 }

@@ -1,0 +1,104 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// bits returns the length of the blocks that instances get.
+func (s *Subnet) bits() int {
+	if s.Prefix == 0 {
+		return s.Range.Addr().BitLen()
+	}
+	return s.Prefix
+}
+
+// ofZone reports whether instances of the zone may be in the subnet; those
+// without a zone may be in every one.
+func (s *Subnet) ofZone(zone string) bool {
+	return zone == "" || len(s.Zones) == 0 || slices.Contains(s.Zones, zone)
+}
+
+// restricted returns the addresses that no instance may have: the reserved
+// ones, the gateway, and the first and last address of the range.
+func (s *Subnet) restricted() *netipx.IPSet {
+	ends := []netipx.IPRange{single(s.Range.Addr()), single(netipx.PrefixLastIP(s.Range))}
+	if s.Gateway.IsValid() {
+		ends = append(ends, single(s.Gateway))
+	}
+	return setOf(s.Reserved, ends)
+}
+
+// whyRestricted returns what the restricted address is.
+func (s *Subnet) whyRestricted(addr netip.Addr) string {
+	switch {
+	case addr == s.Gateway:
+		return "the gateway"
+	case addr == s.Range.Addr():
+		return "the network address of " + s.Range.String()
+	case addr == netipx.PrefixLastIP(s.Range):
+		return "the last address of " + s.Range.String()
+	}
+	return "reserved"
+}
+
+// automatic returns the addresses for instances without static_ips, in
+// ascending order.
+func (s *Subnet) automatic() []netipx.IPRange {
+	var b netipx.IPSetBuilder
+	b.AddPrefix(s.Range)
+	b.RemoveSet(s.restricted())
+	b.RemoveSet(setOf(s.Static))
+	set, _ := b.IPSet()
+	return set.Ranges()
+}
+
+// canHold reports whether an instance may have the block: it lies in the range
+// and none of its addresses is restricted.
+func (s *Subnet) canHold(block netip.Prefix) bool {
+	return s.Range.IsValid() && block.Bits() >= s.Range.Bits() && s.Range.Contains(block.Addr()) &&
+		!s.restricted().OverlapsPrefix(block)
+}
+
+// lists reports whether the block is in the list static.
+func (s *Subnet) lists(block netip.Prefix) bool {
+	return setOf(s.Static).ContainsPrefix(block)
+}
+
+// holding returns the first subnet whose range has the address.
+func (n *Network) holding(addr netip.Addr) (*Subnet, bool) {
+	for i := range n.Subnets {
+		if s := &n.Subnets[i]; s.Range.IsValid() && s.Range.Contains(addr) {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
+// zones returns the zones of the network's subnets, each once.
+func (n *Network) zones() []string {
+	var all []string
+	for _, s := range n.Subnets {
+		for _, zone := range s.Zones {
+			if !slices.Contains(all, zone) {
+				all = append(all, zone)
+			}
+		}
+	}
+	return all
+}
+
+// ranges returns the ranges of the subnets as text for messages.
+func (n *Network) ranges() string {
+	text := ""
+	for i, s := range n.Subnets {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprint(s.Range)
+	}
+	return text
+}
