@@ -8,8 +8,8 @@ import (
 )
 
 // writePlan prints a plan: a line for each thing with its action and the reasons, then
-// the differences of the manifest, and during what the service is down. told has the
-// warnings that were printed before.
+// the differences of the manifest, the steps during which the service is down, and the
+// warnings that were not printed before; told reports whether one was.
 func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	fmt.Fprintln(out, "Plan")
 	for _, c := range p.Changes {
@@ -33,7 +33,7 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	case len(p.Down) > 0:
 		fmt.Fprintf(out, "\nThe service is down for: %s\n", strings.Join(p.Down, ", "))
 	case !p.Creates():
-		fmt.Fprintln(out, "\nNothing that runs is stopped.")
+		fmt.Fprintln(out, "\nNo jobs are stopped.")
 	}
 	for _, w := range p.Warnings {
 		if !told(w) {

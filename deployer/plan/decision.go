@@ -175,7 +175,7 @@ func (d Decision) Destroys() []string {
 		case c.What == Disk && c.Action == Orphan:
 			list = append(list, fmt.Sprintf("disk %s is removed from the VM and kept as an orphan", c.Name))
 		case c.What == Packages:
-			list = append(list, texts(c.Why)...)
+			list = append(list, c.What+": "+Words(c.Why))
 		}
 	}
 	return list
@@ -269,7 +269,10 @@ func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
 	}
 	jobs := decideJobs(w, st, f, vm.Action)
 	if vm.Action == Keep && w.Strategy != "" && st.CurrentManifestSHA != "" && (jobs.Action == Update || disk.Action != Keep) {
-		vm.Action, vm.Why = Replace, slices.Concat([]Reason{{Cause: Strategy, To: w.Strategy}}, jobs.Why, disk.Why)
+		vm.Action, vm.Why = Replace, append([]Reason{{Cause: Strategy, To: w.Strategy}}, jobs.Why...)
+		if disk.Action != Keep {
+			vm.Why = append(vm.Why, Reason{Cause: DiskChanges, Why: disk.Why})
+		}
 		if disk, err = decideDisk(w, st, f, Replace); err != nil {
 			return d, err
 		}
@@ -294,7 +297,7 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 		vm.Name = w.Group + "/0"
 		because(Create, Reason{Cause: NoVM})
 	case !f.HasVM:
-		because(Create, Reason{Cause: VMGone, Subject: st.CurrentVMCID})
+		because(Create, Reason{Cause: VMGone})
 	case f.Answers:
 		if why := replaceReasons(w, st); len(why) > 0 {
 			because(Replace, why...)
@@ -320,7 +323,7 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if (vm.Action == Create || vm.Action == Replace) && !uploaded(st, w.Stemcell) {
 		sc.Action, sc.Why = Create, []Reason{{Cause: NotUploaded}}
 		if old := st.Stemcell(); old != nil {
-			sc.Why = []Reason{stemcellChange(*old, w.Stemcell)}
+			sc.Why = []Reason{{Cause: StemcellReplaced, Subject: old.Name + "/" + old.Version}}
 		}
 	}
 	if old := st.Stemcell(); old != nil && (vm.Action == Create || vm.Action == Replace) {

@@ -28,7 +28,7 @@ func deployed() state.State {
 	return st
 }
 
-// same is what asks for what is deployed.
+// same returns the wishes that the deployed state fulfils.
 func same() Wishes {
 	st := deployed()
 	delete(st.Own.Applied, PartSpec)
@@ -42,7 +42,7 @@ func same() Wishes {
 	}
 }
 
-// well is what a VM tells on which all is as it should be.
+// well contains the facts of a VM that needs no change.
 func well() Facts {
 	f := Facts{Answers: true, HasVM: true, Mounted: []string{"disk-1"}}
 	f.Now.Deployment, f.Now.JobState, f.Now.ConfigurationHash = "d", "running", "hash"
@@ -56,54 +56,57 @@ func TestDecide(t *testing.T) {
 		want  func(*Wishes)
 		state func(*state.State)
 		facts func(*Facts)
-		// plan lists the changes that are no keep: "what action: reason", of which
-		// the reason may be a part.
+		// plan lists the changes whose action is not keep: "what action: reason".
+		// The reason may be a part of the real one.
 		plan []string
 	}
 	silent := func(f *Facts) { *f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
-	newDeploy := []string{"stemcell create: not uploaded", "vm create: there is no VM", "disk create: there is no persistent disk", "jobs create: the VM is new"}
+	newDeploy := []string{"stemcell create: not uploaded", "vm create: there is none yet", "disk create: there is none yet", "jobs create: the VM is new"}
 	for name, c := range map[string]table{
 		"nothing":       {},
-		"nothing there": {state: func(s *state.State) { *s = state.State{} }, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy},
+		"no VM":         {state: func(s *state.State) { *s = state.State{} }, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy},
 		"property":      {want: func(w *Wishes) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
 		"property gone": {want: func(w *Wishes) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
-		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: compiles 1 package while"}},
+		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: the agent compiles 1 while"}},
 		"release": {want: func(w *Wishes) {
 			w.Releases[1].Version = "2"
 			w.Applied["release: web"] = "z"
 			w.Applied["template: web"] = "y"
 		}, plan: []string{"jobs update in place: release web 1 -> 2"}},
-		"release of the CPI":      {want: func(w *Wishes) { w.Releases[0].Version = "2"; w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
-		"comment":                 {want: func(w *Wishes) { w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
-		"tags":                    {want: func(w *Wishes) { w.Digest = "2"; w.Applied[PartTags] = "z" }, plan: []string{"tags update in place: tags changed"}},
-		"stemcell":                {want: func(w *Wishes) { w.Stemcell = "os/2" }, plan: []string{"stemcell create: stemcell 1 -> 2", "vm replace: stemcell 1 -> 2", "jobs create: the VM is new"}},
-		"cloud_properties":        {want: func(w *Wishes) { w.Made["cloud_properties of resource pool: instance_type"] = "z" }, plan: []string{"vm replace: cloud_properties of resource pool changed: instance_type", "jobs create"}},
-		"network":                 {want: func(w *Wishes) { w.Made["network default: ip"] = "z" }, plan: []string{"vm replace: network default changed: ip", "jobs create"}},
-		"recreate":                {want: func(w *Wishes) { w.Asked.Recreate = true }, plan: []string{"vm replace: --recreate", "jobs create"}},
-		"another tool, same":      {state: func(s *state.State) { s.Own = state.Own{} }, plan: []string{"state record: made by another tool"}},
-		"another tool, other":     {state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"vm replace: it is unknown what the VM was made from", "jobs create"}},
-		"another tool, adopted":   {want: func(w *Wishes) { w.Asked.AdoptVM = true }, state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"jobs update in place: it is unknown what was applied to the VM last"}},
-		"cut":                     {state: func(s *state.State) { s.CurrentManifestSHA, s.Releases = "", nil }, plan: []string{"jobs update in place: the last deploy was not finished"}},
-		"cut before the apply":    {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *Facts) { f.Now = agent.State{} }, plan: []string{"jobs update in place: nothing was applied to the VM yet", "tags update in place: the deploy that made the VM was not finished"}},
-		"other spec":              {facts: func(f *Facts) { f.Now.ConfigurationHash = "other" }, plan: []string{"jobs update in place: the agent has another spec"}},
-		"VM gone":                 {facts: func(f *Facts) { *f = Facts{AgentErr: errors.New("refused")} }, plan: []string{"vm create: VM vm-1 is gone", "jobs create"}},
-		"silent, to be fixed":     {want: func(w *Wishes) { w.Asked.Fix = true }, facts: silent, plan: []string{"vm replace: its agent does not answer", "jobs create"}},
-		"silent since it is made": {state: func(s *state.State) { s.Own.Reached = false }, facts: silent, plan: []string{"vm replace: its agent does not answer, and it has no jobs to stop", "jobs create"}},
+		"release of the CPI":       {want: func(w *Wishes) { w.Releases[0].Version = "2"; w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
+		"comment":                  {want: func(w *Wishes) { w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
+		"tags":                     {want: func(w *Wishes) { w.Digest = "2"; w.Applied[PartTags] = "z" }, plan: []string{"tags update in place: changed in the manifest"}},
+		"stemcell":                 {want: func(w *Wishes) { w.Stemcell = "os/2" }, plan: []string{"stemcell create: replaces os/1", "vm replace: stemcell 1 -> 2", "jobs create: the VM is new"}},
+		"cloud_properties":         {want: func(w *Wishes) { w.Made["cloud_properties of resource pool: instance_type"] = "z" }, plan: []string{"vm replace: cloud_properties of resource pool changed: instance_type", "jobs create"}},
+		"network":                  {want: func(w *Wishes) { w.Made["network default: ip"] = "z" }, plan: []string{"vm replace: network default changed: ip", "jobs create"}},
+		"recreate":                 {want: func(w *Wishes) { w.Asked.Recreate = true }, plan: []string{"vm replace: --recreate", "jobs create"}},
+		"another tool, same":       {state: func(s *state.State) { s.Own = state.Own{} }, plan: []string{"state record: made by another tool"}},
+		"another tool, other":      {state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"vm replace: it is unknown what it was created from", "jobs create"}},
+		"another tool, adopted":    {want: func(w *Wishes) { w.Asked.AdoptVM = true }, state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"jobs update in place: it is unknown what was applied last"}},
+		"interrupted":              {state: func(s *state.State) { s.CurrentManifestSHA, s.Releases = "", nil }, plan: []string{"jobs update in place: the last deploy was not finished"}},
+		"interrupted before apply": {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *Facts) { f.Now = agent.State{} }, plan: []string{"jobs update in place: nothing was applied yet", "tags update in place: the deploy that created the VM was not finished"}},
+		"other spec":               {facts: func(f *Facts) { f.Now.ConfigurationHash = "other" }, plan: []string{"jobs update in place: the agent has another spec"}},
+		"VM gone":                  {facts: func(f *Facts) { *f = Facts{AgentErr: errors.New("refused")} }, plan: []string{"vm create: it does not exist any more", "jobs create"}},
+		"silent, --fix":            {want: func(w *Wishes) { w.Asked.Fix = true }, facts: silent, plan: []string{"vm replace: its agent does not answer", "jobs create"}},
+		"never reached":            {state: func(s *state.State) { s.Own.Reached = false }, facts: silent, plan: []string{"vm replace: its agent does not answer, and it has no jobs to stop", "jobs create"}},
 		"process fails": {facts: func(f *Facts) { f.Now.JobState = "failing"; f.Now.Processes[0].State = "failing" },
 			plan: []string{"jobs update in place: process web is failing"}},
-		"jobs down":            {facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }, plan: []string{"jobs start: the jobs are stopped"}},
+		"jobs down":            {facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }, plan: []string{"jobs start: the agent reports \"stopped\""}},
 		"jobs stopped by stop": {state: func(s *state.State) { s.Own.Stopped = true }, facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }},
 		"disk grows":           {want: func(w *Wishes) { w.Disk.Size = 128 }, plan: []string{"disk migrate: size 64 -> 128 MiB"}},
-		"disk grows, API 1":    {want: func(w *Wishes) { w.Disk.Size = 128; w.API = 1 }, plan: []string{"vm replace: API version 1", "disk migrate: size 64 -> 128", "jobs create"}},
-		"disk type":            {want: func(w *Wishes) { w.Disk.CloudProperties = map[string]any{"type": "fast"} }, plan: []string{"disk migrate: cloud_properties of the disk changed: type"}},
+		"disk grows, API 1":    {want: func(w *Wishes) { w.Disk.Size = 128; w.API = 1 }, plan: []string{"vm replace: with CPI API version 1", "disk migrate: size 64 -> 128", "jobs create"}},
+		"disk type":            {want: func(w *Wishes) { w.Disk.CloudProperties = map[string]any{"type": "fast"} }, plan: []string{"disk migrate: cloud_properties changed: type"}},
 		"disk shrinks":         {want: func(w *Wishes) { w.Disk.Size = 32; w.Asked.AllowShrink = true }, plan: []string{"disk migrate: size 64 -> 32 MiB"}},
-		"disk taken away":      {want: func(w *Wishes) { w.Disk = nil }, plan: []string{"vm replace: the persistent disk is removed from the VM", "disk orphan: asks for no persistent disk", "jobs create"}},
-		"disk not mounted":     {facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk attach: is not mounted on the VM"}},
-		"first disk":           {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: there is no persistent disk"}},
-		"other disk mounted":   {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but is not recorded", "disk create: no persistent disk", "jobs create"}},
+		"no disk wanted":       {want: func(w *Wishes) { w.Disk = nil }, plan: []string{"vm replace: its persistent disk is removed", "disk orphan: the manifest does not ask for it", "jobs create"}},
+		"disk not mounted":     {facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk attach: it is not mounted"}},
+		"first disk":           {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: there is none yet"}},
+		"other disk mounted":   {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but this deployment has not recorded it", "disk create: there is none yet", "jobs create"}},
 		"recreate disks":       {want: func(w *Wishes) { w.Asked.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
-		"disk left over":       {state: func(s *state.State) { s.Disks = append(s.Disks, state.Disk{ID: "e", CID: "disk-9"}) }, plan: []string{"disk delete: it is unused"}},
-		"disk left over, API 1, cut": {
+		"list of jobs":         {want: func(w *Wishes) { w.Applied[PartJobs] = "z" }, plan: []string{"jobs update in place: some were added, removed or moved"}},
+		"disk grows, delete-create": {want: func(w *Wishes) { w.Strategy, w.Disk.Size = "delete-create", 128 },
+			plan: []string{"vm replace: update.vm_strategy is delete-create; disk: size 64 -> 128 MiB", "disk migrate: size 64 -> 128", "jobs create"}},
+		"disk left over": {state: func(s *state.State) { s.Disks = append(s.Disks, state.Disk{ID: "e", CID: "disk-9"}) }, plan: []string{"disk delete: it is unused"}},
+		"disk left over, API 1, interrupted": {
 			want: func(w *Wishes) { w.API = 1 }, facts: func(f *Facts) { f.Now = agent.State{} },
 			state: func(s *state.State) {
 				s.CurrentManifestSHA, s.Disks = "", append(s.Disks, state.Disk{ID: "e", CID: "disk-9"})
@@ -154,21 +157,21 @@ func TestDecideRefuses(t *testing.T) {
 	_, err := Decide(same(), deployed(), Facts{HasVM: true, AgentErr: cause})
 	var silent *AgentSilentError
 	if !errors.As(err, &silent) || silent.VM != "vm-1" || !errors.Is(err, cause) {
-		t.Errorf("of a silent agent: %v", err)
+		t.Errorf("a silent agent: %v", err)
 	}
 	f := well()
 	f.DiskGone = true
 	_, err = Decide(same(), deployed(), f)
 	var gone *DiskGoneError
 	if !errors.As(err, &gone) || gone.CID != "disk-1" {
-		t.Errorf("of a disk that is gone: %v", err)
+		t.Errorf("a missing disk: %v", err)
 	}
 	w := same()
 	w.Disk.Size = 32
 	_, err = Decide(w, deployed(), well())
 	var shrink *ShrinkError
 	if !errors.As(err, &shrink) || shrink.From != 64 || shrink.To != 32 {
-		t.Errorf("of a smaller disk: %v", err)
+		t.Errorf("a smaller disk: %v", err)
 	}
 }
 
@@ -186,8 +189,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// Whatever is done to the disk or the jobs of a VM that stays stops its jobs;
-// nothing else does.
+// A change of the disk or the jobs of an existing VM stops its jobs; no other
+// change does.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	w := same()

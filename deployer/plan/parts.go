@@ -20,6 +20,7 @@ const (
 	PartTags         = "tags"
 	PartAgentAddress = "the agent: address"
 	PartAddress      = "the address"
+	PartJobs         = "the list of jobs"
 	PartSpec         = "spec" // configuration hash; known only after an apply
 )
 
@@ -150,7 +151,7 @@ func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 			}
 		}
 	}
-	parts["the list of jobs"] = names
+	parts[PartJobs] = names
 	for _, p := range packages {
 		parts["package: "+p.Name] = p.Fingerprint
 	}

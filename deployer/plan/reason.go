@@ -11,19 +11,20 @@ type Cause string
 // The causes of changes and warnings. The comment names the fields of Reason
 // that count beside it.
 const (
-	NoVM            Cause = "no-vm"
-	VMGone          Cause = "vm-gone" // Subject: CID
-	NeverUsed       Cause = "never-used"
-	LostToDisk      Cause = "lost-to-second-disk"
-	AgentSilent     Cause = "agent-silent"
-	AgentBusy       Cause = "agent-busy"
-	ByFlag          Cause = "asked"            // Subject: the flag
-	Strategy        Cause = "strategy"         // To: update.vm_strategy
-	StemcellChanged Cause = "stemcell-changed" // From, To: version, or name/version
-	NotUploaded     Cause = "not-uploaded"
-	OriginUnknown   Cause = "origin-unknown"
-	MBusRemoved     Cause = "mbus-removed"
-	PartChanged     Cause = "part-changed" // Subject: place, Names: keys below it
+	NoVM             Cause = "no-vm"
+	VMGone           Cause = "vm-gone"
+	NeverUsed        Cause = "never-used"
+	LostToDisk       Cause = "lost-to-second-disk"
+	AgentSilent      Cause = "agent-silent"
+	AgentBusy        Cause = "agent-busy"
+	ByFlag           Cause = "asked"             // Subject: the flag
+	Strategy         Cause = "strategy"          // To: update.vm_strategy
+	StemcellChanged  Cause = "stemcell-changed"  // From, To: version, or name/version
+	StemcellReplaced Cause = "stemcell-replaced" // Subject: name/version of the old one
+	NotUploaded      Cause = "not-uploaded"
+	OriginUnknown    Cause = "origin-unknown"
+	MBusRemoved      Cause = "mbus-removed"
+	PartChanged      Cause = "part-changed" // Subject: place, Names: keys below it
 
 	ForeignDisk    Cause = "foreign-disk" // Subject: CID
 	NoSecondDisk   Cause = "no-second-disk"
@@ -35,6 +36,7 @@ const (
 	DiskSize       Cause = "disk-size"       // From, To: MiB
 	DiskProperties Cause = "disk-properties" // Names: keys
 	NotMounted     Cause = "not-mounted"
+	DiskChanges    Cause = "disk-changes" // Why: those of the disk
 
 	NewVM           Cause = "new-vm"
 	NothingApplied  Cause = "nothing-applied"
@@ -47,10 +49,11 @@ const (
 	PropertyChanged Cause = "property-changed" // Subject: property, To: job
 	PackageChanged  Cause = "package-changed"  // Subject: package
 	JobChanged      Cause = "job-changed"      // Subject: job
-	JobMoved        Cause = "job-release"      // Subject: job
-	LinksChanged    Cause = "links-changed"    // Subject: job
-	ProcessState    Cause = "process-state"    // Subject: process, To: its state
-	JobsState       Cause = "jobs-state"       // To: state; empty: unknown
+	JobsListed      Cause = "jobs-listed"
+	JobMoved        Cause = "job-release"   // Subject: job
+	LinksChanged    Cause = "links-changed" // Subject: job
+	ProcessState    Cause = "process-state" // Subject: process, To: its state
+	JobsState       Cause = "jobs-state"    // To: state; empty: unknown
 
 	CompilesInPlace Cause = "compiles-in-place" // Count
 	CompilesOnNew   Cause = "compiles-on-new"   // Count
@@ -102,7 +105,9 @@ type Reason struct {
 func (r Reason) fixed() string {
 	switch r.Cause {
 	case NoVM:
-		return "there is no VM"
+		return "there is none yet"
+	case VMGone:
+		return "it does not exist any more"
 	case NeverUsed:
 		return "its agent does not answer, and it has no jobs to stop"
 	case LostToDisk:
@@ -114,37 +119,39 @@ func (r Reason) fixed() string {
 	case NotUploaded:
 		return "it is not uploaded yet"
 	case OriginUnknown:
-		return "it is unknown what the VM was made from; --adopt-from MANIFEST names that manifest, --adopt-vm keeps the VM as it is"
+		return "it is unknown what it was created from: --adopt-from MANIFEST names its manifest, --adopt-vm keeps it as it is"
 	case MBusRemoved:
 		return "env.bosh.mbus was removed"
 	case NoSecondDisk:
-		return "the CPI could not attach a second disk to the running VM, and moving the data needs one"
+		return "the CPI could not attach a second disk, and moving the data needs one"
 	case DiskTaken:
-		return "the persistent disk is removed from the VM"
+		return "its persistent disk is removed"
 	case NeedsNewVM:
-		return "the CPI's API version 1 announces a disk to a VM only when the VM is made"
+		return "with CPI API version 1, an agent learns of a disk only when create_vm is called"
 	case TwoDisksAPI1:
-		return "an interrupted run may have left two disks attached, and with the CPI's API version 1 only the run that made the VM can detach one"
+		return "an interrupted run may have left two disks attached, and with CPI API version 1 only the run that called create_vm can detach one"
 	case NoDisk:
-		return "there is no persistent disk"
+		return "there is none yet"
 	case DiskUnwanted:
-		return "the manifest asks for no persistent disk any more; it is kept: see bootstrap disks"
+		return "the manifest does not ask for it any more; it is kept: see bootstrap disks"
 	case NotMounted:
-		return "it is not mounted on the VM"
+		return "it is not mounted"
 	case NewVM:
 		return "the VM is new"
 	case NothingApplied:
-		return "nothing was applied to the VM yet"
+		return "nothing was applied yet"
 	case Unfinished:
 		return "the last deploy was not finished"
 	case AppliedUnknown:
-		return "it is unknown what was applied to the VM last"
+		return "it is unknown what was applied last"
 	case OtherSpec:
 		return "the agent has another spec than the one applied last"
+	case JobsListed:
+		return "some were added, removed or moved"
 	case TagsChanged:
-		return "tags changed"
+		return "changed in the manifest"
 	case TagsUnfinished:
-		return "the deploy that made the VM was not finished"
+		return "the deploy that created the VM was not finished"
 	case NoDNSRecords:
 		return "features.use_dns_addresses is true and the VM has no records yet"
 	case TakenOver:
@@ -152,9 +159,9 @@ func (r Reason) fixed() string {
 	case ManifestOnly:
 		return "the manifest changed, but nothing on the VM depends on that"
 	case RecordOnly:
-		return "the state file does not contain everything that is known"
+		return "parts of the VM are not recorded yet"
 	case VMReplaced:
-		return "another VM has replaced it"
+		return "it was replaced by an earlier run"
 	case Unused:
 		return "it is unused"
 	case StaysStopped:
@@ -170,25 +177,30 @@ func (r Reason) String() string {
 	}
 	names := strings.Join(r.Names, ", ")
 	switch r.Cause {
-	case VMGone:
-		return fmt.Sprintf("VM %s is gone", r.Subject)
 	case ByFlag:
 		return "requested with " + r.Subject
 	case Strategy:
 		return "update.vm_strategy is " + r.To
 	case StemcellChanged:
 		return fmt.Sprintf("stemcell %s -> %s", r.From, r.To)
+	case StemcellReplaced:
+		return "replaces " + r.Subject
 	case PartChanged:
+		if r.Subject+": " == AgentPrefix {
+			return names + " of the agent changed"
+		}
 		if names != "" {
 			return fmt.Sprintf("%s changed: %s", r.Subject, names)
 		}
 		return r.Subject + " changed"
 	case ForeignDisk:
-		return fmt.Sprintf("disk %s is mounted, but is not recorded as a disk of this deployment", r.Subject)
+		return fmt.Sprintf("disk %s is mounted, but this deployment has not recorded it", r.Subject)
 	case DiskSize:
 		return fmt.Sprintf("size %s -> %s MiB", r.From, r.To)
 	case DiskProperties:
-		return "cloud_properties of the disk changed: " + names
+		return "cloud_properties changed: " + names
+	case DiskChanges:
+		return "disk: " + Words(r.Why)
 	case ReleaseNew:
 		return fmt.Sprintf("release %s/%s is new", r.Subject, r.To)
 	case ReleaseChanged:
@@ -209,15 +221,15 @@ func (r Reason) String() string {
 		return fmt.Sprintf("process %s is %s", r.Subject, r.To)
 	case JobsState:
 		if r.To == "" {
-			return "the jobs are in an unknown state"
+			return "the agent reports no state"
 		}
-		return "the jobs are " + r.To
+		return fmt.Sprintf("the agent reports %q", r.To)
 	case CompilesInPlace:
-		return fmt.Sprintf("compiles %s while the service is down; if one fails to compile, the previous jobs are put back if this machine has kept them", Count(r.Count, "package"))
+		return fmt.Sprintf("the agent compiles %d while the service is down; if one fails, the previous jobs are put back if this machine has kept them", r.Count)
 	case CompilesOnNew:
-		return fmt.Sprintf("compiles %s on the new VM while the service is down; if one fails to compile, the service stays down until a deploy succeeds", Count(r.Count, "package"))
+		return fmt.Sprintf("the agent of the new VM compiles %d while the service is down; if one fails, the service stays down until a deploy succeeds", r.Count)
 	case SettingsChanged:
-		return "changed: " + names
+		return names + " changed"
 	case Generated:
 		return "generated: " + names
 	case DiskKept:

@@ -21,7 +21,7 @@ const (
 	UploadJobs     Kind = "upload jobs"
 	Prepare        Kind = "prepare"
 
-	ClearRecord  Kind = "clear the record" // the point of no return
+	ClearRecord  Kind = "mark deployment unfinished" // the point of no return
 	CreateVM     Kind = "create vm"
 	WaitForAgent Kind = "wait for agent"
 	InitialApply Kind = "initial apply"
@@ -46,16 +46,16 @@ const (
 	SendDNS     Kind = "send dns"
 	CleanUp     Kind = "clean up"
 
-	ApplyPrevious   Kind = "apply what was before"
-	RecordPrevious  Kind = "record what was before"
+	ApplyPrevious   Kind = "apply previous jobs"
+	RecordPrevious  Kind = "record previous deployment"
 	RecordStopped   Kind = "record that the jobs are stopped"
 	RecordStarted   Kind = "record that the jobs run"
 	DeleteDisks     Kind = "delete disks"
 	DeleteStemcells Kind = "delete stemcells"
-	DeleteOrphan    Kind = "delete disk"
+	DeleteOrphan    Kind = "delete orphaned disk"
 	LookAtLeftovers Kind = "look at leftovers"
-	Uninstall       Kind = "uninstall"
-	UninstallRest   Kind = "uninstall what is unused"
+	Uninstall       Kind = "uninstall CPI"
+	UninstallRest   Kind = "uninstall CPI if unused"
 )
 
 // Step is one step of a run.

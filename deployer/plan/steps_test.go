@@ -22,8 +22,8 @@ type world struct {
 	f  *Facts
 }
 
-// changes are all that a plan may meet, each a change of a deployment that is as
-// it should be.
+// changes returns every kind of change, each applied to a deployment that needs
+// none.
 func changes() map[string]func(world) {
 	silent := func(x world) { *x.f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
 	return map[string]func(world){
@@ -79,7 +79,7 @@ func changes() map[string]func(world) {
 	}
 }
 
-// wantDisk returns the disk that is asked for, which may be asked for only now.
+// wantDisk returns the wanted disk; it adds one if there is none.
 func wantDisk(x world) *manifest.DiskPool {
 	if x.w.Disk == nil {
 		x.w.Disk = &manifest.DiskPool{Size: 64}
@@ -87,7 +87,8 @@ func wantDisk(x world) *manifest.DiskPool {
 	return x.w.Disk
 }
 
-// decided returns the decision with some changes made to what is as it should be.
+// decided returns the decision after some changes to a deployment that needs
+// none.
 func decided(changes ...func(world)) (Decision, error) {
 	w, st, f := same(), deployed(), well()
 	for _, c := range changes {
@@ -123,7 +124,7 @@ func lines(d Decision, err error) string {
 	return b.String()
 }
 
-// Every change of a plan leads to the list of steps that the golden file holds.
+// The golden file contains the steps of every change.
 func TestSteps(t *testing.T) {
 	all := changes()
 	var b strings.Builder
@@ -133,7 +134,7 @@ func TestSteps(t *testing.T) {
 	golden.Assert(t, b.String(), "steps.golden")
 }
 
-// So does every pair of changes: one line each.
+// The golden file contains the steps of every pair of changes, one line each.
 func TestStepsOfPairs(t *testing.T) {
 	all := changes()
 	names := slices.Sorted(maps.Keys(all))
@@ -160,9 +161,9 @@ func TestStepsOfPairs(t *testing.T) {
 	golden.Assert(t, b.String(), "pairs.golden")
 }
 
-// What holds for every list: the record is cleared before anything is stopped or
-// deleted, jobs that were stopped are started where they should run, the state
-// says so at the end, and nothing stands in a list twice.
+// In every list of steps, the deployment is marked as unfinished before anything
+// is stopped or deleted, stopped jobs are started if they should run, the
+// deployment is recorded at the end, and no step occurs twice.
 func TestEveryList(t *testing.T) {
 	t.Parallel()
 	all := changes()
@@ -189,18 +190,38 @@ func TestEveryList(t *testing.T) {
 				seen[s.String()] = true
 				touching := s.Down || s.Kind == DeleteVM || s.Kind == CreateVM || s.Kind == StopJobs
 				if touching && (at(ClearRecord) < 0 || at(ClearRecord) > i) {
-					t.Errorf("%s + %s: %s before the record is cleared", one, other, s)
+					t.Errorf("%s + %s: %s before %s", one, other, s, ClearRecord)
 				}
 			}
 			if at(StopJobs) >= 0 && !d.Stopped && at(StartJobs) < at(StopJobs) {
 				t.Errorf("%s + %s: the jobs stay stopped", one, other)
 			}
 			if at(ClearRecord) >= 0 && at(Record) < at(ClearRecord) {
-				t.Errorf("%s + %s: the record stays cleared", one, other)
+				t.Errorf("%s + %s: no %s at the end", one, other, Record)
 			}
 			if first := slices.IndexFunc(steps, func(s Step) bool { return s.Down && slices.ContainsFunc(s.Calls, isCPI) }); first >= 0 &&
 				(at(CheckCloud) < 0 || at(CheckCloud) > first) && (at(ConnectCPI) < 0 || at(ConnectCPI) > first) {
 				t.Errorf("%s + %s: the CPI is installed while the service is down", one, other)
+			}
+		}
+	}
+}
+
+// No line of a plan names its thing again in the reasons.
+func TestLinesNameTheirThingOnce(t *testing.T) {
+	t.Parallel()
+	all := changes()
+	for one := range all {
+		for other := range all {
+			d, err := decided(all[one], all[other])
+			if err != nil {
+				continue
+			}
+			for _, c := range d.Changes {
+				same := func(word string) bool { return strings.EqualFold(strings.Trim(word, ",;:"), c.What) }
+				if why := Words(c.Why); slices.ContainsFunc(strings.Fields(why), same) {
+					t.Errorf("%s + %s: %s %s: %s", one, other, c.Action, c.What, why)
+				}
 			}
 		}
 	}

@@ -106,6 +106,8 @@ func appliedReasons(parts []string, releaseNamed bool) []Reason {
 			why = append(why, Reason{Cause: JobMoved, Subject: rest})
 		case kind == "links":
 			why = append(why, Reason{Cause: LinksChanged, Subject: rest})
+		case p == PartJobs:
+			why = append(why, Reason{Cause: JobsListed})
 		default:
 			why = append(why, Reason{Cause: PartChanged, Subject: p})
 		}
