@@ -13,18 +13,18 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// followEvery is how often the logs are asked for: each time the agent packs
-// all that is asked for.
+// followEvery is the time between two requests for the logs: for each request,
+// the agent packs all of them.
 const followEvery = 3 * time.Second
 
-// follower knows what was shown of each log.
+// follower remembers how much of each log was shown.
 type follower struct {
 	shown map[string]int64 // bytes of whole lines, by name
-	first int              // lines of the end to begin with; negative once it began
+	first int              // last lines to begin with; -1 after the first time
 }
 
-// followLogs shows the end of each log and then what comes to it, until ctx
-// ends. An agent that does not answer for a while is asked again.
+// followLogs shows the last lines of each log and then new ones, until ctx ends.
+// If the agent stops answering, it is asked again.
 func (v *VM) followLogs(ctx context.Context, what LogsOptions) error {
 	f := &follower{shown: map[string]int64{}, first: what.Tail}
 	var silent *agent.UnreachableError
@@ -32,7 +32,7 @@ func (v *VM) followLogs(ctx context.Context, what LogsOptions) error {
 		err := v.followOnce(ctx, f, what)
 		switch {
 		case ctx.Err() != nil:
-			return nil // how a follower is told to end
+			return nil // the caller ends it this way
 		case err == nil:
 			began = true
 		case !began || !errors.As(err, &silent):
@@ -55,8 +55,8 @@ func (v *VM) followOnce(ctx context.Context, f *follower, what LogsOptions) erro
 	return f.read(archive, v.Report.Log)
 }
 
-// read shows what is new in an archive, in the order of the names. What
-// follows the last whole line waits until it is one.
+// read shows the new lines in an archive, in the order of the names. An
+// incomplete last line is shown when it is complete.
 func (f *follower) read(archive io.Reader, show func(name string, lines []string)) error {
 	var files []logTail
 	err := eachLog(archive, func(h *tar.Header, content io.Reader) error {
@@ -64,7 +64,7 @@ func (f *follower) read(archive io.Reader, show func(name string, lines []string
 		n := maxLogLines
 		switch {
 		case h.Size < seen:
-			seen = 0 // the log began again
+			seen = 0 // it is a new log with the same name
 		case !known && f.first >= 0:
 			n = f.first
 		}

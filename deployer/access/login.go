@@ -17,27 +17,28 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// loginRecord is what this machine remembers of a user that it had the agent
-// make for one login, as logins/USER.json, 0600, in the folder of the
-// installation. The process of the login holds the lock logins/USER.lock: once
-// it has died, for whatever reason, the next run removes the user.
+// loginRecord is the file logins/USER.json, 0600, in the folder of the
+// deployment: it records the user that the agent created for one login. The
+// process of the login holds the lock logins/USER.lock. When that process has
+// ended for any reason, the next run removes the user.
 type loginRecord struct {
 	VM   string `json:"vm"` // CID
 	User string `json:"user"`
 	Dir  string `json:"dir"` // temporary folder of the system's ssh
 }
 
-// loginUser matches the users that are made for logins.
+// loginUser matches the users that are created for logins.
 var loginUser = regexp.MustCompile(`^bosh_[0-9a-f]{16}$`)
 
 const loginDirPrefix = "bootstrap-ssh-"
 
-// recordLogin remembers a login before its user is made. done forgets it, if
-// the user is gone. A full disk is no reason not to log in.
+// recordLogin records a login before its user is created; done removes the record
+// if the user was removed. A failure is only a warning: a full disk must not
+// prevent a login.
 func (v *VM) recordLogin(rec loginRecord) (done func(gone bool)) {
 	done, err := v.keepLogin(rec)
 	if err != nil {
-		v.Report.Warning(fmt.Sprintf("the login is not recorded: if it is killed, its user stays on the VM: %v", err))
+		v.Report.Warning(fmt.Sprintf("cannot record the login: if it is killed, its user stays on the VM: %v", err))
 		return func(bool) {}
 	}
 	return done
@@ -68,8 +69,8 @@ func loginLock(path string) *flock.Flock {
 	return flock.New(strings.TrimSuffix(path, ".json")+".lock", flock.SetPermissions(0o600))
 }
 
-// forgetLogin releases the lock of a login and, if nothing is left of it,
-// removes its record.
+// forgetLogin releases the lock of a login and, if its user was removed, removes
+// its record.
 func forgetLogin(path string, lock *flock.Flock, gone bool) {
 	if gone {
 		_ = os.Remove(path)
@@ -80,8 +81,8 @@ func forgetLogin(path string, lock *flock.Flock, gone bool) {
 	}
 }
 
-// EndLogins removes the users of logins whose process has died, from the VM
-// whose agent answers, and their temporary folders.
+// EndLogins removes from the VM the users of logins whose process has ended, and
+// removes the temporary folders of these logins.
 func (v *VM) EndLogins(ctx context.Context) {
 	dir := filepath.Join(v.Dir, "logins")
 	entries, _ := os.ReadDir(dir)
@@ -98,7 +99,8 @@ func (v *VM) EndLogins(ctx context.Context) {
 	}
 }
 
-// endLogin reports whether nothing is left of the login.
+// endLogin removes what a login left behind; it reports false if the user may
+// still exist.
 func (v *VM) endLogin(ctx context.Context, path string) bool {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -106,18 +108,18 @@ func (v *VM) endLogin(ctx context.Context, path string) bool {
 	}
 	var rec loginRecord
 	if json.Unmarshal(data, &rec) != nil || !loginUser.MatchString(rec.User) {
-		return true // it says nothing
+		return true // the record is unusable
 	}
 	if strings.HasPrefix(filepath.Base(rec.Dir), loginDirPrefix) {
 		_ = os.RemoveAll(rec.Dir)
 	}
 	if rec.VM != v.CID {
-		return true // the user has gone with its VM
+		return true // the user was deleted with its VM
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	if err := v.Agent.CleanupSSH(ctx, "^"+rec.User+"$"); err != nil && !agent.UnknownMessage(err) {
-		v.Report.Warning(fmt.Sprintf("the user %s of a login that was killed may be left on the VM; the next run removes it: %v", rec.User, err))
+		v.Report.Warning(fmt.Sprintf("the user %s of a killed login may still be on the VM; the next run removes it: %v", rec.User, err))
 		return false
 	}
 	return true

@@ -17,21 +17,21 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// LogsOptions says which logs are wanted and what becomes of them.
+// LogsOptions selects the logs, and says where they go.
 type LogsOptions struct {
 	Agent, System bool     // the agent's own or the machine's; neither: the jobs'
 	Jobs          []string // only these jobs' logs
-	Only          []string // only what these globs match, below the folder of logs
+	Only          []string // only logs that match one of these globs, relative to the folder of logs
 
-	Dir string // folder the archive goes to, under a name of its own
-	Out string // file the archive goes to; before Dir
+	Dir string // folder for the archive, which gets a new name
+	Out string // file for the archive; takes precedence over Dir
 
-	Tail   int  // show so many lines of the end of each log; 0: none
-	Follow bool // and go on with what comes, until the context ends
+	Tail   int  // show this many last lines of each log; 0: write an archive
+	Follow bool // and then show new lines, until the context ends
 }
 
-// Logs fetches the logs from the VM: as an archive, 0600, which is kept as it
-// is, or line by line as events of the kind Log, without secrets.
+// Logs fetches the logs from the VM: into an archive, 0600, from which no secrets
+// are removed, or as events of the kind Log without secrets.
 func (v *VM) Logs(ctx context.Context, what LogsOptions) error {
 	if err := v.checkLogJobs(ctx, what.Jobs); err != nil {
 		return err
@@ -45,8 +45,7 @@ func (v *VM) Logs(ctx context.Context, what LogsOptions) error {
 	return v.keepLogs(ctx, what)
 }
 
-// checkLogJobs refuses names of jobs that the VM does not have, and would have
-// no logs.
+// checkLogJobs refuses names of jobs that the VM does not have.
 func (v *VM) checkLogJobs(ctx context.Context, asked []string) error {
 	if len(asked) == 0 {
 		return nil
@@ -62,7 +61,7 @@ func (v *VM) checkLogJobs(ctx context.Context, asked []string) error {
 	return ExpectJobs(cmp.Or(now.Job.Name, v.Group), asked, names)
 }
 
-// kinds is what the agent is asked for.
+// kinds returns the type of logs to request, as the agent names it.
 func (o LogsOptions) kinds() string {
 	var kinds []string
 	if o.Agent {
@@ -85,7 +84,7 @@ func (o LogsOptions) filters() []string {
 	return filters
 }
 
-// path is where the archive goes to.
+// path returns the path of the archive.
 func (o LogsOptions) path(deployment string, now time.Time) string {
 	if o.Out != "" {
 		return o.Out
@@ -99,7 +98,7 @@ func (o LogsOptions) path(deployment string, now time.Time) string {
 	return filepath.Join(o.Dir, name+"-"+now.UTC().Format("20060102-150405")+".tgz")
 }
 
-// keepLogs fetches the archive and says where it is.
+// keepLogs fetches the archive and reports its path.
 func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 	target, err := filepath.Abs(what.path(v.Deployment, time.Now()))
 	if err != nil {
@@ -109,11 +108,11 @@ func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("cannot keep the logs: %w", err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("cannot keep the logs: %s is no folder", dir)
+		return fmt.Errorf("cannot keep the logs: %s is not a folder", dir)
 	}
 	stream := what.Out != "" && atomicfile.InPlace(target)
 	if _, err := os.Lstat(target); err == nil && what.Out != "" && !stream {
-		return &fileExistsError{Path: target} // before the work
+		return &fileExistsError{Path: target} // before fetching
 	}
 	err = v.Report.Do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*report.Stage) error {
 		if stream {
@@ -138,7 +137,7 @@ func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 	if err != nil {
 		return err
 	}
-	v.Report.Info(fmt.Sprintf("Logs: '%s'; secrets in them are NOT taken out", target))
+	v.Report.Info(fmt.Sprintf("Logs: '%s'; secrets in them are NOT removed", target))
 	return nil
 }
 
@@ -149,8 +148,8 @@ func (e *fileExistsError) Error() string {
 	return fmt.Sprintf("cannot keep the logs: %s exists and is not overwritten: remove it, or name another file", e.Path)
 }
 
-// nameLogs gives the temporary file its name, which no file has: where another
-// may be chosen, that with the first free number.
+// nameLogs gives the temporary file its name, without overwriting a file. If
+// numbered is true and the name is taken, it appends the first free number.
 func nameLogs(archive *os.File, target string, numbered bool) (string, error) {
 	if err := archive.Sync(); err != nil {
 		return "", err
@@ -173,7 +172,7 @@ func nameLogs(archive *os.File, target string, numbered bool) (string, error) {
 	}
 }
 
-// pour writes the archive to what is no regular file.
+// pour writes the archive to a target that is not a regular file.
 func pour(archive *os.File, target string) error {
 	out, err := atomicfile.Open(target)
 	if err != nil {
@@ -183,8 +182,8 @@ func pour(archive *os.File, target string) error {
 	return errors.Join(err, out.Close())
 }
 
-// fetchWanted fetches the archive. It is an error if there is nothing in it of
-// what was asked for by name.
+// fetchWanted fetches the archive. It returns an error if logs were requested by
+// name and the archive has none of them.
 func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os.File, error) {
 	archive, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), dir)
 	if err != nil || len(what.filters()) == 0 {
@@ -199,7 +198,7 @@ func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os
 		for _, job := range what.Jobs {
 			asked = append(asked, "--job "+job)
 		}
-		err = fmt.Errorf("no log on the VM is that of %s", strings.Join(asked, ", "))
+		err = fmt.Errorf("the VM has no logs for %s", strings.Join(asked, ", "))
 	}
 	if err != nil {
 		discard(archive)
@@ -208,7 +207,7 @@ func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os
 	return archive, nil
 }
 
-// showLogs shows the end of each log once.
+// showLogs shows the last lines of each log once.
 func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 	archive, err := v.fetchWanted(ctx, what, "")
 	if err != nil {
@@ -223,7 +222,7 @@ func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 		v.Report.Log(f.name, f.lines)
 	}
 	if len(files) == 0 {
-		v.Report.Info("There is nothing in the logs.")
+		v.Report.Info("The logs are empty.")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Archives that were fetched in one second lie beside each other.
+// Archives that were fetched in the same second get different names.
 func TestNameLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -20,29 +20,29 @@ import (
 	"bootstrap/tunnel"
 )
 
-// SSHOptions says what runs on the VM and at which ends.
+// SSHOptions contains the command for the VM, and its streams.
 type SSHOptions struct {
 	Command        []string // as for ssh; none: a login shell
-	OwnClient      bool     // do not take the system's ssh
+	OwnClient      bool     // do not use the system's ssh
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Terminal       *tunnel.Terminal // nil: no terminal
 }
 
-// ExitStatusError is the end of a command on the VM that ran to its end, be it
-// well or not.
+// ExitStatusError contains the exit status of a command that ended on the VM; the
+// status may be 0.
 type ExitStatusError struct{ Status int }
 
 func (e *ExitStatusError) Error() string {
 	return fmt.Sprintf("the command on the VM ended with exit status %d", e.Status)
 }
 
-// cleanupTimeout is how long removing the user from the VM may take, whatever
-// ended the session.
+// cleanupTimeout limits how long removing the user from the VM may take, also
+// after an interrupted session.
 const cleanupTimeout = 30 * time.Second
 
-// SSH logs in to the VM as a user that the agent makes for this one time, with
-// a key that exists as long, and runs a command or a shell. Its end is an
+// SSH logs in to the VM as a user that the agent creates for this session, with a
+// new key, and runs a command or a shell. When that has ended, the error is an
 // *ExitStatusError.
 func (v *VM) SSH(ctx context.Context, what SSHOptions) error {
 	return v.logIn(ctx, func(login sshLogin) error {
@@ -77,14 +77,14 @@ func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 		return err
 	}
 	done := v.recordLogin(loginRecord{VM: v.CID, User: login.user, Dir: login.dir})
-	// Also after a failure, in which the user may have been made.
+	// Also after an error: the user may have been created.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		err := v.Agent.CleanupSSH(ctx, "^"+login.user+"$")
 		gone := err == nil || agent.UnknownMessage(err)
 		if !gone {
-			v.Report.Warning(fmt.Sprintf("the user %s may be left on the VM, without anybody who has its key; the next run removes it: %v", login.user, err))
+			v.Report.Warning(fmt.Sprintf("the user %s may still be on the VM, but nobody has its key; the next run removes it: %v", login.user, err))
 		}
 		done(gone)
 	}()
@@ -97,14 +97,14 @@ func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	}
 	login.hostKey = strings.TrimSpace(told.HostPublicKey)
 	if login.hostKey == "" || strings.ContainsAny(login.hostKey, "\r\n") {
-		return errors.New("cannot log in to the VM: the agent does not tell the key of its SSH server")
+		return errors.New("cannot log in to the VM: the agent does not report the host key of its SSH server")
 	}
 	login.alias = v.Group + "/0"
 	return fn(login)
 }
 
-// session runs the command with the system's ssh where there is one, it knows
-// the way and can be given the key, else with our own client.
+// session runs the command with the system's ssh, or with the built-in client if
+// there is none, if it cannot reach the VM directly or if it cannot get the key.
 func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (status int, err error) {
 	program, err := exec.LookPath("ssh")
 	if err == nil && !what.OwnClient && v.Dial == nil && runtime.GOOS != "windows" {
@@ -161,7 +161,7 @@ func systemSSH(ctx context.Context, program, socket string, login sshLogin, what
 	args = append(append(args, "--", login.host), what.Command...)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = what.Stdin, what.Stdout, what.Stderr
-	// Asked to end, it leaves the terminal as it was.
+	// After SIGTERM, ssh restores the terminal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()

@@ -21,31 +21,32 @@ import (
 	"bootstrap/agent"
 )
 
-// Bounds of what is kept of a log: it may hold anything, of any size.
+// Limits for what is kept of a log, which may contain anything of any size.
 const (
 	maxLogLine  = 4 << 10
 	maxLogLines = 10000 // of one file at once
 )
 
-// How long the logs of an error may take, and how many files it shows.
+// Limits for the logs that are shown with an error.
 const (
 	tailTimeout = 20 * time.Second
 	tailFiles   = 4
 )
 
-// TailLogs returns the last lines of what the processes logged, each file
-// below a line with its name, with secrets taken out. It is there to be shown
-// with an error: where the logs do not come within 20 s, there are none.
+// TailLogs returns the last lines of the logs of these processes, to be shown
+// with an error: each file below a line with its name, without secrets. It
+// returns nil if the agent does not send the logs within 20 s.
 func (v *VM) TailLogs(ctx context.Context, processes []string, lines int) []string {
 	var filters []string
 	for _, p := range processes {
 		filters = append(filters, p+"/**/*", "**/"+p+"*")
 	}
-	// A process need not have the name of its job, whose the folder is.
+	// The folder has the name of the job; a process may have another name.
 	return v.Tail(ctx, lines, filters, []string{"**/*.log"})
 }
 
-// Tail is TailLogs of the files that the first of these filters finds any with.
+// Tail is like TailLogs, for the files that the first of these filters matches;
+// a filter that matches no file is skipped.
 func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
@@ -69,11 +70,11 @@ func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string 
 	if len(text) == 0 {
 		return nil
 	}
-	// All at once: a private key is only known as such when it is whole.
+	// All lines at once: only a complete private key is recognized.
 	return strings.Split(v.Redact(strings.Join(text, "\n")), "\n")
 }
 
-// newestLogs returns the few files that were written last, without empty ones.
+// newestLogs returns the files that were written last, without empty ones.
 func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]logTail, error) {
 	archive, err := fetchLogs(ctx, v.Agent, "job", filters, "")
 	if err != nil {
@@ -90,9 +91,9 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 	return files, nil
 }
 
-// fetchLogs fetches an archive of logs to a temporary file in dir, 0600 and
-// read from its beginning. With an empty dir the file has no name where that can
-// be.
+// fetchLogs fetches an archive of logs into a temporary file in dir, 0600, and
+// seeks to its beginning. With an empty dir the file is unlinked at once, if the
+// operating system can.
 func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (*os.File, error) {
 	blob, err := a.FetchLogs(ctx, kinds, filters)
 	if err != nil {
@@ -102,8 +103,8 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
 	}
-	if dir == "" { // it is not kept: a run that is killed leaves no secrets behind
-		_ = os.Remove(f.Name()) // where an open file cannot be removed, discard does it
+	if dir == "" { // a killed run must leave no secrets behind
+		_ = os.Remove(f.Name()) // if an open file cannot be removed, discard does it
 	}
 	err = a.GetBlobUpTo(ctx, agent.LogsLimit, blob.BlobstoreID, f, blob.SHA1, nil)
 	if _, large := errors.AsType[*agent.TooLargeError](err); large {
@@ -152,7 +153,7 @@ func tailArchive(archive io.Reader, lines int) ([]logTail, error) {
 	return files, err
 }
 
-// rotated are the names of logs that are no longer written to.
+// rotated matches the names of logs that nothing writes to any more.
 var rotated = regexp.MustCompile(`\.(gz|bz2|xz|zst|[0-9]+)$`)
 
 // eachLog visits the logs of an archive that can be read as text.
@@ -200,8 +201,8 @@ func hasFiles(archive io.ReadSeeker) (bool, error) {
 	}
 }
 
-// readLines returns the last n lines of text, how many bytes the whole lines
-// are, and what follows them.
+// readLines returns the last n complete lines of text, the size of all complete
+// lines in bytes, and the incomplete line that follows them.
 func readLines(text io.Reader, n int) (lines []string, size int64, rest string, err error) {
 	in := bufio.NewReaderSize(text, maxLogLine)
 	var line []byte

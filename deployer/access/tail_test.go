@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// archiveOf is an archive as agents make them; name and content in turn.
+// archiveOf returns an archive as agents make it, from pairs of name and content.
 func archiveOf(t *testing.T, files ...string) io.Reader {
 	t.Helper()
 	var buf bytes.Buffer
@@ -70,11 +70,11 @@ func TestTailArchive(t *testing.T) {
 		t.Errorf("%d files, want %d", len(got), len(want))
 	}
 	if _, err := tailArchive(strings.NewReader("no archive"), 2); err == nil {
-		t.Error("what is no archive is read")
+		t.Error("text is read as an archive")
 	}
 }
 
-// What follows the last whole line is read again when it is whole.
+// readLines returns an incomplete last line separately.
 func TestReadLines(t *testing.T) {
 	lines, size, rest, err := readLines(strings.NewReader("a\nbc\ndef"), 1)
 	if err != nil || !slices.Equal(lines, []string{"bc"}) || size != 5 || rest != "def" {
@@ -86,7 +86,7 @@ func TestReadLines(t *testing.T) {
 	}
 }
 
-// A follower shows each line once, also of a log that began anew.
+// A follower shows each line once, also after a log was rotated.
 func TestFollower(t *testing.T) {
 	f := &follower{shown: map[string]int64{}, first: 1}
 	var shown []string

@@ -16,7 +16,7 @@ type VM struct {
 	Agent      *agent.Client
 	Deployment string
 	Group      string                                                               // the instance group
-	Dir        string                                                               // of the installation, where logins are recorded
+	Dir        string                                                               // of the deployment: logins are recorded there
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
 	Redact     func(string) string
 	Report     *report.Stage // the run
