@@ -15,17 +15,17 @@ import (
 	"bootstrap/state"
 )
 
-// Which names one of the two deploys that are remembered.
+// Which names one of the two recorded deploys.
 type Which string
 
-// The last deploy that worked, and the one before it.
+// The last deploy that succeeded, and the one before it.
 const (
 	Current  Which = "current"
 	Previous Which = "previous"
 )
 
-// Applied is what a deploy that worked has put on the VM. The rendered archive
-// and the manifest without its secrets are kept beside it.
+// Applied is what a successful deploy applied to the VM. The archive of rendered
+// jobs and the manifest without its secrets are stored beside it.
 type Applied struct {
 	VM       string            `json:"vm"` // CID
 	Disk     *state.Disk       `json:"disk,omitempty"`
@@ -35,7 +35,7 @@ type Applied struct {
 	Spec     agent.Spec        `json:"spec"`
 }
 
-// Record makes what was applied the current deployment of a state.
+// Record records what was applied as the current deployment in a state.
 func (a Applied) Record(st *state.State) {
 	st.CurrentManifestSHA, st.Own.Applied = a.Digest, a.Applied
 	st.Releases, st.CurrentReleaseIDs = nil, nil
@@ -46,15 +46,16 @@ func (a Applied) Record(st *state.State) {
 	}
 }
 
-// SameDisk reports whether the disk is the one that was there.
+// SameDisk reports whether the deploy used the disk that is the current one in
+// the state.
 func (a Applied) SameDisk(d *state.Disk) bool {
 	return (a.Disk == nil) == (d == nil) && (d == nil || a.Disk.CID == d.CID && a.Disk.Size == d.Size)
 }
 
 func (f Folder) appliedDir(which Which) string { return filepath.Join(f.dir, "applied", string(which)) }
 
-// Applied returns what a deploy has put on the VM; ok is false where this machine
-// has kept nothing.
+// Applied returns what a deploy applied to the VM; ok is false if this machine
+// has no record of it.
 func (f Folder) Applied(which Which) (a Applied, ok bool) {
 	ok = f.read(filepath.Join("applied", string(which), appliedFile), &a) && a.VM != ""
 	return a, ok
@@ -65,7 +66,7 @@ func (f Folder) Rendered(which Which) string {
 	return filepath.Join(f.appliedDir(which), "rendered.tgz")
 }
 
-// Sketch returns the manifest applied last, without its secrets; nil where this
+// Sketch returns the manifest applied last, without its secrets; nil if this
 // machine does not have it.
 func (f Folder) Sketch() ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(f.appliedDir(Current), "sketch.yml"))
@@ -75,8 +76,8 @@ func (f Folder) Sketch() ([]byte, error) {
 	return data, err
 }
 
-// SetSketch remembers the manifest of a VM that was taken over as it is: there is
-// nothing to go back to.
+// SetSketch stores the manifest of a VM that was adopted as it is, for which
+// deploy --previous has nothing to put back.
 func (f Folder) SetSketch(sketch []byte) error { return f.writeSketch(f.appliedDir(Current), sketch) }
 
 func (f Folder) writeSketch(dir string, sketch []byte) error {
@@ -86,9 +87,9 @@ func (f Folder) writeSketch(dir string, sketch []byte) error {
 	return atomicfile.Write(filepath.Join(dir, "sketch.yml"), sketch)
 }
 
-// SetApplied remembers a deploy as the current one. rendered is the path of the
-// archive of its jobs; empty: those of the current one. With push the current one
-// becomes the previous one.
+// SetApplied stores a deploy as the current one. rendered is the path of the
+// archive of its jobs; if it is empty, the archive of the current one is used.
+// With push the current deploy becomes the previous one.
 func (f Folder) SetApplied(a Applied, sketch []byte, rendered string, push bool) error {
 	if err := f.setApplied(a, sketch, rendered, push); err != nil {
 		return fmt.Errorf("cannot keep what was applied: %w", err)
@@ -121,8 +122,8 @@ func (f Folder) setApplied(a Applied, sketch []byte, rendered string, push bool)
 	return errors.Join(os.RemoveAll(current), os.Rename(next, current))
 }
 
-// SwapApplied makes the previous deploy the current one, and the other way round,
-// so that going back can be undone as well.
+// SwapApplied exchanges the current and the previous deploy, so that deploy
+// --previous can be undone as well.
 func (f Folder) SwapApplied() error {
 	current, previous, next := f.appliedDir(Current), f.appliedDir(Previous), f.appliedDir("next")
 	err := errors.Join(os.RemoveAll(next), os.Rename(current, next), os.Rename(previous, current), os.Rename(next, previous))

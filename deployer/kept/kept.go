@@ -1,9 +1,9 @@
-// Package kept holds what this machine remembers of a deployment beside its
-// state: how the agent is reached, what commands need that do not read the
-// manifest, what the CPI could not do, and what was applied last. It is in
-// the folder ~/.bosh/<installation_id>, as JSON files with mode 0600 that all
-// begin with the number of their format. Files without a number were written by
-// older versions and are read as well.
+// Package kept stores what this machine knows of a deployment beside its state:
+// how the agent is reached, what commands need that do not read the manifest,
+// what the CPI could not do, and what was applied last. The files are in the
+// folder ~/.bosh/<installation_id>: JSON with mode 0600, each beginning with the
+// number of its format. Files without a number were written by older versions
+// and are read as well.
 package kept
 
 import (
@@ -21,15 +21,15 @@ import (
 // format is the number of the format of all files.
 const format = 1
 
-// Folder is the folder of an installation.
+// Folder is the folder ~/.bosh/<installation_id> of a deployment.
 type Folder struct {
 	dir string
 }
 
-// At returns the folder at a path; it need not exist.
+// At returns the folder at a path, which need not exist.
 func At(dir string) Folder { return Folder{dir} }
 
-// The files.
+// The names of the files.
 const (
 	agentFile      = "agent.json"
 	deploymentFile = "installation.json"
@@ -47,14 +47,14 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("cannot read %s: a newer bootstrap wrote it in format %d, and this one reads format %d; use the newer bootstrap for this deployment", e.Path, e.Format, format)
 }
 
-// Check refuses a folder in which a newer version of bootstrap has written: what
-// it remembers would be lost.
+// Check returns a *NewerError for a folder in which a newer version of bootstrap
+// has written: this version would overwrite what it does not know.
 func (f Folder) Check() error {
 	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, filepath.Join("applied", string(Current), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue // what cannot be read is as good as absent
+			continue // an unreadable file counts as absent
 		}
 		var head struct{ Format int }
 		if json.Unmarshal(data, &head) == nil && head.Format > format {
@@ -64,14 +64,13 @@ func (f Folder) Check() error {
 	return nil
 }
 
-// read reads a file into v and reports whether it says anything: a file that is
-// absent or damaged does not.
+// read reads a file into v. It returns false if the file is absent or damaged.
 func (f Folder) read(name string, v any) bool {
 	data, err := os.ReadFile(filepath.Join(f.dir, name))
 	return err == nil && json.Unmarshal(data, v) == nil
 }
 
-// write writes v with the number of the format.
+// write writes v, with the number of the format, to a file.
 func (f Folder) write(name string, v any) error {
 	data, err := withFormat(v)
 	if err != nil {
@@ -84,7 +83,8 @@ func (f Folder) write(name string, v any) error {
 	return atomicfile.Write(path, data)
 }
 
-// withFormat returns v, which becomes a JSON object, with the number first.
+// withFormat returns v as a JSON object that begins with the number of the
+// format.
 func withFormat(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -104,8 +104,8 @@ func (f Folder) RemoveStale() {
 	}
 }
 
-// SecondDisk returns what is remembered of attaching a second disk with a CPI
-// made of these releases; the zero value: nothing is known of it.
+// SecondDisk returns what is recorded of attaching a second disk with a CPI made
+// of these releases; the zero value: nothing.
 func (f Folder) SecondDisk(releases []string) SecondDisk {
 	var kept SecondDisk
 	if !f.read(secondDiskFile, &kept) || !slices.Equal(kept.CPI, releases) {
@@ -114,10 +114,10 @@ func (f Folder) SecondDisk(releases []string) SecondDisk {
 	return kept
 }
 
-// SetSecondDisk remembers it.
+// SetSecondDisk records that attaching a second disk failed.
 func (f Folder) SetSecondDisk(s SecondDisk) error { return f.write(secondDiskFile, s) }
 
-// DropSecondDisk forgets it: the CPI can attach a second disk.
+// DropSecondDisk removes the record: the CPI can attach a second disk.
 func (f Folder) DropSecondDisk() error {
 	err := os.Remove(filepath.Join(f.dir, secondDiskFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,7 @@ import (
 	"bootstrap/state"
 )
 
-// What is written has the number of the format, is read again, and only its owner
-// can read it.
+// Files have the number of the format and mode 0600, and can be read again.
 func TestFormat(t *testing.T) {
 	f := At(filepath.Join(t.TempDir(), "id"))
 	want := Agent{VM: "vm-1", MBus: "https://a:b@10.0.0.5:6868", Next: &Agent{MBus: "https://a:c@10.0.0.5:6868"}}
@@ -42,7 +41,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// What a newer version wrote is refused, not lost.
+// A file that a newer version wrote is refused, and is not overwritten.
 func TestNewerFormat(t *testing.T) {
 	for _, name := range []string{"agent.json", "installation.json", "second-disk.json", "applied/current/record.json"} {
 		dir := t.TempDir()
@@ -57,7 +56,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// Files without a number are those of older versions.
+// Files without a number, written by older versions, are read.
 func TestOlderFiles(t *testing.T) {
 	ids, err := filepath.Glob(filepath.FromSlash("../../testdata/takeover/*/*/home/.bosh/*-*-*-*"))
 	if err != nil || len(ids) == 0 {
@@ -93,8 +92,8 @@ func TestOlderFiles(t *testing.T) {
 	}
 }
 
-// The agent of a VM is the current one, the one that is replaced, or one that was
-// being made.
+// Of finds the agent of the current VM, of the replaced one and of one that is
+// being created.
 func TestAgentOf(t *testing.T) {
 	a := Agent{VM: "new", MBus: "n", Old: &Agent{VM: "old", MBus: "o"}, Coming: &Agent{AgentID: "id", MBus: "c"}}
 	made := func(is string) func(string) bool { return func(id string) bool { return id == is } }

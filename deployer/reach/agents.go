@@ -12,19 +12,19 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// Agents makes clients of the agents of one deployment.
+// Agents creates clients for the agents of one deployment.
 type Agents struct {
 	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
 	TunnelErr   func() error                                                         // why the tunnel is down; may be nil
-	TaskTimeout time.Duration                                                        // of one task; 0: for ever
+	TaskTimeout time.Duration                                                        // for one task; 0: no limit
 	ReplyTo     string                                                               // the id of the Director
 	Redact      func(string) string
-	Secret      func(values ...string)      // adds to what the redactor hides
+	Secret      func(values ...string)      // adds values that the redactor hides
 	Trace       func(method, moment string) // may be nil
 	Report      *report.Stage               // the run
 }
 
-// At returns a client of the agent at one access.
+// At returns a client for the agent at one access.
 func (a Agents) At(at agent.Access) (*agent.Client, error) {
 	return agent.New(agent.Config{
 		URL:         at.MBus,
@@ -41,8 +41,8 @@ func (a Agents) At(at agent.Access) (*agent.Client, error) {
 	})
 }
 
-// maxPending bounds the changes of an agent's settings that are remembered
-// while nobody knows whether the agent has taken them.
+// maxPending limits the recorded changes of an agent's settings that were sent
+// and never confirmed.
 const maxPending = 4
 
 // Accesses lists how an agent may be reached, the likeliest first: as it was
@@ -51,7 +51,7 @@ func Accesses(how kept.Agent, wanted agent.Access) []agent.Access {
 	first := how.Access()
 	list := []agent.Access{first}
 	add := func(a agent.Access) {
-		// The password is for the agent at this address and for nobody else.
+		// The password is only sent to the agent at this address.
 		if a.MBus != "" && a.Host() == first.Host() && !slices.Contains(list, a) {
 			list = append(list, a)
 		}
@@ -66,9 +66,9 @@ func Accesses(how kept.Agent, wanted agent.Access) []agent.Access {
 	return list
 }
 
-// Find waits for the agent and returns the client that it answers, and how it is
-// reached. The client of an error is the one of the likeliest access, or nil if
-// that is unusable.
+// Find waits for the agent and returns the client to which it answers, and how
+// it is reached. With an error, the client is the one of the likeliest access,
+// or nil if that is unusable.
 func (a Agents) Find(ctx context.Context, list []agent.Access, limit time.Duration) (*agent.Client, agent.Access, error) {
 	list = slices.Clone(list)
 	clients := make([]*agent.Client, 0, len(list))
@@ -81,7 +81,7 @@ func (a Agents) Find(ctx context.Context, list []agent.Access, limit time.Durati
 		case err == nil:
 			clients = append(clients, client)
 		default:
-			list[i].MBus = "" // not a way to reach it
+			list[i].MBus = "" // it has no usable URL
 		}
 	}
 	list = slices.DeleteFunc(list, func(at agent.Access) bool { return at.MBus == "" })
@@ -96,15 +96,15 @@ func (a Agents) Find(ctx context.Context, list []agent.Access, limit time.Durati
 	return a.narrow(ctx, client, found, list)
 }
 
-// narrow returns a client that trusts only the CA that signed the certificate
-// which the agent serves, where one CA alone did.
+// narrow returns a client that trusts only the CA that signed the agent's
+// certificate, if it is known which of the CAs that is.
 func (a Agents) narrow(ctx context.Context, client *agent.Client, found agent.Access, list []agent.Access) (*agent.Client, agent.Access, error) {
 	if found.CA == "" {
 		return client, found, nil
 	}
 	peer, err := client.Peer(ctx)
 	if err != nil {
-		return client, found, nil // it has answered: with one of these CAs
+		return client, found, nil // it has answered with one of these CAs
 	}
 	if !found.Signed(peer.Certificates) {
 		for _, at := range list {

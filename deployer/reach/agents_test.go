@@ -24,7 +24,8 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// testCA makes a CA, as PEM, and a certificate of 127.0.0.1 that it signed.
+// testCA returns a new CA, as PEM, and a certificate for 127.0.0.1 that it
+// signed.
 func testCA(t *testing.T) (string, tls.Certificate) {
 	t.Helper()
 	issue := func(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
@@ -51,8 +52,9 @@ func testCA(t *testing.T) (string, tls.Certificate) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})), tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}
 }
 
-// TestFindAgent reaches an agent that has taken any part of a change, and sends
-// no password to a peer whose certificate neither CA has signed.
+// TestFindAgent reaches an agent that has taken any part of a change of its
+// settings, and sends no password to a peer whose certificate neither CA has
+// signed.
 func TestFindAgent(t *testing.T) {
 	t.Parallel()
 	oldCA, oldCert := testCA(t)

@@ -1,5 +1,5 @@
-// Package reach finds the way to a VM: through jumpboxes and proxies, and to its
-// agent, which may use older or newer settings than the manifest says.
+// Package reach connects to a VM: through jumpboxes and proxies, and to its
+// agent, whose settings may be older or newer than the manifest.
 package reach
 
 import (
@@ -15,24 +15,23 @@ import (
 	"bootstrap/tunnel"
 )
 
-// Route is how the VM and what is downloaded are reached.
+// Route is how the VM is reached and how files are downloaded.
 type Route struct {
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
-	jumps *tunnel.Route                                                        // nil unless it goes through SSH
+	jumps *tunnel.Route                                                        // nil if no SSH connection is used
 }
 
-// RouteOptions says which way to take.
+// RouteOptions selects the route.
 type RouteOptions struct {
 	Via    []string // jumpboxes, as ssh://user@host:port URLs or lists of them with commas
 	Home   string   // folder of known host keys
 	Getenv func(string) string
-	Secret func(values ...string) // adds to what the redactor hides
+	Secret func(values ...string) // adds values that the redactor hides
 	Report *report.Stage          // the run
 }
 
-// OpenRoute takes the way that --via names, else the one of BOSH_ALL_PROXY. The
-// jumpboxes of --via are entered at once. The route must be closed, also after an
-// error.
+// OpenRoute opens the route of --via or else of BOSH_ALL_PROXY. It logs in to
+// the jumpboxes of --via at once. The route must be closed, also after an error.
 func OpenRoute(ctx context.Context, o RouteOptions) (Route, error) {
 	all := o.Getenv("BOSH_ALL_PROXY")
 	switch {
@@ -79,7 +78,7 @@ func (o RouteOptions) jump(machines []tunnel.Config) (Route, error) {
 	return Route{Dial: jumps.DialContext, jumps: jumps}, nil
 }
 
-// Close leaves the jumpboxes.
+// Close closes the connections to the jumpboxes.
 func (r Route) Close() {
 	if r.jumps != nil {
 		_ = r.jumps.Close()

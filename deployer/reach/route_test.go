@@ -11,8 +11,8 @@ import (
 	"bootstrap/agent"
 )
 
-// oneTimeSOCKS is a SOCKS5 server for one client, which it connects to to
-// wherever that wants to go, and tells the name of that.
+// oneTimeSOCKS is a SOCKS5 server for one client. It connects the client to the
+// host that the client asks for, and returns the name of that host.
 func oneTimeSOCKS(t *testing.T, to string) (address string, wanted <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,8 +61,8 @@ func oneTimeSOCKS(t *testing.T, to string) (address string, wanted <-chan string
 	return l.Addr().String(), names
 }
 
-// The agent is reached through the SOCKS proxy of BOSH_ALL_PROXY, as
-// create-env reaches it, unless NO_PROXY names it.
+// The agent is reached through the SOCKS proxy of BOSH_ALL_PROXY, as with
+// create-env, unless NO_PROXY names its host.
 func TestThroughSOCKS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"value":"pong"}`)

@@ -1,5 +1,5 @@
-// Package report says what a run does as it goes: numbered stages inside each
-// other, and messages for the person, as typed events.
+// Package report reports what a run does: numbered, nested stages and messages
+// for the person, as typed events.
 package report
 
 import (
@@ -16,10 +16,10 @@ import (
 // Kind is the kind of an Event.
 type Kind string
 
-// The kinds of events. A group is a stage with stages inside.
+// The kinds of events. A group is a stage that contains stages.
 const (
 	Begin    Kind = "begin"    // a stage or group begins: Stage, Parent, Name, Group
-	End      Kind = "end"      // it ends: Status, Seconds, and Reason or Error
+	End      Kind = "end"      // a stage or group ends: Status, Seconds, and Reason or Error
 	Progress Kind = "progress" // within a stage: Done of Total, bytes
 	Info     Kind = "info"     // Message, for the person
 	Warning  Kind = "warning"  // Message, for the person to act on
@@ -27,15 +27,15 @@ const (
 	Planned  Kind = "plan"     // Plan
 )
 
-// Status says how a stage ended.
+// Status is how a stage ended.
 type Status string
 
-// The ways a stage ends.
+// The statuses of a stage that has ended.
 const (
 	Finished Status = "finished"
 	Skipped  Status = "skipped"
 	Failed   Status = "failed"
-	Stopped  Status = "interrupted" // by a signal or a question without an answer
+	Stopped  Status = "interrupted" // by a signal, or because a question got no answer
 )
 
 // Event is one message of a run; as JSON it is one line of the
@@ -57,7 +57,7 @@ type Event struct {
 	Plan    *plan.View `json:"plan,omitempty"`
 }
 
-// reporter numbers stages and passes events on one at a time.
+// reporter numbers stages and passes on events, one at a time.
 type reporter struct {
 	mu     sync.Mutex
 	stages int
@@ -81,13 +81,14 @@ type Stage struct {
 	started time.Time
 }
 
-// New returns the run itself, whose events go to the function, one at a time.
+// New returns the stage of a run, whose events are passed to the function one at
+// a time.
 func New(to func(Event)) *Stage { return &Stage{rep: &reporter{report: to}} }
 
 // Emit passes an event on.
 func (s *Stage) Emit(e Event) { s.rep.emit(e) }
 
-// Begin begins a stage inside s, which End must end.
+// Begin begins a stage inside s; the caller must call End.
 func (s *Stage) Begin(name string, group bool) *Stage {
 	s.rep.mu.Lock()
 	s.rep.stages++
@@ -97,8 +98,7 @@ func (s *Stage) Begin(name string, group bool) *Stage {
 	return child
 }
 
-// End reports how the stage ended and returns err, or nil where err only says
-// that there was nothing to do.
+// End reports how the stage ended and returns err, or nil if err is a Skip.
 func (s *Stage) End(err error) error {
 	e := Event{Kind: End, Stage: s.number, Parent: s.parent, Group: s.group, Name: s.name, Status: Finished, Seconds: time.Since(s.started).Seconds()}
 	var why Skip
@@ -121,7 +121,7 @@ func (s *Stage) Do(name string, fn func(*Stage) error) error {
 	return child.End(fn(child))
 }
 
-// Progress reports how far the stage is, for functions that count bytes.
+// Progress reports how far the stage is, as a function that counts bytes.
 func (s *Stage) Progress(done, total int64) {
 	s.rep.emit(Event{Kind: Progress, Stage: s.number, Parent: s.parent, Name: s.name, Done: done, Total: total})
 }
@@ -132,8 +132,8 @@ func (s *Stage) Info(message string) { s.rep.emit(Event{Kind: Info, Message: mes
 // Warning passes on a message for the person to act on.
 func (s *Stage) Warning(message string) { s.rep.emit(Event{Kind: Warning, Message: message}) }
 
-// Log passes on lines of a log, all at once: a private key is only known as such
-// when it is whole.
+// Log passes on lines of a log, all at once: only a complete private key is
+// recognized.
 func (s *Stage) Log(name string, lines []string) {
 	s.rep.emit(Event{Kind: Log, Name: name, Message: strings.Join(lines, "\n")})
 }
@@ -143,7 +143,7 @@ type Skip string
 
 func (s Skip) Error() string { return string(s) }
 
-// Unskipped returns err unless it only says that there was nothing to do.
+// Unskipped returns err, or nil if err is a Skip.
 func Unskipped(err error) error {
 	var why Skip
 	if errors.As(err, &why) {
@@ -152,11 +152,11 @@ func Unskipped(err error) error {
 	return err
 }
 
-// InterruptedError says that the run was asked to stop and did, between two
-// steps or while it waited.
+// InterruptedError says that the run stopped after a signal, between two steps
+// or while it waited.
 type InterruptedError struct {
 	Row  string // the step
-	Left string // the message that the VM's agent still works on; empty: none
+	Left string // the message that the VM's agent is still working on; empty: none
 	Look bool   // the run changes nothing
 }
 
@@ -171,5 +171,5 @@ func (e *InterruptedError) Error() string {
 	return text
 }
 
-// Minute returns a moment in the form for people, to the minute.
+// Minute formats a time for people, to the minute.
 func Minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

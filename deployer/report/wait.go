@@ -10,14 +10,14 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// A wait is silent for quiet, as most end by then, and then says every interval
-// what it waits for.
+// A wait reports nothing for quiet, because most waits end by then. After that
+// it reports every interval what it waits for.
 const (
 	quiet    = 5 * time.Second
 	interval = 30 * time.Second
 )
 
-// Wait says from time to time what a stage waits for, and for how long.
+// Wait reports from time to time what a stage waits for, and since when.
 type Wait struct {
 	// End ends the wait.
 	End func()
@@ -26,7 +26,7 @@ type Wait struct {
 	found string
 }
 
-// Wait begins a wait in the stage, which End must end.
+// Wait begins a wait in the stage; the caller must call End.
 func (s *Stage) Wait(ctx context.Context) *Wait {
 	w := &Wait{found: "no answer so far"}
 	began := time.Now()
@@ -38,14 +38,14 @@ func (s *Stage) Wait(ctx context.Context) *Wait {
 	return w
 }
 
-// Say keeps what is said when it is time to say something.
+// Say remembers the text for the next report.
 func (w *Wait) Say(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found = text
 }
 
-// Probe is Say for a look at the agent.
+// Probe is like Say, for a failed attempt to reach the agent.
 func (w *Wait) Probe(met agent.Probe) {
 	w.Say(fmt.Sprintf("the agent does not answer yet: %s", met))
 }
