@@ -79,7 +79,7 @@ download or compile again what they need.`,
 			}
 			before := time.Now().Add(-olderThan)
 			if all {
-				before = time.Now().AddDate(1, 0, 0) // clocks go wrong
+				before = time.Now().AddDate(1, 0, 0) // clocks may be wrong
 			}
 			gone, err := prune(home, before, dry)
 			c.printPruned(gone, dry)
@@ -100,9 +100,9 @@ type cacheItem struct {
 	Size    int64      `json:"size"` // bytes
 	LastUse *time.Time `json:"last_use,omitempty"`
 	UsedBy  []string   `json:"used_by,omitempty"` // installation ids
-	Removed *bool      `json:"removed,omitempty"` // by prune; false: only would be
+	Removed *bool      `json:"removed,omitempty"` // by prune; false with --dry-run
 
-	remove func() error // nil: artifact removes it
+	remove func() error // nil: artifact removes the entry
 }
 
 func (i cacheItem) used() time.Time {
@@ -123,7 +123,7 @@ func entryItem(e artifact.Entry) cacheItem {
 
 func store(home string) *artifact.Store { return artifact.Open(artifact.Config{Dir: home}) }
 
-// cached lists all that is in the cache, the latest used first.
+// cached lists all entries of the cache, the one used last first.
 func cached(home string) ([]cacheItem, error) {
 	entries, err := store(home).Entries()
 	if err != nil {

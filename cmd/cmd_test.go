@@ -19,7 +19,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// run runs one command line in an empty HOME.
+// run runs one command line with an empty HOME.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -27,7 +27,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// Help is part of the interface: a change of it shows in its golden file.
+// Help is part of the interface: golden files show each change of it.
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"root":   {"--help"},
@@ -107,7 +107,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A log file is the owner's alone and holds no secret.
+// Only its owner can read a log file, and it contains no secret.
 func TestLogIsRedacted(t *testing.T) {
 	c := newConsole(nil, nil, nil, nil, nil)
 	c.redactor.Add("s3cret-pass")

@@ -16,7 +16,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// asking says whether a person is asked before something is destroyed.
+// asking reports whether the user is asked before something is destroyed.
 type asking struct {
 	yes, silent bool
 }
@@ -26,9 +26,9 @@ func (a *asking) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&a.silent, "non-interactive", "n", false, "the same as --yes")
 }
 
-// confirm returns the function that asks, nil if the answer is always yes. Without a
-// terminal on standard input it asks nobody: it refuses to destroy data, and allows
-// everything else.
+// confirm returns the function that asks, or nil if the answer is always yes.
+// Without a terminal on standard input it does not ask: it refuses to destroy
+// data, and allows everything else.
 func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bool, error) {
 	if a.yes || a.silent {
 		return nil
@@ -80,11 +80,12 @@ func (c *console) screen() (w io.Writer, closeIt func(), err error) {
 	return f, func() { _ = f.Close() }, nil
 }
 
-// answer reads a line from the terminal: only y and yes are a yes.
+// answer reads a line from the terminal: only y and yes count as yes.
 func answer(ctx context.Context, in *os.File) (bool, error) {
 	line := make(chan string, 1)
 	guard.Go(ctx, func() {
-		// A read of a terminal cannot be ended; the process is about to.
+		// A read from a terminal cannot be interrupted, but the process ends
+		// soon.
 		text, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			text = ""

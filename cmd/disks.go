@@ -107,7 +107,7 @@ With --force the CPI is not asked; on a terminal, you are.`,
 	})
 }
 
-// diskFlags are those of commands that may call the CPI about a disk.
+// diskFlags adds the flags of commands that may call the CPI about a disk.
 func (c *console) diskFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.inputFlags(f, &opts.Inputs)
 	stateFlag(f, &opts.StateFile)
@@ -117,8 +117,8 @@ func (c *console) diskFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	answerFlag(f, opts)
 }
 
-// aboutDisk completes a command that takes a CID, or --current instead, behind
-// the manifest.
+// aboutDisk completes a command that takes, after the manifest, a CID or else
+// --current.
 func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*cobra.Command, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

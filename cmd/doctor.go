@@ -35,7 +35,7 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 			if len(args) > 0 {
 				opts.Manifest = args[0]
 			}
-			c.report = func(report.Event) {} // the findings alone are printed
+			c.report = func(report.Event) {} // print only the findings
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return c.doctor(ctx, opts, strict)
 			})

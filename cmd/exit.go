@@ -20,8 +20,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// The exit codes, which scripts may rely on; exitHelp tells them to
-// people.
+// The exit codes, which scripts may rely on; exitHelp explains them.
 const (
 	exitDone        = 0
 	exitFailed      = 1
@@ -41,12 +40,12 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// nextSilent is what to do about an agent that went silent in the middle of a
+// nextSilent is the hint for an agent that stopped answering in the middle of a
 // run.
 const nextSilent = `run the same command again to continue; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
 
-// judge is the one table from an error to its exit code and, where there is
-// more to say than the error does, a hint.
+// judge returns the exit code of an error and, if it can add anything to the
+// error's text, a hint. No other function chooses exit codes.
 func judge(err error) (code int, hint string) {
 	var (
 		plain       exitCode
@@ -111,7 +110,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &locked):
 		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
 	case errors.As(err, &busy):
-		return exitLocked, "try again when it has ended; --dry-run works at any time"
+		return exitLocked, "run the same command again when the other run has ended; --dry-run works at any time"
 	case errors.As(err, &second):
 		return exitAgent, second.Next()
 	case errors.As(err, &noSecond):
@@ -134,15 +133,15 @@ func judge(err error) (code int, hint string) {
 	return exitFailed, ""
 }
 
-// isFull reports whether a disk that is full is the cause, here or in the words of
-// an agent.
+// isFull reports whether a full disk is the cause, on this machine or according
+// to the agent.
 func isFull(err error) bool { return strings.Contains(err.Error(), "no space left on device") }
 
-// finish prints how the command ended, once and in one place, and returns its
-// exit code.
+// finish prints how the command ended, and returns its exit code. Nothing else
+// prints that.
 func (c *console) finish(err error) int {
 	if wantsJSON(c.args) && !c.started {
-		c.json = true // the flag may come after the mistake
+		c.json = true // the flag may follow the mistake
 	}
 	if _, usage := err.(*usageError); usage {
 		c.redactor.Add(valuesIn(c.args)...)
@@ -189,7 +188,8 @@ func (c *console) tell(code int, err error, hint string) {
 	}
 }
 
-// failure tells an error from an exit code that says how something is.
+// failure reports whether err is a failure, and not only an exit code that
+// reports a result.
 func failure(err error) bool {
 	var ended exitCode
 	var changes *changesError
@@ -199,11 +199,11 @@ func failure(err error) bool {
 func (c *console) failed(code int, err error, hint string) {
 	out := c.redactor.Writer(c.stderr)
 	ui.Failed(out, code, err, hint)
-	_ = out.Flush() // nobody is left to be told
+	_ = out.Flush() // no stream is left to report it on
 }
 
-// valuesIn are the values of variables in the arguments: an error about the
-// command line repeats a part of it, and nobody has said yet what is secret.
+// valuesIn returns the values of variables in the arguments: an error about the
+// command line may repeat them before the redactor knows them.
 func valuesIn(args []string) []string {
 	var values []string
 	for i, arg := range args {

@@ -9,8 +9,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// everywhereFlags are accepted by every command, so that a script may put them
-// behind any: each command that asks, or prints otherwise, has its own.
+// everywhereFlags are accepted by every command, so that a script may add them
+// to any command line. A command that asks, or prints events, has its own.
 func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.json, "json", false, "print one JSON event per line")
 	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
@@ -22,7 +22,7 @@ func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	}
 }
 
-// deployFlags are those of the commands that make a VM, or plan to.
+// deployFlags adds the flags of the commands that create a VM, or plan to.
 func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.inputFlags(f, &opts.Inputs)
 	stateFlag(f, &opts.StateFile)
@@ -30,7 +30,7 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	skipDrainFlag(f, opts)
 	cpiFlags(f, opts)
 	agentFlags(f, opts)
-	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; any other: 10s")
+	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")
 }
 
 // planFlags adds the flags that change what a deploy plans.
@@ -41,20 +41,20 @@ func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 
-// adoptFlags are those for a VM that another tool made.
+// adoptFlags adds the flags for a VM that another tool created.
 func adoptFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringVar(&opts.AdoptFrom, "adopt-from", "", "the `MANIFEST` from which another tool created the VM")
 	f.BoolVar(&opts.AdoptVM, "adopt-vm", false, "accept a VM that another tool created as it is")
 }
 
-// inputFlags are those of every command that reads a manifest and warns of the
+// inputFlags adds the flags of commands that read a manifest and warn of the
 // certificates in its vars store.
 func (c *console) inputFlags(f *pflag.FlagSet, inputs *document.Options) {
 	c.varFlags(f, inputs)
 	expiryFlag(f, inputs)
 }
 
-// reachFlags are those of every command that only talks to the VM.
+// reachFlags adds the flags of commands that only call the VM's agent.
 func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.varFlags(f, &opts.Inputs)
 	stateFlag(f, &opts.StateFile)
@@ -62,19 +62,19 @@ func (c *console) reachFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	answerFlag(f, opts)
 }
 
-// agentFlags say how the agent of the VM is reached.
+// agentFlags adds the flags for reaching the VM's agent.
 func agentFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	oldAgentFlags(f, opts)
 	viaFlag(f, opts)
 	timeVar(f, &opts.TaskTimeout, "task-timeout", 0, "how long one task of the agent may take (default: no limit)")
 }
 
-// answerFlag is for commands that make no VM.
+// answerFlag adds the flag of commands that create no VM.
 func answerFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Second, "how long the agent may take to answer")
 }
 
-// cpiFlags are those of every command that may install or call the CPI.
+// cpiFlags adds the flags of commands that may install or call the CPI.
 func cpiFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	rubyFlag(f, &opts.Ruby)
 	passEnvFlag(f, opts)
@@ -111,9 +111,9 @@ func rubyFlag(f *pflag.FlagSet, path *string) {
 	f.StringVar(path, "ruby", "", "render with the Ruby at this `PATH` (or set BOOTSTRAP_RUBY)")
 }
 
-// expiryFlag adds the flag of commands that warn of stored certificates.
+// expiryFlag adds the flag of commands that warn of certificates.
 func expiryFlag(f *pflag.FlagSet, inputs *document.Options) {
-	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of stored certificates that expire so soon")
+	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of certificates that expire within this time")
 }
 
 // timeVar adds a flag for a time.
@@ -122,8 +122,8 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 	f.Var((*timeFlag)(t), name, usage)
 }
 
-// varFlags adds the flags for operations files and variables, which every
-// command that reads a manifest has, and fills in what else they need.
+// varFlags adds the flags for operations files and variables, for commands that
+// read a manifest, and fills in the environment and standard input.
 func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
 	f.VarP(pairsFlag{&inputs.Vars, "-v", "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")

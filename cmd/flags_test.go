@@ -40,14 +40,14 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 	return list
 }
 
-// harmless are the flags that work together with every other flag: they say
-// what is read, how something is reached or done, or how a run is told.
+// harmless lists the flags that work together with every other flag: they select
+// inputs, or how something is reached, done or reported.
 const harmless = "help version json yes non-interactive tty no-color " +
 	"ops-file var var-file vars-file vars-env vars-store expiry-warning " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir"
 
-// together are the other flags that work with one another: on these commands,
-// all of a row.
+// together lists, for some commands, sets of other flags that work with each
+// other.
 func together() [][2]string {
 	return [][2]string{
 		{"deploy plan recreate", "recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
@@ -55,7 +55,7 @@ func together() [][2]string {
 		{"deploy plan", "adopt-vm recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "adopt-from recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "previous skip-drain"},
-		{"deploy", "plan adopt-from"}, // an input, as variables are: to be given again
+		{"deploy", "plan adopt-from"}, // an input, which must be given again like variables
 		{"plan", "out recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
@@ -76,8 +76,8 @@ func together() [][2]string {
 	}
 }
 
-// Of any two flags of a command it is decided whether they work together. Where
-// they do not, the command line is refused, and names both.
+// For any two flags of a command, this test knows whether they work together. If
+// they do not, the command line is refused with both names.
 func TestFlagsTogether(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -138,7 +138,7 @@ func TestFlagsTogether(t *testing.T) {
 	}
 }
 
-// A flag that is switched off asks for nothing.
+// A flag with the value false counts as not given.
 func TestFlagSwitchedOff(t *testing.T) {
 	code, _, errs := run(t, "deploy", "--previous=false", "--recreate", "no-such.yml")
 	if code != exitNoState || !strings.Contains(errs, "no-such.yml") {
@@ -146,7 +146,7 @@ func TestFlagSwitchedOff(t *testing.T) {
 	}
 }
 
-// Every command takes what scripts put behind any command.
+// Every command accepts the flags that scripts add to any command line.
 func TestFlagsEverywhere(t *testing.T) {
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		if err := cmd.ParseFlags([]string{"-y", "--yes", "-n", "--non-interactive", "--tty", "--no-color", "--json"}); err != nil {
@@ -155,7 +155,7 @@ func TestFlagsEverywhere(t *testing.T) {
 	})
 }
 
-// They may stand before the command, as those of bosh.
+// Global flags may precede the command, as with bosh.
 func TestFlagsBeforeTheCommand(t *testing.T) {
 	code, _, errs := run(t, "--tty", "-n", "--no-color", "deploy", "no-such.yml")
 	if code != exitNoState || !strings.Contains(errs, "no-such.yml") {
@@ -163,7 +163,7 @@ func TestFlagsBeforeTheCommand(t *testing.T) {
 	}
 }
 
-// A help text says in one line what a flag takes, and does not speak of types.
+// A flag's help is one line, names the value, and does not mention Go types.
 func TestFlagHelp(t *testing.T) {
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		for _, f := range flagsOf(cmd) {
@@ -204,7 +204,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Every flag for a time takes days and weeks, and says which unit is missing.
+// Every flag for a time accepts days and weeks, and an error names the missing
+// unit.
 func TestTimeFlags(t *testing.T) {
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		for _, f := range flagsOf(cmd) {
@@ -222,7 +223,7 @@ func TestTimeFlags(t *testing.T) {
 	})
 }
 
-// Those whom a lock keeps waiting see which command holds it, and no value.
+// A run that waits for a lock names the command that holds it, but no values.
 func TestLockCommand(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
 	t.Chdir(dir)
@@ -262,8 +263,8 @@ func TestLockCommand(t *testing.T) {
 	}
 }
 
-// A command line that is not understood is told in terms of what was typed, with
-// what to write instead, and changes nothing.
+// An error about the command line repeats what was typed, says what to write
+// instead, and changes nothing.
 func TestWrongUsage(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
 	t.Chdir(dir)
@@ -286,7 +287,7 @@ func TestWrongUsage(t *testing.T) {
 		{"ssh -- ls", "ssh needs a manifest, or the state file", "bootstrap ssh --help"},
 		{"status", "status needs a manifest, or the state file", "bootstrap status --help"},
 		{"state show", "state show needs a manifest, or the state file", "bootstrap state show --help"},
-		{"state restore m.yml", "state restore needs one argument more: bootstrap state restore {MANIFEST | --state FILE} SERIAL\n", "bootstrap state restore --help"},
+		{"state restore m.yml", "state restore needs one more argument: bootstrap state restore {MANIFEST | --state FILE} SERIAL\n", "bootstrap state restore --help"},
 		{"disks attach m.yml", "disks attach needs the CID of a disk: bootstrap disks attach {MANIFEST | --state FILE} CID\n", "bootstrap disks attach --help"},
 		{"status --state m-state.json -v a=b", "--var is for a manifest, and none is named: bootstrap status MANIFEST\n", "bootstrap status --help"},
 		{"doctor --vars-store creds.yml", "--vars-store is for a manifest, and none is named: bootstrap doctor MANIFEST\n", "bootstrap doctor --help"},
@@ -324,8 +325,8 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// A file that was named and does not exist ends with one exit code, and one that
-// cannot be read as what it was named for with another, for every command.
+// With every command, a named file that does not exist leads to one exit code,
+// and an unreadable one to another.
 func TestMissingFiles(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
 	t.Chdir(dir)
@@ -354,7 +355,8 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// The exit codes are a topic of the help, and every page says so in one line.
+// The exit codes are a help topic, which the help of every command names in one
+// line.
 func TestExitCodesTopic(t *testing.T) {
 	code, out, _ := run(t, "help", "exit-codes")
 	if code != 0 || !strings.HasPrefix(out, exitHelp) {
@@ -366,7 +368,7 @@ func TestExitCodesTopic(t *testing.T) {
 	}
 }
 
-// A flag that may stand without its value takes no other argument for it.
+// A flag with an optional value does not take another argument as its value.
 func TestFlagWithoutValue(t *testing.T) {
 	root := newRoot(newConsole(nil, nil, io.Discard, io.Discard, nil))
 	for args, want := range map[string]string{
@@ -391,7 +393,7 @@ func TestFlagWithoutValue(t *testing.T) {
 	}
 }
 
-// A flag that would do nothing on a command is none of its flags.
+// A command refuses flags that would have no effect.
 func TestNoIdleFlags(t *testing.T) {
 	for command, flags := range map[string]string{
 		"stop":         "package-dir pass-env ruby cpi-timeout",

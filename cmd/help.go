@@ -20,11 +20,11 @@ const exitHelp = `  0    done
   75   another run has the state locked
   130  interrupted
 
-With --json, the last line says it, too: "kind":"result" has "exit_code".
-ssh ends with the exit code of the command on the VM; status and doctor say in
-their help what theirs mean.`
+With --json, the last line contains the exit code, too: "kind":"result" has
+"exit_code". ssh ends with the exit code of the command on the VM; the help of status
+and doctor explains theirs.`
 
-// newExitCodes is a topic of the help.
+// newExitCodes returns the help topic of the exit codes.
 func newExitCodes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
@@ -38,7 +38,7 @@ func newHelp(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Help about a command, or about exit-codes",
-		Long:  "Help prints the help of a command, as --help behind it does, or of a topic:\nexit-codes.",
+		Long:  "Help prints the help of a command, like COMMAND --help, or of the topic exit-codes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about := cmd.Root()
 			for _, name := range args {
@@ -74,7 +74,7 @@ func child(cmd *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// group puts commands under a heading of the root's help.
+// group adds commands to the root under a heading of its help.
 func group(root *cobra.Command, id, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: id, Title: title})
 	for _, cmd := range commands {

@@ -49,8 +49,7 @@ stored in that file.`,
 	return cmd
 }
 
-// checkNames returns the error that the flags --var-errs and --var-errs-unused
-// ask for.
+// checkNames returns the error that --var-errs or --var-errs-unused requests.
 func checkNames(doc *document.Document, missing, unused bool) error {
 	if missing && len(doc.Missing) > 0 {
 		problems := document.Problems(doc.Missing)
@@ -63,7 +62,7 @@ func checkNames(doc *document.Document, missing, unused bool) error {
 }
 
 // printDocument prints a document, or the value at a path in it. The output is
-// not redacted, since it is what the user asked for.
+// not redacted: the user asked for it.
 func (c *console) printDocument(doc *document.Document, part bool, path string) error {
 	if !part {
 		path = ""

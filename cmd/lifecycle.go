@@ -44,13 +44,13 @@ func newRestart(c *console) *cobra.Command {
 	}, deployer.Restart, c.stopFlags)
 }
 
-// stopFlags are those of commands that stop jobs and call no CPI.
+// stopFlags adds the flags of commands that stop jobs and do not call the CPI.
 func (c *console) stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	skipDrainFlag(f, opts)
 	answerFlag(f, opts)
 }
 
-// lifecycle completes a command that works on the VM that is there.
+// lifecycle completes a command that works on an existing VM.
 func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
 	cmd.Args = manifestOrState
@@ -69,7 +69,7 @@ func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deploy
 	return cmd
 }
 
-// first is the manifest, where one is named.
+// first returns the manifest, or an empty text if none is named.
 func first(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -77,7 +77,7 @@ func first(args []string) string {
 	return args[0]
 }
 
-// newRecreate is deploy --recreate by its own name.
+// newRecreate returns the command recreate, which is deploy --recreate.
 func newRecreate(c *console) *cobra.Command {
 	var opts deployer.Options
 	var ask asking

@@ -59,14 +59,14 @@ interrupted.`,
 	return cmd
 }
 
-// defaultTail is how many lines --tail and --follow begin with.
+// defaultTail is the number of lines with which --tail and --follow begin.
 const defaultTail = 10
 
-// productOf leaves standard output to events of one kind; what goes on is told
-// on the standard error.
+// productOf prints only events of one kind to standard output, and all others to
+// standard error.
 func (c *console) productOf(kind report.Kind) {
 	if c.json {
-		return // an event says itself what it is
+		return // the events have their own kinds
 	}
 	product, rest := c.renderer(c.out), c.renderer(c.stderr)
 	c.plain = true

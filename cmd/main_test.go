@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestMain keeps what starts this program again, such as the embedded Ruby,
-// from running the tests in place of the program. TestPanic starts it with a
-// command of its own.
+// TestMain keeps child processes of this binary, such as the embedded Ruby, from
+// running the tests. TestPanic starts it with a command of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		os.Exit(1)

@@ -7,11 +7,11 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// namedCommand matches a command in a message, where MANIFEST stands for the
-// arguments that name the deployment.
+// namedCommand matches a command in a message. MANIFEST is the placeholder for
+// the arguments that name the deployment.
 var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+){1,2}) MANIFEST\b`)
 
-// withTarget completes the commands that a text names, so that they can be pasted.
+// withTarget completes the commands in a text, so that they can be pasted.
 func (c *console) withTarget(text string) string {
 	if c.target == nil {
 		return text
@@ -22,9 +22,9 @@ func (c *console) withTarget(text string) string {
 	})
 }
 
-// targetArgs are the arguments that name the deployment of this run to another
-// command, as far as that takes them. Values of variables are left out, since they
-// may be secrets: an ellipsis that no shell takes for a value stands for them.
+// targetArgs returns the arguments that name this run's deployment for another
+// command, as far as that accepts them. Values of variables may be secrets: an
+// ellipsis replaces them, which no shell accepts as a value.
 func (c *console) targetArgs(command []string) string {
 	cmd, _, err := c.root.Find(command)
 	if err != nil || cmd == c.root {
@@ -67,7 +67,7 @@ func (c *console) targetArgs(command []string) string {
 	return strings.Join(args, " ")
 }
 
-// completed is an error whose commands can be pasted.
+// completed is an error with commands that can be pasted.
 type completed struct {
 	error
 	text string
@@ -77,7 +77,7 @@ func (e *completed) Error() string { return e.text }
 
 func (e *completed) Unwrap() error { return e.error }
 
-// completedEvents passes events on whose commands can be pasted.
+// completedEvents passes on events with commands that can be pasted.
 func (c *console) completedEvents(pass func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
 		e.Message, e.Error = c.withTarget(e.Message), c.withTarget(e.Error)
@@ -85,7 +85,7 @@ func (c *console) completedEvents(pass func(report.Event)) func(report.Event) {
 	}
 }
 
-// quoteArg quotes a word as a shell needs it.
+// quoteArg quotes a word for a shell if necessary.
 func quoteArg(word string) string {
 	plain := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_./:=@%+,", c)

@@ -7,8 +7,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// TestWithTarget completes the commands that messages name, each with what that
-// command takes, and leaves everything else alone.
+// TestWithTarget completes the commands in messages, each with the arguments it
+// accepts, and changes nothing else.
 func TestWithTarget(t *testing.T) {
 	t.Parallel()
 	whole := &deployer.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{

@@ -2,5 +2,5 @@
 
 package cmd
 
-// nonBlocking is nothing where pipes are no files.
+// nonBlocking has no flag here: pipes are not files on this operating system.
 const nonBlocking = 0

@@ -4,5 +4,5 @@ package cmd
 
 import "syscall"
 
-// nonBlocking opens a pipe that nobody writes to without waiting for somebody.
+// nonBlocking opens a pipe without waiting for a process that writes to it.
 const nonBlocking = syscall.O_NONBLOCK

@@ -12,7 +12,7 @@ import (
 	"bootstrap/cmd/ui"
 )
 
-// output is a stream that remembers whether it took all that was written.
+// output is a stream that remembers whether all writes succeeded.
 type output struct {
 	mu  sync.Mutex
 	to  io.Writer
@@ -31,8 +31,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lost returns why something that was written did not arrive. A reader that
-// has gone wanted no more, which is no failure.
+// lost returns why some of the output was lost. If the reader has closed the
+// pipe, nothing was lost: it wanted no more.
 func (o *output) lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,7 +42,7 @@ func (o *output) lost() error {
 	return o.err
 }
 
-// terminalOf returns the terminal that a stream is, nil if it is none.
+// terminalOf returns the terminal behind a stream, or nil.
 func (c *console) terminalOf(stream io.Writer) *os.File {
 	if o, ok := stream.(*output); ok {
 		stream = o.to
@@ -53,8 +53,9 @@ func (c *console) terminalOf(stream io.Writer) *os.File {
 	return nil
 }
 
-// beside returns where a command that prints its result to standard output reports
-// progress; with --json the kinds distinguish the two.
+// beside returns the stream for progress of a command that prints its result to
+// standard output. With --json, that is standard output, too: the kinds
+// distinguish them.
 func (c *console) beside() io.Writer {
 	if c.json {
 		return c.out
@@ -62,8 +63,8 @@ func (c *console) beside() io.Writer {
 	return c.stderr
 }
 
-// product prints what the command was asked for, as it is. Only a terminal
-// gets its control characters escaped.
+// product prints the requested result as it is; only on a terminal, control
+// characters are escaped.
 func (c *console) product(kind, text string) {
 	c.quiet = true
 	if c.json {
@@ -86,7 +87,7 @@ func (c *console) print(write func(out *ui.Writer)) {
 	_ = out.Flush() // finish reports the error
 }
 
-// printLines prints a result as JSON, each object on a line of its own.
+// printLines prints a result as JSON, one object per line.
 func printLines[T any](c *console, kind string, list []T) {
 	c.quiet = true
 	out := c.redactor.Lines(c.out)
@@ -95,8 +96,8 @@ func printLines[T any](c *console, kind string, list []T) {
 	}
 }
 
-// wantsJSON reports whether the arguments ask for JSON, also where they are wrong
-// and the flag was not reached.
+// wantsJSON reports whether the arguments request JSON, even if a wrong one
+// precedes the flag.
 func wantsJSON(args []string) bool {
 	for _, arg := range args {
 		switch arg {

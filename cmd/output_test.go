@@ -24,7 +24,7 @@ func commands() [][]string {
 	walk = func(cmd *cobra.Command, words []string) {
 		for _, sub := range cmd.Commands() {
 			if sub.Name() == "plugin" {
-				continue // speaks protocols of its own
+				continue // it has its own protocols
 			}
 			path := append(slices.Clone(words), sub.Name())
 			list = append(list, path)
@@ -39,7 +39,7 @@ func commands() [][]string {
 }
 
 // checkJSON checks that the output is objects with a kind, one per line, and
-// that the result is the last of them.
+// that the last one is the result.
 func checkJSON(t *testing.T, args []string, code int, out, errs string) {
 	t.Helper()
 	if errs != "" {
@@ -66,7 +66,7 @@ func checkJSON(t *testing.T, args []string, code int, out, errs string) {
 	}
 }
 
-// With --json a program that reads the output is never given anything else.
+// With --json, the output contains nothing but JSON objects.
 func TestEveryCommandSpeaksJSON(t *testing.T) {
 	for _, words := range commands() {
 		for _, more := range [][]string{
@@ -99,7 +99,7 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	}
 }
 
-// A command whose output is lost does not say by its exit code that all is well.
+// A command whose output is lost does not end with exit code 0.
 func TestOutputIsLost(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full")
@@ -126,14 +126,14 @@ func TestOutputIsLost(t *testing.T) {
 	}
 }
 
-// brokenPipe is a reader that has gone.
+// brokenPipe is a writer whose reader has closed the pipe.
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) {
 	return 0, &os.PathError{Op: "write", Err: syscall.EPIPE}
 }
 
-// A reader that wants no more, as head does, makes no run fail.
+// A reader that closes the pipe early, as head does, makes no run fail.
 func TestReaderIsGone(t *testing.T) {
 	var errs bytes.Buffer
 	if code := Main([]string{"schema"}, nil, brokenPipe{}, &errs, nil); code != exitDone || errs.Len() > 0 {
@@ -141,8 +141,7 @@ func TestReaderIsGone(t *testing.T) {
 	}
 }
 
-// What the command line repeats of itself in an error is not the value of a
-// variable.
+// An error about the command line does not repeat values of variables.
 func TestUsageErrorsKeepSecrets(t *testing.T) {
 	for _, args := range [][]string{
 		{"deploy", "-Qvpw=s3cret-pass", "m.yml"},
@@ -160,7 +159,7 @@ func TestUsageErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-// Nobody wants to read, or keep, a line for each of many thousand problems.
+// Thousands of problems are not all printed.
 func TestManyProblems(t *testing.T) {
 	var problems document.Problems
 	for i := range 1000 {
@@ -182,8 +181,8 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// What net/http says by itself, such as of a response that nobody asked for,
-// is not put between lines of JSON and past the redactor.
+// What net/http logs by itself, such as an unsolicited response, does not get
+// between lines of JSON and is redacted.
 func TestStandardLogger(t *testing.T) {
 	before := log.Writer()
 	defer log.SetOutput(before)

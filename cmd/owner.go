@@ -12,8 +12,8 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// lookAtOwners refuses a ~/.bosh to which anybody may write, and says so where
-// it, or another of the files, belongs to another user. Paths may be empty.
+// lookAtOwners refuses a ~/.bosh that anybody may write to, and warns if it or
+// one of the files belongs to another user. Paths may be empty.
 func (c *console) lookAtOwners(home string, files ...string) error {
 	info, err := os.Stat(home)
 	switch {
@@ -22,7 +22,7 @@ func (c *console) lookAtOwners(home string, files ...string) error {
 	case err != nil:
 		return fmt.Errorf("cannot find out who may write to %s: %w", home, err)
 	case worldWritable(info):
-		return fmt.Errorf("anybody on this machine may write to %s (mode %04o), and programs in it are run: remove that permission with: chmod o-w %s", home, info.Mode().Perm(), home)
+		return fmt.Errorf("anybody on this machine may write to %s (mode %04o), which contains programs that bootstrap runs: remove that permission with: chmod o-w %s", home, info.Mode().Perm(), home)
 	}
 	owner, another := otherOwner(info)
 	switch {
@@ -31,17 +31,17 @@ func (c *console) lookAtOwners(home string, files ...string) error {
 	case another && owner == "root":
 		c.warn(fmt.Sprintf("%s belongs to root, probably since a run with sudo: correct that with: sudo chown -R \"$(id -un)\" %s", home, home))
 	case another:
-		c.warn(fmt.Sprintf("%s belongs to %s, who may change the programs in it that are run", home, owner))
+		c.warn(fmt.Sprintf("%s belongs to %s, who may change the programs in it that bootstrap runs", home, owner))
 	}
 	return nil
 }
 
-// makeHome makes the folder, which as root goes to the owner of the folder that
-// it is in. For other users it is made when it is needed.
+// makeHome creates the folder if this runs as root, and gives it to the owner of
+// its parent folder. For other users it is created when it is needed.
 func (c *console) makeHome(home string) error {
 	above, err := os.Stat(filepath.Dir(home))
 	if err != nil || !isRoot() {
-		return nil // what needs it tells
+		return nil // the code that needs the folder reports that
 	}
 	if _, another := otherOwner(above); !another {
 		return nil
@@ -53,7 +53,7 @@ func (c *console) makeHome(home string) error {
 	return nil
 }
 
-// warnRoot says that root is at work on another user's files.
+// warnRoot warns that root works on another user's files.
 func (c *console) warnRoot(home string, files []string) {
 	var paths []string
 	who := ""

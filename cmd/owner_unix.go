@@ -28,9 +28,9 @@ func otherOwner(info fs.FileInfo) (name string, another bool) {
 	return "the user " + id, true
 }
 
-// giveBack gives the owner of ~/.bosh what root has made there, but for the
-// embedded CPI's VMs and disks, whose processes are root's as well. It does what
-// it can: a file that it misses is told by the next run that needs it.
+// giveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh,
+// except the VMs and disks of the embedded CPI, whose processes belong to root
+// as well. Errors are ignored: the next run reports a file that it cannot use.
 func giveBack(home string) {
 	info, err := os.Stat(home)
 	if err != nil || !isRoot() {
@@ -40,7 +40,7 @@ func giveBack(home string) {
 	if !ok || owner.Uid == 0 {
 		return
 	}
-	// No path may lead out of the folder: its owner could have made a link.
+	// No path may lead out of the folder: its owner could have created a link.
 	root, err := os.OpenRoot(home)
 	if err != nil {
 		return
@@ -69,7 +69,7 @@ func giveBack(home string) {
 			return nil
 		}
 		defer f.Close()
-		// A file with a second name may be one of root's from elsewhere.
+		// A file with a second name may be a file of root's elsewhere.
 		if s, ok := statOf(f.Stat()); ok && s.Uid == 0 && (d.IsDir() || s.Nlink == 1) {
 			_ = f.Chown(int(owner.Uid), int(owner.Gid))
 		}

@@ -12,10 +12,10 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// reportPanic writes where the program panicked to a file, and returns the
-// error that names it.
+// reportPanic writes a report of the panic to a file, and returns an error that
+// names the file.
 func (c *console) reportPanic(p *guard.Panic) error {
-	const what = "cannot go on, because of a defect of bootstrap itself"
+	const what = "cannot continue, because of a defect of bootstrap itself"
 	text := fmt.Sprintf("bootstrap %s, %s, %s/%s\n%s\narguments: %s\n\npanic: %v\n\n%s",
 		version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
 		c.command, p.Value, p.Stack)
@@ -26,8 +26,8 @@ func (c *console) reportPanic(p *guard.Panic) error {
 	return fmt.Errorf("%s: %v; please report it with the file %s, in which known secrets are replaced. Running the same command again finds out what was done, and continues", what, p.Value, path)
 }
 
-// writePanic writes a report of mode 0600 below ~/.bosh, or where there is none
-// to the folder of temporary files.
+// writePanic writes a report with mode 0600 below ~/.bosh, or into the folder
+// for temporary files if there is no ~/.bosh.
 func (c *console) writePanic(text string) (string, error) {
 	var f *os.File
 	err := errors.New("there is no home folder")

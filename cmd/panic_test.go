@@ -38,7 +38,7 @@ func panics() map[string]func(ctx context.Context, broken func()) {
 	}
 }
 
-// broken is the program with one more command, which panics.
+// broken returns the program with one more command, which panics.
 func broken(args []string) int {
 	c := newConsole(args, os.Stdin, os.Stdout, os.Stderr, os.Environ())
 	root := newRoot(c)
@@ -55,9 +55,9 @@ func broken(args []string) int {
 	return c.execute(root)
 }
 
-// A panic, wherever it is, ends the process like every failure: with a sentence,
-// what to report in a file for the owner alone, and an exit code that means
-// nothing else.
+// After a panic anywhere, the process ends like after every failure: with a
+// sentence, with a report that only the owner can read, and with an exit code of
+// its own.
 func TestPanic(t *testing.T) {
 	for name := range panics() {
 		for where, home := range map[string]bool{"with a home": true, "without": false} {

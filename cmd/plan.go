@@ -30,7 +30,7 @@ not a terminal, only the plan is printed there, and progress goes to standard er
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			if c.terminalOf(c.out) == nil {
-				c.productOf(report.Planned) // at a terminal all is one text
+				c.productOf(report.Planned) // on a terminal, the plan is part of the text
 			}
 			opts.Manifest = args[0]
 			var plan deployer.PlanFile
@@ -62,11 +62,11 @@ not a terminal, only the plan is printed there, and progress goes to standard er
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
-	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, and so waits for none
+	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none
 	return cmd
 }
 
-// changesError says that a plan has changes; it is no failure.
+// changesError says that a plan contains changes; it is not a failure.
 type changesError struct{}
 
 func (e *changesError) Error() string { return "there are changes" }
@@ -82,7 +82,7 @@ func writePlan(path string, plan deployer.PlanFile) error {
 	return nil
 }
 
-// maxPlan bounds the file of a plan.
+// maxPlan limits the size of a plan's file.
 const maxPlan = 64 << 20
 
 func readPlan(path string) (*deployer.PlanFile, error) {

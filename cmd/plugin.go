@@ -11,8 +11,8 @@ import (
 	"bootstrap/templates"
 )
 
-// newPlugin is the program in its other roles, as child processes of itself:
-// the embedded CPI, the embedded agent and the embedded Ruby.
+// newPlugin returns the commands that this program runs as its own child
+// processes: the embedded CPI, the embedded agent and the embedded Ruby.
 func newPlugin(c *console) *cobra.Command {
 	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: noArgs}
 	var config string
@@ -39,7 +39,7 @@ func newPlugin(c *console) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started, c.silent = true, true
-			log.SetOutput(c.redactor.Writer(c.stderr)) // of net/http, to the agent's log
+			log.SetOutput(c.redactor.Writer(c.stderr)) // log messages of net/http go to the agent's log
 			return agentlocal.Run(cmd.Context(), args[0], c.stderr)
 		},
 	}

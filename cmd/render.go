@@ -36,14 +36,14 @@ unless --show-secrets is given. Progress goes to standard error.`,
 	c.varFlags(f, &opts.Inputs)
 	f.StringArrayVar(&what.Jobs, "job", nil, "only the job with this `NAME`; repeatable")
 	f.StringVar(&what.Out, "out", "", "write the files to this `FOLDER`")
-	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "do not replace secrets")
+	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "show secrets instead of <redacted>")
 	stateFlag(f, &opts.StateFile)
 	rubyFlag(f, &opts.Ruby)
 	viaFlag(f, &opts)
 	return cmd
 }
 
-// printFile prints a rendered file; deployer has taken the secrets out.
+// printFile prints a rendered file, from which deployer has removed the secrets.
 func (c *console) printFile(path, content string) {
 	if !c.json {
 		c.product("file", ui.File(path, content))

@@ -1,4 +1,4 @@
-// Package cmd is the command line: one file per command, each of which turns
+// Package cmd is the command line: one file per command. Each command turns
 // flags into options and makes one call.
 package cmd
 
@@ -31,8 +31,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// Main runs one command and returns its exit code. All that the process gets
-// from outside comes in here.
+// Main runs one command and returns its exit code. It collects everything that
+// the process gets from outside.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	return Process{Args: args, Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env}.Run()
 }
@@ -54,8 +54,8 @@ func (p Process) Run() int {
 	return c.execute(newRoot(c))
 }
 
-// execute runs the command that the arguments name and prints how it ended, be
-// it by a panic of what runs before it, or of the telling.
+// execute runs the command that the arguments name and prints how it ended, also
+// after a panic before or after the command itself.
 func (c *console) execute(root *cobra.Command) (code int) {
 	err := guard.Call(func() error {
 		code = c.finish(c.runCommand(root))
@@ -69,7 +69,8 @@ func (c *console) execute(root *cobra.Command) (code int) {
 
 // runCommand runs the command that the arguments name.
 func (c *console) runCommand(root *cobra.Command) error {
-	// Log messages of other packages, such as net/http, are not part of the output.
+	// Log messages of other packages, such as net/http, must not get into the
+	// output.
 	log.SetFlags(0)
 	log.SetOutput(io.Discard)
 	var text bytes.Buffer // help and version
@@ -90,13 +91,13 @@ func (c *console) runCommand(root *cobra.Command) error {
 	return err
 }
 
-// console is what all commands share: the streams, the environment and the
-// flags every command has.
+// console contains what all commands share: streams, environment and global
+// flags.
 type console struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	out            *output // the standard output, for all that is printed
+	out            *output // the standard output, for everything printed there
 	env            []string
 	trace          func(deployer.Point) // may be nil
 	redactor       *ui.Redactor
@@ -106,12 +107,12 @@ type console struct {
 	quiet          bool               // the command has printed its result
 	silent         bool               // print nothing: plugins, and ssh after a session
 	plain          bool               // standard output is only for the result
-	running        cpi.Running        // the CPI calls that are being made
-	ends           atomic.Bool        // a signal or a closed pipe is how the command is meant to end
-	asking         atomic.Bool        // a question waits for its answer
-	command        string             // the command line without values, for those whom a lock keeps waiting
+	running        cpi.Running        // the running CPI calls
+	ends           atomic.Bool        // a signal or a closed pipe is the normal end of the command
+	asking         atomic.Bool        // a question waits for an answer
+	command        string             // the command line without values, for runs that wait for the lock
 	root           *cobra.Command     // all commands
-	target         *deployer.Options  // name the deployment in commands of messages; nil: none is named
+	target         *deployer.Options  // name the deployment in the commands of messages; nil: none is named
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -145,8 +146,8 @@ func newRoot(c *console) *cobra.Command {
 	return root
 }
 
-// deployment runs a command that works on a deployment, with the options
-// that come from the environment and the terminal filled in.
+// deployment runs a command that works on a deployment, after filling in the
+// options from the environment and the terminal.
 func (c *console) deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
 	home, err := c.boshHome()
 	if err != nil {
@@ -198,8 +199,8 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	return run(ctx, opts)
 }
 
-// publishPaths tells the redactor the names of the files of the deployment,
-// which may hold a word that is a password, too.
+// publishPaths adds the names of the deployment's files to the public names of
+// the redactor: a password may be a word in them.
 func (c *console) publishPaths(home string, opts deployer.Options) {
 	paths := []string{home, opts.Manifest, opts.StateFile, opts.Inputs.VarsStore}
 	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
@@ -216,7 +217,7 @@ func (c *console) publishPaths(home string, opts deployer.Options) {
 	}
 }
 
-// boshHome is the folder of caches and installations.
+// boshHome returns the folder ~/.bosh, for caches and installed CPIs.
 func (c *console) boshHome() (string, error) {
 	home := c.getenv("HOME")
 	if home == "" {
@@ -225,8 +226,8 @@ func (c *console) boshHome() (string, error) {
 	return filepath.Join(home, ".bosh"), nil
 }
 
-// renderer shows events on a stream: as JSON, as text, or with bars. It may be
-// used by many goroutines.
+// renderer returns a function that shows events on a stream: as JSON, as text,
+// or with progress bars. It is safe for concurrent use.
 func (c *console) renderer(stream io.Writer) func(report.Event) {
 	var mu sync.Mutex
 	show := c.unguarded(stream)
@@ -266,15 +267,15 @@ func (c *console) getenv(name string) string {
 
 func (c *console) holder() file.Holder {
 	h := file.Holder{PID: os.Getpid(), Command: c.command, Since: time.Now().Truncate(time.Second)}
-	h.Host, _ = os.Hostname() // for the message only
+	h.Host, _ = os.Hostname() // only for the message
 	if u, err := user.Current(); err == nil {
 		h.User = u.Username
 	}
 	return h
 }
 
-// checkArgs has every command look at its flags together before it looks at
-// its arguments, and keep what it was called with.
+// checkArgs makes every command check which flags are given together before it
+// checks its arguments, and remember its command line.
 func (c *console) checkArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		c.checkArgs(sub)
@@ -295,8 +296,8 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 	}
 }
 
-// withoutValues is the command line as others may see it: the command, the
-// manifest, and which flags were given. Any other word may be a secret.
+// withoutValues returns the command line for other users to see: the command,
+// the manifest, and the names of the flags. Every other word may be a secret.
 func withoutValues(cmd *cobra.Command, args []string) string {
 	words := []string{shortPath(cmd)}
 	if len(args) > 0 && exists(args[0]) {
@@ -312,7 +313,8 @@ func withoutValues(cmd *cobra.Command, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// openLog opens a log file for appending; what grew past 10 MiB starts anew.
+// openLog opens a log file for appending; one larger than 10 MiB is emptied
+// first.
 func (c *console) openLog(path string) (io.WriteCloser, error) {
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if info, err := os.Stat(path); err == nil && info.Size() > 10<<20 {
@@ -325,7 +327,7 @@ func (c *console) openLog(path string) (io.WriteCloser, error) {
 	return &logFile{Writer: c.redactor.LogWriter(f), file: f}, nil
 }
 
-// logFile is a file that is written through the redactor.
+// logFile is a file to which everything is written through the redactor.
 type logFile struct {
 	*ui.Writer
 	file *os.File

@@ -6,7 +6,7 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// The committed schema is the one that is printed.
+// The committed schema is what the command prints.
 func TestSchema(t *testing.T) {
 	code, out, errs := run(t, "schema")
 	if code != 0 || errs != "" {

@@ -13,12 +13,11 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// untilStopped runs fn, whose context ends with the first SIGINT, SIGTERM or
-// SIGHUP, which a terminal that is closed sends and nohup keeps away. A second
-// one does not wait for fn: the error is then a *stoppedError, and the process
-// is about to end. A reader of the output that goes away does not end fn, which
-// may be in the middle of a change: only commands that are meant to end by a
-// signal end then. A panic of any part of fn ends the context, too, and is the
+// untilStopped runs fn with a context that ends with the first SIGINT, SIGTERM
+// or SIGHUP; SIGHUP stays ignored under nohup. A second signal does not wait for
+// fn: the error is a *stoppedError, and the process must end. A closed pipe ends
+// only commands whose normal end is a signal: others may be in the middle of a
+// change. A panic in any part of fn ends the context, too, and becomes the
 // error.
 func (c *console) untilStopped(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
@@ -27,8 +26,9 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
-	// It is caught to the very end, because the result is written after fn has
-	// ended. If it were ignored, CPIs and packaging scripts would inherit that.
+	// SIGPIPE is caught until the end, because the result is written after fn
+	// has returned. It is not ignored, because CPIs and packaging scripts would
+	// inherit that.
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)
 	ctx, run := guard.Begin(context.Background())
@@ -38,7 +38,8 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 	for {
 		select {
 		case err := <-done:
-			// What ended because of a panic ended well otherwise.
+			// The panic ended the context, so the other errors are only its
+			// consequences.
 			if panicked := run.Panic(); panicked != nil {
 				return panicked
 			}
@@ -56,9 +57,10 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 	}
 }
 
-// stoppedError says that the run was stopped at once, in the middle of its work.
+// stoppedError says that a second signal stopped the run at once, in the middle
+// of its work.
 type stoppedError struct {
-	calls []cpi.Call // CPI calls that continue
+	calls []cpi.Call // CPI calls that go on
 }
 
 func (e *stoppedError) Error() string {
@@ -69,7 +71,7 @@ func (e *stoppedError) Error() string {
 	return text + "; run the same command again: it finds out what was done, and continues"
 }
 
-// interrupted says what a run waits for after the first signal.
+// interrupted returns what a run waits for after the first signal.
 func interrupted(calls []cpi.Call, now time.Time) string {
 	if len(calls) == 0 {
 		return "Interrupted: finishing the running step; a second Ctrl-C stops at once"

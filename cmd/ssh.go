@@ -35,7 +35,7 @@ INCLUDING ANY SECRETS.`,
 		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {
-				args = nil // they are the command's
+				args = nil // the rest are flags of the command on the VM
 			}
 			return manifestOrState(cmd, args[:min(len(args), 1)])
 		},
@@ -48,7 +48,8 @@ INCLUDING ANY SECRETS.`,
 			what.Stdin, what.Stdout, what.Stderr = c.stdin, c.stdout, c.stderr
 			what.Terminal = c.terminal(cmd.Context(), len(what.Command) > 0)
 			c.onlyWarnings()
-			// The end of a terminal must not leave the user on the VM.
+			// When the terminal closes, the user must still be removed from the
+			// VM.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			defer stop()
 			err := c.deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
@@ -75,8 +76,8 @@ INCLUDING ANY SECRETS.`,
 	return cmd
 }
 
-// onlyWarnings leaves the standard streams to the result; what a person must
-// know is told on the standard error.
+// onlyWarnings leaves the standard streams to the session: it prints only
+// warnings, to standard error.
 func (c *console) onlyWarnings() {
 	c.plain = true
 	c.ends.Store(true)
@@ -88,8 +89,8 @@ func (c *console) onlyWarnings() {
 	}
 }
 
-// terminal is the one that standard input is, nil if it is none. A command
-// gets it only if its output goes there, too, and not into a file.
+// terminal returns the terminal of standard input, nil if there is none. A
+// command on the VM gets a terminal only if its output goes to one, too.
 func (c *console) terminal(ctx context.Context, command bool) *tunnel.Terminal {
 	in, ok := c.stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {

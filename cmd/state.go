@@ -28,7 +28,7 @@ each of the five runs before the current one.`,
 	return cmd
 }
 
-// stateChoice says which state a command is about.
+// stateChoice selects the state that a command is about.
 type stateChoice struct {
 	file string        // --state
 	wait time.Duration // --lock-wait
@@ -41,8 +41,8 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 	}
 }
 
-// split takes the manifest from the arguments, which there is unless --state
-// names the file, and leaves at least min and at most max others.
+// split takes the manifest, which --state makes optional, from the arguments and
+// returns the others: at least min and at most max.
 func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
 	manifest, others := "", args
 	if len(args) > 0 && (s.file == "" || len(args) > max) {
@@ -52,7 +52,7 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 	case manifest == "" && s.file == "":
 		return "", nil, fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
 	case len(others) < min:
-		return "", nil, fmt.Errorf("%s needs one argument more: %s", shortPath(cmd), form(cmd))
+		return "", nil, fmt.Errorf("%s needs one more argument: %s", shortPath(cmd), form(cmd))
 	case len(others) > max:
 		return "", nil, tooMany(cmd, args)
 	}
@@ -61,8 +61,8 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 	return path, others, err
 }
 
-// stateOptions opens states for a command whose standard output is its result:
-// what there is to say beside it goes to the standard error. path is the state's.
+// stateOptions returns options for opening the state at path, for a command that
+// prints its result to standard output: messages go to standard error.
 func (c *console) stateOptions(path string, wait time.Duration) (file.Options, error) {
 	home, err := c.boshHome()
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *console) stateOptions(path string, wait time.Duration) (file.Options, e
 	}, nil
 }
 
-// say prints a message beside the result.
+// say prints a message to standard error, beside the result.
 func (c *console) say(kind report.Kind, message string) {
 	if c.report == nil {
 		c.report = c.renderer(c.beside())
@@ -89,8 +89,8 @@ func (c *console) say(kind report.Kind, message string) {
 	c.report(report.Event{Time: time.Now(), Kind: kind, Message: message})
 }
 
-// changeState opens a state that must be there unless create is set, changes
-// it, and prints it.
+// changeState opens a state, which must exist unless create is true, changes it,
+// and prints it.
 func (c *console) changeState(ctx context.Context, path string, wait time.Duration, create bool, change func(*state.State) error) error {
 	opts, err := c.stateOptions(path, wait)
 	if err != nil {

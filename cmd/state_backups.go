@@ -47,10 +47,10 @@ type backupView struct {
 	Serial   int       `json:"serial"`
 	Written  time.Time `json:"written"`
 	Path     string    `json:"path"`
-	Present  bool      `json:"present"`  // the state file still is this version
-	Finished bool      `json:"finished"` // the deploy that wrote it was
+	Present  bool      `json:"present"`  // the state file is still this version
+	Finished bool      `json:"finished"` // the deploy that wrote it had finished
 	Owned    []string  `json:"owned"`
-	Only     []string  `json:"only_here,omitempty"` // what no later version records, and nobody has deleted
+	Only     []string  `json:"only_here,omitempty"` // CIDs that no later version records and that were not deleted
 	Error    string    `json:"error,omitempty"`     // why it cannot be restored
 }
 

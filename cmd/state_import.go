@@ -63,7 +63,7 @@ A file of create-env needs no import: give it with --state.`,
 	return cmd
 }
 
-// checkCID refuses what was given as a CID and cannot be one; none may be given.
+// checkCID refuses a text that cannot be a CID; an empty one is allowed.
 func checkCID(flag, cid string) error {
 	if cid == "" {
 		return nil

@@ -72,14 +72,14 @@ recorded, and repeats deletes that did not finish.`,
 	return cmd
 }
 
-// leftoverView is a call without a known end, as --json prints it.
+// leftoverView is a call with an unknown result, as --json prints it.
 type leftoverView struct {
 	ID      string    `json:"id"`
 	Method  string    `json:"method"`
 	Started time.Time `json:"started"`
 	CID     string    `json:"cid,omitempty"`
 	AgentID string    `json:"agent_id,omitempty"`
-	Disk    string    `json:"disk,omitempty"` // that was copied or changed
+	Disk    string    `json:"disk,omitempty"` // the disk that was copied or changed
 	Size    int       `json:"size,omitempty"` // MiB
 	Why     string    `json:"why"`
 	sought  string    // what to look for in the cloud

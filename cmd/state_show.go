@@ -41,7 +41,7 @@ bootstrap status asks the agent. With --json, it prints one object.`,
 	return cmd
 }
 
-// readState reads a state that must be there.
+// readState reads a state, which must exist.
 func readState(path, home string) (state.State, error) {
 	st, found, err := file.Read(path, home)
 	if err == nil && !found {
@@ -50,8 +50,8 @@ func readState(path, home string) (state.State, error) {
 	return st, err
 }
 
-// stateView is a state as show prints it, with both the keys of create-env and those
-// under our own key.
+// stateView is a state as show prints it: the keys of create-env and those under
+// our own key.
 type stateView struct {
 	Path           string         `json:"path"`
 	Serial         int            `json:"serial"`
@@ -63,7 +63,7 @@ type stateView struct {
 	Stemcells      []nameView     `json:"stemcells"`
 	Releases       []nameView     `json:"releases"`
 	Deployed       *time.Time     `json:"deployed,omitempty"`
-	Finished       bool           `json:"finished"` // the last deploy was recorded as such
+	Finished       bool           `json:"finished"` // the last deploy was recorded as finished
 	Stopped        bool           `json:"stopped"`
 	Leftovers      []leftoverView `json:"leftovers"`
 }
@@ -183,7 +183,7 @@ func (vm vmView) details() []string {
 	return list
 }
 
-// ending words how the last deploy went, as far as the state tells.
+// ending describes how the last deploy ended, according to the state.
 func (v stateView) ending() string {
 	text := "No deploy is recorded as finished"
 	if v.Finished {

@@ -33,7 +33,7 @@ the agent does not answer, and 66 if there is no state file.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = first(args)
-			c.report = func(report.Event) {} // the result alone is printed
+			c.report = func(report.Event) {} // print only the result
 			return c.deployment(cmd.Context(), opts, c.status)
 		},
 	}

@@ -2,5 +2,5 @@
 
 package cmd
 
-// terminalDevice is the console of this process.
+// terminalDevice is the path of this process's console.
 const terminalDevice = "CONOUT$"

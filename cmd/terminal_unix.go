@@ -2,5 +2,5 @@
 
 package cmd
 
-// terminalDevice is the terminal that controls this process.
+// terminalDevice is the path of this process's controlling terminal.
 const terminalDevice = "/dev/tty"

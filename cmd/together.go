@@ -9,30 +9,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// refusal is a rule for commands: none of one may be given with any of others.
-// All three are words with spaces between them.
+// refusal is a rule for some commands: no flag of one may be given with a flag
+// of others. Each of the three is a list of words separated by spaces.
 type refusal struct{ commands, one, others, why string }
 
-// refusals are the flags that cannot be used together. A flag that asks for
-// something to be done is done or refused. One that says how something is done,
-// such as --ruby or --cpi-timeout, may be given where it is not done.
+// refusals lists the flags that cannot be used together. A flag that requests a
+// change takes effect or is refused. A flag that only says how something is
+// done, such as --ruby or --cpi-timeout, is accepted even if it has no effect.
 func refusals() []refusal {
 	const asked = "recreate recreate-persistent-disks fix allow-shrink keep-old-disk adopt-vm"
 	const cids = "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"
 	return []refusal{
-		{"deploy", "plan", asked + " skip-drain", "a plan holds the flags that it was made with"},
-		{"deploy", "plan", "previous", "a plan is for what the manifest says"},
+		{"deploy", "plan", asked + " skip-drain", "a plan contains the flags that it was made with"},
+		{"deploy", "plan", "previous", "a plan is made from the manifest, and --previous does not use the manifest"},
 		{"deploy plan", "previous", asked + " adopt-from", "--previous puts back what was applied and changes nothing else"},
-		{"plan", "previous", "out", "deploy --plan is for what the manifest says"},
-		{"deploy plan", "recreate", "adopt-vm adopt-from", "--recreate makes a new VM"},
-		{"deploy plan", "adopt-vm", "adopt-from", "one takes the VM as it is, the other compares"},
-		{"logs", "job", "agent system", "jobs have logs of their own"},
-		{"logs", "job", "only", "--only 'JOB/**/*.log' says both"},
-		{"logs", "dir out", "tail follow", "an archive is written, or lines are shown"},
-		{"logs", "dir", "out", "both say where the archive goes"},
+		{"plan", "previous", "out", "deploy --plan is only for plans made from the manifest"},
+		{"deploy plan", "recreate", "adopt-vm adopt-from", "--recreate creates a new VM"},
+		{"deploy plan", "adopt-vm", "adopt-from", "--adopt-vm accepts the VM as it is, and --adopt-from compares it with a manifest"},
+		{"logs", "job", "agent system", "--job selects logs of jobs only"},
+		{"logs", "job", "only", "--only 'JOB/**/*.log' selects both"},
+		{"logs", "dir out", "tail follow", "logs are either written to an archive or shown"},
+		{"logs", "dir", "out", "each of them names the place of the archive"},
 		{"cache-prune", "older-than", "all", ""},
-		{"state-import", "from", cids, "the file says what there is"},
-		{"state-leftovers", "adopt", "forget", "a leftover is one or the other"},
+		{"state-import", "from", cids, "the file contains the CIDs"},
+		{"state-leftovers", "adopt", "forget", "a leftover is either adopted or forgotten"},
 	}
 }
 
@@ -47,7 +47,7 @@ func (r refusal) refuses(a, b string) bool {
 	return slices.Contains(one, a) && slices.Contains(others, b) || slices.Contains(one, b) && slices.Contains(others, a)
 }
 
-// checkTogether refuses two flags of which one would be ignored.
+// checkTogether refuses two flags if one of them would be ignored.
 func checkTogether(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {

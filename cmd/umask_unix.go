@@ -4,6 +4,6 @@ package cmd
 
 import "syscall"
 
-// restrictUmask keeps others from writing to what this program and its
-// children make, whatever umask it was started with.
+// restrictUmask prevents other users from writing to the files of this program
+// and its children, whatever its umask was.
 func restrictUmask() { syscall.Umask(syscall.Umask(0o077) | 0o022) }

@@ -16,15 +16,15 @@ import (
 	"bootstrap/state/file"
 )
 
-// usageError is a command line that was not understood.
+// usageError says that a command line is wrong.
 type usageError struct {
 	error
-	command string // whose help tells more, as it is written: "bootstrap state rm"
+	command string // the command whose help explains more: "bootstrap state rm"
 }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// wrongUsage is err as the error of a command line.
+// wrongUsage wraps err as an error of the command line.
 func wrongUsage(cmd *cobra.Command, err error) error {
 	command := "bootstrap"
 	if cmd != nil {
@@ -33,12 +33,12 @@ func wrongUsage(cmd *cobra.Command, err error) error {
 	return &usageError{err, command}
 }
 
-// shortPath is a command without the program's name: "state rm".
+// shortPath returns the command without the program's name: "state rm".
 func shortPath(cmd *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 }
 
-// form is how a command is written: "bootstrap deploy MANIFEST".
+// form returns how the command is used: "bootstrap deploy MANIFEST".
 func form(cmd *cobra.Command) string {
 	if cmd.HasParent() {
 		return cmd.Parent().CommandPath() + " " + cmd.Use
@@ -46,10 +46,10 @@ func form(cmd *cobra.Command) string {
 	return cmd.Use
 }
 
-// oneManifest is for commands that take a manifest and nothing else.
+// oneManifest requires exactly one manifest.
 func oneManifest(cmd *cobra.Command, args []string) error { return manifestAnd(cmd, args, 1) }
 
-// manifestAnd wants a manifest and at most max arguments with it.
+// manifestAnd requires a manifest and allows at most max other arguments.
 func manifestAnd(cmd *cobra.Command, args []string, max int) error {
 	switch {
 	case len(args) == 0:
@@ -62,8 +62,8 @@ func manifestAnd(cmd *cobra.Command, args []string, max int) error {
 	return nil
 }
 
-// manifestOrState is for commands that take a manifest, for which the state
-// file is enough on the machine that deployed.
+// manifestOrState requires a manifest or --state, for commands that need only
+// the state file on the machine that deployed.
 func manifestOrState(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 && cmd.Flags().Changed("state") {
 		return noInputs(cmd)
@@ -74,8 +74,7 @@ func manifestOrState(cmd *cobra.Command, args []string) error {
 	return oneManifest(cmd, args)
 }
 
-// noInputs refuses operations and variables where no manifest is named, which
-// they would be for.
+// noInputs refuses flags for operations and variables if no manifest is named.
 func noInputs(cmd *cobra.Command) error {
 	for _, name := range []string{"ops-file", "var", "var-file", "vars-file", "vars-env", "vars-store"} {
 		if cmd.Flags().Changed(name) {
@@ -85,7 +84,8 @@ func noInputs(cmd *cobra.Command) error {
 	return nil
 }
 
-// noArgs is for commands that take no argument, or subcommands alone.
+// noArgs refuses arguments, for commands that take none or only have
+// subcommands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -96,8 +96,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return tooMany(cmd, args)
 }
 
-// tooMany does not repeat the arguments: one that is too many may be the value
-// of a variable.
+// tooMany reports too many arguments without repeating them: one of them may be
+// the value of a variable.
 func tooMany(cmd *cobra.Command, args []string) error {
 	if cmd.Args == nil || !strings.Contains(cmd.Use, " ") {
 		return fmt.Errorf("%s takes no arguments", shortPath(cmd))
@@ -105,8 +105,8 @@ func tooMany(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s was given %d arguments, which are too many: %s", shortPath(cmd), len(args), form(cmd))
 }
 
-// noSuchCommand says that a command, or the program itself, has no subcommand
-// of that name.
+// noSuchCommand says that a command, or the program, has no subcommand with that
+// name.
 func noSuchCommand(cmd *cobra.Command, name string) error {
 	if before, _, found := strings.Cut(name, "="); found {
 		name = before + "=…" // of a variable
@@ -119,8 +119,8 @@ func noSuchCommand(cmd *cobra.Command, name string) error {
 	return errors.New(text + didYouMean(similar(cmd, name, names)))
 }
 
-// similar is the command that was meant, by its letters or by what other tools
-// call it.
+// similar returns the command that was probably meant: one with a similar name,
+// or the one that another tool calls so.
 func similar(cmd *cobra.Command, name string, names []string) string {
 	for _, sub := range cmd.Commands() {
 		if slices.Contains(sub.SuggestFor, name) {
@@ -137,8 +137,8 @@ func didYouMean(near string) string {
 	return fmt.Sprintf(". Did you mean %q?", near)
 }
 
-// mistaken reports whether a command that has subcommands and takes a manifest
-// was given the name of a subcommand that it does not have.
+// mistaken returns an error if the argument of a command with subcommands looks
+// like a mistyped subcommand and not like a manifest.
 func mistaken(cmd *cobra.Command, args []string, most int) error {
 	if len(args) == 0 || strings.ContainsAny(args[0], `./\`) || exists(args[0]) {
 		return nil
@@ -167,7 +167,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// flagError words what is wrong with a flag. It shows no value that may be a
+// flagError says what is wrong with a flag, without a value that may be a
 // secret.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
@@ -218,12 +218,12 @@ func similarFlag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// withoutValue is the annotation of a flag that may stand without its value:
-// what it is then.
+// withoutValue is the annotation of a flag with an optional value: it contains
+// the value that is used if none is given.
 const withoutValue = "without-value"
 
-// fillIn gives flags that stand without their value, at the end or before
-// another flag, the one that they have then.
+// fillIn inserts the default value after each flag with an optional value that
+// has none: at the end, or before another flag.
 func fillIn(root *cobra.Command, args []string) []string {
 	cmd, _, err := root.Find(args)
 	if err != nil {
@@ -247,12 +247,13 @@ func fillIn(root *cobra.Command, args []string) []string {
 	return filled
 }
 
-// isFlag tells a flag from a value, which may be a negative number.
+// isFlag reports whether an argument is a flag and not a value; a negative
+// number is a value.
 func isFlag(arg string) bool {
 	return len(arg) > 1 && arg[0] == '-' && (arg[1] < '0' || arg[1] > '9')
 }
 
-// atMostAManifest is for commands that may do without one.
+// atMostAManifest allows one manifest or none.
 func atMostAManifest(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return noInputs(cmd)

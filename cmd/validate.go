@@ -27,7 +27,7 @@ makes no connections and generates nothing, and says what it could not check. Wi
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
-			c.report = func(report.Event) {} // the result alone is printed
+			c.report = func(report.Event) {} // print only the result
 			return c.deployment(cmd.Context(), opts, c.validate)
 		},
 	}
@@ -83,8 +83,7 @@ func problemLine(p document.Problem) problem {
 	return problem{"problem", p.Pos.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Warning}
 }
 
-// printProblems prints the problems of a manifest, if that is what err is, as
-// objects.
+// printProblems prints err as objects if it contains problems of a manifest.
 func printProblems(out *ui.Lines, err error) {
 	var problems *document.Problems
 	if errors.As(err, &problems) {

@@ -34,7 +34,7 @@ variables:
 - {name: mbus_password, type: password}
 `
 
-// inFolder writes files into a folder and returns it.
+// inFolder writes files into a folder and returns its path.
 func inFolder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// With --json, every finding is an object.
+// With --json, every finding is one object.
 func TestValidateAsJSON(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": validated, "vars.yml": "job_name: 5\n"})
 	for _, c := range []struct {

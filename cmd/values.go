@@ -16,16 +16,16 @@ import (
 	"bootstrap/tunnel"
 )
 
-// wholeText is what is wrong with a flag's value, as a sentence that names the
-// flag; other errors of a value are put behind its name and value.
+// wholeText is an error about a flag's value that already names the flag; other
+// errors are printed after the flag's name and value.
 type wholeText string
 
 func (e wholeText) Error() string { return string(e) }
 
 const day = 24 * time.Hour
 
-// timeFlag is a time as Go writes it, such as 90s or 2h, or with days and weeks
-// before that, such as 30d or 3w.
+// timeFlag is a time in Go's notation, such as 90s or 2h, optionally with days
+// and weeks before it, such as 30d or 3w.
 type timeFlag time.Duration
 
 func (t *timeFlag) Type() string { return "TIME" }
@@ -87,7 +87,7 @@ func (t *timeFlag) Set(text string) error {
 
 var errNoTime = errors.New("a time is written as in 30s, 10m, 2h, 30d or 3w")
 
-// linesFlag is a number of lines.
+// linesFlag is the number of lines of a flag.
 type linesFlag int
 
 func (n *linesFlag) Type() string   { return "N" }
@@ -106,13 +106,13 @@ func (n *linesFlag) Set(text string) error {
 	return nil
 }
 
-// namesFlag are names of environment variables.
+// namesFlag contains names of environment variables.
 type namesFlag []string
 
 func (v *namesFlag) Type() string   { return "NAME" }
 func (v *namesFlag) String() string { return strings.Join(*v, ",") }
 
-// Set adds names, with commas between them.
+// Set adds names separated by commas.
 func (v *namesFlag) Set(list string) error {
 	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	for one := range strings.SplitSeq(list, ",") {
@@ -128,10 +128,10 @@ func (v *namesFlag) Set(list string) error {
 	return nil
 }
 
-// maxCA bounds the file of certificates that a flag names.
+// maxCA limits the size of the CA file that a flag names.
 const maxCA = 1 << 20
 
-// fileFlag is the content of the file that the flag names.
+// fileFlag contains the content of the file that the flag names.
 type fileFlag string
 
 func (v *fileFlag) Type() string   { return "FILE" }
@@ -144,17 +144,16 @@ func (v *fileFlag) Set(path string) error {
 	return err
 }
 
-// pipeTime is how long a pipe that a flag names may take to be read.
+// pipeTime limits how long reading a pipe that a flag names may take.
 const pipeTime = time.Minute
 
-// readBounded reads a file that has no more than max bytes. It may be a pipe
-// that somebody writes to, for as long as wait; one that nobody writes to is
-// empty.
+// readBounded reads a file of at most max bytes. If it is a pipe, it waits at
+// most wait for the end; a pipe that no process writes to is empty.
 func readBounded(path string, max int64, wait time.Duration) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	var at *fs.PathError
 	if errors.As(err, &at) {
-		err = at.Err // callers name the file
+		err = at.Err // the callers name the file
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +162,7 @@ func readBounded(path string, max int64, wait time.Duration) ([]byte, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, errors.New("it is a folder")
 	}
-	_ = f.SetReadDeadline(time.Now().Add(wait)) // what is no pipe has none
+	_ = f.SetReadDeadline(time.Now().Add(wait)) // only pipes have deadlines
 	data, err := io.ReadAll(io.LimitReader(f, max+1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("it is a pipe that did not end within %v", wait)
@@ -177,8 +176,8 @@ func readBounded(path string, max int64, wait time.Duration) ([]byte, error) {
 	return data, nil
 }
 
-// pairsFlag are NAME=VALUE pairs. What has no = may be a value alone, and a
-// secret: it is not shown.
+// pairsFlag contains NAME=VALUE pairs. A text without = may be a secret value,
+// so errors do not repeat it.
 type pairsFlag struct {
 	list *[]string
 	flag string // as people write it
@@ -205,14 +204,13 @@ func (v pairsFlag) example() string {
 	return v.flag + " region=eu-1"
 }
 
-// viaValue are URLs of jumpboxes.
+// viaValue contains URLs of jumpboxes.
 type viaValue []string
 
 func (v *viaValue) Type() string   { return "URL" }
 func (v *viaValue) String() string { return "" }
 
-// Set adds URLs, with commas between them. What looks like a password is not
-// shown.
+// Set adds URLs separated by commas. Errors do not repeat passwords.
 func (v *viaValue) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		if tunnel.IsVia(one) {

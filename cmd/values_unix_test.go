@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A pipe is read to its end, and not waited for without end.
+// A pipe is read to its end, but only for a limited time.
 func TestPipes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -86,8 +86,8 @@ next deploy gives the new values to the VM.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
-	timeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that end within this time, such as 30d")
-	f.BoolVar(&what.DryRun, "dry-run", false, "only tell what would be rotated")
+	timeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
+	f.BoolVar(&what.DryRun, "dry-run", false, "only show what would be rotated")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ type rotatedLine struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Why     string `json:"why"`
-	Rotated bool   `json:"rotated"` // false: it only would be
+	Rotated bool   `json:"rotated"` // false with --dry-run
 }
 
 func (c *console) printRotated(rotated []document.Rotated, dry bool) {
@@ -182,5 +182,5 @@ func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
 	}
 }
 
-// daysLeft returns the whole days until then, negative once it has passed.
+// daysLeft returns the whole days until a time; negative if it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }

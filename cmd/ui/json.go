@@ -14,9 +14,9 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// Lines writes JSON objects to a stream for programs, one per line, each with a kind.
-// It redacts and shortens values like text, but not keys and the words that this
-// program itself chooses.
+// Lines writes JSON objects to a stream for programs, one per line, each with a
+// kind. It redacts and shortens values like text, but neither keys nor words
+// that this program chooses itself.
 type Lines struct {
 	mu       sync.Mutex
 	redactor *Redactor
@@ -60,7 +60,7 @@ func (l *Lines) Err() error {
 func JSON(out *Lines) func(report.Event) {
 	return func(e report.Event) {
 		e.Time = e.Time.UTC()
-		if e.Kind == report.Log { // its lines have their own limit, and no names
+		if e.Kind == report.Log { // these lines have their own limit and contain no public names
 			out.print("", e, out.redactor.String)
 			return
 		}
@@ -86,8 +86,8 @@ func JSONResult(out *Lines, code int, err error, hint string) {
 	out.Print("", r)
 }
 
-// object returns value as a JSON object in one line, with a kind, and with its texts
-// changed by text.
+// object returns value as a JSON object on one line, with a kind, and with its
+// texts changed by text.
 func object(kind string, value any, text func(string) string) ([]byte, error) {
 	data, err := marshal(value)
 	if err != nil {
@@ -177,8 +177,8 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 	return nil
 }
 
-// ours reports whether the program itself chooses the value of a key. Programs compare
-// such values, and a password may be the same word.
+// ours reports whether this program chooses the value of the key. Such values
+// are not redacted: programs compare them, and a password may be the same word.
 func ours(key string) bool {
 	switch key {
 	case "kind", "status", "use", "result", "action":

@@ -95,8 +95,8 @@ var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 )
 
-// formsOfURLs are the examples of URLs in this program's messages and help texts; they
-// contain no credentials.
+// formsOfURLs are the URLs in this program's messages and help texts: examples
+// without credentials.
 func formsOfURLs() []string {
 	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST", "USER[:PASSWORD]@HOST"}
 }
@@ -192,7 +192,8 @@ func (r *Redactor) look() *compiled {
 	return c
 }
 
-// longestFirst sorts values so that a secret that contains another is replaced whole.
+// longestFirst sorts values, so that a secret that contains another one is
+// replaced as a whole.
 func longestFirst(set map[string]bool) []string {
 	list := make([]string, 0, len(set))
 	for s := range set {
@@ -215,8 +216,8 @@ func replacer(secrets []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// replaceUnlessNamed replaces the secrets that are part of a public name, except
-// within that name.
+// replaceUnlessNamed replaces those secrets that are part of a public name,
+// except inside that name.
 func (c *compiled) replaceUnlessNamed(text string) string {
 	named := c.spans(text)
 	var b strings.Builder
@@ -239,8 +240,9 @@ func (c *compiled) replaceUnlessNamed(text string) string {
 	return b.String() + text[done:]
 }
 
-// spans are the places of names in a text, sorted by their beginning; the second
-// number is the largest end of this place and those before it.
+// spans contains the positions of public names in a text, sorted by their
+// beginning. The second number is the largest end of this position and all
+// earlier ones.
 type spans [][2]int
 
 // hold reports whether a name covers all of that part of the text.
@@ -279,7 +281,7 @@ func (c *compiled) spans(text string) spans {
 	return list
 }
 
-// standsAt reports whether word is in text at i, and not part of a longer word.
+// standsAt reports whether word is in text at i and not part of a longer word.
 func standsAt(text string, i int, word string) bool {
 	if !strings.HasPrefix(text[i:], word) {
 		return false

@@ -128,9 +128,9 @@ func deployText(c *deployer.Condition, now time.Time) string {
 	case c.LastDeploy == nil && !c.Finished:
 		return text
 	case c.LastDeploy == nil:
-		return text + ", when is not recorded"
+		return text + "; the time is not recorded"
 	case !c.Finished:
-		return fmt.Sprintf("%s; the last that did: %s", text, Moment(*c.LastDeploy))
+		return fmt.Sprintf("%s; the last finished one: %s", text, Moment(*c.LastDeploy))
 	}
 	return fmt.Sprintf("%s %s (%s ago)", text, Moment(*c.LastDeploy), span(now.Sub(*c.LastDeploy)))
 }

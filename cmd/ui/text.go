@@ -12,26 +12,27 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Plain returns a renderer of events as lines of text, for a pipe or a file.
-// The lines are those that users know from create-env; during long stages, a line now
-// and then shows the progress.
+// Plain returns a renderer that writes events as lines of text, for a pipe or a
+// file. The lines are those of create-env; during long stages, further lines
+// show the progress.
 func Plain(out *Writer) func(report.Event) {
 	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}}
 	return t.handle
 }
 
-// Terminal returns a renderer like Plain's that draws bars, at most width()
-// columns wide.
+// Terminal returns a renderer like Plain, but with progress bars that are at
+// most width() columns wide.
 func Terminal(out *Writer, width func() int) func(report.Event) {
 	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}, width: width}
 	return t.handle
 }
 
-// text knows what is on the screen, which concurrent stages share: a line that another
-// one interrupts is written again, whole, at its end.
+// text is the state of the screen, which concurrent stages share: if another
+// line interrupts an unfinished one, the latter is written again as a whole when
+// it ends.
 type text struct {
 	out        *Writer
-	width      func() int   // nil where there is no terminal
+	width      func() int   // nil if there is no terminal
 	open       map[int]bool // groups that are open
 	line       int          // the stage whose line is unfinished, 0 for none
 	redrawn    bool         // the line will be redrawn: a bar, or a shortened label
@@ -82,7 +83,7 @@ func (t *text) handle(e report.Event) {
 			fmt.Fprintf(t.out, "==> %s <==\n", e.Name)
 			t.log = e.Name
 		}
-		fmt.Fprintln(t.out, t.out.redactor.String(e.Message)) // words of another program
+		fmt.Fprintln(t.out, t.out.redactor.String(e.Message)) // text of another program
 	}
 }
 
@@ -99,7 +100,7 @@ func (t *text) begin(e report.Event) {
 		t.afterGroup = false
 	}
 	if t.line != 0 {
-		return // another stage has the line; this one is written when it ends
+		return // another stage uses the line; this one is written when it ends
 	}
 	label := t.label(e)
 	fmt.Fprint(t.out, t.clip(label))

@@ -17,8 +17,8 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// replay plays a recorded JSON stream into a renderer: the text is derived
-// from what machines get, and from nothing else.
+// replay passes a recorded JSON stream to a renderer: text and JSON are made
+// from the same events.
 func replay(t *testing.T, file string, render func(report.Event)) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -49,8 +49,8 @@ func TestTerminal(t *testing.T) {
 	r := &Redactor{}
 	replay(t, "testdata/deploy.jsonl", Terminal(r.Writer(&out), func() int { return 80 }))
 	golden.Assert(t, out.String(), "deploy.tty.txt")
-	// What stands on the screen in the end is what Plain prints, but for the
-	// lines that tell how far a stage is.
+	// At the end, the screen shows what Plain prints, except for the lines about
+	// progress.
 	screen := strings.Builder{}
 	for line := range strings.Lines(out.String()) {
 		if i := strings.LastIndex(line, "\r\x1b[K"); i >= 0 {
@@ -68,7 +68,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// What JSON prints is what was reported.
+// JSON can be decoded into the events that were reported.
 func TestJSONRoundTrip(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
@@ -126,7 +126,7 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// What a CPI or a log says cannot steer the terminal.
+// Text of a CPI or a log cannot control the terminal.
 func TestControlCharacters(t *testing.T) {
 	r := &Redactor{}
 	r.Add("s3cret\x1bpass")
@@ -139,7 +139,7 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// A secret that arrives in pieces is still seen.
+// A secret is replaced even if it is written in several pieces.
 func TestWriterSeesSecretsAcrossWrites(t *testing.T) {
 	r := &Redactor{}
 	r.Add("s3cret-pass")
@@ -171,7 +171,7 @@ func BenchmarkRedactor(b *testing.B) {
 	}
 }
 
-// Lines of logs stand below the name of their log, whole keys taken out.
+// Lines of logs follow the name of their log, and contain no private keys.
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
@@ -190,8 +190,8 @@ func TestLogLines(t *testing.T) {
 	}
 }
 
-// A password may be an ordinary word: where it stands as the name of something
-// it is shown, anywhere else it is not.
+// A password may be an ordinary word: it is shown as a public name, and replaced
+// everywhere else.
 func TestPublicNames(t *testing.T) {
 	r := &Redactor{}
 	r.Add("postgres", "admin", "my admin pass", "web.tls", "password", "secret-job-x", "Started")
@@ -219,8 +219,8 @@ func TestPublicNames(t *testing.T) {
 	}
 }
 
-// No secret passes in a value, whatever the names are; a name that is a word of
-// its own always does, whatever the secrets are.
+// Values never contain secrets, whatever the public names are; a public name
+// that is a whole word is always shown, whatever the secrets are.
 func FuzzRedactor(f *testing.F) {
 	f.Add("postgres", "other-pass", "postgres", "the password is ", "!")
 	f.Add("s3cr3t", "s3cr3t-and-more", "a.b", "\x1b[31m", "s3cr")
@@ -259,7 +259,7 @@ func FuzzRedactor(f *testing.F) {
 		sentence := "= " + name + " ="
 		for _, secret := range []string{one, other} {
 			if strings.ContainsAny(secret, "= ") || strings.TrimSpace(secret) == "" {
-				return // it may reach beyond the name
+				return // it may extend beyond the name
 			}
 		}
 		if got := r.Shown(sentence); name != "" && got != sentence {
@@ -268,14 +268,14 @@ func FuzzRedactor(f *testing.F) {
 	})
 }
 
-// steers tells the characters that a terminal obeys, and those that turn text
-// round, without asking the writer.
+// steers reports whether a terminal obeys the character, or it turns text round.
+// It does not use the writer's own function.
 func steers(c rune) bool {
 	return c < ' ' && c != '\t' || c >= 0x7f && c <= 0x9f || strings.ContainsRune("\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff", c)
 }
 
-// Whatever is written, a terminal is only shown it, in lines of a bounded
-// length; JSON keeps it as it is.
+// Whatever is written, a terminal only displays it, in lines of limited length;
+// JSON keeps it unchanged.
 func FuzzWriter(f *testing.F) {
 	f.Add("\x1b[31mred\x1b[0m \u202eback\u2069 \x9b2J \xff\r\nnext\rline\x00\x7f\u009d", 3)
 	f.Add(strings.Repeat("a long line ", 10), 5000)
@@ -318,8 +318,8 @@ func FuzzWriter(f *testing.F) {
 	})
 }
 
-// Whatever a stage is called and however wide the terminal is, what is drawn
-// again stays on its row, and the line that stays has all of its name.
+// With any stage name and any width of the terminal, redrawn lines fit into one
+// row, and the final line contains the whole name.
 func FuzzTerminal(f *testing.F) {
 	f.Add("Uploading package 'a-name-that-is-long/01234567'", 40, int64(5), int64(10))
 	f.Add("Uploading package 'a-name-that-is-long/01234567'", 13, int64(5), int64(10))
@@ -352,8 +352,8 @@ func FuzzTerminal(f *testing.F) {
 
 func cleaned(w *Writer, name string) string { return w.clean(name, maxCell) }
 
-// A program that reads the lines finds the same keys and words whatever the
-// secrets are, moments in UTC, numbers as numbers, and no text without end.
+// Whatever the secrets are, JSON has the same keys and words, times in UTC,
+// numbers as numbers, and texts of limited length.
 func TestLines(t *testing.T) {
 	r := &Redactor{}
 	r.Add("result", "finished", "kind", "error", "1234", "s3cret-pass")

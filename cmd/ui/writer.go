@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// These limits apply to all output. Replies of other programs have their own limits
-// where they are read.
+// These limits apply to all output. Replies of other programs are limited where
+// they are read.
 const (
 	maxLine    = 16 << 10 // of a line
 	maxMessage = 64 << 10 // of a message or an error
@@ -51,8 +51,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	lines := w.held[:i+1]
-	// A private key is held back until its end, so that it is seen whole. One without
-	// an end is written all the same, redacted to the end of the text.
+	// A private key is held back until its end, so that all of it can be
+	// recognized. One without an end is written as well, redacted to the end of
+	// the text.
 	if b := bytes.LastIndex(lines, []byte("-----BEGIN ")); b >= 0 && !bytes.Contains(lines[b:], []byte("-----END ")) && len(lines) < 64<<10 {
 		return len(p), nil
 	}
@@ -113,8 +114,8 @@ func (w *Writer) control(sequence string) {
 	w.send(sequence)
 }
 
-// clean makes a text safe to print. It redacts before it shortens, so that no secret
-// is cut in two.
+// clean makes a text safe to print. It redacts before it shortens, so that no
+// secret is split.
 func (w *Writer) clean(text string, limit int) string {
 	return bounded(visible(w.redactor.Shown(text)), limit)
 }
