@@ -34,8 +34,9 @@ func TestCheckCID(t *testing.T) {
 	}
 }
 
-// FuzzCID gives one text as the CID of every result that has one: each takes it
-// or each refuses it, and what is taken can be shown and is short.
+// FuzzCID uses one text as the CID of every result that contains one: all
+// methods accept it or all refuse it, and an accepted CID is printable and
+// short.
 func FuzzCID(f *testing.F) {
 	for _, seed := range []string{"vm-1", "", "  ", "\x00", "a\u2028b", "\xff", strings.Repeat("x", 5000)} {
 		f.Add(seed)

@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 
 const infoV2 = `{"result":{"stemcell_formats":["x"],"api_version":2},"error":null,"log":""}`
 
-// program writes a CPI as a bash script. $request is what came on standard
-// input; info is answered unless the body is all of it.
+// program writes a CPI as a bash script. $request contains the standard input.
+// The script answers info itself, unless the body is the whole script.
 func program(t *testing.T, info, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cpi")
@@ -366,8 +366,8 @@ func TestEmptyCIDsReachNoCPI(t *testing.T) {
 	}
 }
 
-// The clock of the bubble moves only while nothing but timers is waited for,
-// so the pauses take no time and the real processes as long as they need.
+// The clock of the bubble only moves while all goroutines wait for timers. So
+// pauses take no time, and real processes as long as they need.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	refused := `{"error":{"type":"T","message":"busy","ok_to_retry":true}}`
@@ -458,7 +458,8 @@ func TestErrorKinds(t *testing.T) {
 	}
 }
 
-// TestStemcellGone has what CPIs say when a stemcell does not exist.
+// TestStemcellGone contains the messages of CPIs for a stemcell that does not
+// exist.
 func TestStemcellGone(t *testing.T) {
 	t.Parallel()
 	said := func(message string) error {

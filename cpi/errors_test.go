@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Of a message of any size the error has the beginning, and names the log that
-// has all of it.
+// An error contains the beginning of a long message, and names the log that has
+// all of it.
 func TestLongMessage(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -28,7 +28,7 @@ func TestLongMessage(t *testing.T) {
 	}
 }
 
-// A reply of another shape is told in the protocol's words, not in Go's.
+// Errors about a reply of the wrong shape use the protocol's words, not Go's.
 func TestNoTypesOfGo(t *testing.T) {
 	t.Parallel()
 	for _, give := range []string{

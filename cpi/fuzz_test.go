@@ -59,8 +59,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// FuzzRecover reads a reply and the name of the process that wrote it, which
-// an earlier run left: whatever they are, it ends, and no CID is made up.
+// FuzzRecover reads the reply and the pid file of an earlier run: whatever they
+// contain, it ends and invents no CID.
 func FuzzRecover(f *testing.F) {
 	child := `{"pid": 4194304, "host": "elsewhere", "since": "2025-01-02T03:04:05Z", "birth": "1"}`
 	for _, reply := range []string{`{"result":"vm-1","error":null,"log":""}`, `{"result":["vm-1",{}],"error":null}`, `{"result":"","error":null}`, `{"result":`, "", "null"} {

@@ -221,7 +221,7 @@ func given(method string, cids ...string) error {
 	return nil
 }
 
-// object and texts make an absent map an empty JSON object.
+// object and texts turn a nil map into an empty JSON object.
 func object(props map[string]any) map[string]any {
 	if props == nil {
 		return map[string]any{}

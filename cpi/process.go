@@ -79,7 +79,7 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 	return out, nil
 }
 
-// briefly is how long a process that is being started may hold a file.
+// briefly limits how long a process that is being started may hold a file.
 const briefly = 5 * time.Second
 
 // start starts the process. It tries again while a child that another goroutine
@@ -169,8 +169,8 @@ func readTail(f *os.File, n int64) (string, error) {
 		return "", err
 	}
 	if from > 0 {
-		// The first line is incomplete, and with it perhaps a secret, which the
-		// redactor would not recognize.
+		// The first line is incomplete: a secret in it may be, too, and the
+		// redactor would not recognize that.
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 		return "…\n" + string(text), nil
 	}

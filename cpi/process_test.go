@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// until waits for a condition that other processes bring about.
+// until waits for a condition that depends on other processes.
 func until(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !met(); {
@@ -53,7 +53,7 @@ echo $$ >pid
 		t.Fatal(err)
 	}
 	env := lines(t, path, "env")
-	// What bash adds on its own.
+	// Variables that bash adds itself.
 	env = slices.DeleteFunc(env, func(one string) bool {
 		return strings.HasPrefix(one, "PWD=") || strings.HasPrefix(one, "OLDPWD=") || strings.HasPrefix(one, "SHLVL=") || strings.HasPrefix(one, "_=") || strings.HasPrefix(one, "PATH=")
 	})
@@ -250,7 +250,7 @@ func TestRecoverWithDaemon(t *testing.T) {
 	}
 }
 
-// What update_disk tells of a disk is its CID, if that is another one.
+// update_disk returns the disk's CID if it has changed.
 func TestRecoverChanges(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "reply.json")

@@ -170,7 +170,7 @@ func (r *record) close(f *os.File) {
 	_ = f.Close()
 }
 
-// started writes down which process writes the reply.
+// started records which process writes the reply.
 func (r *record) started(pid int) {
 	if r != nil {
 		recordChild(r.file, pid)

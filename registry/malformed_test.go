@@ -11,8 +11,9 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// What each malformed request is answered, and that none stores anything; see
-// testdata/malformed.golden. go test -update writes it.
+// The golden file testdata/malformed.golden contains the response to each
+// malformed request; go test -update writes it. None of these requests may store
+// anything.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder

@@ -40,8 +40,8 @@ func New(username, password string, openGet bool) *Registry {
 	}
 }
 
-// Local is the registry for the CPI on this machine: credentials on every
-// method.
+// Local returns the handler for the CPI on this machine: all methods need
+// credentials.
 func (r *Registry) Local() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		id, ok := r.route(w, req, http.MethodGet, http.MethodPut, http.MethodDelete)
@@ -61,8 +61,8 @@ func (r *Registry) Local() http.Handler {
 	})
 }
 
-// Tunnel is the registry for the VM at the far end of the tunnel, which can
-// only read.
+// Tunnel returns the handler for the VM at the other end of the tunnel, which
+// can only read.
 func (r *Registry) Tunnel() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		id, ok := r.route(w, req, http.MethodGet)
@@ -113,7 +113,7 @@ func (r *Registry) get(w http.ResponseWriter, id string) {
 	reply(w, http.StatusOK, settings, "ok")
 }
 
-// put stores the body; the status says whether it is new or replaces another
+// put stores the body; the status shows whether it is new or replaces another
 // one.
 func (r *Registry) put(w http.ResponseWriter, req *http.Request, id string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxSettings))

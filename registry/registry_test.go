@@ -118,7 +118,7 @@ func TestTunnelWithCredentials(t *testing.T) {
 	}
 }
 
-// Nobody is let in by a registry without credentials, or by an odd header.
+// A registry without credentials, or an odd header, lets no request in.
 func TestCredentialsAreAlwaysWanted(t *testing.T) {
 	t.Parallel()
 	server := serve(t, New("u", "p", true).Local())
@@ -192,8 +192,8 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// Whatever is asked, only PUT with credentials at an exact path stores, and
-// what is stored comes back as it was.
+// Only PUT with credentials and an exact path stores settings, and what is
+// stored is returned unchanged.
 func FuzzRegistry(f *testing.F) {
 	f.Add("PUT", "/instances/vm-1/settings", "{}", true)
 	f.Add("GET", "/instances/vm-1/settings", "", false)

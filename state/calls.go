@@ -11,16 +11,16 @@ import (
 // Effect is what a CPI call does to the cloud.
 type Effect string
 
-// The effects. A call that changes a disk may end with a disk of another CID.
+// The effects. After a call that changes a disk, the disk may have another CID.
 const (
 	Creates Effect = "creates"
 	Changes Effect = "changes"
 	Deletes Effect = "deletes"
 )
 
-// Call is what is known of one method of the CPI that creates, changes or deletes
-// something. Such a call is announced in the state before it is made, so that the
-// run after a kill can find out what became of it.
+// Call describes a method of the CPI that creates, changes or deletes something.
+// Such a call is announced in the state before it is made, so that the next run
+// can find out its result after a kill.
 type Call struct {
 	Method string
 	Effect Effect
@@ -36,13 +36,12 @@ type Call struct {
 	forget func(s *State, cid string)                  // what was deleted
 	// sought says what a person looks for in the cloud.
 	sought func(Intent) string
-	// data says that what was made may hold data: an adopted leftover becomes an
-	// orphan, because unused disks are deleted.
+	// data is true if the created thing may contain data: an adopted leftover
+	// then becomes an orphan, because unused disks are deleted.
 	data bool
 }
 
-// Calls returns the table of all calls that are announced. Another one takes
-// another row.
+// Calls returns the table of all calls that are announced, one row per method.
 func Calls() []Call {
 	return []Call{
 		{Method: "create_vm", Effect: Creates, Thing: "VM", Asks: "has_vm", record: (*State).settleVM,
@@ -74,8 +73,9 @@ func soughtStemcell(in Intent) string {
 	return fmt.Sprintf("a stemcell %s/%s that nothing uses", in.Stemcell.Name, in.Stemcell.Version)
 }
 
-// CallOf returns the row of a method. One that is not in the table, which a newer
-// version announced, has only its name and the effect that the name says.
+// CallOf returns the row of a method. For a method that is not in the table,
+// because a newer version announced it, the row contains only the name and the
+// effect that the name implies.
 func CallOf(method string) Call {
 	all := Calls()
 	if i := slices.IndexFunc(all, func(c Call) bool { return c.Method == method }); i >= 0 {
@@ -91,7 +91,8 @@ func CallOf(method string) Call {
 // Call returns the row of the intent's method.
 func (in Intent) Call() Call { return CallOf(in.Method) }
 
-// Sought says what a person looks for in the cloud to find what the call made.
+// Sought describes what a person must look for in the cloud to find what the
+// call created.
 func (in Intent) Sought() string {
 	switch c := in.Call(); {
 	case in.CID != "":
@@ -102,7 +103,7 @@ func (in Intent) Sought() string {
 	return "what " + in.Method + " made"
 }
 
-// settleDisk records a disk, which is not the current one yet.
+// settleDisk records a disk that is not the current one yet.
 func (s *State) settleDisk(in Intent, cid string) error {
 	if s.ownsDisk(cid) {
 		return fmt.Errorf("disk %s was created and is recorded already: the CPI gave the same CID twice", cid)

@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// defects are what is wrong with a state.
+// defects are the defects of a state.
 type defects []error
 
 func (p *defects) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
 
-// seen refuses a value that is empty or was seen before.
+// seen refuses a value that is empty or occurs twice.
 func (p *defects) seen(before map[string]bool, where, what, value string) {
 	switch {
 	case strings.TrimSpace(value) == "":
@@ -25,8 +25,8 @@ func (p *defects) seen(before map[string]bool, where, what, value string) {
 	before[value] = true
 }
 
-// Check refuses what must never be written or acted on: an empty CID that was
-// given to a CPI has deleted whole clusters.
+// Check refuses a state that must never be written or used: for example, CPIs
+// have deleted whole clusters when they got an empty CID.
 func (s *State) Check() error {
 	var p defects
 	if s.DirectorID == "" || s.InstallationID == "" {
@@ -117,8 +117,8 @@ func (o *Own) check(p *defects, s *State) {
 	}
 }
 
-// Check refuses an intent that lacks what recording its result needs; where is
-// its place in the document.
+// Check refuses an intent without the fields that recording its result needs;
+// where is its place in the document.
 func (in *Intent) Check(where string) error {
 	var p defects
 	in.check(&p, where, map[string]bool{})
@@ -154,7 +154,8 @@ func (s *State) Repair() {
 	s.repairSwap()
 }
 
-// repairSwap forgets the stemcell of the old VM if it was deleted before the VM.
+// repairSwap removes the reference to the old VM's stemcell if the stemcell was
+// deleted before the VM.
 func (s *State) repairSwap() {
 	swap := s.Own.Swap
 	if swap != nil && find(s.Stemcells, func(r *Stemcell) bool { return r.ID == swap.StemcellID }) == nil {

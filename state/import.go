@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Import names what exists in the cloud and the state does not record; an empty
-// field names nothing.
+// Import contains CIDs that exist in the cloud and that the state does not
+// record; an empty field is not imported.
 type Import struct {
 	VM      string // CID
 	AgentID string // that the VM was created with
@@ -40,7 +40,7 @@ func (s *State) importVM(in Import) error {
 		return fmt.Errorf("VM %s is recorded as one that another VM has replaced", in.VM)
 	}
 	s.CurrentVMCID, s.Own.AgentID = in.VM, in.AgentID
-	// A VM whose agent never answered is replaced without a question.
+	// A VM whose agent has never answered is replaced without a question.
 	s.Own.Reached = true
 	return nil
 }
@@ -116,7 +116,7 @@ func (s *State) Unsettled(id string) []Leftover {
 	var list []Leftover
 	for _, in := range s.Own.Intents {
 		if strings.HasPrefix(in.ID, id) {
-			list = append(list, Leftover{Intent: in, Why: "a run is under way, or was interrupted; the next one finds out what became of it"})
+			list = append(list, Leftover{Intent: in, Why: "a run is making this call, or was interrupted during it; the next run finds out its result"})
 		}
 	}
 	for _, l := range s.Own.Leftovers {
@@ -161,9 +161,9 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	call := l.Call()
 	switch {
 	case call.Effect == Deletes:
-		return l, fmt.Errorf("%s makes nothing to adopt; forget it when %s is gone", l.Method, l.CID)
+		return l, fmt.Errorf("%s creates nothing to adopt; use --forget when %s does not exist any more", l.Method, l.CID)
 	case call.Effect == Changes && !call.data:
-		return l, fmt.Errorf("%s makes nothing to adopt; disk %s is recorded", l.Method, l.Disk)
+		return l, fmt.Errorf("%s creates nothing to adopt; disk %s is recorded", l.Method, l.Disk)
 	}
 	if cid == "" {
 		cid = l.CID
@@ -171,7 +171,7 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l.CID = cid
 	switch {
 	case cid == "":
-		return l, fmt.Errorf("the CID of what %s made is unknown: name it", l.Method)
+		return l, fmt.Errorf("the CID of what %s made is unknown: use --adopt ID CID", l.Method)
 	case s.Owns(cid):
 		return l, fmt.Errorf("%s is recorded already", cid)
 	case call.data:
@@ -179,6 +179,6 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 		s.Orphan(d, "adopted: a leftover of "+l.Method, now)
 		return l, nil
 	}
-	l.Intent.Replaces = false // the VM that it was to replace may be gone
+	l.Intent.Replaces = false // the VM that it replaces may not exist any more
 	return l, s.Settle(l.Intent, cid)
 }

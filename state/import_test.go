@@ -103,9 +103,9 @@ func TestLeftovers(t *testing.T) {
 	for _, bad := range []struct{ id, cid, want string }{
 		{"", "x", "no leftover"},
 		{"nobody", "x", "no leftover"},
-		{"disk-id", "", "name it"},
+		{"disk-id", "", "use --adopt ID CID"},
 		{"disk-id", "disk-1", "recorded already"},
-		{"gone-id", "", "makes nothing"},
+		{"gone-id", "", "creates nothing"},
 	} {
 		st := fresh()
 		if _, err := st.AdoptLeftover(bad.id, bad.cid, now); err == nil || !strings.Contains(err.Error(), bad.want) {

@@ -2,10 +2,10 @@ package state
 
 import "slices"
 
-// RestoreOwn sets the program's own part of a state that lacks it to own, which
-// was kept when cids were current. What own says about the VM is restored only if
-// they still are, which same reports: else another tool has changed the VM. With
-// an error nothing is restored, because own is damaged.
+// RestoreOwn adds own to a state that lacks it. own was saved when cids were the
+// current CIDs. What own contains about the VM is only restored if they still
+// are; same reports that. Otherwise another tool has changed the VM. After an
+// error nothing is restored, because own is damaged.
 func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	next := *s
 	if same = s.Current() == cids; same {
@@ -20,7 +20,7 @@ func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	}
 	next.Own.Format, next.Own.ManifestSHA1 = Format, s.Own.ManifestSHA1
 	next.fitOwn()
-	// The caller finds out what is wrong with the rest of the state.
+	// The caller checks the rest of the state.
 	if err := next.problems(); err != nil && s.problems() == nil {
 		return false, err
 	}

@@ -32,7 +32,7 @@ func TestRestoreOwn(t *testing.T) {
 		t.Errorf("damaged: %v, %+v", err, st.Own)
 	}
 
-	// What is wrong with the rest of the state is no reason to lose own.
+	// Defects in the rest of the state do not prevent restoring own.
 	st, own, cids = kept()
 	st.Releases[0].Name = ""
 	if _, err := st.RestoreOwn(own, cids); err != nil || st.Own.AgentID != "agent" {

@@ -32,8 +32,8 @@ func (s *State) Owned() []string {
 	return list
 }
 
-// Resources lists what the state records in the cloud under a CID, each once:
-// "VM vm-1". Versions of a state are compared by it.
+// Resources lists what the state records in the cloud, each with its CID and
+// once: "VM vm-1". It is used to compare versions of a state.
 func (s *State) Resources() []string {
 	var list []string
 	add := func(kind, cid string) {
@@ -60,8 +60,8 @@ func (s *State) Resources() []string {
 	return list
 }
 
-// Idle reports whether nothing of a deploy exists or is under way: everything was
-// deleted or never made, but for what is kept on purpose.
+// Idle reports whether no deployment exists and no run is unfinished: everything
+// was deleted or never created, except what is kept on purpose.
 func (s *State) Idle() bool {
 	return s.CurrentVMCID == "" && s.CurrentManifestSHA == "" && s.Own.Swap == nil &&
 		len(s.Disks) == 0 && len(s.Stemcells) == 0 && len(s.Own.Intents) == 0

@@ -120,7 +120,7 @@ func (s *State) Orphan(d Disk, why string, now time.Time) {
 }
 
 // Adopt moves an orphan back to Disks, under a new id, and returns it. It does
-// not become the current disk. ok says whether there is such an orphan.
+// not become the current disk. ok is false if there is no such orphan.
 func (s *State) Adopt(cid string) (d Disk, ok bool) {
 	i := slices.IndexFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 	if i < 0 {
@@ -134,7 +134,7 @@ func (s *State) Adopt(cid string) (d Disk, ok bool) {
 }
 
 // Owns reports whether the state records a VM, a disk, an orphan or a stemcell
-// under that CID. Nothing else may be deleted.
+// with that CID. Only these may be deleted.
 func (s *State) Owns(cid string) bool {
 	return cid != "" && (s.ownsVM(cid) || s.ownsDisk(cid) ||
 		slices.ContainsFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid }))

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Recover records what the call of an intent made, which the run that made the
-// call could not write into the state. A result that does not fit the state
-// becomes a leftover, so that nobody forgets or deletes it. The note is a
-// sentence for the user, empty if the state has the result already.
+// Recover records the result of a call that the run which made it could not
+// write into the state. A result that contradicts the state becomes a leftover,
+// so that it is neither forgotten nor deleted. The note is a sentence for the
+// user, empty if the state contains the result already.
 func (s *State) Recover(in Intent, cid string) (note string) {
 	inPlace := cid == in.Disk // the disk was changed and keeps its CID
 	left := slices.ContainsFunc(s.Own.Leftovers, func(l Leftover) bool { return l.ID == in.ID })
@@ -21,5 +21,5 @@ func (s *State) Recover(in Intent, cid string) (note string) {
 		s.Own.Leftovers = append(s.Own.Leftovers, Leftover{Intent: in, Why: err.Error()})
 		return fmt.Sprintf("An earlier run could not record that %s made %s; it is a leftover: %v", in.Method, cid, err)
 	}
-	return fmt.Sprintf("An earlier run could not record that %s made %s; it goes into the state", in.Method, cid)
+	return fmt.Sprintf("An earlier run could not record that %s made %s; it is recorded now", in.Method, cid)
 }

@@ -1,7 +1,7 @@
-// Package state is the document that a deployment owns: every CID, in the keys
-// and shapes of create-env's state file, and what only this program knows under
-// one key of its own. It turns bytes into a document and back; its subpackages
-// store the bytes.
+// Package state is the document that records what a deployment owns: every CID,
+// in the keys and shapes of create-env's state file, and under one further key
+// what only this program knows. It converts between bytes and the document; its
+// subpackages store the bytes.
 package state
 
 import (
@@ -67,8 +67,8 @@ type Own struct {
 	Serial int `json:"serial"` // grows with every write
 	// AgentID is the agent id that the current VM was created with.
 	AgentID string `json:"agent_id,omitempty"`
-	// Reached says that the agent of the current VM has answered, and that no
-	// run was interrupted while it deleted the VM.
+	// Reached is true if the agent of the current VM has answered and no run was
+	// interrupted while it deleted the VM.
 	Reached bool `json:"reached,omitempty"`
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
@@ -76,15 +76,15 @@ type Own struct {
 	Group string `json:"group,omitempty"`
 	// Salt is the key of the digests in Made and Applied, as hex.
 	Salt string `json:"salt,omitempty"`
-	// Made holds what the current VM was made from, and Applied what the last
-	// finished deploy put on it: part -> salted digest. Made is removed with the
-	// VM.
+	// Made contains what the current VM was created from, and Applied what the
+	// last finished deploy applied to it: part -> salted digest. Made is removed
+	// with the VM.
 	Made    map[string]string `json:"made,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
 	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed
 	// last, as long as that VM is the current one.
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
-	// Stopped says that somebody stopped the jobs with `bootstrap stop`.
+	// Stopped is true after `bootstrap stop`.
 	Stopped bool `json:"stopped,omitempty"`
 	// Deployed is when the last deploy finished, in UTC.
 	Deployed *time.Time `json:"deployed,omitempty"`
@@ -107,7 +107,8 @@ type Own struct {
 type OldVM struct {
 	CID     string `json:"cid"`
 	AgentID string `json:"agent_id,omitempty"`
-	// StemcellID is the id in Stemcells of what it was made from.
+	// StemcellID is the id, in Stemcells, of the stemcell that it was created
+	// from.
 	StemcellID string `json:"stemcell_id,omitempty"`
 }
 
@@ -135,8 +136,8 @@ type Leftover struct {
 }
 
 // Intent announces a CPI call that creates, changes or deletes something, before
-// the call is made. It is removed when the result of the call is recorded, and
-// holds what recording the result needs.
+// the call is made. It contains what recording the result needs, and is removed
+// when the result is recorded.
 type Intent struct {
 	ID      string    `json:"id"`
 	Method  string    `json:"method"` // of the CPI
@@ -161,12 +162,12 @@ type Intent struct {
 	// the stemcell in Stemcells that is gone from the cloud; empty: a new one.
 	Stemcell *Stemcell `json:"stemcell,omitempty"`
 
-	// CID is what a call that deletes is about.
+	// CID is the CID that a deleting call deletes.
 	CID string `json:"cid,omitempty"`
-	// Made is what a VM is made from, for the state's Own.Made.
+	// Made is what a VM is created from, for the state's Own.Made.
 	Made map[string]string `json:"made,omitempty"`
-	// Replaces says that the VM is made while the current one still exists, which
-	// becomes Own.Swap.
+	// Replaces is true if the VM is created while the current one still exists,
+	// which becomes Own.Swap.
 	Replaces bool `json:"replaces,omitempty"`
 }
 

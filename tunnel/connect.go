@@ -13,7 +13,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// A connection is one epoch of the tunnel.
+// A connection is one connection of the tunnel, from its login until it is lost.
 type connection struct {
 	client   *ssh.Client
 	listener net.Listener
@@ -45,7 +45,7 @@ type listenError struct{ err error }
 func (e *listenError) Error() string { return e.err.Error() }
 func (e *listenError) Unwrap() error { return e.err }
 
-// hopeless reports whether waiting cannot end an error.
+// hopeless reports whether an error will not go away by waiting.
 func hopeless(err error) bool {
 	var negotiation *ssh.AlgorithmNegotiationError
 	var hostKey *HostKeyError
@@ -53,8 +53,8 @@ func hopeless(err error) bool {
 	return errors.As(err, &negotiation) || errors.As(err, &hostKey) || errors.As(err, &file)
 }
 
-// firstConnect tries until one of the deadlines has passed. A new VM first has no
-// SSH server, then one that does not know the key yet.
+// firstConnect tries until one of the deadlines has passed. A new VM first has
+// no SSH server, then one that does not know the public key yet.
 func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 	var (
 		began   = time.Now()
@@ -123,7 +123,7 @@ func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 
 // dial connects, checks the host key and authenticates.
 func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
-	// This includes the logins at the machines on the way.
+	// The time includes the logins at the machines in between.
 	reach, cancel := context.WithTimeout(ctx, dialTimeout+handshakeTimeout)
 	defer cancel()
 	conn, err := a.cfg.Dial(reach, "tcp", a.cfg.address())
@@ -167,8 +167,8 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	return client, nil
 }
 
-// closeAfter closes c when ctx ends or the time has passed; release prevents that,
-// and reports whether it came in time.
+// closeAfter closes c when ctx ends or the time has passed; release prevents
+// that, and reports whether it was called in time.
 func closeAfter(ctx context.Context, c interface{ Close() error }, d time.Duration) (release func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	stop := guard.AfterDone(ctx, func() { _ = c.Close() })

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// FuzzJump looks for addresses of jumpboxes that are taken for what they are
-// not.
+// FuzzJump looks for addresses of jumpboxes that are parsed as something else.
 func FuzzJump(f *testing.F) {
 	for _, s := range []string{
 		"ssh+socks5://user@host:22?private-key=/key", "ssh://user:password@[::1]:2222", "ssh://host",
@@ -39,7 +38,7 @@ func FuzzJump(f *testing.F) {
 }
 
 // FuzzKnownHosts damages the file of known host keys: a VM's key is found
-// again as it was remembered, or nothing is, and others' lines stay.
+// unchanged or not at all, and the lines of others stay.
 func FuzzKnownHosts(f *testing.F) {
 	_, public := newKey(f, "")
 	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
@@ -52,7 +51,7 @@ func FuzzKnownHosts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, name string) {
 		if name == "" {
-			t.Skip() // a jumpbox, remembered by its address and not forgotten
+			t.Skip() // a jumpbox, stored by its address, is not removed
 		}
 		file := filepath.Join(t.TempDir(), "known_hosts")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -27,7 +27,7 @@ type HostKeyError struct {
 	Line     int
 }
 
-// Error says what to do.
+// Error says what is wrong and what to do.
 func (e *HostKeyError) Error() string {
 	got := "its host key is " + e.Got
 	if e.Got == "" {
@@ -53,7 +53,7 @@ type knownKey struct {
 	line int
 }
 
-// A host checks the key in one handshake.
+// A host checks the host key in one handshake.
 type host struct {
 	auth *auth
 	know knownKey

@@ -54,7 +54,7 @@ func ServeKey(ctx context.Context, key, path string) (end func(), err error) {
 						defer mu.Unlock()
 						delete(open, conn)
 					}()
-					_ = agent.ServeAgent(ring, conn) // until the program hangs up
+					_ = agent.ServeAgent(ring, conn) // until the program closes the connection
 				}))
 			}
 			mu.Unlock()

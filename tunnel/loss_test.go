@@ -60,7 +60,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// Behind a lost connection another machine answers: that ends the tunnel.
+// If another machine answers after a loss, the tunnel ends.
 func TestOtherMachineAfterLoss(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")
@@ -108,7 +108,7 @@ func TestServeEnds(t *testing.T) {
 	fetch(t, <-s.forwards)
 }
 
-// Close comes at once while the tunnel is lost, and in the middle of requests.
+// Close returns at once, also while the tunnel is lost and during requests.
 func TestCloseWhileLost(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")

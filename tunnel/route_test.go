@@ -100,7 +100,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// A machine that shows another key than before is not entered.
+// The route does not log in to a machine whose host key has changed.
 func TestRouteHostKey(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, admitting("one", "pass-one"))

@@ -61,7 +61,7 @@ func (s *sshServer) close() {
 	s.done.Wait()
 }
 
-// cut breaks every connection without a word.
+// cut breaks every connection abruptly.
 func (s *sshServer) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,7 @@ func admitPassword(password string) *ssh.ServerConfig {
 	}}
 }
 
-// configFor has short times, so that failing tests of time are short too.
+// configFor has short time limits, so that tests of them are fast.
 func configFor(t *testing.T, s *sshServer) Config {
 	return Config{
 		Host: "127.0.0.1", Port: s.port(), User: "vcap", HostName: "vm-1", Remote: "127.0.0.1:0",
@@ -74,7 +74,7 @@ func open(t *testing.T, cfg Config) *Tunnel {
 	return tun
 }
 
-// fetch asks what answers at the VM's port, twice on one connection.
+// fetch returns what answers at the VM's port, twice on one connection.
 func fetch(t *testing.T, address string) {
 	t.Helper()
 	transport := &http.Transport{}
@@ -83,8 +83,8 @@ func fetch(t *testing.T, address string) {
 	for _, path := range []string{"/one", "/two"} {
 		var resp *http.Response
 		var err error
-		// The server tells where it listens a moment before this side knows
-		// that it does, and turns away who comes in between.
+		// The server reports that it listens a moment before this side knows,
+		// and refuses connections in between.
 		for range 100 {
 			resp, err = client.Post("http://"+address+path, "text/plain", strings.NewReader(strings.Repeat("x", 100_000)))
 			if err == nil {
@@ -276,7 +276,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// Keys reach a new VM late.
+// The public key reaches a new VM late.
 func TestAdmittedAfterAWhile(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")
@@ -389,7 +389,7 @@ func TestForwardRefused(t *testing.T) {
 	}
 }
 
-// The port of a lost tunnel comes free a little later.
+// The port of a lost tunnel becomes free a little later.
 func TestPortComesFree(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")

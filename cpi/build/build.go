@@ -20,7 +20,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Config says what to install and where.
+// Config contains what to install, and where.
 type Config struct {
 	// Dir is the folder of the installation, ~/.bosh/<installation_id>; it gets
 	// packages/, jobs/ and tmp/.
@@ -28,33 +28,33 @@ type Config struct {
 	// Cache is the folder of compiled packages, ~/.bosh/cache/compiled. All
 	// installations share it; dir/packages has links into it.
 	Cache string
-	// Deployment is the deployment's name, for the templates.
+	// Deployment is the name of the deployment, which templates may use.
 	Deployment string
-	// Jobs are those that cloud_provider names; one of them has bin/cpi.
+	// Jobs are the jobs that cloud_provider names; one of them has bin/cpi.
 	Jobs []Job
-	// Properties are those of cloud_provider.
+	// Properties are the properties of cloud_provider.
 	Properties map[string]any
-	// Platform is the machine as "os/version", for example
-	// "ubuntu-jammy/22.04"; empty: what its os-release file says.
+	// Platform is this machine's system as "os/version", for example
+	// "ubuntu-jammy/22.04"; empty: read from its os-release file.
 	Platform string
 	// Engine renders the templates.
 	Engine *templates.Engine
-	// Env has variables for packaging scripts, for example proxies.
+	// Env contains variables for packaging scripts, for example proxies.
 	Env []string
-	// Stage is told each step as it begins, and calls back when it ended;
-	// skipped says why there was nothing to do. Compiling packages overlap, so
-	// it may be called again, also from other goroutines, before an end; nil:
-	// nobody wants to know.
+	// Stage is called when a step begins, and returns a function that is called
+	// when it ends; skipped is the reason if there was nothing to do. Packages
+	// are compiled in parallel, so Stage may be called by several goroutines,
+	// before earlier steps have ended. It may be nil.
 	Stage func(name string) (end func(skipped string, err error))
 }
 
-// Job is one job to install and the release it comes from.
+// Job is a job to install, and its release.
 type Job struct {
 	*artifact.Job
 	Release *artifact.Release
 }
 
-// Installation is a CPI that can be called.
+// Installation is an installed CPI, which can be called.
 type Installation struct {
 	Path                 string // of bin/cpi
 	JobsDir, PackagesDir string
@@ -64,7 +64,8 @@ type Installation struct {
 
 const alreadyCompiled = "Package already compiled"
 
-// Check finds what Install would refuse in the jobs before it does anything.
+// Check returns the error that Install would return for these jobs, without
+// installing anything.
 func Check(jobs []Job) error {
 	if _, err := cpiJob(jobs); err != nil {
 		return err
@@ -73,7 +74,7 @@ func Check(jobs []Job) error {
 	return err
 }
 
-// Templates are the jobs with what their templates may ask for.
+// Templates returns the jobs for the template engine.
 func Templates(deployment string, jobs []Job, properties map[string]any) []templates.Job {
 	var list []templates.Job
 	for _, job := range jobs {
@@ -85,8 +86,8 @@ func Templates(deployment string, jobs []Job, properties map[string]any) []templ
 	return list
 }
 
-// Install makes the installation what cfg says. Packages that the cache has
-// are not compiled again. When it fails, no rendered job is left.
+// Install installs the CPI as cfg says. Packages in the cache are not compiled
+// again. After an error, no rendered job is left.
 func Install(ctx context.Context, cfg Config) (*Installation, error) {
 	cfg, err := cfg.resolve()
 	if err != nil {
@@ -116,7 +117,7 @@ func Install(ctx context.Context, cfg Config) (*Installation, error) {
 		return nil, fmt.Errorf("cannot install the CPI: %w", err)
 	}
 	defer unlock()
-	// What a run that was cut has left holds secrets.
+	// An interrupted run may have left rendered jobs, which contain secrets.
 	if err := inst.Cleanup(); err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func cpiJob(jobs []Job) (Job, error) {
 		strings.Join(names, ", "))
 }
 
-// installJobs renders all jobs and puts them to their place.
+// installJobs renders all jobs and moves them to their folders.
 func installJobs(ctx context.Context, cfg Config, inst *Installation) error {
 	jobs := Templates(cfg.Deployment, cfg.Jobs, cfg.Properties)
 	end := cfg.Stage("Rendering job templates")
@@ -205,7 +206,7 @@ func installJobs(ctx context.Context, cfg Config, inst *Installation) error {
 
 func (i *Installation) rendered() string { return filepath.Join(i.dir, "tmp", "jobs") }
 
-// Cleanup removes the rendered jobs, which hold secrets; the packages stay.
+// Cleanup removes the rendered jobs, which contain secrets; the packages stay.
 func (i *Installation) Cleanup() error {
 	for _, dir := range []string{i.JobsDir, i.rendered()} {
 		if err := removal.Tree(dir); err != nil {
@@ -215,7 +216,7 @@ func (i *Installation) Cleanup() error {
 	return nil
 }
 
-// lock waits until this process alone has the file locked.
+// lock waits until this process has locked the file exclusively.
 func lock(ctx context.Context, file string) (unlock func(), err error) {
 	l := flock.New(file, flock.SetPermissions(0o600))
 	if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {

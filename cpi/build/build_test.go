@@ -27,8 +27,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv names a file with a plan: the test binary then installs that and
-// does nothing else.
+// childEnv names a file with a plan: the test binary then installs that plan and
+// exits.
 const childEnv = "CPI_BUILD_TEST_PLAN"
 
 type plan struct {
@@ -67,7 +67,8 @@ func (p plan) config(engine *templates.Engine) Config {
 	return cfg
 }
 
-// pack is a package to make: its files, or only the text of its packaging.
+// pack is a package to create: its files, or only the text of its packaging
+// script.
 type pack struct {
 	name, script string
 	deps         []string
@@ -75,8 +76,8 @@ type pack struct {
 	stemcell     string
 }
 
-// newPlan makes a release with one CPI job that needs all the packages which
-// no other one needs.
+// newPlan creates a release with one CPI job that needs all packages on which no
+// other package depends.
 func newPlan(t testing.TB, packs ...pack) plan {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +147,7 @@ func put(t testing.TB, name, text string) {
 	}
 }
 
-// stages collects what Stage is told, in the order of the ends.
+// stages collects the calls of Stage, in the order of their ends.
 type stages struct {
 	mu   sync.Mutex
 	list []string
@@ -186,7 +187,8 @@ func mustInstall(t testing.TB, p plan) (*Installation, *stages) {
 	return inst, s
 }
 
-// chain is a CPI whose main package needs another one, which needs another.
+// chain is a CPI whose package depends on a second one, which depends on a
+// third.
 func chain() []pack {
 	return []pack{
 		{name: "main", deps: []string{"lib"}, script: `set -e
@@ -214,7 +216,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("stages %q", s.list)
 	}
 	run := func(inst *Installation) string {
-		cmd := exec.Command("/bin/bash", inst.Path) // itself, it may be busy in the child of another test
+		cmd := exec.Command("/bin/bash", inst.Path) // the program itself may be open in the child of another test
 		cmd.Env = []string{"PATH=/bin:/usr/bin", "BOSH_PACKAGES_DIR=" + inst.PackagesDir}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -262,8 +264,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestChange installs a release anew in which one package differs, and one has
-// gone.
+// TestChange installs a release again in which one package has changed and one
+// was removed.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, append(chain(), pack{name: "gone", script: "true"})...)
@@ -311,8 +313,8 @@ func TestFailingScript(t *testing.T) {
 	}
 }
 
-// TestFailureStopsTheOthers checks that the error is the cause, not what it did
-// to the packages that compiled at the same time.
+// TestFailureStopsTheOthers checks that the error is the first failure and not
+// an interrupted compilation of another package.
 func TestFailureStopsTheOthers(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")
@@ -339,7 +341,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestFailingTemplate checks that secrets that were rendered do not stay.
+// TestFailingTemplate checks that no rendered secrets are left after an error.
 func TestFailingTemplate(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("ruby"); err != nil {

@@ -19,13 +19,13 @@ type Cached struct {
 	Dir     string
 	Size    int64 // bytes
 	LastUse time.Time
-	// UsedBy are the ids of the installations that need it, directly or for
-	// another package. Their CPIs would not work without.
+	// UsedBy contains the ids of the installed CPIs that need the package,
+	// directly or through another package, and would not work without it.
 	UsedBy []string
 }
 
-// List lists the packages in the folder cache, with the installations in home
-// that need them, the latest used first.
+// List lists the packages in the folder cache, with the installed CPIs in home
+// that need them, the one used last first.
 func List(cache, home string) ([]Cached, error) {
 	folders, err := os.ReadDir(cache)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func List(cache, home string) ([]Cached, error) {
 					c.Size += info.Size()
 				}
 			}
-			return nil // what cannot be read counts nothing
+			return nil // unreadable files have no size
 		})
 		list = append(list, c)
 	}
@@ -59,8 +59,8 @@ func List(cache, home string) ([]Cached, error) {
 	return list, nil
 }
 
-// Remove takes the package out of the cache. No installation may need it, and
-// none may be made at the time.
+// Remove removes a package from the cache. The caller makes sure that no CPI
+// needs it and none is being installed.
 func (c Cached) Remove() error {
 	if err := errors.Join(removal.Tree(c.Dir), removal.Tree(c.Dir+".lock")); err != nil {
 		return fmt.Errorf("cannot remove the compiled package %s: %w", c.Name, err)
@@ -68,7 +68,8 @@ func (c Cached) Remove() error {
 	return nil
 }
 
-// users finds the installations of each entry of the cache, by its folder.
+// users returns the ids of the installed CPIs that use each entry of the cache,
+// by the entry's folder.
 func users(cache, home string) (map[string][]string, error) {
 	links, err := filepath.Glob(filepath.Join(home, "*", "packages", "*"))
 	if err != nil {
@@ -93,10 +94,10 @@ func users(cache, home string) (map[string][]string, error) {
 	return found, nil
 }
 
-// entryOf is the folder of the cache that a link leads to, "" if it leads
-// elsewhere.
+// entryOf returns the folder of the cache that a link leads to, or "" if it
+// leads elsewhere.
 func entryOf(cache, link string) string {
-	// By what both are, for homes have several paths.
+	// The files are compared, because a home may have several paths.
 	target, err := filepath.EvalSymlinks(link)
 	if err != nil {
 		return ""

@@ -67,7 +67,7 @@ func TestListTellsWhoNeedsAPackage(t *testing.T) {
 	mustInstall(t, p)
 }
 
-// A home that is reached by another path has the same installations.
+// A home with another path to it has the same installed CPIs.
 func TestListKnowsAHomeByAnotherPath(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, chain()...)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// compile makes the cache have all packages: those that depend on nothing
-// missing at the same time, as many as there are CPUs.
+// compile compiles the packages that the cache lacks. Packages without missing
+// dependencies are compiled in parallel, one per CPU.
 func compile(ctx context.Context, cfg Config, g *graph) error {
 	missing := map[*node]bool{}
 	good := make([]bool, len(g.order))
@@ -83,7 +83,7 @@ func compile(ctx context.Context, cfg Config, g *graph) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	// The folders are dated by their last use, for those who prune the cache.
+	// The time of last use of a folder is needed for pruning the cache.
 	now := time.Now()
 	for _, n := range g.order {
 		_ = os.Chtimes(entry{cfg.Cache, n}.dir(), now, now)
@@ -117,10 +117,11 @@ func (e entry) done() string   { return filepath.Join(e.dir(), "done") }
 func (e entry) build() string  { return filepath.Join(e.dir(), "build") }
 func (e entry) source() string { return filepath.Join(e.build(), "source") }
 
-// intact reports whether the package is there as it was compiled.
+// intact reports whether the compiled package is complete and unchanged.
 func (e entry) intact() bool { return intact(e.done(), e.target()) }
 
-// make compiles the package, unless another process has done so meanwhile.
+// make compiles the package, unless another process has done that in the
+// meantime.
 func (e entry) make(ctx context.Context, env []string) (found bool, err error) {
 	unlock, err := lock(ctx, e.dir()+".lock")
 	if err != nil {
@@ -176,7 +177,7 @@ func (e entry) compile(ctx context.Context, env []string) error {
 	return removal.Tree(e.build())
 }
 
-// link makes dir have a link to each package, and nothing else.
+// link makes dir contain a link to each package, and nothing else.
 func link(cache, dir string, packages map[string]*node) error {
 	have, err := os.ReadDir(dir)
 	if err != nil {

@@ -83,8 +83,8 @@ func child(t *testing.T, p plan) *exec.Cmd {
 func TestKilledAndRerun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// The first run of the script writes half a package and then hangs; it
-	// would spoil the second one if it lived on.
+	// The first run of the script writes half of a package and then hangs; a
+	// second run would be spoiled if the first one survived.
 	script := fmt.Sprintf(`echo half > $BOSH_INSTALL_TARGET/half
 if [ ! -e %s/began ]; then
   touch %[1]s/began
@@ -99,14 +99,14 @@ mv $BOSH_INSTALL_TARGET/half $BOSH_INSTALL_TARGET/text`, dir)
 		t.Fatal(err)
 	}
 	run := child(t, p)
-	f, err := os.Open(fifo) // waits until the script holds the other end
+	f, err := os.Open(fifo) // waits until the script has opened the other end
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	_ = run.Process.Kill()
 	_ = run.Wait()
-	// The pipe ends when nobody of the first run is left.
+	// The pipe ends when no process of the first run is left.
 	if _, err := f.Read(make([]byte, 1)); err == nil {
 		t.Error("the script goes on")
 	}
@@ -129,7 +129,7 @@ func TestTwoProcesses(t *testing.T) {
 	var all []*exec.Cmd
 	for i := range 4 {
 		own := p
-		own.Dir += fmt.Sprint(i / 2) // two processes on each installation
+		own.Dir += fmt.Sprint(i / 2) // two processes for each installation
 		all = append(all, child(t, own))
 	}
 	for _, cmd := range all {

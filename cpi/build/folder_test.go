@@ -13,8 +13,9 @@ import (
 	"bootstrap/templates"
 )
 
-// TestReleaseFolder goes the whole way of a release author: a folder, read by
-// the store, installed, changed, installed again.
+// TestReleaseFolder does what the author of a release does: the store reads the
+// folder, the CPI is installed, the folder changes, and the CPI is installed
+// again.
 func TestReleaseFolder(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("ruby"); err != nil {
@@ -65,7 +66,7 @@ properties:
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("/bin/bash", inst.Path) // itself, it may be busy in the child of another test
+		cmd := exec.Command("/bin/bash", inst.Path) // the program itself may be open in the child of another test
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "BOSH_PACKAGES_DIR=" + inst.PackagesDir}
 		out, err := cmd.CombinedOutput()
 		if err != nil {

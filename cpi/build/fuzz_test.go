@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRecord damages the record of a compiled package: only the whole one of
-// its own folder counts.
+// FuzzRecord damages the record of a compiled package: only the complete record
+// for its own folder is accepted.
 func FuzzRecord(f *testing.F) {
 	made := func(t testing.TB) (file, dir, text string) {
 		base := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"bootstrap/artifact/packaging"
 )
 
-// node is a package with all that decides what it compiles to.
+// node is a package with everything that influences its compiled files.
 type node struct {
 	*artifact.Package
 	release string
@@ -23,30 +23,31 @@ type node struct {
 	key     string           // SHA-256 in hex over the package, its dependencies and the machine
 }
 
-// id is the name of the package's folder in the cache.
+// id returns the name of the package's folder in the cache.
 func (n *node) id() string { return n.Name + "-" + n.key[:32] }
 
-// title is the package in messages.
+// title returns the package's name for messages.
 func (n *node) title() string {
 	return fmt.Sprintf("package '%s' of release '%s'", n.Name, n.release)
 }
 
-// graph has the packages to compile and those to install.
+// graph contains the packages to compile and those to install.
 type graph struct {
 	order     []*node          // dependencies first, then by the order of jobs and names
 	installed map[string]*node // by name
 }
 
-// walk resolves packages of releases into nodes.
+// walk creates nodes from the packages of releases.
 type walk struct {
 	host  platform
 	nodes map[string]*node // by release and name
 	order []*node
 }
 
-// resolve finds the packages of the jobs and, transitively, of those packages.
-// Two releases may bring different packages of one name: each is compiled with
-// those of its own release, and the one that a job asks for is installed.
+// resolve finds the packages of the jobs and their dependencies, transitively.
+// Two releases may contain different packages with the same name: each is
+// compiled with the packages of its own release, and the one that a job needs is
+// installed.
 func resolve(jobs []Job, host platform) (*graph, error) {
 	w := &walk{host: host, nodes: map[string]*node{}}
 	g := &graph{installed: map[string]*node{}}
@@ -82,7 +83,8 @@ func resolve(jobs []Job, host platform) (*graph, error) {
 	return g, nil
 }
 
-// visit returns the node of a package; path has the packages that led to it.
+// visit returns the node of a package; path contains the packages that led to
+// it.
 func (w *walk) visit(release *artifact.Release, name, user string, path []string) (*node, error) {
 	if i := slices.Index(path, name); i >= 0 {
 		return nil, fmt.Errorf("packages of release '%s' depend on each other in a circle: '%s'",
@@ -119,8 +121,8 @@ func (w *walk) visit(release *artifact.Release, name, user string, path []string
 	return n, nil
 }
 
-// hash covers everything that a compiled package is made of. The fingerprint
-// alone would trust what a release says of itself.
+// hash covers everything that influences the compiled package. The fingerprint
+// alone is not enough: a release states it itself.
 func (n *node) hash(host platform) string {
 	sum := sha256.New()
 	add := func(parts ...string) {

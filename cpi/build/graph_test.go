@@ -39,7 +39,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// release makes one of packages given as "name: dependencies".
+// release creates a release from packages given as "name: dependencies".
 func release(name string, packages ...string) *artifact.Release {
 	r := &artifact.Release{Name: name}
 	for _, text := range packages {
@@ -97,7 +97,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestKey checks that everything that makes a difference makes another key.
+// TestKey checks that every difference that matters changes the key.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	key := func(host string, change func(r *artifact.Release)) string {

@@ -11,16 +11,16 @@ import (
 // platform is the operating system of this machine.
 type platform struct {
 	name    string   // "os/version", for messages and keys
-	systems []string // names that stemcells may call it by, in lower case
+	systems []string // names that stemcells use for it, in lower case
 	version string
 }
 
 func (p platform) String() string { return p.name }
 
 // runs reports whether packages compiled on a stemcell "os/version" run here.
-// The version of a stemcell such as "ubuntu-jammy/1.199" counts the builds of
-// that stemcell, which a machine has no number for, so the system decides; only
-// where the system's name has no release in it, the version does too.
+// The version in "ubuntu-jammy/1.199" counts builds of the stemcell, so only the
+// name is compared. If the name does not contain the release of the system, the
+// version is compared as well.
 func (p platform) runs(stemcell string) bool {
 	system, version, _ := strings.Cut(strings.ToLower(stemcell), "/")
 	if !slices.Contains(p.systems, system) {
@@ -32,11 +32,12 @@ func (p platform) runs(stemcell string) bool {
 	return version == p.version || strings.HasPrefix(version, p.version+".") || strings.HasPrefix(p.version, version+".")
 }
 
-// Machine names the system of this machine as "os/version", for example
+// Machine returns the system of this machine as "os/version", for example
 // "ubuntu-jammy/22.04".
 func Machine() string { return machine("").String() }
 
-// machine returns the platform that given says, or that of this machine.
+// machine returns the platform that given describes; if given is empty, that of
+// this machine.
 func machine(given string) platform {
 	switch {
 	case given != "":
@@ -54,8 +55,8 @@ func machine(given string) platform {
 	return platform{name: runtime.GOOS, systems: []string{runtime.GOOS}}
 }
 
-// macOS reads SystemVersion.plist. Only the major version counts: a minor
-// update does not make compiled packages useless.
+// macOS reads SystemVersion.plist. Only the major version counts: compiled
+// packages still work after a minor update.
 func macOS(plist string) platform {
 	p := platform{name: "macos", systems: []string{"macos", "darwin"}}
 	found := regexp.MustCompile(`<key>ProductVersion</key>\s*<string>(\d+)`).FindStringSubmatch(plist)
@@ -90,7 +91,7 @@ func linux(text string) platform {
 		p.name += "/" + version
 		p.systems = append(p.systems, id+"-"+version)
 	}
-	// Descendants of Ubuntu run what it runs.
+	// Derivatives of Ubuntu run packages compiled for Ubuntu.
 	if ubuntu := fields["UBUNTU_CODENAME"]; ubuntu != "" {
 		p.systems = append(p.systems, "ubuntu-"+ubuntu)
 	}

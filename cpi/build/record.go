@@ -13,11 +13,11 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// recordFormat begins a record; another one makes the record worthless.
+// recordFormat is the first line of a record; a record with another one is
+// ignored.
 const recordFormat = "bootstrap compiled package 1"
 
-// record writes the list of all files of a compiled package, whole or not at
-// all, to file.
+// record writes the list of all files of a compiled package to file, atomically.
 func record(file, dir string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\n%q\n", recordFormat, dir)
@@ -49,20 +49,20 @@ func record(file, dir string) error {
 	return atomicfile.Write(file, b.Bytes())
 }
 
-// facts are what must not change about a file. New files in a folder do not
-// matter: programs leave caches beside their files.
+// facts returns what must not change about a file. New files in a folder are
+// allowed: programs leave caches beside their files.
 func facts(info fs.FileInfo) string {
 	if info.IsDir() {
 		return info.Mode().Type().String()
 	}
-	// There are ten thousands of files in a Go or a Ruby: fmt takes too long.
+	// A Go or a Ruby has tens of thousands of files: fmt is too slow.
 	b := append(make([]byte, 0, 64), info.Mode().String()...)
 	b = strconv.AppendInt(append(b, '/'), info.Size(), 10)
 	b = strconv.AppendInt(append(b, '/'), info.ModTime().UnixNano(), 10)
 	return string(b)
 }
 
-// intact reports whether dir still has all the files that file lists.
+// intact reports whether dir still contains all files that file lists.
 func intact(file, dir string) bool {
 	f, err := os.Open(file)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"bootstrap/cpi/cpitest"
 )
 
-// replay is a CPI that keeps the request and gives the reply that stands beside
-// it. To info, which the client asks first, it names its API version.
+// replay is a CPI that stores the request and gives the reply from the file
+// beside it. To info, which the client calls first, it returns its API version.
 const replay = `#!/bin/bash
 cd "${0%/*}"
 request=$(cat)
@@ -30,7 +30,7 @@ cat reply
 exit "$(<exit)"
 `
 
-// sent is a request with its arguments unread.
+// sent is a request whose arguments are not decoded.
 type sent struct {
 	Method    string
 	Arguments []json.RawMessage
@@ -45,8 +45,8 @@ type sent struct {
 	APIVersion *int `json:"api_version"`
 }
 
-// TestClientAgainstTranscripts makes the client send what was sent to real
-// CPIs, and read what they replied.
+// TestClientAgainstTranscripts makes the client send what real CPIs have
+// received, and read what they replied.
 func TestClientAgainstTranscripts(t *testing.T) {
 	t.Parallel()
 	for _, transcript := range cpitest.Transcripts(t) {
@@ -97,7 +97,7 @@ func againstClient(t *testing.T, exchange cpitest.Exchange) bool {
 		return true
 	}
 	if !sameJSON(t, wrote, exchange.Request) {
-		// Surplus arguments and fields are what the client does not send.
+		// The client does not send surplus arguments and fields.
 		if request.Method == "info" || len(request.Arguments) != arguments(t, wrote) || hasMore(t, exchange.Request, wrote) {
 			return false
 		}
@@ -136,7 +136,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// checkRead holds what the client made of a reply to the reply.
+// checkRead compares what the client returned with the reply.
 func checkRead(t *testing.T, exchange cpitest.Exchange, method string, got any, err error) {
 	t.Helper()
 	if exchange.Text != nil {
@@ -198,7 +198,7 @@ func expected(t *testing.T, method string, result json.RawMessage) any {
 	case "create_stemcell", "create_disk", "has_vm", "has_disk", "attach_disk", "calculate_vm_cloud_properties", "snapshot_disk":
 		return want
 	}
-	return nil // the method has no result, whatever the CPI says
+	return nil // the method has no result, whatever the CPI returns
 }
 
 // drive calls the client's method with the arguments that were seen; ok is

@@ -1,5 +1,5 @@
-// Package cpitest is the conformance suite for CPIs: a Suite runs every method
-// against one, and Transcripts are what real CPIs were seen to answer.
+// Package cpitest is the conformance suite for CPIs: a Suite calls every method
+// of a CPI, and Transcripts contains recorded answers of real CPIs.
 package cpitest
 
 import (
@@ -11,10 +11,10 @@ import (
 	"bootstrap/cpi"
 )
 
-// Suite holds a CPI to its protocol. It makes a stemcell, VMs, disks and
-// snapshots, and deletes them all.
+// Suite checks that a CPI follows the protocol. It creates stemcells, VMs, disks
+// and snapshots, and deletes all of them.
 type Suite struct {
-	// Client makes a client for a stemcell of this API version, new each
+	// Client returns a client for a stemcell of this API version, a new one each
 	// time, as in a new run of the program.
 	Client func(t *testing.T) *cpi.Client `json:"-"`
 
@@ -26,18 +26,18 @@ type Suite struct {
 	DiskProperties     map[string]any            `json:"disk_properties"`
 	DiskSize           int                       `json:"disk_size"` // MiB
 
-	// CIDs as this CPI would make them, of things that do not exist.
+	// CIDs in this CPI's format of things that do not exist.
 	MissingStemcell string `json:"missing_stemcell"`
 	MissingVM       string `json:"missing_vm"`
 	MissingDisk     string `json:"missing_disk"`
 
-	// Strict holds the CPI to what the documentation says of errors; most
-	// CPIs let the deletion of what is missing succeed, and report some
-	// things that are missing as CloudError.
+	// Strict requires the error types that the documentation describes. Most
+	// CPIs succeed when they delete something missing, and report some missing
+	// things as CloudError.
 	Strict bool `json:"strict"`
 }
 
-// callTime is how long one call may take.
+// callTime limits one call.
 const callTime = 10 * time.Minute
 
 // Run runs the whole suite.
@@ -93,7 +93,7 @@ func (s Suite) gone(t *testing.T, what, kind string, err error) {
 	}
 }
 
-// optional reports whether a method that some CPIs do not have did its work.
+// optional reports whether an optional method was implemented and succeeded.
 func optional(t *testing.T, what string, err error) bool {
 	t.Helper()
 	if cpi.NotImplemented(err) || cpi.NotSupported(err) {

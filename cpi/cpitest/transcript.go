@@ -12,8 +12,8 @@ import (
 //go:embed testdata/*.json
 var testdata embed.FS
 
-// Transcript is what one real CPI was seen to answer. Identifiers, times,
-// passwords and folders are replaced by names in angle brackets.
+// Transcript contains recorded answers of one real CPI. Names in angle brackets
+// replace identifiers, times, passwords and folders.
 type Transcript struct {
 	Name       string     `json:"-"`
 	Source     string     `json:"source"` // repository, commit, and what was behind the CPI
@@ -22,9 +22,9 @@ type Transcript struct {
 	Exchanges  []Exchange `json:"exchanges"` // in the order of the run
 }
 
-// Exchange is one call: Request, or Stdin where that was no request, and
-// Stdout, or Text where that was no JSON. An exchange with Settings alone is
-// what the CPI had told the agent of the VM by then.
+// Exchange is one call: Request, or Stdin if that was not a request, and Stdout,
+// or Text if that was not JSON. An exchange that has only Settings contains the
+// settings that the CPI had given to the agent so far.
 type Exchange struct {
 	Name     string          `json:"name"`
 	Note     string          `json:"note,omitempty"`
@@ -36,7 +36,7 @@ type Exchange struct {
 	Settings map[string]any  `json:"settings,omitempty"`
 }
 
-// Transcripts returns all of them.
+// Transcripts returns all transcripts.
 func Transcripts(t *testing.T) []Transcript {
 	t.Helper()
 	files, err := testdata.ReadDir("testdata")

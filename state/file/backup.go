@@ -16,7 +16,7 @@ import (
 	"bootstrap/state"
 )
 
-// keptBackups is how many versions before the present one are kept, beside those
+// keptBackups is the number of earlier versions that are kept, beside versions
 // that alone record something.
 const keptBackups = 5
 
@@ -63,8 +63,8 @@ func (b Backup) read() (state.State, error) {
 	return l.current, err
 }
 
-// startBackups keeps the file as it is before the first write of a run. Unless it
-// was killed, the run before did so when it ended.
+// startBackups makes a backup of the file before the first write of a run.
+// Normally the previous run has done that at its end, unless it was killed.
 func (s *Store) startBackups() error {
 	if !fileExists(s.path) {
 		return nil
@@ -164,7 +164,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	}
 	for _, in := range old.Own.Intents {
 		// Only later versions say how it ended.
-		s.note("A %s was under way in version %d: the next run finds out what became of it", in.Method, serial)
+		s.note("In version %d, %s had not ended: the next run finds out its result", serial, in.Method)
 	}
 	have := s.current.Own.Serial
 	s.current = old

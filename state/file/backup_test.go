@@ -95,7 +95,7 @@ func TestBackups(t *testing.T) {
 	}
 }
 
-// A run that is killed makes no backup when it ends: the next one does.
+// A killed run makes no backup at its end; the next run does.
 func TestBackupOfAKilledRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	killed := with(t, path, "")
@@ -109,7 +109,7 @@ func TestBackupOfAKilledRun(t *testing.T) {
 	}
 }
 
-// A backup is not pruned while it alone records what nobody has deleted.
+// A backup is not pruned while it alone records something that was not deleted.
 func TestBackupsOfWhatWasLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path,
@@ -156,7 +156,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 	r.Close()
 }
 
-// Whatever is lost, deleted and written, in any order: the state or a backup
+// After any sequence of losses, deletions and writes, the state or a backup
 // records every CID that was not deleted, and there are few backups.
 func TestBackupsKeepEveryCID(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -232,7 +232,7 @@ func TestRestore(t *testing.T) {
 	}
 	st := r.Get()
 	r.Close()
-	if st.Own.Serial != 4 || len(st.Disks) != 0 || st.CurrentVMCID != "vm-1" || len(st.Own.Intents) != 1 || len(st.Own.Leftovers) != 0 || !slices.ContainsFunc(r.Notes(), func(note string) bool { return strings.Contains(note, "create_disk was under way in version 2") }) {
+	if st.Own.Serial != 4 || len(st.Disks) != 0 || st.CurrentVMCID != "vm-1" || len(st.Own.Intents) != 1 || len(st.Own.Leftovers) != 0 || !slices.ContainsFunc(r.Notes(), func(note string) bool { return strings.Contains(note, "In version 2, create_disk had not ended") }) {
 		t.Errorf("restored %+v, %v", st, r.Notes())
 	}
 	// A damaged file is replaced, and kept under another name.

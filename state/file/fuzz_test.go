@@ -30,7 +30,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		defer file.Close()
-		// What was read is written, and read again as the same.
+		// A state that was read can be written and read again unchanged.
 		if err := file.Update(func(*state.State) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func FuzzRescue(f *testing.F) {
 }
 
 // FuzzMirror opens a state that create-env has saved, with a damaged or forged
-// mirror: the state can be read, and says what the file says.
+// mirror: the state can be read and contains what the file contains.
 func FuzzMirror(f *testing.F) {
 	const id = "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10"
 	for _, s := range []string{

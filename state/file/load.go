@@ -54,7 +54,7 @@ func load(path string, opts Options) (loaded, error) {
 	return l, nil
 }
 
-// start makes a state where there is no file: from a bosh-deployments.yml, from
+// start returns the state if there is no file: from a bosh-deployments.yml, from
 // what an earlier run could not write, or an empty one.
 func (l *loaded) start(path string, opts Options) error {
 	// It starts above the serial numbers of backups, or they would be pruned.
@@ -80,8 +80,8 @@ func (l *loaded) start(path string, opts Options) error {
 	return nil
 }
 
-// complete adds to a state that was read what it may lack. own says whether it has
-// the program's own part.
+// complete adds what a state that was read may lack. own is true if it has the
+// program's own part.
 func (l *loaded) complete(path, home string, own bool) {
 	l.current.Identify()
 	if _, err := uuid.Parse(l.current.InstallationID); err != nil {

@@ -16,7 +16,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Holder is who holds a lock.
+// Holder describes the process that holds a lock.
 type Holder struct {
 	User    string    `json:"user"`
 	Host    string    `json:"host"`

@@ -10,8 +10,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// LockedBy returns who holds the lock of the state at path, nil for nobody. It
-// neither waits nor makes a file.
+// LockedBy returns who holds the lock of the state at path, or nil. It neither
+// waits nor creates a file.
 func LockedBy(path string) (*LockedError, error) {
 	path, err := resolve(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func LockedBy(path string) (*LockedError, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find out who has locked the deployment state: %w", err)
 	}
-	// A shared lock can be had while nobody holds the exclusive one, and is
+	// A shared lock can be taken if no process holds the exclusive one; it is
 	// released at once.
 	f := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	got, err := f.TryRLock()

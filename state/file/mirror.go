@@ -10,9 +10,9 @@ import (
 	"bootstrap/state"
 )
 
-// mirror holds what create-env drops from a state file when it saves it, and the
-// CIDs that tell whether the file still describes the same VM. It is the file
-// state.json, 0600, in the folder of the installation.
+// mirror contains what create-env drops from a state file when it saves it, and
+// the CIDs that show whether the file still describes the same VM. It is the
+// file state.json, 0600, in the folder of the installation.
 type mirror struct {
 	State    string    `json:"state"` // path of the state file
 	VM       string    `json:"vm_cid"`
@@ -107,9 +107,9 @@ func (l *loaded) warnOfMirror(file string, err error) {
 	l.warnings = append(l.warnings, fmt.Errorf("cannot use %s (%w): another tool wrote the deployment state since, and what only that file records is lost, such as orphaned disks and what interrupted runs may have left; look for them in the cloud", file, err))
 }
 
-// Remembered returns what this machine remembers of a VM whose state was at path;
-// if agentID is not empty, of the VM with that agent id. ok says whether it
-// remembers anything.
+// Remembered returns what this machine has recorded of a VM whose state was at
+// path or, if agentID is not empty, of the VM with that agent id. ok is false if
+// that is nothing.
 func Remembered(home, path, agentID string) (vm state.Import, ok bool) {
 	path, err := resolve(path)
 	if err != nil || home == "" {

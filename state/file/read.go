@@ -8,11 +8,11 @@ import (
 	"bootstrap/state"
 )
 
-// maxSize bounds a state file: a real one is below 1 MiB.
+// maxSize limits the size of a state file: a real one is below 1 MiB.
 const maxSize = 64 << 20
 
-// readWhole reads a state file, and nothing that is none: a folder, a device,
-// a file of gigabytes.
+// readWhole reads a state file. It refuses folders, devices and files that are
+// too large.
 func readWhole(path string) ([]byte, error) {
 	if err := isFile(path); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func readLimited(f io.Reader, path string) ([]byte, error) {
 	return data, err
 }
 
-// isFile is an error unless there is a regular file at path.
+// isFile returns an error unless there is a regular file at path.
 func isFile(path string) error {
 	info, err := os.Stat(path) // opening a pipe would wait for its writer
 	switch {
@@ -42,7 +42,7 @@ func isFile(path string) error {
 	case info.IsDir():
 		return fmt.Errorf("%s is a folder; name a file in it", path)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 	"bootstrap/state"
 )
 
-// rescue is what was made in the cloud while the state could not be written. It is
-// a file, 0600, beside the state file, in the folder of the installation, or both.
+// rescue contains what was created in the cloud while the state could not be
+// written. It is a file, 0600, beside the state file, in the folder of the
+// installation, or both.
 type rescue struct {
 	DirectorID     string    `json:"director_id"`
 	InstallationID string    `json:"installation_id"`
@@ -46,7 +47,7 @@ func (s *Store) Rescue(in state.Intent, cid string) (string, error) {
 		}
 	}
 	if path == "" {
-		return "", fmt.Errorf("cannot write down that %s made %s: %w", in.Method, cid, errors.Join(errs...))
+		return "", fmt.Errorf("cannot record that %s made %s: %w", in.Method, cid, errors.Join(errs...))
 	}
 	return path, nil
 }
@@ -99,14 +100,15 @@ func (r *rescue) check() error {
 	return errors.Join(errs...)
 }
 
-// recover records what an earlier run made and could not record.
+// recover records what an earlier run created and could not record.
 func (l *loaded) recover(path, home string) {
 	st := &l.current
 	beside, err := readRescue(rescueBeside(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.warnings = append(l.warnings, fmt.Errorf("cannot read what an earlier run made and could not record: %s: %w", rescueBeside(path), err))
 	}
-	// If there is no state, the file beside its path says which installation it was.
+	// If there is no state, the file beside its path contains the id of the
+	// installation.
 	if err == nil && !l.found && l.legacy == "" && beside.InstallationID != "" {
 		st.DirectorID, st.InstallationID = beside.DirectorID, beside.InstallationID
 	}
@@ -142,8 +144,8 @@ func (l *loaded) recover(path, home string) {
 	}
 }
 
-// removeRescue removes the files whose content is in the state, and the replies of
-// the CPI that said the same.
+// removeRescue removes the files whose content is in the state, and the CPI's
+// replies with the same content.
 func (s *Store) removeRescue() {
 	for _, file := range s.rescueFiles() {
 		r, err := readRescue(file)

@@ -129,7 +129,7 @@ func TestRescueOfAChange(t *testing.T) {
 	}
 }
 
-// What was rescued is recorded though the state file is lost.
+// A rescued CID is recorded even if the state file was lost.
 func TestRescueWithoutState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")

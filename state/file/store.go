@@ -1,6 +1,6 @@
-// Package file keeps the state of a deployment in a file: locked, written whole,
-// with backups, a mirror of what create-env drops, and a place for what could not
-// be written.
+// Package file stores the state of a deployment in a file: with a lock, whole
+// writes, backups, a mirror of what create-env drops, and a rescue file for CIDs
+// that could not be written.
 package file
 
 import (
@@ -18,7 +18,7 @@ import (
 	"bootstrap/state"
 )
 
-// Options say how a state file is opened.
+// Options control how a state file is opened.
 type Options struct {
 	Holder Holder        // named by the locks
 	Wait   time.Duration // for a lock that another process holds
@@ -26,12 +26,12 @@ type Options struct {
 	// Home is ~/.bosh, where the folder of the installation holds the mirror and
 	// a second lock; empty: there are none.
 	Home string
-	// Legacy is a bosh-deployments.yml that becomes the state if there is no state
-	// file; empty, or a path at which there may be no file.
+	// Legacy is the path of a bosh-deployments.yml that becomes the state if
+	// there is no state file. It may be empty, and the file need not exist.
 	Legacy string
 
 	Waiting func(*LockedError) // called once, before waiting; may be nil
-	Warn    func(error)        // called with errors that the store goes on after; may be nil
+	Warn    func(error)        // called with errors that do not stop the store; may be nil
 
 	// Trace is called before and after each write of the file; may be nil.
 	Trace func(moment string)
@@ -102,8 +102,8 @@ func Path(manifest, flag string) (string, error) {
 
 // Open locks the state file and the folder of its installation, and reads it. If
 // there is no file, the state is a new one, which the first Update writes. Open
-// records what an earlier run could not; Notes says so. The error is a
-// *LockedError if another process holds a lock for longer than opts.Wait.
+// records what an earlier run could not record; Notes reports that. The error is
+// a *LockedError if another process holds a lock for longer than opts.Wait.
 func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
 	s, err := lock(ctx, path, opts)
 	if err != nil {
@@ -175,7 +175,7 @@ func lock(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// There is no lock file beside what cannot be a state file.
+	// No lock file is created beside something that cannot be a state file.
 	if err := isFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read the deployment state: %w", err)
 	}
@@ -213,11 +213,11 @@ func resolve(path string) (string, error) {
 // Found reports whether the file existed when it was opened.
 func (s *Store) Found() bool { return s.found }
 
-// Fresh reports that there was no file and nothing was written yet: the folder of
-// the installation has a name that no later run will use.
+// Fresh reports whether there was no file and nothing was written yet. No later
+// run will use the folder of such an installation.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// Notes returns what opening the file did beyond reading it, in sentences.
+// Notes returns sentences about what opening the file did, except reading it.
 func (s *Store) Notes() []string { return s.notes }
 
 // Get returns the state as it was last read or written.
@@ -282,9 +282,9 @@ func (s *Store) Update(change func(*state.State) error) error {
 	}
 	s.warn(s.recordDropped(s.current.Resources(), next.Resources()))
 	s.current, s.fresh = next, false
-	// The installation of a new state is locked only after the write: no other
-	// process knows it, so this does not wait, and a run that is killed before the
-	// write leaves no folder that nobody would find.
+	// The installation of a new state is locked only after the write. No other
+	// process knows it, so this does not wait, and a run that is killed before
+	// the write leaves no folder behind.
 	if err := s.lockInstallation(context.Background(), next.InstallationID); err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (s *Store) write(data []byte) error {
 }
 
 // Remove deletes the state file, its mirror and its backups, except backups that
-// record what nobody has deleted. The lock is held until Close.
+// record what was not deleted. The lock is held until Close.
 func (s *Store) Remove() error {
 	s.written = false
 	if err := removeAll(s.path, s.mirrorPath()); err != nil {
@@ -330,7 +330,7 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// Close keeps what this run wrote as a backup, and unlocks the state. It removes
+// Close makes a backup of what this run wrote, and unlocks the state. It removes
 // the lock file if there is no state file.
 func (s *Store) Close() {
 	if s.written && s.lock != nil {

@@ -19,10 +19,11 @@ type Version struct {
 	Backup
 	State state.State
 	Err   error // why it cannot be read
-	// Present says that the state file is still this version.
+	// Present is true if the state file is still this version.
 	Present bool
 	// Only lists what neither a later version nor the state file records, and
-	// nobody has deleted or forgotten: "VM vm-1". Such a version is not pruned.
+	// what was neither deleted nor forgotten: "VM vm-1". Such a version is not
+	// pruned.
 	Only []string
 }
 
@@ -65,7 +66,8 @@ func versionsOf(path string, present int, resources []string, gone map[string]bo
 	return list
 }
 
-// pruneBackups removes the oldest backups, but none that alone records something.
+// pruneBackups removes the oldest backups, except those that alone record
+// something.
 func (s *Store) pruneBackups() error {
 	list := versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), s.readGone())
 	var errs []error
@@ -83,14 +85,14 @@ func (s *Store) pruneBackups() error {
 			needed[resource] = true
 		}
 	}
-	// Only what a backup records has to be listed as deleted.
+	// Only what a backup records must be listed as deleted.
 	gone := maps.Clone(s.gone)
 	maps.DeleteFunc(gone, func(resource string, _ bool) bool { return !needed[resource] })
 	return errors.Join(append(errs, s.writeGone(gone))...)
 }
 
-// removeBackups removes the backups of a state file that was deleted, except those
-// that record what nobody has deleted.
+// removeBackups removes the backups of a deleted state file, except those that
+// record what was not deleted.
 func (s *Store) removeBackups() error {
 	var errs []error
 	kept := 0
@@ -111,10 +113,10 @@ func (s *Store) removeBackups() error {
 	return nil
 }
 
-// dropped is the file among the backups that lists the resources that were removed
-// from the state on purpose, because they were deleted or somebody said so. A
-// resource that the state lacks and that is not listed was lost: with the file, or
-// by a restore.
+// dropped is the name of the file that lists, beside the backups, the resources
+// that were removed from the state on purpose: they were deleted, or the user
+// forgot them with a command. A resource that is in a backup, but neither in the
+// state nor in this list, was lost with the file or by a restore.
 type dropped struct {
 	Gone []string `json:"gone"`
 }
@@ -134,8 +136,9 @@ func readGone(path string) map[string]bool {
 	return gone
 }
 
-// readGone reads the list once. Backups without a list are of earlier versions of
-// the program: what they record and the state does not counts as deleted.
+// readGone reads the list once. Backups without a list were made by earlier
+// versions of the program: what they record and the state lacks counts as
+// deleted.
 func (s *Store) readGone() map[string]bool {
 	if s.gone != nil {
 		return s.gone
