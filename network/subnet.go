@@ -1,9 +1,9 @@
 package network
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go4.org/netipx"
 )
@@ -92,13 +92,26 @@ func (n *Network) zones() []string {
 }
 
 // ranges returns the ranges of the subnets as text for messages.
-func (n *Network) ranges() string {
-	text := ""
-	for i, s := range n.Subnets {
-		if i > 0 {
-			text += ", "
+func (n *Network) ranges() string { return n.rangesOf("") }
+
+// rangesOf returns the ranges of the subnets of a zone, or what a vip network
+// lists for it.
+func (n *Network) rangesOf(zone string) string {
+	var all []string
+	for i := range n.Subnets {
+		s := &n.Subnets[i]
+		switch {
+		case !s.ofZone(zone):
+		case s.Range.IsValid():
+			all = append(all, s.Range.String())
+		default:
+			for _, r := range s.Static {
+				all = append(all, show(r))
+			}
 		}
-		text += fmt.Sprint(s.Range)
 	}
-	return text
+	if len(all) > 10 {
+		all = append(all[:10], "…")
+	}
+	return strings.Join(all, ", ")
 }

@@ -1,0 +1,139 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Instance is an instance with what it holds and what it asks for.
+type Instance struct {
+	Owner  Owner
+	Zone   string // empty: none
+	VM     string // CID of its VM; empty: it has none
+	Wishes []Wish
+	Held   []Reservation // of the ledger, in any order
+	// Orphans are CIDs of VMs that the instance no longer uses, and that still
+	// exist: what they hold stays theirs.
+	Orphans []string
+	// Swap is true if its VM is replaced by making the new VM first, and Replace
+	// if it is replaced for another reason than its addresses.
+	Swap, Replace bool
+	// LastKnown are the addresses that the VM had on dynamic networks, by network.
+	LastKnown map[string]netip.Addr
+}
+
+// Action is what happens to an address.
+type Action string
+
+// The actions.
+const (
+	Bind    Action = "bind"    // the instance has it and keeps it
+	Reserve Action = "reserve" // it becomes the instance's
+	Hold    Action = "hold"    // it is released once the VM that uses it is gone
+	Release Action = "release" // no VM uses it: it is released with the record of the new VM
+	Orphan  Action = "orphan"  // a VM that the instance no longer uses holds it until it is deleted
+	Ask     Action = "ask"     // the IaaS chooses it; Block is only a hint
+)
+
+// Change is what happens to one address of an instance.
+type Change struct {
+	Action Action
+	// Reservation is what the ledger has afterwards; until it is released, for
+	// Hold and Release. Since and Run of a new one are empty.
+	Reservation Reservation
+	// Before is what the ledger has, of Bind, if that is not the same.
+	Before *Reservation
+	Reason Reason
+}
+
+// ReasonKind is the kind of a reason.
+type ReasonKind string
+
+// The kinds of reasons, with what From and To of a Reason are.
+const (
+	New         ReasonKind = "new"          // the instance has no address on the network
+	Same        ReasonKind = "same"         // nothing changes
+	Renamed     ReasonKind = "renamed"      // From and To are names of networks
+	Rescoped    ReasonKind = "rescoped"     // From and To are scopes
+	Retyped     ReasonKind = "retyped"      // From and To are kinds of reservations
+	StaticAsked ReasonKind = "static asked" // static_ips asks for To instead of From
+	NotListed   ReasonKind = "not listed"   // From is not in the list static or of the vip network
+	Listed      ReasonKind = "listed"       // From is in the list static, and the group has no static_ips
+	Outside     ReasonKind = "outside"      // From is in none of the subnets To
+	Restricted  ReasonKind = "restricted"   // From is To: reserved, the gateway, …
+	OtherZone   ReasonKind = "other zone"   // From is not in the zone To
+	OtherBlock  ReasonKind = "other block"  // From is not a block of the length To
+	OtherType   ReasonKind = "other type"   // the network of From has the type To now
+	NetworkGone ReasonKind = "network gone" // the network To is not in the manifest
+	NotWanted   ReasonKind = "not wanted"   // the instance does not use the network To
+	Replaced    ReasonKind = "replaced"     // the instance uses another one, To, that it holds
+	Swapped     ReasonKind = "swapped"      // the old VM keeps From until the new VM, with To, serves
+	OfOrphan    ReasonKind = "of orphan"    // the VM To holds From
+	ByIaaS      ReasonKind = "by IaaS"      // the network is dynamic
+)
+
+// Reason is why an address changes, or stays.
+type Reason struct {
+	Kind     ReasonKind
+	From, To string
+}
+
+// String returns the reason as a part of a sentence.
+func (r Reason) String() string {
+	switch r.Kind {
+	case New:
+		return "the instance has no address on this network"
+	case Same:
+		return "nothing changes"
+	case Renamed:
+		return fmt.Sprintf("the network %s is named %s", r.From, r.To)
+	case Rescoped:
+		return fmt.Sprintf("the scope of the network changes from %q to %q", r.From, r.To)
+	case Retyped:
+		return fmt.Sprintf("it changes from %s to %s", r.From, r.To)
+	case StaticAsked:
+		return fmt.Sprintf("static_ips asks for %s", r.To)
+	case NotListed:
+		return fmt.Sprintf("%s is not in the list of static addresses", r.From)
+	case Listed:
+		return fmt.Sprintf("%s is for instances with static_ips", r.From)
+	case Outside:
+		return fmt.Sprintf("%s is outside of %s", r.From, r.To)
+	case Restricted:
+		return fmt.Sprintf("%s is %s", r.From, r.To)
+	case OtherZone:
+		return fmt.Sprintf("%s is not in the zone %s", r.From, r.To)
+	case OtherBlock:
+		return fmt.Sprintf("%s is not a block of the length %s", r.From, r.To)
+	case OtherType:
+		return fmt.Sprintf("the network is %s", r.To)
+	case NetworkGone:
+		return fmt.Sprintf("the network %s is gone", r.To)
+	case NotWanted:
+		return fmt.Sprintf("the instance does not use the network %s", r.To)
+	case Replaced:
+		return fmt.Sprintf("the instance uses %s", r.To)
+	case Swapped:
+		return fmt.Sprintf("the old VM keeps %s until the new one serves", r.From)
+	case OfOrphan:
+		return fmt.Sprintf("the VM %s, which is no longer used, has %s", r.To, r.From)
+	case ByIaaS:
+		return "the IaaS chooses the address"
+	}
+	return string(r.Kind)
+}
+
+// Outcome is what happens to the addresses of one instance.
+type Outcome struct {
+	Owner Owner
+	// Changes has one entry for each wish, in their order, and then those for
+	// what the instance gives up, by address.
+	Changes []Change
+	// Moves is true if the instance has a VM whose addresses change, so that the
+	// VM must be replaced.
+	Moves bool
+	// NoSwap is the network whose static or vip address is the reason that the
+	// VM is deleted before the new one is created, although Swap asks for the
+	// other order. Empty: none.
+	NoSwap string
+}

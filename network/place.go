@@ -1,0 +1,219 @@
+package network
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Member is an instance of a group that has several: one that exists, or one
+// that Place adds.
+type Member struct {
+	Instance string // for example web/0; empty: a new one
+	Zone     string
+	Held     []Reservation
+	// Static are the addresses of static_ips that Place gives it, by network.
+	Static map[string]netip.Addr
+}
+
+// Place gives each instance of a group a zone and its part of static_ips. What
+// exists keeps its zone, and an address that is still listed; existing instances
+// that the group has no place for are left out. New ones come last.
+func Place(networks []Network, group Group, existing []Member) ([]Member, error) {
+	p := &placement{group: group, zones: group.Zones}
+	if len(p.zones) == 0 {
+		p.zones = []string{""}
+	}
+	for _, w := range group.Wishes {
+		n, ok := Find(networks, w.Network)
+		if !ok || len(w.Static) == 0 {
+			continue
+		}
+		p.lists = append(p.lists, w.Network)
+		for _, addr := range w.Static {
+			c := candidate{network: w.Network, addr: addr, zones: p.zones}
+			if s, found := n.holding(addr); found && len(s.Zones) > 0 {
+				c.zones = slices.DeleteFunc(slices.Clone(p.zones), func(zone string) bool { return !slices.Contains(s.Zones, zone) })
+			}
+			p.candidates = append(p.candidates, c)
+		}
+	}
+	if err := p.keep(existing); err != nil {
+		return nil, err
+	}
+	for _, e := range existing {
+		p.reuse(e)
+	}
+	if len(p.lists) > 0 && !p.distribute(0, new(int)) {
+		return nil, &Refused{Kind: StaticIPMismatch, Network: p.lists[0], Owner: Owner{Instance: group.Name},
+			Why: "static_ips of its networks cannot be spread so that each zone has as many addresses on every network"}
+	}
+	for i := range p.members {
+		if !p.fill(&p.members[i]) {
+			return nil, p.unsatisfied(p.members[i])
+		}
+	}
+	for len(p.members) < group.Instances {
+		m := Member{Zone: p.nextZone(), Static: map[string]netip.Addr{}}
+		if !p.fill(&m) {
+			return nil, p.unsatisfied(m)
+		}
+		p.members = append(p.members, m)
+	}
+	return p.members, nil
+}
+
+// placement is a group while its instances are placed.
+type placement struct {
+	group      Group
+	zones      []string // "" is the one of a group without zones
+	lists      []string // networks with static_ips, in the group's order
+	candidates []candidate
+	members    []Member
+}
+
+// candidate is an address of static_ips.
+type candidate struct {
+	network string
+	addr    netip.Addr
+	zones   []string // in which it may be used
+	claimed bool
+}
+
+// claim finds an address of the network, in the zone, that nobody has; addr is
+// the one to find, or any if it is not valid.
+func (p *placement) claim(network, zone string, addr netip.Addr) (*candidate, bool) {
+	for i := range p.candidates {
+		c := &p.candidates[i]
+		if !c.claimed && c.network == network && slices.Contains(c.zones, zone) && (!addr.IsValid() || c.addr == addr) {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+// keep places the existing instances that hold listed addresses.
+func (p *placement) keep(existing []Member) error {
+	for _, e := range existing {
+		m := Member{Instance: e.Instance, Zone: e.Zone, Held: e.Held, Static: map[string]netip.Addr{}}
+		for _, network := range p.lists {
+			i := slices.IndexFunc(p.candidates, func(c candidate) bool {
+				return c.network == network && !c.claimed && slices.ContainsFunc(e.Held, func(r Reservation) bool { return r.Block.Addr() == c.addr })
+			})
+			if i < 0 {
+				continue
+			}
+			if len(p.members) >= p.group.Instances {
+				// The instance goes, but not before the others have their addresses.
+				p.candidates = slices.Delete(p.candidates, i, i+1)
+				continue
+			}
+			c := &p.candidates[i]
+			c.claimed = true
+			if !slices.Contains(c.zones, e.Zone) {
+				return &Refused{Kind: ReservationError, Network: network, Owner: Owner{Instance: e.Instance}, Zone: e.Zone, Block: netip.PrefixFrom(c.addr, c.addr.BitLen()),
+					Why: "the instance is in the zone " + e.Zone + ", and the subnet of its address no longer is; give it an address of its zone" + among(c.zones)}
+			}
+			c.zones = []string{e.Zone}
+			m.Static[network] = c.addr
+		}
+		if len(m.Static) > 0 {
+			p.members = append(p.members, m)
+		}
+	}
+	return nil
+}
+
+// reuse places an existing instance without a listed address, if its zone has
+// place for it.
+func (p *placement) reuse(e Member) {
+	placed := slices.ContainsFunc(p.members, func(m Member) bool { return m.Instance == e.Instance })
+	if placed || len(p.members) >= p.group.Instances || !slices.Contains(p.zones, e.Zone) {
+		return
+	}
+	m := Member{Instance: e.Instance, Zone: e.Zone, Held: e.Held, Static: map[string]netip.Addr{}}
+	for _, network := range p.lists {
+		if _, ok := p.claim(network, e.Zone, netip.Addr{}); !ok {
+			return
+		}
+	}
+	p.fill(&m)
+	p.members = append(p.members, m)
+}
+
+// fill gives the instance an address of each network that it has none of.
+func (p *placement) fill(m *Member) bool {
+	for _, network := range p.lists {
+		if _, has := m.Static[network]; has {
+			continue
+		}
+		c, ok := p.claim(network, m.Zone, netip.Addr{})
+		if !ok {
+			return false
+		}
+		c.claimed, c.zones = true, []string{m.Zone}
+		m.Static[network] = c.addr
+	}
+	return true
+}
+
+// distribute chooses one zone for each address from the i-th on, so that all
+// networks have the same number in each zone. It gives up after some steps.
+func (p *placement) distribute(i int, steps *int) bool {
+	const limit = 100_000
+	if *steps++; *steps > limit {
+		return false
+	}
+	if i == len(p.candidates) {
+		first := p.perZone(p.lists[0])
+		return !slices.ContainsFunc(p.lists, func(network string) bool { return !maps.Equal(first, p.perZone(network)) })
+	}
+	c := &p.candidates[i]
+	if len(c.zones) == 1 {
+		return p.distribute(i+1, steps)
+	}
+	all := c.zones
+	counts := p.perZone(c.network)
+	for _, zone := range slices.SortedStableFunc(slices.Values(all), func(a, b string) int { return counts[a] - counts[b] }) {
+		c.zones = []string{zone}
+		if p.distribute(i+1, steps) {
+			return true
+		}
+	}
+	c.zones = all
+	return false
+}
+
+// perZone counts the addresses of a network whose zone is chosen.
+func (p *placement) perZone(network string) map[string]int {
+	counts := map[string]int{}
+	for _, c := range p.candidates {
+		if c.network == network && len(c.zones) == 1 {
+			counts[c.zones[0]]++
+		}
+	}
+	return counts
+}
+
+// nextZone returns the zone of the next new instance: that of the next static
+// address, or the one with the fewest instances, by name.
+func (p *placement) nextZone() string {
+	if len(p.lists) > 0 {
+		for _, c := range p.candidates {
+			if !c.claimed && c.network == p.lists[0] {
+				return c.zones[0]
+			}
+		}
+	}
+	counts := map[string]int{}
+	for _, m := range p.members {
+		counts[m.Zone]++
+	}
+	return slices.MinFunc(slices.Sorted(slices.Values(p.zones)), func(a, b string) int { return counts[a] - counts[b] })
+}
+
+// unsatisfied returns the error for an instance without an address left.
+func (p *placement) unsatisfied(m Member) error {
+	return &Refused{Kind: ReservationError, Network: p.lists[0], Owner: Owner{Instance: p.group.Name}, Zone: m.Zone,
+		Why: "static_ips has no address left in the zone " + m.Zone + " that no existing instance holds"}
+}

@@ -1,0 +1,150 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Refused is the error for an address that an instance cannot have.
+type Refused struct {
+	Kind    string // the Director's name, for example NetworkReservationAlreadyInUse
+	Owner   Owner  // the instance that asked
+	Network string
+	Scope   string
+	Zone    string       // of the instance; empty: none
+	Block   netip.Prefix // that was asked for; the zero Prefix: any
+	// Holders are reservations that are in the way: the one of AlreadyInUse, or
+	// the first ones of NotEnoughCapacity.
+	Holders []Reservation
+	// Leaves is true if the holder of the address gives it up in the same run.
+	Leaves bool
+	// Orphan is true if a VM holds the address that its instance no longer uses.
+	Orphan bool
+	// Needed and Free are numbers of addresses, or of blocks, of
+	// NotEnoughCapacity.
+	Needed, Free int
+	Ranges       string   // of the subnets that were searched
+	Why          string   // what a reserved address is
+	Known        []string // zones of the network
+}
+
+// Error returns what was refused, why, who holds it, and what to do.
+func (e *Refused) Error() string {
+	return fmt.Sprintf("%s: %s (%s)", e.what(), e.why(), e.Kind)
+}
+
+// what returns what could not be done.
+func (e *Refused) what() string {
+	address := "an address"
+	if e.Block.IsValid() {
+		address = showBlock(e.Block)
+	}
+	text := fmt.Sprintf("cannot reserve %s on the network %q", address, e.Network)
+	if e.Owner.Instance != "" {
+		text += " for " + e.Owner.String()
+	}
+	return text
+}
+
+// why returns the reason and what to do about it.
+func (e *Refused) why() string {
+	switch e.Kind {
+	case AlreadyInUse:
+		return e.inUse()
+	case NotEnoughCapacity:
+		return e.capacity()
+	case IPOutsideSubnet:
+		return fmt.Sprintf("it is in no subnet of the network: %s; correct static_ips or the range", e.Ranges)
+	case IPReserved:
+		return fmt.Sprintf("it is %s; choose an address that is not reserved", e.Why)
+	case WrongType:
+		if e.Why != "" {
+			return e.Why
+		}
+		return "it is not in the list static of its subnet; add it there, or choose one of that list"
+	case NoSubnetOfZone:
+		return fmt.Sprintf("it has no subnet in the zone %s%s", e.Zone, among(e.Known))
+	case ReservationIPAbsent:
+		return "no address is reserved"
+	case AlreadyExists:
+		return "the instance asks for the network twice; it has one address on each network, so list the network once"
+	case UnknownNetwork:
+		return "there is no such network" + among(e.Known)
+	}
+	return e.Why
+}
+
+// inUse returns who holds the address.
+func (e *Refused) inUse() string {
+	if len(e.Holders) == 0 {
+		return "it is in use"
+	}
+	h := e.Holders[0]
+	text := h.held(e.Block)
+	switch {
+	case e.Orphan:
+		text += fmt.Sprintf(", for the VM %s, which is being replaced; the address is free once that VM is deleted: deploy again", h.VM)
+	case e.Leaves:
+		text += ", which gives it up in this run, but only after all addresses are reserved; use a free address in between, or deploy twice"
+	default:
+		text += "; choose another address, or release that one: bootstrap addresses list shows all"
+	}
+	return text
+}
+
+// capacity returns how many addresses are needed and free, and who has some.
+func (e *Refused) capacity() string {
+	text := fmt.Sprintf("%s has no free address", e.Ranges)
+	if e.Ranges == "" {
+		text = "the network has no addresses"
+	}
+	if e.Zone != "" {
+		text += " in the zone " + e.Zone
+	}
+	text += fmt.Sprintf(": %d needed, %d free", e.Needed, e.Free)
+	var holders []string
+	for _, h := range e.Holders {
+		holders = append(holders, h.held(netip.Prefix{}))
+	}
+	if len(holders) > 0 {
+		text += "; " + strings.Join(holders, ", ")
+	}
+	return text + "; make the range larger, shorten reserved or static, or release what nobody needs: bootstrap addresses list shows all"
+}
+
+// held returns who holds the reservation; its block is named if it is not the
+// one that was asked for.
+func (r Reservation) held(asked netip.Prefix) string {
+	text := ""
+	if r.Block != asked {
+		text = showBlock(r.Block) + " is "
+	}
+	text += "held by " + r.Owner.String()
+	if r.Network != "" {
+		text += fmt.Sprintf(" on the network %q", r.Network)
+	}
+	if !r.Since.IsZero() {
+		text += " since " + r.Since.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return text
+}
+
+// String returns the instance and the deployment for people, for example
+// bosh/0 of "cf".
+func (o Owner) String() string {
+	name := o.Name
+	if name == "" {
+		name = o.Deployment
+	}
+	return fmt.Sprintf("%s of %q", o.Instance, name)
+}
+
+// distinct appends the reservation unless the list has its block.
+func distinct(list []Reservation, r Reservation) []Reservation {
+	if slices.ContainsFunc(list, func(other Reservation) bool { return other.Block == r.Block }) {
+		return list
+	}
+	return append(list, r)
+}

@@ -1,0 +1,88 @@
+package network
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// Settings returns the network of a VM as create_vm and the apply spec expect
+// it. block is what the VM has on the network; of a dynamic network, the address
+// it had last, or the zero Prefix. uses are those that the network is the
+// default for. The caller may change the map, but not the values in
+// cloud_properties.
+func (n *Network) Settings(block netip.Prefix, zone string, uses []string) (map[string]any, error) {
+	entry := map[string]any{"type": string(n.Type)}
+	s, err := n.subnetFor(block, zone)
+	if err != nil {
+		return nil, err
+	}
+	properties := n.CloudProperties
+	if s != nil && n.Type != VIP {
+		properties = s.CloudProperties
+	}
+	entry["cloud_properties"] = maps.Clone(properties)
+	if properties == nil {
+		entry["cloud_properties"] = map[string]any{}
+	}
+	if block.IsValid() {
+		entry["ip"] = block.Addr().String()
+	}
+	if len(uses) > 0 {
+		entry["default"] = slices.Sorted(slices.Values(uses))
+	}
+	if s == nil || n.Type == VIP {
+		return entry, nil
+	}
+	if len(s.DNS) > 0 {
+		servers := make([]string, len(s.DNS))
+		for i, addr := range s.DNS {
+			servers[i] = addr.String()
+		}
+		entry["dns"] = servers
+	}
+	if n.Type == Manual {
+		entry["netmask"] = netmask(s.Range)
+		if s.Gateway.IsValid() {
+			entry["gateway"] = s.Gateway.String()
+		}
+		if !block.IsSingleIP() {
+			entry["prefix"] = strconv.Itoa(block.Bits())
+		}
+	}
+	return entry, nil
+}
+
+// subnetFor returns the subnet whose settings the VM gets; nil for a vip
+// network.
+func (n *Network) subnetFor(block netip.Prefix, zone string) (*Subnet, error) {
+	switch n.Type {
+	case Dynamic:
+		for i := range n.Subnets {
+			if n.Subnets[i].ofZone(zone) {
+				return &n.Subnets[i], nil
+			}
+		}
+		return nil, &Refused{Kind: NoSubnetOfZone, Network: n.Name, Zone: zone, Known: n.zones()}
+	case VIP:
+		if !block.IsValid() {
+			return nil, &Refused{Kind: ReservationIPAbsent, Network: n.Name}
+		}
+		return nil, nil
+	}
+	if !block.IsValid() {
+		return nil, &Refused{Kind: ReservationIPAbsent, Network: n.Name}
+	}
+	s, ok := n.holding(block.Addr())
+	if !ok {
+		return nil, &Refused{Kind: IPOutsideSubnet, Network: n.Name, Block: block, Ranges: n.ranges()}
+	}
+	return s, nil
+}
+
+// netmask returns the mask of the prefix: dotted for IPv4, eight groups of
+// four hex digits for IPv6.
+func netmask(prefix netip.Prefix) string {
+	return netmaskAddr(prefix.Bits(), prefix.Addr().BitLen()).StringExpanded()
+}
