@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
 )
 
 func newDisks(c *console) *cobra.Command {
@@ -49,7 +50,7 @@ func (c *console) listDisks(path string) error {
 	if err != nil {
 		return err
 	}
-	list := deployer.Disks(st)
+	list := observe.Disks(st)
 	if c.json {
 		printLines(c, "disk", list)
 		return nil

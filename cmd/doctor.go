@@ -7,6 +7,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 )
 
@@ -56,12 +57,12 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool) error {
 	out := c.redactor.Writer(c.out)
 	defer out.Flush()
-	count := map[deployer.CheckResult]int{}
-	err := deployer.Diagnose(ctx, opts, func(check deployer.Check) {
+	count := map[observe.CheckResult]int{}
+	err := observe.Diagnose(ctx, opts.Config, opts.Options, func(check observe.Check) {
 		count[check.Result]++
 		check.Detail, check.Remedy = c.withTarget(check.Detail), c.withTarget(check.Remedy)
 		if c.json {
-			printLines(c, "check", []deployer.Check{check})
+			printLines(c, "check", []observe.Check{check})
 		} else {
 			ui.Check(out, check)
 		}
@@ -69,7 +70,7 @@ func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool
 	if err != nil {
 		return err
 	}
-	failed, warned := count[deployer.CheckFail], count[deployer.CheckWarn]
+	failed, warned := count[observe.CheckFail], count[observe.CheckWarn]
 	if !c.json {
 		ui.Checked(out, failed, warned)
 	}

@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -70,7 +71,7 @@ func judge(err error) (code int, hint string) {
 		moved       *plan.MovedError
 		format      *deployer.PlanFormatError
 		failing     *deployer.NotRunningError
-		unrecorded  *deployer.UnrecordedVMError
+		unrecorded  *target.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
 	)

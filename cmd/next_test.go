@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 )
 
@@ -11,11 +12,11 @@ import (
 // accepts, and changes nothing else.
 func TestWithTarget(t *testing.T) {
 	t.Parallel()
-	whole := &deployer.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
+	whole := &deployer.Options{Options: target.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
 		Ops: []string{"a.yml", ""}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", Vars: []string{"pw=s3cret"},
-	}}
+	}}}
 	const all = "'my lab.yml' --state s.json -o a.yml -l '$v.yml' --vars-store creds.yml -v pw=<…>"
-	state := &deployer.Options{StateFile: "s.json"}
+	state := &deployer.Options{Options: target.Options{StateFile: "s.json"}}
 	for _, c := range []struct {
 		target     *deployer.Options
 		text, want string

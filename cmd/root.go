@@ -27,6 +27,7 @@ import (
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/state/file"
 )
@@ -43,7 +44,7 @@ type Process struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            []string
-	Trace          func(deployer.Point) // called at each point of a deploy, by the tests' program; may be nil
+	Trace          func(target.Point) // called at each point of a deploy, by the tests' program; may be nil
 }
 
 // Run runs the command that the arguments name and returns its exit code.
@@ -99,7 +100,7 @@ type console struct {
 	stdout, stderr io.Writer
 	out            *output // the standard output, for everything printed there
 	env            []string
-	trace          func(deployer.Point) // may be nil
+	trace          func(target.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
 	report         func(report.Event) // nil until a command reports

@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -56,7 +57,7 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 	case len(others) > max:
 		return "", nil, tooMany(cmd, args)
 	}
-	c.target = &deployer.Options{Manifest: manifest, StateFile: s.file}
+	c.target = &deployer.Options{Options: target.Options{Manifest: manifest, StateFile: s.file}}
 	path, err = file.Path(manifest, s.file)
 	return path, others, err
 }

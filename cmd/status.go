@@ -8,6 +8,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 )
 
@@ -43,7 +44,7 @@ the agent does not answer, and 66 if there is no state file.`,
 }
 
 func (c *console) status(ctx context.Context, opts deployer.Options) error {
-	condition, err := deployer.Look(ctx, opts)
+	condition, err := observe.Status(ctx, opts.Config, opts.Options)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (c *console) status(ctx context.Context, opts deployer.Options) error {
 		condition.Problems[i] = c.withTarget(text)
 	}
 	if c.json {
-		printLines(c, "", []*deployer.Condition{condition})
+		printLines(c, "", []*observe.Condition{condition})
 	} else {
 		c.print(func(out *ui.Writer) { ui.Condition(out, condition, time.Now()) })
 	}

@@ -3,32 +3,30 @@ package deployer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/state"
 )
 
 // keepApplied saves what this deploy has applied, for the diff of the next plan
 // and for deploy --previous.
-func (r *run) keepApplied() error {
-	st := r.state.Get()
+func (j *jobs) keepApplied() error {
+	st := j.t.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
 		Releases: st.Releases, Applied: st.Own.Applied,
 	}
-	old, hadOld := r.folder().Applied(kept.Current)
+	old, hadOld := j.t.Folder().Applied(kept.Current)
 	switch {
-	case r.plan.Applies():
-		a.Spec = r.spec(false, "")
+	case j.plan.Applies():
+		a.Spec = j.spec(false, "")
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
 	default:
-		return r.folder().SetSketch(r.manifest.Sketch) // a VM that was taken over as it is has nothing to go back to
+		return j.t.Folder().SetSketch(j.t.Manifest.Sketch) // a VM that was taken over as it is has nothing to go back to
 	}
-	return r.folder().SetApplied(a, r.manifest.Sketch, r.rendered.archive, r.plan.Applies() && hadOld)
+	return j.t.Folder().SetApplied(a, j.t.Manifest.Sketch, j.rendered.archive, j.plan.Applies() && hadOld)
 }
 
 // NoWayBackError says why a deploy cannot put back what was applied before.
@@ -42,25 +40,25 @@ func (e *NoWayBackError) Error() string {
 
 // hasPrevious reports whether deploy --previous can put back an earlier deploy
 // to this VM.
-func (r *run) hasPrevious() bool {
-	st := r.state.Get()
+func (j *jobs) hasPrevious() bool {
+	st := j.t.State.Get()
 	which := kept.Current
 	if st.CurrentManifestSHA != "" {
 		which = kept.Previous
 	}
-	a, ok := r.folder().Applied(which)
+	a, ok := j.t.Folder().Applied(which)
 	return ok && a.VM == st.CurrentVMCID
 }
 
 // findPrevious finds what the last successful deploy applied; if no later
 // deploy failed, what the one before it applied.
 func (r *run) findPrevious(ctx context.Context) error {
-	st := r.state.Get()
+	st := r.t.State.Get()
 	which := kept.Current
 	if st.CurrentManifestSHA != "" {
 		which = kept.Previous
 	}
-	a, ok := r.folder().Applied(which)
+	a, ok := r.t.Folder().Applied(which)
 	if !ok {
 		return &NoWayBackError{Why: "this machine has kept nothing from an earlier deploy that succeeded"}
 	}
@@ -80,38 +78,22 @@ func (r *run) findPrevious(ctx context.Context) error {
 			return &NoWayBackError{Why: fmt.Sprintf("package %s is not on the VM any more", name)}
 		}
 	}
-	r.previous, r.address = a, st.Own.Address
-	r.rendered.archive = r.folder().Rendered(which)
-	r.rendered.dir = "" // removeRendered must not remove it
-	r.plan = plan.Previous(a.VM, r.about.Group, st.Own.Stopped)
+	r.jobs.previous, r.address = a, st.Own.Address
+	r.jobs.rendered.archive = r.t.Folder().Rendered(which)
+	r.jobs.rendered.dir = "" // removeRendered must not remove it
+	r.plan = plan.Previous(plan.Seen(st, r.look.Facts, r.asked.Asked), r.t.About.Group, st.Own.Stopped)
 	r.emitPlan()
 	return nil
 }
 
 // applyPrevious puts jobs and packages back.
-func (r *run) applyPrevious(ctx context.Context) error {
-	if err := r.uploadJobs(ctx); err != nil {
+func (j *jobs) applyPrevious(ctx context.Context) error {
+	if err := j.upload(ctx); err != nil {
 		return err
 	}
-	spec := r.previous.Spec
-	spec.RenderedTemplates.BlobstoreID = r.rendered.blob
-	return r.do(fmt.Sprintf("Updating instance '%s/0'", r.about.Group), func(*report.Stage) error {
-		return r.agent.Apply(ctx, spec)
+	spec := j.previous.Spec
+	spec.RenderedTemplates.BlobstoreID = j.rendered.blob
+	return j.t.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.t.About.Group), func(*report.Stage) error {
+		return j.agent.Apply(ctx, spec)
 	})
-}
-
-// recordPrevious records the deploy that was put back as the current one.
-func (r *run) recordPrevious(context.Context) error {
-	a, now := r.previous, time.Now().UTC().Truncate(time.Second)
-	if err := r.state.Update(func(st *state.State) error {
-		a.Record(st)
-		st.Own.Deployed = &now
-		return nil
-	}); err != nil {
-		return err
-	}
-	if r.rendered.archive == r.folder().Rendered(kept.Current) {
-		return nil
-	}
-	return r.folder().SwapApplied()
 }

@@ -9,7 +9,6 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/report"
 	"bootstrap/internal/wait"
 )
 
@@ -23,8 +22,8 @@ const tailLines = 10
 // waitForRunning waits until the agent has reported several times in a row that
 // all jobs run: at least the shorter time of update_watch_time, at most its
 // longer time. It asks at once, then less and less often, up to a second apart.
-func (r *run) waitForRunning(ctx context.Context) error {
-	watch := r.about.WatchTime
+func (j *jobs) waitForRunning(ctx context.Context) error {
+	watch := j.t.About.WatchTime
 	limit := max(watch.Max, time.Second)
 	outer := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWatchTime)
@@ -33,7 +32,7 @@ func (r *run) waitForRunning(ctx context.Context) error {
 	var last agent.State
 	steady := 0
 	for pauses := wait.Grow(20*time.Millisecond, time.Second, 2); ; {
-		now, err := r.agent.GetState(ctx, false)
+		now, err := j.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
 			// An agent reads the processes before the job state, so the two may
@@ -48,7 +47,7 @@ func (r *run) waitForRunning(ctx context.Context) error {
 			}
 		}
 		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
-			return r.notRunning(outer, last, limit)
+			return j.notRunning(outer, last, limit)
 		} else if err != nil {
 			return err
 		}
@@ -59,7 +58,7 @@ var errWatchTime = errors.New("update_watch_time is over")
 
 // notRunning returns the error of jobs that did not start, with the last lines
 // of their logs.
-func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Duration) error {
+func (j *jobs) notRunning(ctx context.Context, last agent.State, waited time.Duration) error {
 	var failing []string
 	for _, p := range last.Processes {
 		if p.State != "running" {
@@ -68,7 +67,7 @@ func (r *run) notRunning(ctx context.Context, last agent.State, waited time.Dura
 	}
 	return &NotRunningError{
 		State: last.JobState, Processes: processes(last), Waited: waited,
-		Logs: r.reached(r.agent, r.state.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: r.hasPrevious(),
+		Logs: j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: j.hasPrevious(),
 	}
 }
 
@@ -103,17 +102,4 @@ func (e *NotRunningError) Error() string {
 		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
 	}
 	return text
-}
-
-// awaitAgent waits until the agent answers, and shows what it waits for. why is
-// the call that may have restarted the VM; empty: none.
-func (r *run) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
-	told := s.Wait(ctx)
-	defer told.End()
-	return client.WaitReady(ctx, limit, func(met agent.Probe) {
-		told.Probe(met)
-		if why != "" {
-			told.Say(fmt.Sprintf("the agent does not answer yet after %s: %s", why, met))
-		}
-	})
 }

@@ -13,6 +13,7 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/state"
 )
 
@@ -66,30 +67,41 @@ func scriptOutput(message string) (status string, output []string) {
 	return m[1], output
 }
 
-// compileFailed returns the error of a package that fails to compile; on a VM
-// that stays, it first puts the previous jobs back.
-func (r *run) compileFailed(ctx context.Context, l located, err error) error {
+// compileError returns the error of a package that is not delivered: a
+// *CompileError without the state of the service if the agent failed to compile
+// it.
+func compileError(ctx context.Context, l target.Located, err error) error {
 	var refused *agent.Error
 	if !errors.As(err, &refused) || refused.Method != "compile_package" || ctx.Err() != nil {
 		return err
 	}
-	return &CompileError{Package: l.pkg.Name, Release: l.release, Service: r.serviceAfter(ctx, l.release), Err: refused}
+	return &CompileError{Package: l.Package.Name, Release: l.Release, Err: refused}
+}
+
+// compile compiles the missing packages; no job may run. If one fails to compile
+// on a VM that stays, compile puts the previous jobs back.
+func (j *jobs) compile(ctx context.Context) error {
+	err := j.packages.compile(ctx)
+	if failed, ok := errors.AsType[*CompileError](err); ok {
+		failed.Service = j.serviceAfter(ctx, failed.Release)
+	}
+	return err
 }
 
 // serviceAfter puts the previous jobs back if that is possible, and returns the
 // state of the service and what to do.
-func (r *run) serviceAfter(ctx context.Context, release string) string {
+func (j *jobs) serviceAfter(ctx context.Context, release string) string {
 	again := fmt.Sprintf("correct release %s and run `bootstrap deploy MANIFEST` again", release)
-	st := r.state.Get()
+	st := j.t.State.Get()
 	switch {
-	case st.Own.Swap != nil && (r.plan.Swap || r.plan.Beside):
+	case st.Own.Swap != nil && (j.plan.Swap || j.plan.Beside):
 		return fmt.Sprintf("VM %s still serves as before; %s", st.Own.Swap.CID, again)
-	case r.plan.On(plan.VM) == plan.Replace:
+	case j.plan.On(plan.VM) == plan.Replace:
 		return "the service is down, and the VM that ran it was deleted; " + again
-	case r.plan.NewVM():
+	case j.plan.NewVM():
 		return "the new VM has no jobs yet; " + again
 	}
-	why, err := r.putBack(ctx)
+	why, err := j.putBack(ctx)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("the service is down: the previous jobs could not be put back (%v); `bootstrap deploy MANIFEST --previous` tries again; or %s", err, again)
@@ -103,9 +115,9 @@ func (r *run) serviceAfter(ctx context.Context, release string) string {
 
 // putBack applies again what the last successful deploy had applied to the VM,
 // and starts the jobs. why says why that is not possible; err, why it failed.
-func (r *run) putBack(ctx context.Context) (why string, err error) {
-	a, ok := r.folder().Applied(kept.Current)
-	st := r.state.Get()
+func (j *jobs) putBack(ctx context.Context) (why string, err error) {
+	a, ok := j.t.Folder().Applied(kept.Current)
+	st := j.t.State.Get()
 	switch {
 	case !ok:
 		return "this machine has kept nothing from an earlier deploy that succeeded", nil
@@ -113,7 +125,7 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 		return "no deploy to this VM has succeeded yet", nil
 	}
 	for name, p := range a.Spec.Packages {
-		has, err := r.agent.HasBlob(ctx, p.BlobstoreID)
+		has, err := j.agent.HasBlob(ctx, p.BlobstoreID)
 		if err != nil {
 			return "", err
 		}
@@ -121,16 +133,16 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 			return fmt.Sprintf("package %s of the previous deploy is not on the VM any more", name), nil
 		}
 	}
-	err = r.do("Putting back the previous jobs", func(s *report.Stage) error {
+	err = j.t.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
 		spec := a.Spec
 		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
-		if err := r.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, r.folder().Rendered(kept.Current), s.Progress); err != nil {
+		if err := j.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, j.t.Folder().Rendered(kept.Current), s.Progress); err != nil {
 			return err
 		}
-		return r.agent.Apply(ctx, spec)
+		return j.agent.Apply(ctx, spec)
 	})
 	if err == nil && !st.Own.Stopped {
-		err = r.startJobs(ctx)
+		err = j.start(ctx)
 	}
 	if err != nil {
 		return "", err
@@ -138,7 +150,7 @@ func (r *run) putBack(ctx context.Context) (why string, err error) {
 	if !a.SameDisk(st.Disk()) {
 		return "", nil // the disk is already that of the new manifest, so neither manifest is deployed as a whole
 	}
-	return "", r.state.Update(func(st *state.State) error {
+	return "", j.t.State.Update(func(st *state.State) error {
 		a.Record(st)
 		return nil
 	})

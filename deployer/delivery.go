@@ -12,22 +12,15 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 )
 
-// uploadAll uploads jobs and packages to a VM that stays.
-func (r *run) uploadAll(ctx context.Context) error {
-	if err := r.uploadJobs(ctx); err != nil {
-		return err
-	}
-	return r.uploadPackages(ctx)
-}
-
-// uploadPackages uploads the packages, and the sources of those that are
+// upload uploads the packages, and the sources of those that are
 // compiled on the VM, while the jobs still run.
-func (r *run) uploadPackages(ctx context.Context) error {
-	r.startUploads(ctx)
-	return r.delivery.uploads.wait()
+func (pk *packages) upload(ctx context.Context) error {
+	pk.startUploads(ctx)
+	return pk.delivery.uploads.wait()
 }
 
 // uploads are archives that are being sent to the agent.
@@ -44,14 +37,14 @@ func (u *uploads) wait() error {
 
 // startUploads starts the uploads, two at a time and dependencies first, unless
 // they have started before.
-func (r *run) startUploads(ctx context.Context) {
-	d := r.delivery
+func (pk *packages) startUploads(ctx context.Context) {
+	d := pk.delivery
 	if d.uploads != nil {
 		return
 	}
-	queue := make(chan located, len(d.order))
+	queue := make(chan target.Located, len(d.order))
 	for _, l := range d.order {
-		if d.blobs[l.pkg.Name] != nil {
+		if d.blobs[l.Package.Name] != nil {
 			queue <- l
 		}
 	}
@@ -59,19 +52,19 @@ func (r *run) startUploads(ctx context.Context) {
 	u := &uploads{}
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	u.group, u.ctx = errgroup.WithContext(u.ctx)
-	in, vm := r.stage, r.agent
+	in, vm := pk.t.Out.Open, pk.agent
 	for range 2 {
 		u.group.Go(guard.Func(func() error {
 			for l := range queue {
 				if u.ctx.Err() != nil {
 					return u.ctx.Err()
 				}
-				up := d.blobs[l.pkg.Name]
-				err := in.Do(fmt.Sprintf("Uploading package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(s *report.Stage) error {
+				up := d.blobs[l.Package.Name]
+				err := in.Do(fmt.Sprintf("Uploading package '%s/%s'", l.Package.Name, artifact.Short(l.Package.Fingerprint)), func(s *report.Stage) error {
 					return vm.PutBlob(u.ctx, up.id, up.path, s.Progress)
 				})
 				if err != nil {
-					return fmt.Errorf("cannot upload package %s: %w", l.pkg.Name, err)
+					return fmt.Errorf("cannot upload package %s: %w", l.Package.Name, err)
 				}
 				close(up.done)
 			}
@@ -81,27 +74,27 @@ func (r *run) startUploads(ctx context.Context) {
 	d.uploads = u
 }
 
-// compilePackages compiles the missing packages on the VM; no job may run.
+// compile compiles the missing packages on the VM; no job may run.
 // Meanwhile it uploads what the VM lacks, because the agent compiles one
 // package at a time.
-func (r *run) compilePackages(ctx context.Context) error {
-	r.atEnd(r.awaitKept)
-	if r.delivery == nil {
-		if err := r.planDelivery(ctx, nil); err != nil {
+func (pk *packages) compile(ctx context.Context) error {
+	pk.t.AtEnd(pk.awaitKept)
+	if pk.delivery == nil {
+		if err := pk.planDelivery(ctx, nil); err != nil {
 			return err
 		}
 	}
-	d := r.delivery
-	r.startUploads(ctx)
-	r.packages = map[string]agent.SpecPackage{}
+	d := pk.delivery
+	pk.startUploads(ctx)
+	pk.spec = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
-		err := r.do(fmt.Sprintf("Compiling package '%s/%s'", l.pkg.Name, artifact.Short(l.pkg.Fingerprint)), func(*report.Stage) error {
-			return r.deliver(ctx, l.pkg)
+		err := pk.t.Out.Do(fmt.Sprintf("Compiling package '%s/%s'", l.Package.Name, artifact.Short(l.Package.Fingerprint)), func(*report.Stage) error {
+			return pk.deliver(ctx, l.Package)
 		})
 		if err != nil {
 			d.uploads.cancel()
 			_ = d.uploads.wait()
-			return r.compileFailed(ctx, l, err)
+			return compileError(ctx, l, err)
 		}
 	}
 	return d.uploads.wait()
@@ -109,10 +102,10 @@ func (r *run) compilePackages(ctx context.Context) error {
 
 // deliver adds one package to the spec, which already contains its
 // dependencies.
-func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
-	d := r.delivery
+func (pk *packages) deliver(ctx context.Context, p *artifact.Package) error {
+	d := pk.delivery
 	if there, ok := d.there[p.Name]; ok {
-		r.packages[p.Name] = there
+		pk.spec[p.Name] = there
 		return report.Skip("Already on the VM")
 	}
 	up := d.blobs[p.Name]
@@ -126,7 +119,7 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	}
 	spec := agent.SpecPackage{Name: p.Name, Version: p.Fingerprint, SHA1: up.digest, BlobstoreID: up.id}
 	if !d.isMissing(p) {
-		r.packages[p.Name] = spec
+		pk.spec[p.Name] = spec
 		if p.Compiled() {
 			return report.Skip("Package already compiled")
 		}
@@ -134,9 +127,9 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 	}
 	deps := map[string]agent.SpecPackage{}
 	for _, name := range p.Dependencies {
-		deps[name] = r.packages[name]
+		deps[name] = pk.spec[name]
 	}
-	out, err := r.agent.CompilePackage(ctx, agent.CompileRequest{
+	out, err := pk.agent.CompilePackage(ctx, agent.CompileRequest{
 		Source:       agent.Blob{BlobstoreID: up.id, SHA1: up.digest},
 		Name:         p.Name,
 		Version:      p.Fingerprint,
@@ -146,15 +139,15 @@ func (r *run) deliver(ctx context.Context, p *artifact.Package) error {
 		return fmt.Errorf("cannot compile package %s: %w", p.Name, err)
 	}
 	spec.SHA1, spec.BlobstoreID = out.SHA1, out.BlobstoreID
-	r.packages[p.Name] = spec
-	r.keepCompiled(ctx, spec)
+	pk.spec[p.Name] = spec
+	pk.keepCompiled(ctx, spec)
 	return nil
 }
 
 // keepCompiled fetches a compiled package into the cache, while the next one is
 // compiled and the jobs start. The deploy succeeds without it, too.
-func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
-	d, vm := r.delivery, r.agent
+func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage) {
+	d, vm := pk.delivery, pk.agent
 	if d.keepCtx == nil {
 		d.keepCtx, d.stopKeeping = context.WithCancelCause(ctx)
 	}
@@ -162,7 +155,7 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 	c := artifact.NewCompiled{
 		Key:    d.keys[p.Name],
 		Digest: p.SHA1,
-		Place:  r.state.Get().CurrentVMCID,
+		Place:  pk.t.State.Get().CurrentVMCID,
 		Fetch: func(w io.Writer) error {
 			return vm.GetBlobUpTo(ctx, agent.CompiledLimit, p.BlobstoreID, w, p.SHA1, func(int64, int64) { d.arrived.Add(1) })
 		},
@@ -170,15 +163,15 @@ func (r *run) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 	d.keeping.Go(guard.Part(ctx, func() {
 		d.oneKeeps.Lock()
 		defer d.oneKeeps.Unlock()
-		kept, err := r.store.KeepCompiled(ctx, c)
+		kept, err := pk.t.Env.Store.KeepCompiled(ctx, c)
 		switch {
 		case errors.Is(context.Cause(ctx), errKeepIdle):
-			r.root.Warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
+			pk.t.Out.Warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
 		case ctx.Err() != nil:
 		case err != nil:
-			r.root.Warning(fmt.Sprintf("%v; the next VM will compile it again", err))
+			pk.t.Out.Warning(fmt.Sprintf("%v; the next VM will compile it again", err))
 		case !kept:
-			r.root.Info(fmt.Sprintf("Package %s contains the path of its VM's folder: the next VM will compile it again", p.Name))
+			pk.t.Out.Info(fmt.Sprintf("Package %s contains the path of its VM's folder: the next VM will compile it again", p.Name))
 		}
 	}))
 }
@@ -191,8 +184,8 @@ var errKeepIdle = fmt.Errorf("the VM sent none of it for %s after the deploy had
 
 // awaitKept waits until the cache contains the compiled packages, as long as
 // bytes arrive.
-func (r *run) awaitKept() {
-	d := r.delivery
+func (pk *packages) awaitKept() {
+	d := pk.delivery
 	if d == nil || d.keepCtx == nil {
 		return
 	}
@@ -216,14 +209,14 @@ func (r *run) awaitKept() {
 	}
 }
 
-// comingPackages returns the packages of the spec before any is compiled. A
+// coming returns the packages of the spec before any is compiled. A
 // package that must be compiled is listed with its source, because agents need
 // a blob for each.
-func (r *run) comingPackages() map[string]agent.SpecPackage {
-	d := r.delivery
+func (pk *packages) coming() map[string]agent.SpecPackage {
+	d := pk.delivery
 	coming := map[string]agent.SpecPackage{}
 	for _, l := range d.order {
-		p := l.pkg
+		p := l.Package
 		spec := agent.SpecPackage{Name: p.Name, Version: p.Fingerprint}
 		if there, ok := d.there[p.Name]; ok {
 			spec = there

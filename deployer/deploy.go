@@ -1,6 +1,6 @@
-// Package deployer creates, changes and deletes the VM of a manifest. A run
-// finds the facts, decides a plan, and runs its steps in order; each kind of
-// step has one doer.
+// Package deployer creates, changes and deletes the VM of a manifest. A run looks
+// at its target, decides a plan, and runs its steps in order; each kind of step
+// has one doer.
 package deployer
 
 import (
@@ -9,8 +9,9 @@ import (
 	"slices"
 
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
+	"bootstrap/state/file"
 )
 
 // Deploy makes the VM what the manifest says.
@@ -19,20 +20,21 @@ func Deploy(ctx context.Context, opts Options) error {
 	if opts.Planned != nil {
 		opts.Asked = opts.Planned.Asked
 	}
+	r := newRun(opts)
 	if opts.Previous {
-		return execute(ctx, opts, slices.Concat(locally(), previous(), []phase{{name: "run the plan", do: (*run).runPlan}}))
+		return r.execute(ctx, slices.Concat(r.locally(), r.previous(), []phase{{name: "run the plan", do: r.runPlan}}))
 	}
-	return execute(ctx, opts, slices.Concat([]phase{
-		{name: "find state", do: (*run).findExisting},
-		{name: "check inputs", do: (*run).checkInputs},
-		{name: "read manifest", group: validating, do: (*run).readManifest},
-		{name: "lock state", group: validating, do: (*run).lockState},
-	}, looking(), []phase{
-		{name: "plan", do: (*run).announcePlan},
-		{name: "check the machine", do: (*run).checkMachine},
-		{name: "confirm", do: (*run).confirm},
-		{name: "run the plan", do: (*run).runPlan},
-		{name: "say", do: (*run).sayResult},
+	return r.execute(ctx, slices.Concat([]phase{
+		{name: "find state", do: r.findExisting},
+		{name: "check inputs", do: func(context.Context) error { return opts.Planned.checkInputs(r.t) }},
+		{name: "read manifest", group: target.Validating, do: r.t.Read},
+		{name: "lock state", group: target.Validating, do: r.lock},
+	}, r.looking(), []phase{
+		{name: "plan", do: r.announcePlan},
+		{name: "check the machine", do: r.checkMachine},
+		{name: "confirm", do: r.confirm},
+		{name: "run the plan", do: r.runPlan},
+		{name: "say", do: r.sayResult},
 	}))
 }
 
@@ -40,23 +42,24 @@ func Deploy(ctx context.Context, opts Options) error {
 func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	opts.Inputs.Generate = document.Plan
 	file := PlanFile{Format: PlanFormat, Asked: opts.Asked, Salt: plan.NewSalt()}
+	r := newRun(opts)
 	phases := []phase{
-		{name: "read manifest", group: validating, do: (*run).readManifest},
-		{name: "peek at state", group: validating, do: (*run).peek},
+		{name: "read manifest", group: target.Validating, do: r.t.Read},
+		{name: "peek at state", group: target.Validating, do: r.peek},
 	}
 	if opts.Previous {
 		phases = slices.Concat([]phase{
-			{name: "find state", do: (*run).findState},
-			{name: "peek at state", group: validating, do: (*run).peek},
-			{name: "find installation", group: validating, do: (*run).findInstallation},
-		}, previous())
+			{name: "find state", do: r.findState},
+			{name: "peek at state", group: target.Validating, do: r.peek},
+			{name: "find installation", group: target.Validating, do: r.t.FindInstallation},
+		}, r.previous())
 	} else {
-		phases = slices.Concat(phases, looking(), []phase{{name: "plan", do: (*run).showPlan}})
+		phases = slices.Concat(phases, r.looking(), []phase{{name: "plan", do: r.showPlan}})
 	}
-	err := looked(execute(ctx, opts, append(phases, phase{name: "keep the plan", do: func(r *run, _ context.Context) (err error) {
-		st := r.state.Get()
-		file.Plan, file.Deployment, file.StateFile = r.plan, r.about.Name, r.statePath
-		if r.state.Found() {
+	err := looked(r.execute(ctx, append(phases, phase{name: "keep the plan", do: func(context.Context) (err error) {
+		st := r.t.State.Get()
+		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.StatePath
+		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}
 		file.Inputs, err = document.InputsDigest(opts.Manifest, opts.Inputs, file.Salt)
@@ -66,40 +69,40 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 }
 
 // looking returns the phases in which a deploy and a plan find the facts.
-func looking() []phase {
+func (r *run) looking() []phase {
 	return []phase{
-		{name: "start ruby", group: validating, do: (*run).startRuby},
-		{name: "fetch artifacts", group: validating, do: (*run).fetchArtifacts},
-		{name: "adopt", do: (*run).readAdopted},
-		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "look", do: (*run).lookByCPI},
-		{name: "look for a VM nobody recorded", do: (*run).refuseUnrecorded},
+		{name: "start ruby", group: target.Validating, do: r.t.StartRuby},
+		{name: "fetch artifacts", group: target.Validating, do: r.t.Artifacts.FetchAll},
+		{name: "adopt", do: r.t.ReadAdopted},
+		{name: "look at the agent", do: r.look.AtAgent},
+		{name: "look", do: r.lookByCPI},
+		{name: "look for a VM nobody recorded", do: r.look.RefuseUnrecorded},
 	}
 }
 
 // previous returns the phases in which deploy --previous finds what to put
 // back.
-func previous() []phase {
+func (r *run) previous() []phase {
 	return []phase{
-		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "expect vm", do: (*run).expectVM},
-		{name: "expect disk", do: (*run).expectDisk},
-		{name: "find what was applied", do: (*run).findPrevious},
+		{name: "look at the agent", do: r.look.AtAgent},
+		{name: "expect vm", do: r.expectVM},
+		{name: "expect disk", do: r.expectDisk},
+		{name: "find what was applied", do: r.findPrevious},
 	}
 }
 
 // onState returns the first phases of commands that change the state.
-func onState() []phase {
+func (r *run) onState() []phase {
 	return []phase{
-		{name: "find state", do: (*run).findState},
-		{name: "lock state", group: validating, do: (*run).lockState},
+		{name: "find state", do: r.findState},
+		{name: "lock state", group: target.Validating, do: r.lock},
 	}
 }
 
 // locally returns the first phases of commands that need the state and the
 // agent, not the manifest.
-func locally() []phase {
-	return append(onState(), phase{name: "find installation", group: validating, do: (*run).findInstallation})
+func (r *run) locally() []phase {
+	return append(r.onState(), phase{name: "find installation", group: target.Validating, do: r.t.FindInstallation})
 }
 
 // Stop stops the jobs, which stay stopped until Start.
@@ -121,52 +124,36 @@ func Restart(ctx context.Context, opts Options) error {
 // overAgent runs steps that call only the agent of the VM, after the checks.
 func overAgent(ctx context.Context, opts Options, group string, steps []plan.Step, checks ...func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
-	phases := append(locally(), phase{name: "look at the agent", do: (*run).lookAtAgent})
+	r := newRun(opts)
+	phases := append(r.locally(), phase{name: "look at the agent", do: r.look.AtAgent})
 	for _, check := range checks {
-		phases = append(phases, phase{name: "look at the VM", do: check})
+		phases = append(phases, phase{name: "look at the VM", do: func(ctx context.Context) error { return check(r, ctx) }})
 	}
-	return execute(ctx, opts, append(phases, phase{name: group, do: func(r *run, ctx context.Context) error {
-		return r.runSteps(ctx, group, steps)
+	return r.execute(ctx, append(phases, phase{name: group, do: func(ctx context.Context) error {
+		return r.runList(ctx, group, steps)
 	}}))
 }
 
 // Delete deletes everything that the state file records.
 func Delete(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, append(locally(), []phase{
-		{name: "protect", do: (*run).refuseProtected},
-		{name: "prepare cpi", do: (*run).prepareCPI},
-		{name: "look at the agent", do: (*run).lookAtAgent},
-		{name: "confirm", do: (*run).confirmDelete},
-		{name: "connect cpi", do: (*run).settle},
-		{name: "look", do: (*run).lookForDelete},
-		{name: "refuse a silent agent", do: (*run).refuseSilent},
-		{name: "delete", do: func(r *run, ctx context.Context) error {
+	r := newRun(opts)
+	return r.execute(ctx, append(r.locally(), []phase{
+		{name: "protect", do: r.refuseProtected},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "look at the agent", do: r.look.AtAgent},
+		{name: "confirm", do: r.confirmDelete},
+		{name: "connect cpi", do: r.settle},
+		{name: "look", do: r.look.ForDelete},
+		{name: "refuse a silent agent", do: r.refuseSilent},
+		{name: "delete", do: func(ctx context.Context) error {
 			replaced := ""
-			if old := r.state.Get().Own.Swap; old != nil {
+			if old := r.t.State.Get().Own.Swap; old != nil {
 				replaced = old.CID
 			}
-			return r.runSteps(ctx, deleting, plan.DeleteSteps(replaced))
+			return r.runList(ctx, deleting, plan.DeleteSteps(replaced, opts.KeepDisk))
 		}},
 	}...))
-}
-
-// runPlan runs the steps of the plan.
-func (r *run) runPlan(ctx context.Context) error { return r.runSteps(ctx, deploying, r.plan.Steps) }
-
-// runSteps runs the steps in their order. group names the stages of those that
-// change the VM.
-func (r *run) runSteps(ctx context.Context, group string, steps []plan.Step) error {
-	for _, s := range steps {
-		in := ""
-		if changesVM(s.Kind) {
-			in = group
-		}
-		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // changesVM reports whether a step belongs to the group of stages that change
@@ -180,69 +167,54 @@ func changesVM(k plan.Kind) bool {
 	return true
 }
 
-// doStep does one step: whatever the plan, a kind of step has one doer.
-func (r *run) doStep(ctx context.Context, s plan.Step) error {
-	do, ok := r.doers()[s.Kind]
-	if !ok {
-		return fmt.Errorf("this bootstrap cannot do the step %q", s.Kind)
+// findExisting refuses to make a new deployment where that was asked for.
+func (r *run) findExisting(ctx context.Context) error {
+	if !r.asked.Existing {
+		return nil
 	}
-	return do(ctx, s)
+	return r.findState(ctx)
 }
 
-// doers returns the function for each kind of step.
-func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
-	plain := func(do func(context.Context) error) func(context.Context, plan.Step) error {
-		return func(ctx context.Context, _ plan.Step) error { return do(ctx) }
+// findState refuses a delete that would find nothing to delete.
+func (r *run) findState(context.Context) error {
+	if found, err := file.Exists(r.t.StatePath); found || err != nil {
+		return err
 	}
-	return map[plan.Kind]func(context.Context, plan.Step) error{
-		plan.CheckCloud:     plain(r.checkCloud),
-		plan.ConnectCPI:     plain(r.connect),
-		plan.RenderJobs:     plain(r.renderEarly),
-		plan.UploadStemcell: plain(r.uploadStemcell),
-		plan.Upload:         plain(r.uploadAll),
-		plan.UploadJobs:     plain(r.uploadJobs),
-		plan.Prepare:        plain(r.prepare),
-
-		plan.ClearRecord:  plain(r.clearRecord),
-		plan.CreateVM:     plain(r.createVM),
-		plan.WaitForAgent: plain(r.waitForAgent),
-		plan.InitialApply: plain(r.initialApply),
-		plan.RenderAgain:  plain(r.renderLate),
-		plan.Compile:      plain(r.compilePackages),
-		plan.StopOld:      r.stopOld,
-		plan.StopJobs:     r.stopJobs,
-		plan.Snapshot:     plain(r.snapshotDisk),
-		plan.DeleteVM:     plain(r.deleteCurrentVM),
-		plan.CreateDisk:   plain(r.provideFirstDisk),
-		plan.AttachDisk:   plain(r.attachCurrentDisk),
-		plan.ChangeDisk:   r.changeOrMigrateDisk,
-		plan.MigrateDisk:  r.migrateCurrentDisk,
-		plan.OrphanDisk:   plain(r.keepUnwantedDisk),
-		plan.Apply:        plain(r.updateInstance),
-		plan.StartJobs:    plain(r.startJobs),
-		plan.DeleteOld:    plain(r.deleteOldVM),
-
-		plan.UpdateAgent: plain(r.updateAgent),
-		plan.UpdateTags:  plain(r.updateTags),
-		plan.Record:      plain(r.recordDeployment),
-		plan.SendDNS:     plain(r.sendDNS),
-		plan.CleanUp:     plain(r.cleanUp),
-
-		plan.ApplyPrevious:   plain(r.applyPrevious),
-		plan.RecordPrevious:  plain(r.recordPrevious),
-		plan.RecordStopped:   plain(r.recordStopped),
-		plan.RecordStarted:   plain(r.recordStarted),
-		plan.DeleteDisks:     plain(r.deleteDisks),
-		plan.DeleteStemcells: plain(r.deleteStemcells),
-		plan.DeleteOrphan:    plain(r.deleteOrphan),
-		plan.LookAtLeftovers: plain(func(ctx context.Context) error { return r.journal.LookAtLeftovers(ctx) }),
-		plan.Uninstall:       plain(r.uninstall),
-		plan.UninstallRest:   plain(r.uninstallRest),
+	if r.asked.SkipIfMissing {
+		r.t.Out.Info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.t.StatePath))
+		return errDone
 	}
+	return file.Missing(r.t.StatePath, r.t.From.Manifest)
 }
 
-// emitPlan reports the plan in words.
-func (r *run) emitPlan() {
-	view := r.plan.View()
-	r.root.Emit(report.Event{Kind: report.Planned, Plan: &view})
+// sayResult shows the address of the instance.
+func (r *run) sayResult(context.Context) error {
+	if r.plan.Starts() || r.plan.On(plan.State) == plan.Note {
+		r.t.SayAddress(r.address)
+	}
+	return nil
 }
+
+// reviveDead reboots a VM whose agent is silent.
+func (r *run) reviveDead(ctx context.Context) error { return r.look.ReviveDead(ctx) }
+
+// lock locks and reads the state.
+func (r *run) lock(ctx context.Context) error {
+	err := r.t.Lock(ctx)
+	if err == nil {
+		r.journal = r.newJournal()
+	}
+	return err
+}
+
+// peek reads the state without locking it, for a run that changes nothing.
+func (r *run) peek(ctx context.Context) error {
+	err := r.t.Peek(ctx)
+	if err == nil {
+		r.journal = r.newJournal()
+	}
+	return err
+}
+
+// lookByCPI asks the CPI what the agent did not say, where a plan needs that.
+func (r *run) lookByCPI(ctx context.Context) error { return r.look.IfNeeded(ctx, r.settle) }

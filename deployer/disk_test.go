@@ -41,7 +41,7 @@ func TestSettleChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := scriptedRun(t, map[string]string{"has_disk": c.has})
-			err := r.state.Update(func(st *state.State) error {
+			err := r.t.State.Update(func(st *state.State) error {
 				st.Own.Orphans = []state.Orphan{{CID: "disk-0"}}
 				return nil
 			})
@@ -53,7 +53,7 @@ func TestSettleChange(t *testing.T) {
 			if err := r.journal.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			st := r.state.Get()
+			st := r.t.State.Get()
 			d := st.Disk()
 			if d == nil || len(st.Disks) != 1 || d.CID != c.disk || (d.Size == 128 && d.CloudProperties["type"] == "fast") != c.changed || len(st.Own.Intents) > 0 {
 				t.Errorf("disks %v, intents %v", st.Disks, st.Own.Intents)
@@ -76,26 +76,25 @@ func TestSettleChange(t *testing.T) {
 func TestSnapshotIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := snapshotRun(t, `grep -q '"method": "snapshot_disk"' state.json && echo '{"result":"snap-1"}'`)
-	if err := r.snapshotDisk(t.Context()); err != nil {
+	if err := r.disks.snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st := r.state.Get(); len(st.Own.Snapshots) != 1 || st.Own.Snapshots[0].CID != "snap-1" || st.Own.Snapshots[0].Taken.IsZero() || len(st.Own.Intents) > 0 {
+	if st := r.t.State.Get(); len(st.Own.Snapshots) != 1 || st.Own.Snapshots[0].CID != "snap-1" || st.Own.Snapshots[0].Taken.IsZero() || len(st.Own.Intents) > 0 {
 		t.Errorf("snapshots %v, intents %v", st.Own.Snapshots, st.Own.Intents)
 	}
 	r = snapshotRun(t, dies)
-	if err := r.snapshotDisk(t.Context()); err == nil || len(r.state.Get().Own.Intents) != 1 {
-		t.Errorf("error %v, intents %v", err, r.state.Get().Own.Intents)
+	if err := r.disks.snapshot(t.Context()); err == nil || len(r.t.State.Get().Own.Intents) != 1 {
+		t.Errorf("error %v, intents %v", err, r.t.State.Get().Own.Intents)
 	}
 	r = snapshotRun(t, refuses(cpi.TypeNotImplemented))
-	if err := r.snapshotDisk(t.Context()); err != nil || len(r.state.Get().Own.Intents) != 0 {
-		t.Errorf("error %v, intents %v", err, r.state.Get().Own.Intents)
+	if err := r.disks.snapshot(t.Context()); err != nil || len(r.t.State.Get().Own.Intents) != 0 {
+		t.Errorf("error %v, intents %v", err, r.t.State.Get().Own.Intents)
 	}
 }
 
 func snapshotRun(t *testing.T, reply string) scripted {
 	r := scriptedRun(t, map[string]string{"snapshot_disk": reply})
-	r.manifest = emptyManifest()
-	r.about = aboutManifest(r.manifest)
+	r.t.UseManifest(emptyManifest())
 	return r
 }
 
@@ -118,18 +117,18 @@ func TestAttachAgain(t *testing.T) {
 				"attach_disk": attach, "detach_disk": "rm attached; " + good,
 				"get_disks": fmt.Sprintf(`echo '{"result":%s}'`, c.disks), "set_disk_metadata": good,
 			})
-			r.manifest, r.opts.AgentTimeout = emptyManifest(), time.Minute
+			r.t.Manifest, r.t.Env.AgentTimeout = emptyManifest(), time.Minute
 			mbus, ca := agentAt(t, "agent-1")
 			var err error
-			if r.agent, err = r.newAgent(mbus, ca); err != nil {
+			if r.agent, err = r.t.Agents.New(mbus, ca); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(r.dir, "attached"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(r.t.Dir, "attached"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err = r.cpiClient.AttachDisk(t.Context(), "vm-1", "disk-1")
-			_ = os.Remove(filepath.Join(r.dir, "calls"))
-			_, err = r.attachAgain(t.Context(), r.root, "vm-1", state.Disk{CID: "disk-1"}, err)
+			_, err = r.client.AttachDisk(t.Context(), "vm-1", "disk-1")
+			_ = os.Remove(filepath.Join(r.t.Dir, "calls"))
+			_, err = r.disks.attachAgain(t.Context(), r.t.Out.Root, "vm-1", state.Disk{CID: "disk-1"}, err)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}

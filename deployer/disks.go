@@ -9,38 +9,32 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
 
-// Disks lists the persistent disks that a state records, the current one
-// first, then the unused ones.
-func Disks(st state.State) []SeenDisk {
-	c := &Condition{}
-	c.addRecords(st)
-	slices.SortStableFunc(c.Disks, func(a, b SeenDisk) int { return rank(a.Use) - rank(b.Use) })
-	return c.Disks
-}
-
-func rank(u DiskUse) int { return slices.Index([]DiskUse{DiskCurrent, DiskUnused, DiskOrphan}, u) }
-
 // AttachDisk makes the orphan with the CID opts.Disk the current disk, which
 // the next deploy attaches. It needs the state file alone.
 func AttachDisk(ctx context.Context, opts Options) error {
-	return execute(ctx, opts, append(onState(), phase{name: "attach disk", do: (*run).adoptOrphan}))
+	r := newRun(opts)
+	d := &diskRecord{run: r, cid: opts.Disk}
+	return r.execute(ctx, append(r.onState(), phase{name: "attach disk", do: d.attach}))
 }
 
 // DeleteDisk deletes the orphan with the CID opts.Disk and its data. It uses
 // the CPI that is installed on this machine, or installs it from the manifest.
 func DeleteDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
-	return execute(ctx, opts, append(locally(), []phase{
-		{name: "expect orphan", do: (*run).expectOrphan},
-		{name: "confirm", do: (*run).confirmOrphan},
-		{name: "prepare cpi", do: (*run).prepareCPI},
-		{name: "settle intents", do: (*run).settle},
-		{name: "delete disk", do: func(r *run, ctx context.Context) error {
-			return r.runSteps(ctx, "deleting disk", plan.DeleteDiskSteps(opts.Disk))
+	r := newRun(opts)
+	d := &diskRecord{run: r, cid: opts.Disk}
+	return r.execute(ctx, append(r.locally(), []phase{
+		{name: "expect orphan", do: d.expectOrphan},
+		{name: "confirm", do: d.confirmDelete},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "settle intents", do: r.settle},
+		{name: "delete disk", do: func(ctx context.Context) error {
+			return r.runList(ctx, "deleting disk", plan.DeleteDiskSteps(opts.Disk))
 		}},
 	}...))
 }
@@ -50,18 +44,26 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 // with opts.Force it is not asked.
 func ForgetDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
-	phases := append(onState(), phase{name: "find disk", do: (*run).findRecord})
+	r := newRun(opts)
+	d := &diskRecord{run: r, cid: opts.Disk}
+	phases := append(r.onState(), phase{name: "find disk", do: d.find})
 	if opts.Force {
-		phases = append(phases, phase{name: "confirm", do: (*run).confirmForget})
+		phases = append(phases, phase{name: "confirm", do: d.confirmForget})
 	} else {
 		phases = append(phases, []phase{
-			{name: "find installation", group: validating, do: (*run).findInstallation},
-			{name: "prepare cpi", do: (*run).prepareCPI},
-			{name: "settle intents", do: (*run).settle},
-			{name: "look", do: (*run).refuseExisting},
+			{name: "find installation", group: target.Validating, do: r.t.FindInstallation},
+			{name: "prepare cpi", do: r.t.CPI.Prepare},
+			{name: "settle intents", do: r.settle},
+			{name: "look", do: d.refuseExisting},
 		}...)
 	}
-	return execute(ctx, opts, append(phases, phase{name: "forget disk", do: (*run).forgetDisk}))
+	return r.execute(ctx, append(phases, phase{name: "forget disk", do: d.forget}))
+}
+
+// diskRecord is the record of a disk that a command changes.
+type diskRecord struct {
+	*run
+	cid string
 }
 
 // orphanOf returns the orphan with that CID.
@@ -79,15 +81,16 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
 }
 
-func (r *run) adoptOrphan(context.Context) error {
-	cid, st := r.opts.Disk, r.state.Get()
+// attach makes the orphan the current disk.
+func (r *diskRecord) attach(context.Context) error {
+	cid, st := r.cid, r.t.State.Get()
 	if _, err := orphanOf(st, cid); err != nil {
 		return err
 	}
 	if d := st.Disk(); d != nil {
 		return fmt.Errorf("disk %s cannot be attached: disk %s is the current one, and a deployment has one; to change them, take persistent_disk_pool out of the manifest and deploy, which keeps that one as an orphan, then put it back and attach", cid, d.CID)
 	}
-	err := r.state.Update(func(st *state.State) error {
+	err := r.t.State.Update(func(st *state.State) error {
 		d, _ := st.Adopt(cid)
 		st.CurrentDiskID = d.ID
 		return nil
@@ -95,73 +98,52 @@ func (r *run) adoptOrphan(context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.root.Info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
+	r.t.Out.Info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
 	return nil
 }
 
 // expectOrphan refuses to delete a disk that is not an orphan.
-func (r *run) expectOrphan(context.Context) error {
-	_, err := orphanOf(r.state.Get(), r.opts.Disk)
+func (r *diskRecord) expectOrphan(context.Context) error {
+	_, err := orphanOf(r.t.State.Get(), r.cid)
 	return err
 }
 
-// confirmOrphan asks before an orphan is deleted.
-func (r *run) confirmOrphan(ctx context.Context) error {
-	o, err := orphanOf(r.state.Get(), r.opts.Disk)
+// confirmDelete asks before an orphan is deleted.
+func (r *diskRecord) confirmDelete(ctx context.Context) error {
+	o, err := orphanOf(r.t.State.Get(), r.cid)
 	if err != nil {
 		return err
 	}
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
 }
 
-// deleteOrphan deletes the orphan, unless an interrupted run has already
-// deleted it.
-func (r *run) deleteOrphan(ctx context.Context) error {
-	if o, err := orphanOf(r.state.Get(), r.opts.Disk); err == nil {
-		if err := r.deleteDisk(ctx, r.stage, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// uninstallRest removes the installation if the state owns nothing any more.
-func (r *run) uninstallRest(ctx context.Context) error {
-	st := r.state.Get()
-	st.Own.Snapshots = nil // no command deletes snapshots
-	if len(st.Owned()) > 0 {
-		return nil
-	}
-	return r.uninstall(ctx)
-}
-
-// findRecord finds the disk to forget.
-func (r *run) findRecord(context.Context) error {
-	st := r.state.Get()
-	if r.opts.Disk == "" {
-		if r.opts.Disk = plan.CurrentDisk(st); r.opts.Disk == "" {
+// find finds the disk to forget.
+func (r *diskRecord) find(context.Context) error {
+	st := r.t.State.Get()
+	if r.cid == "" {
+		if r.cid = plan.CurrentDisk(st); r.cid == "" {
 			return errors.New("there is no current disk: `bootstrap disks MANIFEST` lists the existing ones")
 		}
 		return nil
 	}
-	_, err := orphanOf(st, r.opts.Disk)
-	if err != nil && plan.DiskOf(st, r.opts.Disk) == nil {
+	_, err := orphanOf(st, r.cid)
+	if err != nil && plan.DiskOf(st, r.cid) == nil {
 		return err
 	}
 	return nil
 }
 
 // confirmForget asks before a disk is forgotten without asking the CPI.
-func (r *run) confirmForget(ctx context.Context) error {
-	return r.question(ctx, Question{What: []string{fmt.Sprintf("the state file forgets disk %s; if the disk exists, it stays in the cloud, unknown to bootstrap", r.opts.Disk)}})
+func (r *diskRecord) confirmForget(ctx context.Context) error {
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("the state file forgets disk %s; if the disk exists, it stays in the cloud, unknown to bootstrap", r.cid)}})
 }
 
 // refuseExisting refuses to forget a disk that exists or may exist: only the
 // state knows its CID.
-func (r *run) refuseExisting(ctx context.Context) error {
-	cid := r.opts.Disk
-	return r.do(fmt.Sprintf("Looking for disk '%s'", cid), func(*report.Stage) error {
-		c, err := r.cpi(ctx)
+func (r *diskRecord) refuseExisting(ctx context.Context) error {
+	cid := r.cid
+	return r.t.Out.Do(fmt.Sprintf("Looking for disk '%s'", cid), func(*report.Stage) error {
+		c, err := r.t.CPI.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -176,11 +158,12 @@ func (r *run) refuseExisting(ctx context.Context) error {
 	})
 }
 
-func (r *run) forgetDisk(context.Context) error {
-	cid := r.opts.Disk
-	if err := r.state.Update(func(st *state.State) error { st.Forget("delete_disk", cid); return nil }); err != nil {
+// forget removes the record.
+func (r *diskRecord) forget(context.Context) error {
+	cid := r.cid
+	if err := r.t.State.Update(func(st *state.State) error { st.Forget("delete_disk", cid); return nil }); err != nil {
 		return err
 	}
-	r.root.Info(fmt.Sprintf("Disk '%s' is forgotten", cid))
+	r.t.Out.Info(fmt.Sprintf("Disk '%s' is forgotten", cid))
 	return nil
 }

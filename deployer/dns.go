@@ -80,9 +80,9 @@ func dnsLabel(name string) string {
 }
 
 // dnsAddresses returns the known addresses of the instance by network.
-func (r *run) dnsAddresses() map[string]string {
+func (j *jobs) dnsAddresses() map[string]string {
 	addresses := map[string]string{}
-	for name, network := range r.templateNetworks() {
+	for name, network := range j.templateNetworks() {
 		settings, _ := network.(map[string]any)
 		if ip, _ := settings["ip"].(string); ip != "" {
 			addresses[name] = ip
@@ -94,27 +94,27 @@ func (r *run) dnsAddresses() map[string]string {
 // sendDNS sends the VM the records of its instance, if the manifest asks for
 // them, and saves their version: agents accept only newer ones. It warns if the
 // agent does not know the message.
-func (r *run) sendDNS(ctx context.Context) error {
-	if !r.about.UseDNS {
+func (j *jobs) sendDNS(ctx context.Context) error {
+	if !j.t.About.UseDNS {
 		return nil
 	}
-	st := r.state.Get()
+	st := j.t.State.Get()
 	records := recordsOf(st.Own.DNSVersion+1, dnsInstance{
-		ID: r.instanceID(), AgentID: st.Own.AgentID, Group: r.about.Group, Deployment: r.about.Name, Addresses: r.dnsAddresses(),
+		ID: j.t.InstanceID(), AgentID: st.Own.AgentID, Group: j.t.About.Group, Deployment: j.t.About.Name, Addresses: j.dnsAddresses(),
 	})
-	return r.do("Sending DNS records", func(s *report.Stage) error {
-		blob, err := r.putDNS(ctx, records, s.Progress)
+	return j.t.Out.Do("Sending DNS records", func(s *report.Stage) error {
+		blob, err := j.putDNS(ctx, records, s.Progress)
 		if err != nil {
 			return fmt.Errorf("cannot upload the DNS records: %w", err)
 		}
-		err = r.agent.SyncDNS(ctx, blob, records.Version)
+		err = j.agent.SyncDNS(ctx, blob, records.Version)
 		unknown := agent.UnknownMessage(err)
 		if err != nil && !unknown {
 			return err
 		}
 		// An agent that does not know the message will not know it on the next
 		// run either.
-		err = r.state.Update(func(st *state.State) error {
+		err = j.t.State.Update(func(st *state.State) error {
 			st.Own.DNSVersion = records.Version
 			return nil
 		})
@@ -127,12 +127,12 @@ func (r *run) sendDNS(ctx context.Context) error {
 }
 
 // putDNS uploads the records as a blob.
-func (r *run) putDNS(ctx context.Context, records dnsRecords, progress func(done, total int64)) (agent.Blob, error) {
+func (j *jobs) putDNS(ctx context.Context, records dnsRecords, progress func(done, total int64)) (agent.Blob, error) {
 	data, err := json.Marshal(records)
 	if err != nil {
 		return agent.Blob{}, err
 	}
-	file, err := os.CreateTemp(r.dir, "dns-")
+	file, err := os.CreateTemp(j.t.Dir, "dns-")
 	if err != nil {
 		return agent.Blob{}, err
 	}
@@ -149,5 +149,5 @@ func (r *run) putDNS(ctx context.Context, records dnsRecords, progress func(done
 		return agent.Blob{}, err
 	}
 	id := uuid.NewString()
-	return agent.Blob{BlobstoreID: id, SHA1: sum.String()}, r.agent.PutBlob(ctx, id, file.Name(), progress)
+	return agent.Blob{BlobstoreID: id, SHA1: sum.String()}, j.agent.PutBlob(ctx, id, file.Name(), progress)
 }

@@ -103,20 +103,19 @@ func TestSendDNS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.state.Update(func(st *state.State) error { st.Own.DNSVersion = 4; return nil }); err != nil {
+			if err := r.t.State.Update(func(st *state.State) error { st.Own.DNSVersion = 4; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			r.address = "10.0.0.3"
-			r.manifest = &manifest.Manifest{
+			r.t.UseManifest(&manifest.Manifest{
 				Name: "page", UseDNS: c.use, Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
 				Group: manifest.InstanceGroup{Name: "web", Networks: []manifest.GroupNetwork{{Name: "default"}}},
-			}
-			r.about = aboutManifest(r.manifest)
-			err = r.sendDNS(t.Context())
+			})
+			err = r.jobs.sendDNS(t.Context())
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %v, want %q", err, c.err)
 			}
-			if got := r.state.Get().Own.DNSVersion; got != c.version {
+			if got := r.t.State.Get().Own.DNSVersion; got != c.version {
 				t.Errorf("version %d is recorded, want %d", got, c.version)
 			}
 			if !strings.Contains(r.said(), c.said) {

@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/cpi/build"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -28,9 +30,10 @@ import (
 // that records a VM, a disk and a stemcell.
 type scripted struct {
 	*run
-	dir   string
-	calls func() string // the methods called, but info
-	said  func() string
+	client *cpi.Client
+	dir    string
+	calls  func() string // the methods called, but info
+	said   func() string
 }
 
 func scriptedRun(t *testing.T, methods map[string]string) scripted {
@@ -62,19 +65,22 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 		t.Fatal(err)
 	}
 	var said []string
-	root := report.New(func(e report.Event) { said = append(said, string(e.Kind)+": "+e.Message) })
-	r := &run{
-		opts:      Options{Redact: func(s string) string { return s }, Secret: func(...string) {}},
-		root:      root,
-		stage:     root,
-		state:     f,
-		dir:       dir,
-		cpiClient: cpi.New(cpi.Config{Path: path, Env: []string{"PATH=" + os.Getenv("PATH")}, Timeout: time.Minute}),
-	}
+	r := newRun(Options{Config: target.Config{
+		Redact: func(s string) string { return s }, Secret: func(...string) {}, Getenv: os.Getenv, CPITimeout: time.Minute,
+		Report:  func(e report.Event) { said = append(said, string(e.Kind)+": "+e.Message) },
+		OpenLog: func(string) (io.WriteCloser, error) { return os.OpenFile(os.DevNull, os.O_WRONLY, 0) },
+	}})
+	r.t.State, r.t.Dir, r.t.CPI.Build = f, dir, &build.Installation{Path: path}
 	r.journal = r.newJournal()
+	client, err := r.t.CPI.Client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.t.Close)
 	return scripted{
-		run: r,
-		dir: dir,
+		run:    r,
+		client: client,
+		dir:    dir,
 		calls: func() string {
 			text, _ := os.ReadFile(filepath.Join(dir, "calls"))
 			return strings.Join(strings.Fields(string(text)), " ")
@@ -130,14 +136,14 @@ func TestDestroy(t *testing.T) {
 			if errors.As(err, &skipped) != c.skipped || (err == nil || c.skipped) != (c.err == "") || c.err != "" && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q, skipped %t", err, c.err, c.skipped)
 			}
-			st := r.state.Get()
+			st := r.t.State.Get()
 			if recorded(st, cid) == c.gone {
 				t.Errorf("recorded %t, want %t", recorded(st, cid), !c.gone)
 			}
 			if open := len(st.Own.Intents) == 1; open != c.open {
 				t.Errorf("intents %v, want one %t", st.Own.Intents, c.open)
 			}
-			left, _ := os.ReadDir(filepath.Join(r.dir, "replies"))
+			left, _ := os.ReadDir(filepath.Join(r.t.Dir, "replies"))
 			if kept := len(left) > 0; kept != c.open {
 				t.Errorf("replies %v, want some %t", left, c.open)
 			}
@@ -193,7 +199,7 @@ func TestSettleDelete(t *testing.T) {
 			if err := r.journal.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			st := r.state.Get()
+			st := r.t.State.Get()
 			if recorded(st, cid) == c.gone || len(st.Own.Intents) > 0 || len(st.Own.Leftovers) > 0 {
 				t.Errorf("recorded %t, want %t; intents %v, leftovers %v", recorded(st, cid), !c.gone, st.Own.Intents, st.Own.Leftovers)
 			}
@@ -270,28 +276,27 @@ func TestSettleCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := scriptedRun(t, map[string]string{"has_vm": c.has})
-			r.opts.AgentTimeout = time.Minute
+			r.t.Env.AgentTimeout = time.Minute
 			if c.agent == "" {
-				r.opts.AgentTimeout = 100 * time.Millisecond
+				r.t.Env.AgentTimeout = 100 * time.Millisecond
 			}
-			r.manifest = emptyManifest()
-			r.about = aboutManifest(r.manifest)
-			r.about.MBus, r.about.CA = agentAt(t, c.agent)
+			r.t.UseManifest(emptyManifest())
+			r.t.About.MBus, r.t.About.CA = agentAt(t, c.agent)
 			if c.moved {
-				coming := kept.Agent{MBus: r.about.MBus, CA: r.about.CA, AgentID: "agent-2"}
-				if err := r.keepAgent(kept.Agent{Coming: &coming}); err != nil {
+				coming := kept.Agent{MBus: r.t.About.MBus, CA: r.t.About.CA, AgentID: "agent-2"}
+				if err := r.t.Agents.Keep(kept.Agent{Coming: &coming}); err != nil {
 					t.Fatal(err)
 				}
-				r.about.MBus, _ = agentAt(t, "agent-3")
+				r.t.About.MBus, _ = agentAt(t, "agent-3")
 			}
-			if err := r.state.Update(func(st *state.State) error { st.CurrentVMCID = c.current; return nil }); err != nil {
+			if err := r.t.State.Update(func(st *state.State) error { st.CurrentVMCID = c.current; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			r.leaveIntent(t, c.in, c.reply, c.begun)
 			if err := r.journal.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			st := r.state.Get()
+			st := r.t.State.Get()
 			if len(st.Own.Intents) > 0 || st.Owns("vm-2") != (c.made == "vm-2") || st.Owns("disk-2") != (c.made == "disk-2") {
 				t.Errorf("intents %v, VM %s, disks %v", st.Own.Intents, st.CurrentVMCID, st.Disks)
 			}
@@ -308,7 +313,7 @@ func TestSettleCreate(t *testing.T) {
 			if c.why != "" && !strings.Contains(r.said(), "warning: ") {
 				t.Errorf("no warning in %s", r.said())
 			}
-			if left, _ := os.ReadDir(filepath.Join(r.dir, "replies")); len(left) > 0 {
+			if left, _ := os.ReadDir(filepath.Join(r.t.Dir, "replies")); len(left) > 0 {
 				t.Errorf("replies %v are left", left)
 			}
 		})
@@ -346,7 +351,7 @@ func TestSettleWaits(t *testing.T) {
 	}
 	called := make(chan error, 1)
 	go func() {
-		_, err := r.cpiClient.Recorded(in.Reply).CreateDisk(context.Background(), 10, nil, "")
+		_, err := r.client.Recorded(in.Reply).CreateDisk(context.Background(), 10, nil, "")
 		called <- err
 	}()
 	for deadline := time.Now().Add(time.Minute); r.calls() == "" && time.Now().Before(deadline); {
@@ -360,13 +365,13 @@ func TestSettleWaits(t *testing.T) {
 	if !strings.Contains(r.said(), "which the CPI is still running") {
 		t.Errorf("said %s", r.said())
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.t.Dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.journal.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st := r.state.Get(); !st.Owns("disk-2") || len(st.Own.Intents) > 0 {
+	if st := r.t.State.Get(); !st.Owns("disk-2") || len(st.Own.Intents) > 0 {
 		t.Errorf("disks %v, intents %v", st.Disks, st.Own.Intents)
 	}
 	if err := <-called; err != nil {

@@ -37,13 +37,13 @@ func TestLookAtLeftovers(t *testing.T) {
 			t.Parallel()
 			r := scriptedRun(t, map[string]string{"has_vm": c.has, "has_disk": c.has, "delete_vm": c.deleted, "delete_disk": c.deleted, "delete_stemcell": c.deleted})
 			c.in.ID = "left"
-			if err := r.state.Update(func(st *state.State) error { return st.LeaveBehind(c.in, "why") }); err != nil {
+			if err := r.t.State.Update(func(st *state.State) error { return st.LeaveBehind(c.in, "why") }); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.journal.LookAtLeftovers(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			st := r.state.Get()
+			st := r.t.State.Get()
 			if (len(st.Own.Leftovers) == 1) != c.stays || len(st.Own.Intents) > 0 || st.CurrentVMCID != "vm-1" {
 				t.Errorf("leftovers %v, intents %v", st.Own.Leftovers, st.Own.Intents)
 			}
@@ -64,7 +64,7 @@ func TestSettleDeleteOfWhatIsNotRecorded(t *testing.T) {
 		if err := r.journal.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if st := r.state.Get(); (len(st.Own.Leftovers) == 1) != stays || len(st.Own.Intents) > 0 {
+		if st := r.t.State.Get(); (len(st.Own.Leftovers) == 1) != stays || len(st.Own.Intents) > 0 {
 			t.Errorf("%s: leftovers %v, intents %v", has, st.Own.Leftovers, st.Own.Intents)
 		}
 	}

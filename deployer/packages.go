@@ -2,7 +2,6 @@ package deployer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -17,69 +16,25 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
 
-// located is a package with its release.
-type located struct {
-	release string
-	pkg     *artifact.Package
-}
-
-// packageOrder lists the packages of the group's jobs, dependencies first. It
-// refuses two releases with different packages of the same name, because the VM
-// has one folder per name.
-func (r *run) packageOrder() ([]located, error) {
-	var (
-		order []located
-		errs  []error
-		done  = map[string]located{}
-		path  []string
-		visit func(rel *artifact.Release, name, wantedBy string)
-	)
-	visit = func(rel *artifact.Release, name, wantedBy string) {
-		p := rel.Package(name)
-		if p == nil {
-			errs = append(errs, fmt.Errorf("release %s has no package %s, which %s needs", rel.Name, name, wantedBy))
-			return
-		}
-		for i, n := range path {
-			if n == name {
-				errs = append(errs, fmt.Errorf("packages of release %s depend on each other in a circle: %s", rel.Name, strings.Join(append(path[i:], name), " -> ")))
-				return
-			}
-		}
-		if seen, ok := done[name]; ok {
-			if seen.pkg.Fingerprint != p.Fingerprint {
-				errs = append(errs, fmt.Errorf("releases %s and %s bring different packages named %s: one VM can have only one", seen.release, rel.Name, name))
-			}
-			return
-		}
-		path = append(path, name)
-		for _, d := range p.Dependencies {
-			visit(rel, d, "package "+name)
-		}
-		path = path[:len(path)-1]
-		done[name] = located{rel.Name, p}
-		order = append(order, done[name])
-	}
-	for _, ref := range r.manifest.Group.Jobs {
-		rel := r.releases[ref.Release]
-		for _, name := range rel.Job(ref.Name).Packages {
-			visit(rel, name, "job "+ref.Name)
-		}
-	}
-	return order, errors.Join(errs...)
+// packages gets the packages of the jobs onto the VM.
+type packages struct {
+	*work
+	delivery *delivery                    // plan: how each gets there
+	spec     map[string]agent.SpecPackage // prepare, compile: as the apply spec names them
 }
 
 // delivery says how each package gets to the VM.
 type delivery struct {
-	order    []located // all of them, dependencies first
-	kept     []located // on the VM already
-	cached   []located // compiled before: in the cache of this machine
-	compiled []located // compiled in the release
-	missing  []located // to be compiled on the VM
+	order    []target.Located // all of them, dependencies first
+	kept     []target.Located // on the VM already
+	cached   []target.Located // compiled before: in the cache of this machine
+	compiled []target.Located // compiled in the release
+	missing  []target.Located // to be compiled on the VM
 
 	keys  map[string]artifact.CompiledKey // by name, of all
 	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent reports them
@@ -102,33 +57,33 @@ type upload struct {
 }
 
 func (d *delivery) isMissing(p *artifact.Package) bool {
-	return slices.ContainsFunc(d.missing, func(l located) bool { return l.pkg == p })
+	return slices.ContainsFunc(d.missing, func(l target.Located) bool { return l.Package == p })
 }
 
 // planDelivery finds out how each package gets to a VM that has these packages,
 // nil for a new VM. It changes nothing.
-func (r *run) planDelivery(ctx context.Context, have map[string]agent.SpecPackage) error {
-	err := r.sortPackages(ctx, have)
-	if err != nil || r.compileCount() == 0 || len(r.delivery.kept) == 0 || r.running == nil {
+func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.SpecPackage) error {
+	err := pk.sort(ctx, have)
+	if err != nil || pk.missing() == 0 || len(pk.delivery.kept) == 0 || pk.look.Running == nil {
 		return err
 	}
 	// Compiling removes all packages from the VM: those that do not change are
 	// installed again.
-	if have, err = r.withBlobs(ctx, r.delivery.kept, have); err != nil {
+	if have, err = pk.withBlobs(ctx, pk.delivery.kept, have); err != nil {
 		return err
 	}
-	return r.sortPackages(ctx, have)
+	return pk.sort(ctx, have)
 }
 
 // withBlobs returns have without the packages whose blobs the agent has lost,
 // for example with its ephemeral disk.
-func (r *run) withBlobs(ctx context.Context, kept []located, have map[string]agent.SpecPackage) (map[string]agent.SpecPackage, error) {
+func (pk *packages) withBlobs(ctx context.Context, kept []target.Located, have map[string]agent.SpecPackage) (map[string]agent.SpecPackage, error) {
 	found := make([]bool, len(kept))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
 	for i, l := range kept {
 		g.Go(guard.Func(func() (err error) {
-			found[i], err = r.running.HasBlob(ctx, have[l.pkg.Name].BlobstoreID)
+			found[i], err = pk.look.Running.HasBlob(ctx, have[l.Package.Name].BlobstoreID)
 			return err
 		}))
 	}
@@ -137,16 +92,16 @@ func (r *run) withBlobs(ctx context.Context, kept []located, have map[string]age
 	}
 	have = maps.Clone(have)
 	for i, l := range kept {
-		if p := have[l.pkg.Name]; !found[i] {
+		if p := have[l.Package.Name]; !found[i] {
 			p.BlobstoreID = ""
-			have[l.pkg.Name] = p
+			have[l.Package.Name] = p
 		}
 	}
 	return have, nil
 }
 
-func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackage) error {
-	order, err := r.packageOrder()
+func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage) error {
+	order, err := pk.t.Artifacts.PackageOrder()
 	if err != nil {
 		return err
 	}
@@ -157,8 +112,8 @@ func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackag
 		blobs: map[string]*upload{},
 	}
 	for _, l := range order {
-		p := l.pkg
-		key := d.compiledKey(p, compiledOn(r.stemcell))
+		p := l.Package
+		key := d.compiledKey(p, compiledOn(pk.t.Artifacts.Stemcell))
 		d.keys[p.Name] = key
 		if onVM(p, key, have) {
 			d.kept = append(d.kept, l)
@@ -171,7 +126,7 @@ func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackag
 			d.compiled = append(d.compiled, l)
 			continue
 		}
-		found, ok, err := r.store.Compiled(ctx, key)
+		found, ok, err := pk.t.Env.Store.Compiled(ctx, key)
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)
@@ -182,12 +137,12 @@ func (r *run) sortPackages(ctx context.Context, have map[string]agent.SpecPackag
 			d.missing = append(d.missing, l)
 		}
 	}
-	r.delivery = d
+	pk.delivery = d
 	return nil
 }
 
-// compileCount returns how many packages are compiled on the VM.
-func (r *run) compileCount() int { return len(r.delivery.missing) }
+// missing returns how many packages are compiled on the VM.
+func (pk *packages) missing() int { return len(pk.delivery.missing) }
 
 // compiledOn returns the system that compiled packages of a stemcell run on.
 func compiledOn(sc *artifact.Stemcell) string {

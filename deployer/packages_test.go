@@ -23,6 +23,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 )
 
@@ -44,22 +45,21 @@ func deliveryRun(t *testing.T, compiled bool) *run {
 			{Name: "unused", Fingerprint: "u1"},
 		},
 	}
-	r := &run{
-		manifest: &manifest.Manifest{},
-		releases: map[string]*artifact.Release{"web": rel},
-		stemcell: &artifact.Stemcell{Name: "s", OS: "ubuntu-noble", Version: "1.2"},
-		store:    artifact.Open(artifact.Config{Dir: t.TempDir()}),
-	}
-	r.manifest.Group.Jobs = []manifest.JobRef{{Name: "web", Release: "web"}}
-	t.Cleanup(func() { r.store.Close() })
+	r := newRun(Options{Config: target.Config{Report: func(report.Event) {}}})
+	r.t.UseManifest(&manifest.Manifest{})
+	r.t.Artifacts.Releases = map[string]*artifact.Release{"web": rel}
+	r.t.Artifacts.Stemcell = &artifact.Stemcell{Name: "s", OS: "ubuntu-noble", Version: "1.2"}
+	r.t.Env.Store = artifact.Open(artifact.Config{Dir: t.TempDir()})
+	r.t.Manifest.Group.Jobs = []manifest.JobRef{{Name: "web", Release: "web"}}
+	t.Cleanup(func() { r.t.Env.Store.Close() })
 	return r
 }
 
 func (d *delivery) told() string {
-	names := func(list []located) string {
+	names := func(list []target.Located) string {
 		var s []string
 		for _, l := range list {
-			s = append(s, l.pkg.Name)
+			s = append(s, l.Package.Name)
 		}
 		return strings.Join(s, " ")
 	}
@@ -110,25 +110,25 @@ func TestPlanDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := deliveryRun(t, c.compiled)
 			fillCache(t, r, c.cached)
-			if err := r.planDelivery(context.Background(), c.have); err != nil {
+			if err := r.packages.planDelivery(context.Background(), c.have); err != nil {
 				t.Fatal(err)
 			}
-			if got := r.delivery.told(); got != c.want {
+			if got := r.packages.delivery.told(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-			if r.compileCount() != len(r.delivery.missing) {
-				t.Errorf("compiles %d", r.compileCount())
+			if r.packages.missing() != len(r.packages.delivery.missing) {
+				t.Errorf("compiles %d", r.packages.missing())
 			}
-			for _, l := range r.delivery.kept {
-				if r.delivery.there[l.pkg.Name] != c.have[l.pkg.Name] {
-					t.Errorf("%s is not repeated exactly", l.pkg.Name)
+			for _, l := range r.packages.delivery.kept {
+				if r.packages.delivery.there[l.Package.Name] != c.have[l.Package.Name] {
+					t.Errorf("%s is not repeated exactly", l.Package.Name)
 				}
-				if r.delivery.blobs[l.pkg.Name] != nil {
-					t.Errorf("%s is uploaded", l.pkg.Name)
+				if r.packages.delivery.blobs[l.Package.Name] != nil {
+					t.Errorf("%s is uploaded", l.Package.Name)
 				}
 			}
-			if n := len(r.delivery.blobs) + len(r.delivery.kept); n != len(r.delivery.order) {
-				t.Errorf("%d of %d packages get to the VM", n, len(r.delivery.order))
+			if n := len(r.packages.delivery.blobs) + len(r.packages.delivery.kept); n != len(r.packages.delivery.order) {
+				t.Errorf("%d of %d packages get to the VM", n, len(r.packages.delivery.order))
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestPlanDelivery(t *testing.T) {
 // fillCache keeps compiled packages as another run would have.
 func fillCache(t *testing.T, r *run, names []string) {
 	t.Helper()
-	if err := r.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
@@ -145,8 +145,8 @@ func fillCache(t *testing.T, r *run, names []string) {
 		w := gzip.NewWriter(&b)
 		w.Write([]byte(name))
 		w.Close()
-		kept, err := r.store.KeepCompiled(context.Background(), artifact.NewCompiled{
-			Key:    r.delivery.keys[name],
+		kept, err := r.t.Env.Store.KeepCompiled(context.Background(), artifact.NewCompiled{
+			Key:    r.packages.delivery.keys[name],
 			Digest: fmt.Sprintf("%x", sha1.Sum(b.Bytes())),
 			Fetch:  func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err },
 		})
@@ -160,17 +160,17 @@ func fillCache(t *testing.T, r *run, names []string) {
 func TestCachedPackagesAreTheCompiledOnes(t *testing.T) {
 	r := deliveryRun(t, false)
 	fillCache(t, r, []string{"ruby"})
-	if err := r.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if up := r.delivery.blobs["ruby"]; up.path == "ruby.tgz" || up.digest == "cc" {
+	if up := r.packages.delivery.blobs["ruby"]; up.path == "ruby.tgz" || up.digest == "cc" {
 		t.Errorf("%+v", up)
 	}
-	if up := r.delivery.blobs["openssl"]; up.path != "openssl.tgz" || up.digest != "dd" {
+	if up := r.packages.delivery.blobs["openssl"]; up.path != "openssl.tgz" || up.digest != "dd" {
 		t.Errorf("%+v", up)
 	}
 	ids := map[string]bool{}
-	for up := range maps.Values(r.delivery.blobs) {
+	for up := range maps.Values(r.packages.delivery.blobs) {
 		ids[up.id] = true
 	}
 	if len(ids) != 3 {
@@ -180,12 +180,12 @@ func TestCachedPackagesAreTheCompiledOnes(t *testing.T) {
 
 func TestCompiledKeyHasTheWholeClosure(t *testing.T) {
 	r := deliveryRun(t, false)
-	r.releases["web"].Package("openssl").Dependencies = []string{"perl"}
-	r.releases["web"].Packages = append(r.releases["web"].Packages, &artifact.Package{Name: "perl", Fingerprint: "p1"})
-	if err := r.planDelivery(context.Background(), nil); err != nil {
+	r.t.Artifacts.Releases["web"].Package("openssl").Dependencies = []string{"perl"}
+	r.t.Artifacts.Releases["web"].Packages = append(r.t.Artifacts.Releases["web"].Packages, &artifact.Package{Name: "perl", Fingerprint: "p1"})
+	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
-	got := slices.Sorted(slices.Values(r.delivery.keys["nginx"].Dependencies))
+	got := slices.Sorted(slices.Values(r.packages.delivery.keys["nginx"].Dependencies))
 	if want := []string{"openssl/o1", "perl/p1"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -215,32 +215,32 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	r := deliveryRun(t, false)
 	var asked atomic.Int32
 	var server *httptest.Server
-	r.running, server = agentOf(t, func(w http.ResponseWriter, req *http.Request) {
+	r.look.Running, server = agentOf(t, func(w http.ResponseWriter, req *http.Request) {
 		asked.Add(1)
 		if strings.HasSuffix(req.URL.Path, "blob of openssl") {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	if err := r.planDelivery(context.Background(), onTheVM()); err != nil {
+	if err := r.packages.planDelivery(context.Background(), onTheVM()); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.delivery.told(); got != "kept [ruby openssl nginx] cached [] compiled [] missing []" || asked.Load() > 0 {
+	if got := r.packages.delivery.told(); got != "kept [ruby openssl nginx] cached [] compiled [] missing []" || asked.Load() > 0 {
 		t.Errorf("%d questions, %s", asked.Load(), got)
 	}
 	have := onTheVM()
 	delete(have, "ruby")
-	if err := r.planDelivery(context.Background(), have); err != nil {
+	if err := r.packages.planDelivery(context.Background(), have); err != nil {
 		t.Fatal(err)
 	}
 	// What was compiled with the lost one is as good as before.
-	if got := r.delivery.told(); got != "kept [nginx] cached [] compiled [] missing [ruby openssl]" {
+	if got := r.packages.delivery.told(); got != "kept [nginx] cached [] compiled [] missing [ruby openssl]" {
 		t.Error(got)
 	}
 	if have["openssl"].BlobstoreID == "" {
 		t.Error("what the agent told was changed")
 	}
 	server.Close()
-	if err := r.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot see which packages the VM has") {
+	if err := r.packages.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot see which packages the VM has") {
 		t.Error(err)
 	}
 }
@@ -265,14 +265,14 @@ func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 	t.Helper()
 	r = deliveryRun(t, false)
 	fillCache(t, r, []string{"ruby", "openssl", "nginx"})
-	if err := r.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	large := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(large, make([]byte, 4321), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.delivery.blobs["openssl"].path = large
+	r.packages.delivery.blobs["openssl"].path = large
 	r.agent, _ = agentOf(t, func(w http.ResponseWriter, req *http.Request) {
 		if _, err := io.Copy(io.Discard, req.Body); err != nil || req.ContentLength == refused {
 			w.WriteHeader(http.StatusForbidden)
@@ -282,7 +282,7 @@ func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 	})
 	var mu sync.Mutex
 	var list []string
-	r.root = report.New(func(e report.Event) {
+	r.t.Out.Root = report.New(func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Kind == report.End {
@@ -290,50 +290,50 @@ func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 			list = append(list, name+" "+string(e.Status))
 		}
 	})
-	r.stage = r.root
+	r.t.Out.Open = r.t.Out.Root
 	return r, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(list) }
 }
 
 func TestUploadsEndBeforeTheDowntime(t *testing.T) {
 	r, stages := uploadRun(t, -1)
-	if err := r.uploadPackages(t.Context()); err != nil {
+	if err := r.packages.upload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := stages(); len(got) != 3 {
 		t.Errorf("%q", got)
 	}
-	if err := r.compilePackages(t.Context()); err != nil {
+	if err := r.packages.compile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"Compiling package 'ruby skipped", "Compiling package 'openssl skipped", "Compiling package 'nginx skipped"}
 	if got := stages(); !slices.Equal(got[3:], want) {
 		t.Errorf("%q", got)
 	}
-	for name, p := range r.packages {
-		if up := r.delivery.blobs[name]; p.BlobstoreID != up.id || p.SHA1 != up.digest || p.Version == "" {
+	for name, p := range r.packages.spec {
+		if up := r.packages.delivery.blobs[name]; p.BlobstoreID != up.id || p.SHA1 != up.digest || p.Version == "" {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	if len(r.packages) != 3 {
-		t.Errorf("%v", r.packages)
+	if len(r.packages.spec) != 3 {
+		t.Errorf("%v", r.packages.spec)
 	}
 }
 
 func TestUploadsGoOnWhileTheAgentCompiles(t *testing.T) {
 	r, _ := uploadRun(t, -1)
-	if err := r.compilePackages(t.Context()); err != nil || len(r.packages) != 3 {
-		t.Fatal(r.packages, err)
+	if err := r.packages.compile(t.Context()); err != nil || len(r.packages.spec) != 3 {
+		t.Fatal(r.packages.spec, err)
 	}
 }
 
 func TestFailedUploadEndsEverything(t *testing.T) {
-	for name, do := range map[string]func(*run, context.Context) error{
-		"before the downtime": (*run).uploadPackages,
-		"while it compiles":   (*run).compilePackages,
+	for name, do := range map[string]func(*packages, context.Context) error{
+		"before the downtime": (*packages).upload,
+		"while it compiles":   (*packages).compile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, stages := uploadRun(t, 4321)
-			err := do(r, t.Context())
+			err := do(r.packages, t.Context())
 			if err == nil || !strings.Contains(err.Error(), "cannot upload package openssl") {
 				t.Error(err)
 			}
@@ -348,7 +348,7 @@ func TestInterruptEndsUploads(t *testing.T) {
 	r, _ := uploadRun(t, -1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.compilePackages(ctx); !errors.Is(err, context.Canceled) {
+	if err := r.packages.compile(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -27,8 +27,9 @@ func TestPlanOfAnotherDeployment(t *testing.T) {
 		{filepath.Join(here, "n-state.json"), true},
 		{filepath.Join(other, "m-state.json"), true},
 	} {
-		r := &run{statePath: filepath.Join(here, "m-state.json")}
-		if err := r.checkDeployment(&PlanFile{StateFile: c.madeFor}); (err != nil) != c.refused {
+		of := newRun(Options{}).t
+		of.StatePath = filepath.Join(here, "m-state.json")
+		if err := (&PlanFile{StateFile: c.madeFor}).checkDeployment(of); (err != nil) != c.refused {
 			t.Errorf("made for %q: %v", c.madeFor, err)
 		}
 	}

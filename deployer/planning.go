@@ -1,138 +1,64 @@
 package deployer
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
+	"strings"
 
 	"bootstrap/artifact"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
-// PlanFile is a saved plan with what it was made from, so that a deploy runs
-// exactly that plan or refuses.
-type PlanFile struct {
-	Format       int        `json:"format"`
-	Deployment   string     `json:"deployment"`
-	Installation string     `json:"installation_id,omitempty"` // empty: there was no state
-	StateFile    string     `json:"state_file,omitempty"`      // absolute path; empty: not known
-	Serial       int        `json:"serial"`                    // of the state
-	Salt         string     `json:"salt"`
-	Inputs       string     `json:"inputs"` // digest of manifest, operations and variables
-	Asked        plan.Asked `json:"asked"`
-	Plan         plan.Plan  `json:"plan"`
+// emitPlan reports the plan in words.
+func (r *run) emitPlan() {
+	view := r.plan.View()
+	r.t.Out.Root.Emit(report.Event{Kind: report.Planned, Plan: &view})
 }
 
-// PlanFormat is the number of the format of saved plans.
-const PlanFormat = 2
-
-// PlanFormatError says that a plan was saved in another format.
-type PlanFormatError struct {
-	File   string
-	Format int
-}
-
-func (e *PlanFormatError) Error() string {
-	if e.Format > PlanFormat {
-		return fmt.Sprintf("cannot use the plan %s: a newer bootstrap saved it in format %d, and this one reads format %d; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, PlanFormat, e.File)
-	}
-	return fmt.Sprintf("cannot use the plan %s: an older bootstrap saved it in format %d, which does not contain the steps to run; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, e.File)
-}
-
-// checkInputs refuses a saved plan if the inputs have changed since. It runs
-// before variables are generated.
-func (r *run) checkInputs(context.Context) error {
-	p := r.opts.Planned
-	if p == nil {
-		return nil
-	}
-	if err := r.checkDeployment(p); err != nil {
+// showPlan makes the plan and reports it.
+func (r *run) showPlan(ctx context.Context) error {
+	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
-	digest, err := document.InputsDigest(r.opts.Manifest, r.opts.Inputs, p.Salt)
-	if err != nil {
-		return err
+	for _, err := range r.machineProblems(ctx) {
+		text := strings.TrimSuffix(err.Error(), "; nothing was changed")
+		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.StopsEarly, To: text})
 	}
-	if digest != p.Inputs {
-		return &plan.MovedError{What: "the manifest, its operations or its variables have changed since the plan was made"}
+	if n := len(r.t.State.Get().Own.Intents); n > 0 {
+		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.Undetermined, Count: n})
 	}
-	return nil
-}
-
-// checkDeployment refuses the plan of another deployment. A deployment that has
-// a state is identified by installation_id. One without a state is identified
-// by the path of its state file, except that its folder may have moved, for
-// example to another machine.
-func (r *run) checkDeployment(p *PlanFile) error {
-	if p.Installation != "" {
-		st, found, err := file.Read(r.statePath, r.opts.Home)
-		if err == nil && found && st.InstallationID != p.Installation {
-			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, r.statePath, st.InstallationID)}
-		}
-		return nil // opening a damaged state fails with a better error
-	}
-	if p.StateFile == "" || p.StateFile == r.statePath {
-		return nil
-	}
-	there, err := os.Stat(filepath.Dir(p.StateFile))
-	here, err2 := os.Stat(filepath.Dir(r.statePath))
-	moved := err != nil || err2 == nil && os.SameFile(there, here)
-	if !moved || filepath.Base(p.StateFile) != filepath.Base(r.statePath) {
-		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, r.statePath)}
-	}
-	return nil
-}
-
-// checkPlan refuses a saved plan that differs from the plan of this run.
-func (r *run) checkPlan() error {
-	p := r.opts.Planned
-	if p == nil {
-		return nil
-	}
-	st := r.state.Get()
-	switch {
-	case p.Installation == "" && r.state.Found(), p.Installation != "" && p.Installation != st.InstallationID:
-		return &plan.MovedError{What: "it was made for another state file"}
-	case p.Installation != "" && p.Serial != st.Own.Serial:
-		return &plan.MovedError{What: fmt.Sprintf("the state file has changed since then (serial %d instead of %d)", st.Own.Serial, p.Serial)}
-	}
-	if what := plan.Differs(p.Plan, r.plan); what != "" {
-		return &plan.MovedError{What: what}
-	}
+	r.emitPlan()
 	return nil
 }
 
 // wishes gathers what the manifest asks for.
 func (r *run) wishes() (plan.Wishes, error) {
-	m, st := r.manifest, r.state.Get()
-	order, err := r.packageOrder()
+	m, st := r.t.Manifest, r.t.State.Get()
+	order, err := r.t.Artifacts.PackageOrder()
 	if err != nil {
 		return plan.Wishes{}, err
 	}
 	packages := make([]*artifact.Package, len(order))
 	for i, l := range order {
-		packages[i] = l.pkg
+		packages[i] = l.Package
 	}
 	address, dynamic := m.Address()
 	if dynamic {
-		address = r.knownAddress()
+		address = r.look.KnownAddress()
 	}
 	w := plan.Wishes{
 		Digest:    m.Digest,
 		Group:     m.Group.Name,
-		Stemcell:  r.stemcell.Name + "/" + r.stemcell.Version,
-		Light:     isLight(r.stemcell),
+		Stemcell:  r.t.Artifacts.Stemcell.Name + "/" + r.t.Artifacts.Stemcell.Version,
+		Light:     target.IsLight(r.t.Artifacts.Stemcell),
 		Used:      map[string]bool{},
 		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
-		Applied:   plan.Digests(r.journal.Salt(), plan.InstanceParts(m, r.releases, packages, address)),
+		Applied:   plan.Digests(r.journal.Salt(), plan.InstanceParts(m, r.t.Artifacts.Releases, packages, address)),
 		Disk:      m.Group.Disk,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",
@@ -140,84 +66,47 @@ func (r *run) wishes() (plan.Wishes, error) {
 		NoSwap:    r.noSwap(address),
 		Snapshot:  m.Update.Snapshot,
 		DNS:       m.UseDNS,
-		API:       r.effectiveAPI(),
-		Differs:   r.agentDiffers(),
-		Lost:      r.lostToSecondDisk(st.CurrentVMCID),
-		Asked:     r.opts.Asked,
+		API:       r.t.CPI.EffectiveAPI(),
+		Differs:   r.look.AgentDiffers(),
+		Lost:      r.t.LostToSecondDisk(st.CurrentVMCID),
+		Asked:     r.asked.Asked,
 	}
-	second := r.recallSecondDisk()
+	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
-	w.Stays, w.Stuck = r.agentStays()
+	w.Stays, w.Stuck = r.t.Agents.Stays()
 	for _, ref := range m.Group.Jobs {
 		w.Used[ref.Release] = true
 	}
 	for _, rel := range m.Releases {
-		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.releases[rel.Name].Version})
+		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.t.Artifacts.Releases[rel.Name].Version})
 	}
-	if r.opts.Inputs.Generate == document.Plan {
+	if r.t.From.Inputs.Generate == document.Plan {
 		w.Generated = m.Generated
 	}
 	for _, problem := range m.Warnings {
-		w.Notes = append(w.Notes, place(problem))
+		w.Notes = append(w.Notes, target.Place(problem))
 	}
 	return w, nil
-}
-
-// knownAddress returns the address of the VM on a dynamic network, as the last
-// deploy recorded it, or as the agent reports it now; empty: unknown.
-func (r *run) knownAddress() string {
-	return cmp.Or(r.state.Get().Own.Address, addressIn(r.facts.Now.Networks))
-}
-
-// effectiveAPI returns the lower of the API versions of CPI and stemcell; 0:
-// that of the CPI is unknown.
-func (r *run) effectiveAPI() int {
-	api := r.known.API
-	if r.cpiAPI > 0 {
-		api = r.cpiAPI
-	}
-	if api == 0 {
-		return 0
-	}
-	return min(api, max(1, r.stemcell.APIVersion))
 }
 
 // noSwap returns why a new VM cannot be created beside the running one; empty:
 // it can.
 func (r *run) noSwap(address string) string {
-	st := r.state.Get()
+	st := r.t.State.Get()
 	if st.CurrentVMCID == "" {
 		return ""
 	}
-	old, err := url.Parse(r.recallAgent(st.CurrentVMCID).MBus)
-	_, dynamic := r.manifest.Address()
+	old, err := url.Parse(r.t.Agents.Recall(st.CurrentVMCID).MBus)
+	_, dynamic := r.t.Manifest.Address()
 	switch {
-	case r.about.Registry != nil:
+	case r.t.About.Registry != nil:
 		return "the registry serves one VM"
 	case !dynamic && address == st.Own.Address:
 		return "both would have the static address " + address
-	case err == nil && old.Host == r.manifest.CPI.MBusURL.Host:
+	case err == nil && old.Host == r.t.Manifest.CPI.MBusURL.Host:
 		return "the agents of both would be at " + old.Host
 	}
 	return ""
-}
-
-// looksByCPI reports whether the CPI must be asked before a plan can be made.
-func (r *run) looksByCPI() bool {
-	st := r.state.Get()
-	disk := st.Disk()
-	switch {
-	case len(st.Own.Intents) > 0 || st.Own.Swap != nil:
-		return true
-	case st.CurrentVMCID == "":
-		return disk != nil
-	case !r.facts.Answers:
-		return true
-	case disk == nil:
-		return r.manifest.Group.Disk != nil && r.effectiveAPI() == 0
-	}
-	return !slices.Contains(r.facts.Mounted, disk.CID) ||
-		r.manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *r.manifest.Group.Disk)) > 0 && r.effectiveAPI() == 0
 }
 
 // makePlan decides the plan from wishes and facts.
@@ -226,19 +115,19 @@ func (r *run) makePlan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.sortPackages(ctx, nil); err != nil {
+	if err := r.packages.sort(ctx, nil); err != nil {
 		return err
 	}
-	w.MissingNew = r.compileCount()
-	if err := r.planDelivery(ctx, r.facts.Now.Packages); err != nil {
+	w.MissingNew = r.packages.missing()
+	if err := r.packages.planDelivery(ctx, r.look.Facts.Now.Packages); err != nil {
 		return err
 	}
-	w.Missing = r.compileCount()
-	st, _ := plan.Settled(r.state.Get(), r.facts)
-	if r.adopted != nil {
-		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.adopted))
+	w.Missing = r.packages.missing()
+	st, _ := plan.Settled(r.t.State.Get(), r.look.Facts)
+	if r.t.Adopted != nil {
+		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.t.Adopted))
 	}
-	decision, err := plan.Decide(w, st, r.facts)
+	decision, err := plan.Decide(w, st, r.look.Facts)
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {
 		return r.silent(st.CurrentVMCID)
 	}
@@ -246,15 +135,15 @@ func (r *run) makePlan(ctx context.Context) error {
 		return err
 	}
 	w.Made = w.MadeOf(st, decision.On(plan.VM))
-	r.want, r.plan = w, plan.Of(decision)
-	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.facts, r.askedCPI), r.manifestDiff()
+	r.want, r.plan, r.known = w, plan.Of(decision), r.look.KnownAddress()
+	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.t.Diff()
 	if r.plan.NewVM() {
-		return r.planDelivery(ctx, nil)
+		return r.packages.planDelivery(ctx, nil)
 	}
 	var dynamic bool
-	r.agent = r.running
-	if r.address, dynamic = r.manifest.Address(); dynamic {
-		r.address = r.knownAddress()
+	r.agent = r.look.Running
+	if r.address, dynamic = r.t.Manifest.Address(); dynamic {
+		r.address = r.known
 	}
 	return nil
 }
@@ -265,14 +154,14 @@ func (r *run) announcePlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
-	if err := r.checkPlan(); err != nil {
+	if err := r.asked.Planned.checkPlan(r.t, r.plan); err != nil {
 		return err
 	}
 	r.emitPlan()
 	if r.plan.Nothing() {
-		r.root.Info("No deployment, stemcell or release changes. Skipping deploy.")
+		r.t.Out.Info("No deployment, stemcell or release changes. Skipping deploy.")
 		if !r.plan.Stopped {
-			r.sayAddress(r.state.Get().Own.Address)
+			r.t.SayAddress(r.t.State.Get().Own.Address)
 		}
 		return errDone
 	}
@@ -283,14 +172,14 @@ func (r *run) announcePlan(ctx context.Context) error {
 // still the same.
 func (r *run) confirm(ctx context.Context) error {
 	list := r.plan.Destroys()
-	if len(list) == 0 || r.opts.Confirm == nil || r.opts.Planned != nil {
+	if len(list) == 0 || r.asked.Confirm == nil || r.asked.Planned != nil {
 		return nil
 	}
 	if err := r.question(ctx, Question{What: list, Data: r.plan.Shrinks}); err != nil {
 		return err
 	}
 	before := r.plan
-	if err := r.lookAgain(ctx); err != nil {
+	if err := r.look.Again(ctx); err != nil {
 		return err
 	}
 	if err := r.makePlan(ctx); err != nil {
@@ -300,37 +189,4 @@ func (r *run) confirm(ctx context.Context) error {
 		return &plan.MovedError{What: what}
 	}
 	return nil
-}
-
-// lookAgain asks a running agent for its state again.
-func (r *run) lookAgain(ctx context.Context) error {
-	if r.running == nil || !r.facts.Answers {
-		return nil
-	}
-	now, err := r.running.GetState(ctx, false)
-	if err != nil {
-		return &plan.MovedError{What: fmt.Sprintf("the agent does not answer any more: %v", err)}
-	}
-	mounted, err := r.running.ListDisk(ctx)
-	r.facts.Now, r.facts.Mounted = now, mounted
-	return err
-}
-
-// manifestDiff returns how the manifest differs from the one applied last; nil:
-// this machine has not kept that one.
-func (r *run) manifestDiff() []string {
-	old, err := r.folder().Sketch()
-	if err != nil || old == nil {
-		return nil
-	}
-	list, err := document.Diff(old, r.manifest.Sketch)
-	if err != nil {
-		return nil
-	}
-	lines := make([]string, len(list))
-	for i, d := range list {
-		d.Old, d.New = r.opts.Redact(d.Old), r.opts.Redact(d.New) // its path is a public name
-		lines[i] = d.String()
-	}
-	return lines
 }

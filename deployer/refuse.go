@@ -1,24 +1,9 @@
 package deployer
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-
-	"bootstrap/deployer/plan"
 )
-
-// ForeignAgentError says that another VM's agent answers where that of the
-// deployment's VM was expected.
-type ForeignAgentError struct {
-	Address   string // host:port
-	Got, Want string // agent ids
-}
-
-func (e *ForeignAgentError) Error() string {
-	return fmt.Sprintf("another VM's agent answers at %s (agent id %s, not %s)", e.Address, e.Got, e.Want)
-}
 
 // What to do about an agent that does not answer. With --fix every command
 // except delete reboots the VM first.
@@ -31,44 +16,10 @@ const (
 	nextForeign = `find out which VM has that address, and correct cloud_provider.mbus or the network; "bootstrap delete MANIFEST --fix" deletes the VM that was made for this deployment, not the other one`
 )
 
-// silent returns the error of a command that needs the silent agent of a VM.
-func (r *run) silent(vm string) error {
-	err := &plan.AgentSilentError{VM: vm, Err: r.facts.AgentErr, Next: nextFix}
-	switch {
-	case r.facts.Busy():
-		err.Next = nextBusy
-	case r.revived:
-		err.Next = nextReplace
-	}
-	return err
-}
-
-// neverAnswered returns the error of a new VM whose agent does not answer.
-func (r *run) neverAnswered(vm string, found error) error {
-	err := &plan.AgentSilentError{VM: vm, Err: found, Next: nextAgain}
-	if _, foreign := errors.AsType[*ForeignAgentError](found); foreign {
-		err.Next = nextForeign
-	}
-	return err
-}
-
 // Question is what a person is asked before a run destroys something.
 type Question struct {
 	What []string // a line for each thing that is destroyed
 	Data bool     // data is lost for ever
-}
-
-// question asks the person, if confirmation is wanted; the error is a
-// *NotConfirmedError without a yes.
-func (r *run) question(ctx context.Context, q Question) error {
-	if r.opts.Confirm == nil {
-		return nil
-	}
-	yes, err := r.opts.Confirm(ctx, q)
-	if err == nil && !yes {
-		err = &NotConfirmedError{}
-	}
-	return err
 }
 
 // NotConfirmedError says that the person did not agree to what a run would

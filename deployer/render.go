@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -31,28 +32,29 @@ type RenderOptions struct {
 // nothing else. Secrets are removed unless they are asked for.
 func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	opts.Inputs.Generate = document.Plan
-	return execute(ctx, opts, []phase{
-		{name: "read manifest", group: validating, do: (*run).readManifest},
-		{name: "look at state", group: validating, do: (*run).peekAtState},
-		{name: "start ruby", group: validating, do: (*run).startRubyAtOnce},
-		{name: "fetch releases", group: validating, do: (*run).fetchJobReleases},
-		{name: "render jobs", do: func(r *run, ctx context.Context) error { return r.renderFiles(ctx, what) }},
+	r := newRun(opts)
+	return r.execute(ctx, []phase{
+		{name: "read manifest", group: target.Validating, do: r.t.Read},
+		{name: "look at state", group: target.Validating, do: r.peekAtState},
+		{name: "start ruby", group: target.Validating, do: r.startRubyAtOnce},
+		{name: "fetch releases", group: target.Validating, do: r.t.Artifacts.FetchForJobs},
+		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
 	})
 }
 
 // peekAtState reads the values for templates from the state, if there is one.
 func (r *run) peekAtState(context.Context) error {
-	st, found, err := file.Read(r.statePath, r.opts.Home)
+	st, found, err := file.Read(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
 		return err
 	}
 	if found {
-		r.installation = st.Installation()
+		r.t.Installation = st.Installation()
 	} else {
 		// With a new id for each run, files would differ that did not change.
-		r.installation = uuid.Nil
+		r.t.Installation = uuid.Nil
 	}
-	if ip, dynamic := r.manifest.Address(); dynamic {
+	if ip, dynamic := r.t.Manifest.Address(); dynamic {
 		r.address = st.Own.Address
 	} else {
 		r.address = ip
@@ -60,32 +62,21 @@ func (r *run) peekAtState(context.Context) error {
 	return nil
 }
 
+// startRubyAtOnce starts the Ruby that renders templates during the downloads.
 func (r *run) startRubyAtOnce(ctx context.Context) error {
-	if err := r.prepareRuby(ctx); err != nil {
-		return err
-	}
-	r.engine.Warm()
+	r.t.Env.StartRuby(ctx)
+	r.t.Env.Engine.Warm()
 	return nil
 }
 
-// fetchJobReleases fetches the releases of the instance group's jobs, without
-// packages, which templates do not need.
-func (r *run) fetchJobReleases(ctx context.Context) error {
-	wanted := r.releasesOf(r.manifest.Group.Jobs)
-	if err := r.fetch(ctx, wanted, nil, false); err != nil {
-		return err
-	}
-	return r.do("Validating jobs", func(*report.Stage) error { return r.checkGroupJobs() })
-}
-
 func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
-	jobs := r.templateJobs()
+	jobs := r.jobs.templateJobs()
 	names := make([]string, len(jobs))
 	for i := range jobs {
 		names[i] = jobs[i].Name
 		jobs[i].LinksOnly = len(what.Jobs) > 0 && !slices.Contains(what.Jobs, names[i])
 	}
-	if err := access.ExpectJobs(r.about.Group, what.Jobs, names); err != nil {
+	if err := access.ExpectJobs(r.t.About.Group, what.Jobs, names); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bootstrap-render-")
@@ -93,7 +84,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = r.do("Rendering job templates", func(*report.Stage) error { return r.redactFailures(r.engine.Render(ctx, jobs, dir)) })
+	err = r.t.Out.Do("Rendering job templates", func(*report.Stage) error { return r.t.Env.RedactFailures(r.t.Env.Engine.Render(ctx, jobs, dir)) })
 	if err != nil {
 		return err
 	}
@@ -111,7 +102,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 		}
 		content := string(data)
 		if !what.ShowSecrets {
-			content = r.opts.Redact(content)
+			content = r.t.Env.Redact(content)
 		}
 		if what.Out == "" {
 			what.Each(filepath.ToSlash(rel), content)

@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/kept"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/wait"
 )
 
@@ -52,21 +53,21 @@ type rotation struct {
 	refusal    error     // the agent's answer, if it refused
 }
 
-// rotateAgent sends the settings of the manifest and waits until the agent uses
+// rotate sends the settings of the manifest and waits until the agent uses
 // them. It returns the client that reaches the agent then.
-func (r *run) rotateAgent(ctx context.Context, how kept.Agent) (*agent.Client, error) {
-	m := r.manifest
-	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, r.wantedAccess()
+func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, error) {
+	m := se.t.Manifest
+	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, se.t.Agents.Wanted()
 	both := []agent.Access{now, next}
 	settings := agent.UpdateSettings{MBus: mbusSettings(m)}
 	c := rotation{user: now.User() != next.User()}
 	if settings.MBus.Cert.Certificate != "" {
-		c.want = wantedLeaf(m)
+		c.want = target.WantedLeaf(m)
 	}
 	var errs [3]error
-	c.old, errs[0] = r.newAgent(now.MBus, agent.Trusted(both, now))
-	c.fresh, errs[1] = r.newAgent(next.MBus, agent.Trusted(both, next))
-	c.strict, errs[2] = r.newAgent(next.MBus, next.CA)
+	c.old, errs[0] = se.t.Agents.New(now.MBus, agent.Trusted(both, now))
+	c.fresh, errs[1] = se.t.Agents.New(next.MBus, agent.Trusted(both, next))
+	c.strict, errs[2] = se.t.Agents.New(next.MBus, next.CA)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (r *run) rotateAgent(ctx context.Context, how kept.Agent) (*agent.Client, e
 	defer c.fresh.Close()
 	sent, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	task, err := r.agent.BeginUpdateSettings(sent, settings)
+	task, err := se.agent.BeginUpdateSettings(sent, settings)
 	var lost *agent.UnreachableError
 	switch {
 	case ctx.Err() != nil:
@@ -86,11 +87,11 @@ func (r *run) rotateAgent(ctx context.Context, how kept.Agent) (*agent.Client, e
 	if err == nil && task == "" {
 		c.ended = time.Now()
 	}
-	if err := c.wait(ctx, min(restartTimeout, r.opts.AgentTimeout), err); err != nil {
+	if err := c.wait(ctx, min(restartTimeout, se.t.Env.AgentTimeout), err); err != nil {
 		return nil, err
 	}
 	if c.want != nil {
-		r.root.Info("The agent serves the certificate with the serial number " + serial(c.want))
+		se.t.Out.Info("The agent serves the certificate with the serial number " + target.Serial(c.want))
 	}
 	return c.strict, nil
 }
@@ -203,7 +204,7 @@ func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.
 func (s served) what() string {
 	switch {
 	case s.takesNew && !s.certificate:
-		text := fmt.Sprintf("it serves the certificate with the serial number %s instead of the one with %s", serial(s.leaf), serial(s.want))
+		text := fmt.Sprintf("it serves the certificate with the serial number %s instead of the one with %s", target.Serial(s.leaf), target.Serial(s.want))
 		if s.user {
 			text += ", and has taken the new password"
 		}
@@ -214,16 +215,4 @@ func (s served) what() string {
 		return "it still uses its old password; run the deploy again, or replace the VM with deploy --recreate"
 	}
 	return "it does not answer after it received the new ones; run the deploy again: it tries the old and the new ones"
-}
-
-// serial returns the serial number of a certificate as openssl prints it.
-func serial(c *x509.Certificate) string {
-	if c == nil {
-		return "none"
-	}
-	text := fmt.Sprintf("%X", c.SerialNumber)
-	if len(text)%2 == 1 {
-		text = "0" + text // whole bytes
-	}
-	return text
 }

@@ -11,11 +11,11 @@ import (
 )
 
 // runScripts runs the scripts of one name of all jobs.
-func (r *run) runScripts(ctx context.Context, a *agent.Client, name string, env map[string]string) error {
+func (j *jobs) runScripts(ctx context.Context, a *agent.Client, name string, env map[string]string) error {
 	err := a.RunScript(ctx, name, env)
 	var failed *agent.Error
 	if errors.As(err, &failed) && !agent.UnknownMessage(err) {
-		return &ScriptError{Err: err, Jobs: r.jobsOf(failed), Script: name, Logs: r.scriptLogs(ctx, a, name, failed.Jobs)}
+		return &ScriptError{Err: err, Jobs: j.named(failed), Script: name, Logs: j.scriptLogs(ctx, a, name, failed.Jobs)}
 	}
 	return script(err)
 }
@@ -50,14 +50,14 @@ func (e *ScriptError) Error() string {
 
 func (e *ScriptError) Unwrap() error { return e.Err }
 
-// jobsOf returns the manifest's jobs among those that the agent names: only
+// named returns the manifest's jobs among those that the agent names: only
 // names from the manifest are shown unredacted.
-func (r *run) jobsOf(failed *agent.Error) []string {
+func (j *jobs) named(failed *agent.Error) []string {
 	var names []string
-	if r.manifest == nil {
+	if j.t.Manifest == nil {
 		return nil
 	}
-	for _, ref := range r.manifest.Group.Jobs {
+	for _, ref := range j.t.Manifest.Group.Jobs {
 		if slices.Contains(failed.Jobs, ref.Name) {
 			names = append(names, ref.Name)
 		}
@@ -67,7 +67,7 @@ func (r *run) jobsOf(failed *agent.Error) []string {
 
 // scriptLogs returns the last lines that the scripts wrote to their standard
 // error, or to their standard output where that is empty.
-func (r *run) scriptLogs(ctx context.Context, a *agent.Client, name string, jobs []string) []string {
+func (j *jobs) scriptLogs(ctx context.Context, a *agent.Client, name string, jobs []string) []string {
 	for _, stream := range []string{"stderr", "stdout"} {
 		var filters []string
 		for _, job := range jobs {
@@ -76,7 +76,7 @@ func (r *run) scriptLogs(ctx context.Context, a *agent.Client, name string, jobs
 		if len(filters) == 0 {
 			filters = []string{fmt.Sprintf("**/%s.%s.log", name, stream)}
 		}
-		if lines := r.reached(a, r.state.Get().CurrentVMCID).Tail(ctx, tailLines, filters); len(lines) > 0 {
+		if lines := j.t.Reached(a, j.t.State.Get().CurrentVMCID).Tail(ctx, tailLines, filters); len(lines) > 0 {
 			return lines
 		}
 	}

@@ -9,40 +9,9 @@ import (
 	"bootstrap/agent"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/state"
 )
-
-// recallSecondDisk returns what this machine remembers about attaching a second
-// disk with this CPI; the zero value: nothing.
-func (r *run) recallSecondDisk() kept.SecondDisk {
-	if r.manifest == nil {
-		return kept.SecondDisk{}
-	}
-	return r.folder().SecondDisk(r.cpiReleases())
-}
-
-func (r *run) keepSecondDisk(s kept.SecondDisk) {
-	if err := r.folder().SetSecondDisk(s); err != nil {
-		r.root.Warning(fmt.Sprintf("cannot save that the CPI cannot attach a second disk: %v", err))
-	}
-}
-
-// cpiReleases returns the releases of the CPI, as name/version.
-func (r *run) cpiReleases() []string {
-	var list []string
-	for _, t := range r.manifest.CPI.Templates {
-		if rel := r.releases[t.Release]; rel != nil {
-			list = append(list, rel.Name+"/"+rel.Version)
-		}
-	}
-	return list
-}
-
-// lostToSecondDisk reports whether the VM went silent when a second disk was
-// attached: a run may repair that without --fix.
-func (r *run) lostToSecondDisk(vm string) bool {
-	return vm != "" && r.recallSecondDisk().Lost == vm
-}
 
 // SecondDiskError says that a VM's agent did not answer any more after a second
 // disk was attached, which a migration needs.
@@ -78,40 +47,32 @@ const NextKeepDisk = `set size and cloud_properties of the persistent disk back 
 
 // attachSecond attaches the new disk of a migration, beside the mounted one. If
 // the agent does not answer any more, it detaches the new disk again.
-func (r *run) attachSecond(ctx context.Context, old, d state.Disk) error {
-	err := r.attachDisk(ctx, d)
+func (ds *disks) attachSecond(ctx context.Context, old, d state.Disk) error {
+	err := ds.attach(ctx, d)
 	if err == nil {
-		_ = r.folder().DropSecondDisk() // the CPI can attach a second disk
+		_ = ds.t.Folder().DropSecondDisk() // the CPI can attach a second disk
 		return nil
 	}
 	if _, silent := errors.AsType[*agent.UnreachableError](err); !silent || ctx.Err() != nil {
 		return err
 	}
-	vm := r.state.Get().CurrentVMCID
-	now := kept.SecondDisk{CPI: r.cpiReleases(), When: time.Now().UTC().Truncate(time.Second), New: r.plan.NewVM(), Lost: vm}
-	r.keepSecondDisk(now)
+	vm := ds.t.State.Get().CurrentVMCID
+	now := kept.SecondDisk{CPI: ds.t.Artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: ds.plan.NewVM(), Lost: vm}
+	ds.t.KeepSecondDisk(now)
 	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: now.New, Err: err}
-	undone := r.do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
-		c, err := r.cpi(ctx)
+	undone := ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
+		c, err := ds.t.CPI.Client(ctx)
 		if err != nil {
 			return err
 		}
 		if err := c.DetachDisk(ctx, vm, d.CID); err != nil {
 			return err
 		}
-		return r.awaitAgent(ctx, s, r.agent, min(rebootTimeout, r.opts.AgentTimeout), "detach_disk, for which some CPIs restart the VM")
+		return ds.awaitAgent(ctx, s, ds.agent, min(target.RebootTimeout, ds.t.Env.AgentTimeout), "detach_disk, for which some CPIs restart the VM")
 	})
 	if undone == nil {
 		failed.Detached, now.Lost = true, ""
-		r.keepSecondDisk(now)
+		ds.t.KeepSecondDisk(now)
 	}
 	return failed
-}
-
-// foundAgain forgets that the VM was lost, because its agent answers.
-func (r *run) foundAgain(vm string) {
-	if now := r.recallSecondDisk(); now.Lost == vm && vm != "" && r.scratch == "" {
-		now.Lost = ""
-		r.keepSecondDisk(now)
-	}
 }

@@ -3,7 +3,6 @@ package deployer
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,38 +16,38 @@ import (
 	"bootstrap/manifest"
 )
 
-// agentStays lists the agent's settings that cannot change on the running VM,
-// and why.
-func (r *run) agentStays() (list []string, why string) {
-	now, ok := r.folder().Agent()
-	if ok && now.Fixed && now.VM == r.state.Get().CurrentVMCID {
-		return []string{plan.PartCA, plan.PartCertificate, plan.PartPassword}, "this agent cannot change its settings"
-	}
-	return nil, ""
+// settings changes the password and the certificate of the running agent.
+type settings struct{ *work }
+
+// forgetsSettings reports whether the agent keeps its settings in memory, so
+// that a reboot brings back those that the VM was made with.
+func forgetsSettings(m *manifest.Manifest) bool {
+	value, _ := plan.LookUp(m.ResourcePool.Env, "bosh.agent.settings.tmpfs")
+	return value == true
 }
 
-// updateAgent sends the running agent its new password and certificate, and
+// update sends the running agent its new password and certificate, and
 // succeeds only when the agent uses them. Until then this machine remembers
 // both the old and the new access.
-func (r *run) updateAgent(ctx context.Context) error {
-	vm := r.state.Get().CurrentVMCID
-	m := r.manifest
-	return r.do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
-		how := r.recallAgent(vm)
+func (se *settings) update(ctx context.Context) error {
+	vm := se.t.State.Get().CurrentVMCID
+	m := se.t.Manifest
+	return se.t.Out.Do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
+		how := se.t.Agents.Recall(vm)
 		before := how
 		how.Next = &kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
 		if how.Made == nil && forgetsSettings(m) {
 			how.Made = &agent.Access{MBus: how.MBus, CA: how.CA}
 		}
-		if err := r.keepAgent(how); err != nil {
+		if err := se.t.Agents.Keep(how); err != nil {
 			return err
 		}
-		fresh, err := r.rotateAgent(ctx, how)
-		ignored := r.neverTook(before, err)
+		fresh, err := se.rotate(ctx, how)
+		ignored := se.neverTook(before, err)
 		if refusedBy(err) || ignored {
 			// The agent keeps its settings.
 			before.Fixed = ignored || agent.UnknownMessage(err)
-			if err := r.keepAgent(before); err != nil {
+			if err := se.t.Agents.Keep(before); err != nil {
 				return err
 			}
 		}
@@ -58,23 +57,23 @@ func (r *run) updateAgent(ctx context.Context) error {
 			return nil
 		case agent.UnknownMessage(err):
 			s.Warning(keepsSettings("the agent cannot change its settings"))
-			keepAgentParts(r.want.Made, r.state.Get().Own.Made)
+			keepAgentParts(se.want.Made, se.t.State.Get().Own.Made)
 			return nil
 		case err != nil:
 			return err
 		}
-		r.agent, r.running = fresh, fresh
+		se.agent, se.look.Running = fresh, fresh
 		now := kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Made: how.Made}
-		return r.keepCurrent(now)
+		return se.t.Agents.KeepCurrent(now)
 	})
 }
 
 // neverTook reports whether the agent ignores a certificate that is recorded
 // already: agents of old stemcells always serve their own one.
-func (r *run) neverTook(before kept.Agent, err error) bool {
+func (se *settings) neverTook(before kept.Agent, err error) bool {
 	var not *NotRotatedError
-	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == r.wantedAccess().User() &&
-		len(r.state.Get().Own.Made) > 0 && len(plan.ChangedSettings(r.state.Get().Own.Made, r.want.Made)) == 0
+	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == se.t.Agents.Wanted().User() &&
+		len(se.t.State.Get().Own.Made) > 0 && len(plan.ChangedSettings(se.t.State.Get().Own.Made, se.want.Made)) == 0
 }
 
 // keepsSettings returns the warning that the agent's settings differ from the
@@ -121,15 +120,6 @@ func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 		settings.Cert = cert
 	}
 	return settings
-}
-
-// wantedLeaf returns the certificate that the agent is to serve; nil: the
-// manifest has none or was not read.
-func wantedLeaf(m *manifest.Manifest) *x509.Certificate {
-	if list := parsePEM(agentCertificate(m)); len(list) > 0 {
-		return list[0]
-	}
-	return nil
 }
 
 func textAt(m map[string]any, key string) string {

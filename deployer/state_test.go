@@ -20,23 +20,23 @@ func TestCreateThatCannotBeRecorded(t *testing.T) {
 	_, err := r.journal.Create(t.Context(), state.Intent{Method: "create_disk", Size: 64}, func(client *cpi.Client) (string, error) {
 		return client.CreateDisk(t.Context(), 64, nil, "")
 	})
-	path := filepath.Join(r.dir, "state.json")
+	path := filepath.Join(r.t.Dir, "state.json")
 	if err == nil || !strings.Contains(err.Error(), "disk-2") || !strings.Contains(err.Error(), path+".rescue.json") {
 		t.Fatalf("error %v", err)
 	}
-	r.state.Close()
+	r.t.State.Close()
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(r.dir, "kept.json"), path); err != nil {
+	if err := os.Rename(filepath.Join(r.t.Dir, "kept.json"), path); err != nil {
 		t.Fatal(err)
 	}
-	r.statePath = path
-	if err := r.lockState(t.Context()); err != nil {
+	r.t.StatePath = path
+	if err := r.t.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer r.state.Close()
-	st := r.state.Get()
+	defer r.t.State.Close()
+	st := r.t.State.Get()
 	if !st.Owns("disk-2") || len(st.Own.Intents) != 0 || !strings.Contains(r.said(), "create_disk made disk-2; it goes into the state") {
 		t.Errorf("state %+v\n%s", st, r.said())
 	}

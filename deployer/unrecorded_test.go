@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/deployer/target"
 	"bootstrap/state"
 )
 
@@ -56,18 +57,18 @@ func TestRefuseUnrecorded(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			r := scriptedRun(t, nil)
-			r.opts.AgentTimeout, r.opts.Manifest, r.statePath = time.Minute, "m.yml", r.dir+"/state.json"
+			r.t.Env.AgentTimeout, r.t.From.Manifest, r.t.StatePath = time.Minute, "m.yml", r.t.Dir+"/state.json"
 			if c.answers == 1000 {
-				r.opts.AgentTimeout = 0
+				r.t.Env.AgentTimeout = 0
 			}
-			r.manifest = emptyManifest()
+			r.t.Manifest = emptyManifest()
 			user := "mbus:password@"
 			if c.other {
 				user = "mbus:another@"
 			}
-			r.about.MBus = strings.Replace(server.URL, "https://", "https://"+user, 1)
-			r.about.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-			err := r.state.Update(func(st *state.State) error {
+			r.t.About.MBus = strings.Replace(server.URL, "https://", "https://"+user, 1)
+			r.t.About.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+			err := r.t.State.Update(func(st *state.State) error {
 				st.CurrentVMCID = c.current
 				st.Own.Intents, st.Own.Leftovers = c.own.Intents, c.own.Leftovers
 				return nil
@@ -75,8 +76,8 @@ func TestRefuseUnrecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var unrecorded *UnrecordedVMError
-			if err = r.refuseUnrecorded(t.Context()); errors.As(err, &unrecorded) != c.refused || (err != nil) != c.refused {
+			var unrecorded *target.UnrecordedVMError
+			if err = r.look.RefuseUnrecorded(t.Context()); errors.As(err, &unrecorded) != c.refused || (err != nil) != c.refused {
 				t.Errorf("error %v", err)
 			}
 			const remedy = "bootstrap state import MANIFEST --vm-cid vm-2 --agent-id agent-2 --disk-cid disk-2 "

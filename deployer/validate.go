@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -32,11 +33,11 @@ type Unchecked struct{ What, Why string }
 // problem: the error is a *document.Problems with all that Deploy would refuse.
 func Validate(ctx context.Context, opts Options) (Findings, error) {
 	opts.Inputs.Generate = document.Plan
-	opts.offline = true
-	v := &validation{}
-	err := looked(execute(ctx, opts, []phase{
-		{name: "read manifest", do: (*run).readManifest},
-		{name: "start ruby", do: (*run).prepareRuby},
+	opts.Offline = true
+	v := &validation{r: newRun(opts)}
+	err := looked(v.r.execute(ctx, []phase{
+		{name: "read manifest", do: v.r.t.Read},
+		{name: "start ruby", do: v.startRuby},
 		{name: "fetch artifacts", do: v.fetchArtifacts},
 		{name: "check jobs", do: v.checkJobs},
 		{name: "check packages", do: v.checkPackages},
@@ -62,6 +63,7 @@ func byPlace(a, b document.Position) int {
 
 // validation collects the findings about a manifest.
 type validation struct {
+	r         *run
 	problems  document.Problems
 	warnings  document.Problems
 	unchecked []Unchecked
@@ -76,7 +78,7 @@ func (v *validation) skip(what string, why error) {
 // or else at pos, and into what could not be checked. It returns what is neither.
 func (v *validation) take(pos document.Position, err error) error {
 	list := apart(err)
-	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).pos, flawOf(b).pos) })
+	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
 	for _, err := range list {
 		var panicked *guard.Panic
 		f := flawOf(err)
@@ -84,9 +86,9 @@ func (v *validation) take(pos document.Position, err error) error {
 		case errors.As(err, &panicked):
 			return err
 		case errors.Is(err, artifact.ErrOffline):
-			v.skip(f.what, artifact.ErrOffline)
-		case f.err != nil:
-			v.problems = append(v.problems, document.Problem{Pos: f.pos, Path: f.path, Message: f.Error()})
+			v.skip(f.What, artifact.ErrOffline)
+		case f.Err != nil:
+			v.problems = append(v.problems, document.Problem{Pos: f.Pos, Path: f.Path, Message: f.Error()})
 		default:
 			v.problems = append(v.problems, document.Problem{Pos: pos, Message: err.Error()})
 		}
@@ -95,11 +97,11 @@ func (v *validation) take(pos document.Position, err error) error {
 }
 
 // flawOf returns the flaw that err tells; an empty one where that is none.
-func flawOf(err error) *flaw {
-	if f, ok := errors.AsType[*flaw](err); ok {
+func flawOf(err error) *target.Flaw {
+	if f, ok := errors.AsType[*target.Flaw](err); ok {
 		return f
 	}
-	return &flaw{}
+	return &target.Flaw{}
 }
 
 // apart lists the errors that were joined into err.
@@ -118,11 +120,17 @@ func apart(err error) []error {
 	return list
 }
 
+// startRuby prepares a Ruby that starts with the first template.
+func (v *validation) startRuby(ctx context.Context) error {
+	v.r.t.Env.StartRuby(ctx)
+	return nil
+}
+
 // fetchArtifacts reads the releases and the stemcell that are here.
-func (v *validation) fetchArtifacts(r *run, ctx context.Context) error {
-	m := r.manifest
+func (v *validation) fetchArtifacts(ctx context.Context) error {
+	m := v.r.t.Manifest
 	v.whole, v.warnings = m, m.Warnings
-	err := r.fetch(ctx, m.Releases, slices.Concat(m.Group.Jobs, m.CPI.Templates), true)
+	err := v.r.t.Artifacts.Fetch(ctx, m.Releases, slices.Concat(m.Group.Jobs, m.CPI.Templates), true)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -130,7 +138,7 @@ func (v *validation) fetchArtifacts(r *run, ctx context.Context) error {
 		return err
 	}
 	for i, ref := range m.Releases {
-		rel := r.releases[ref.Name]
+		rel := v.r.t.Artifacts.Releases[ref.Name]
 		if rel == nil {
 			continue
 		}
@@ -139,7 +147,7 @@ func (v *validation) fetchArtifacts(r *run, ctx context.Context) error {
 				v.skip(fmt.Sprintf("package %s of release %s", u.Package, ref.Name), u.Why)
 				continue
 			}
-			v.problems = append(v.problems, document.Problem{Pos: ref.Pos, Path: releasePath(i), Message: u.Why.Error()})
+			v.problems = append(v.problems, document.Problem{Pos: ref.Pos, Path: target.ReleasePath(i), Message: u.Why.Error()})
 		}
 	}
 	if len(m.Generated) > 0 {
@@ -150,22 +158,22 @@ func (v *validation) fetchArtifacts(r *run, ctx context.Context) error {
 
 // checkJobs checks that the jobs are in their releases. From then on the run
 // knows only those that are.
-func (v *validation) checkJobs(r *run, _ context.Context) error {
+func (v *validation) checkJobs(context.Context) error {
 	known := *v.whole
-	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return r.releases[ref.Release] != nil })
-	known.CPI.Templates = keep(known.CPI.Templates, func(ref manifest.JobRef) bool { return r.releases[ref.Release] != nil })
-	r.manifest = &known
-	if err := v.take(known.Group.Pos, errors.Join(r.checkCPIJobs(), r.checkGroupJobs())); err != nil {
+	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release] != nil })
+	known.CPI.Templates = keep(known.CPI.Templates, func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release] != nil })
+	v.r.t.Manifest = &known
+	if err := v.take(known.Group.Pos, errors.Join(v.r.t.Artifacts.CheckCPIJobs(), v.r.t.Artifacts.CheckGroupJobs())); err != nil {
 		return err
 	}
-	there := func(ref manifest.JobRef) bool { return r.releases[ref.Release].Job(ref.Name) != nil }
+	there := func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release].Job(ref.Name) != nil }
 	known.Group.Jobs, known.CPI.Templates = keep(known.Group.Jobs, there), keep(known.CPI.Templates, there)
-	if v.all(r) {
-		v.warnings = slices.Concat(v.warnings, unknownProperties(&known, r.releases))
+	if v.all() {
+		v.warnings = slices.Concat(v.warnings, target.UnknownProperties(&known, v.r.t.Artifacts.Releases))
 		return nil
 	}
 	for _, ref := range v.whole.Group.Jobs {
-		if rel := r.releases[ref.Release]; rel == nil || rel.Job(ref.Name) == nil {
+		if rel := v.r.t.Artifacts.Releases[ref.Release]; rel == nil || rel.Job(ref.Name) == nil {
 			v.skip("the properties of the jobs", fmt.Errorf("release %s could not be looked into", ref.Release))
 			break
 		}
@@ -179,41 +187,39 @@ func keep(refs []manifest.JobRef, wanted func(manifest.JobRef) bool) []manifest.
 
 // all reports whether every job of the instance group is known, allOfCPI whether
 // every one of cloud_provider is.
-func (v *validation) all(r *run) bool { return len(r.manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
+func (v *validation) all() bool { return len(v.r.t.Manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
 
-func (v *validation) allOfCPI(r *run) bool {
-	return len(r.manifest.CPI.Templates) == len(v.whole.CPI.Templates)
+func (v *validation) allOfCPI() bool {
+	return len(v.r.t.Manifest.CPI.Templates) == len(v.whole.CPI.Templates)
 }
 
 // checkPackages checks the packages of the jobs that are known, and of the CPI.
-func (v *validation) checkPackages(r *run, _ context.Context) error {
-	errs := []error{r.checkPackages()}
-	if first := r.manifest.CPI.Templates; v.allOfCPI(r) && len(first) > 0 {
-		if err := build.Check(r.cpiJobs()); err != nil {
-			errs = append(errs, &flaw{"the CPI", first[0].Pos, first[0].Path, err})
+func (v *validation) checkPackages(context.Context) error {
+	errs := []error{v.r.t.Artifacts.CheckPackages()}
+	if first := v.r.t.Manifest.CPI.Templates; v.allOfCPI() && len(first) > 0 {
+		if err := build.Check(v.r.t.CPI.Jobs()); err != nil {
+			errs = append(errs, &target.Flaw{What: "the CPI", Pos: first[0].Pos, Path: first[0].Path, Err: err})
 		}
 	}
-	return v.take(r.manifest.Group.Pos, errors.Join(errs...))
+	return v.take(v.r.t.Manifest.Group.Pos, errors.Join(errs...))
 }
 
 // renderJobs renders the templates that can be rendered, and keeps nothing.
-func (v *validation) renderJobs(r *run, ctx context.Context) error {
-	m := r.manifest
+func (v *validation) renderJobs(ctx context.Context) error {
+	m := v.r.t.Manifest
 	address, dynamic := m.Address()
 	// A placeholder that is an address, but of no machine.
-	r.address = cmp.Or(address, "192.0.2.1")
-	if g := m.CPI.Registry; g != nil {
-		r.registry = &registryServer{host: g.Host, port: cmp.Or(g.Port, 6901), username: g.Username, password: cmp.Or(g.Password, "generated")}
-	}
+	v.r.address = cmp.Or(address, "192.0.2.1")
+	v.r.t.CPI.AssumeRegistry()
 	for _, c := range []struct {
 		templateCheck
 		jobs []templates.Job
 	}{
-		{templateCheck{refs: m.Group.Jobs, partly: !v.all(r), guessed: dynamic}, r.templateJobs()},
-		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI(r)}, build.Templates(m.Name, r.cpiJobs(), r.cpiProperties())},
+		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic}, v.r.jobs.templateJobs()},
+		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, build.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
 	} {
 		c.manifest = m
-		err := c.render(ctx, r, c.jobs)
+		err := c.render(ctx, v.r.t.Env, c.jobs)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -231,12 +237,12 @@ func (v *validation) renderJobs(r *run, ctx context.Context) error {
 
 // checkTunnel reads the tunnel's key. Whether the tunnel is needed only the CPI
 // can tell, and a passphrase that is not here says nothing of the manifest.
-func (v *validation) checkTunnel(r *run, _ context.Context) error {
-	want := r.manifest.CPI.SSHTunnel
+func (v *validation) checkTunnel(context.Context) error {
+	want := v.r.t.Manifest.CPI.SSHTunnel
 	if want == nil || want.PrivateKey == "" {
 		return nil
 	}
-	if err := tunnel.CheckLogin(r.tunnelConfig(want)); err != nil {
+	if err := tunnel.CheckLogin(v.r.t.CPI.TunnelConfig(want)); err != nil {
 		v.skip("the key of cloud_provider.ssh_tunnel", err)
 	}
 	return nil
@@ -254,7 +260,7 @@ type templateCheck struct {
 
 // render renders into a folder of its own, which it removes. An error means that
 // no template could be rendered.
-func (c *templateCheck) render(ctx context.Context, r *run, jobs []templates.Job) error {
+func (c *templateCheck) render(ctx context.Context, env *target.Env, jobs []templates.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -263,7 +269,7 @@ func (c *templateCheck) render(ctx context.Context, r *run, jobs []templates.Job
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	err = r.redactFailures(r.engine.Render(ctx, jobs, dir))
+	err = env.RedactFailures(env.Engine.Render(ctx, jobs, dir))
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err

@@ -3,11 +3,11 @@ package ui
 import (
 	"fmt"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
 )
 
 // Disks prints a table of recorded disks.
-func Disks(out *Writer, list []deployer.SeenDisk) {
+func Disks(out *Writer, list []observe.SeenDisk) {
 	if len(list) == 0 {
 		fmt.Fprintln(out, "There are no disks")
 		return

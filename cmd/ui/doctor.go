@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
 )
 
 // Check prints one finding of the doctor, for people.
-func Check(out *Writer, c deployer.Check) {
+func Check(out *Writer, c observe.Check) {
 	const indent = "\n                        "
 	fmt.Fprintf(out, "%-7s  %-13s  %s\n", c.Result, c.Name, strings.ReplaceAll(out.clean(c.Detail, maxMessage), "\n", indent))
 	if c.Remedy != "" {

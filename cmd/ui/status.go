@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
 )
 
 // Condition prints the state of a deployment, for people.
-func Condition(out *Writer, c *deployer.Condition, now time.Time) {
+func Condition(out *Writer, c *observe.Condition, now time.Time) {
 	conditionFacts(out, c, now)
 	conditionProcesses(out, c)
 	conditionDisks(out, c)
@@ -33,7 +33,7 @@ func Condition(out *Writer, c *deployer.Condition, now time.Time) {
 }
 
 // conditionFacts prints the facts of which there is one each.
-func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
+func conditionFacts(out *Writer, c *observe.Condition, now time.Time) {
 	table := NewTable(out)
 	defer table.Print()
 	line := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
@@ -45,7 +45,7 @@ func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
 	line("Agent", "%s", agentText(c))
 	line("Jobs", "%s", jobsText(c))
 	if len(c.Addresses) > 0 {
-		line("Addresses", "%s", joined(c.Addresses, func(a deployer.SeenAddress) string {
+		line("Addresses", "%s", joined(c.Addresses, func(a observe.SeenAddress) string {
 			if a.Network == "" {
 				return a.IP
 			}
@@ -53,7 +53,7 @@ func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
 		}))
 	}
 	if len(c.Stemcells) > 0 {
-		line("Stemcell", "%s", joined(c.Stemcells, func(s deployer.SeenRecord) string {
+		line("Stemcell", "%s", joined(c.Stemcells, func(s observe.SeenRecord) string {
 			text := fmt.Sprintf("%s/%s (%s)", s.Name, s.Version, s.CID)
 			if !s.Current {
 				text += ", unused"
@@ -62,7 +62,7 @@ func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
 		}))
 	}
 	if len(c.Releases) > 0 {
-		line("Releases", "%s", joined(c.Releases, func(r deployer.SeenRecord) string { return r.Name + "/" + r.Version }))
+		line("Releases", "%s", joined(c.Releases, func(r observe.SeenRecord) string { return r.Name + "/" + r.Version }))
 	}
 	line("Last deploy", "%s", deployText(c, now))
 	for _, u := range c.Unfinished {
@@ -78,7 +78,7 @@ func conditionFacts(out *Writer, c *deployer.Condition, now time.Time) {
 	vitalsLines(c.Vitals, line)
 }
 
-func vmText(c *deployer.Condition) string {
+func vmText(c *observe.Condition) string {
 	switch {
 	case c.VM == nil:
 		return "none"
@@ -88,7 +88,7 @@ func vmText(c *deployer.Condition) string {
 	return c.VM.CID
 }
 
-func agentText(c *deployer.Condition) string {
+func agentText(c *observe.Condition) string {
 	switch a := c.Agent; {
 	case a == nil:
 		return "-"
@@ -101,7 +101,7 @@ func agentText(c *deployer.Condition) string {
 	}
 }
 
-func jobsText(c *deployer.Condition) string {
+func jobsText(c *observe.Condition) string {
 	if c.JobState == "running" && len(c.Jobs) == 0 && len(c.Processes) == 0 {
 		return "none yet: nothing was applied to this VM" // agents call that running
 	}
@@ -115,7 +115,7 @@ func jobsText(c *deployer.Condition) string {
 	return text
 }
 
-func deployText(c *deployer.Condition, now time.Time) string {
+func deployText(c *observe.Condition, now time.Time) string {
 	text := "did not finish"
 	if c.Finished {
 		text = "finished"
@@ -135,17 +135,17 @@ func deployText(c *deployer.Condition, now time.Time) string {
 	return fmt.Sprintf("%s %s (%s ago)", text, Moment(*c.LastDeploy), span(now.Sub(*c.LastDeploy)))
 }
 
-func vitalsLines(v *deployer.Vitals, line func(name, format string, args ...any)) {
+func vitalsLines(v *observe.Vitals, line func(name, format string, args ...any)) {
 	if v == nil {
 		return
 	}
 	var parts []string
 	if len(v.Load) > 0 {
-		parts = append(parts, "load "+joined(v.Load, deployer.Figure.String))
+		parts = append(parts, "load "+joined(v.Load, observe.Figure.String))
 	}
 	for _, p := range []struct {
 		name  string
-		value deployer.Figure
+		value observe.Figure
 	}{{"CPU user", v.CPU.User}, {"sys", v.CPU.Sys}, {"wait", v.CPU.Wait}, {"memory", v.Memory.Percent}, {"swap", v.Swap.Percent}} {
 		if p.value.Known() {
 			parts = append(parts, fmt.Sprintf("%s %s%%", p.name, p.value))
@@ -164,7 +164,7 @@ func vitalsLines(v *deployer.Vitals, line func(name, format string, args ...any)
 	}
 }
 
-func conditionProcesses(out *Writer, c *deployer.Condition) {
+func conditionProcesses(out *Writer, c *observe.Condition) {
 	if len(c.Processes) == 0 {
 		return
 	}
@@ -177,7 +177,7 @@ func conditionProcesses(out *Writer, c *deployer.Condition) {
 	table.Print()
 }
 
-func conditionDisks(out *Writer, c *deployer.Condition) {
+func conditionDisks(out *Writer, c *observe.Condition) {
 	if len(c.Disks) == 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func conditionDisks(out *Writer, c *deployer.Condition) {
 	table.Print()
 }
 
-func conditionCertificates(out *Writer, c *deployer.Condition) {
+func conditionCertificates(out *Writer, c *observe.Condition) {
 	if len(c.Certificates) == 0 {
 		return
 	}

@@ -103,15 +103,18 @@ type Decision struct {
 	// the VM that stays, or on the new one after the old one was deleted.
 	Compiles int `json:"compiles,omitempty"`
 
-	Swap     bool   `json:"swap,omitempty"`     // the new VM is created before the old one is deleted
-	Beside   bool   `json:"beside,omitempty"`   // the new VM compiles while the old one still serves
-	Stopped  bool   `json:"stopped,omitempty"`  // the jobs stay stopped, after bootstrap stop
-	Blank    bool   `json:"blank,omitempty"`    // the VM has no spec yet, or has not reported its address
-	Silent   bool   `json:"silent,omitempty"`   // the old VM's agent does not answer
-	Answers  bool   `json:"answers,omitempty"`  // the agent of the recorded VM does
-	HasVM    bool   `json:"has_vm,omitempty"`   // the recorded VM exists
-	Current  string `json:"vm,omitempty"`       // CID of the recorded VM
-	Replaced string `json:"replaced,omitempty"` // CID of a VM that an earlier run has replaced and not deleted
+	Swap     bool    `json:"swap,omitempty"`     // the new VM is created before the old one is deleted
+	Beside   bool    `json:"beside,omitempty"`   // the new VM compiles while the old one still serves
+	Stopped  bool    `json:"stopped,omitempty"`  // the jobs stay stopped, after bootstrap stop
+	Blank    bool    `json:"blank,omitempty"`    // the VM has no spec yet, or has not reported its address
+	Silent   bool    `json:"silent,omitempty"`   // the old VM's agent does not answer
+	Answers  bool    `json:"answers,omitempty"`  // the agent of the recorded VM does
+	HasVM    bool    `json:"has_vm,omitempty"`   // the recorded VM exists
+	Current  string  `json:"vm,omitempty"`       // CID of the recorded VM
+	AgentID  string  `json:"agent_id,omitempty"` // of the recorded VM, as its agent reports it
+	Applied  string  `json:"applied,omitempty"`  // the configuration hash of what the recorded VM runs
+	Lost     *Reason `json:"lost,omitempty"`     // why the jobs of the recorded VM cannot be stopped; nil: they can
+	Replaced string  `json:"replaced,omitempty"` // CID of a VM that an earlier run has replaced and not deleted
 
 	Snapshots     bool `json:"snapshot,omitempty"` // of the disk, before it is changed
 	UseDNS        bool `json:"dns,omitempty"`
@@ -234,17 +237,29 @@ func (d Decision) removes() bool {
 	return slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Action == Remove })
 }
 
+// Seen returns a decision that changes nothing, with what steps need to know of
+// the VM and of the command line.
+func Seen(st state.State, f Facts, asked Asked) Decision {
+	d := Decision{
+		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounts: len(f.Mounted), DiskAsked: f.DiskAsked,
+		AgentID: f.Now.AgentID, Applied: f.Now.ConfigurationHash,
+		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk,
+	}
+	if !f.Answers {
+		why := f.WhyLost()
+		d.Lost = &why
+	}
+	return d
+}
+
 // Decide decides what a deploy does, from wishes, state and facts. The error is
 // an *AgentSilentError for a VM that exists and does not answer, a
 // *DiskGoneError, a *ShrinkError or a *NoSecondDiskError.
 func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
-	d := Decision{
-		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounts: len(f.Mounted), DiskAsked: f.DiskAsked,
-		Snapshots: w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", UseDNS: w.DNS,
-		Dynamic: w.Dynamic, Address: !w.NoAddress, Light: w.Light, API: w.API,
-		Fix: w.Asked.Fix, SkipDrain: w.Asked.SkipDrain, KeepOldDisk: w.Asked.KeepOldDisk,
-		Leftovers: leftoverCalls(st),
-	}
+	d := Seen(st, f, w.Asked)
+	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS
+	d.Dynamic, d.Address, d.Light, d.API = w.Dynamic, !w.NoAddress, w.Light, w.API
+	d.Leftovers = leftoverCalls(st)
 	if st.Own.Swap != nil {
 		d.Replaced = st.Own.Swap.CID
 	}

@@ -50,6 +50,7 @@ const (
 	RecordPrevious  Kind = "record previous deployment"
 	RecordStopped   Kind = "record that the jobs are stopped"
 	RecordStarted   Kind = "record that the jobs run"
+	KeepDisk        Kind = "keep disk" // as an orphan
 	DeleteDisks     Kind = "delete disks"
 	DeleteStemcells Kind = "delete stemcells"
 	DeleteOrphan    Kind = "delete orphaned disk"
@@ -265,11 +266,12 @@ func RestartSteps() []Step {
 
 // Previous returns the plan of deploy --previous, on the existing VM; stopped
 // jobs stay stopped.
-func Previous(vm, group string, stopped bool) Plan {
-	p := Plan{Decision: Decision{Current: vm, Stopped: stopped, Changes: []Change{
-		{What: VM, Name: vm, Action: Keep},
+func Previous(seen Decision, group string, stopped bool) Plan {
+	p := Plan{Decision: seen}
+	p.Stopped, p.Changes = stopped, []Change{
+		{What: VM, Name: seen.Current, Action: Keep},
 		{What: Jobs, Name: group, Action: Update, Why: []Reason{{Cause: PutBackAsked}}},
-	}}}
+	}
 	p.Steps = []Step{
 		{Kind: UploadJobs}, {Kind: ClearRecord},
 		{Kind: StopJobs, Down: true, Next: changing()}, {Kind: ApplyPrevious, Down: true},
@@ -285,14 +287,17 @@ func Previous(vm, group string, stopped bool) Plan {
 
 // DeleteSteps returns the steps that delete a deployment. replaced is the CID
 // of a VM that an earlier run has replaced but not deleted; empty: there is
-// none.
-func DeleteSteps(replaced string) []Step {
+// none. keepDisk keeps the current disk as an orphan.
+func DeleteSteps(replaced string, keepDisk bool) []Step {
 	list := []Step{{Kind: ClearRecord}}
 	if replaced != "" {
 		list = append(list, Step{Kind: StopOld, Name: replaced, Next: leaving()}, Step{Kind: DeleteOld, Name: replaced})
 	}
-	return append(list, Step{Kind: StopJobs, Next: ending()}, Step{Kind: DeleteVM}, Step{Kind: DeleteDisks},
-		Step{Kind: DeleteStemcells}, Step{Kind: LookAtLeftovers}, Step{Kind: Uninstall})
+	list = append(list, Step{Kind: StopJobs, Next: ending()}, Step{Kind: DeleteVM})
+	if keepDisk {
+		list = append(list, Step{Kind: KeepDisk})
+	}
+	return append(list, Step{Kind: DeleteDisks}, Step{Kind: DeleteStemcells}, Step{Kind: LookAtLeftovers}, Step{Kind: Uninstall})
 }
 
 // DeleteDiskSteps returns the steps that delete an orphaned disk.

@@ -1,0 +1,106 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"bootstrap/deployer/plan"
+)
+
+// NoVMError says that there is no VM.
+type NoVMError struct{}
+
+func (e *NoVMError) Error() string {
+	return "there is no VM: `bootstrap deploy MANIFEST` creates one"
+}
+
+// expectVM fails without a VM whose agent answers.
+func (r *run) expectVM(context.Context) error {
+	cid := r.t.State.Get().CurrentVMCID
+	switch {
+	case cid == "":
+		return &NoVMError{}
+	case r.look.Facts.Answers:
+		r.agent = r.look.Running
+		return nil
+	case r.t.CPI.Connected() && !r.look.Facts.HasVM:
+		return fmt.Errorf("VM %s is gone: `bootstrap deploy MANIFEST` creates a new one", cid)
+	}
+	return r.silent(cid)
+}
+
+// expectDisk refuses to start jobs without their data.
+func (r *run) expectDisk(context.Context) error {
+	st := r.t.State.Get()
+	d := st.Disk()
+	if d == nil || slices.Contains(r.look.Facts.Mounted, d.CID) {
+		return nil
+	}
+	return fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; `bootstrap deploy MANIFEST` attaches it", d.CID, st.CurrentVMCID)
+}
+
+// ProtectedError says that the manifest forbids deleting the deployment.
+type ProtectedError struct {
+	Name string
+}
+
+func (e *ProtectedError) Error() string {
+	return fmt.Sprintf("deployment %s is protected: its manifest says protect: true; remove that line, deploy, then delete", e.Name)
+}
+
+// refuseProtected refuses to delete a protected deployment.
+func (r *run) refuseProtected(context.Context) error {
+	if r.t.About.Protect || r.t.Known.Protect || r.t.SaysProtect() {
+		return &ProtectedError{Name: r.t.About.Name}
+	}
+	return nil
+}
+
+// confirmDelete asks before a disk is deleted.
+func (r *run) confirmDelete(ctx context.Context) error {
+	st := r.t.State.Get()
+	d := st.Disk()
+	if d == nil || r.asked.KeepDisk {
+		return nil
+	}
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
+}
+
+// refuseSilent keeps a delete from going on without the agent, which it needs.
+func (r *run) refuseSilent(context.Context) error {
+	st := r.t.State.Get()
+	cid := st.CurrentVMCID
+	if cid == "" || r.look.Facts.Answers || !r.look.Facts.HasVM || r.look.Fix {
+		return nil
+	}
+	if st.Own.AgentID != "" && !st.Own.Reached {
+		return nil // it has no jobs to stop
+	}
+	return &plan.AgentSilentError{VM: cid, Err: r.look.Facts.AgentErr, Next: nextDelete}
+}
+
+// silent returns the error of a command that needs the silent agent of a VM.
+func (r *run) silent(vm string) error {
+	err := &plan.AgentSilentError{VM: vm, Err: r.look.Facts.AgentErr, Next: nextFix}
+	switch {
+	case r.look.Facts.Busy():
+		err.Next = nextBusy
+	case r.look.Revived:
+		err.Next = nextReplace
+	}
+	return err
+}
+
+// question asks the person, if confirmation is wanted; the error is a
+// *NotConfirmedError without a yes.
+func (r *run) question(ctx context.Context, q Question) error {
+	if r.asked.Confirm == nil {
+		return nil
+	}
+	yes, err := r.asked.Confirm(ctx, q)
+	if err == nil && !yes {
+		err = &NotConfirmedError{}
+	}
+	return err
+}

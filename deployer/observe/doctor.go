@@ -1,0 +1,206 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// CheckResult says how a check ended.
+type CheckResult string
+
+// How a check ends. Skipped means that the check does not apply here; its
+// detail says why.
+const (
+	CheckOK      CheckResult = "ok"
+	CheckWarn    CheckResult = "warn"
+	CheckFail    CheckResult = "fail"
+	CheckSkipped CheckResult = "skipped"
+)
+
+// Check is one finding of the doctor. Names are stable.
+type Check struct {
+	Name   string      `json:"check"`
+	Result CheckResult `json:"result"`
+	Detail string      `json:"detail"`
+	Remedy string      `json:"remedy,omitempty"` // of a warning or a failure
+}
+
+// doctor holds the results that later checks use.
+type doctor struct {
+	*observer
+	loaded bool         // the manifest was read
+	st     *state.State // nil: there is none
+	locked bool         // a run is in progress
+	lost   bool         // there is no connection to the VM's network
+	how    kept.Agent
+	seen   *SeenAgent // nil: the agent was not asked
+	peer   agent.Peer
+	clock  *clock // nil: no other clock was seen
+}
+
+// diagnosis is one check by its name.
+type diagnosis struct {
+	name string
+	do   func(*doctor, context.Context, *verdict)
+}
+
+// diagnoses are all checks, in their order.
+func diagnoses() []diagnosis {
+	return []diagnosis{
+		{"home", (*doctor).checkHome},
+		{"modes", (*doctor).checkModes},
+		{"tmpdir", (*doctor).checkTemp},
+		{"space", (*doctor).checkSpace},
+		{"manifest", (*doctor).checkManifest},
+		{"tools", (*doctor).checkTools},
+		{"ruby", (*doctor).checkRuby},
+		{"state", (*doctor).checkState},
+		{"lock", (*doctor).checkLock},
+		{"proxies", (*doctor).checkProxies},
+		{"route", (*doctor).checkRoute},
+		{"registry-port", (*doctor).checkRegistry},
+		{"agent-port", (*doctor).checkAgentPort},
+		{"ssh-key", (*doctor).checkSSH},
+		{"agent", (*doctor).checkAgent},
+		{"clock", (*doctor).checkClock},
+		{"certificates", (*doctor).checkCertificates},
+		{"cpi", (*doctor).checkCPI},
+	}
+}
+
+// Diagnose checks this machine and, where a manifest or a state file is named,
+// the deployment, and reports each check as it ends. It changes nothing but the
+// cache of the embedded Ruby. The error is only that of ctx.
+func Diagnose(ctx context.Context, cfg target.Config, from target.Options, each func(Check)) error {
+	d := &doctor{observer: &observer{target.New(target.NewEnv(cfg), from)}}
+	defer d.Env.Close()
+	for _, c := range diagnoses() {
+		v := &verdict{result: CheckOK}
+		c.do(d, ctx, v)
+		if ctx.Err() != nil {
+			return &report.InterruptedError{Row: "check " + c.name}
+		}
+		each(v.check(c.name))
+	}
+	return nil
+}
+
+// verdict collects what one check finds; the worst counts.
+type verdict struct {
+	result            CheckResult
+	details, remedies []string
+}
+
+func (v *verdict) say(format string, args ...any) {
+	v.details = append(v.details, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) skip(format string, args ...any) {
+	v.result = CheckSkipped
+	v.say(format, args...)
+}
+
+func (v *verdict) warn(remedy, format string, args ...any) {
+	if v.result != CheckFail {
+		v.result = CheckWarn
+	}
+	v.advise(remedy)
+	v.say(format, args...)
+}
+
+func (v *verdict) fail(remedy, format string, args ...any) {
+	v.result = CheckFail
+	v.advise(remedy)
+	v.say(format, args...)
+}
+
+func (v *verdict) advise(remedy string) {
+	if remedy != "" && !slices.Contains(v.remedies, remedy) {
+		v.remedies = append(v.remedies, remedy)
+	}
+}
+
+func (v *verdict) check(name string) Check {
+	return Check{Name: name, Result: v.result, Detail: strings.Join(v.details, "; "), Remedy: strings.Join(v.remedies, "; ")}
+}
+
+// checkManifest reads the manifest, which the later checks need.
+func (d *doctor) checkManifest(_ context.Context, v *verdict) {
+	if d.From.Manifest == "" {
+		v.skip("no manifest is named")
+		return
+	}
+	if err := d.ReadIfAny(); err != nil {
+		v.fail("correct it; `bootstrap validate MANIFEST` checks it again", "%v", err)
+		return
+	}
+	d.loaded = true
+	v.say("%s is valid", d.From.Manifest)
+	for _, w := range d.Manifest.Warnings {
+		v.warn("see `bootstrap validate MANIFEST`", "%s", target.Place(w))
+	}
+	if len(d.Manifest.Generated) > 0 {
+		v.say("deploy will generate %s", strings.Join(d.Manifest.Generated, ", "))
+	}
+	d.checkStore(v)
+}
+
+// checkStore warns if others can read the generated secrets.
+func (d *doctor) checkStore(v *verdict) {
+	file := d.From.Inputs.VarsStore
+	if info, err := os.Stat(file); err == nil && readByOthers(info) {
+		v.warn("chmod 600 "+file, "others can read the vars store %s", file)
+	}
+}
+
+// checkState reads the state file.
+func (d *doctor) checkState(_ context.Context, v *verdict) {
+	if d.From.Manifest == "" && d.From.StateFile == "" {
+		v.skip("neither a manifest nor --state is named")
+		return
+	}
+	r, st, err := newObserver(d.Env.Config, d.From)
+	if isMissing(err) {
+		v.skip("%v: nothing is deployed yet", err)
+		return
+	}
+	if err != nil {
+		v.fail("restore the state file from a copy, or name the right one with --state", "%v", err)
+		return
+	}
+	d.st, d.StatePath, d.Dir, d.Known = &st, r.StatePath, r.Dir, r.Known
+	if !d.loaded {
+		d.About = r.About
+	}
+	v.say("%s is readable", d.StatePath)
+	if n := len(st.Own.Intents) + len(st.Own.Leftovers); n > 0 {
+		v.warn("`bootstrap status MANIFEST` lists them; the next deploy settles what it can", "CPI calls with an unknown result: %d", n)
+	}
+}
+
+// checkLock reports whether a run is in progress.
+func (d *doctor) checkLock(_ context.Context, v *verdict) {
+	if d.st == nil {
+		v.skip("there is no state file")
+		return
+	}
+	switch by, err := file.LockedBy(d.StatePath); {
+	case err != nil:
+		v.fail("make the lock file readable to you", "%v", err)
+	case by != nil:
+		d.locked = true
+		v.warn("wait until the other run has ended; its lock ends with its process", "%v", by)
+	default:
+		v.say("nobody has the state locked")
+	}
+}

@@ -1,0 +1,269 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/artifact"
+	"bootstrap/deployer/target"
+	"bootstrap/manifest"
+	"bootstrap/state/file"
+	"bootstrap/templates"
+)
+
+func isMissing(err error) bool {
+	var missing *file.MissingError
+	return errors.As(err, &missing)
+}
+
+// checkHome tries to write to the folder of caches and deployments.
+func (d *doctor) checkHome(_ context.Context, v *verdict) {
+	if info, err := os.Stat(d.Env.Home); err == nil && !info.IsDir() {
+		v.fail("move it away", "%s is not a folder", d.Env.Home)
+		return
+	}
+	dir := target.Nearest(d.Env.Home)
+	if err := tryToWrite(dir); err != nil {
+		v.fail("make it writable to you, or set HOME to a folder that is", "cannot write to %s: %v", dir, err)
+		return
+	}
+	v.say("%s is writable", dir)
+	if _, noexec, err := target.FileSystem(dir); err == nil && noexec {
+		v.fail("mount it without noexec, or set HOME to a folder on another file system", "programs cannot be run from %s: its file system is mounted noexec", dir)
+	}
+}
+
+func tryToWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".bootstrap-doctor-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("x")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// checkModes warns if others can read or write the folder of caches and
+// deployments.
+func (d *doctor) checkModes(_ context.Context, v *verdict) {
+	info, err := os.Stat(d.Env.Home)
+	switch {
+	case runtime.GOOS == "windows":
+		v.skip("not known on this operating system")
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		v.skip("%s does not exist yet", d.Env.Home)
+		return
+	case err != nil:
+		v.fail("make it readable to you", "%v", err)
+		return
+	case info.Mode().Perm()&0o022 != 0:
+		v.fail("chmod go-w "+d.Env.Home, "others can write to %s, and programs are run from there", d.Env.Home)
+	}
+	entries, err := os.ReadDir(d.Env.Home)
+	if err != nil {
+		v.fail("make it readable to you", "%v", err)
+		return
+	}
+	for _, e := range entries {
+		if uuid.Validate(e.Name()) == nil && e.IsDir() {
+			checkInstallation(filepath.Join(d.Env.Home, e.Name()), v)
+		}
+	}
+	if v.result == CheckOK {
+		v.say("nobody else can read the folder of a deployment or write to %s", d.Env.Home)
+	}
+}
+
+// checkInstallation looks at the folder of one deployment and the files in it,
+// which hold secrets.
+func checkInstallation(dir string, v *verdict) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		v.warn("make it readable to you", "%v", err)
+		return
+	}
+	if readByOthers(info) {
+		v.warn("chmod 700 "+dir, "others can look into %s", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		v.warn("make it readable to you", "%v", err)
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && readByOthers(info) {
+			file := filepath.Join(dir, e.Name())
+			v.warn("chmod 600 "+file, "only the mode of its folder keeps others from reading %s", file)
+		}
+	}
+}
+
+func readByOthers(info fs.FileInfo) bool {
+	return runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
+}
+
+func (d *doctor) checkTemp(_ context.Context, v *verdict) {
+	dir := d.Env.TempDir()
+	if err := tryToWrite(dir); err != nil {
+		v.fail("set TMPDIR to a folder that exists and is writable to you", "cannot write to the folder of temporary files %s: %v", dir, err)
+		return
+	}
+	v.say("%s is writable", dir)
+}
+
+// Free space below which a deploy certainly fails, or may fail: a stemcell
+// takes half a GiB, and twice that while it is unpacked.
+const (
+	spaceNeeded = 512 << 20
+	spaceWanted = 3 << 30
+)
+
+func (d *doctor) checkSpace(_ context.Context, v *verdict) {
+	known := false
+	for _, dir := range []string{target.Nearest(d.Env.Home), target.Nearest(d.Env.TempDir())} {
+		free, _, err := target.FileSystem(dir)
+		if err != nil {
+			continue
+		}
+		known = true
+		text := fmt.Sprintf("%s has %d MiB free", dir, free>>20)
+		switch {
+		case free < spaceNeeded:
+			v.fail("make room: "+filepath.Join(d.Env.Home, "cache")+" holds nothing that cannot be fetched again", "%s, too little for releases and stemcells", text)
+		case free < spaceWanted:
+			v.warn("make room: "+filepath.Join(d.Env.Home, "cache")+" holds nothing that cannot be fetched again", "%s, which a large stemcell may not fit in", text)
+		default:
+			v.say("%s", text)
+		}
+	}
+	if !known {
+		v.skip("not known on this operating system")
+	}
+}
+
+// checkTools looks for the programs that packaging scripts call.
+func (d *doctor) checkTools(_ context.Context, v *verdict) {
+	path := d.Env.Getenv("PATH")
+	if runtime.GOOS != "windows" {
+		path += string(os.PathListSeparator) + "/usr/local/bin:/usr/bin:/bin"
+	}
+	if bash := findProgram("bash", path); bash != "" {
+		v.say("bash is %s", bash)
+	} else {
+		v.fail("install bash", "bash, which runs packaging scripts, is not installed")
+	}
+	var missing []string
+	for _, names := range []string{"tar", "gzip", "make", "cc gcc clang", "patch"} {
+		if !isAnyOn(path, strings.Fields(names)) {
+			missing = append(missing, strings.ReplaceAll(names, " ", " or "))
+		}
+	}
+	switch compiled := d.compiledHere(); {
+	case len(missing) == 0:
+		v.say("tar, gzip, make, patch and a C compiler are installed")
+	case len(compiled) > 0:
+		v.warn("install "+strings.Join(missing, ", "), "not installed: %s, which the packages of release %s may need, because they are compiled on this machine", strings.Join(missing, ", "), strings.Join(compiled, ", "))
+	default:
+		v.say("not installed, and needed only by CPIs that are compiled from source: %s", strings.Join(missing, ", "))
+	}
+}
+
+func isAnyOn(path string, names []string) bool {
+	for _, name := range names {
+		if findProgram(name, path) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// findProgram finds a program on a PATH.
+func findProgram(program, path string) string {
+	for _, dir := range filepath.SplitList(path) {
+		if filepath.IsAbs(dir) {
+			if found, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+// compiledHere returns the releases whose packages are compiled on this
+// machine: those of the CPI, except the embedded one.
+func (d *doctor) compiledHere() []string {
+	if d.Manifest == nil {
+		return nil
+	}
+	var names []string
+	for _, rel := range d.Artifacts.Of(d.Manifest.CPI.Templates) {
+		if !strings.HasPrefix(rel.URL, "embedded:") {
+			names = append(names, rel.Name)
+		}
+	}
+	return names
+}
+
+// checkRuby renders a template.
+func (d *doctor) checkRuby(ctx context.Context, v *verdict) {
+	const remedy = "build the program with its Ruby (make build), or install a Ruby and name it with --ruby"
+	version, err := d.render(ctx, "<%= RUBY_VERSION %>")
+	which := "the embedded Ruby"
+	if d.Env.Ruby != "" {
+		which = d.Env.Ruby
+	}
+	if err != nil {
+		v.fail(remedy, "templates cannot be rendered with %s: %v", which, err)
+		return
+	}
+	v.say("%s, version %s, renders templates", which, version)
+}
+
+// render renders one template that needs no facts.
+func (d *doctor) render(ctx context.Context, template string) (text string, err error) {
+	dir, err := os.MkdirTemp(d.Env.TempDir(), "bootstrap-doctor-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.WriteFile(filepath.Join(dir, "monit"), []byte(template), 0o600); err != nil {
+		return "", err
+	}
+	engine := d.Env.NewEngine(ctx)
+	defer func() { _ = engine.Close() }() // a child that has ended is closed, too
+	job := templates.Job{Job: &artifact.Job{Release: "doctor", Name: "doctor", Dir: dir}}
+	if err := engine.Render(ctx, []templates.Job{job}, filepath.Join(dir, "rendered")); err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "rendered", "doctor", "monit"))
+	return string(data), err
+}
+
+// sources returns the URLs of the releases and the stemcell that are fetched
+// over the network.
+func sources(m *manifest.Manifest) []string {
+	if m == nil {
+		return nil
+	}
+	var urls []string
+	for _, rel := range m.Releases {
+		urls = append(urls, rel.URL)
+	}
+	urls = append(urls, m.ResourcePool.Stemcell.URL)
+	var remote []string
+	for _, u := range urls {
+		if strings.HasPrefix(u, "http://") || strings.HasPrefix(u, "https://") {
+			remote = append(remote, u)
+		}
+	}
+	return remote
+}

@@ -1,0 +1,233 @@
+// Package observe looks at a deployment and at this machine, and changes nothing:
+// status, doctor, certificates.
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Condition is the condition of a deployment: what its state file contains and
+// what its agent reports. As JSON it is what `status --json` prints.
+type Condition struct {
+	Kind           string `json:"kind"` // "status"
+	StateFile      string `json:"state_file"`
+	InstallationID string `json:"installation_id"`
+	Deployment     string `json:"deployment,omitempty"`
+	Group          string `json:"instance_group,omitempty"`
+
+	Well     bool     `json:"well"`
+	Problems []string `json:"problems"` // what is wrong
+	Notes    []string `json:"notes"`    // worth knowing, but not wrong
+
+	VM         *SeenVM       `json:"vm"`         // null: none is recorded
+	Agent      *SeenAgent    `json:"agent"`      // null: it could not be asked
+	JobState   string        `json:"job_state"`  // empty: not known
+	Stopped    bool          `json:"stopped"`    // the jobs were stopped with bootstrap stop
+	Jobs       []string      `json:"jobs"`       // names
+	Processes  []SeenProcess `json:"processes"`  // of the jobs
+	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: not known
+	Addresses  []SeenAddress `json:"addresses"`  // the instance's
+	LastDeploy *time.Time    `json:"deployed"`   // null: the time is not recorded
+	Finished   bool          `json:"finished"`   // the last deploy finished
+	Idle       bool          `json:"idle"`       // no deploy was interrupted: everything was deleted, or nothing was ever created
+	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded ones
+	Releases   []SeenRecord  `json:"releases"`   // of the last deploy
+	Disks      []SeenDisk    `json:"disks"`      // persistent ones
+	Unfinished []SeenCall    `json:"unfinished"` // CPI calls with an unknown result
+
+	Certificates []Certificate `json:"certificates"`
+}
+
+// SeenVM is the recorded VM.
+type SeenVM struct {
+	CID     string `json:"cid"`
+	AgentID string `json:"agent_id,omitempty"`
+	// Old is the VM that this one has replaced and that is not deleted yet.
+	Old string `json:"old_cid,omitempty"`
+}
+
+// SeenRecord is a stemcell or a release; only stemcells have a CID.
+type SeenRecord struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	CID     string `json:"cid,omitempty"`
+	Current bool   `json:"current"`
+}
+
+// DiskUse says what a disk is for.
+type DiskUse string
+
+// The uses of disks: the current one, one that the next deploy deletes, and one
+// that is kept until a person deletes it.
+const (
+	DiskCurrent DiskUse = "current"
+	DiskUnused  DiskUse = "unused"
+	DiskOrphan  DiskUse = "orphan"
+)
+
+// SeenDisk is a recorded persistent disk.
+type SeenDisk struct {
+	CID     string     `json:"cid"`
+	Size    int        `json:"size_mib"`
+	Use     DiskUse    `json:"use"`
+	Mounted *bool      `json:"mounted,omitempty"` // nil: the agent did not say
+	Since   *time.Time `json:"since,omitempty"`   // of an orphan
+	Why     string     `json:"why,omitempty"`     // of an orphan
+}
+
+// SeenCall is a CPI call whose result is unknown.
+type SeenCall struct {
+	Method  string    `json:"method"`
+	Started time.Time `json:"started"`
+	CID     string    `json:"cid,omitempty"`      // of a call that deletes
+	AgentID string    `json:"agent_id,omitempty"` // of create_vm
+	// Leftover is true if bootstrap cannot find out any more what the call
+	// created.
+	Leftover bool   `json:"leftover"`
+	Why      string `json:"why,omitempty"` // of a leftover
+}
+
+// Status returns the condition of a deployment. It changes nothing, locks
+// nothing, and needs the manifest only if another machine created the VM. The
+// error is a *file.MissingError if there is no deployment.
+func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condition, error) {
+	r, st, err := newObserver(cfg, from)
+	if err != nil {
+		return nil, err
+	}
+	c := &Condition{
+		Kind: "status", StateFile: r.StatePath, InstallationID: st.InstallationID, Group: st.Own.Group,
+		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Addresses: []SeenAddress{},
+		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
+	}
+	if err := r.ReadIfAny(); err != nil {
+		c.note("cannot read the manifest, so this status shows less: %v", err)
+	}
+	c.Deployment, c.Group = r.About.Name, cmp.Or(c.Group, r.About.Group)
+	c.addRecords(st)
+	c.addUnfinished(st)
+	how := r.Agents.Recall(st.CurrentVMCID)
+	r.Env.Secret(how.MBus)
+	var peer agent.Peer
+	if c.VM != nil {
+		if peer, err = r.askAgent(ctx, c, &how, st.DirectorID); err != nil {
+			return nil, err
+		}
+	}
+	c.judgeDeploy(st)
+	if leaf := target.WantedLeaf(r.Manifest); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
+		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", target.Serial(peer.Certificates[0]), target.Serial(leaf))
+	}
+	now := time.Now()
+	c.Certificates = append(c.Certificates, r.certificates(peer.Certificates, how.CA, now)...)
+	for _, cert := range c.Certificates {
+		if text := cert.fault(now); text != "" {
+			c.problem("%s", text)
+		} else if text := cert.ending(now, r.expiryWarning()); text != "" {
+			c.note("%s", text)
+		}
+	}
+	c.Well = len(c.Problems) == 0
+	return c, nil
+}
+
+// observer looks at a deployment and changes nothing: the state is not locked.
+type observer struct{ *target.Target }
+
+// newObserver reads the state, and what this machine remembers of the deployment.
+func newObserver(cfg target.Config, from target.Options) (*observer, state.State, error) {
+	path, err := file.Path(from.Manifest, from.StateFile)
+	if err != nil {
+		return nil, state.State{}, err
+	}
+	st, found, err := file.Read(path, cfg.Home)
+	if err != nil {
+		return nil, st, err
+	}
+	if !found {
+		return nil, st, file.Missing(path, from.Manifest)
+	}
+	t := target.New(target.NewEnv(cfg), from)
+	t.StatePath = path
+	t.UseInstallation(st.InstallationID)
+	t.About = t.Known
+	return &observer{t}, st, nil
+}
+
+func (c *Condition) problem(format string, args ...any) {
+	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
+}
+
+func (c *Condition) note(format string, args ...any) {
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
+}
+
+// addRecords adds what the state file records.
+func (c *Condition) addRecords(st state.State) {
+	c.Stopped, c.LastDeploy, c.Finished, c.Idle = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != "", st.Idle()
+	if st.CurrentVMCID != "" {
+		c.VM = &SeenVM{CID: st.CurrentVMCID, AgentID: st.Own.AgentID}
+		if st.Own.Swap != nil {
+			c.VM.Old = st.Own.Swap.CID
+		}
+	}
+	if st.Own.Address != "" {
+		c.Addresses = append(c.Addresses, SeenAddress{IP: st.Own.Address})
+	}
+	for _, sc := range st.Stemcells {
+		current := sc.ID == st.CurrentStemcellID
+		c.Stemcells = append(c.Stemcells, SeenRecord{Name: sc.Name, Version: sc.Version, CID: sc.CID, Current: current})
+		if !current {
+			c.note("stemcell %s is unused: the next deploy deletes it", sc.CID)
+		}
+	}
+	for _, rel := range st.Releases {
+		c.Releases = append(c.Releases, SeenRecord{Name: rel.Name, Version: rel.Version, Current: true})
+	}
+	for _, d := range st.Disks {
+		use := DiskCurrent
+		if d.ID != st.CurrentDiskID {
+			use = DiskUnused
+			c.note("disk %s is unused: the next deploy deletes it", d.CID)
+		}
+		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Size: d.Size, Use: use})
+	}
+	for _, d := range st.Own.Orphans {
+		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Size: d.Size, Use: DiskOrphan, Since: &d.Since, Why: d.Why})
+	}
+}
+
+// addUnfinished adds the CPI calls without a known end, of interrupted runs or of
+// one that is working now.
+func (c *Condition) addUnfinished(st state.State) {
+	for _, in := range st.Own.Intents {
+		c.Unfinished = append(c.Unfinished, SeenCall{Method: in.Method, Started: in.Started, CID: in.CID, AgentID: in.AgentID})
+		c.problem("the result of a %s that began on %s is unknown: a run is in progress or was interrupted; the next deploy settles it", in.Method, report.Minute(in.Started))
+	}
+	for _, l := range st.Own.Leftovers {
+		c.Unfinished = append(c.Unfinished, SeenCall{Method: l.Method, Started: l.Started, CID: l.CID, AgentID: l.AgentID, Leftover: true, Why: l.Why})
+		c.problem("a %s of %s may have left something in the cloud that is not recorded: %s; `bootstrap state leftovers MANIFEST` lists it", l.Method, report.Minute(l.Started), l.Why)
+	}
+	if st.Own.Swap != nil {
+		c.problem("VM %s is replaced and not deleted yet; the next deploy deletes it", st.Own.Swap.CID)
+	}
+}
+
+// judgeDeploy reports what is missing of the last deploy.
+func (c *Condition) judgeDeploy(st state.State) {
+	switch {
+	case c.VM == nil:
+		c.problem("there is no VM")
+	case !c.Finished:
+		c.problem(`the last deploy did not finish; "bootstrap deploy MANIFEST" continues it`)
+	}
+}

@@ -1,0 +1,284 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
+)
+
+// SeenAgent is the agent of the VM as it answered.
+type SeenAgent struct {
+	Address string `json:"address"` // host:port
+	Answers bool   `json:"answers"`
+	Cause   string `json:"cause,omitempty"` // why it does not
+	Error   string `json:"error,omitempty"` // the same in detail
+	Hint    string `json:"hint,omitempty"`  // what to do
+}
+
+// SeenProcess is one supervised process of the jobs.
+type SeenProcess struct {
+	Name    string  `json:"name"`
+	State   string  `json:"state"`
+	Uptime  int     `json:"uptime_seconds"`
+	CPU     float64 `json:"cpu_percent"`
+	Memory  int     `json:"memory_kib"`
+	Percent float64 `json:"memory_percent"`
+}
+
+// SeenAddress is an address of the instance.
+type SeenAddress struct {
+	Network string `json:"network,omitempty"` // empty: from the state file
+	IP      string `json:"ip"`
+}
+
+// Vitals are the agent's figures of the VM, as numbers, in the structure of the
+// agent.
+type Vitals struct {
+	Load []Figure `json:"load,omitempty"` // of 1, 5 and 15 minutes
+	CPU  struct {
+		User Figure `json:"user,omitzero"` // percent, as all that follow
+		Sys  Figure `json:"sys,omitzero"`
+		Wait Figure `json:"wait,omitzero"`
+	} `json:"cpu"`
+	Memory MemoryUse           `json:"mem"`
+	Swap   MemoryUse           `json:"swap"`
+	Disks  map[string]DiskFull `json:"disk,omitempty"` // system, ephemeral, persistent
+	Uptime struct {
+		Seconds Figure `json:"secs,omitzero"`
+	} `json:"uptime"`
+}
+
+// MemoryUse is how much memory is in use.
+type MemoryUse struct {
+	KB      Figure `json:"kb,omitzero"`
+	Percent Figure `json:"percent,omitzero"`
+}
+
+// DiskFull is how full a disk is.
+type DiskFull struct {
+	Percent Figure `json:"percent,omitzero"`
+	Inodes  Figure `json:"inode_percent,omitzero"`
+}
+
+// Figure is a number that the agent sends as a string or as a number.
+type Figure struct {
+	Value *float64 // nil: not reported
+}
+
+// Known reports whether the agent reported the figure.
+func (f Figure) Known() bool { return f.Value != nil }
+
+// IsZero tells encoding/json to leave out what is not known.
+func (f Figure) IsZero() bool { return f.Value == nil }
+
+// String returns the figure with as many digits as it needs.
+func (f Figure) String() string {
+	if f.Value == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*f.Value, 'f', -1, 64)
+}
+
+// MarshalJSON writes a number.
+func (f Figure) MarshalJSON() ([]byte, error) { return json.Marshal(f.Value) }
+
+// UnmarshalJSON accepts strings and numbers; anything else leaves the figure
+// unknown.
+func (f *Figure) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseFloat(strings.Trim(string(data), `"`), 64)
+	if err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+		f.Value = &n
+	}
+	return nil
+}
+
+// fullFrom is the percentage from which a full disk is worth a note.
+const fullFrom = 90
+
+// askAgent asks the agent of the VM for its state. A silent agent is a finding;
+// the error is only that of ctx.
+func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, director string) (agent.Peer, error) {
+	if how.MBus == "" {
+		c.problem("this machine does not know how to reach the agent of VM %s: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
+		return agent.Peer{}, nil
+	}
+	defer o.Env.Close()
+	err := o.Env.OpenRoute(ctx)
+	var client *agent.Client
+	if err == nil {
+		o.Agents.Settle(ctx, how, director)
+		client, err = o.Agents.At(how.MBus, how.CA, director)
+	}
+	if ctx.Err() != nil {
+		return agent.Peer{}, &report.InterruptedError{Row: "look at the agent"}
+	}
+	if err != nil {
+		c.problem("the agent of VM %s cannot be asked: %v", c.VM.CID, err)
+		return agent.Peer{}, nil
+	}
+	defer client.Close()
+	if client.Unverified() {
+		c.note("the agent's certificate is not checked, because no CA is known: any server at its address is accepted as the agent")
+	}
+	now, seen, err := o.meetAgent(ctx, client)
+	if err != nil {
+		return agent.Peer{}, err
+	}
+	c.Agent = seen
+	if seen.Answers {
+		c.addState(now)
+		c.addMounts(ctx, client)
+	} else {
+		c.problem("%s", seen.Error)
+	}
+	if !showsCertificate(seen) {
+		return agent.Peer{}, nil
+	}
+	peer, err := client.Peer(ctx)
+	if err != nil && ctx.Err() != nil {
+		return peer, &report.InterruptedError{Row: "look at the agent"}
+	}
+	return peer, nil
+}
+
+// showsCertificate reports whether the error still means that a server
+// answered.
+func showsCertificate(seen *SeenAgent) bool {
+	switch agent.Cause(seen.Cause) {
+	case agent.CertificateExpired, agent.CertificateNotYet, agent.CertificateName, agent.CertificateUnknown, agent.CertificateUnsuitable,
+		agent.Unauthorized, agent.Status, agent.NotAnAgent:
+		return true
+	}
+	return seen.Answers
+}
+
+// meetAgent waits for the agent for a short time, and asks for its state.
+func (o *observer) meetAgent(ctx context.Context, client *agent.Client) (agent.State, *SeenAgent, error) {
+	var now agent.State
+	seen := &SeenAgent{Address: client.Address()}
+	err := client.WaitReady(ctx, min(target.ExistingAgentTimeout, o.Env.AgentTimeout), nil)
+	if err == nil {
+		now, err = client.GetState(ctx, true)
+	}
+	if ctx.Err() != nil {
+		return now, nil, &report.InterruptedError{Row: "look at the agent"}
+	}
+	if err == nil {
+		seen.Answers = true
+		return now, seen, nil
+	}
+	seen.Error = err.Error()
+	var silent *agent.UnreachableError
+	if errors.As(err, &silent) {
+		seen.Cause, seen.Hint = string(silent.Last.Cause), silent.Last.Hint
+	}
+	return now, seen, nil
+}
+
+// addState adds what the agent reports about its jobs.
+func (c *Condition) addState(now agent.State) {
+	if c.VM.AgentID != "" && now.AgentID != "" && now.AgentID != c.VM.AgentID {
+		c.problem("the agent that answers at %s is another VM's: its id is %s, and VM %s was made with %s", c.Agent.Address, now.AgentID, c.VM.CID, c.VM.AgentID)
+		return
+	}
+	c.JobState = now.JobState
+	if now.Deployment != "" {
+		c.Deployment = now.Deployment
+	}
+	if now.Job.Name != "" {
+		c.Group = now.Job.Name
+	}
+	for _, job := range now.Job.Templates {
+		c.Jobs = append(c.Jobs, job.Name)
+	}
+	if list := addresses(now.Networks); len(list) > 0 {
+		c.Addresses = list
+	}
+	for _, p := range now.Processes {
+		c.Processes = append(c.Processes, SeenProcess{
+			Name: p.Name, State: p.State, Uptime: p.Uptime.Secs,
+			CPU: p.CPU.Total, Memory: p.Mem.KB, Percent: p.Mem.Percent,
+		})
+	}
+	c.judgeJobs()
+	c.addVitals(now.Vitals)
+}
+
+// judgeJobs reports whether the jobs run.
+func (c *Condition) judgeJobs() {
+	switch {
+	case c.Stopped && c.JobState == "running":
+		c.note("the jobs run although bootstrap stop stopped them")
+	case c.Stopped:
+		c.problem(`the jobs do not run because bootstrap stop stopped them; "bootstrap start MANIFEST" starts them`)
+		return
+	case c.JobState != "running":
+		c.problem("the jobs are %s", c.JobState)
+	}
+	for _, p := range c.Processes {
+		if p.State != "running" {
+			c.problem("process %s is %s", p.Name, p.State)
+		}
+	}
+}
+
+func addresses(networks map[string]map[string]any) []SeenAddress {
+	var list []SeenAddress
+	for _, name := range slices.Sorted(maps.Keys(networks)) {
+		if ip, _ := networks[name]["ip"].(string); ip != "" {
+			list = append(list, SeenAddress{Network: name, IP: ip})
+		}
+	}
+	return list
+}
+
+// addVitals adds the figures of the VM; figures in another structure are
+// ignored.
+func (c *Condition) addVitals(said any) {
+	data, err := json.Marshal(said)
+	if said == nil || err != nil {
+		return
+	}
+	var v Vitals
+	if json.Unmarshal(data, &v) != nil {
+		return
+	}
+	c.Vitals = &v
+	for _, name := range slices.Sorted(maps.Keys(v.Disks)) {
+		d := v.Disks[name]
+		if d.Percent.atLeast(fullFrom) {
+			c.note("the %s disk of the VM is %s%% full", name, d.Percent)
+		}
+		if d.Inodes.atLeast(fullFrom) {
+			c.note("%s%% of the inodes of the VM's %s disk are in use", d.Inodes, name)
+		}
+	}
+}
+
+func (f Figure) atLeast(limit float64) bool { return f.Value != nil && *f.Value >= limit }
+
+// addMounts adds which disks the agent has mounted.
+func (c *Condition) addMounts(ctx context.Context, client *agent.Client) {
+	mounted, err := client.ListDisk(ctx)
+	if err != nil {
+		return // an agent may be too old to report them
+	}
+	for i := range c.Disks {
+		d := &c.Disks[i]
+		is := slices.Contains(mounted, d.CID)
+		d.Mounted = &is
+		if d.Use == DiskCurrent && !is && c.Finished {
+			c.problem("disk %s is not mounted on VM %s", d.CID, c.VM.CID)
+		}
+	}
+}

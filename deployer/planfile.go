@@ -1,0 +1,103 @@
+package deployer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/target"
+	"bootstrap/manifest/document"
+	"bootstrap/state/file"
+)
+
+// PlanFile is a saved plan with what it was made from, so that a deploy runs
+// exactly that plan or refuses.
+type PlanFile struct {
+	Format       int        `json:"format"`
+	Deployment   string     `json:"deployment"`
+	Installation string     `json:"installation_id,omitempty"` // empty: there was no state
+	StateFile    string     `json:"state_file,omitempty"`      // absolute path; empty: not known
+	Serial       int        `json:"serial"`                    // of the state
+	Salt         string     `json:"salt"`
+	Inputs       string     `json:"inputs"` // digest of manifest, operations and variables
+	Asked        plan.Asked `json:"asked"`
+	Plan         plan.Plan  `json:"plan"`
+}
+
+// PlanFormat is the number of the format of saved plans.
+const PlanFormat = 2
+
+// PlanFormatError says that a plan was saved in another format.
+type PlanFormatError struct {
+	File   string
+	Format int
+}
+
+func (e *PlanFormatError) Error() string {
+	if e.Format > PlanFormat {
+		return fmt.Sprintf("cannot use the plan %s: a newer bootstrap saved it in format %d, and this one reads format %d; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, PlanFormat, e.File)
+	}
+	return fmt.Sprintf("cannot use the plan %s: an older bootstrap saved it in format %d, which does not contain the steps to run; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, e.File)
+}
+
+// checkInputs refuses the plan if the inputs have changed since. It runs before
+// variables are generated. Without a plan it refuses nothing.
+func (p *PlanFile) checkInputs(t *target.Target) error {
+	if p == nil {
+		return nil
+	}
+	if err := p.checkDeployment(t); err != nil {
+		return err
+	}
+	digest, err := document.InputsDigest(t.From.Manifest, t.From.Inputs, p.Salt)
+	if err != nil {
+		return err
+	}
+	if digest != p.Inputs {
+		return &plan.MovedError{What: "the manifest, its operations or its variables have changed since the plan was made"}
+	}
+	return nil
+}
+
+// checkDeployment refuses the plan of another deployment. A deployment that has
+// a state is identified by installation_id. One without a state is identified
+// by the path of its state file, except that its folder may have moved, for
+// example to another machine.
+func (p *PlanFile) checkDeployment(t *target.Target) error {
+	if p.Installation != "" {
+		st, found, err := file.Read(t.StatePath, t.Env.Home)
+		if err == nil && found && st.InstallationID != p.Installation {
+			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, t.StatePath, st.InstallationID)}
+		}
+		return nil // opening a damaged state fails with a better error
+	}
+	if p.StateFile == "" || p.StateFile == t.StatePath {
+		return nil
+	}
+	there, err := os.Stat(filepath.Dir(p.StateFile))
+	here, err2 := os.Stat(filepath.Dir(t.StatePath))
+	moved := err != nil || err2 == nil && os.SameFile(there, here)
+	if !moved || filepath.Base(p.StateFile) != filepath.Base(t.StatePath) {
+		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, t.StatePath)}
+	}
+	return nil
+}
+
+// checkPlan refuses the plan if it differs from the plan that was made now.
+func (p *PlanFile) checkPlan(t *target.Target, now plan.Plan) error {
+	if p == nil {
+		return nil
+	}
+	st := t.State.Get()
+	switch {
+	case p.Installation == "" && t.State.Found(), p.Installation != "" && p.Installation != st.InstallationID:
+		return &plan.MovedError{What: "it was made for another state file"}
+	case p.Installation != "" && p.Serial != st.Own.Serial:
+		return &plan.MovedError{What: fmt.Sprintf("the state file has changed since then (serial %d instead of %d)", st.Own.Serial, p.Serial)}
+	}
+	if what := plan.Differs(p.Plan, now); what != "" {
+		return &plan.MovedError{What: what}
+	}
+	return nil
+}

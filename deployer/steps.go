@@ -1,0 +1,94 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+
+	"bootstrap/deployer/plan"
+)
+
+// runPlan runs the steps of a deploy.
+func (r *run) runPlan(ctx context.Context) error { return r.runSteps(ctx, deploying) }
+
+// runList runs the steps of a command that needs no decision.
+func (r *run) runList(ctx context.Context, group string, steps []plan.Step) error {
+	r.plan = plan.Plan{Decision: plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked), Steps: steps}
+	return r.runSteps(ctx, group)
+}
+
+// runSteps runs the steps of the plan in their order. group names the stages of
+// those that change the VM.
+func (r *run) runSteps(ctx context.Context, group string) error {
+	for _, s := range r.plan.Steps {
+		in := ""
+		if changesVM(s.Kind) {
+			in = group
+		}
+		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// doStep does one step: whatever the plan, a kind of step has one doer.
+func (r *run) doStep(ctx context.Context, s plan.Step) error {
+	do, ok := r.doers()[s.Kind]
+	if !ok {
+		return fmt.Errorf("this bootstrap cannot do the step %q", s.Kind)
+	}
+	return do(ctx, s)
+}
+
+// doers returns the function for each kind of step.
+func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
+	plain := func(do func(context.Context) error) func(context.Context, plan.Step) error {
+		return func(ctx context.Context, _ plan.Step) error { return do(ctx) }
+	}
+	return map[plan.Kind]func(context.Context, plan.Step) error{
+		plan.CheckCloud:     plain(r.checkCloud),
+		plan.ConnectCPI:     plain(r.t.CPI.Connect),
+		plan.RenderJobs:     plain(r.jobs.renderEarly),
+		plan.UploadStemcell: plain(r.stemcells.upload),
+		plan.Upload:         plain(r.jobs.uploadAll),
+		plan.UploadJobs:     plain(r.jobs.upload),
+		plan.Prepare:        plain(r.jobs.prepare),
+
+		plan.ClearRecord:  plain(r.records.clear),
+		plan.CreateVM:     plain(r.vms.create),
+		plan.WaitForAgent: plain(r.vms.waitForAgent),
+		plan.InitialApply: plain(r.jobs.initialApply),
+		plan.RenderAgain:  plain(r.jobs.renderLate),
+		plan.Compile:      plain(r.jobs.compile),
+		plan.StopOld:      r.jobs.stopOld,
+		plan.StopJobs:     r.jobs.stop,
+		plan.Snapshot:     plain(r.disks.snapshot),
+		plan.DeleteVM:     plain(r.vms.deleteCurrent),
+		plan.CreateDisk:   plain(r.disks.provideFirst),
+		plan.AttachDisk:   plain(r.disks.attachCurrent),
+		plan.ChangeDisk:   r.disks.changeOrMigrate,
+		plan.MigrateDisk:  r.disks.migrateCurrent,
+		plan.OrphanDisk:   plain(r.disks.keepUnwanted),
+		plan.Apply:        plain(r.jobs.update),
+		plan.StartJobs:    plain(r.jobs.start),
+		plan.DeleteOld:    plain(r.vms.deleteOld),
+
+		plan.UpdateAgent: plain(r.settings.update),
+		plan.UpdateTags:  plain(r.updateTags),
+		plan.Record:      plain(r.records.deployment),
+		plan.SendDNS:     plain(r.jobs.sendDNS),
+		plan.CleanUp:     plain(r.cleanUp),
+
+		plan.ApplyPrevious:   plain(r.jobs.applyPrevious),
+		plan.RecordPrevious:  plain(r.records.previous),
+		plan.RecordStopped:   plain(r.records.stopped),
+		plan.RecordStarted:   plain(r.records.started),
+		plan.KeepDisk:        plain(r.disks.keepCurrent),
+		plan.DeleteDisks:     plain(r.disks.deleteAll),
+		plan.DeleteStemcells: plain(r.stemcells.deleteAll),
+		plan.DeleteOrphan:    r.disks.deleteOrphan,
+		plan.LookAtLeftovers: plain(func(ctx context.Context) error { return r.journal.LookAtLeftovers(ctx) }),
+		plan.Uninstall:       plain(r.records.uninstall),
+		plan.UninstallRest:   plain(r.records.uninstallRest),
+	}
+}

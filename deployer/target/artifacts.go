@@ -1,0 +1,282 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"bootstrap/artifact"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/guard"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// Artifacts are the releases and the stemcell that a manifest names.
+type Artifacts struct {
+	t *Target
+
+	Releases map[string]*artifact.Release // by name; fetched ones
+	Stemcell *artifact.Stemcell           // nil: it was not fetched
+}
+
+// publish does so with the names in releases.
+func (a *Artifacts) publish() {
+	for _, rel := range a.Releases {
+		names := []string{rel.Name}
+		for _, job := range rel.Jobs {
+			names = append(names, job.Name)
+			for _, t := range job.Templates {
+				names = append(names, t.Source, t.Destination)
+			}
+			for _, p := range job.Properties {
+				names = append(names, p.Name)
+			}
+		}
+		for _, p := range rel.Packages {
+			names = append(names, p.Name)
+		}
+		a.t.Env.publish(names...)
+	}
+}
+
+// FetchAll fetches and verifies every release and the stemcell, side by
+// side, and checks that the manifest's jobs are in them.
+func (a *Artifacts) FetchAll(ctx context.Context) error {
+	jobs := slices.Concat(a.t.Manifest.Group.Jobs, a.t.Manifest.CPI.Templates)
+	if err := a.Fetch(ctx, a.t.Manifest.Releases, jobs, true); err != nil {
+		return err
+	}
+	if err := a.t.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() }); err != nil {
+		return err
+	}
+	return a.t.Out.Do("Validating jobs and packages", func(s *report.Stage) error {
+		if err := a.checkJobs(); err != nil {
+			return err
+		}
+		for _, p := range document.Problems(UnknownProperties(a.t.Manifest, a.Releases)).Shortened() {
+			s.Warning(Place(p))
+		}
+		return nil
+	})
+}
+
+// FetchForCPI fetches only what the CPI is made of.
+func (a *Artifacts) FetchForCPI(ctx context.Context) error {
+	jobs := a.t.Manifest.CPI.Templates
+	if err := a.Fetch(ctx, a.Of(jobs), jobs, false); err != nil {
+		return err
+	}
+	return a.t.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() })
+}
+
+// Of lists the releases of these jobs.
+func (a *Artifacts) Of(jobs []manifest.JobRef) []manifest.Release {
+	var list []manifest.Release
+	for _, rel := range a.t.Manifest.Releases {
+		if slices.ContainsFunc(jobs, func(j manifest.JobRef) bool { return j.Release == rel.Name }) {
+			list = append(list, rel)
+		}
+	}
+	return list
+}
+
+// Fetch fetches releases with the packages of these jobs, and the stemcell if
+// it is asked for.
+func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) error {
+	a.Releases = map[string]*artifact.Release{}
+	var (
+		mu   sync.Mutex
+		errs []error
+		g    errgroup.Group
+	)
+	g.SetLimit(4)
+	// Every failure is reported, not only the first: a wrong digest beside a
+	// wrong URL costs one run, not two.
+	start := func(fn func() error) {
+		g.Go(guard.Func(func() error {
+			if err := guard.Call(fn); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		}))
+	}
+	for _, rel := range releases {
+		start(func() error {
+			got, err := a.fetchRelease(ctx, rel, jobs)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			a.Releases[rel.Name] = got
+			return nil
+		})
+	}
+	if stemcell {
+		start(func() (err error) {
+			a.Stemcell, err = a.fetchStemcell(ctx)
+			return err
+		})
+	}
+	_ = g.Wait()
+	a.publish()
+	return errors.Join(errs...)
+}
+
+func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs []manifest.JobRef) (*artifact.Release, error) {
+	needs := artifact.Needs{Only: true, Try: a.t.Env.Offline}
+	for _, j := range jobs {
+		if j.Release == rel.Name {
+			needs.Jobs = append(needs.Jobs, j.Name)
+		}
+	}
+	src := artifact.Source{Kind: artifact.KindRelease, Name: rel.Name, URL: rel.URL, Digest: rel.SHA1, Needs: needs}
+	file, err := a.download(ctx, src, fmt.Sprintf("Downloading release '%s'", rel.Name))
+	if err == nil {
+		err = a.fetchBlobs(ctx, file)
+	}
+	if err != nil {
+		return nil, a.releaseFlaw(rel, err)
+	}
+	var got *artifact.Release
+	err = a.t.Out.Do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *report.Stage) error {
+		if got, err = a.t.Env.Store.Release(ctx, file, s.Progress); err != nil {
+			return a.releaseFlaw(rel, err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// fetchBlobs fetches what a release folder lacks of the packages needed.
+func (a *Artifacts) fetchBlobs(ctx context.Context, file artifact.File) error {
+	lack, err := a.t.Env.Store.Lacking(ctx, file)
+	if err != nil || lack == nil {
+		return err
+	}
+	name := fmt.Sprintf("Downloading %d blobs of release '%s'", lack.Count, file.Name)
+	if lack.Count == 1 {
+		name = fmt.Sprintf("Downloading a blob of release '%s'", file.Name)
+	}
+	return a.t.Out.Do(name, func(s *report.Stage) error { return a.t.Env.Store.FetchBlobs(ctx, lack, s.Progress) })
+}
+
+func (a *Artifacts) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
+	ref := a.t.Manifest.ResourcePool.Stemcell
+	src := artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: ref.URL, Digest: ref.SHA1}
+	file, err := a.download(ctx, src, "Downloading stemcell")
+	if err != nil {
+		return nil, stemcellFlaw(ref, err)
+	}
+	var got *artifact.Stemcell
+	err = a.t.Out.Do("Validating stemcell", func(s *report.Stage) error {
+		if got, err = a.t.Env.Store.Stemcell(ctx, file, s.Progress); err != nil {
+			return stemcellFlaw(ref, err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// download fetches src; only what comes over the network gets a stage.
+func (a *Artifacts) download(ctx context.Context, src artifact.Source, name string) (file artifact.File, err error) {
+	if !strings.HasPrefix(src.URL, "http") {
+		return a.t.Env.Store.Fetch(ctx, src, nil)
+	}
+	err = a.t.Out.Do(name, func(s *report.Stage) error {
+		file, err = a.t.Env.Store.Fetch(ctx, src, s.Progress)
+		if err == nil && file.Cached {
+			return report.Skip("Found in local cache")
+		}
+		return err
+	})
+	return file, err
+}
+
+// CheckCPIJobs checks that the CPI's jobs are in their releases.
+func (a *Artifacts) CheckCPIJobs() error {
+	var errs []error
+	for _, t := range a.t.Manifest.CPI.Templates {
+		rel := a.Releases[t.Release]
+		if rel == nil || rel.Job(t.Name) == nil {
+			errs = append(errs, noJob(t, "cloud_provider", rel))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckGroupJobs checks that the instance group's jobs are in their releases.
+func (a *Artifacts) CheckGroupJobs() error {
+	var errs []error
+	for _, ref := range a.t.Manifest.Group.Jobs {
+		rel := a.Releases[ref.Release]
+		if rel.Job(ref.Name) == nil {
+			errs = append(errs, noJob(ref, "instance group "+a.t.About.Group, rel))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkJobs checks the instance group's jobs and their packages.
+func (a *Artifacts) checkJobs() error {
+	if err := a.CheckGroupJobs(); err != nil {
+		return err
+	}
+	return a.CheckPackages()
+}
+
+// CheckPackages checks that there are the packages of the instance group's jobs,
+// one of each name, and that compiled ones are for the stemcell.
+func (a *Artifacts) CheckPackages() error {
+	order, err := a.PackageOrder()
+	errs := []error{err}
+	for _, p := range a.foreign(order) {
+		errs = append(errs, a.foreignFlaw(p))
+	}
+	return errors.Join(errs...)
+}
+
+// foreign returns the packages that were compiled for another stemcell than
+// the manifest's, none where that is not known.
+func (a *Artifacts) foreign(order []Located) []Located {
+	var foreign []Located
+	if a.Stemcell == nil {
+		return nil
+	}
+	for _, p := range order {
+		if p.Package.Compiled() && !strings.EqualFold(p.Package.Stemcell, a.Stemcell.OS+"/"+a.Stemcell.Version) {
+			foreign = append(foreign, p)
+		}
+	}
+	return foreign
+}
+
+// foreignFlaw says why a package of foreign cannot be used.
+func (a *Artifacts) foreignFlaw(p Located) error {
+	f := &Flaw{Err: fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
+		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version)}
+	for i, rel := range a.t.Manifest.Releases {
+		if rel.Name == p.Release {
+			f.Pos, f.Path = rel.Pos, ReleasePath(i)
+		}
+	}
+	return f
+}
+
+// FetchForJobs fetches the releases of the instance group's jobs, without
+// packages, which templates do not need.
+func (a *Artifacts) FetchForJobs(ctx context.Context) error {
+	wanted := a.Of(a.t.Manifest.Group.Jobs)
+	if err := a.Fetch(ctx, wanted, nil, false); err != nil {
+		return err
+	}
+	return a.t.Out.Do("Validating jobs", func(*report.Stage) error { return a.CheckGroupJobs() })
+}

@@ -1,0 +1,171 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bootstrap/artifact"
+	"bootstrap/cpi"
+	"bootstrap/deployer/reach"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/proxy"
+	"bootstrap/state/file"
+	"bootstrap/templates"
+)
+
+// Config is what the environment, the terminal and the flags give to every
+// deploy of a process.
+type Config struct {
+	Home string // folder of caches and installations, ~/.bosh
+	// Via lists the jumpboxes on the way to the VM and to downloads, as
+	// ssh://user@host:port URLs or lists of them with commas.
+	Via []string
+
+	PackageDir string   // folder where compiled packages of CPIs are cached; empty: below Home
+	PassEnv    []string // names of variables that the CPI and packaging scripts get, too
+	Offline    bool     // nothing is fetched, and nothing is read but what the manifest names
+
+	LockWait     time.Duration // how long to wait for another run with the same state
+	AgentTimeout time.Duration // how long a new VM's agent may take
+	CPITimeout   time.Duration // how long one CPI call may take
+	TaskTimeout  time.Duration // how long one agent task may take; 0: for ever
+
+	Ruby     string                 // path of the Ruby that renders; empty: look it up
+	Embedded map[string]fs.FS       // releases and stemcells of `embedded:` URLs
+	Getenv   func(string) string    // proxies, SSH_AUTH_SOCK, PATH
+	Self     string                 // this program, for the embedded CPI
+	Holder   file.Holder            // whom the lock names
+	Redact   func(string) string    // takes secrets out of a text
+	Secret   func(values ...string) // adds secrets to what the redactor hides
+	Name     func(names ...string)  // adds public names, which stay readable; may be nil
+	Report   func(report.Event)
+	Running  *cpi.Running // lists the CPI calls that are being made; may be nil
+	Trace    func(Point)  // is called at every point where a run may be killed; may be nil
+
+	// OpenLog opens a log file for appending, 0600, with secrets taken out
+	// of what is written.
+	OpenLog func(path string) (io.WriteCloser, error)
+}
+
+// Env is what the deploys of a process share. Close ends it.
+type Env struct {
+	Config
+	Root   *report.Stage     // all that is reported stands below it
+	Route  reach.Route       // OpenRoute: to VMs and downloads
+	Store  *artifact.Store   // Open
+	Engine *templates.Engine // StartRuby
+}
+
+// NewEnv returns an environment in which nothing has begun yet.
+func NewEnv(c Config) *Env { return &Env{Config: c, Root: report.New(c.Report)} }
+
+// OpenRoute finds the way to the VM and to downloads.
+func (e *Env) OpenRoute(ctx context.Context) (err error) {
+	e.Route, err = reach.OpenRoute(ctx, reach.RouteOptions{
+		Via: e.Via, Home: e.Home, Getenv: e.Getenv, Secret: e.Secret, Report: e.Root,
+	})
+	return err
+}
+
+// Open opens the route, and the cache, whose downloads go the same way as all
+// else.
+func (e *Env) Open(ctx context.Context) error {
+	if err := e.OpenRoute(ctx); err != nil {
+		return err
+	}
+	e.Store = artifact.Open(artifact.Config{Dir: e.Home, Embedded: e.Embedded, Getenv: e.Getenv, Dial: e.Route.Dial, Offline: e.Offline})
+	return nil
+}
+
+// StartRuby prepares the Ruby that renders templates, which starts with the
+// first of them.
+func (e *Env) StartRuby(ctx context.Context) {
+	if e.Engine == nil {
+		e.Engine = e.NewEngine(ctx)
+	}
+}
+
+// StartRuby prepares the Ruby that renders templates. Without a VM it starts at
+// once, during the downloads; else only when something must be rendered.
+func (t *Target) StartRuby(ctx context.Context) error {
+	t.Env.StartRuby(ctx)
+	if t.State.Get().CurrentVMCID == "" {
+		t.Env.Engine.Warm()
+	}
+	return nil
+}
+
+// NewEngine returns a Ruby of its own, which the caller closes.
+func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
+	return templates.Start(ctx, templates.Config{
+		Ruby:  e.Ruby,
+		Self:  e.Self,
+		Cache: filepath.Join(e.Home, "cache", "ruby"),
+		Env:   e.rubyEnv(),
+	})
+}
+
+// Close ends Ruby, the cache, which may be pruned again, and the connections of
+// the route.
+func (e *Env) Close() {
+	if e.Engine != nil {
+		_ = e.Engine.Close() // a child that has ended is closed, too
+	}
+	if e.Store != nil {
+		_ = e.Store.Close()
+	}
+	e.Route.Close()
+}
+
+// The environments of the child processes that we start. From the caller's
+// environment they contain only the variables that are listed here or named
+// with --pass-env.
+
+// packagingEnv returns the proxy settings that the packaging scripts of the CPI
+// get, besides the variables that artifact/packaging sets.
+func (e *Env) packagingEnv() []string {
+	return append(e.inherited(proxies()...), e.inherited(e.PassEnv...)...)
+}
+
+// rubyEnv returns the whole environment of the Ruby that renders templates.
+func (e *Env) rubyEnv() []string { return e.inherited("PATH", "HOME") }
+
+// inherited returns the variables that are set, as NAME=value.
+func (e *Env) inherited(names ...string) []string {
+	var env []string
+	for _, n := range names {
+		if v := e.Getenv(n); v != "" {
+			env = append(env, n+"="+v)
+		}
+	}
+	return env
+}
+
+func proxies() []string {
+	var names []string
+	for _, n := range proxy.Names() {
+		names = append(names, n, strings.ToLower(n))
+	}
+	return names
+}
+
+// publish adds names that may be shown even if a secret is the same word.
+func (c Config) publish(names ...string) {
+	if c.Name != nil {
+		c.Name(names...)
+	}
+}
+
+// RedactFailures removes secrets from the messages of templates that failed.
+func (c Config) RedactFailures(err error) error {
+	var failures *templates.Failures
+	if errors.As(err, &failures) {
+		failures.Redact(c.Redact)
+	}
+	return err
+}

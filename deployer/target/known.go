@@ -1,0 +1,140 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"bootstrap/cpi/build"
+	"bootstrap/deployer/kept"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// aboutManifest is what the manifest says of what commands need that do not read
+// it.
+func aboutManifest(m *manifest.Manifest) kept.Deployment {
+	return kept.Deployment{
+		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
+		MBus: m.CPI.MBus, CA: m.CPI.CA,
+		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
+		Registry: m.CPI.Registry,
+	}
+}
+
+// Remember keeps, for commands that do not read the manifest, what this deploy
+// knows.
+func (c *CPI) Remember() error {
+	k := aboutManifest(c.t.Manifest)
+	k.API, k.StemcellAPI, k.Secrets = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion, c.t.rememberedSecrets()
+	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
+	if c.Build != nil {
+		k.CPI, k.Packages, k.Jobs = c.Build.Path, c.Build.PackagesDir, c.Build.JobsDir
+		if c.served != nil {
+			k.Registry = c.served
+		} else if c.t.Known.Registry != nil {
+			k.Registry = c.t.Known.Registry
+		}
+	}
+	if c.api > 0 {
+		k.API = c.api
+	}
+	if err := c.t.Folder().SetDeployment(k); err != nil {
+		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+	}
+	c.t.Known = k
+	return nil
+}
+
+// maxSecrets bounds the secrets that are remembered.
+const maxSecrets = 1000
+
+// rememberedSecrets are those of the manifest and, after them, of the deploys
+// before.
+func (t *Target) rememberedSecrets() []string {
+	all := slices.Clone(t.Manifest.Secrets)
+	for _, s := range t.Known.Secrets {
+		if len(all) < maxSecrets && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// UseManifest makes m the manifest of the deployment.
+func (t *Target) UseManifest(m *manifest.Manifest) { t.Manifest, t.About = m, aboutManifest(m) }
+
+// UseInstallation uses what this machine knows of the deployment with that
+// installation_id.
+func (t *Target) UseInstallation(id string) {
+	t.Dir = filepath.Join(t.Env.Home, id)
+	t.recallKnown()
+}
+
+// recallKnown reads what this machine remembers; the zero value where that is
+// nothing, or nothing that can be read.
+func (t *Target) recallKnown() {
+	known, ok := t.Folder().Deployment()
+	if !ok {
+		return
+	}
+	t.Known = known
+	t.Env.Secret(known.Secrets...)
+	t.Env.publish(known.Name, known.Group)
+}
+
+// FindInstallation takes from this machine what a command needs that is not
+// about the manifest's content; where there is too little, or the command line
+// says how the manifest is to be read, it reads the manifest.
+func (t *Target) FindInstallation(ctx context.Context) error {
+	given := t.From.Inputs
+	asked := len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || given.VarsStore != ""
+	if asked || t.Known.Name == "" {
+		if t.From.Manifest == "" {
+			return errors.New("this machine does not know the deployment: name its manifest, too")
+		}
+		return t.Read(ctx)
+	}
+	k := t.Known
+	if k.MBusURL() == nil {
+		return errors.New("what is kept of the deployment on this machine is damaged: installation.json has no mbus that is a URL; give the manifest's operations and variables as for deploy")
+	}
+	t.About = k
+	t.Env.Secret(k.MBus)
+	if Exists(k.CPI) {
+		t.CPI.Build = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
+		t.Out.Info(fmt.Sprintf("Using what is installed on this machine for deployment '%s'", k.Name))
+	}
+	return nil
+}
+
+// Exists reports whether there is a file or folder.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// InstanceID is the instance's id, the same for every template and deploy.
+func (t *Target) InstanceID() string {
+	return uuid.NewSHA1(t.Installation, []byte(t.About.Group+"/0")).String()
+}
+
+// Folder is what this machine remembers of the deployment.
+func (t *Target) Folder() kept.Folder { return kept.At(t.Dir) }
+
+// SayAddress shows the address of the instance; an empty one is not shown.
+func (t *Target) SayAddress(address string) {
+	if address != "" {
+		t.Out.Info(fmt.Sprintf("Instance '%s/0' is running at %s", t.About.Group, address))
+	}
+}
+
+func (t *Target) currentStemcell() *state.Stemcell {
+	st := t.State.Get()
+	return st.Stemcell()
+}

@@ -1,0 +1,274 @@
+package target
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/state"
+)
+
+// Look is what is seen of a deployment: its agent is asked first, and the CPI
+// where a plan needs what the agent cannot say.
+type Look struct {
+	t   *Target
+	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
+
+	Facts    plan.Facts
+	Running  *agent.Client // of the VM that exists; nil: there is none
+	Swapped  *agent.Client // of the VM that is replaced; nil: none answers
+	AskedCPI bool          // the CPI was asked, too
+	Revived  bool          // the VM was rebooted
+}
+
+// NewLook returns a look at a deployment whose state is open.
+func NewLook(t *Target, fix bool) *Look { return &Look{t: t, Fix: fix} }
+
+// AgentDiffers lists the settings of the agent that are not what the manifest
+// says, as the agent has shown them: what is recorded may be wrong, or from
+// another machine.
+func (l *Look) AgentDiffers() []string {
+	if !l.Facts.Answers {
+		return nil
+	}
+	var list []string
+	if leaf := WantedLeaf(l.t.Manifest); leaf != nil && l.Facts.Served != nil && !leaf.Equal(l.Facts.Served) {
+		list = append(list, plan.PartCertificate)
+	}
+	if l.Facts.Reached.MBus != "" && l.Facts.Reached.User() != l.t.Agents.Wanted().User() {
+		list = append(list, plan.PartPassword)
+	}
+	return list
+}
+
+// AddressIn returns the address in the network of the default gateway, or in
+// the only network.
+func AddressIn(nets map[string]map[string]any) string {
+	for _, n := range nets {
+		ip, _ := n["ip"].(string)
+		defaults, _ := n["default"].([]any)
+		if len(nets) == 1 {
+			return ip
+		}
+		for _, d := range defaults {
+			if d == "gateway" {
+				return ip
+			}
+		}
+	}
+	return ""
+}
+
+// learn keeps how the VM's agent was reached, where that is not kept: the run
+// that made the VM was killed before it came to that. A plan changes nothing.
+func (l *Look) learn(vm string) {
+	if was, ok := l.t.Folder().Agent(); l.t.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
+		return
+	}
+	now := l.t.Agents.Recall(vm)
+	if found := l.Facts.Reached; found.MBus != "" {
+		now.MBus, now.CA = found.MBus, found.CA
+	}
+	if old := l.t.State.Get().Own.Swap; old != nil {
+		was := l.t.Agents.Recall(old.CID)
+		was.Old = nil
+		now.Old = &was
+	}
+	if err := l.t.Agents.Keep(now); err != nil {
+		l.t.Out.Warning(fmt.Sprintf("how the agent of VM %s is reached could not be kept; a change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+	}
+}
+
+// existingAgentTimeout is how long the agent of a VM that should be up may
+// take to answer; today's tools use the same 10 s.
+const ExistingAgentTimeout = 10 * time.Second
+
+// goneAgentTimeout is how long that of a VM may take whose deletion was begun.
+const goneAgentTimeout = 3 * time.Second
+
+// answerTime is how long the agent of a VM may take to answer.
+func (l *Look) answerTime(vm string) time.Duration {
+	limit := ExistingAgentTimeout
+	if l.t.State != nil && slices.ContainsFunc(l.t.State.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
+		limit = goneAgentTimeout
+	}
+	return min(limit, l.t.Env.AgentTimeout)
+}
+
+// AtAgent asks the agent of the recorded VM, if there is one, how it is.
+func (l *Look) AtAgent(ctx context.Context) error {
+	st := l.t.State.Get()
+	l.Facts, l.Running = plan.Facts{}, nil
+	vm := st.CurrentVMCID
+	if vm == "" {
+		return nil
+	}
+	var err error
+	if l.Running, l.Facts, err = l.askAgentOf(ctx, vm, st.Own.AgentID); err != nil {
+		return err
+	}
+	l.learn(vm)
+	if l.Facts.Answers && l.t.Scratch == "" {
+		l.t.foundAgain(vm)
+		l.t.Reached(l.Running, vm).EndLogins(ctx)
+		if err := l.settleDisk(); err != nil {
+			return err
+		}
+	}
+	old := st.Own.Swap
+	if old == nil {
+		return nil
+	}
+	client, found, err := l.askAgentOf(ctx, old.CID, old.AgentID)
+	l.Swapped = nil
+	if found.Answers {
+		l.Swapped = client
+	}
+	return err
+}
+
+// settleDisk records the disk that the VM uses as the current one: an earlier run
+// was killed before it could.
+func (l *Look) settleDisk() error {
+	now, changed := plan.Settled(l.t.State.Get(), l.Facts)
+	if !changed {
+		return nil
+	}
+	l.t.Out.Info(fmt.Sprintf("An earlier run was interrupted when disk '%s' was in use already", plan.CurrentDisk(now)))
+	return l.t.State.Update(func(st *state.State) error {
+		st.CurrentDiskID = now.CurrentDiskID
+		return nil
+	})
+}
+
+// askAgentOf asks the agent of one VM how it is. agentID, where it is known,
+// tells it from another VM's at the same address. It returns the client that the
+// agent answers, or else the one that it most likely will.
+func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Client, plan.Facts, error) {
+	how := l.t.Agents.Recall(vm)
+	limit := l.answerTime(vm)
+	var client *agent.Client
+	var facts plan.Facts
+	err := l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
+		told := s.Wait(ctx)
+		defer told.End()
+		told.Say("the agent does not answer yet")
+		var found agent.Access
+		var err error
+		for others := len(l.t.Agents.accesses(how)) - 1; ; others-- {
+			client, found, err = l.t.Agents.Find(ctx, how, limit, l.t.State.Get().DirectorID)
+			if client == nil {
+				return err
+			}
+			if err != nil {
+				break
+			}
+			told.End() // ask says itself what it waits for
+			// An agent may restart with other settings just after it has answered.
+			if facts, err = l.ask(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
+				break
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			facts = plan.Facts{AgentErr: err}
+			return report.Skip(noAnswer(err))
+		}
+		facts.Reached, facts.Served = found, servedBy(ctx, client)
+		return l.t.Agents.keepAccess(vm, found)
+	})
+	return client, facts, err
+}
+
+// noAnswer says why an agent is of no use now.
+func noAnswer(err error) string {
+	_, busy := errors.AsType[*agent.BusyError](err)
+	_, foreign := errors.AsType[*ForeignAgentError](err)
+	if busy || foreign {
+		return err.Error()
+	}
+	if _, answered := errors.AsType[*agent.Error](err); answered {
+		return "it answers with an error: " + err.Error()
+	}
+	return "it does not answer: " + err.Error()
+}
+
+// busyFixTime is how long a run with --fix waits for an agent that is busy
+// before it counts as one that does not answer.
+const busyFixTime = 30 * time.Second
+
+// busyTime is how long an agent may go on with a task of an earlier run.
+func (l *Look) busyTime() time.Duration {
+	if l.Fix {
+		return min(busyFixTime, l.t.Env.AgentTimeout)
+	}
+	return l.t.Env.AgentTimeout
+}
+
+// ask asks the agent for its state and its disks.
+func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, agentID string) (plan.Facts, error) {
+	now, err := client.GetState(ctx, false)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	if err := OwnAgent(client, now, agentID); err != nil {
+		return plan.Facts{}, err
+	}
+	limit := l.busyTime()
+	told := s.Wait(ctx)
+	defer told.End()
+	told.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; it gets %s to end it", limit.Round(time.Second)))
+	mounted, err := client.ListDiskInTurn(ctx, limit)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	return plan.Facts{Answers: true, HasVM: true, Now: now, Mounted: mounted}, nil
+}
+
+// OwnAgent reports whether the agent that answered is the one a VM was made with,
+// as far as that is known.
+func OwnAgent(client *agent.Client, now agent.State, agentID string) error {
+	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
+		return nil
+	}
+	return &ForeignAgentError{Address: client.Address(), Got: now.AgentID, Want: agentID}
+}
+
+// KnownAddress returns the address of the VM on a dynamic network, as the last
+// deploy recorded it, or as the agent reports it now; empty: unknown.
+func (l *Look) KnownAddress() string {
+	return cmp.Or(l.t.State.Get().Own.Address, AddressIn(l.Facts.Now.Networks))
+}
+
+// Again asks a running agent for its state again.
+func (l *Look) Again(ctx context.Context) error {
+	if l.Running == nil || !l.Facts.Answers {
+		return nil
+	}
+	now, err := l.Running.GetState(ctx, false)
+	if err != nil {
+		return &plan.MovedError{What: fmt.Sprintf("the agent does not answer any more: %v", err)}
+	}
+	mounted, err := l.Running.ListDisk(ctx)
+	l.Facts.Now, l.Facts.Mounted = now, mounted
+	return err
+}
+
+// ForeignAgentError says that another VM's agent answers where that of the
+// deployment's VM was expected.
+type ForeignAgentError struct {
+	Address   string // host:port
+	Got, Want string // agent ids
+}
+
+func (e *ForeignAgentError) Error() string {
+	return fmt.Sprintf("another VM's agent answers at %s (agent id %s, not %s)", e.Address, e.Got, e.Want)
+}

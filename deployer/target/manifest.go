@@ -1,0 +1,130 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"bootstrap/deployer/report"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// ReadAdopted reads the manifest that the VM was made from by another tool.
+func (t *Target) ReadAdopted(context.Context) error {
+	if t.From.AdoptFrom == "" {
+		return nil
+	}
+	st := t.State.Get()
+	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
+		// The file is not needed, but a mistyped name is still an error.
+		if _, err := os.Stat(t.From.AdoptFrom); err != nil {
+			if at, ok := errors.AsType[*fs.PathError](err); ok {
+				err = at.Err // without the name of the system call
+			}
+			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %s: %w", t.From.AdoptFrom, err)}
+		}
+		t.Out.Warning("--adopt-from is not needed: there is no VM, or the state file records what the VM was made from")
+		return nil
+	}
+	inputs := t.From.Inputs
+	inputs.Generate = document.Refuse
+	inputs.Lenient = true
+	m, err := manifest.Load(t.From.AdoptFrom, inputs)
+	if err != nil {
+		return err
+	}
+	t.Env.Secret(m.Secrets...)
+	t.Env.publish(m.Names...)
+	t.Adopted = m
+	return nil
+}
+
+// Read reads, evaluates and checks the manifest.
+func (t *Target) Read(context.Context) error {
+	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
+		m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
+		if err != nil {
+			return err
+		}
+		t.UseManifest(m)
+		t.Env.Secret(m.Secrets...)
+		t.Env.publish(m.Names...)
+		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {
+			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", t.From.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
+		}
+		for _, w := range document.Problems(m.Warnings).Shortened() {
+			s.Warning(Place(w))
+		}
+		if m.CPI.CA == "" {
+			s.Warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
+		}
+		return nil
+	})
+}
+
+// Place words a warning for where it is known to be one.
+func Place(p document.Problem) string {
+	p.Warning = false
+	return p.String()
+}
+
+// readForCPI reads the manifest where the CPI must be built and only what is
+// kept on this machine was read until now.
+func (t *Target) readForCPI(ctx context.Context) error {
+	if t.Manifest != nil {
+		return nil
+	}
+	if t.From.Manifest == "" {
+		return errors.New("the CPI is not installed on this machine any more: name the manifest, from which it is made")
+	}
+	return t.Read(ctx)
+}
+
+// SaysProtect reports whether the manifest file says protect: true, which may
+// be newer than the last deploy. A manifest that cannot be read does not.
+func (t *Target) SaysProtect() bool {
+	in := t.From.Inputs
+	in.Generate, in.Lenient = document.Plan, true
+	m, err := manifest.Load(t.From.Manifest, in)
+	return err == nil && m.Protect
+}
+
+// Diff returns how the manifest differs from the one applied last; nil:
+// this machine has not kept that one.
+func (t *Target) Diff() []string {
+	old, err := t.Folder().Sketch()
+	if err != nil || old == nil {
+		return nil
+	}
+	list, err := document.Diff(old, t.Manifest.Sketch)
+	if err != nil {
+		return nil
+	}
+	lines := make([]string, len(list))
+	for i, d := range list {
+		d.Old, d.New = t.Env.Redact(d.Old), t.Env.Redact(d.New) // its path is a public name
+		lines[i] = d.String()
+	}
+	return lines
+}
+
+// ReadIfAny reads the manifest without generating variables; if there
+// is none or it is wrong, the run uses what this machine remembers of it.
+func (t *Target) ReadIfAny() error {
+	if t.From.Manifest == "" {
+		return nil
+	}
+	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
+	m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
+	if err != nil {
+		return err
+	}
+	t.UseManifest(m)
+	t.Env.Secret(m.Secrets...)
+	t.Env.publish(m.Names...)
+	return nil
+}

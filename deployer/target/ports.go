@@ -1,0 +1,105 @@
+package target
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/internal/listener"
+	"bootstrap/manifest"
+)
+
+// EmbeddedCPI reports whether the embedded CPI makes the VM on this machine.
+func (t *Target) EmbeddedCPI() bool {
+	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
+}
+
+// CheckPorts tries the addresses at which the agent of a new VM on this machine
+// will listen. vm is the CID of the VM that the new one replaces, which may
+// still use them; empty: there is none.
+func (t *Target) CheckPorts(ctx context.Context, vm string) error {
+	if !t.EmbeddedCPI() {
+		return nil
+	}
+	var errs []error
+	for _, p := range t.AgentPorts() {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
+		if err == nil {
+			_ = l.Close()
+			continue
+		}
+		_, port, _ := net.SplitHostPort(p.Address)
+		by := listener.At(ctx, port)
+		holder := ""
+		if by.VM != "" {
+			holder = filepath.Base(by.VM) // the folder of a VM is named by its CID
+		}
+		switch {
+		case vm != "" && (by.PID == 0 || holder == vm):
+		case t.State != nil && t.State.Get().Own.Swap != nil && holder == t.State.Get().Own.Swap.CID:
+			errs = append(errs, fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it: finish the previous deploy with its cloud_provider.mbus, then run this one; nothing was changed", p.What, p.Address, t.State.Get().Own.Swap.CID, vm))
+		default:
+			errs = append(errs, portTaken(by, p.Address, p.What, p.Remedy, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// agentPort is an address at which the agent of a VM on this machine listens.
+type AgentPort struct {
+	Address string // host:port
+	What    string // who listens there
+	Remedy  string // what to do if the address is in use
+}
+
+// AgentPorts lists the addresses at which the agent of a VM on this machine
+// will listen, according to the CPI's properties. The CPI itself reports
+// properties that are wrong.
+func (t *Target) AgentPorts() []AgentPort {
+	property := func(name string) string {
+		v, _ := plan.LookUp(t.Manifest.CPI.Properties, name)
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(v)
+	}
+	own, _ := t.Manifest.Address()
+	// The CPI replaces the wildcard address with the address of the VM.
+	at := func(host, port string) string {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host = own
+		}
+		if host == "" || port == "" || port == "0" {
+			return ""
+		}
+		return net.JoinHostPort(host, port)
+	}
+	ports := []AgentPort{
+		{What: "the agent of the new VM", Remedy: "change the port in cloud_provider.mbus and cloud_provider.properties.agent.mbus"},
+		{What: "the SSH server of the new VM", Remedy: "change cloud_provider.properties.local_cpi.ssh.port and the port of the tunnel",
+			Address: at(property("local_cpi.ssh.address"), property("local_cpi.ssh.port"))},
+	}
+	if mbus, err := url.Parse(cmp.Or(property("local_cpi.agent.mbus"), property("agent.mbus"))); err == nil {
+		ports[0].Address = at(mbus.Hostname(), mbus.Port())
+	}
+	return slices.DeleteFunc(ports, func(p AgentPort) bool { return p.Address == "" })
+}
+
+// portTaken returns the error of an address that is in use, with the process
+// that uses it.
+func portTaken(by listener.Process, address, what, remedy string, err error) error {
+	holder := "stop the program that listens there"
+	switch {
+	case by.VM != "":
+		holder = by.String() + " uses the port: if that is the VM of this deployment, restore its state file (bootstrap state backups MANIFEST), else delete that VM or stop the process"
+	case by.PID != 0:
+		holder = by.String() + " uses the port: stop it"
+	}
+	return fmt.Errorf("%s cannot listen at %s: %w; %s, or %s; nothing was changed", what, address, err, holder, remedy)
+}

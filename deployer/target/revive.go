@@ -1,0 +1,92 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+)
+
+// isSilent reports whether the VM has an agent that does not answer.
+func (l *Look) isSilent() bool { return l.Running != nil && !l.Facts.Answers }
+
+// mayRevive reports whether a silent VM may be rebooted before it is given up.
+func (l *Look) mayRevive() bool {
+	st := l.t.State.Get()
+	return (l.Fix || l.t.LostToSecondDisk(st.CurrentVMCID)) && l.isSilent() && l.Facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")
+}
+
+// ReviveDead restarts a VM whose agent is silent. One that is only busy is left
+// to its work.
+func (l *Look) ReviveDead(ctx context.Context) error {
+	if !l.isSilent() || l.Facts.Busy() {
+		return nil
+	}
+	if err := l.t.CPI.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := l.byCPI(ctx, false); err != nil {
+		return err
+	}
+	if !l.isSilent() {
+		return nil
+	}
+	return l.revive(ctx)
+}
+
+// revive restarts a VM whose agent does not answer, where that was asked for:
+// the jobs of one that answers again can be stopped in order.
+func (l *Look) revive(ctx context.Context) error {
+	cid := l.t.State.Get().CurrentVMCID
+	able := true
+	err := l.t.Out.Do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*report.Stage) error {
+		c, err := l.t.CPI.Client(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.RebootVM(ctx, cid)
+		switch {
+		case cpi.NotImplemented(err) || cpi.NotSupported(err):
+			able = false
+			return report.Skip("the CPI cannot")
+		case err != nil:
+			return report.Skip("failed: " + err.Error())
+		}
+		return nil
+	})
+	if err != nil || ctx.Err() != nil || !able {
+		return errors.Join(err, ctx.Err())
+	}
+	l.Revived = true
+	return l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
+		told := s.Wait(ctx)
+		defer told.End()
+		told.Say("the agent does not answer yet after the reboot")
+		// An agent that was to restart with other settings may have done so now.
+		client, found, err := l.t.Agents.Find(ctx, l.t.Agents.Recall(cid), min(RebootTimeout, l.t.Env.AgentTimeout), l.t.State.Get().DirectorID)
+		var facts plan.Facts
+		if err == nil {
+			told.End()
+			l.Running = client
+			facts, err = l.ask(ctx, s, client, l.t.State.Get().Own.AgentID)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			l.Facts.AgentErr = err
+			return report.Skip(noAnswer(err))
+		}
+		facts.Reached, facts.Served = found, servedBy(ctx, client)
+		facts.DiskGone, facts.DiskAsked = l.Facts.DiskGone, l.Facts.DiskAsked
+		l.Facts = facts
+		return l.t.Agents.keepAccess(cid, found)
+	})
+}
+
+// rebootTimeout is how long an agent may take after its VM was rebooted.
+const RebootTimeout = 2 * time.Minute

@@ -1,0 +1,147 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Lock locks and reads the state file, and makes the folder of the
+// installation it names.
+func (t *Target) Lock(ctx context.Context) error {
+	var err error
+	t.State, err = t.openState(ctx)
+	if err != nil {
+		return err
+	}
+	t.AtEnd(t.unlock)
+	t.findFolders()
+	if err := t.Folder().Check(); err != nil {
+		return err
+	}
+	t.sweep()
+	return nil
+}
+
+// sweep removes what a run that was killed could not: it holds secrets, or
+// much space. Nobody else works in the folder while the state is locked.
+func (t *Target) sweep() {
+	t.Folder().RemoveStale()
+	left := t.forgottenReplies()
+	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
+		found, err := filepath.Glob(filepath.Join(t.Dir, pattern))
+		if err == nil { // else it is a home with brackets in its name
+			left = append(left, found...)
+		}
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			t.Out.Warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
+		}
+	}
+}
+
+// forgottenReplies are those of the CPI that the state has recorded: the run
+// was killed before it removed them. A state that another tool has written may
+// have lost what it recorded.
+func (t *Target) forgottenReplies() []string {
+	st := t.State.Get()
+	dir := filepath.Join(t.Dir, "replies")
+	entries, err := os.ReadDir(dir)
+	if err != nil || st.Own.Serial == 0 {
+		return nil
+	}
+	var list []string
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), ".")
+		if !slices.ContainsFunc(st.Own.Intents, func(in state.Intent) bool { return in.ID == id }) {
+			list = append(list, filepath.Join(dir, e.Name()))
+		}
+	}
+	return list
+}
+
+// findFolders finds what this machine keeps of the state's deployment.
+func (t *Target) findFolders() {
+	st := t.State.Get()
+	t.Installation = st.Installation()
+	t.UseInstallation(st.InstallationID)
+}
+
+// unlock ends with the state. A first run that was over before it wrote
+// one takes what it installed along: it holds secrets, and the next run calls
+// its folder by another name.
+func (t *Target) unlock() {
+	if t.State == nil {
+		return
+	}
+	if t.State.Fresh() {
+		if err := os.RemoveAll(t.Dir); err != nil {
+			t.Out.Warning(fmt.Sprintf("the folder %s of this run could not be removed and may hold secrets: %v", t.Dir, err))
+		}
+	}
+	t.State.Close()
+}
+
+// Peek reads the state without locking it, for a run that changes nothing.
+func (t *Target) Peek(context.Context) error {
+	var err error
+	if t.State, err = t.peekState(); err != nil {
+		return err
+	}
+	t.findFolders()
+	if t.Scratch, err = os.MkdirTemp("", "bootstrap-plan-"); err != nil {
+		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
+	}
+	t.AtEnd(t.removeScratch)
+	return nil
+}
+
+// removeScratch removes the CPI that a plan has installed, because it contains
+// secrets.
+func (t *Target) removeScratch() {
+	if err := os.RemoveAll(t.Scratch); err != nil {
+		t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", t.Scratch, err))
+	}
+}
+
+// openState locks and reads the state file, and reports migrations and repairs.
+func (t *Target) openState(ctx context.Context) (*file.Store, error) {
+	return t.tellNotes(file.Open(ctx, t.StatePath, t.stateOptions()))
+}
+
+// peekState reads the state file without locking it.
+func (t *Target) peekState() (*file.Store, error) {
+	return t.tellNotes(file.OpenReadOnly(t.StatePath, t.stateOptions()))
+}
+
+func (t *Target) stateOptions() file.Options {
+	opts := file.Options{
+		Holder:  t.Env.Holder,
+		Wait:    t.Env.LockWait,
+		Home:    t.Env.Home,
+		Waiting: func(l *file.LockedError) { t.Out.Info(fmt.Sprintf("Waiting up to %v: %v", t.Env.LockWait, l)) },
+		Warn:    func(err error) { t.Out.Warning(err.Error()) },
+		Trace:   t.Env.traceState(),
+	}
+	if t.From.Manifest != "" {
+		opts.Legacy = filepath.Join(filepath.Dir(t.From.Manifest), file.LegacyName)
+	}
+	return opts
+}
+
+func (t *Target) tellNotes(f *file.Store, err error) (*file.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range f.Notes() {
+		t.Out.Info(note)
+	}
+	return f, nil
+}

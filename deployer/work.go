@@ -1,0 +1,52 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/report"
+)
+
+// awaitAgent waits until the agent answers, and shows what it waits for. why is
+// the call that may have restarted the VM; empty: none.
+func (w *work) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
+	told := s.Wait(ctx)
+	defer told.End()
+	return client.WaitReady(ctx, limit, func(met agent.Probe) {
+		told.Probe(met)
+		if why != "" {
+			told.Say(fmt.Sprintf("the agent does not answer yet after %s: %s", why, met))
+		}
+	})
+}
+
+func (w *work) warn(err error) {
+	if err != nil {
+		w.t.Out.Warning(err.Error() + "; it stays recorded and the next run tries again")
+	}
+}
+
+// vmArguments returns the digest of the arguments of create_vm.
+func (w *work) vmArguments() string {
+	m := w.t.Manifest
+	return w.journal.Arguments("create_vm", w.t.Artifacts.Stemcell.Name, w.t.Artifacts.Stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
+}
+
+// tags returns the tags of a VM, as create-env sets them.
+func (w *work) tags() map[string]string {
+	m := w.t.Manifest
+	tags := map[string]string{
+		"deployment":     m.Name,
+		"job":            m.Group.Name,
+		"instance_group": m.Group.Name,
+		"index":          "0",
+		"director":       "bosh-init",
+		"name":           m.Group.Name + "/0",
+		"created_at":     time.Now().Format(time.RFC3339),
+	}
+	maps.Copy(tags, m.Tags)
+	return tags
+}
