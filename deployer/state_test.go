@@ -37,7 +37,7 @@ func TestCreateThatCannotBeRecorded(t *testing.T) {
 	}
 	defer r.t.State.Close()
 	st := r.t.State.Get()
-	if !st.Owns("disk-2") || len(st.Own.Intents) != 0 || !strings.Contains(r.said(), "create_disk made disk-2; it goes into the state") {
+	if !st.Owns("disk-2") || len(st.Own.Intents) != 0 || !strings.Contains(r.said(), "create_disk made disk-2; it is recorded now") {
 		t.Errorf("state %+v\n%s", st, r.said())
 	}
 }
