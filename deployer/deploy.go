@@ -217,4 +217,4 @@ func (r *run) peek(ctx context.Context) error {
 }
 
 // lookByCPI asks the CPI what the agent did not say, where a plan needs that.
-func (r *run) lookByCPI(ctx context.Context) error { return r.look.IfNeeded(ctx, r.settle) }
+func (r *run) lookByCPI(ctx context.Context) error { return r.look.ByCPI(ctx, r.settle) }

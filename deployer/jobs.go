@@ -31,14 +31,6 @@ type jobs struct {
 	previous kept.Applied // what deploy --previous puts back
 }
 
-// uploadAll uploads jobs and packages to a VM that stays.
-func (j *jobs) uploadAll(ctx context.Context) error {
-	if err := j.upload(ctx); err != nil {
-		return err
-	}
-	return j.packages.upload(ctx)
-}
-
 // rendered is the archive of the rendered jobs, in a temporary folder.
 type rendered struct {
 	dir     string // mode 0700, because it contains secrets
@@ -143,6 +135,24 @@ func propertiesPath(ref manifest.JobRef) string {
 	return group + ".properties"
 }
 
+// templateNetworks returns spec.networks: the networks with their known
+// addresses.
+func (j *jobs) templateNetworks() map[string]any {
+	nets := map[string]any{}
+	for name, n := range j.t.Manifest.Interfaces() {
+		if n["ip"] == nil && (len(j.t.Manifest.Group.Networks) == 1 || isDefault(n)) {
+			n["ip"] = j.address // only the VM knows it
+		}
+		nets[name] = n
+	}
+	return nets
+}
+
+func isDefault(network map[string]any) bool {
+	defaults, _ := network["default"].([]string)
+	return slices.Contains(defaults, "gateway")
+}
+
 func pack(ctx context.Context, dir, file string) (multi string, err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -167,24 +177,6 @@ func (j *jobs) removeRendered() {
 	if err := os.RemoveAll(j.rendered.dir); err != nil {
 		j.t.Out.Warning(fmt.Sprintf("cannot remove the rendered templates, which may contain secrets: %v", err))
 	}
-}
-
-// templateNetworks returns spec.networks: the networks with their known
-// addresses.
-func (j *jobs) templateNetworks() map[string]any {
-	nets := map[string]any{}
-	for name, n := range j.t.Manifest.Interfaces() {
-		if n["ip"] == nil && (len(j.t.Manifest.Group.Networks) == 1 || isDefault(n)) {
-			n["ip"] = j.address // only the VM knows it
-		}
-		nets[name] = n
-	}
-	return nets
-}
-
-func isDefault(network map[string]any) bool {
-	defaults, _ := network["default"].([]string)
-	return slices.Contains(defaults, "gateway")
 }
 
 // spec returns the apply spec. An initial one names no jobs and no packages,
@@ -232,6 +224,14 @@ func (j *jobs) initialApply(ctx context.Context) error {
 		st.Own.Address = j.address
 		return nil
 	})
+}
+
+// uploadAll uploads jobs and packages to a VM that stays.
+func (j *jobs) uploadAll(ctx context.Context) error {
+	if err := j.upload(ctx); err != nil {
+		return err
+	}
+	return j.packages.upload(ctx)
 }
 
 // upload uploads the rendered templates to the agent's blobstore.

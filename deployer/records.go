@@ -23,57 +23,14 @@ type records struct {
 	jobs *jobs
 }
 
-// previous records the deploy that was put back as the current one.
-func (rec *records) previous(context.Context) error {
-	a, now := rec.jobs.previous, time.Now().UTC().Truncate(time.Second)
-	if err := rec.t.State.Update(func(st *state.State) error {
-		a.Record(st)
-		st.Own.Deployed = &now
+// clear records that no manifest is deployed as a whole, so that no tool
+// skips the deploy after an interrupted one.
+func (rec *records) clear(context.Context) error {
+	return rec.t.State.Update(func(st *state.State) error {
+		st.CurrentManifestSHA = ""
+		st.CurrentReleaseIDs = nil
+		st.Releases = nil
 		return nil
-	}); err != nil {
-		return err
-	}
-	if rec.jobs.rendered.archive == rec.t.Folder().Rendered(kept.Current) {
-		return nil
-	}
-	return rec.t.Folder().SwapApplied()
-}
-
-// uninstallRest removes the installation if the state owns nothing any more.
-func (rec *records) uninstallRest(ctx context.Context) error {
-	st := rec.t.State.Get()
-	st.Own.Snapshots = nil // no command deletes snapshots
-	if len(st.Owned()) > 0 {
-		return nil
-	}
-	return rec.uninstall(ctx)
-}
-
-// uninstall removes the installation and, with it, the last that the state
-// file is needed for. Orphans that are kept need both, and leftovers are recorded
-// nowhere else.
-func (rec *records) uninstall(ctx context.Context) error {
-	// If the state file is kept, forget that `stop` was requested.
-	if err := rec.started(ctx); err != nil {
-		return err
-	}
-	if n := len(rec.t.State.Get().Own.Orphans); n > 0 {
-		rec.t.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
-		return nil
-	}
-	if n := len(rec.t.State.Get().Own.Leftovers); n > 0 {
-		rec.t.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
-		return nil
-	}
-	for _, c := range rec.t.State.Get().Own.Snapshots {
-		rec.t.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud, and is recorded nowhere from now on", c.CID, c.Disk))
-	}
-	return rec.t.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
-		rec.t.CPI.CloseLog()
-		if err := os.RemoveAll(rec.t.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove the installation: %w", err)
-		}
-		return rec.t.State.Remove()
 	})
 }
 
@@ -117,6 +74,22 @@ func (rec *records) deployment(ctx context.Context) error {
 	return rec.t.CPI.Remember()
 }
 
+// previous records the deploy that was put back as the current one.
+func (rec *records) previous(context.Context) error {
+	a, now := rec.jobs.previous, time.Now().UTC().Truncate(time.Second)
+	if err := rec.t.State.Update(func(st *state.State) error {
+		a.Record(st)
+		st.Own.Deployed = &now
+		return nil
+	}); err != nil {
+		return err
+	}
+	if rec.jobs.rendered.archive == rec.t.Folder().Rendered(kept.Current) {
+		return nil
+	}
+	return rec.t.Folder().SwapApplied()
+}
+
 func (rec *records) stopped(context.Context) error {
 	return rec.t.State.Update(func(st *state.State) error {
 		st.Own.Stopped = true
@@ -131,13 +104,40 @@ func (rec *records) started(context.Context) error {
 	})
 }
 
-// clear records that no manifest is deployed as a whole, so that no tool
-// skips the deploy after an interrupted one.
-func (rec *records) clear(context.Context) error {
-	return rec.t.State.Update(func(st *state.State) error {
-		st.CurrentManifestSHA = ""
-		st.CurrentReleaseIDs = nil
-		st.Releases = nil
+// uninstall removes the installation and, with it, the last that the state
+// file is needed for. Orphans that are kept need both, and leftovers are recorded
+// nowhere else.
+func (rec *records) uninstall(ctx context.Context) error {
+	// If the state file is kept, forget that `stop` was requested.
+	if err := rec.started(ctx); err != nil {
+		return err
+	}
+	if n := len(rec.t.State.Get().Own.Orphans); n > 0 {
+		rec.t.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
 		return nil
+	}
+	if n := len(rec.t.State.Get().Own.Leftovers); n > 0 {
+		rec.t.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
+		return nil
+	}
+	for _, c := range rec.t.State.Get().Own.Snapshots {
+		rec.t.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud, and is recorded nowhere from now on", c.CID, c.Disk))
+	}
+	return rec.t.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
+		rec.t.CPI.CloseLog()
+		if err := os.RemoveAll(rec.t.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove the installation: %w", err)
+		}
+		return rec.t.State.Remove()
 	})
+}
+
+// uninstallRest removes the installation if the state owns nothing any more.
+func (rec *records) uninstallRest(ctx context.Context) error {
+	st := rec.t.State.Get()
+	st.Own.Snapshots = nil // no command deletes snapshots
+	if len(st.Owned()) > 0 {
+		return nil
+	}
+	return rec.uninstall(ctx)
 }

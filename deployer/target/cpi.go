@@ -39,72 +39,10 @@ type CPI struct {
 // Connected reports whether a client was needed before.
 func (c *CPI) Connected() bool { return c.client != nil }
 
-// install compiles the CPI and installs it into the deployment's folder.
-func (c *CPI) install(ctx context.Context) error {
-	if !c.t.State.Found() && c.t.Scratch == "" {
-		// From here on the folder has content, so the id must be in the state.
-		if err := c.t.State.Update(func(*state.State) error { return nil }); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
-		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
-	}
-	c.t.Env.Engine.Warm() // no harm where it is
-	c.checkPassEnv()
-	var err error
-	c.Build, err = build.Install(ctx, build.Config{
-		Dir:        c.dir(),
-		Cache:      cmp.Or(c.t.Env.PackageDir, filepath.Join(c.t.Env.Home, "cache", "compiled")),
-		Deployment: c.t.About.Name,
-		Jobs:       c.Jobs(),
-		Properties: c.Properties(),
-		Engine:     c.t.Env.Engine,
-		Env:        c.t.Env.packagingEnv(),
-		Stage: func(name string) func(string, error) {
-			s := c.t.Out.Open.Begin(name, false)
-			return func(skipped string, err error) {
-				if skipped != "" {
-					err = report.Skip(skipped)
-				}
-				_ = s.End(c.t.Env.RedactFailures(err))
-			}
-		},
-	})
+// Connect makes the CPI ready to be called.
+func (c *CPI) Connect(ctx context.Context) error {
+	_, err := c.Client(ctx)
 	return err
-}
-
-// Jobs returns the jobs that cloud_provider names.
-func (c *CPI) Jobs() []build.Job {
-	var jobs []build.Job
-	for _, t := range c.t.Manifest.CPI.Templates {
-		rel := c.t.Artifacts.Releases[t.Release]
-		jobs = append(jobs, build.Job{Job: rel.Job(t.Name), Release: rel})
-	}
-	return jobs
-}
-
-// dir returns the folder to install the CPI in: for a plan a temporary
-// one, because a plan leaves nothing behind.
-func (c *CPI) dir() string { return cmp.Or(c.t.Scratch, c.t.Dir) }
-
-// Properties returns the manifest's properties of the CPI, with the address
-// of the registry.
-func (c *CPI) Properties() map[string]any {
-	props := maps.Clone(c.t.Manifest.CPI.Properties)
-	if props == nil {
-		props = map[string]any{}
-	}
-	if g := c.registry; g != nil {
-		props["registry"] = map[string]any{
-			"host":     g.host,
-			"port":     g.port,
-			"username": g.username,
-			"password": g.password,
-			"endpoint": "http://" + net.JoinHostPort(g.host, fmt.Sprint(g.port)),
-		}
-	}
-	return props
 }
 
 // Client returns the client of the CPI. The first call starts the registry,
@@ -142,12 +80,6 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 	return client, c.Remember()
 }
 
-// Connect makes the CPI ready to be called.
-func (c *CPI) Connect(ctx context.Context) error {
-	_, err := c.Client(ctx)
-	return err
-}
-
 // Prepare fetches what a missing CPI is installed from, before a person is
 // asked and before anything is changed.
 func (c *CPI) Prepare(ctx context.Context) error {
@@ -163,6 +95,41 @@ func (c *CPI) Prepare(ctx context.Context) error {
 		}
 		return c.t.Artifacts.FetchForCPI(ctx)
 	})
+}
+
+// install compiles the CPI and installs it into the deployment's folder.
+func (c *CPI) install(ctx context.Context) error {
+	if !c.t.State.Found() && c.t.Scratch == "" {
+		// From here on the folder has content, so the id must be in the state.
+		if err := c.t.State.Update(func(*state.State) error { return nil }); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
+	}
+	c.t.Env.Engine.Warm() // no harm where it is
+	c.checkPassEnv()
+	var err error
+	c.Build, err = build.Install(ctx, build.Config{
+		Dir:        c.dir(),
+		Cache:      cmp.Or(c.t.Env.PackageDir, filepath.Join(c.t.Env.Home, "cache", "compiled")),
+		Deployment: c.t.About.Name,
+		Jobs:       c.Jobs(),
+		Properties: c.Properties(),
+		Engine:     c.t.Env.Engine,
+		Env:        c.t.Env.packagingEnv(),
+		Stage: func(name string) func(string, error) {
+			s := c.t.Out.Open.Begin(name, false)
+			return func(skipped string, err error) {
+				if skipped != "" {
+					err = report.Skip(skipped)
+				}
+				_ = s.End(c.t.Env.RedactFailures(err))
+			}
+		},
+	})
+	return err
 }
 
 func (c *CPI) newClient() (*cpi.Client, error) {
@@ -190,6 +157,48 @@ func (c *CPI) newClient() (*cpi.Client, error) {
 	}), nil
 }
 
+// CloseLog closes the CPI's log. The rendered CPI stays, with mode 0600, until
+// a delete, so that the lifecycle commands work without the manifest.
+func (c *CPI) CloseLog() {
+	if c.log != nil {
+		_ = c.log.Close()
+		c.log = nil
+	}
+}
+
+// Jobs returns the jobs that cloud_provider names.
+func (c *CPI) Jobs() []build.Job {
+	var jobs []build.Job
+	for _, t := range c.t.Manifest.CPI.Templates {
+		rel := c.t.Artifacts.Releases[t.Release]
+		jobs = append(jobs, build.Job{Job: rel.Job(t.Name), Release: rel})
+	}
+	return jobs
+}
+
+// dir returns the folder to install the CPI in: for a plan a temporary
+// one, because a plan leaves nothing behind.
+func (c *CPI) dir() string { return cmp.Or(c.t.Scratch, c.t.Dir) }
+
+// Properties returns the manifest's properties of the CPI, with the address
+// of the registry.
+func (c *CPI) Properties() map[string]any {
+	props := maps.Clone(c.t.Manifest.CPI.Properties)
+	if props == nil {
+		props = map[string]any{}
+	}
+	if g := c.registry; g != nil {
+		props["registry"] = map[string]any{
+			"host":     g.host,
+			"port":     g.port,
+			"username": g.username,
+			"password": g.password,
+			"endpoint": "http://" + net.JoinHostPort(g.host, fmt.Sprint(g.port)),
+		}
+	}
+	return props
+}
+
 // stemcellAPI returns the API version of the manifest's stemcell, or else the
 // recorded one.
 func (c *CPI) stemcellAPI() int {
@@ -203,15 +212,6 @@ func (c *CPI) stemcellAPI() int {
 		return c.t.Known.StemcellAPI
 	}
 	return 1
-}
-
-// CloseLog closes the CPI's log. The rendered CPI stays, with mode 0600, until
-// a delete, so that the lifecycle commands work without the manifest.
-func (c *CPI) CloseLog() {
-	if c.log != nil {
-		_ = c.log.Close()
-		c.log = nil
-	}
 }
 
 // Env returns the whole environment of the CPI. The variables of the

@@ -16,56 +16,6 @@ import (
 	"bootstrap/state"
 )
 
-// aboutManifest is what the manifest says of what commands need that do not read
-// it.
-func aboutManifest(m *manifest.Manifest) kept.Deployment {
-	return kept.Deployment{
-		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
-		MBus: m.CPI.MBus, CA: m.CPI.CA,
-		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
-		Registry: m.CPI.Registry,
-	}
-}
-
-// Remember keeps, for commands that do not read the manifest, what this deploy
-// knows.
-func (c *CPI) Remember() error {
-	k := aboutManifest(c.t.Manifest)
-	k.API, k.StemcellAPI, k.Secrets = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion, c.t.rememberedSecrets()
-	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
-	if c.Build != nil {
-		k.CPI, k.Packages, k.Jobs = c.Build.Path, c.Build.PackagesDir, c.Build.JobsDir
-		if c.served != nil {
-			k.Registry = c.served
-		} else if c.t.Known.Registry != nil {
-			k.Registry = c.t.Known.Registry
-		}
-	}
-	if c.api > 0 {
-		k.API = c.api
-	}
-	if err := c.t.Folder().SetDeployment(k); err != nil {
-		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
-	}
-	c.t.Known = k
-	return nil
-}
-
-// maxSecrets bounds the secrets that are remembered.
-const maxSecrets = 1000
-
-// rememberedSecrets are those of the manifest and, after them, of the deploys
-// before.
-func (t *Target) rememberedSecrets() []string {
-	all := slices.Clone(t.Manifest.Secrets)
-	for _, s := range t.Known.Secrets {
-		if len(all) < maxSecrets && !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // UseManifest makes m the manifest of the deployment.
 func (t *Target) UseManifest(m *manifest.Manifest) { t.Manifest, t.About = m, aboutManifest(m) }
 
@@ -74,18 +24,6 @@ func (t *Target) UseManifest(m *manifest.Manifest) { t.Manifest, t.About = m, ab
 func (t *Target) UseInstallation(id string) {
 	t.Dir = filepath.Join(t.Env.Home, id)
 	t.recallKnown()
-}
-
-// recallKnown reads what this machine remembers; the zero value where that is
-// nothing, or nothing that can be read.
-func (t *Target) recallKnown() {
-	known, ok := t.Folder().Deployment()
-	if !ok {
-		return
-	}
-	t.Known = known
-	t.Env.Secret(known.Secrets...)
-	t.Env.publish(known.Name, known.Group)
 }
 
 // FindInstallation takes from this machine what a command needs that is not
@@ -113,12 +51,6 @@ func (t *Target) FindInstallation(ctx context.Context) error {
 	return nil
 }
 
-// Exists reports whether there is a file or folder.
-func Exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // InstanceID is the instance's id, the same for every template and deploy.
 func (t *Target) InstanceID() string {
 	return uuid.NewSHA1(t.Installation, []byte(t.About.Group+"/0")).String()
@@ -138,3 +70,71 @@ func (t *Target) currentStemcell() *state.Stemcell {
 	st := t.State.Get()
 	return st.Stemcell()
 }
+
+// Remember keeps, for commands that do not read the manifest, what this deploy
+// knows.
+func (c *CPI) Remember() error {
+	k := aboutManifest(c.t.Manifest)
+	k.API, k.StemcellAPI, k.Secrets = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion, c.t.rememberedSecrets()
+	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
+	if c.Build != nil {
+		k.CPI, k.Packages, k.Jobs = c.Build.Path, c.Build.PackagesDir, c.Build.JobsDir
+		if c.served != nil {
+			k.Registry = c.served
+		} else if c.t.Known.Registry != nil {
+			k.Registry = c.t.Known.Registry
+		}
+	}
+	if c.api > 0 {
+		k.API = c.api
+	}
+	if err := c.t.Folder().SetDeployment(k); err != nil {
+		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+	}
+	c.t.Known = k
+	return nil
+}
+
+// rememberedSecrets are those of the manifest and, after them, of the deploys
+// before.
+func (t *Target) rememberedSecrets() []string {
+	all := slices.Clone(t.Manifest.Secrets)
+	for _, s := range t.Known.Secrets {
+		if len(all) < maxSecrets && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// recallKnown reads what this machine remembers; the zero value where that is
+// nothing, or nothing that can be read.
+func (t *Target) recallKnown() {
+	known, ok := t.Folder().Deployment()
+	if !ok {
+		return
+	}
+	t.Known = known
+	t.Env.Secret(known.Secrets...)
+	t.Env.publish(known.Name, known.Group)
+}
+
+// aboutManifest is what the manifest says of what commands need that do not read
+// it.
+func aboutManifest(m *manifest.Manifest) kept.Deployment {
+	return kept.Deployment{
+		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
+		MBus: m.CPI.MBus, CA: m.CPI.CA,
+		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
+		Registry: m.CPI.Registry,
+	}
+}
+
+// Exists reports whether there is a file or folder.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// maxSecrets bounds the secrets that are remembered.
+const maxSecrets = 1000

@@ -64,10 +64,10 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 	return name, ""
 }
 
-// IfNeeded asks the CPI what the agent did not say, where a plan needs that;
+// ByCPI asks the CPI what the agent did not say, where a plan needs that;
 // before, it settles what an interrupted run has left open, and afterwards a
 // silent VM may be rebooted.
-func (l *Look) IfNeeded(ctx context.Context, settle func(context.Context) error) error {
+func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) error {
 	if l.AskedCPI = l.needsCPI(); !l.AskedCPI {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (l *Look) IfNeeded(ctx context.Context, settle func(context.Context) error)
 			return err
 		}
 	}
-	if err := l.byCPI(ctx, l.Facts.Answers); err != nil {
+	if err := l.askCPI(ctx, l.Facts.Answers); err != nil {
 		return err
 	}
 	if l.t.Scratch == "" && l.mayRevive() {
@@ -88,11 +88,11 @@ func (l *Look) IfNeeded(ctx context.Context, settle func(context.Context) error)
 // ForDelete asks the CPI for VM and disk. It asks in any case: a CPI that
 // looks in the wrong place does not know any VM, and what it does not know would
 // count as deleted.
-func (l *Look) ForDelete(ctx context.Context) error { return l.byCPI(ctx, false) }
+func (l *Look) ForDelete(ctx context.Context) error { return l.askCPI(ctx, false) }
 
-// byCPI asks the CPI what the agent did not say: whether VM and disk exist. seen
+// askCPI asks the CPI what the agent did not say: whether VM and disk exist. seen
 // says that the VM need not be asked for.
-func (l *Look) byCPI(ctx context.Context, seen bool) error {
+func (l *Look) askCPI(ctx context.Context, seen bool) error {
 	st := l.t.State.Get()
 	if cid := st.CurrentVMCID; cid != "" && !seen {
 		if err := l.ForVM(ctx, cid, true); err != nil {

@@ -13,6 +13,58 @@ import (
 	"bootstrap/manifest/document"
 )
 
+// Read reads, evaluates and checks the manifest.
+func (t *Target) Read(context.Context) error {
+	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
+		m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
+		if err != nil {
+			return err
+		}
+		t.UseManifest(m)
+		t.Env.Secret(m.Secrets...)
+		t.Env.publish(m.Names...)
+		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {
+			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", t.From.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
+		}
+		for _, w := range document.Problems(m.Warnings).Shortened() {
+			s.Warning(Place(w))
+		}
+		if m.CPI.CA == "" {
+			s.Warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
+		}
+		return nil
+	})
+}
+
+// ReadIfAny reads the manifest without generating variables; if there
+// is none or it is wrong, the run uses what this machine remembers of it.
+func (t *Target) ReadIfAny() error {
+	if t.From.Manifest == "" {
+		return nil
+	}
+	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
+	m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
+	if err != nil {
+		return err
+	}
+	t.UseManifest(m)
+	t.Env.Secret(m.Secrets...)
+	t.Env.publish(m.Names...)
+	return nil
+}
+
+// readForCPI reads the manifest where the CPI must be built and only what is
+// kept on this machine was read until now.
+func (t *Target) readForCPI(ctx context.Context) error {
+	if t.Manifest != nil {
+		return nil
+	}
+	if t.From.Manifest == "" {
+		return errors.New("the CPI is not installed on this machine any more: name the manifest, from which it is made")
+	}
+	return t.Read(ctx)
+}
+
 // ReadAdopted reads the manifest that the VM was made from by another tool.
 func (t *Target) ReadAdopted(context.Context) error {
 	if t.From.AdoptFrom == "" {
@@ -43,47 +95,6 @@ func (t *Target) ReadAdopted(context.Context) error {
 	return nil
 }
 
-// Read reads, evaluates and checks the manifest.
-func (t *Target) Read(context.Context) error {
-	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
-		m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
-		if err != nil {
-			return err
-		}
-		t.UseManifest(m)
-		t.Env.Secret(m.Secrets...)
-		t.Env.publish(m.Names...)
-		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {
-			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", t.From.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
-		}
-		for _, w := range document.Problems(m.Warnings).Shortened() {
-			s.Warning(Place(w))
-		}
-		if m.CPI.CA == "" {
-			s.Warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
-		}
-		return nil
-	})
-}
-
-// Place words a warning for where it is known to be one.
-func Place(p document.Problem) string {
-	p.Warning = false
-	return p.String()
-}
-
-// readForCPI reads the manifest where the CPI must be built and only what is
-// kept on this machine was read until now.
-func (t *Target) readForCPI(ctx context.Context) error {
-	if t.Manifest != nil {
-		return nil
-	}
-	if t.From.Manifest == "" {
-		return errors.New("the CPI is not installed on this machine any more: name the manifest, from which it is made")
-	}
-	return t.Read(ctx)
-}
-
 // SaysProtect reports whether the manifest file says protect: true, which may
 // be newer than the last deploy. A manifest that cannot be read does not.
 func (t *Target) SaysProtect() bool {
@@ -112,19 +123,8 @@ func (t *Target) Diff() []string {
 	return lines
 }
 
-// ReadIfAny reads the manifest without generating variables; if there
-// is none or it is wrong, the run uses what this machine remembers of it.
-func (t *Target) ReadIfAny() error {
-	if t.From.Manifest == "" {
-		return nil
-	}
-	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
-	m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
-	if err != nil {
-		return err
-	}
-	t.UseManifest(m)
-	t.Env.Secret(m.Secrets...)
-	t.Env.publish(m.Names...)
-	return nil
+// Place words a warning for where it is known to be one.
+func Place(p document.Problem) string {
+	p.Warning = false
+	return p.String()
 }

@@ -29,7 +29,7 @@ func (l *Look) ReviveDead(ctx context.Context) error {
 	if err := l.t.CPI.Prepare(ctx); err != nil {
 		return err
 	}
-	if err := l.byCPI(ctx, false); err != nil {
+	if err := l.askCPI(ctx, false); err != nil {
 		return err
 	}
 	if !l.isSilent() {
