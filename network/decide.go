@@ -425,13 +425,21 @@ func (d *decider) holder(r Reservation) (*Reservation, error) {
 // inUse returns the error for a static address that somebody holds.
 func (d *decider) inUse(in *instance, r, holder Reservation) error {
 	refused := &Refused{Kind: AlreadyInUse, Owner: in.Owner, Network: r.Network, Scope: r.Scope, Zone: in.Zone, Block: r.Block, Holders: []Reservation{holder}}
-	for _, other := range d.instances {
-		if other.Owner.Same(holder.Owner) {
-			refused.Orphan = slices.Contains(other.Orphans, holder.VM)
-			refused.Leaves = !refused.Orphan && slices.ContainsFunc(other.held, func(h holding) bool { return h.Block == holder.Block && !h.used })
+	refused.Orphan, refused.Leaves = d.leaves(holder)
+	return refused
+}
+
+// leaves reports whether an orphaned VM has the reservation, and otherwise
+// whether an instance of this decision gives it up.
+func (d *decider) leaves(r Reservation) (orphan, leaves bool) {
+	for _, in := range d.instances {
+		for _, h := range in.held {
+			if in.Owner.Same(r.Owner) && h.Block == r.Block && h.Scope == r.Scope {
+				return h.orphan, !h.orphan && !h.used
+			}
 		}
 	}
-	return refused
+	return false, false
 }
 
 // lowest returns the lowest free block of the subnets of the zone, in their
@@ -526,6 +534,9 @@ func (d *decider) noCapacity(in *instance, w *want) error {
 					break
 				}
 				refused.Holders = distinct(refused.Holders, holder)
+				if _, leaves := d.leaves(holder); leaves {
+					refused.Leaves = true
+				}
 				first = netipx.PrefixLastIP(holder.Block).Next()
 			}
 		}

@@ -18,7 +18,7 @@ type Refused struct {
 	// Holders are reservations that are in the way: the one of AlreadyInUse, or
 	// the first ones of NotEnoughCapacity.
 	Holders []Reservation
-	// Leaves is true if the holder of the address gives it up in the same run.
+	// Leaves is true if a holder gives its address up in the same run.
 	Leaves bool
 	// Orphan is true if a VM holds the address that its instance no longer uses.
 	Orphan bool
@@ -83,6 +83,9 @@ func (e *Refused) inUse() string {
 	}
 	h := e.Holders[0]
 	text := h.held(e.Block)
+	if h.Block == e.Block {
+		text = "it is " + text
+	}
 	switch {
 	case e.Orphan:
 		text += fmt.Sprintf(", for the VM %s, which is being replaced; the address is free once that VM is deleted: deploy again", h.VM)
@@ -96,12 +99,12 @@ func (e *Refused) inUse() string {
 
 // capacity returns how many addresses are needed and free, and who has some.
 func (e *Refused) capacity() string {
-	text := fmt.Sprintf("%s has no free address", e.Ranges)
-	if e.Ranges == "" {
-		text = "the network has no addresses"
+	text := "no address is free"
+	if e.Ranges != "" {
+		text += " in " + e.Ranges
 	}
 	if e.Zone != "" {
-		text += " in the zone " + e.Zone
+		text += " for the zone " + e.Zone
 	}
 	text += fmt.Sprintf(": %d needed, %d free", e.Needed, e.Free)
 	var holders []string
@@ -111,7 +114,13 @@ func (e *Refused) capacity() string {
 	if len(holders) > 0 {
 		text += "; " + strings.Join(holders, ", ")
 	}
-	return text + "; make the range larger, shorten reserved or static, or release what nobody needs: bootstrap addresses list shows all"
+	switch {
+	case e.Leaves:
+		return text + ", which is given up in this run, but only after all addresses are reserved: deploy without the new instances first"
+	case len(holders) > 0:
+		return text + "; make the range larger, shorten reserved or static, or release what nobody needs: bootstrap addresses list shows all"
+	}
+	return text + "; make the range larger, or shorten reserved or static"
 }
 
 // held returns who holds the reservation; its block is named if it is not the
