@@ -97,7 +97,7 @@ func libraries() map[string][]string {
 		"github.com/creack/pty":         {"agent/local/sshd"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},
-		"go4.org/netipx":                {"addresses", "manifest", "network"},
+		"go4.org/netipx":                {"addresses", "addresses/addressestest", "manifest", "network"},
 		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "internal/process", "internal/listener"},
 	}
 }

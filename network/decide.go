@@ -21,11 +21,17 @@ func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, e
 		if err := d.prepare(in); err != nil {
 			return nil, err
 		}
+		chosen := d.chosen
 		if err := d.match(in); err != nil {
 			return nil, err
 		}
-		if err := d.swap(in); err != nil {
-			return nil, err
+		if d.needsSwap(in) {
+			// What the VM has stays its own until the new one serves.
+			in.swapped, d.chosen = true, chosen
+			in.undo()
+			if err := d.match(in); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// Static addresses are first, so that an automatic one of another network
@@ -180,29 +186,19 @@ func (d *decider) asked(in *instance, w *want) error {
 	return nil
 }
 
-// match uses what the instance holds for its wishes: first on the network of the
-// same name, then on any, because a network that got another name keeps its
-// addresses.
+// match uses what the instance holds for its wishes: static ones first, because
+// they can use only one address; first what it holds on the network of the same
+// name, then on any, because a network that got another name keeps its addresses.
 func (d *decider) match(in *instance) error {
-	for _, sameName := range []bool{true, false} {
-		for i := range in.wants {
-			w := &in.wants[i]
-			if w.done || w.network.Type == Dynamic {
-				continue
-			}
-			for j := range in.held {
-				h := &in.held[j]
-				if h.used || h.orphan || in.swapped && h.ofVM || sameName != (h.Network == w.Network) {
+	for _, static := range []bool{true, false} {
+		for _, sameName := range []bool{true, false} {
+			for i := range in.wants {
+				w := &in.wants[i]
+				if w.done || w.network.Type == Dynamic || w.static.IsValid() != static {
 					continue
 				}
-				fits, err := d.fits(in, w, h.Reservation)
-				if err != nil {
+				if err := d.matchOne(in, w, sameName); err != nil {
 					return err
-				}
-				if fits {
-					h.used = true
-					w.bind(h.Reservation)
-					break
 				}
 			}
 		}
@@ -210,6 +206,27 @@ func (d *decider) match(in *instance) error {
 	for i := range in.wants {
 		if w := &in.wants[i]; w.network.Type == Dynamic {
 			w.ask(in)
+		}
+	}
+	return nil
+}
+
+// matchOne uses what the instance holds on networks of the same name, or of
+// others, for the wish.
+func (d *decider) matchOne(in *instance, w *want, sameName bool) error {
+	for j := range in.held {
+		h := &in.held[j]
+		if h.used || h.orphan || in.swapped && h.ofVM || sameName != (h.Network == w.Network) {
+			continue
+		}
+		fits, err := d.fits(in, w, h.Reservation)
+		if err != nil {
+			return err
+		}
+		if fits {
+			h.used = true
+			w.bind(h.Reservation)
+			return nil
 		}
 	}
 	return nil
@@ -313,25 +330,29 @@ func (d *decider) obstacle(in *instance, w *want, r Reservation) Reason {
 	return Reason{Kind: Same}
 }
 
-// swap gives up what the VM has if a second VM is to be made beside it.
-func (d *decider) swap(in *instance) error {
+// needsSwap reports whether a second VM is made beside the old one, with
+// addresses of its own.
+func (d *decider) needsSwap(in *instance) bool {
 	if !in.Swap || in.VM == "" || !in.Replace && !d.moves(in) {
-		return nil
+		return false
 	}
 	for i := range in.wants {
 		if w := &in.wants[i]; w.static.IsValid() || w.network.Type == VIP {
 			in.noSwap = w.Network
-			return nil
+			return false
 		}
 	}
-	in.swapped = true
+	return true
+}
+
+// undo forgets what is used for which wish.
+func (in *instance) undo() {
 	for i := range in.held {
 		in.held[i].used = false
 	}
 	for i := range in.wants {
 		in.wants[i].done = false
 	}
-	return d.match(in)
 }
 
 // moves reports whether the VM's addresses are others than those that are
@@ -355,10 +376,6 @@ func (d *decider) reserve(in *instance, w *want) error {
 		holder, err := d.holder(r)
 		if err != nil {
 			return err
-		}
-		if holder != nil && holder.Owner.Same(r.Owner) && holder.Block == r.Block && !slices.Contains(in.Orphans, holder.VM) {
-			w.bind(*holder)
-			return nil
 		}
 		if holder != nil {
 			return d.inUse(in, r, *holder)
