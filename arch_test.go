@@ -38,7 +38,7 @@ func imports() map[string][]string {
 		"deployer/access":         {"agent", "deployer/report", "tunnel"},
 		"deployer/journal":        {"cpi", "deployer/kept", "deployer/plan", "deployer/report", "state", "state/file"},
 		"deployer/kept":           {"agent", "manifest", "state"},
-		"deployer/plan":           {"agent", "artifact", "manifest", "state"},
+		"deployer/plan":           {"agent", "artifact", "manifest", "network", "state"},
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
 		"cpi/local":               {"cpi", "agent", "artifact"},
 		"cpi/cpitest":             {"cpi"},

@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/manifest"
+	"bootstrap/network"
 	"bootstrap/state"
 )
 
@@ -63,6 +64,10 @@ type Wishes struct {
 
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
+
+	// Addresses is what happens to the instance's addresses, as package network
+	// decides; empty without a cloud config.
+	Addresses []network.Change
 
 	SecondDisk SecondDisk // what is remembered of attaching a second disk
 	Lost       bool       // the VM went silent when a second disk was attached
@@ -129,6 +134,7 @@ type Decision struct {
 	Shrinks       bool `json:"shrinks,omitempty"`
 	DiskAsked     bool `json:"disk_asked,omitempty"`     // the CPI was asked for the current disk
 	DropsStemcell bool `json:"drops_stemcell,omitempty"` // the old VM's stemcell is deleted at the end
+	Ledger        bool `json:"ledger,omitempty"`         // the addresses are reserved in the ledger
 
 	Disk      DiskWork `json:"disk"`
 	Mounts    int      `json:"mounts,omitempty"`    // disks that the VM has mounted
@@ -230,6 +236,15 @@ func (d Decision) Records() bool {
 // while the service is up.
 func (d Decision) needsCPI() bool {
 	return d.diskWork() || d.on(Tags) == Update || d.snapshots() || d.removes() || d.Replaced != ""
+}
+
+// reserves reports whether the ledger gets reservations before anything else, and
+// rebinds whether any reservation changes on a VM that stays.
+func (d Decision) reserves() bool { return d.addresses(Reserve, Note) }
+func (d Decision) rebinds() bool  { return d.addresses(Reserve, Note, Release, Hold) }
+
+func (d Decision) addresses(actions ...Action) bool {
+	return slices.ContainsFunc(d.Changes, func(c Change) bool { return c.What == Address && slices.Contains(actions, c.Action) })
 }
 
 // removes reports whether something unused is deleted.
@@ -353,6 +368,7 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if vm.Action == Keep {
 		d.addSmall(w, st)
 	}
+	d.addAddresses(w)
 	for _, x := range unused(st) {
 		switch x.Action = Remove; {
 		case x.What == Disk && x.Name == d.Disk.Begun, x.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, x.Name):
@@ -368,6 +384,46 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if len(w.Generated) > 0 {
 		d.Changes = append(d.Changes, Change{What: Variables, Action: Create, Why: []Reason{{Cause: Generated, Names: w.Generated}}})
 	}
+}
+
+// addAddresses adds what happens to the addresses. Those that the IaaS chooses are
+// no change.
+func (d *Decision) addAddresses(w Wishes) {
+	for _, a := range w.Addresses {
+		if a.Action == network.Ask {
+			continue
+		}
+		d.Ledger = true
+		c := Change{What: Address, Name: nameOf(a.Reservation), Action: addressAction(a)}
+		if c.Action != Keep {
+			c.Why = []Reason{{Cause: AddressRule, Subject: string(a.Reason.Kind), From: a.Reason.From, To: a.Reason.To}}
+		}
+		d.Changes = append(d.Changes, c)
+	}
+}
+
+// nameOf returns the name of an address in a plan: 10.0.0.5 of default.
+func nameOf(r network.Reservation) string {
+	text := r.Block.String()
+	if r.Block.IsSingleIP() {
+		text = r.Block.Addr().String()
+	}
+	return text + " of " + r.Network
+}
+
+func addressAction(a network.Change) Action {
+	switch a.Action {
+	case network.Reserve:
+		return Reserve
+	case network.Release:
+		return Release
+	case network.Hold, network.Orphan:
+		return Hold
+	}
+	if a.Before != nil {
+		return Note
+	}
+	return Keep
 }
 
 // warn adds what a person should know beside the changes.

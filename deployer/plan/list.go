@@ -29,6 +29,17 @@ func (l *list) addDown(steps ...Step) {
 	}
 }
 
+// reserve adds the step that reserves addresses, which comes before anything is
+// changed.
+func (l *list) reserve() {
+	l.addIf(l.d.reserves(), Step{Kind: ReserveAddress})
+}
+
+// bind adds the step that records which VM has the addresses.
+func (l *list) bind(down bool) {
+	l.addIf(l.d.Ledger, Step{Kind: BindAddress, Down: down})
+}
+
 // checkCloud returns the step that asks the CPI whether VM, disk and stemcell
 // exist, before the running VM is changed.
 func (l *list) checkCloud() Step {
@@ -195,7 +206,12 @@ func (l *list) start() {
 // and deleting unused things.
 func (l *list) finish() {
 	d := l.d
-	l.addIf(d.Replaced != "", Step{Kind: DeleteOld, Name: d.Replaced, Calls: []string{"cpi delete_vm"}})
+	if d.Replaced != "" {
+		l.add(Step{Kind: DeleteOld, Name: d.Replaced, Calls: []string{"cpi delete_vm"}})
+	}
+	if d.Replaced != "" || !d.NewVM() && d.rebinds() {
+		l.bind(false)
+	}
 	l.addIf(d.on(Agent) == Update, Step{Kind: UpdateAgent, Calls: []string{"agent update_settings", "agent ping"}})
 	if d.on(Tags) == Update {
 		s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}}

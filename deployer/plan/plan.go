@@ -22,7 +22,10 @@ const (
 	Keep    Action = "keep"
 	Start   Action = "start"
 	Remove  Action = "delete"
-	Note    Action = "record" // only the state file changes
+	Note    Action = "record" // only the state file changes, or the ledger of addresses
+	Reserve Action = "reserve"
+	Release Action = "release"
+	Hold    Action = "hold" // the address is released when the VM that uses it is deleted
 )
 
 // The things that a plan has a change for.
@@ -37,12 +40,13 @@ const (
 	DNS       = "dns"
 	Variables = "variables"
 	State     = "state"
+	Address   = "address"
 )
 
 // Change is the action on one thing. Why has at least one reason, unless the
 // action is Keep.
 type Change struct {
-	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, state
+	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, state, address
 	Name   string   `json:"name,omitempty"`
 	Action Action   `json:"action"`
 	Why    []Reason `json:"why,omitempty"`
@@ -166,7 +170,7 @@ func changesOf(p Plan) []Change {
 }
 
 func (c Change) equal(o Change) bool {
-	return c.What == o.What && c.Action == o.Action && slices.EqualFunc(c.Why, o.Why, Reason.equal)
+	return c.What == o.What && c.Action == o.Action && (c.What != Address || c.Name == o.Name) && slices.EqualFunc(c.Why, o.Why, Reason.equal)
 }
 
 // equal compares all fields.

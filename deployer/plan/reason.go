@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"bootstrap/network"
 )
 
 // Cause is the kind of a Reason.
@@ -69,6 +71,7 @@ const (
 	VMReplaced      Cause = "vm-replaced"
 	Unused          Cause = "unused"
 	PutBackAsked    Cause = "put-back"
+	AddressRule     Cause = "address" // Subject: the network.ReasonKind, From, To
 )
 
 // The causes of warnings alone.
@@ -234,6 +237,8 @@ func (r Reason) String() string {
 		return "generated: " + names
 	case DiskKept:
 		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
+	case AddressRule:
+		return network.Reason{Kind: network.ReasonKind(r.Subject), From: r.From, To: r.To}.String()
 	case PutBackAsked:
 		return "requested with --previous, which puts back what the previous deploy applied"
 	}

@@ -13,6 +13,7 @@ type Kind string
 // only the steps that are needed.
 const (
 	Look           Kind = "look"
+	ReserveAddress Kind = "reserve addresses"
 	CheckCloud     Kind = "check the cloud"
 	ConnectCPI     Kind = "connect the CPI"
 	RenderJobs     Kind = "render jobs"
@@ -23,6 +24,7 @@ const (
 
 	ClearRecord  Kind = "mark deployment unfinished" // the point of no return
 	CreateVM     Kind = "create vm"
+	BindAddress  Kind = "bind addresses to the vm" // and release those that no VM has
 	WaitForAgent Kind = "wait for agent"
 	InitialApply Kind = "initial apply"
 	RenderAgain  Kind = "render jobs again" // with the address that the VM reported
@@ -53,6 +55,7 @@ const (
 	KeepDisk        Kind = "keep disk" // as an orphan
 	DeleteDisks     Kind = "delete disks"
 	DeleteStemcells Kind = "delete stemcells"
+	ReleaseAddress  Kind = "release addresses" // all of the deployment
 	DeleteOrphan    Kind = "delete orphaned disk"
 	LookAtLeftovers Kind = "look at leftovers"
 	Uninstall       Kind = "uninstall CPI"
@@ -153,6 +156,7 @@ func Steps(d Decision) []Step {
 // exist any more is deleted first, because the CPI may still have parts of it.
 func create(d Decision) []Step {
 	l := list{d: d}
+	l.reserve()
 	l.add(l.checkCloud(), l.uploadStemcell())
 	l.addIf(d.Address, Step{Kind: RenderJobs})
 	l.add(Step{Kind: ClearRecord})
@@ -166,6 +170,7 @@ func create(d Decision) []Step {
 // replace returns the steps that delete the VM and create another one.
 func replace(d Decision) []Step {
 	l := list{d: d, down: true}
+	l.reserve()
 	l.add(l.checkCloud(), l.uploadStemcell())
 	l.addIf(d.Address, Step{Kind: RenderJobs})
 	l.add(Step{Kind: ClearRecord})
@@ -181,8 +186,9 @@ func replace(d Decision) []Step {
 // newVM adds the steps that create a VM, attach the disk and apply the jobs.
 func (l *list) newVM() {
 	d := l.d
-	l.addDown(Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}},
-		Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}})
+	l.addDown(Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}})
+	l.bind(l.down)
+	l.addDown(Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}})
 	l.disk()
 	l.addDown(l.initialApply())
 	l.addIf(d.Dynamic, Step{Kind: RenderAgain, Down: l.down})
@@ -193,11 +199,12 @@ func (l *list) newVM() {
 // swap returns the steps that create the new VM while the old one serves.
 func swap(d Decision) []Step {
 	l := list{d: d, down: true}
+	l.reserve()
 	l.add(l.checkCloud(), l.uploadStemcell())
 	l.addIf(d.Address, Step{Kind: RenderJobs})
-	l.add(Step{Kind: ClearRecord},
-		Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}},
-		Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}},
+	l.add(Step{Kind: ClearRecord}, Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}})
+	l.bind(false)
+	l.add(Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}},
 		Step{Kind: InitialApply, Calls: []string{"agent apply"}, Maybe: []string{"agent get_state"}})
 	l.addIf(d.Dynamic, Step{Kind: RenderAgain})
 	l.add(l.compile(), Step{Kind: UploadJobs}, l.stop(StopOld, d.Current, leaving()))
@@ -206,6 +213,7 @@ func swap(d Decision) []Step {
 	l.addDown(Step{Kind: Apply, Calls: []string{"agent apply"}})
 	l.start()
 	l.add(Step{Kind: DeleteOld, Name: d.Current, Calls: []string{"cpi delete_vm"}})
+	l.bind(false) // the old VM's are free now
 	l.finish()
 	return l.steps
 }
@@ -213,6 +221,7 @@ func swap(d Decision) []Step {
 // inPlace returns the steps that change an existing VM.
 func inPlace(d Decision) []Step {
 	l := list{d: d, down: d.stops()}
+	l.reserve()
 	switch {
 	case d.diskWork():
 		l.add(l.checkCloud())
@@ -287,13 +296,17 @@ func Previous(seen Decision, group string, stopped bool) Plan {
 
 // DeleteSteps returns the steps that delete a deployment. replaced is the CID
 // of a VM that an earlier run has replaced but not deleted; empty: there is
-// none. keepDisk keeps the current disk as an orphan.
-func DeleteSteps(replaced string, keepDisk bool) []Step {
+// none. keepDisk keeps the current disk as an orphan. ledger is true if a ledger
+// may contain addresses of the deployment.
+func DeleteSteps(replaced string, keepDisk, ledger bool) []Step {
 	list := []Step{{Kind: ClearRecord}}
 	if replaced != "" {
 		list = append(list, Step{Kind: StopOld, Name: replaced, Next: leaving()}, Step{Kind: DeleteOld, Name: replaced})
 	}
 	list = append(list, Step{Kind: StopJobs, Next: ending()}, Step{Kind: DeleteVM})
+	if ledger {
+		list = append(list, Step{Kind: ReleaseAddress})
+	}
 	if keepDisk {
 		list = append(list, Step{Kind: KeepDisk})
 	}

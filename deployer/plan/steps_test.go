@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/manifest"
+	"bootstrap/network"
 	"bootstrap/state"
 )
 
@@ -75,7 +77,33 @@ func changes() map[string]func(world) {
 		"dynamic address":    func(x world) { x.w.Dynamic = true },
 		"unknown address":    func(x world) { x.w.Dynamic, x.w.NoAddress = true, true },
 		"snapshot":           func(x world) { x.w.Snapshot = true },
-		"dns":                func(x world) { x.w.DNS = true },
+		"address kept":       addresses(network.Bind),
+		"address new":        addresses(network.Reserve),
+		"address of another network": func(x world) {
+			addresses(network.Bind)(x)
+			x.w.Addresses[0].Before = &network.Reservation{Network: "old"}
+			x.w.Addresses[0].Reason = network.Reason{Kind: network.Renamed, From: "old", To: "default"}
+		},
+		"address left": addresses(network.Bind, network.Release),
+		"address changes": func(x world) {
+			addresses(network.Reserve, network.Hold)(x)
+			x.w.Made["network default: ip"] = "z"
+		},
+		"address of the IaaS": addresses(network.Ask),
+		"dns":                 func(x world) { x.w.DNS = true },
+	}
+}
+
+// addresses wishes for that to happen to addresses, 10.0.0.1 and those after it.
+func addresses(actions ...network.Action) func(world) {
+	return func(x world) {
+		x.w.Addresses = nil
+		for i, action := range actions {
+			block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 32)
+			x.w.Addresses = append(x.w.Addresses, network.Change{
+				Action: action, Reservation: network.Reservation{Block: block, Network: "default"}, Reason: network.Reason{Kind: network.New},
+			})
+		}
 	}
 }
 
