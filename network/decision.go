@@ -82,7 +82,7 @@ type Reason struct {
 func (r Reason) String() string {
 	switch r.Kind {
 	case New:
-		return "the instance has no address on this network"
+		return "the instance has none on this network yet"
 	case Same:
 		return "nothing changes"
 	case Renamed:
