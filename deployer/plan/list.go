@@ -206,10 +206,8 @@ func (l *list) start() {
 // and deleting unused things.
 func (l *list) finish() {
 	d := l.d
-	if d.Replaced != "" {
-		l.add(Step{Kind: DeleteOld, Name: d.Replaced, Calls: []string{"cpi delete_vm"}})
-	}
-	if d.Replaced != "" || !d.NewVM() && d.rebinds() {
+	l.addIf(d.Replaced != "", Step{Kind: DeleteOld, Name: d.Replaced, Calls: []string{"cpi delete_vm"}})
+	if !d.NewVM() && d.rebinds() {
 		l.bind(false)
 	}
 	l.addIf(d.on(Agent) == Update, Step{Kind: UpdateAgent, Calls: []string{"agent update_settings", "agent ping"}})

@@ -40,7 +40,7 @@ const (
 	OrphanDisk   Kind = "orphan disk"
 	Apply        Kind = "apply"
 	StartJobs    Kind = "start jobs"
-	DeleteOld    Kind = "delete old vm"
+	DeleteOld    Kind = "delete old vm" // and release its addresses
 
 	UpdateAgent Kind = "update agent"
 	UpdateTags  Kind = "update tags"
@@ -213,7 +213,6 @@ func swap(d Decision) []Step {
 	l.addDown(Step{Kind: Apply, Calls: []string{"agent apply"}})
 	l.start()
 	l.add(Step{Kind: DeleteOld, Name: d.Current, Calls: []string{"cpi delete_vm"}})
-	l.bind(false) // the old VM's are free now
 	l.finish()
 	return l.steps
 }
