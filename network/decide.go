@@ -330,6 +330,20 @@ func (d *decider) obstacle(in *instance, w *want, r Reservation) Reason {
 	return Reason{Kind: Same}
 }
 
+// why returns why the reservation is not used for the wish. Another scope is the
+// reason only if there is no other.
+func (d *decider) why(in *instance, w *want, r Reservation) Reason {
+	reason := d.obstacle(in, w, r)
+	if reason.Kind != Rescoped {
+		return reason
+	}
+	r.Scope = w.network.Scope
+	if other := d.obstacle(in, w, r); other.Kind != Same {
+		return other
+	}
+	return reason
+}
+
 // needsSwap reports whether a second VM is made beside the old one, with
 // addresses of its own.
 func (d *decider) needsSwap(in *instance) bool {
@@ -402,10 +416,10 @@ func (d *decider) cause(in *instance, w *want, r Reservation) Reason {
 			if h.used || h.orphan || sameName != (h.Network == w.Network) {
 				continue
 			}
-			if _, wanted := wishOf(in, h.Network); !sameName && wanted {
-				continue // it is the reason for another wish
+			if _, known := Find(d.networks, h.Network); !sameName && known {
+				continue // it is no earlier name of this network
 			}
-			reason := d.obstacle(in, w, h.Reservation)
+			reason := d.why(in, w, h.Reservation)
 			if reason.Kind == Same {
 				return Reason{Swapped, showBlock(h.Block), showBlock(r.Block)}
 			}
@@ -595,7 +609,7 @@ func (d *decider) leave(in *instance, h holding) Change {
 	_, known := Find(d.networks, h.Network)
 	switch {
 	case wanted:
-		c.Reason = d.obstacle(in, w, h.Reservation)
+		c.Reason = d.why(in, w, h.Reservation)
 		if c.Reason.Kind == Same {
 			c.Reason = Reason{Replaced, from, showBlock(w.change.Reservation.Block)}
 			if in.swapped && h.ofVM {

@@ -56,6 +56,8 @@ type step struct {
 	Refused string   // the Director's name of the error
 	// Needed and Free are those of the error, unless both are 0.
 	Needed, Free int
+	// Plan has "ACTION ADDRESS: REASON" for each address, if not nil.
+	Plan []string
 	// Recreates are the instances that had a VM and got another, if not nil.
 	Recreates []string
 	// These have instances whose VM is stopped or lost, that are deleted, or whose
@@ -277,6 +279,20 @@ func (w *world) deploy(s step) {
 	if s.Refused != "" || err != nil {
 		w.refused(s, err)
 		return
+	}
+	if s.Plan != nil {
+		var plan []string
+		for _, o := range outcomes {
+			for _, c := range o.Changes {
+				plan = append(plan, fmt.Sprintf("%s %s: %s", c.Action, show(c.Reservation.Block), c.Reason))
+			}
+			if o.NoSwap != "" {
+				plan = append(plan, "no swap: "+o.NoSwap)
+			}
+		}
+		if !slices.Equal(plan, s.Plan) {
+			w.t.Errorf("%s plans\n%s\nwant\n%s", w.step, strings.Join(plan, "\n"), strings.Join(s.Plan, "\n"))
+		}
 	}
 	for i := range would {
 		for j, c := range would[i].Changes {
