@@ -45,7 +45,7 @@ func record(file, dir string) error {
 		return err
 	}
 	fmt.Fprintf(&b, "end %d\n", count)
-	atomicfile.DropCut(file) // the installation is locked
+	atomicfile.RemoveStale(file) // the installation is locked
 	return atomicfile.Write(file, b.Bytes())
 }
 

@@ -36,12 +36,12 @@ type Journal struct {
 	Connected func() bool
 	// About returns what is known of the deployment.
 	About func() kept.Deployment
-	// Answers reports whether the agent of the recorded VM does.
+	// Answers reports whether the agent of the recorded VM answers.
 	Answers func() bool
 	// Gone is called when an earlier run has deleted the recorded VM.
 	Gone func()
-	// WhoIsThere asks which VM a create_vm has made; doubt says why that is not
-	// proven.
+	// WhoIsThere returns the CID of the VM that a create_vm has made; doubt is
+	// the reason if that is not proven.
 	WhoIsThere func(ctx context.Context, in state.Intent) (cid, doubt string)
 	// Adopted is called when a VM that an earlier run created was recorded.
 	Adopted func(ctx context.Context, in state.Intent, cid string) error
@@ -49,9 +49,9 @@ type Journal struct {
 	salt string
 }
 
-// Create announces a CPI call in the state, makes it, and records what it
-// made, or what the disk is now that it changed. The CPI writes its reply to a
-// file, and outlives this process: the run after a kill reads it there.
+// Create announces a CPI call in the state, makes it, and records its result:
+// what it created, or the changed disk. The CPI writes its reply to a file and
+// survives this process: the run after a kill reads the reply there.
 func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
 	c, err := j.CPI(ctx)
 	if err != nil {
@@ -64,10 +64,11 @@ func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Cl
 	cid, err := call(c.Recorded(in.Reply))
 	if err != nil {
 		if !answered(err) {
-			return "", &UnsettledError{Method: in.Method, Err: err} // it may have made something all the same
+			return "", &UnsettledError{Method: in.Method, Err: err} // it may have created something
 		}
 		if unwritten := j.settle(in, ""); unwritten != nil {
-			// Whoever could do without the call must see this.
+			// The caller must see this error, even if it can do without the
+			// call.
 			return "", fmt.Errorf("%v; %w", err, unwritten)
 		}
 		return "", err
@@ -79,8 +80,9 @@ func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Cl
 }
 
 // Delete announces the CPI call that deletes in.CID, makes it, and records that
-// it is gone. "Not found" counts as deleted and ends the stage as skipped. What
-// does not exist when the CPI is asked after an error is deleted, too.
+// the thing does not exist any more. "Not found" counts as deleted and ends the
+// stage as skipped. After another error the CPI is asked: what does not exist
+// counts as deleted, too.
 func (j *Journal) Delete(ctx context.Context, in state.Intent, call func(*cpi.Client) error) error {
 	return j.delete(ctx, in, call, func(st *state.State) { st.Forget(in.Method, in.CID) })
 }
@@ -116,12 +118,13 @@ func (j *Journal) delete(ctx context.Context, in state.Intent, call func(*cpi.Cl
 	return nil
 }
 
-// Announce writes the intent, with the file of the CPI's reply, before the call.
-// That file is created first: if it is empty after a kill, the call was not begun.
+// Announce writes the intent, with the path of the CPI's reply, before the call.
+// The reply's file is created first: if it is unchanged after a kill, the call
+// had not begun.
 func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 	in.ID, in.Started = uuid.NewString(), time.Now().UTC().Truncate(time.Second)
 	in.Reply = filepath.Join(j.Dir, "replies", in.ID+".json")
-	if in.Arguments == "" { // the intent contains them
+	if in.Arguments == "" { // in contains the arguments
 		in.Arguments = j.Arguments(in.Method, in.CID, in.Disk, in.Size, in.CloudProperties, in.Stemcell)
 	}
 	if err := os.MkdirAll(filepath.Dir(in.Reply), 0o700); err != nil {
@@ -141,8 +144,8 @@ func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 	return in, err
 }
 
-// Salt returns what digests of this state are keyed with: the state's own, or one
-// that the first announced call records.
+// Salt returns the key of the digests in this state: the state's own, or a new
+// one that the first announced call records.
 func (j *Journal) Salt() string {
 	if j.salt == "" {
 		j.salt = cmp.Or(j.State.Get().Own.Salt, plan.NewSalt())
@@ -150,12 +153,12 @@ func (j *Journal) Salt() string {
 	return j.salt
 }
 
-// Arguments returns the salted digest of what a CPI call is made with.
+// Arguments returns the salted digest of the arguments of a CPI call.
 func (j *Journal) Arguments(method string, args ...any) string {
 	return plan.Digest(j.Salt(), "arguments of "+method, args)
 }
 
-// notFoundBy reports whether the CPI says that what it was to delete does not
+// notFoundBy reports whether the CPI says that what it should delete does not
 // exist. A not-found error about another object proves nothing.
 func notFoundBy(in state.Intent, err error) bool {
 	var refused *cpi.Error
@@ -173,8 +176,8 @@ func notFoundBy(in state.Intent, err error) bool {
 	return cpi.NotFound(err)
 }
 
-// asking returns the method of the CPI that reports whether what the call is about
-// exists; nil: there is none.
+// asking returns the method of the CPI that reports whether the thing of the
+// call exists; nil: there is none.
 func asking(c *cpi.Client, in state.Intent) func(context.Context, string) (bool, error) {
 	switch in.Call().Asks {
 	case "has_vm":
@@ -185,8 +188,8 @@ func asking(c *cpi.Client, in state.Intent) func(context.Context, string) (bool,
 	return nil
 }
 
-// stillThere asks the CPI whether what a delete that failed was about exists,
-// where there is a method for it. A CPI that did not start, or hangs, is not
+// stillThere asks the CPI, if it has a method for that, whether the thing still
+// exists after a delete that failed. A CPI that did not start, or hangs, is not
 // asked.
 func (j *Journal) stillThere(ctx context.Context, in state.Intent, failed error) (there, known bool) {
 	var unstarted *cpi.StartError
@@ -206,7 +209,7 @@ func (j *Journal) stillThere(ctx context.Context, in state.Intent, failed error)
 	return there && err == nil, err == nil
 }
 
-// forget records that what the intent deletes is gone.
+// forget records that the thing of the intent was deleted.
 func (j *Journal) forget(in state.Intent, forget func(*state.State)) error {
 	err := j.State.Update(func(st *state.State) error {
 		forget(st)
@@ -219,7 +222,7 @@ func (j *Journal) forget(in state.Intent, forget func(*state.State)) error {
 }
 
 // UnsettledError says that a CPI call ended without a usable reply, so that it
-// may have made something. The next run settles it.
+// may have created something. The next run settles it.
 type UnsettledError struct {
 	Method string
 	Err    error
@@ -229,8 +232,8 @@ func (e *UnsettledError) Error() string { return e.Err.Error() }
 
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
-// answered reports whether a failed CPI call was answered, or never begun, so
-// that nothing it made is left behind.
+// answered reports whether a failed CPI call was answered, or had not begun, so
+// that it left nothing behind.
 func answered(err error) bool {
 	var refused *cpi.Error
 	var unstarted *cpi.StartError
@@ -246,9 +249,9 @@ func (j *Journal) settle(in state.Intent, cid string) error {
 	return nil
 }
 
-// Settle finds out what became of the calls that an earlier run
-// announced and did not see the end of: it waits for a CPI that still works,
-// and reads its reply. A call with an unknown result becomes a leftover.
+// Settle finds out the results of calls that an earlier run announced and whose
+// end it did not see: it waits for a CPI that is still running, and reads its
+// reply. A call with an unknown result becomes a leftover.
 func (j *Journal) Settle(ctx context.Context) error {
 	open := j.State.Get().Own.Intents
 	if len(open) == 0 {
@@ -311,9 +314,9 @@ func (j *Journal) isCurrentVM(in state.Intent) bool {
 	return in.Call().Thing == "VM" && in.CID != "" && in.CID == j.State.Get().CurrentVMCID
 }
 
-// settleHalfDeleted settles a delete that is not known to have ended. A VM whose
-// agent is silent then has nothing left that could be stopped in order: the jobs
-// were stopped before the delete, which may have ended the agent.
+// settleHalfDeleted settles a delete with an unknown result. If the VM's agent
+// is silent, its jobs need not be stopped in order: they were stopped before the
+// delete, which may have ended the agent.
 func (j *Journal) settleHalfDeleted(in state.Intent) error {
 	if !j.isCurrentVM(in) || j.Answers() {
 		return j.settle(in, "")
@@ -328,8 +331,8 @@ func (j *Journal) settleHalfDeleted(in state.Intent) error {
 	return nil
 }
 
-// recover waits for the CPI of an earlier run and reads its reply. Nobody ends
-// a CPI whose time is over: the error then says which process it is.
+// recover waits for the CPI of an earlier run and reads its reply. It never
+// kills that CPI: after the time limit, the error names its process.
 func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) {
 	if in.Reply == "" {
 		return "", fs.ErrNotExist
@@ -353,7 +356,7 @@ func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) 
 	return cid, err
 }
 
-// stillRunningError says that a CPI of an earlier run does not come to an end.
+// stillRunningError says that a CPI of an earlier run did not end in time.
 type stillRunningError struct{ text string }
 
 func (e *stillRunningError) Error() string { return e.text }
@@ -387,8 +390,8 @@ func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	return j.leaveBehind(in, why)
 }
 
-// settleByReply settles a call that makes or changes something, where its reply
-// says how it ended; else it returns why that is unknown.
+// settleByReply settles a call that creates or changes something, if its reply
+// contains the result; otherwise it returns why the result is unknown.
 func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why string, err error) {
 	cid, err := j.recover(ctx, in)
 	var working *stillRunningError
@@ -413,7 +416,7 @@ func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why strin
 	return badReply(err), nil
 }
 
-// badReply says what is wrong with the reply of a CPI that has ended.
+// badReply describes what is wrong with the reply of a CPI that has ended.
 func badReply(err error) string {
 	var result *cpi.ResultError
 	var garbage *cpi.GarbageError
@@ -461,10 +464,10 @@ func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
 	return j.leaveBehind(in, why)
 }
 
-// adopt records what a call of an earlier run made.
+// adopt records what a call of an earlier run created.
 func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) error {
 	j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s; %s: %s", in.Method, how, cid))
-	var contrary error // to what is recorded
+	var contrary error // with what is recorded
 	err := j.State.Update(func(st *state.State) error {
 		if contrary = st.Settle(in, cid); contrary == nil {
 			return nil
@@ -487,8 +490,8 @@ func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) e
 	return j.Adopted(ctx, in, cid)
 }
 
-// rescue keeps the CID of what a call made where the state cannot: nothing else
-// knows it.
+// rescue stores the CID of what a call created if the state cannot be written:
+// it is recorded nowhere else.
 func (j *Journal) rescue(in state.Intent, cid string, cause error) error {
 	file, err := j.State.Rescue(in, cid)
 	if err != nil {

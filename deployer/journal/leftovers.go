@@ -10,9 +10,10 @@ import (
 	"bootstrap/state"
 )
 
-// LookAtLeftovers looks again at what earlier runs could not tell: what is
-// recorded or gone by now is none any more, and a delete is made again. It
-// needs a CPI that is there for other reasons, and no run fails of it.
+// LookAtLeftovers checks the leftovers of earlier runs again. A leftover is
+// removed if its thing is recorded or does not exist any more; a delete is tried
+// again. It does nothing unless the CPI is connected already, and errors are
+// only warnings.
 func (j *Journal) LookAtLeftovers(ctx context.Context) error {
 	if !j.Connected() {
 		return nil
@@ -34,7 +35,7 @@ func (j *Journal) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 	case l.Call().Effect == state.Creates && l.CID == "" && l.AgentID != "" && l.AgentID == st.Own.AgentID:
 		return j.dropLeftover(l, "VM "+st.CurrentVMCID+" is recorded")
 	case l.CID == "":
-		return nil // nobody can tell
+		return nil // without a CID it cannot be checked
 	case st.Owns(l.CID):
 		return j.dropLeftover(l, l.CID+" is recorded")
 	}
@@ -46,13 +47,13 @@ func (j *Journal) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 		there, err := has(ctx, l.CID)
 		switch {
 		case err != nil && l.Call().Effect != state.Deletes:
-			return nil // nothing new
+			return nil // the CPI cannot tell
 		case err == nil && !there:
 			return j.dropLeftover(l, l.CID+" does not exist any more")
 		}
 	}
 	if l.Call().Effect != state.Deletes {
-		return nil // a person decides
+		return nil // the user decides
 	}
 	return j.Report.Do(fmt.Sprintf("Deleting '%s', a leftover of an earlier run", l.CID), func(*report.Stage) error {
 		in := state.Intent{Method: l.Method, CID: l.CID}
@@ -88,7 +89,7 @@ func forgetLeftover(st *state.State, id string) {
 	st.Own.Leftovers = slices.DeleteFunc(st.Own.Leftovers, func(l state.Leftover) bool { return l.ID == id })
 }
 
-// searchFor says how a person finds what a call may have made.
+// searchFor describes how a person finds what a call may have created.
 func (j *Journal) searchFor(in state.Intent) string {
 	what := in.Sought()
 	if d := j.About(); in.Call().Thing == "VM" && d.Name != "" {

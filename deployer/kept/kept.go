@@ -100,7 +100,7 @@ func withFormat(v any) ([]byte, error) {
 // RemoveStale removes temporary files that interrupted writes left behind.
 func (f Folder) RemoveStale() {
 	for _, name := range []string{agentFile, deploymentFile} {
-		atomicfile.DropCut(filepath.Join(f.dir, name))
+		atomicfile.RemoveStale(filepath.Join(f.dir, name))
 	}
 }
 

@@ -34,7 +34,7 @@ func (f Facts) Busy() bool {
 	return busy && !f.Answers
 }
 
-// WhyLost returns why nothing can be done on the VM.
+// WhyLost returns why the VM cannot be used.
 func (f Facts) WhyLost() Reason {
 	if f.Busy() {
 		return Reason{Cause: AgentBusy}
@@ -52,7 +52,7 @@ type Wishes struct {
 	Releases  []state.Release   // without ids
 	Used      map[string]bool   // names of the releases that the VM's jobs are from
 	Made      map[string]string // digests of what a VM would be created from
-	Applied   map[string]string // digests of what would be put on it
+	Applied   map[string]string // digests of what would be applied to it
 	Disk      *manifest.DiskPool
 	Dynamic   bool   // only the VM knows its address
 	NoAddress bool   // and it has not reported it yet
@@ -69,7 +69,7 @@ type Wishes struct {
 	// decides; empty without a cloud config.
 	Addresses []network.Change
 
-	SecondDisk SecondDisk // what is remembered of attaching a second disk
+	SecondDisk SecondDisk // what is recorded about attaching a second disk
 	Lost       bool       // the VM went silent when a second disk was attached
 
 	Differs []string // settings of the agent that were seen to differ from the manifest
@@ -81,11 +81,11 @@ type Wishes struct {
 	Asked     Asked
 }
 
-// SecondDisk is what this machine remembers of a CPI that could not attach a
-// second disk; the zero value: nothing.
+// SecondDisk is what this machine has recorded about a CPI that could not attach
+// a second disk; the zero value: nothing.
 type SecondDisk struct {
 	When time.Time
-	New  bool // it failed on a new VM, too, so another VM does not help
+	New  bool // it failed on a new VM, too, so that replacing the VM does not help
 }
 
 // Asked contains the flags that change a plan; a saved plan contains them, too.
@@ -196,7 +196,7 @@ func (d Decision) NewVM() bool { a := d.on(VM); return a == Create || a == Repla
 // diskWork reports whether anything is done to the persistent disk.
 func (d Decision) diskWork() bool { return d.on(Disk) != Keep }
 
-// Applies reports whether jobs and packages are put on the VM.
+// Applies reports whether jobs and packages are applied to the VM.
 func (d Decision) Applies() bool { return d.NewVM() || d.on(Jobs) == Update }
 
 // inPlace reports whether the VM stays and its jobs are stopped for a while.
@@ -216,8 +216,8 @@ func (d Decision) Starts() bool {
 // the plan runs.
 func (d Decision) Touches() bool { return d.NewVM() || d.inPlace() }
 
-// updates reports whether jobs are put on a VM that stays, and prepares whether
-// its agent fetches them while the old ones run.
+// updates reports whether jobs are applied to an existing VM, and prepares
+// whether its agent fetches them while the old ones run.
 func (d Decision) updates() bool  { return !d.NewVM() && d.on(Jobs) == Update }
 func (d Decision) prepares() bool { return d.updates() && d.Compiles == 0 && !d.Blank && !d.Beside }
 
@@ -227,7 +227,7 @@ func (d Decision) sendsDNS() bool {
 
 func (d Decision) snapshots() bool { return d.Snapshots && d.stops() && !d.Silent }
 
-// Records reports whether the state says afterwards that the manifest is applied.
+// Records reports whether the manifest is recorded as applied afterwards.
 func (d Decision) Records() bool {
 	return d.Touches() || d.on(State) == Note || d.on(Tags) == Update || d.on(Agent) == Update || d.on(DNS) == Update
 }
@@ -333,8 +333,8 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 			because(Replace, why...)
 		}
 	case st.Own.AgentID != "" && !st.Own.Reached:
-		// A run was interrupted before anything was put on it, or while it was
-		// deleted: no job has to be stopped.
+		// A run was interrupted before anything was applied to it, or while it
+		// was deleted: no job has to be stopped.
 		because(Replace, Reason{Cause: NeverUsed})
 	case w.Lost:
 		because(Replace, Reason{Cause: LostToDisk})
@@ -524,7 +524,7 @@ func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 	return c
 }
 
-// running reports whether the jobs run, all of them.
+// running reports whether all jobs run.
 func (f Facts) running() bool { return f.Now.JobState == "running" && len(NotRunning(f.Now)) == 0 }
 
 func (f Facts) unwell() []Reason {
@@ -549,8 +549,8 @@ func uploaded(st state.State, stemcell string) bool {
 	return slices.ContainsFunc(st.Stemcells, func(s state.Stemcell) bool { return s.Name+"/"+s.Version == stemcell })
 }
 
-// unused lists the things that the state owns and nothing uses, left by an
-// earlier run.
+// unused lists the things that an earlier run left: the state owns them and
+// nothing uses them.
 func unused(st state.State) []Change {
 	var list []Change
 	if old := st.Own.Swap; old != nil {

@@ -1,5 +1,5 @@
-// Package atomicfile writes files whole or not at all, and leaves owner, group
-// and mode of those that exist as they are.
+// Package atomicfile writes files atomically, and keeps owner, group and mode of
+// existing files.
 package atomicfile
 
 import (
@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Write makes data the content of the file at path: all of it or none, and
-// lasting when it returns. A new file has mode 0600; one that exists keeps its
-// owner, its group and, as Kept says, its mode. The temporary file is beside it,
-// not in a folder that others share; a process that is killed leaves it there,
-// for DropCut. A device, a pipe and what is below /dev are written in place.
+// Write replaces the content of the file at path atomically and durably. A new
+// file gets mode 0600; an existing one keeps its owner, its group and, as
+// described at Kept, its mode. The temporary file is beside it; a killed process
+// leaves it there for RemoveStale. Devices, pipes and files below /dev are
+// written in place.
 func Write(path string, data []byte) error {
 	if InPlace(path) {
 		return overwrite(path, data)
@@ -23,8 +23,8 @@ func Write(path string, data []byte) error {
 	return replace(path, data, func(temp *os.File) error { return dress(temp, path) })
 }
 
-// WriteMode is Write for files whose mode their writer decides, also where one
-// exists: those of an embedded VM.
+// WriteMode is like Write, but the caller chooses the mode, also of an existing
+// file: for files of an embedded VM.
 func WriteMode(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, func(temp *os.File) error { return temp.Chmod(mode) })
 }
@@ -53,8 +53,8 @@ func replace(path string, data []byte, dress func(temp *os.File) error) error {
 	return nil
 }
 
-// InPlace reports whether what is at path must not be replaced by another file: a
-// device, a pipe, a socket, or an open file of this process below /dev.
+// InPlace reports whether the file at path must not be replaced by another one:
+// a device, a pipe, a socket, or an open file of this process below /dev.
 func InPlace(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {
@@ -67,7 +67,8 @@ func InPlace(path string) bool {
 	return err == nil && (strings.HasPrefix(abs, "/dev/") || strings.HasPrefix(abs, "/proc/"))
 }
 
-// Open opens what is InPlace for writing. Opening a pipe waits for its reader.
+// Open opens a file for writing for which InPlace is true. Opening a pipe waits
+// for its reader.
 func Open(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		return nil, fmt.Errorf("%s is a socket, which cannot be written to like a file", path)
@@ -84,8 +85,7 @@ func overwrite(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// dress gives a file that is about to be renamed to path the owner, group and
-// mode that it shall have there.
+// dress gives a file that will be renamed to path its owner, group and mode.
 func dress(temp *os.File, path string) error {
 	old, err := os.Lstat(path)
 	if err != nil || !old.Mode().IsRegular() {
@@ -94,17 +94,17 @@ func dress(temp *os.File, path string) error {
 	}
 	mode := Kept(old.Mode())
 	if !giveLike(temp, old) {
-		mode &^= 0o070 // it would be another group's
+		mode &^= 0o070 // the bit would apply to another group
 	}
 	if mode == 0o600 {
-		return nil // it has that
+		return nil // the mode is already right
 	}
 	return temp.Chmod(mode)
 }
 
-// Kept is the mode that a file has after a rewrite: nobody but owner and group
-// may do anything with it. A group keeps what it was given on purpose: where
-// others may read and the group may not write, that was the umask.
+// Kept returns the mode of a file after a rewrite: only owner and group may have
+// permissions. The group's permissions are kept, unless others may read the file
+// and the group may not write it: then the umask has set them, not a person.
 func Kept(mode fs.FileMode) fs.FileMode {
 	if mode&0o007 != 0 && mode&0o020 == 0 {
 		return mode & 0o700
@@ -112,8 +112,8 @@ func Kept(mode fs.FileMode) fs.FileMode {
 	return mode & 0o770
 }
 
-// GiveToFolderOwner gives a file or folder that root has just made to the owner
-// of the folder that it is in; for other users it does nothing.
+// GiveToFolderOwner gives a file or folder that root has just created to the
+// owner of its parent folder; for other users it does nothing.
 func GiveToFolderOwner(path string) {
 	if f, err := openOwn(path); err == nil {
 		giveToOwnerOf(filepath.Dir(path), f)
@@ -121,8 +121,8 @@ func GiveToFolderOwner(path string) {
 	}
 }
 
-// MkdirAll makes a folder and those above it, as os.MkdirAll does. What root
-// makes goes to the owner of the folder that it is made in.
+// MkdirAll creates a folder and its parents, like os.MkdirAll. Folders that root
+// creates are given to the owner of the folder in which they are created.
 func MkdirAll(path string, mode fs.FileMode) error {
 	if _, err := os.Stat(path); err == nil {
 		return os.MkdirAll(path, mode)
@@ -137,12 +137,12 @@ func MkdirAll(path string, mode fs.FileMode) error {
 		GiveToFolderOwner(path)
 		return nil
 	}
-	return os.MkdirAll(path, mode) // somebody else has made it, or it tells why not
+	return os.MkdirAll(path, mode) // another process has created it, or the next call returns the reason
 }
 
 // Match gives the file or folder at path the group and the mode of the file at
-// like, and as root its owner, so that whoever may write the one may write the
-// other. It does what it can: path may be another user's.
+// like and, as root, its owner, so that the same users may write to both. Errors
+// are ignored: path may belong to another user.
 func Match(path, like string) {
 	want, err := os.Lstat(like)
 	if err != nil || !want.Mode().IsRegular() {
@@ -169,8 +169,8 @@ func Match(path, like string) {
 	}
 }
 
-// SyncDir makes new names in a folder last. Where a folder cannot be synced
-// (Windows, some network file systems) they are there all the same.
+// SyncDir makes new names in a folder durable. If a folder cannot be synced
+// (Windows, some network file systems), that is not an error.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -180,9 +180,9 @@ func SyncDir(dir string) error {
 	return d.Close()
 }
 
-// DropCut removes the temporary files of writes of the file at path that were
-// cut. The caller holds the lock that keeps others from writing it.
-func DropCut(path string) {
+// RemoveStale removes temporary files that interrupted writes of the file at
+// path left behind. The caller holds the lock of the file.
+func RemoveStale(path string) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {

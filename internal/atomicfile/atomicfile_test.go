@@ -37,7 +37,8 @@ func TestWrite(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	// What cannot be replaced stays, and nothing temporary does.
+	// If the file cannot be replaced, it stays unchanged, and no temporary file
+	// is left.
 	folder := filepath.Join(dir, "folder")
 	if err := os.MkdirAll(filepath.Join(folder, "in use"), 0o700); err != nil {
 		t.Fatal(err)
@@ -53,7 +54,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestDropCut(t *testing.T) {
+func TestRemoveStale(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"agent.json", ".agent.json123", ".agent.json.swp", ".agent.json12x", ".agent.json", ".other.json7"} {
@@ -61,9 +62,9 @@ func TestDropCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	DropCut(filepath.Join(dir, "agent.json"))
+	RemoveStale(filepath.Join(dir, "agent.json"))
 	if got := names(t, dir); !slices.Equal(got, []string{".agent.json", ".agent.json.swp", ".agent.json12x", ".other.json7", "agent.json"}) {
 		t.Errorf("there is %v", got)
 	}
-	DropCut(filepath.Join(dir, "none", "file"))
+	RemoveStale(filepath.Join(dir, "none", "file"))
 }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// openOwn opens a file or folder to change its owner or mode: never by way of a
-// link, with which the owner of the folder could lead root to another file.
+// openOwn opens a file or folder to change its owner or mode. It does not follow
+// links: the owner of the folder could lead root to another file.
 func openOwn(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -37,7 +37,7 @@ func owners(info fs.FileInfo) (uid, gid int, ok bool) {
 	return int(s.Uid), int(s.Gid), true
 }
 
-// giveLike gives f the owner and the group of old, as far as this user may. It
+// giveLike gives f the owner and the group of old, if this user may do that. It
 // reports whether the group is the same.
 func giveLike(f *os.File, old fs.FileInfo) bool {
 	now, err := f.Stat()
@@ -55,7 +55,7 @@ func giveLike(f *os.File, old fs.FileInfo) bool {
 	return gid == haveGID || f.Chown(-1, gid) == nil
 }
 
-// giveToOwnerOf gives f to the owner of the folder, if this is root.
+// giveToOwnerOf gives f to the owner of the folder if this process runs as root.
 func giveToOwnerOf(folder string, f *os.File) {
 	if os.Geteuid() != 0 {
 		return

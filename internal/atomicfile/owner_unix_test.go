@@ -86,7 +86,7 @@ func TestWriteInPlace(t *testing.T) {
 	}
 }
 
-// What root writes on another user's files stays that user's.
+// Files of another user that root writes keep their owner.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -137,7 +137,8 @@ func TestOwners(t *testing.T) {
 			t.Errorf("%s: owner %d, group %d, mode %v", path, s.Uid, s.Gid, info.Mode())
 		}
 	}
-	// A name that the owner of the folder gave to a file of root's is not followed.
+	// If the owner of the folder links to one of root's files, that link is not
+	// followed.
 	precious, hard := filepath.Join(t.TempDir(), "precious"), filepath.Join(dir, "hard")
 	if err := os.WriteFile(precious, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,5 @@
 
 package atomicfile
 
-// WriteOnly reports whether the path is that of an open file of this process which
-// can only be written to: there are no such paths here.
+// WriteOnly returns false: this operating system has no paths of open files.
 func WriteOnly(string) bool { return false }

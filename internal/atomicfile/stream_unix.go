@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOnly reports whether the path is that of an open file of this process which
-// can only be written to, such as >(command) of a shell. Reading it by its path
-// would wait for ever where it is a pipe.
+// WriteOnly reports whether the path names an open file of this process that can
+// only be written to, such as >(command) in a shell. Reading a pipe by that path
+// would never end.
 func WriteOnly(path string) bool {
 	if dir := filepath.Dir(path); dir != "/dev/fd" && dir != "/proc/self/fd" {
 		return false

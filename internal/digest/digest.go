@@ -21,14 +21,14 @@ type Digest struct {
 	Hex       string
 }
 
-// Multi is a multi-digest, for example "<sha1 hex>;sha256:<hex>": the same
-// contents under several algorithms, of which the strongest counts.
+// Multi is a multi-digest, for example "<sha1 hex>;sha256:<hex>": digests of the
+// same contents with several algorithms. The strongest one is verified.
 type Multi struct {
 	text  string
 	parts []Digest
 }
 
-// Error says that contents do not have the digest that was asked for.
+// Error says that contents do not have the expected digest.
 type Error struct {
 	Want, Got string // "<sha1 hex>" or "<algorithm>:<hex>"
 }
@@ -78,7 +78,7 @@ func Parse(text string) (Multi, error) {
 	return m, nil
 }
 
-// split yields the parts of a multi-digest, whatever they hold.
+// split yields the parts of a multi-digest.
 func split(text string) iter.Seq[Digest] {
 	return func(yield func(Digest) bool) {
 		for part := range strings.SplitSeq(text, ";") {
@@ -107,7 +107,8 @@ func Share(a, b string) bool {
 // String returns the multi-digest as it was written, without quotes.
 func (m Multi) String() string { return m.text }
 
-// Strongest returns the part that is verified; empty if the multi-digest is.
+// Strongest returns the part that is verified; empty if the multi-digest is
+// empty.
 func (m Multi) Strongest() Digest {
 	for _, algorithm := range [...]string{"sha512", "sha256", "sha1"} {
 		for _, d := range m.parts {
@@ -148,7 +149,7 @@ func (d Digest) Check(got string) error {
 	return &Error{Want: d.String(), Got: Digest{d.Algorithm, got}.String()}
 }
 
-// New returns the hash of an algorithm, nil for one that is not known.
+// New returns the hash of an algorithm, nil if the algorithm is unknown.
 func New(algorithm string) hash.Hash {
 	switch algorithm {
 	case "sha1":
@@ -173,7 +174,7 @@ func alphanumeric(s string) bool {
 // Sums is a writer that computes several digests at once.
 type Sums struct{ hashes map[string]hash.Hash }
 
-// NewSums returns a writer for these algorithms, of which the known ones count.
+// NewSums returns a writer for these algorithms; it ignores unknown ones.
 func NewSums(algorithms ...string) *Sums {
 	s := &Sums{hashes: map[string]hash.Hash{}}
 	for _, a := range algorithms {
@@ -208,7 +209,7 @@ func SHA256(r io.Reader) (Digest, error) {
 	return Digest{"sha256", hex.EncodeToString(h.Sum(nil))}, err
 }
 
-// copyTo reads in large steps: archives have gigabytes.
+// copyTo reads in large steps, because archives have gigabytes.
 func copyTo(w io.Writer, r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, 1<<20))
 }

@@ -111,7 +111,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// FuzzParse looks whether what is accepted stays what it is.
+// FuzzParse checks that an accepted multi-digest is parsed as the same again
+// after String.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{strings.Repeat("0", 40), "sha256:" + strings.Repeat("a", 64) + ";md5:1", ";;", `"`} {
 		f.Add(s)

@@ -1,5 +1,5 @@
 // Package guard turns a panic into an error, so that a defect of this program
-// ends a run as every failure does: in order, and with a sentence.
+// ends a run like every other failure: in order, and with a sentence.
 package guard
 
 import (
@@ -9,14 +9,14 @@ import (
 
 // Panic is a panic that was caught.
 type Panic struct {
-	Value any    // may hold secrets
+	Value any    // may contain secrets
 	Stack []byte // of the goroutine that panicked
 }
 
 func (p *Panic) Error() string { return fmt.Sprintf("a defect of bootstrap: %v", p.Value) }
 
-// newPanic is what recover has returned; a panic that went through here before
-// stays what it was.
+// newPanic returns the Panic for a value that recover returned; one that already
+// is a Panic stays as it is.
 func newPanic(value any) *Panic {
 	if p, again := value.(*Panic); again {
 		return p
@@ -24,7 +24,7 @@ func newPanic(value any) *Panic {
 	return &Panic{Value: value, Stack: debug.Stack()}
 }
 
-// Catch turns a panic of the function that defers it into its error.
+// Catch turns a panic of the function that defers it into that function's error.
 func Catch(err *error) {
 	if value := recover(); value != nil {
 		*err = newPanic(value)
@@ -37,8 +37,8 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// Func returns fn with its panics as errors, for a goroutine of its own: there
-// nobody else can catch them.
+// Func returns fn with its panics as errors, for a goroutine, in which only fn
+// itself can catch them.
 func Func(fn func() error) func() error {
 	return func() error { return Call(fn) }
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run is a run of the program that ends in order when a part of it panics:
-// parts for whose error nobody waits tell it through their context.
+// Run is a run of the program that ends in order when a part of it panics. Parts
+// whose errors are not awaited report a panic through their context.
 type Run struct {
 	end   context.CancelCauseFunc
 	first atomic.Pointer[Panic]
@@ -16,19 +16,18 @@ type Run struct {
 
 type key struct{}
 
-// Begin returns a run and its context, which ends with the first panic that the
-// run is told of.
+// Begin returns a run and its context, which ends with the first reported panic.
 func Begin(ctx context.Context) (context.Context, *Run) {
 	r := &Run{}
 	ctx, r.end = context.WithCancelCause(ctx)
 	return context.WithValue(ctx, key{}, r), r
 }
 
-// Panic returns the first panic that the run was told of, nil if there is none.
+// Panic returns the first reported panic, or nil.
 func (r *Run) Panic() *Panic { return r.first.Load() }
 
-// caught tells the run of ctx of a panic. Without a run nobody would hear of
-// it: then it goes on, as if nothing had caught it.
+// caught reports a panic to the run of ctx. Without a run the panic would be
+// lost, so it continues as if it had not been caught.
 func caught(ctx context.Context, value any) *Panic {
 	p := newPanic(value)
 	r, ok := ctx.Value(key{}).(*Run)
@@ -40,8 +39,8 @@ func caught(ctx context.Context, value any) *Panic {
 	return p
 }
 
-// Do calls fn and returns its error, or its panic, which ends the run of ctx,
-// too: for errors that are not always passed on.
+// Do calls fn and returns its error, or its panic, which also ends the run of
+// ctx: for functions whose errors are not always passed on.
 func Do(ctx context.Context, fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -51,19 +50,19 @@ func Do(ctx context.Context, fn func() error) (err error) {
 	return fn()
 }
 
-// Part returns fn as a part of the run of ctx, which a panic of fn ends: for a
-// goroutine without an error.
+// Part returns fn as a part of the run of ctx, which a panic of fn ends: for
+// functions without an error.
 func Part(ctx context.Context, fn func()) func() {
 	return func() {
 		_ = Do(ctx, func() error { fn(); return nil })
 	}
 }
 
-// Go is the go statement for a part of the run of ctx.
+// Go starts fn in a goroutine, as a part of the run of ctx.
 func Go(ctx context.Context, fn func()) { go Part(ctx, fn)() }
 
-// Start is Go for a function with an error, which the channel has when it has
-// ended; the channel is closed then.
+// Start is like Go, for a function with an error. The channel gets the error
+// when fn has ended, and is then closed.
 func Start(ctx context.Context, fn func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -73,18 +72,18 @@ func Start(ctx context.Context, fn func() error) <-chan error {
 	return ended
 }
 
-// AfterFunc is time.AfterFunc for a part of the run of ctx.
+// AfterFunc is like time.AfterFunc, for a part of the run of ctx.
 func AfterFunc(ctx context.Context, d time.Duration, fn func()) *time.Timer {
 	return time.AfterFunc(d, Part(ctx, fn))
 }
 
-// AfterDone is context.AfterFunc for a part of the run of ctx.
+// AfterDone is like context.AfterFunc, for a part of the run of ctx.
 func AfterDone(ctx context.Context, fn func()) (stop func() bool) {
 	return context.AfterFunc(ctx, Part(ctx, fn))
 }
 
 // Dial returns dial with its panics as errors that end the run of its context:
-// net/http dials in goroutines of its own.
+// net/http dials in its own goroutines.
 func Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		err = Do(ctx, func() (err error) {

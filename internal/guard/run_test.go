@@ -14,7 +14,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// A panic of any part ends the run, and nothing else.
+// A panic of any part ends its run, but not the process or other runs.
 func TestRun(t *testing.T) {
 	broken := func() { panic("a defect") }
 	for name, start := range map[string]func(context.Context){
@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Without a run nobody would hear of a panic: it ends the process, as ever.
+// Without a run, a panic ends the process as usual.
 func TestWithoutRun(t *testing.T) {
 	if os.Getenv("WITHOUT_RUN") != "" {
 		guard.Go(context.Background(), func() { panic("a defect") })

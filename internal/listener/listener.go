@@ -12,20 +12,21 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// searchTime bounds the search for a process.
+// searchTime limits the search for a process.
 const searchTime = 3 * time.Second
 
 // Process is a process that listens on a port.
 type Process struct {
 	PID  int    // 0: unknown
 	Name string // of the program; empty: unknown
-	// VM is the folder of the VM whose embedded agent it is; empty: it is none.
+	// VM is the folder of the embedded VM whose agent the process is; empty: it
+	// is not an agent.
 	VM string
 }
 
-// At finds the process that listens on a TCP port. It is unknown where it belongs
-// to another user or is in another network namespace, and on systems that do not
-// tell.
+// At finds the process that listens on a TCP port. The result is unknown if the
+// process belongs to another user or is in another network namespace, and on
+// operating systems that do not report it.
 func At(ctx context.Context, port string) Process {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
@@ -39,7 +40,7 @@ func At(ctx context.Context, port string) Process {
 	}
 	for _, c := range connections {
 		if c.Status == "LISTEN" && uint64(c.Laddr.Port) == number && c.Pid > 0 {
-			// Without a command line it is one of which nothing may be known.
+			// A process without a readable command line may be of another user.
 			argv, _ := (&process.Process{Pid: c.Pid}).CmdlineSliceWithContext(ctx)
 			return about(int(c.Pid), argv)
 		}
@@ -60,8 +61,8 @@ func (p Process) String() string {
 	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
 }
 
-// about tells of a process what may be shown: other arguments of a command may be
-// secrets.
+// about returns what may be shown of a process: other arguments of its command
+// may be secrets.
 func about(pid int, argv []string) Process {
 	p := Process{PID: pid}
 	if len(argv) > 0 && argv[0] != "" {

@@ -27,7 +27,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// Other arguments than the folder of an embedded VM may be secrets.
+// Only the folder of an embedded VM is shown: other arguments may be secrets.
 func TestAbout(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{

@@ -1,5 +1,5 @@
-// Package lockfile locks files that tell who has them locked and that may be
-// removed by whoever has.
+// Package lockfile locks files that name their holder, and that the holder may
+// remove.
 package lockfile
 
 import (
@@ -13,19 +13,20 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// Lock is an flock on a file, which the kernel drops when its holder dies.
+// Lock is an flock on a file, which the kernel releases when its holder dies.
 type Lock struct {
 	f    *flock.Flock
 	made bool
 }
 
-// Try locks the file at path and makes it, mode 0600, where there is none. The
-// Lock is nil while another process has it. A link is not followed: it could
-// lead to a file that is not meant to be written to.
+// Try locks the file at path, and creates it with mode 0600 if it does not
+// exist. The Lock is nil while another process holds it. A link is not followed:
+// it could lead to a file that must not be written to.
 //
-// A file may have been removed between opening and locking it, by whoever had it
-// locked. Then the lock keeps nobody away, and the one of that name now is
-// locked in its place: so a lock file can be removed at any time by its holder.
+// The holder of the lock may have removed the file after this process opened it.
+// A lock on the removed file would keep no other process away, so Try then locks
+// the new file with that name. Thus the holder can remove a lock file at any
+// time.
 func Try(path string) (*Lock, error) {
 	for try := 0; ; try++ {
 		info, err := os.Lstat(path)
@@ -64,7 +65,7 @@ func kind(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// there reports whether the file that is locked still has its name.
+// there reports whether the locked file still has its name.
 func (l *Lock) there() bool {
 	locked, err := l.f.Stat()
 	if err != nil {
@@ -77,10 +78,10 @@ func (l *Lock) there() bool {
 // Path returns the path of the file.
 func (l *Lock) Path() string { return l.f.Path() }
 
-// Made tells that there was no file.
+// Made reports whether Try created the file.
 func (l *Lock) Made() bool { return l.made }
 
-// Write makes data the content of the file.
+// Write replaces the content of the file with data.
 func (l *Lock) Write(data []byte) error {
 	f, err := os.OpenFile(l.f.Path(), os.O_WRONLY|os.O_TRUNC|noFollow, 0)
 	if err != nil {
@@ -93,14 +94,14 @@ func (l *Lock) Write(data []byte) error {
 	return err
 }
 
-// Close unlocks the file. A nil Lock is one that was not got.
+// Close unlocks the file. A nil Lock is allowed.
 func (l *Lock) Close() {
 	if l != nil {
 		_ = l.f.Close()
 	}
 }
 
-// Remove removes the file and unlocks it. Windows keeps a file that is open.
+// Remove removes the file and unlocks it. Windows does not remove an open file.
 func (l *Lock) Remove() {
 	if l == nil {
 		return
@@ -111,5 +112,5 @@ func (l *Lock) Remove() {
 	_ = l.f.Close()
 }
 
-// Dir returns the folder that the file is in.
+// Dir returns the folder of the file.
 func (l *Lock) Dir() string { return filepath.Dir(l.f.Path()) }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// However many lock, remove and make the file again, one of them has it.
+// However many processes lock, remove and create the file, only one of them
+// holds the lock.
 func TestRemoveIsSafe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
@@ -73,7 +74,7 @@ func TestTry(t *testing.T) {
 	if data, err := os.ReadFile(path); err != nil || string(data) != "me" {
 		t.Errorf("%q, %v", data, err)
 	}
-	// What took the place of the file that is locked is not removed.
+	// A file that replaced the locked one is not removed.
 	if runtime.GOOS != "windows" {
 		if err := os.Rename(path, path+".away"); err != nil {
 			t.Fatal(err)

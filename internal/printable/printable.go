@@ -1,4 +1,4 @@
-// Package printable makes text of others safe to show.
+// Package printable makes text of other programs safe to show.
 package printable
 
 import (
@@ -9,9 +9,9 @@ import (
 
 var controlSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
 
-// Text removes what would control a terminal. Line breaks and tabs remain, and so
-// do characters that only turn text round: the program's writer shows them
-// escaped, so that a person sees that they are there.
+// Text removes characters that control a terminal. It keeps line breaks, tabs,
+// and characters that only change the direction of text: the program's writer
+// shows these escaped.
 func Text(text string) string {
 	text = controlSequence.ReplaceAllString(strings.ToValidUTF8(text, "\ufffd"), "")
 	return strings.Map(func(r rune) rune {

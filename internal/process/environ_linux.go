@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// WithVariable returns the processes, other than this one, that run and were
-// started with the variable, "NAME=value", in their environment. Those of other
+// WithVariable returns the running processes, other than this one, that were
+// started with the variable "NAME=value" in their environment. Those of other
 // users cannot be read.
 func WithVariable(ctx context.Context, variable string) ([]int, error) {
 	pids, err := pids()

@@ -2,5 +2,6 @@ package process
 
 import "context"
 
-// WithVariable finds nothing: the environments of other processes are not shown.
+// WithVariable returns nothing: Windows does not show the environments of other
+// processes.
 func WithVariable(context.Context, string) ([]int, error) { return nil, nil }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Uses reports whether a process has a folder, or a file below it, open or as its
-// working directory.
+// Uses reports whether a process has a folder, or a file below it, open or as
+// its working directory.
 func Uses(pid int, folder string) bool {
 	links := []string{fmt.Sprintf("/proc/%d/cwd", pid)}
 	fds := fmt.Sprintf("/proc/%d/fd", pid)

@@ -2,5 +2,6 @@
 
 package process
 
-// Uses is always false: here only tools that take seconds know who uses a folder.
+// Uses returns false: on this operating system only slow tools know which
+// processes use a folder.
 func Uses(int, string) bool { return false }

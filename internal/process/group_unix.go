@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// OwnGroup gives a command a process group of its own: signals of the terminal do
-// not reach it, and one signal reaches the command and its children.
+// OwnGroup gives a command its own process group: signals of the terminal do not
+// reach it, and one signal reaches the command and its children.
 func OwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// OwnSession gives a command a session, and so a group, of its own: it outlives
+// OwnSession gives a command its own session, and so its own group: it survives
 // this process and has no terminal.
 func OwnSession(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
@@ -21,7 +21,7 @@ func OwnSession(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setsid = true
 }
 
-// Terminate asks a process to end; whether it has, the next look tells.
+// Terminate asks a process to end; it does not wait for the end.
 func Terminate(pid int) { _ = syscall.Kill(pid, syscall.SIGTERM) }
 
 // Kill ends a process.

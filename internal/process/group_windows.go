@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// OwnGroup gives a command a process group of its own: a Ctrl-C of the terminal
-// does not reach it.
+// OwnGroup gives a command its own process group: Ctrl-C on the terminal does
+// not reach it.
 func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -2,11 +2,11 @@ package process
 
 import "time"
 
-// Identity names one process for good: numbers are used again, a number and a
-// start together are not.
+// Identity identifies one process permanently: process ids are used again, but
+// not together with the same start.
 type Identity struct {
 	PID   int
-	start int64 // in the platform's unit, since its origin
+	start int64 // in the platform's unit, since the platform's origin
 }
 
 // Alive reports whether the process still runs.
@@ -21,9 +21,9 @@ func Lives(pid int) bool {
 	return ok
 }
 
-// Birth returns a text that tells the process from every other one of that number,
-// also after the machine has started again; empty where the system cannot tell. It
-// may be kept in files.
+// Birth returns a text that distinguishes the process from every other one with
+// that id, also after a restart of the machine; empty if the system does not
+// report it. It may be stored in files.
 func Birth(pid int) string {
 	id, ok := Identify(pid)
 	if !ok {
@@ -32,9 +32,9 @@ func Birth(pid int) string {
 	return id.birth()
 }
 
-// Usage is what one process uses.
+// Usage contains the resources that one process uses.
 type Usage struct {
 	Parent   int
 	MemoryKB int64
-	CPU      time.Duration // since it began
+	CPU      time.Duration // since it started
 }

@@ -9,8 +9,7 @@ import (
 
 const stateZombie = 5 // SZOMB
 
-// Identify finds a process that runs; one that has ended and that its parent has
-// not asked for does not.
+// Identify finds a running process, but not a zombie.
 func Identify(pid int) (Identity, bool) {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || p.Proc.P_pid != int32(pid) || p.Proc.P_stat == stateZombie {
@@ -19,12 +18,12 @@ func Identify(pid int) (Identity, bool) {
 	return Identity{PID: pid, start: p.Proc.P_starttime.Nano()}, true
 }
 
-// Started returns when the process began by the machine's clock.
+// Started returns when the process started, by the machine's clock.
 func (id Identity) Started() time.Time { return time.Unix(0, id.start) }
 
 func (id Identity) birth() string { return strconv.FormatInt(id.start, 10) }
 
-// BootID returns another text after each start of this machine.
+// BootID returns a text that is different after each start of this machine.
 func BootID() string {
 	id, _ := unix.Sysctl("kern.bootsessionuuid")
 	return id

@@ -11,8 +11,7 @@ import (
 // ticks per second of the times in /proc, on every Linux that Go supports.
 const userHz = 100
 
-// Identify finds a process that runs; one that has ended and that its parent has
-// not asked for does not.
+// Identify finds a running process, but not a zombie.
 func Identify(pid int) (Identity, bool) {
 	st, ok := readStat(pid)
 	if !ok || st.state == 'Z' || st.state == 'X' {
@@ -21,8 +20,9 @@ func Identify(pid int) (Identity, bool) {
 	return Identity{PID: pid, start: st.start}, true
 }
 
-// Started returns when the process began by the machine's clock, zero where the
-// system does not tell. It moves with that clock: it names no process.
+// Started returns when the process started, by the machine's clock; zero if the
+// system does not report it. The value changes with that clock, so it does not
+// identify a process.
 func (id Identity) Started() time.Time {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -49,9 +49,10 @@ func (id Identity) birth() string {
 	return boot + "/" + strconv.FormatInt(id.start, 10)
 }
 
-// BootID returns another text after each start of this machine or container.
+// BootID returns a text that is different after each start of this machine or
+// container.
 func BootID() string {
-	var first string // a container has a first process of its own
+	var first string // a container has its own first process
 	if st, ok := readStat(1); ok {
 		first = strconv.FormatInt(st.start, 10)
 	}
@@ -94,7 +95,7 @@ func readStat(pid int) (stat, bool) {
 	}}, true
 }
 
-// pids returns the numbers of all processes.
+// pids returns all process ids.
 func pids() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -111,7 +112,7 @@ func pids() ([]int, error) {
 	return all, err
 }
 
-// Usages returns what every process of the machine uses.
+// Usages returns the usage of every process of the machine.
 func Usages() map[int]Usage {
 	pids, _ := pids()
 	all := make(map[int]Usage, len(pids))

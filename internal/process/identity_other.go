@@ -9,7 +9,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// Identify finds a process that runs.
+// Identify finds a running process.
 func Identify(pid int) (Identity, bool) {
 	p, err := process.NewProcess(int32(pid))
 	if err != nil {
@@ -19,10 +19,11 @@ func Identify(pid int) (Identity, bool) {
 	return Identity{PID: pid, start: ms}, err == nil
 }
 
-// Started returns when the process began by the machine's clock.
+// Started returns when the process started, by the machine's clock.
 func (id Identity) Started() time.Time { return time.UnixMilli(id.start) }
 
 func (id Identity) birth() string { return strconv.FormatInt(id.start, 10) }
 
-// BootID is always empty: the starts of this machine cannot be told apart.
+// BootID returns an empty text: this operating system does not identify its
+// boots.
 func BootID() string { return "" }

@@ -14,7 +14,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// child starts a shell in a group of its own.
+// child starts a shell in its own group.
 func child(t *testing.T, script string, env ...string) *exec.Cmd {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -47,7 +47,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// One that has ended is not alive, also while its parent has not asked for it.
+// A process that has ended is not alive, even as a zombie.
 func TestEndedProcessIsNone(t *testing.T) {
 	t.Parallel()
 	cmd := child(t, "exec sleep 1000")

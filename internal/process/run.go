@@ -11,9 +11,9 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Wait waits for the end of a started command that OwnGroup was called for. When
-// ctx ends first, the command's process group gets TERM and, if it still runs
-// after grace, KILL; ended is true then.
+// Wait waits for the end of a started command that has its own group. When ctx
+// ends first, the group gets TERM and, if it still runs after grace, KILL; ended
+// is true then.
 func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended bool, err error) {
 	done := guard.Start(ctx, cmd.Wait)
 	select {
@@ -33,11 +33,11 @@ func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended
 	return true, <-done
 }
 
-// endPause is how often EndAll looks whether processes have ended.
+// endPause is the pause between two checks whether processes have ended.
 const endPause = 20 * time.Millisecond
 
 // EndAll ends the processes that list returns, until it returns none: each gets
-// TERM once, and KILL when it is still there after grace.
+// TERM once, and KILL if it still exists after grace.
 func EndAll(ctx context.Context, grace time.Duration, list func() ([]int, error)) error {
 	asked := map[int]bool{}
 	kill := time.Now().Add(grace)

@@ -2,8 +2,8 @@ package process
 
 import "os"
 
-// Tied is a command that is killed, with everything that it starts, when it ends
-// itself and when this process dies.
+// Tied is a command that is killed, with all its descendants, when the command
+// itself ends and when this process dies.
 type Tied struct {
 	Args []string
 	Dir  string

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// Run runs the command and returns its exit status, -1 with an error if it was
+// Run runs the command and returns its exit status: -1 with an error if it was
 // killed, 0 with an error if it could not be started.
 //
 // The group's leader is a shell that waits for the end of its input, a pipe that
-// only this process holds. So the shell notices when this process dies, however that
-// happens, and kills the group. It is reaped last, so that the group's number cannot
+// only this process holds. So the shell notices when this process dies for any
+// reason, and kills the group. It is reaped last, so that the group's id cannot
 // belong to other processes when the group is killed.
 func (c Tied) Run(ctx context.Context) (int, error) {
 	if err := ctx.Err(); err != nil {

@@ -11,7 +11,8 @@ import (
 
 const usageTimeout = 5 * time.Second
 
-// Usages returns what every process of the machine uses that the system tells of.
+// Usages returns the usage of every process of the machine that the system
+// reports.
 func Usages() map[int]Usage {
 	ctx, cancel := context.WithTimeout(context.Background(), usageTimeout)
 	defer cancel()

@@ -9,9 +9,8 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Watch calls gone once when the process has ended, unless the returned
-// function is called before. It returns false if this kernel does not support
-// it.
+// Watch calls gone once when the process has ended, unless the returned function
+// is called before. It returns false if this kernel does not support that.
 func Watch(ctx context.Context, pid int, gone func()) (cancel func(), ok bool) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

@@ -4,5 +4,6 @@ package process
 
 import "context"
 
-// Watch cannot tell here when a process ends.
+// Watch returns false: this operating system does not report the end of a
+// process.
 func Watch(context.Context, int, func()) (cancel func(), ok bool) { return nil, false }

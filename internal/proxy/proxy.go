@@ -1,6 +1,6 @@
-// Package proxy reads the variables of the environment that say which way
-// connections leave this machine: HTTP_PROXY, HTTPS_PROXY, NO_PROXY and
-// BOSH_ALL_PROXY. No error contains their values, which may hold a password.
+// Package proxy reads the environment variables that select proxies: HTTP_PROXY,
+// HTTPS_PROXY, NO_PROXY and BOSH_ALL_PROXY. Errors never contain their values,
+// which may contain a password.
 package proxy
 
 import (
@@ -26,12 +26,13 @@ const (
 	keepAlive   = 30 * time.Second
 )
 
-// Names returns the variables, in capitals; those in small letters count too.
+// Names returns the variables in capitals; those in small letters count as well.
 func Names() []string {
 	return []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY"}
 }
 
-// Variable returns a variable by its name in capitals, else in small letters.
+// Variable returns the value of a variable by its name in capitals or, if that
+// is not set, in small letters.
 func Variable(getenv func(string) string, name string) string {
 	if v := getenv(name); v != "" {
 		return v
@@ -39,7 +40,7 @@ func Variable(getenv func(string) string, name string) string {
 	return getenv(strings.ToLower(name))
 }
 
-// Valid reports whether a proxy is given as a URL or as host:port.
+// Valid reports whether a text names a proxy, as a URL or as host:port.
 func Valid(text string) bool {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -48,7 +49,7 @@ func Valid(text string) bool {
 	return err == nil && u.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme)
 }
 
-// HTTP returns the function that chooses the proxy of a URL, nil for none.
+// HTTP returns the function that selects the proxy of a URL; nil for none.
 func HTTP(getenv func(string) string) (func(*url.URL) (*url.URL, error), error) {
 	c := httpproxy.Config{
 		HTTPProxy: Variable(getenv, "HTTP_PROXY"), HTTPSProxy: Variable(getenv, "HTTPS_PROXY"), NoProxy: Variable(getenv, "NO_PROXY"),
@@ -64,8 +65,8 @@ func HTTP(getenv func(string) string) (func(*url.URL) (*url.URL, error), error) 
 // Direct connects without a proxy.
 func Direct() *net.Dialer { return &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive} }
 
-// SOCKS connects through the SOCKS proxy at the URL all, except to what NO_PROXY
-// names.
+// SOCKS connects through the SOCKS proxy at the URL all, except to hosts in
+// NO_PROXY.
 func SOCKS(all string, getenv func(string) string) (Dial, error) {
 	u, err := url.Parse(all)
 	if err != nil || u.Hostname() == "" || u.Scheme != "socks5" && u.Scheme != "socks5h" {
@@ -73,7 +74,7 @@ func SOCKS(all string, getenv func(string) string) (Dial, error) {
 	}
 	through, err := proxy.FromURL(u, Direct())
 	if err != nil {
-		return nil, errors.New("want a URL such as socks5://host:port") // what it says may contain the URL
+		return nil, errors.New("want a URL such as socks5://host:port") // its text may contain the URL
 	}
 	perHost := proxy.NewPerHost(through, Direct())
 	perHost.AddFromString(Variable(getenv, "NO_PROXY"))

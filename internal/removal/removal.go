@@ -1,4 +1,4 @@
-// Package removal removes folders with all that is in them.
+// Package removal removes folders with their contents.
 package removal
 
 import (
@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 )
 
-// Tree removes a folder and all that is in it, also folders without write
-// permission, as scripts and a Go module cache leave them. A missing folder is
-// not an error.
+// Tree removes a folder with its contents, including folders without write
+// permission, which scripts and Go module caches leave. A missing folder is not
+// an error.
 func Tree(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil
 	}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
-			// WalkDir calls back before it reads the folder.
+			// WalkDir calls the function before it reads the folder.
 			_ = os.Chmod(path, 0o700)
 		}
-		return nil // the second try says what cannot be removed
+		return nil // the second attempt returns the error
 	})
 	return os.RemoveAll(dir)
 }

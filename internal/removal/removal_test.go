@@ -23,7 +23,7 @@ func TestTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // a folder that is missing is no error
+	for range 2 { // a missing folder is not an error
 		if err := Tree(dir); err != nil {
 			t.Fatal(err)
 		}

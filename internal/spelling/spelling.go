@@ -1,4 +1,4 @@
-// Package spelling finds what a misspelt word may have meant.
+// Package spelling suggests words for a misspelt one.
 package spelling
 
 import (
@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Suggest returns a suggestion to append to a message about an unknown word,
-// or "" if no option is like it.
+// Suggest returns a suggestion to append to a message about an unknown word, or
+// "" if no option is similar.
 func Suggest(word string, options []string) string {
 	if near := Nearest(word, options); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -16,7 +16,8 @@ func Suggest(word string, options []string) string {
 	return ""
 }
 
-// Nearest returns the option that looks most like word, or "" if none does.
+// Nearest returns the option that is most similar to word, or "" if none is
+// similar.
 func Nearest(word string, options []string) string {
 	if len(word) > 64 {
 		return ""

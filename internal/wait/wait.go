@@ -1,5 +1,5 @@
-// Package wait holds the ways in which this program waits: each ends when its
-// context does.
+// Package wait contains the ways in which this program waits: each wait ends
+// when its context does.
 package wait
 
 import (
@@ -12,11 +12,11 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// For waits for a time, and returns why the context ended if it did so first.
+// For waits for a time. It returns the cause of the context if that ends first.
 func For(ctx context.Context, d time.Duration) error { return Event(ctx, d, nil) }
 
-// Event waits for an event, for d at most, and returns why the context ended if
-// it did so first. A nil event never comes.
+// Event waits for an event, at most for d. It returns the cause of the context
+// if that ends first. A nil event never happens.
 func Event(ctx context.Context, d time.Duration, event <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -28,8 +28,8 @@ func Event(ctx context.Context, d time.Duration, event <-chan struct{}) error {
 	return context.Cause(ctx)
 }
 
-// Poll asks at once and then again after each pause, until the answer is true or
-// an error. It returns why the context ended if it did so first.
+// Poll calls the function at once and then after each pause, until it returns
+// true or an error. It returns the cause of the context if that ends first.
 func Poll(ctx context.Context, pause time.Duration, ask func() (bool, error)) error {
 	for {
 		done, err := ask()
@@ -42,17 +42,16 @@ func Poll(ctx context.Context, pause time.Duration, ask func() (bool, error)) er
 	}
 }
 
-// Growing are pauses that grow.
+// Growing is a sequence of growing pauses.
 type Growing struct{ pauses *backoff.ExponentialBackOff }
 
-// Grow returns pauses that begin with first, and of which each is so many times
-// as long as the one before, until they are as long as last.
+// Grow returns pauses that begin with first and grow by a factor up to last.
 func Grow(first, last time.Duration, times float64) *Growing {
 	return &Growing{&backoff.ExponentialBackOff{InitialInterval: first, MaxInterval: last, Multiplier: times}}
 }
 
-// Jitter returns pauses that grow like Grow's and differ by up to half of their
-// length, so that those who were refused together do not come back together.
+// Jitter returns pauses that grow like those of Grow and differ by up to half of
+// their length, so that several clients do not try again at the same time.
 func Jitter(first, last time.Duration) *Growing {
 	g := Grow(first, last, backoff.DefaultMultiplier)
 	g.pauses.RandomizationFactor = backoff.DefaultRandomizationFactor
@@ -62,12 +61,12 @@ func Jitter(first, last time.Duration) *Growing {
 // Next returns the length of the next pause.
 func (g *Growing) Next() time.Duration { return g.pauses.NextBackOff() }
 
-// Reset begins with the first pause again.
+// Reset starts again with the first pause.
 func (g *Growing) Reset() { g.pauses.Reset() }
 
-// Remind calls f after first and then again and again after every, never twice
-// at once, until end is called; end waits for a call that has begun. It
-// does not end with the context, whose run is told of a panic.
+// Remind calls f after first and then again after every, never twice at the same
+// time, until end is called; end waits for a running call. It does not end with
+// the context, but reports panics to the context's run.
 func Remind(ctx context.Context, first, every time.Duration, f func()) (end func()) {
 	var mu sync.Mutex
 	over := false

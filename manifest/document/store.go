@@ -106,8 +106,8 @@ func (s *varsStore) acquire(d *document) error {
 	}
 	s.lock = lock
 	atomicfile.Match(lock.Path(), s.path) // whoever may write the store may lock it
-	atomicfile.DropCut(s.path)
-	atomicfile.DropCut(s.path + ".previous")
+	atomicfile.RemoveStale(s.path)
+	atomicfile.RemoveStale(s.path + ".previous")
 	return s.read(d)
 }
 

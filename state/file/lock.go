@@ -121,7 +121,7 @@ func (s *Store) lockInstallation(ctx context.Context, id string) error {
 	}
 	s.installation = got
 	if err == nil {
-		atomicfile.DropCut(mirrorOf(s.opts.Home, id))
+		atomicfile.RemoveStale(mirrorOf(s.opts.Home, id))
 	}
 	return err
 }

@@ -114,7 +114,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 			s.Close()
 		}
 	}()
-	atomicfile.DropCut(s.path)
+	atomicfile.RemoveStale(s.path)
 	if s.loaded, err = load(s.path, opts); err != nil {
 		return nil, err
 	}
