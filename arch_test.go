@@ -19,9 +19,9 @@ import (
 	"testing"
 )
 
-// imports is the table of who may import whom among our own packages. A
-// package imports nothing of ours that does not stand here, but for the leaves
-// of internal/: they know nothing of BOSH, and every other package may use them.
+// imports is the table of imports among this module's packages. A package
+// imports only what is listed here, and the packages of internal/, which know
+// nothing of BOSH.
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
@@ -83,8 +83,8 @@ func imports() map[string][]string {
 	}
 }
 
-// libraries says which packages may import a library; those of no entry may
-// be imported anywhere.
+// libraries lists the packages that may import a library; all packages may
+// import a library that is not listed.
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero": {"templates/cruby", "templates/cruby/build"},
@@ -183,7 +183,7 @@ func TestPagesNameExistingFiles(t *testing.T) {
 	}
 }
 
-// printed is a table in Markdown.
+// printed returns a table in Markdown.
 func printed(block string, rows map[string][]string) string {
 	text := map[string]string{
 		"imports":   "| package | imports |\n|---|---|\n",
@@ -222,8 +222,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// These packages turn values into values: they see no file, process or network,
-// and know the time only as an argument.
+// These packages turn values into values: they use no file, process or network,
+// and get the time only as an argument.
 func pure() []string { return []string{"network", "state"} }
 
 func TestPurePackages(t *testing.T) {
@@ -250,8 +250,8 @@ func TestPurePackages(t *testing.T) {
 	})
 }
 
-// Only the program of the tests can be killed, held or traced by variables of the
-// environment: nothing that people get may know them.
+// Only the tests' program can be killed, stopped or traced with environment
+// variables: the program that users get must not contain their names.
 func TestOnlyTheTestsProgramIsTraced(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		if strings.HasPrefix(filepath.ToSlash(path), "e2e/") {
@@ -269,15 +269,15 @@ func TestOnlyTheTestsProgramIsTraced(t *testing.T) {
 	})
 }
 
-// A type with too many methods has no one job, and a package that is too long no
-// one subject. Both limits count what is in no test, on all platforms.
+// A type with too many methods has more than one job, and a package that is too
+// long more than one subject. Both limits cover all platforms and exclude tests.
 const (
 	mostMethods = 60
 	mostLines   = 5000 // that are not blank
 )
 
 func TestSizes(t *testing.T) {
-	// These are larger until they are split; nothing may be added here.
+	// These exceed the limits until they are split; they must not grow.
 	var largerTypes, largerPackages []string
 	methods, lines := map[string]map[string]bool{}, map[string]int{}
 	sources(t, func(_ *token.FileSet, path string, f *ast.File) {
@@ -359,7 +359,7 @@ func TestWhoReadsOptionsAndFacts(t *testing.T) {
 	}
 }
 
-// sources parses every Go file of the module outside of tests and testdata.
+// sources parses every Go file of the module, except tests and testdata.
 func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -386,7 +386,7 @@ func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.F
 }
 
 func TestNoInitAndNoMutableGlobals(t *testing.T) {
-	// Variables of one package are known before its files are looked through.
+	// Variables of one package are collected before its files are checked.
 	globals := map[string]map[string]bool{}
 	sources(t, func(_ *token.FileSet, path string, f *ast.File) {
 		dir := filepath.Dir(path)
@@ -418,7 +418,7 @@ func TestNoInitAndNoMutableGlobals(t *testing.T) {
 					e = x.X
 					continue
 				case *ast.Ident:
-					// A name that the file itself resolves to something local shadows the variable.
+					// A local name in the file shadows the variable.
 					local := x.Obj != nil && f.Scope.Lookup(x.Name) != x.Obj
 					if vars[x.Name] && !local {
 						t.Errorf("%s: package variable %s is changed", fset.Position(x.Pos()), x.Name)
@@ -495,14 +495,15 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 	}
 }
 
-// conventional names are methods whose meaning the standard library fixes.
+// conventional contains names of methods whose meaning the standard library
+// defines.
 func conventional(name string) bool {
 	return slices.Contains([]string{"ServeHTTP", "Error", "Unwrap", "String", "Is", "As", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap"}, name)
 }
 
 func exportedReceiver(recv *ast.FieldList) bool { return ast.IsExported(receiver(recv)) }
 
-// receiver is the name of the type that a method is of.
+// receiver returns the name of a method's type.
 func receiver(recv *ast.FieldList) string {
 	e := recv.List[0].Type
 	if star, ok := e.(*ast.StarExpr); ok {
@@ -517,11 +518,11 @@ func receiver(recv *ast.FieldList) string {
 	return ""
 }
 
-// A panic in a goroutine, or in a callback that runs in one, ends the process at
-// once, with a code that means something else and a stack with secrets in it:
-// what runs side by side in this program is guarded.
+// A panic in a goroutine, or in a callback that runs in one, would end the
+// process at once, with an exit code that means something else and a stack that
+// may contain secrets: goroutines in this program are guarded.
 func TestGoroutinesAreGuarded(t *testing.T) {
-	own := []string{"internal/guard/", "agent/agenttest/"} // what guards, and what only tests use
+	own := []string{"internal/guard/", "agent/agenttest/"} // the guards themselves, and what only tests use
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
 		if slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(path, dir) }) {
@@ -555,7 +556,8 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 	})
 }
 
-// guarding is the function of package guard that the expression calls, if any.
+// guarding returns the function of package guard that the expression calls, if
+// any.
 func guarding(e ast.Expr) string {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -568,7 +570,8 @@ func guarding(e ast.Expr) string {
 	return ofPackage(to, "guard")
 }
 
-// ofPackage is the name that is selected of the package, if any is.
+// ofPackage returns the name that the expression selects from the package, if
+// any.
 func ofPackage(s *ast.SelectorExpr, name string) string {
 	if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == name {
 		return s.Sel.Name
@@ -576,9 +579,9 @@ func ofPackage(s *ast.SelectorExpr, name string) string {
 	return ""
 }
 
-// People read one form of dates and programs another, wherever they come from.
+// There is one form of dates for people and one for programs.
 func TestOneFormOfDates(t *testing.T) {
-	tags := []string{"deployer/work.go", "deployer/disk.go"} // the CPI's, as create-env writes them
+	tags := []string{"deployer/work.go", "deployer/disk.go"} // the CPI's dates, in the form of create-env
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
 		if strings.HasPrefix(path, "agent/local") || strings.HasPrefix(path, "artifact") || path == "cmd/ui/json.go" || slices.Contains(tags, path) {
@@ -601,8 +604,8 @@ func TestOneFormOfDates(t *testing.T) {
 	})
 }
 
-// Commands write through the writers of cmd/ui: the streams themselves are only
-// handed on, to these and to the programs of a session or a plugin.
+// Commands write through the writers of cmd/ui: they only pass on the streams,
+// to these writers and to the programs of a session or a plugin.
 func TestCommandsDoNotWriteToStreams(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		if filepath.ToSlash(filepath.Dir(path)) != "cmd" {
@@ -630,7 +633,7 @@ func TestCommandsDoNotWriteToStreams(t *testing.T) {
 	})
 }
 
-// Only cmd/ui and programs' main packages may write to the standard streams.
+// Only cmd/ui and main packages may write to the standard streams.
 func TestOnlyUIPrints(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		dir := filepath.ToSlash(filepath.Dir(path))

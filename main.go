@@ -1,5 +1,5 @@
-// Bootstrap turns one BOSH-style manifest into one running VM and keeps it
-// what the manifest says.
+// Bootstrap turns one BOSH-style manifest into one running VM and keeps the VM
+// as the manifest describes it.
 package main
 
 import (

@@ -19,25 +19,25 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// cause is a reason for which a deploy fails: how to produce it, what the message says,
-// and the command that then leads to a good end. docs/reliability.md has the same
-// table.
+// cause is a reason for which a deploy fails: how the test produces it, the
+// expected message, and the command after which all is well. docs/reliability.md
+// has the same table.
 type cause struct {
 	name  string
-	make  func(*lab) error // brings it about, after the manifest is written
-	env   []string         // of the run that meets it
-	args  []string         // that run
-	code  int              // of that run
-	says  string           // pattern
-	later bool             // it is found when the service is down already
-	mend  func(*lab) error // undoes it, as a person does who reads what is told
+	make  func(*lab) error // produces it, after the manifest was written
+	env   []string         // environment of the run that fails
+	args  []string         // arguments of that run
+	code  int              // exit code of that run
+	says  string           // expected message, a pattern
+	later bool             // it is only found while the service is down
+	mend  func(*lab) error // undoes it, as the message asks
 	next  []string         // environment of the commands that follow
-	then  [][]string       // these; the last one is a deploy
+	then  [][]string       // the commands; the last one is a deploy
 }
 
-// TestCauses meets one cause after the other on a VM that serves a page. What is
-// found in time leaves that VM serving; in any case the command that is named
-// leads to a good end.
+// TestCauses produces one cause after the other on a VM that serves a page. A
+// cause that is found in time leaves the VM serving; after every cause, the
+// commands that the message names succeed.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for shape, list := range map[string]struct {
@@ -99,7 +99,7 @@ func (l *lab) meet(c cause) error {
 		return err
 	}
 	wanted := l.want
-	l.want = was // what the page still is
+	l.want = was // what the page still shows
 	away := l.serves()
 	l.want = wanted
 	switch {
@@ -128,7 +128,7 @@ func (l *lab) meet(c cause) error {
 	return err
 }
 
-// causes are those of a VM on this machine.
+// causes returns the causes for a VM on this machine.
 func causes() []cause {
 	return []cause{
 		{
@@ -220,7 +220,8 @@ func causes() []cause {
 	}
 }
 
-// tunnelCauses are those of a VM whose agent reaches a registry through a tunnel.
+// tunnelCauses returns the causes for a VM whose agent reaches a registry
+// through a tunnel.
 func tunnelCauses() []cause {
 	passphrase := "the-passphrase-of-the-key"
 	return []cause{
@@ -262,7 +263,7 @@ func tunnelCauses() []cause {
 	}
 }
 
-// portHolder is how the message names this process, where that can be known.
+// portHolder returns how the message names this process, if it can.
 func portHolder() string {
 	if _, err := os.Stat("/proc/net/tcp"); err != nil {
 		return "the agent of the new VM cannot listen at 127.0.0.1:"
@@ -342,7 +343,7 @@ func (l *lab) protectKey(passphrase string) error {
 	return os.WriteFile(l.path("ssh.key"), pem.EncodeToMemory(block), 0o600)
 }
 
-// keep replaces a file, whose content stays in path.kept.
+// keep replaces a file and stores its content in path.kept.
 func keep(path, text string) error {
 	if err := os.Rename(path, path+".kept"); err != nil {
 		return err
@@ -350,7 +351,7 @@ func keep(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// TestCausesNoRoom deploys where the file system of the state has no room.
+// TestCausesNoRoom deploys while the file system of the state is full.
 func TestCausesNoRoom(t *testing.T) {
 	t.Parallel()
 	if can, why := canMount(t); !can {

@@ -22,8 +22,8 @@ type world struct {
 	born string // the mark on the disk
 }
 
-// converged checks that the lab is what its manifest says, and that there is
-// nothing else. Leftovers that the state records may exist.
+// converged checks that the lab is what its manifest says, and that nothing else
+// exists. Leftovers in the state are allowed.
 func (l *lab) converged(before world) error {
 	st, err := l.state()
 	if err != nil {
@@ -61,7 +61,8 @@ func (l *lab) converged(before world) error {
 	return errors.Join(errs...)
 }
 
-// exactly checks that these exist, and more only where a leftover may be it.
+// exactly checks that these things exist; others are allowed only if they may be
+// leftovers.
 func (l *lab) exactly(kind string, want []string, st state.State) error {
 	have := l.cids(kind)
 	var surplus, missing []string
@@ -106,8 +107,8 @@ func (l *lab) serves() error {
 	return nil
 }
 
-// onlyProcessesOf checks that of all processes that have to do with the lab
-// only those of that VM are there, or none if it is empty.
+// onlyProcessesOf checks that, of the processes that belong to the lab, only
+// those of that VM run; none if vm is empty.
 func (l *lab) onlyProcessesOf(vm string) error {
 	var stray []string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
@@ -134,7 +135,7 @@ func (l *lab) onlyProcessesOf(vm string) error {
 	return fmt.Errorf("stray processes: %q", stray)
 }
 
-// tidy checks that nothing temporary is left in any folder that is written to.
+// tidy checks that no folder contains temporary files.
 func (l *lab) tidy(st state.State) error {
 	var left []string
 	look := func(dir string, fine func(name string) bool) {
@@ -160,11 +161,11 @@ func (l *lab) tidy(st state.State) error {
 	return nil
 }
 
-// gone checks that a delete has left nothing.
+// gone checks that nothing is left after a delete.
 func (l *lab) gone() error {
 	var errs []error
 	kinds := []string{"vms", "disks", "stemcells"}
-	if len(l.cids("snapshots")) == 0 { // nothing deletes these
+	if len(l.cids("snapshots")) == 0 { // no command deletes these
 		kinds = append(kinds, "")
 	}
 	for _, kind := range kinds {

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// trial is one scenario with one trouble in it, after which the same run is
-// made again and all must be well.
+// trial is one scenario with one fault. The run is then repeated, and must
+// succeed.
 type trial struct {
 	name     string
-	what     []string // the kinds of things that it meets: a sample has each of them
+	what     []string // the kinds of things that it covers: a sample covers each of them
 	scenario scenario
-	lab      func(*lab) error // makes a new lab fit for it; nil: any is
-	// meet makes the run that meets the trouble.
+	lab      func(*lab) error // prepares a new lab; nil: nothing to prepare
+	// meet starts the run that the fault happens in.
 	meet func(l *lab, args []string) (outcome, error)
-	// leftovers is how many leftovers may be recorded.
+	// leftovers is the number of leftovers that are allowed.
 	leftovers int
-	// forget takes them off the list, as a person does who finds nothing in the
-	// cloud: the lab is used again, and must be empty in the end.
+	// forget removes the leftovers from the list, as a person does who finds
+	// nothing in the cloud: the lab is used again, and must be empty at the end.
 	forget bool
 }
 
@@ -40,17 +40,17 @@ type figures struct {
 	whats                         map[string]bool
 }
 
-// lane makes trials one after the other in a lab of its own.
+// lane runs trials one after the other in its own lab.
 type lane struct {
 	t     *testing.T
 	lab   *lab
 	fit   func(*lab) error
 	world world
-	has   bool // something is deployed
+	has   bool // a deployment exists
 	shape string
 }
 
-// reset removes the lab, so that what is wrong in it does not reach the next trial.
+// reset removes the lab, so that a fault in it does not affect the next trial.
 func (n *lane) reset() {
 	if n.lab != nil {
 		n.lab.end()
@@ -89,7 +89,7 @@ func (n *lane) prepare(s scenario) error {
 	if make := shapes()[s.shape]; make != nil {
 		make(&w)
 	}
-	if n.has && w.V1 != l.want.V1 { // not a thing to change on a VM
+	if n.has && w.V1 != l.want.V1 { // it cannot change on an existing VM
 		if err := l.must("delete"); err != nil {
 			return err
 		}
@@ -124,7 +124,8 @@ func (n *lane) prepare(s scenario) error {
 	return nil
 }
 
-// try makes one trial. The error has everything that is needed to understand it.
+// try runs one trial. The error contains everything that is needed to understand
+// it.
 func (n *lane) try(tr trial, f *figures) error {
 	s := tr.scenario
 	if err := n.prepare(s); err != nil {
@@ -154,7 +155,7 @@ func (n *lane) try(tr trial, f *figures) error {
 	again, err := l.run(nil, s.args...)
 	story += fmt.Sprintf("\n=== the run after it ended with %d:\n%s", again.status, again.text)
 	if s.gone {
-		if err == nil && again.status != 0 && again.status != 66 { // it had come to its end
+		if err == nil && again.status != 0 && again.status != 66 { // the run ended before the point
 			err = fmt.Errorf("the second run failed")
 		}
 		if err != nil {
@@ -201,7 +202,7 @@ func (n *lane) nothingToDo() error {
 	return err
 }
 
-// count looks at the leftovers; a lab that has one is not used again.
+// count counts the leftovers; a lab that has one is not used again.
 func (n *lane) count(tr trial, f *figures) error {
 	st, err := n.lab.state()
 	if err != nil {
@@ -228,8 +229,8 @@ func (n *lane) count(tr trial, f *figures) error {
 	return nil
 }
 
-// sample orders trials so that each kind of thing is met once at first, by few
-// trials, and returns how many these are.
+// sample orders trials so that the first ones cover each kind of thing once,
+// with few trials, and returns how many these are.
 func sample(all []trial, seed uint64) ([]trial, int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -261,8 +262,8 @@ func sample(all []trial, seed uint64) ([]trial, int) {
 	return append(together(first), rest...), len(first)
 }
 
-// together orders trials so that few deploys are made only to prepare others:
-// by scenario, and a deploy after each delete.
+// together orders trials so that few deploys are needed only for preparation: by
+// scenario, and with a deploy after each delete.
 func together(list []trial) []trial {
 	var makes, takes, rest []trial
 	for _, tr := range list {
@@ -288,9 +289,9 @@ func together(list []trial) []trial {
 	return append(rest, all...)
 }
 
-// chosen applies $CRASH: all, or a regular expression of names; by itself a
-// sample is made, the same for ever, of each kind of thing one, and then of
-// others for $CRASH_TIME.
+// chosen selects the trials for $CRASH: all, or those whose names match. Without
+// it, the result is a sample, always the same one: one trial for each kind of
+// thing, and then others for $CRASH_TIME.
 func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time) {
 	switch ask := os.Getenv("CRASH"); ask {
 	case "":
@@ -313,11 +314,11 @@ func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time)
 	}
 }
 
-// lanes is how many labs and scripts run at a time. Each needs a core for a
-// third of its time or less, and waits for processes for the rest.
+// lanes is the number of labs and scripts that run in parallel. Each needs a
+// core for at most a third of its time, and otherwise waits for processes.
 func lanes() int { return 3 * runtime.GOMAXPROCS(0) }
 
-// matrix makes the trials.
+// matrix runs the trials.
 func matrix(t *testing.T, all []trial) {
 	t.Helper()
 	began := time.Now()
@@ -367,13 +368,13 @@ func matrix(t *testing.T, all []trial) {
 		f.cases, len(all), len(f.whats), time.Since(began).Round(time.Second), f.met, f.cases-f.failed, f.leftovers)
 }
 
-// uninterrupted stores the points that were found, which two tests need.
+// uninterrupted stores the points, which two tests need.
 var uninterrupted struct {
 	sync.Once
 	found map[string][]string
 }
 
-// points runs every scenario without interruption, and returns the points of each.
+// points runs every scenario without interruption, and returns its points.
 func points(t *testing.T) map[string][]string {
 	t.Helper()
 	uninterrupted.Do(func() { uninterrupted.found = findPoints(t) })
@@ -423,8 +424,8 @@ func findPoints(t *testing.T) map[string][]string {
 	return found
 }
 
-// cuts lists where a run can be cut: each point it met. Of what is asked again
-// and again until it is so, the first few count.
+// cuts lists the points at which a run can be killed. Of a call that is repeated
+// until it succeeds, only the first few count.
 func cuts(met []string) []string {
 	var list []string
 	for _, p := range met {
@@ -442,9 +443,9 @@ func cuts(met []string) []string {
 	return list
 }
 
-// TestCrash kills the program at every point of every scenario, without and
-// with the CPI that runs, and runs it again: nothing may be lost, nothing
-// left.
+// TestCrash kills the program at every point of every scenario, with and without
+// the running CPI, and runs it again: nothing may be lost, and nothing unneeded
+// may be left.
 func TestCrash(t *testing.T) {
 	var all []trial
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -456,7 +457,7 @@ func TestCrash(t *testing.T) {
 			if word[2] == "running" {
 				after := fmt.Sprintf("%dms", []int{0, 3, 10, 30, 60, 120}[rng.IntN(6)])
 				if word[1] == "update_disk" {
-					after = "0s" // when the disk is another one already, only the CPI knows which
+					after = "0s" // if the disk was replaced already, only the CPI knows the new one
 				}
 				all = append(all, killed(s, p, "with "+word[0]+" "+word[1], []string{"BOOTSTRAP_KILL_CPI=1", "BOOTSTRAP_KILL_AFTER=" + after}))
 			}
@@ -465,7 +466,7 @@ func TestCrash(t *testing.T) {
 	matrix(t, all)
 }
 
-// killed is a trial in which the program dies at a point.
+// killed is a trial in which the program is killed at a point.
 func killed(s scenario, point, what string, with []string) trial {
 	tr := trial{name: s.name + "/" + point, what: []string{what}, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
 		return l.run(append([]string{"BOOTSTRAP_KILL_AT=" + point}, with...), args...)
@@ -477,7 +478,7 @@ func killed(s scenario, point, what string, with []string) trial {
 	return tr
 }
 
-// sorted goes through a map in the order of its keys.
+// sorted iterates over a map in the order of its keys.
 func sorted[V any](all map[string]V) func(func(string, V) bool) {
 	return func(yield func(string, V) bool) {
 		for _, k := range sortedKeys(all) {

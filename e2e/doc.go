@@ -1,2 +1,3 @@
-// Package e2e holds the tests that build the program and run it as people do.
+// Package e2e contains the tests that build the program and run it as a user
+// does.
 package e2e

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// cpiFaults are the ways in which a call of the CPI can fail, before or after
-// it has done its work: the files that the flaky CPI of a lab understands.
+// cpiFaults are the ways in which a call of the CPI can fail, before or after it
+// has done its work. They are the names of the files that a lab's flaky CPI
+// understands.
 func cpiFaults() []string {
 	return []string{
 		"before-Bosh::Clouds::CloudError", "before-Bosh::Clouds::CPIError", "before-Bosh::Clouds::NotSupported", "before-Bosh::Clouds::VMCreationFailed",
@@ -26,7 +27,7 @@ func agentFaults() []string {
 }
 
 // TestFaults lets each call of the CPI, each message to the agent and each write
-// of the state file fail once: a run after it must set all right.
+// of the state file fail once: the next run must succeed.
 func TestFaults(t *testing.T) {
 	fit := func(l *lab) error {
 		l.want.Flaky = true
@@ -82,7 +83,7 @@ func TestFaults(t *testing.T) {
 	matrix(t, all)
 }
 
-// withFlakyCPI makes a run in which one call of the CPI fails.
+// withFlakyCPI starts a run in which one call of the CPI fails.
 func (l *lab) withFlakyCPI(method, fault string, args []string) (outcome, error) {
 	if err := l.put("home/faults/"+method, fault); err != nil {
 		return outcome{}, err
@@ -93,8 +94,9 @@ func (l *lab) withFlakyCPI(method, fault string, args []string) (outcome, error)
 	}
 	o, err := l.run(nil, args...)
 	if err == nil && l.want.V1 && method == "create_vm" && strings.HasPrefix(fault, "after-") {
-		// Its agent waits for a registry that only its tunnel leads to, at the
-		// address of the next VM: only a person can find that out.
+		// Its agent waits for a registry that it reaches only through the
+		// tunnel, at the address of the next VM: only a person can find that
+		// out.
 		err = l.deleteUnknownVMs()
 	}
 	return o, err

@@ -20,8 +20,8 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// mutations are what one manifest may have otherwise than another, with the
-// flags that a deploy of it then takes.
+// mutations are the ways in which one manifest may differ from another, with the
+// flags that its deploy then needs.
 func mutations() []func(*rand.Rand, *wish) (what string, flags []string) {
 	type r = *rand.Rand
 	type flags = []string
@@ -72,7 +72,7 @@ func mutations() []func(*rand.Rand, *wish) (what string, flags []string) {
 	}
 }
 
-// pair is the n-th pair of manifests, the same for ever.
+// pair returns the n-th pair of manifests, which is always the same.
 func pair(n int) (a, b wish, flags []string, what string) {
 	rng := rand.New(rand.NewPCG(uint64(n), 4711))
 	all := mutations()
@@ -97,9 +97,9 @@ func pair(n int) (a, b wish, flags []string, what string) {
 	return a, b, flags, strings.Join(names, ", ")
 }
 
-// TestPlanIsWhatIsDone deploys pairs of manifests: the calls of CPI and agent
-// that a deploy makes are those that the plan before it has named. $MATRIX is
-// how many pairs, or the number of one as in MATRIX==17.
+// TestPlanIsWhatIsDone deploys pairs of manifests: a deploy makes exactly the
+// calls of CPI and agent that the plan before it has named. $MATRIX is the
+// number of pairs, or the number of one pair as in MATRIX==17.
 func TestPlanIsWhatIsDone(t *testing.T) {
 	first, last := 1, 12
 	if ask := os.Getenv("MATRIX"); ask != "" {
@@ -161,8 +161,8 @@ func flow(t *testing.T, n int) error {
 	return err
 }
 
-// asPlanned makes a plan, deploys, and compares; file: the deploy is told to do
-// that plan.
+// asPlanned makes a plan, deploys, and compares. With file, the deploy runs the
+// saved plan.
 func (l *lab) asPlanned(flags []string, file bool) error {
 	if err := l.write(); err != nil {
 		return err
@@ -201,8 +201,8 @@ func (l *lab) asPlanned(flags []string, file bool) error {
 	return nil
 }
 
-// calls are the calls in a trace, each once, without those that only ask how
-// far another one is, and without blobs.
+// calls returns the calls in a trace, each once, without those that only ask for
+// the progress of another call, and without blobs.
 func calls(met []string) []string {
 	set := map[string]bool{}
 	for _, p := range met {
@@ -232,7 +232,7 @@ func compare(must, may, did []string) error {
 	return nil
 }
 
-// TestDowntime measures for how long a page is down while its deployment changes.
+// TestDowntime measures how long a page is down while its deployment changes.
 func TestDowntime(t *testing.T) {
 	l, err := newLab(t)
 	if err != nil {
@@ -272,8 +272,8 @@ func TestDowntime(t *testing.T) {
 	}
 }
 
-// probe asks for the page all the time; end tells for how long at most there
-// was no answer.
+// probe requests the page continuously; end returns the longest time without an
+// answer.
 func (l *lab) probe() (end func() time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	longest := make(chan time.Duration)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// withoutState makes a run in which the state file cannot be written from a
-// point on: its folder is a file, which nobody can write in, be it root.
+// withoutState starts a run in which the state file cannot be written from a
+// point on: its folder becomes a file, so that not even root can write there.
 func (l *lab) withoutState(point string, args []string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
@@ -30,7 +30,7 @@ func (l *lab) withoutState(point string, args []string) (outcome, error) {
 	for waiting := true; waiting; {
 		select {
 		case err = <-ended:
-			return l.judge(ctx, cmd, text, err) // it never came there
+			return l.judge(ctx, cmd, text, err) // the run did not reach the point
 		case <-tick.C:
 			_, err := os.Stat(waits)
 			waiting = err != nil
@@ -59,8 +59,8 @@ func (l *lab) withoutState(point string, args []string) (outcome, error) {
 	return o, err
 }
 
-// toldUnwritten checks that a run that could not write the state says so; that a
-// clean-up fails is no reason to fail.
+// toldUnwritten checks that a run that could not write the state reports that.
+// An error of the clean-up alone is only a warning.
 func (o outcome) toldUnwritten(args []string) error {
 	if o.status == 0 && !strings.Contains(o.text, "Warning: cannot write the deployment state") {
 		return fmt.Errorf("%v ended well though the state could not be written:\n%s", args, o.text)
@@ -68,9 +68,9 @@ func (o outcome) toldUnwritten(args []string) error {
 	return nil
 }
 
-// inSmallFolder runs a program in a mount namespace of its own, in which the
-// folder of the state, $1, is a small file system. When the program waits, that
-// is filled. What is in it in the end is left in $1-after; $1-full says that it
+// inSmallFolder runs a program in its own mount namespace, in which the folder
+// of the state, $1, is a small file system. The file system is filled when the
+// program waits. Its files are then in $1-after; the file $1-full shows that it
 // was filled.
 const inSmallFolder = `set -eu
 state=$1 waits=$2
@@ -94,7 +94,7 @@ umount -l "$state"
 exit $status
 `
 
-// alone are the words before a program that give it a mount namespace.
+// alone contains the words that give a program its own mount namespace.
 func alone() []string {
 	if os.Getuid() == 0 {
 		return []string{"unshare", "-m"}
@@ -114,8 +114,8 @@ func canMount(t *testing.T) (can bool, why string) {
 	return true, ""
 }
 
-// withFullDisk makes a run in which the file system of the state file is full
-// from a point on. The namespace ends with the run, however that ends.
+// withFullDisk starts a run in which the file system of the state file is full
+// from a point on. The namespace ends with the run.
 func (l *lab) withFullDisk(point string, args []string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
@@ -135,7 +135,7 @@ func (l *lab) withFullDisk(point string, args []string) (outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	if free, err := os.ReadFile(folder + "-full"); err == nil { // else it never came there
+	if free, err := os.ReadFile(folder + "-full"); err == nil { // otherwise the run did not reach the point
 		if !strings.Contains(string(free), "100%") {
 			return o, fmt.Errorf("the file system was not filled: %s", free)
 		}

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// jumpBox is a real SSH server that forwards connections and nothing else. It
-// alone knows the names that end in .internal: they are this machine's.
+// jumpBox is a real SSH server that only forwards connections. Only it resolves
+// names that end in .internal: to this machine.
 type jumpBox struct {
-	log      string // file that lists where its clients went, one a line
+	log      string // file that lists the addresses its clients connect to, one per line
 	admits   []byte
 	listener net.Listener
 	config   *ssh.ServerConfig
@@ -33,7 +33,7 @@ type jumpBox struct {
 }
 
 // jumpbox NAME starts a jumpbox that admits the user jumper with ssh.key. Its
-// port is $NAME_PORT, and NAME.log lists where its clients went.
+// port is $NAME_PORT; NAME.log lists the addresses its clients connect to.
 func jumpbox(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: jumpbox NAME")

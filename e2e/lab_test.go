@@ -27,16 +27,16 @@ import (
 	"testing"
 	"time"
 
-	_ "bootstrap/cmd" // go test must see that the program changed, and not take an earlier result
+	_ "bootstrap/cmd" // go test must notice that the program has changed, and not use a cached result
 	"bootstrap/e2e/rubycache"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
 // built builds the program with the points at which a test can kill it, and
-// without the race detector, under which it would take a minute to compile Ruby.
-// All tests share its folder and a cache, into which it takes the Ruby that
-// earlier test runs compiled.
+// without the race detector, with which compiling Ruby would take a minute. All
+// tests share its folder, and a cache with the Ruby that earlier test runs
+// compiled.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
 	if err != nil {
@@ -92,14 +92,14 @@ type lab struct {
 	dir, bin string
 	mbus     [2]int       // ports; more than one for VMs that exist beside each other
 	page     int          // port
-	ssh      int          // port of the VM's SSH server, for a registry
-	sshKey   string       // public; the private one is in ssh.key
+	ssh      int          // the port of the VM's SSH server, for a registry
+	sshKey   string       // the public key; the private one is in ssh.key
 	proxy    *proxy       // between the program and the agents; nil: none
 	held     net.Listener // at a port that something else needs
 	want     wish
-	env      []string // beside what every run gets
+	env      []string // environment of every run, besides the usual one
 
-	keys   sync.Mutex // guards what follows
+	keys   sync.Mutex // protects the following fields
 	cas    map[int]authority
 	leaves map[[2]int]identity // by the numbers of the CA and the certificate
 }
@@ -132,8 +132,8 @@ type wish struct {
 	MBus      int               // which of the lab's ports the agent has
 	Strategy  string            // update.vm_strategy
 	Snapshot  bool              // update.snapshot
-	Flaky     bool              // the CPI does as the files in faults say
-	Moves     bool              // update_disk makes another disk, with another CID, and takes a type
+	Flaky     bool              // the CPI fails as the files in faults say
+	Moves     bool              // update_disk replaces the disk, with another CID, and accepts a type
 	V1        bool              // the CPI speaks API version 1: a registry, and a tunnel to it
 	Password  int               // which of the agent's passwords
 	CA, Leaf  int               // which of its CAs and certificates
@@ -145,7 +145,7 @@ func newWish() wish {
 	return wish{Title: "one", Jobs: []string{"page"}, Source: 1, Idle: 1, Disk: 64, Stemcell: 1}
 }
 
-// newLab makes a lab; end removes it with all that runs in it.
+// newLab creates a lab; end removes it and ends its processes.
 func newLab(t *testing.T) (*lab, error) {
 	t.Helper()
 	bin, cache := program(t)
@@ -185,14 +185,14 @@ func (l *lab) end() {
 	_ = os.RemoveAll(l.dir)
 }
 
-// identity returns the wanted certificate, and makes it the first time.
+// identity returns the wanted certificate, and creates it the first time.
 func (l *lab) identity(w wish) (identity, error) {
 	l.keys.Lock()
 	defer l.keys.Unlock()
 	if l.cas == nil {
 		l.cas, l.leaves = map[int]authority{}, map[[2]int]identity{}
 	}
-	end := time.Now().AddDate(1, 0, 0) // far enough to get no warnings
+	end := time.Now().AddDate(1, 0, 0) // long enough to get no warnings
 	ca, ok := l.cas[w.CA]
 	if !ok {
 		cert, key, err := certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
@@ -214,13 +214,14 @@ func (l *lab) identity(w wish) (identity, error) {
 	return id, nil
 }
 
-// agentURL is where the agent itself listens, with user and password.
+// agentURL returns the URL at which the agent itself listens, with user and
+// password.
 func (l *lab) agentURL(w wish) string {
 	return fmt.Sprintf("https://mbus:secret-of-the-lab%d@127.0.0.1:%d", w.Password, l.mbus[w.MBus])
 }
 
-// isRotated checks, from outside, that the agent serves the certificate that is
-// wanted, accepts the wanted password, and no earlier one.
+// isRotated checks, from outside, that the agent serves the wanted certificate,
+// accepts the wanted password, and refuses all earlier ones.
 func (l *lab) isRotated() error {
 	w := l.want
 	id, err := l.identity(w)
@@ -344,8 +345,8 @@ func (l *lab) manifest() map[string]any {
 	return all
 }
 
-// writeReleases makes the release of the page, with a second job beside it, the
-// CPI whose calls can be made to fail, and the stemcells.
+// writeReleases writes the release of the page, with a second job, the CPI whose
+// calls can be made to fail, and the stemcells.
 func (l *lab) writeReleases() error {
 	page, cpi := "../testdata/quickstart/page-release/", "../cpi/local/release"
 	spec, err := os.ReadFile(page + "jobs/page/templates/pre-start.erb")
@@ -357,7 +358,7 @@ func (l *lab) writeReleases() error {
 		return err
 	}
 	own := map[string]string{
-		// The first to come leaves a mark on the disk.
+		// The first job to start writes a mark to the disk.
 		"lab/jobs/page/templates/pre-start.erb": string(spec) + `
 born=${VCAP_ROOT:-/var/vcap}/store/page/born
 [ -s "$born" ] || { echo "$$-$RANDOM-$(date +%s)" >"$born.new" && mv "$born.new" "$born"; }
@@ -410,8 +411,9 @@ stop)
 esac
 `
 
-// flaky makes bin/cpi look into the folder faults of its home first. It takes a
-// type as a property of disks, for which update_disk makes another disk.
+// flaky changes bin/cpi so that it first looks into the folder faults of its
+// home. It accepts a type as a property of disks, for which update_disk replaces
+// the disk.
 func flaky(script string) string {
 	head, tail, _ := strings.Cut(script, "\nexec ")
 	return head + `
@@ -479,11 +481,11 @@ func (l *lab) writeStemcell() error {
 
 // outcome is how a run of the program ended.
 type outcome struct {
-	text   string // all it wrote
-	status int    // -1: a signal
+	text   string // everything that it printed
+	status int    // -1: killed by a signal
 }
 
-// runLimit is how long one run may take: far longer than any does.
+// runLimit limits one run: it is far longer than any run takes.
 const runLimit = 5 * time.Minute
 
 // run runs the program in the lab, with env in its environment.
@@ -505,7 +507,7 @@ func (l *lab) command(ctx context.Context, env []string, args ...string) (*exec.
 	cmd.Dir = l.dir
 	cmd.Env = slices.Concat([]string{"HOME=" + l.path("home"), "TMPDIR=" + l.path("tmp"), "PATH=" + os.Getenv("PATH")}, l.env, env)
 	cmd.WaitDelay = 10 * time.Second
-	// A file: a CPI that lives on must not keep us from seeing the end.
+	// A file: we must see the end of the run even if a CPI goes on.
 	out, err := os.CreateTemp(l.dir, "out-"+name+"-")
 	if err == nil {
 		cmd.Stdout, cmd.Stderr = out, out
@@ -535,7 +537,7 @@ func (l *lab) judge(ctx context.Context, cmd *exec.Cmd, text *os.File, err error
 	return o, nil
 }
 
-// must is run where only success will do.
+// must is like run, but the run must succeed.
 func (l *lab) must(args ...string) error {
 	o, err := l.run(nil, args...)
 	if err == nil && o.status != 0 {
@@ -544,7 +546,7 @@ func (l *lab) must(args ...string) error {
 	return err
 }
 
-// forget takes a leftover off the list.
+// forget removes a leftover from the list.
 func (l *lab) forget(id string) error {
 	cmd := exec.Command(l.bin, "state", "leftovers", "--state", l.statePath(), "--forget", id)
 	cmd.Env = []string{"HOME=" + l.path("home")}
@@ -554,7 +556,7 @@ func (l *lab) forget(id string) error {
 	return nil
 }
 
-// traced is run with the points it met.
+// traced is like run, and returns the points of the run.
 func (l *lab) traced(args ...string) (outcome, []string, error) {
 	file := l.path("trace")
 	_ = os.Remove(file)
@@ -585,7 +587,7 @@ func (l *lab) cids(kind string) []string {
 	return list
 }
 
-// born is the mark that the first job has left on the disk.
+// born returns the mark that the first job has written to the disk.
 func (l *lab) born(disk string) string {
 	data, _ := os.ReadFile(l.path("home/.bosh/local/disks", disk, "data/page/born"))
 	return strings.TrimSpace(string(data))

@@ -16,27 +16,26 @@ import (
 	"time"
 )
 
-// ending is a state that a run can end in: how it comes about, with a run that
-// tells of it as the last one, and what is told.
+// ending is a state in which a run can end: how the test produces it, with a run
+// that reports it, and the expected message.
 type ending struct {
 	name string
 	make func(*lab) (outcome, error)
 	says string // pattern
-	// pick chooses among the commands that are named, from 0.
+	// pick selects one of the named commands, from 0.
 	pick int
 	// again is the command that ended in the state, where the message only says
 	// to run it again.
 	again string
-	// mend does what the message asks a person to do before the command; nil:
-	// nothing.
+	// mend does what the message asks for before the command; nil: nothing.
 	mend func(*lab) error
 	// then is run after the command; empty: nothing.
 	then string
-	gone bool // in the end nothing is left, else the page is served and there is nothing to do
+	gone bool // at the end nothing is left; otherwise the page is served and there is nothing to do
 }
 
-// TestNextCommand walks out of each state that a run can end in: with the command
-// that the message names, as it is named.
+// TestNextCommand gets out of each state in which a run can end, with the
+// command that the message names, exactly as it is printed.
 func TestNextCommand(t *testing.T) {
 	t.Parallel()
 	for shape, list := range map[string][]ending{"vm": endings(), "disk": diskEndings(), "state": stateEndings()} {
@@ -60,7 +59,7 @@ func TestNextCommand(t *testing.T) {
 	}
 }
 
-// walkOut begins with a deployment that is well, and must end with one.
+// walkOut begins with a working deployment, and must end with one.
 func (l *lab) walkOut(e ending) error {
 	if err := l.must("deploy"); err != nil {
 		return err
@@ -74,7 +73,7 @@ func (l *lab) walkOut(e ending) error {
 	}
 	commands := named(o.text)
 	for _, command := range commands {
-		theirs := strings.Contains(command, "=…") // of a run that holds the lock
+		theirs := strings.Contains(command, "=…") // of the run that holds the lock
 		if !theirs && !strings.Contains(command, " "+l.target()) {
 			return fmt.Errorf("names %q, which cannot be pasted:\n%s", command, o.text)
 		}
@@ -120,8 +119,8 @@ func (l *lab) walkOut(e ending) error {
 	return err
 }
 
-// named finds the commands that a text names: between quotes, or as the first
-// thing of a line or after a colon.
+// named finds the commands in a text: between quotes, at the beginning of a
+// line, or after a colon.
 func named(text string) []string {
 	var list []string
 	for _, m := range regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]|(?m:(?:^ *|: )(bootstrap [^\n;(]+))").FindAllStringSubmatch(text, -1) {
@@ -130,7 +129,7 @@ func named(text string) []string {
 	return list
 }
 
-// shell runs a line as a person types it, in the lab. MANIFEST is the lab's.
+// shell runs a line as a user types it, in the lab. MANIFEST is the lab's.
 func (l *lab) shell(env []string, line string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
@@ -153,12 +152,12 @@ func (l *lab) environ() []string {
 	return append([]string{"HOME=" + l.path("home"), "TMPDIR=" + l.path("tmp"), "PATH=" + filepath.Dir(l.bin) + ":" + os.Getenv("PATH")}, l.env...)
 }
 
-// says runs a command of the deployment whose end is told.
+// says runs a command of the deployment and checks the message of its end.
 func says(line string) func(*lab) (outcome, error) {
 	return func(l *lab) (outcome, error) { return l.shell(nil, "bootstrap "+line) }
 }
 
-// after does something first.
+// after runs a function first.
 func after(do func(*lab) error, then func(*lab) (outcome, error)) func(*lab) (outcome, error) {
 	return func(l *lab) (outcome, error) {
 		if err := do(l); err != nil {
@@ -180,7 +179,7 @@ func killAgent(l *lab) error {
 	return nil
 }
 
-// otherAgent makes the state name another agent than that of the VM.
+// otherAgent makes the state record another agent id than that of the VM.
 func otherAgent(l *lab) error {
 	data, err := os.ReadFile(l.statePath())
 	if err != nil {
@@ -207,8 +206,8 @@ func hangingPackage(l *lab) error {
 // writeAgain writes the wanted manifest and releases.
 func writeAgain(l *lab) error { return l.write() }
 
-// wrongPort makes the manifest say another port than the one that the agent
-// listens on.
+// wrongPort changes the manifest's port to one on which the agent does not
+// listen.
 func wrongPort(l *lab) error {
 	data, err := os.ReadFile(l.path("manifest.yml"))
 	if err != nil {
@@ -283,8 +282,8 @@ func endings() []ending {
 	}
 }
 
-// brokenPage lets the page named Broken end at once, and the deploy not wait
-// for it.
+// brokenPage makes the page named Broken end at once, and limits the time that
+// the deploy waits for it.
 func (l *lab) brokenPage() error {
 	ctl := l.path("releases/lab/jobs/page/templates/ctl.erb")
 	data, err := os.ReadFile(ctl)
@@ -320,7 +319,8 @@ func diskEndings() []ending {
 	}
 }
 
-// while runs a command up to a point, does something, and lets it go on.
+// while runs a command up to a point, runs a function, and lets the command
+// continue.
 func (l *lab) while(point, line string, do func(*os.Process) error) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()

@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// proxy is between the program and the agents, and makes one message fail.
+// proxy is a proxy between the program and the agents that makes one message
+// fail.
 type proxy struct {
 	ports   [2]int // one for each of the agents' ports
 	servers []*http.Server
@@ -31,13 +32,13 @@ type proxy struct {
 	// also unknown, ignored, or half: the certificate is not taken. Empty: none.
 	fault  string
 	method string // of the message that meets it
-	lying  bool   // another certificate is shown
-	// meanwhile is done after the message that meets the fault "meanwhile" has
-	// reached the agent, and before its answer is handed on.
+	lying  bool   // the proxy serves another certificate
+	// meanwhile is called after the message with the fault "meanwhile" has
+	// reached the agent, and before its answer is passed on.
 	meanwhile func() error
 }
 
-// addProxy puts a proxy before the agents of the lab.
+// addProxy starts a proxy in front of the lab's agents.
 func (l *lab) addProxy() error {
 	foreign, foreignKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, nil, nil)
 	if err != nil {
@@ -74,8 +75,8 @@ func (l *lab) addProxy() error {
 	return nil
 }
 
-// servedAt is the certificate that the agent at a port serves, or else the one
-// that is wanted.
+// servedAt returns the certificate that the agent at a port serves, or else the
+// wanted one.
 func (l *lab) servedAt(port int) (*tls.Certificate, error) {
 	id, err := l.identity(l.want)
 	if err != nil {
@@ -103,14 +104,15 @@ func (p *proxy) close() {
 	p.client.CloseIdleConnections()
 }
 
-// arm lets the next message of that method fail; an empty fault is peace.
+// arm makes the next message of that method fail; with an empty fault, none
+// fails.
 func (p *proxy) arm(fault, method string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault, p.method, p.lying = fault, method, false
 }
 
-// take returns what to do with the message, once.
+// take returns what to do with the message, and resets that.
 func (p *proxy) take(method string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +168,7 @@ func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp, err := p.client.Do(req)
 	if err != nil {
-		panic(http.ErrAbortHandler) // as where nobody listens, nearly
+		panic(http.ErrAbortHandler) // almost as if nothing listened there
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)

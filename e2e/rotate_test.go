@@ -21,8 +21,8 @@ import (
 )
 
 // TestRotate changes the agent's password, certificate and CA on a running VM,
-// alone and together, in both layouts in which manifests write them, and looks
-// from outside what the agent then serves.
+// alone and together, with both layouts of the manifest, and checks from outside
+// what the agent then serves.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	changes := []struct {
@@ -81,8 +81,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// rotated makes a lab in which everything was deployed, and its manifest then
-// asks for another password, certificate and CA.
+// rotated returns a lab in which everything was deployed, and whose manifest
+// then has another password, certificate and CA.
 func rotated(t *testing.T, before func(*lab) error) *lab {
 	t.Helper()
 	l, err := newLab(t)
@@ -110,8 +110,8 @@ func rotated(t *testing.T, before func(*lab) error) *lab {
 	return l
 }
 
-// TestRotateHalf finds an agent that has taken a part of the change, whoever
-// gave it that: it is reached, and the deploy finishes the change.
+// TestRotateHalf finds an agent that has taken part of a change: the deploy
+// reaches it and finishes the change.
 func TestRotateHalf(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]struct{ password, certificate bool }{
@@ -151,8 +151,8 @@ func TestRotateHalf(t *testing.T) {
 	}
 }
 
-// giveSettings gives the agent other settings, as somebody else would, and waits
-// until it uses them.
+// giveSettings gives the agent other settings, as another machine would, and
+// waits until it uses them.
 func (l *lab) giveSettings(have, want wish, certificate bool) error {
 	id, err := l.identity(want)
 	if err != nil {
@@ -188,8 +188,8 @@ func (l *lab) giveSettings(have, want wish, certificate bool) error {
 	return errors.New("the agent does not take the settings")
 }
 
-// TestRotateRefused gives settings to agents that do not take them: nothing is
-// claimed that is not so, and nobody is locked out.
+// TestRotateRefused gives settings to agents that do not take them: the deploy
+// does not report a success, and the agent can still be reached.
 func TestRotateRefused(t *testing.T) {
 	t.Parallel()
 	meet := func(t *testing.T, fault string) (*lab, outcome) {
@@ -271,8 +271,8 @@ func TestRotateRefused(t *testing.T) {
 	})
 }
 
-// TestRotateRestart finds an agent that a killed run gave new settings, and that
-// restarts for them while it is asked.
+// TestRotateRestart finds an agent to which a killed run gave new settings, and
+// which restarts while it is asked.
 func TestRotateRestart(t *testing.T) {
 	t.Parallel()
 	l := rotated(t, (*lab).addProxy)
@@ -296,7 +296,7 @@ func TestRotateRestart(t *testing.T) {
 }
 
 // TestRotateForgotten reboots a VM whose agent keeps its settings in memory: it
-// comes back with the password and the certificate that the VM was made with.
+// then has the password and the certificate with which the VM was created.
 func TestRotateForgotten(t *testing.T) {
 	t.Parallel()
 	l := rotated(t, func(l *lab) error { l.want.TmpFS = true; return nil })
@@ -306,7 +306,7 @@ func TestRotateForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if args[0] == "deploy" && len(args) > 1 {
-			l.want.CA++ // and the manifest has gone on
+			l.want.CA++ // and the manifest has changed again
 			if err := l.write(); err != nil {
 				t.Fatal(err)
 			}
@@ -325,10 +325,10 @@ func TestRotateForgotten(t *testing.T) {
 	}
 }
 
-// TestRotateRandom makes random changes of the agent's settings, and deploys
-// that are killed at random points, one after the other: the agent is never out
-// of reach, and the VM stays. $ROTATE is how many sequences, or the number of one
-// as in ROTATE==17.
+// TestRotateRandom makes random changes of the agent's settings, with deploys
+// that are killed at random points: the agent can always be reached, and the VM
+// stays. $ROTATE is the number of sequences, or the number of one as in
+// ROTATE==17.
 func TestRotateRandom(t *testing.T) {
 	t.Parallel()
 	first, last := 1, 2

@@ -8,7 +8,7 @@ type scenario struct {
 	empty  bool        // nothing is deployed before
 	gone   bool        // nothing is deployed afterwards
 	shape  string      // of shapes: what is deployed before; empty: newWish
-	change func(*wish) // what the manifest then asks for
+	change func(*wish) // the changes of the manifest for the run
 	before []string    // a run before the interrupted one
 	args   []string    // the run
 	after  []string    // a run afterwards, before the checks

@@ -59,7 +59,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// setup gives a script ports, keys and the quickstart's releases of its own.
+// setup gives a script its own ports, keys and copies of the quickstart's
+// releases.
 func setup(env *testscript.Env, bin, cache string) error {
 	home := filepath.Join(env.WorkDir, "home")
 	if err := os.MkdirAll(filepath.Join(home, ".bosh"), 0o700); err != nil {
@@ -90,8 +91,8 @@ func setup(env *testscript.Env, bin, cache string) error {
 	return nil
 }
 
-// freePort finds a port below those that the system gives to connections: one
-// of these may be taken again before the script comes to listen.
+// freePort finds a port below those that the system uses for connections: the
+// system may use one of these again before the script listens there.
 func freePort() (int, error) {
 	var err error
 	for range 100 {
@@ -108,11 +109,11 @@ func freePort() (int, error) {
 	return 0, err
 }
 
-// handedOut are the ports that scripts of this process were given.
+// handedOut contains the ports that scripts of this process have got.
 var handedOut sync.Map
 
-// keys makes a CA, a certificate of the agent and an SSH key, as they would
-// stand in a manifest: in one line, between double quotes.
+// keys creates a CA, a certificate of the agent and an SSH key, in the form for
+// a manifest: on one line, between double quotes.
 func keys(env *testscript.Env) error {
 	ca, caKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
 	if err != nil {
@@ -198,8 +199,8 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
 }
 
-// page URL prints what is served there, so that the script can look at it
-// with stdout; with ! nothing may be served.
+// page URL prints the page, so that the script can check it with stdout; with !
+// nothing may be served there.
 func page(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: page URL")
@@ -223,8 +224,8 @@ func page(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // served URL prints the serial number of the certificate that the agent at the
-// URL serves, and the HTTP status by which it accepts or refuses the URL's user
-// and password.
+// URL serves, and the HTTP status with which it accepts or refuses the URL's
+// user and password.
 func served(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: served URL")
@@ -234,8 +235,8 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprintf(ts.Stdout(), "serial %X\nstatus %d\n", leaf.SerialNumber, status)
 }
 
-// askAgent pings the agent at a URL with user and password, whatever
-// certificate it serves, and returns that and the HTTP status.
+// askAgent pings the agent at a URL with user and password, whatever certificate
+// it serves, and returns the certificate and the HTTP status.
 func askAgent(url string) (*x509.Certificate, int, error) {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
@@ -248,8 +249,8 @@ func askAgent(url string) (*x509.Certificate, int, error) {
 	return resp.TLS.PeerCertificates[0], resp.StatusCode, nil
 }
 
-// processes PATTERN prints the command lines of the VMs' processes; with !
-// there may be none.
+// processes PATTERN prints the command lines of the VMs' processes; with ! there
+// must be none.
 func processes(ts *testscript.TestScript, neg bool, _ []string) {
 	list := ofVMs(ts.MkAbs("."))
 	if neg && len(list) > 0 {
@@ -260,7 +261,7 @@ func processes(ts *testscript.TestScript, neg bool, _ []string) {
 	}
 }
 
-// killall kills every process of the VMs at once, as a power cut would.
+// killall kills every process of the VMs at once, as a power failure would.
 func killAll(ts *testscript.TestScript, _ bool, args []string) {
 	endAll(func() []process { return ofVMs(ts.MkAbs(".")) })
 }
@@ -282,11 +283,10 @@ type process struct {
 	command string
 }
 
-// ofVMs lists the processes that belong to a VM below dir, which they carry
-// in their environment.
+// ofVMs lists the processes of VMs below dir, which is in their environment.
 func ofVMs(dir string) []process { return allOf("VCAP_ROOT=" + dir + "/") }
 
-// allOf lists the processes with that in their command line or environment.
+// allOf lists the processes with that text in their command line or environment.
 func allOf(text string) []process {
 	// ps shows the environment of one's own processes on Linux and macOS.
 	out, err := exec.Command("ps", "axeww", "-o", "pid=,command=").Output()
@@ -307,8 +307,8 @@ func allOf(text string) []process {
 	return list
 }
 
-// endAll ends the processes that find lists, again and again: one may start
-// another while they die.
+// endAll ends the processes that find lists, repeatedly: one may start another
+// before it ends.
 func endAll(find func() []process) {
 	for range 20 {
 		list := find()
@@ -321,8 +321,8 @@ func endAll(find func() []process) {
 	}
 }
 
-// events FILE checks what a command printed with --json: objects with a kind,
-// each stage that begins ends, and the result is the last.
+// events FILE checks the output of a command with --json: it consists of objects
+// with a kind, each stage that begins ends, and the result is the last.
 func events(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: events FILE")

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// TestSoak deploys, changes and deletes, $SOAK times (once by itself) in some
-// labs side by side, and kills the program at random moments: in the end
-// nothing has grown.
+// TestSoak deploys, changes and deletes $SOAK times (once by default) in several
+// labs in parallel, and kills the program at random moments: at the end, nothing
+// has grown.
 func TestSoak(t *testing.T) {
 	cycles := 1
 	if n, err := strconv.Atoi(os.Getenv("SOAK")); err == nil {
@@ -39,7 +39,7 @@ func TestSoak(t *testing.T) {
 	before := loadOf(all)
 	soak(t, all, cycles-len(all))
 	after := loadOf(all)
-	// What a cycle needs for a moment may still be on its way out.
+	// Processes of a cycle may still be ending.
 	for deadline := time.Now().Add(30 * time.Second); !after.within(before) && time.Now().Before(deadline); <-time.After(time.Second) {
 		after = loadOf(all)
 	}
@@ -55,7 +55,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soak makes n cycles, spread over the labs.
+// soak runs n cycles in the labs.
 func soak(t *testing.T, all []*soaker, n int) {
 	t.Helper()
 	var left atomic.Int64
@@ -77,24 +77,24 @@ func soak(t *testing.T, all []*soaker, n int) {
 	}
 }
 
-// soaker makes cycles in a lab of its own.
+// soaker runs cycles in its own lab.
 type soaker struct {
 	lane
 	rng   *rand.Rand
 	kills int
 }
 
-// cycle makes three scenarios, each killed at some moment and made again, and
-// then a delete.
+// cycle runs three scenarios, each killed at some moment and repeated, and then
+// a delete.
 func (s *soaker) cycle() error {
 	list := scenarios()
 	for range 3 {
 		sc := list[s.rng.IntN(len(list))]
 		if sc.name == "snapshot" {
-			continue // nothing deletes these
+			continue // no command deletes these
 		}
-		// A kill between the announcement of a call and its begin leaves it open
-		// whether it was begun.
+		// After a kill between the announcement of a call and its start, it is
+		// unknown whether the call was started.
 		tr := trial{name: sc.name, scenario: sc, leftovers: 1, forget: true, meet: func(l *lab, args []string) (outcome, error) {
 			o, err := l.killedAfter(time.Duration(s.rng.IntN(2000))*time.Millisecond, args)
 			if o.status == -1 {
@@ -129,8 +129,8 @@ func (a load) String() string {
 	return fmt.Sprintf("%d processes, %d files and folders, %d goroutines and %d descriptors of the test", a.processes, a.files, a.goroutines, a.descriptors)
 }
 
-// written lists what the program wrote, outside of the caches, which keep what
-// was made once.
+// written lists the files of the program outside of the caches, which keep files
+// on purpose.
 func (l *lab) written() (list []string) {
 	for _, dir := range []string{"home", "state", "tmp"} {
 		_ = filepath.WalkDir(l.path(dir), func(path string, d os.DirEntry, err error) error {
@@ -159,7 +159,7 @@ func loadOf(all []*soaker) load {
 	return now
 }
 
-// killedAfter makes a run and kills it after a while, if it still runs then.
+// killedAfter starts a run and kills it after a while, if it still runs.
 func (l *lab) killedAfter(pause time.Duration, args []string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()

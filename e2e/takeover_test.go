@@ -15,9 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// unpack FOLDER puts what an earlier version left, a folder of
-// testdata/takeover, in the place of what a deployment left in the script's
-// folder. The release that its manifest names is the quickstart's.
+// unpack FOLDER replaces what a deployment left in the script's folder with what
+// an earlier version left, a folder of testdata/takeover. The release that its
+// manifest names is the quickstart's.
 func unpack(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: unpack FOLDER")
@@ -105,7 +105,7 @@ func extract(archive, to, target string) error {
 	}
 }
 
-// placed fills in the folder that the files are in.
+// placed replaces the placeholder for the folder that contains the files.
 func placed[T string | []byte](text T, target string) T {
 	return T(bytes.ReplaceAll([]byte(text), []byte("{DIR}"), []byte(target)))
 }

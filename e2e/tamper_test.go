@@ -105,10 +105,10 @@ func rewrite(r *http.Response, change func([]byte) []byte) error {
 	return nil
 }
 
-// hanging is a download of which only the first byte comes.
+// hanging is a download that stops after the first byte.
 type hanging struct {
 	io.ReadCloser
-	began string // file that is made then
+	began string // file that is created then
 	gone  <-chan struct{}
 	sent  bool
 }

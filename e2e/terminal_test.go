@@ -17,10 +17,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// terminal ANSWER COMMAND... runs a command at a terminal and prints what that
-// shows. When the command asks, asked.sh runs, if there is one, and then ANSWER
-// is typed; an empty ANSWER is for a command that must not ask, ctrl-c is the
-// key. The terminal is $COLUMNS wide, 80 where that is not set.
+// terminal ANSWER COMMAND... runs a command on a terminal and prints what the
+// terminal shows. When the command asks a question, asked.sh runs, if it exists,
+// and then ANSWER is typed; an empty ANSWER means that the command must not ask,
+// and ctrl-c is the key. The terminal is $COLUMNS wide; the default is 80.
 func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: terminal ANSWER COMMAND...")
@@ -42,7 +42,8 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: uint16(columns)})
 	ts.Check(err)
 	defer screen.Close()
-	// A command that waits for ever is ended, and read no further.
+	// A command that waits for ever is killed, and its output is not read to the
+	// end.
 	hung := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill(); screen.Close() })
 	defer hung.Stop()
 	shown, asked := watch(ts, screen, args[0])
@@ -79,7 +80,7 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 				ts.Fatalf("cannot answer: %v", err)
 			}
 		}
-		if err != nil { // Linux tells the end of a terminal by an error
+		if err != nil { // Linux reports the end of a terminal as an error
 			return shown, asked
 		}
 	}
@@ -90,8 +91,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// narrow COLUMNS FILE checks what a terminal was shown: no line of a stage, and
-// nothing that is drawn again, is wider.
+// narrow COLUMNS FILE checks that no line of a stage and no redrawn line in a
+// terminal's output is wider than the terminal.
 func narrow(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: narrow COLUMNS FILE")
@@ -102,7 +103,7 @@ func narrow(ts *testscript.TestScript, neg bool, args []string) {
 	for line := range strings.Lines(strings.ReplaceAll(ts.ReadFile(args[1]), "\r\n", "\n")) {
 		pieces := strings.Split(strings.TrimSuffix(line, "\n"), "\r\x1b[K")
 		redrawn += len(pieces) - 1
-		// What runs on its own line may be a sentence, which the terminal wraps.
+		// Other lines may be sentences, which the terminal wraps.
 		if len(pieces) == 1 && !strings.HasPrefix(line, "  ") {
 			continue
 		}

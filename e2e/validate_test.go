@@ -14,15 +14,15 @@ import (
 	"testing"
 )
 
-// What is wrong with the manifest of a deployment, or with what it names, is the
-// same sentence from validate, which tells all of them with their places, and
-// from deploy, which makes no VM.
+// For a mistake in the manifest of a deployment, or in a file that it names,
+// validate and deploy print the same sentence: validate prints all mistakes with
+// their places, and deploy creates no VM.
 func TestValidateSaysWhatDeploySays(t *testing.T) {
 	t.Parallel()
 	bin, cache := program(t)
 	for _, c := range []struct {
 		name, change string // a script, in the folder of the manifest
-		place        string // of the problem, after the file
+		place        string // the path of the problem, after the file
 		says         string
 	}{
 		{"manifest", `edit 's/instances: 1/instances: 2/'`, "instance_groups[0].instances", "must be 1"},
@@ -120,13 +120,13 @@ func problemsIn(t *testing.T, out string) []told {
 	return list
 }
 
-// words are a text without its line breaks.
+// words returns a text without its line breaks.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// deployableTools are what scripts change the folder of deployable with: edit
-// changes the manifest, packed JOB-PACKAGES NAME:DEPENDENCY… makes one.tgz, a
-// release of those packages with the job a. NAME@STEMCELL compiles one, and cpi
-// gives the job a bin/cpi.
+// deployableTools are what scripts use to change the folder of deployable: edit
+// changes the manifest; packed JOB-PACKAGES NAME:DEPENDENCY… creates one.tgz, a
+// release of those packages with the job a. NAME@STEMCELL is a compiled package,
+// and cpi gives the job a bin/cpi.
 const deployableTools = `set -e
 edit() { sed -i.bak "$1" m.yml; }
 packed() {
@@ -152,7 +152,7 @@ packed() {
 sum() { openssl dgst -sha256 -r "$1" | cut -d' ' -f1; }
 `
 
-// deployable makes a folder with the manifest m.yml and two releases, one with
+// deployable creates a folder with the manifest m.yml and two releases: one with
 // the job a and the package p, and two with the job b and the package q.
 func deployable(t *testing.T, cache string) string {
 	t.Helper()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAgentThatHangs lets the agent hang at one message or blob: the run ends by
-// itself and says why, and the next one finishes.
+// TestAgentThatHangs makes the agent hang at one message or blob: the run ends
+// by itself and gives the reason, and the next run finishes.
 func TestAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := newLab(t)
@@ -20,15 +20,15 @@ func TestAgentThatHangs(t *testing.T) {
 	if err := l.addProxy(); err != nil {
 		t.Fatal(err)
 	}
-	l.want.Source = 4711 // labs share a cache of compiled packages: no other one compiles this
+	l.want.Source = 4711 // labs share a cache of compiled packages; no other lab compiles this one
 	for i, c := range []struct {
 		fault, method string
 		line          string
 		code          int
 		says          string
 	}{
-		// The package is compiled by this deploy, which is as good without it
-		// in the cache.
+		// This deploy compiles the package, and succeeds even if the cache does
+		// not get it.
 		{"hang", "get_blob", "deploy MANIFEST", 0, "is not kept in the cache: the VM sent none of it(?s).*Succeeded"},
 		{"hang", "put_blob", "deploy MANIFEST --task-timeout 5s", 69, "not one byte moved for too long"},
 		{"hang", "start", "deploy MANIFEST --task-timeout 5s", 1, "cannot start the jobs: not done after 5s, the time limit of --task-timeout"},

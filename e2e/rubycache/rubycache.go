@@ -16,8 +16,8 @@ import (
 )
 
 // Take copies the compiled Ruby of the embedded image to dir, the cache of a
-// program that a test starts. Without one it does nothing, and the program
-// compiles it. The program verifies what it finds there.
+// program that a test starts. If there is none, it does nothing, and the program
+// compiles it. The program verifies the files.
 func Take(dir string) error {
 	from, name, err := kept()
 	if err != nil || from == "" {
@@ -28,8 +28,8 @@ func Take(dir string) error {
 	return copyMissing(from, dir, name)
 }
 
-// Keep copies the Ruby that a program compiled into dir, for later test runs, and
-// removes those that no test run took for a month.
+// Keep copies the Ruby that a program compiled into dir, for later test runs,
+// and removes those that no test run has used for a month.
 func Keep(dir string) error {
 	to, name, err := kept()
 	if err != nil || to == "" {
@@ -47,8 +47,8 @@ func Keep(dir string) error {
 	return err
 }
 
-// kept returns the folder of the kept Rubies, and the name in it of the one of
-// the embedded image. The folder is empty if nothing can be kept: there is no
+// kept returns the folder of the kept Rubies, and the name of the embedded
+// image's one in it. The folder is empty if nothing can be kept: there is no
 // image, or the user has no folder for caches.
 func kept() (dir, name string, err error) {
 	about, err := cruby.Embedded()
@@ -63,7 +63,7 @@ func kept() (dir, name string, err error) {
 }
 
 // copyMissing copies the folder name of from into to, if from has all of it and
-// to has none.
+// to has none of it.
 func copyMissing(from, to, name string) error {
 	if _, err := os.Stat(filepath.Join(from, name, "sums")); err != nil {
 		return nil

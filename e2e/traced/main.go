@@ -1,5 +1,6 @@
-// Traced is the program with points at which a test can kill it, hold it or
-// have it write a trace. docs/reliability.md lists the variables that say where.
+// Traced is the program with points at which a test can kill it, stop it or make
+// it write a trace. docs/reliability.md lists the variables that select the
+// points.
 package main
 
 import (

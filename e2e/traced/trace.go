@@ -24,10 +24,10 @@ type tracer struct {
 	killAfter time.Duration // the delay between the point and the kill
 	killCPI   bool          // kill the running CPI's process group, too
 	waitAt    string        // the point at which it waits
-	waitFile  string        // it makes this file there and waits until somebody removes it
+	waitFile  string        // at that point it creates this file and waits until the file is removed
 }
 
-// traceFrom returns the trace that the environment asks for, nil for none.
+// traceFrom returns the trace that the environment requests; nil: none.
 func traceFrom(getenv func(string) string) (func(target.Point), error) {
 	t := &tracer{
 		seen:     map[string]int{},
@@ -47,7 +47,7 @@ func traceFrom(getenv func(string) string) (func(target.Point), error) {
 		}
 	}
 	if path != "" {
-		// Never closed: the process is meant to be killed.
+		// Never closed: the process will be killed.
 		if t.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 			return nil, fmt.Errorf("cannot use BOOTSTRAP_TRACE: %w", err)
 		}
@@ -87,8 +87,8 @@ func (t *tracer) count(p target.Point) string {
 	return name
 }
 
-// wait makes the file that says that the point is reached, and returns when
-// somebody has removed it.
+// wait creates the file that shows that the point is reached, and returns when
+// the file was removed.
 func (t *tracer) wait() {
 	if os.WriteFile(t.waitFile, nil, 0o600) != nil {
 		return
