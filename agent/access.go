@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Access is one way in which an agent may be reached.
+// Access is one way to reach an agent.
 type Access struct {
 	MBus string `json:"mbus"` // URL with user and password
 	CA   string `json:"ca"`   // PEM; empty: the certificate is not checked
 }
 
-// Host returns host and port of the URL; empty if it is none.
+// Host returns host and port of the URL; empty if it is not a URL.
 func (a Access) Host() string {
 	u, err := url.Parse(a.MBus)
 	if err != nil {
@@ -31,10 +31,10 @@ func (a Access) User() string {
 	return u.User.String()
 }
 
-// Trusted returns the CAs that are accepted for an access of the list: while a
-// change is not finished, those of all, since the agent may have taken one part
-// of it and not the other. Where one of them checks nothing, each access keeps
-// its own CA.
+// Trusted returns the CAs that are accepted for an access of the list. While a
+// change is unfinished, these are the CAs of all accesses, because the agent may
+// have taken only a part of the change. If one of the accesses has no CA, each
+// access keeps its own.
 func Trusted(list []Access, of Access) string {
 	var all []string
 	for _, a := range list {

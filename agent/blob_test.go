@@ -27,12 +27,12 @@ import (
 
 const blobID = "6f2ae9ba-3c46-4b3f-9c8a-0f6f9b1c7d55"
 
-// blobs stores what is PUT under the last element of the path, as agents do.
+// blobs stores uploads under the last element of the path, as agents do.
 type blobs struct {
 	mu    sync.Mutex
 	files map[string][]byte
 	paths []string
-	// fail, unless nil, may answer instead.
+	// may answer instead; may be nil
 	fail func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -198,7 +198,7 @@ func TestBlobRefusals(t *testing.T) {
 	}
 }
 
-// Transfers that break are taken up again, three times at most.
+// Interrupted transfers are resumed, three times at most.
 func TestBlobRetries(t *testing.T) {
 	t.Parallel()
 	path, content := blobFile(t, 3<<20)
@@ -288,7 +288,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Where the blob goes to has no more room: that is no reason to ask again.
+// If the target of a download is full, the transfer is not repeated.
 func TestBlobWriterFails(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -301,8 +301,8 @@ func TestBlobWriterFails(t *testing.T) {
 	}
 }
 
-// A transfer may take as long as it wants while bytes move, and not longer
-// than a minute or two when none do: it is not tried again then.
+// A transfer may take any time while bytes move. If none move, it ends after a
+// minute or two and is not repeated.
 func TestBlobSilence(t *testing.T) {
 	t.Parallel()
 	path, content := blobFile(t, 1<<20)

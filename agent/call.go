@@ -19,7 +19,7 @@ import (
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = time.Second
-	// pollQuick is pollFirst for questions, which take no time.
+	// pollQuick is pollFirst for messages that only ask, which take no time.
 	pollQuick = 2 * time.Millisecond
 	// lostAfter is how long an agent may be silent while the client waits for
 	// one of its tasks: a restart takes seconds.
@@ -34,7 +34,7 @@ type message struct {
 	args     []any
 	protocol int
 	timeout  time.Duration // of the reply; 0 is replyTimeout
-	repeat   bool          // sending it twice does no harm
+	repeat   bool          // it may be sent twice
 	since    time.Time     // when its task began; zero is now
 	untold   bool          // Config.Waiting is not called
 }

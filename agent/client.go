@@ -125,14 +125,14 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.http = &http.Client{
 		Transport: c.trans,
-		// An agent never redirects, and nobody else may get the password.
+		// An agent never redirects, and no other server may get the password.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
 }
 
-// Unverified reports whether no CA is known: anybody on the way could then pose
-// as the agent and read the password, so the user gets one warning.
+// Unverified reports whether no CA is known: anyone in the network could then
+// pose as the agent and read the password, so the user gets one warning.
 func (c *Client) Unverified() bool { return c.cfg.CA == "" }
 
 func (c *Client) trace(method, moment string) {

@@ -56,7 +56,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// The bytes on the wire are those that agents have always been sent.
+// The bytes on the wire are those that other tools send to agents.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -83,7 +83,7 @@ func TestWire(t *testing.T) {
 func TestUnverified(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
-	// Not even the name fits: without a CA nothing is checked.
+	// Without a CA nothing is checked, not even the name.
 	address := serve(t, ca.issue(t, -2000, -1000, "elsewhere"), messages(t, pong))
 	c := newClient(t, agent.Config{URL: address})
 	if err := c.Ping(t.Context()); err != nil || !c.Unverified() {
@@ -94,8 +94,8 @@ func TestUnverified(t *testing.T) {
 	}
 }
 
-// A proxy is used when it is given, and with the default the environment's,
-// which TestMain sets, is not.
+// A given proxy is used; by default, the one of the environment, which TestMain
+// sets, is not.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -157,7 +157,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// An agent's password is not handed on to where a reply points.
+// The agent's password is not sent to the target of a redirect.
 func TestNoRedirect(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -213,7 +213,7 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// What is no reply is told as such, briefly, without secrets.
+// A reply that is not the agent's is reported briefly and without secrets.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -267,7 +267,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// Every kind of status but 200 is an error, and says which.
+// Every status except 200 is an error that names the status.
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -321,7 +321,8 @@ func (l *counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// A message that may have been heard is not sent again, and the error says so.
+// A message that the agent may have got is not sent again, and the error says
+// so.
 func TestNotRepeated(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -347,8 +348,8 @@ func TestNotRepeated(t *testing.T) {
 	}
 }
 
-// A connection that the agent closed while it was idle is no error of a
-// question.
+// If the agent has closed an idle connection, a message that only asks is sent
+// again.
 func TestStaleConnection(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -359,7 +360,7 @@ func TestStaleConnection(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		// The answer promises a connection that stays.
+		// The answer keeps the connection open.
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"value\":\"pong\"}")
 	}))
 	c := newClient(t, agent.Config{URL: address, CA: ca.pem})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Error is an exception from the agent: it got the message and could not do
-// what was asked.
+// Error is an exception from the agent: it got the message and could not do its
+// work.
 type Error struct {
 	Method  string // run_script, get_state, …
 	Message string // the agent's words, without its envelope and without secrets
@@ -88,7 +88,7 @@ func (e *TaskTimeoutError) Error() string {
 	return fmt.Sprintf("cannot %s: not done after %s, the time limit of --task-timeout; %s", e.doing, e.After, leftover(e.Ended))
 }
 
-// leftover says what becomes of a task that is not waited for any longer.
+// leftover describes what becomes of an abandoned task.
 func leftover(ended bool) string {
 	if ended {
 		return "it was cancelled on the VM"
@@ -96,8 +96,7 @@ func leftover(ended bool) string {
 	return "it may still run on the VM"
 }
 
-// TaskLeftError is a task that was not waited for to its end, since the
-// context ended.
+// TaskLeftError is a task that was abandoned because the context ended.
 type TaskLeftError struct {
 	Method string
 	Ended  bool  // the agent agreed to cancel it
@@ -111,8 +110,8 @@ func (e *TaskLeftError) Error() string {
 
 func (e *TaskLeftError) Unwrap() error { return e.Err }
 
-// BusyError says that the agent answers, and does nothing but work on a task
-// that another run has begun.
+// BusyError says that the agent answers, but only works on a task that another
+// run has begun.
 type BusyError struct {
 	Waited time.Duration // for the task to end
 }
@@ -121,16 +120,16 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("the agent answers, but still works on a task of an earlier run (a script, a compilation, a drain or a migration), which was waited for %s", e.Waited.Round(time.Second))
 }
 
-// UnreachableError is a message that did not get to an agent, or an answer that
-// did not come back from one.
+// UnreachableError is a message that did not reach an agent, or a reply that did
+// not come back.
 type UnreachableError struct {
 	Address string        // host:port
 	Method  string        // the message, or upload, download; empty from WaitReady
 	Waited  time.Duration // WaitReady: for how long it tried
 	Last    Probe         // of the last attempt
 	Met     []Probe       // WaitReady: distinct findings in order, Last included
-	// Sent says that the whole message was sent, so that the agent may be
-	// at work on it.
+	// Sent is true if the whole message was sent, so that the agent may be
+	// working on it.
 	Sent  bool
 	doing string
 }
@@ -143,7 +142,7 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("cannot %s: %s", e.doing, e.story())
 }
 
-// story is the error without what was to be done.
+// story returns the error without the beginning that says what was to be done.
 func (e *UnreachableError) story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the agent at %s: %s", e.Address, e.Last)
@@ -163,11 +162,11 @@ func (e *UnreachableError) story() string {
 	return b.String()
 }
 
-// Unwrap gives the error of the last probe.
+// Unwrap returns the error of the last probe.
 func (e *UnreachableError) Unwrap() error { return e.Last.Err }
 
-// quoted is an error whose text has no secrets, and whose chain is the
-// original's.
+// quoted is an error whose text has no secrets, and that unwraps to the
+// original.
 type quoted struct {
 	text string
 	err  error

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Of an exception of any size the error has the beginning; the jobs that it
-// names are known also where their names are secrets, too.
+// An error contains the beginning of a long exception. The jobs that the
+// exception names are recognized even if their names are secrets, too.
 func TestException(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{URL: "https://mbus:one@10.0.0.1:6868", Redact: func(text string) string { return strings.ReplaceAll(text, "two", "***") }})

@@ -17,14 +17,14 @@ import (
 	"bootstrap/agent"
 )
 
-// neverAnswers is an agent that takes a message and never answers it.
+// neverAnswers is an agent that accepts a message and never answers.
 func neverAnswers(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// A message that the agent answers only when its work is done obeys the time
-// limit of tasks.
+// The time limit of tasks also holds for a message that the agent answers only
+// when its work is done.
 func TestUnansweredStartObeysTaskTimeout(t *testing.T) {
 	t.Parallel()
 	inBubble(t, good(t), http.HandlerFunc(neverAnswers), func(t *testing.T, cfg agent.Config) {
@@ -38,8 +38,8 @@ func TestUnansweredStartObeysTaskTimeout(t *testing.T) {
 	})
 }
 
-// A drain that is asked again and again, or to wait for ever, ends with the time
-// limit; what no script answers is refused.
+// A drain that asks to be repeated or to wait without end stops at the time
+// limit; a number that no script prints is refused.
 func TestDrainLimits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -65,7 +65,7 @@ func TestDrainLimits(t *testing.T) {
 	}
 }
 
-// A drain in many short steps is still told of every 30 s.
+// A drain in many short steps is still reported every 30 s.
 func TestLongDrainIsTold(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -92,8 +92,8 @@ func TestLongDrainIsTold(t *testing.T) {
 	})
 }
 
-// A task that nobody waits for any longer is cancelled, and the error tells
-// whether the agent could.
+// An abandoned task is cancelled, and the error says whether the agent could do
+// that.
 func TestLeftTaskIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, able := range []bool{true, false} {
@@ -128,8 +128,8 @@ func TestLeftTaskIsCancelled(t *testing.T) {
 	}
 }
 
-// The agent works on one task at a time: asking in turn finds out that it is
-// at work on another one, also when it does not even take the question.
+// The agent runs one task at a time: ListDiskInTurn finds out that it works on
+// another one, even if it does not accept the message.
 func TestListDiskInTurn(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.Handler{
@@ -157,7 +157,7 @@ func TestListDiskInTurn(t *testing.T) {
 	})
 }
 
-// A transfer that drips is given up, however many bytes it has left.
+// A very slow transfer is abandoned, however many bytes are left.
 func TestBlobDrips(t *testing.T) {
 	t.Parallel()
 	drip := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +165,7 @@ func TestBlobDrips(t *testing.T) {
 		for r.Context().Err() == nil {
 			_, _ = w.Write([]byte("drop"))
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(time.Second) // the test's own time
+			time.Sleep(time.Second) // the time of the bubble
 		}
 	})
 	inBubble(t, good(t), drip, func(t *testing.T, cfg agent.Config) {
@@ -178,8 +178,8 @@ func TestBlobDrips(t *testing.T) {
 	})
 }
 
-// An upload that is never answered ends within minutes, and within the time
-// limit of tasks if that is shorter.
+// An upload that is never answered ends within minutes, or within the time limit
+// of tasks if that is shorter.
 func TestUploadIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	path, _ := blobFile(t, 1000)
@@ -195,8 +195,8 @@ func TestUploadIsNotAnswered(t *testing.T) {
 	}
 }
 
-// More than the limit is not taken, whether the agent says how much it is or
-// not.
+// More bytes than the limit are refused, whether or not the agent announces the
+// size.
 func TestBlobTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, said := range []bool{true, false} {

@@ -9,8 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A proxy that must never be asked: the client takes none from the
-	// environment.
+	// A proxy that must never be used: the client ignores the environment.
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "BOSH_ALL_PROXY"} {
 		if err := os.Setenv(name, "http://proxy.invalid:1"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

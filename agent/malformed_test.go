@@ -13,8 +13,8 @@ import (
 	"bootstrap/agent"
 )
 
-// What each malformed reply of an agent is told; see testdata/malformed.golden.
-// go test -update writes it.
+// The golden file testdata/malformed.golden contains the error for each
+// malformed reply; go test -update writes it.
 func TestMalformedReplies(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -208,7 +208,7 @@ func (c *Client) MigrateDisk(ctx context.Context) error {
 	return c.do(ctx, message{method: "migrate_disk", doing: "migrate the disk"}, nil)
 }
 
-// AddPersistentDisk tells the agent where it finds a disk; hint is the CPI's
+// AddPersistentDisk tells the agent where to find a disk; hint is the CPI's
 // result of attach_disk.
 func (c *Client) AddPersistentDisk(ctx context.Context, cid string, hint any) error {
 	return c.do(ctx, message{method: "add_persistent_disk", doing: "make the disk " + cid + " known", args: []any{cid, hint}}, nil)
@@ -268,8 +268,7 @@ func (c *Client) SyncDNS(ctx context.Context, records Blob, version uint64) erro
 	return c.do(ctx, message{method: "sync_dns", doing: "send the DNS records", args: []any{records.BlobstoreID, records.SHA1, version}}, nil)
 }
 
-// SSHLogin says where a user of SetupSSH logs in, and by which key to recognize
-// the VM.
+// SSHLogin contains the address for a user of SetupSSH, and the VM's host key.
 type SSHLogin struct {
 	Command       string `json:"command"`
 	Status        string `json:"status"`
@@ -277,7 +276,7 @@ type SSHLogin struct {
 	HostPublicKey string `json:"host_public_key"`
 }
 
-// Address is the host and port of the VM's SSH server.
+// Address returns the host and port of the VM's SSH server.
 func (l SSHLogin) Address() (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(l.IP)
 	if err != nil {

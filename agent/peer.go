@@ -14,22 +14,22 @@ const peerTimeout = 10 * time.Second
 
 // Peer is the server at the agent's address, trusted or not.
 type Peer struct {
-	// Certificates are those that the peer shows, its own first.
+	// Certificates are the peer's certificates, its own first.
 	Certificates []*x509.Certificate
 	// Date is the peer's clock, to the second; zero if unknown.
 	Date time.Time
 }
 
 // Peer connects to the agent's address, accepts any certificate, and sends
-// neither user nor password. It is an *UnreachableError if nobody shows a
-// certificate.
+// neither user nor password. The error is an *UnreachableError if no server
+// shows a certificate there.
 func (c *Client) Peer(ctx context.Context) (Peer, error) {
 	var shown atomic.Pointer[[]*x509.Certificate]
 	trans := c.trans.Clone()
 	defer trans.CloseIdleConnections()
 	trans.TLSClientConfig = &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// The certificate is what is asked for; nothing secret is sent.
+		// Only the certificate is needed; nothing secret is sent.
 		InsecureSkipVerify: true, // #nosec G402
 		VerifyConnection: func(s tls.ConnectionState) error {
 			shown.Store(&s.PeerCertificates)

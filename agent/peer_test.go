@@ -9,8 +9,7 @@ import (
 	"bootstrap/agent"
 )
 
-// Who answers is seen even where nobody would talk to it, and is told no
-// password.
+// Peer reports a server that no client would trust, and sends it no password.
 func TestPeer(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	for name, cert := range map[string]struct {

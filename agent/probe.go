@@ -45,7 +45,7 @@ type Probe struct {
 	Cause Cause
 	Err   error  // all details, without secrets
 	Hint  string // what to do, may be empty
-	// Certificate is the one that the agent showed, if it is the cause.
+	// Certificate is the agent's certificate, if it is the cause.
 	Certificate *x509.Certificate
 }
 

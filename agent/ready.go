@@ -45,7 +45,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 			return fmt.Errorf("cannot wait for the agent: %w", context.Cause(ctx))
 		}
 		if n := len(met); n > 0 && left < probeShort && probe.Cause == Timeout {
-			probe = met[n-1] // it did not have the time that the others had
+			probe = met[n-1] // it had less time than the earlier probes
 		}
 		if n := len(met); n == 0 || met[n-1].Cause != probe.Cause || met[n-1].Hint != probe.Hint {
 			met = append(met, probe)

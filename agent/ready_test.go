@@ -20,7 +20,7 @@ import (
 	"bootstrap/agent"
 )
 
-// Each thing that can stand in the way is named, with what to do.
+// Each obstacle is named, with what to do.
 func TestWaitReadyCauses(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
@@ -101,7 +101,7 @@ func TestWaitReadyCauses(t *testing.T) {
 	}
 }
 
-// hang is a network that swallows everything.
+// hang is a network that loses everything.
 func hang(ctx context.Context, _, _ string) (net.Conn, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -112,7 +112,7 @@ func blackHole(t *testing.T) string { return listen(t).Addr().String() }
 
 func hangUp(t *testing.T) string { return greet(t, "") }
 
-// greet says a line to whoever connects, and closes.
+// greet sends a line to each client, and closes the connection.
 func greet(t *testing.T, line string) string {
 	listener := listen(t)
 	done := make(chan struct{})
@@ -141,8 +141,8 @@ func oldTLS(t *testing.T, cert tls.Certificate) string {
 	return server.Listener.Addr().String()
 }
 
-// inBubble gives a test its own time, with an agent on a network in memory.
-// The certificate is asked for at each handshake.
+// inBubble gives a test its own time, with an agent on a network in memory. get
+// returns the certificate for each handshake.
 func inBubble(t *testing.T, cert func(*authority) tls.Certificate, handler http.Handler, run func(t *testing.T, cfg agent.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestWaitReadyGivesUp(t *testing.T) {
 		cert   func(*testing.T, *authority) tls.Certificate
 		status int
 		cause  agent.Cause
-		waited time.Duration // at least, and not a second more
+		waited time.Duration // at least; at most a second more
 	}{
 		{"another address", func(t *testing.T, a *authority) tls.Certificate { return a.issue(t, -day, day, "10.0.0.1") }, 0, agent.CertificateName, 10 * time.Second},
 		{"expired", func(t *testing.T, a *authority) tls.Certificate { return a.issue(t, -2*day, -day, "agent.test") }, 0, agent.CertificateExpired, 10 * time.Second},
@@ -190,7 +190,7 @@ func TestWaitReadyGivesUp(t *testing.T) {
 }
 
 // An agent that first shows its image's certificate and then its own is waited
-// for, and what changed is told.
+// for, and the change is reported.
 func TestWaitReadyThroughChanges(t *testing.T) {
 	t.Parallel()
 	var since atomic.Pointer[time.Time]
@@ -269,8 +269,8 @@ func TestWaitReadyPace(t *testing.T) {
 	})
 }
 
-// A silent address is asked anew every few seconds, and the limit of the wait
-// holds also in the middle of a ping.
+// A silent address is tried again every few seconds, and the timeout also
+// interrupts a ping.
 func TestWaitReadySilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

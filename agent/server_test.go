@@ -55,8 +55,8 @@ func newAuthority(t testing.TB) *authority {
 	return &authority{cert: cert, key: key, pem: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 }
 
-// issue signs a certificate for names (addresses or host names), valid from
-// and to the given distances from now.
+// issue signs a certificate for names (addresses or host names), valid between
+// two times given relative to now.
 func (a *authority) issue(t testing.TB, from, to time.Duration, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -86,8 +86,8 @@ func (a *authority) good(t testing.TB) tls.Certificate {
 	return a.issue(t, -time.Hour, 100*time.Hour, "127.0.0.1", "agent.test")
 }
 
-// serveOn serves handler over TLS until the test ends. get chooses the
-// certificate at each handshake.
+// serveOn serves handler over TLS until the test ends. get returns the
+// certificate for each handshake.
 func serveOn(t testing.TB, listener net.Listener, get func() tls.Certificate, handler http.Handler) {
 	t.Helper()
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
@@ -128,7 +128,7 @@ func listen(t testing.TB) net.Listener {
 
 func mbus(address string) string { return "https://mbus:p%2Fa:s+s%23w0rd@" + address }
 
-// newClient is a client whose connections end with the test.
+// newClient returns a client whose connections end with the test.
 func newClient(t testing.TB, cfg agent.Config) *agent.Client {
 	t.Helper()
 	c, err := agent.New(cfg)
@@ -139,8 +139,8 @@ func newClient(t testing.TB, cfg agent.Config) *agent.Client {
 	return c
 }
 
-// messages is an agent's message endpoint: answer gets each request and
-// returns what stands for value, or an error for an exception.
+// messages returns an agent's message endpoint: answer gets each request and
+// returns the value, or an error for an exception.
 func messages(t testing.TB, answer func(agent.Request) (any, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/agent", func(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func messages(t testing.TB, answer func(agent.Request) (any, error)) http.Handle
 		}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the client went away
+			return // the client closed the connection
 		}
 		var request agent.Request
 		decoder := json.NewDecoder(bytes.NewReader(body))
@@ -175,7 +175,7 @@ func messages(t testing.TB, answer func(agent.Request) (any, error)) http.Handle
 
 func pong(agent.Request) (any, error) { return "pong", nil }
 
-// pipes is a network in memory, for tests whose time is not the real one.
+// pipes is a network in memory, for tests with their own time.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -211,7 +211,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// relay carries bytes as a network does: a writer need not wait for the reader.
+// relay buffers bytes like a network: a writer need not wait for the reader.
 func relay(to, from net.Conn) {
 	chunks := make(chan []byte, 4)
 	go func() {

@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// Settings is what a CPI tells the agent of a new VM, through the metadata
+// Settings is what a CPI passes to the agent of a new VM, through the metadata
 // service of the IaaS or the registry. It has the fields that this program
 // writes or reads.
 type Settings struct {
@@ -16,8 +16,8 @@ type Settings struct {
 	Env       Env                       `json:"env"`
 }
 
-// Blobstore says where the agent keeps blobs; with provider "local" the agent
-// itself keeps them.
+// Blobstore describes where the agent keeps blobs; with the provider "local",
+// the agent itself keeps them.
 type Blobstore struct {
 	Provider string         `json:"provider"`
 	Options  map[string]any `json:"options"`
@@ -64,8 +64,8 @@ type Cert struct {
 // Registry is set.
 type Boot struct {
 	Name string `json:"name"` // VM CID
-	// SettingsFile holds Settings as JSON (CPI API v2). It may change
-	// while the VM runs.
+	// SettingsFile contains Settings as JSON (CPI API v2). It may change while
+	// the VM runs.
 	SettingsFile string `json:"settings_file,omitempty"`
 	// Registry is the URL with credentials of the registry (CPI API v1). The
 	// agent reaches it only through a port that is forwarded to the VM by SSH.
@@ -79,13 +79,14 @@ type Boot struct {
 type BootReport struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	// Ready says that the agent listens for messages, or waits for settings
+	// Ready is true when the agent listens for messages, or waits for settings
 	// that come only after create_vm.
 	Ready bool   `json:"ready,omitempty"`
 	Ended string `json:"ended,omitempty"` // the error with which it ended
 }
 
-// BootSSH says where the embedded VM's SSH server listens and whom it admits.
+// BootSSH describes where the embedded VM's SSH server listens, and who may log
+// in.
 type BootSSH struct {
 	Address        string   `json:"address"` // host:port
 	User           string   `json:"user"`

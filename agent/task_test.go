@@ -31,7 +31,7 @@ func good(t *testing.T) func(*authority) tls.Certificate {
 	}
 }
 
-// worker answers every message with a task, which polled decides on.
+// worker answers every message with a task; polled returns its state.
 func worker(t *testing.T, polled func(age time.Duration) (any, error)) (http.Handler, *[]time.Duration) {
 	var start time.Time
 	var polls []time.Duration
@@ -50,7 +50,7 @@ func worker(t *testing.T, polled func(age time.Duration) (any, error)) (http.Han
 
 var running = agent.Task{ID: "the-task", State: "running"}
 
-// A task's end is noticed within a tenth of its length, or a second.
+// The end of a task is noticed within a tenth of its duration, or a second.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
@@ -83,7 +83,7 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// Whatever is not a running task is its result.
+// Everything that is not a running task is its result.
 func TestTaskResults(t *testing.T) {
 	t.Parallel()
 	for _, want := range []any{nil, "text", 5.0, true, []any{"a"}, map[string]any{}, map[string]any{"state": "running"}, map[string]any{"agent_task_id": "the-task", "state": "done"}} {
@@ -101,7 +101,7 @@ func TestTaskResults(t *testing.T) {
 	}
 }
 
-// A failed task is reported at the first answer that says so.
+// A failed task is reported with the first answer that says so.
 func TestTaskFails(t *testing.T) {
 	t.Parallel()
 	handler, polls := worker(t, func(time.Duration) (any, error) {
@@ -137,8 +137,8 @@ func TestTaskForgotten(t *testing.T) {
 	})
 }
 
-// An agent that restarts is away for a while; one that does not come back is
-// given up.
+// An agent that restarts is silent for a while; if it does not come back, the
+// client stops waiting.
 func TestTaskSilence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -196,8 +196,8 @@ func TestTaskSilence(t *testing.T) {
 	}
 }
 
-// An agent that restarts with another password is met with this one in vain: a
-// question is given up at once, so that it can be asked with the other password.
+// After a restart with another password, a message that only asks fails at once
+// with the old one, so that it can be sent with the new one.
 func TestTaskOtherPassword(t *testing.T) {
 	t.Parallel()
 	handler, _ := worker(t, func(time.Duration) (any, error) { return running, nil })
@@ -253,8 +253,8 @@ func TestTaskCancelled(t *testing.T) {
 	})
 }
 
-// The caller hears every 30 s of a message that is worked on, and never after
-// its end.
+// Waiting is called every 30 s while the agent works on a message, and never
+// after its end.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	handler, _ := worker(t, func(age time.Duration) (any, error) {
@@ -274,7 +274,7 @@ func TestWaiting(t *testing.T) {
 		if err := newClient(t, cfg).Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // the test's own time
+		time.Sleep(time.Hour) // the time of the bubble
 		mu.Lock()
 		defer mu.Unlock()
 		if want := []string{"stop 30s", "stop 1m0s", "stop 1m30s"}; !slices.Equal(heard, want) {
@@ -283,7 +283,7 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// A reply that does not come ends at the deadline of its message.
+// A missing reply ends at the deadline of its message.
 func TestReplyDeadline(t *testing.T) {
 	t.Parallel()
 	for method, test := range map[string]struct {
@@ -360,7 +360,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Agents of old leave it to the client to wait between the calls of a drain.
+// With old agents, the client waits between the calls of a drain.
 func TestDrainInSteps(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -420,7 +420,7 @@ func TestGetTask(t *testing.T) {
 	}
 }
 
-// What would crash an agent is not sent.
+// Messages that would crash an agent are not sent.
 func TestRefusedHere(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, agent.Config{URL: mbus("127.0.0.1:1")})

@@ -39,9 +39,8 @@ func (r recorded) arg(n int, into any) bool {
 	return err == nil && agenttest.SameJSON(raw, back)
 }
 
-// typed calls the client's method for the message, when the arguments are ones
-// that the method can send. value is what it returned, or what the agent's
-// value must be.
+// typed calls the client's method for the message, if the method can send the
+// arguments. value is what it returned, or what the agent's value must be.
 func typed(t *testing.T, c *agent.Client, request agent.Request) (value any, err error, ok bool) {
 	r := recorded{t: t, Request: request}
 	for _, try := range []func(*agent.Client, recorded) (any, error, bool){typedState, typedLife, typedDisk, typedTask, typedOther} {
@@ -218,7 +217,7 @@ func crashing(spec agent.Spec) bool {
 	return slices.ContainsFunc(spec.Job.Templates, func(t agent.SpecTemplate) bool { return t.Version == "" })
 }
 
-// The client sends what was observed, and understands what was answered.
+// The client sends recorded messages, and understands the recorded answers.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	typedCalls := map[string]int{}
@@ -271,7 +270,7 @@ func play(t *testing.T, c *agent.Client, script *agenttest.Script, e agenttest.E
 	checkOutcome(t, e.Name, e, value, err)
 }
 
-// messageOf is the message in an HTTP request, if it is a plain one.
+// messageOf returns the message in an HTTP request, if it is a plain one.
 func messageOf(r *agenttest.HTTPRequest) *agent.Request {
 	if r == nil || r.Path != "/agent" || r.Method != "POST" || r.Auth != "" {
 		return nil
@@ -340,7 +339,7 @@ func checkOutcome(t *testing.T, name string, e agenttest.Exchange, value any, er
 	}
 }
 
-// checkState looks whether what State knows came through whole.
+// checkState checks that State contains all recorded values that it knows.
 func checkState(t *testing.T, name string, state agent.State, raw json.RawMessage) {
 	t.Helper()
 	var want map[string]any
@@ -358,7 +357,8 @@ func checkState(t *testing.T, name string, state agent.State, raw json.RawMessag
 	within(t, name, got, want)
 }
 
-// within reports what got has otherwise than want; a null may be any zero.
+// within reports what differs between got and want; a null may be any zero
+// value.
 func within(t *testing.T, path string, got, want any) {
 	t.Helper()
 	switch got := got.(type) {

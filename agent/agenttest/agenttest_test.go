@@ -13,7 +13,8 @@ import (
 	"bootstrap/agent"
 )
 
-// What was recorded is free of secrets and of the machine it was recorded on.
+// The recordings contain no secrets and no data of the machine where they were
+// made.
 func TestTestdata(t *testing.T) {
 	t.Parallel()
 	bad := regexp.MustCompile(`/work|["' ]/tmp/|/home/|BEGIN |PRIVATE|ssh-(rsa|ed25519) A|10\.244\.|10\.255\.|password"?: ?"[^<"]`)
@@ -115,7 +116,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// failing notes what a test would have said.
+// failing records the failures that a test would report.
 type failing struct {
 	testing.TB
 	said []string
@@ -168,7 +169,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// The archives of the suite come back as they went in.
+// Archives of the suite can be read again.
 func TestPack(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"job/monit": "m", "job/bin/ctl": "#!/bin/sh\n", "empty": ""}

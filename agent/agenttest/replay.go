@@ -16,13 +16,13 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// replayable are the exchanges that ask nothing of what was done before: by
+// replayable lists the exchanges that do not depend on earlier ones: by
 // transcript, all of them or those with this prefix.
 func replayable(transcript string, e Exchange) bool {
 	var names []string
 	switch transcript {
 	case "http":
-		// A blob without an id is nothing that anybody relies on.
+		// No client relies on the reply for a blob without an id.
 		return !strings.Contains(e.Name, "empty id")
 	case "arguments":
 		return true
@@ -53,10 +53,10 @@ func replayable(transcript string, e Exchange) bool {
 	return false
 }
 
-// Replay sends the requests of the transcripts that ask nothing of earlier
-// ones to the target, and compares status, kind of answer, shape of the value
-// and the words of exceptions with what the real agent answered. The target is
-// fresh.
+// Replay sends to the target those requests of the transcripts that do not
+// depend on earlier ones, and compares status, kind of answer, shape of the
+// value and the words of exceptions with the answers of the real agent. The
+// target must be fresh.
 func Replay(t *testing.T, target Target) {
 	transcripts := Transcripts(t)
 	shapes, err := Shapes(transcripts)
@@ -154,7 +154,8 @@ func (r *replayer) http(t *testing.T, e Exchange, after []Exchange) {
 	}
 }
 
-// blobBody is what the transcript reads back later, or anything that long.
+// blobBody returns the content that the transcript reads back later, or another
+// one of that length.
 func blobBody(e Exchange, count string, after []Exchange) string {
 	for _, later := range after {
 		if later.HTTP != nil && later.HTTP.Path == e.HTTP.Path && later.ReplyText != nil && fmt.Sprint(len(*later.ReplyText)) == count {
@@ -229,7 +230,7 @@ func taskID(data []byte) (string, bool) {
 	return reply.Value.ID, reply.Value.ID != "" && reply.Value.State == "running"
 }
 
-// compare holds a reply to the recorded one.
+// compare compares a reply with the recorded one.
 func (r *replayer) compare(t *testing.T, want, got []byte, shape *Shape, method string) {
 	t.Helper()
 	var wanted, reply struct {
@@ -265,7 +266,7 @@ var (
 	foreign = regexp.MustCompile(`(?s)(json: |open |exit status |Opening source path: ).*`)
 )
 
-// words are those of an exception that are the same on every agent.
+// words returns the words of an exception that are the same for every agent.
 func (r *replayer) words(message string) string {
 	if r.target.Root != "" {
 		message = strings.ReplaceAll(message, r.target.Root, "/var/vcap")

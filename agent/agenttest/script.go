@@ -13,9 +13,9 @@ import (
 	"bootstrap/agent"
 )
 
-// Script plays the agent's part of one exchange to a client: it fails the test
-// when the client sends another request, and answers as the real agent did,
-// a task once as running.
+// Script plays the agent's part of one exchange. It fails the test if the client
+// sends another request, and answers as the real agent did, to a task once with
+// running.
 type Script struct {
 	T        testing.TB
 	User     string
@@ -27,14 +27,14 @@ type Script struct {
 	poll int
 }
 
-// Play sets the exchange that comes next.
+// Play sets the next exchange.
 func (s *Script) Play(e Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next, s.got, s.poll = e, 0, 0
 }
 
-// Requests says how often the request of the exchange came.
+// Requests returns how often the request of the exchange was sent.
 func (s *Script) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(s.next.Reply)
 }
 
-// differ compares two requests by what they mean; reply_to is left out.
+// differ compares two requests by their meaning, without reply_to.
 func differ(want, got agent.Request) string {
 	if got.Method != want.Method || got.Protocol != want.Protocol {
 		return fmt.Sprintf("the client sends %s with protocol %d, want %s with %d", got.Method, got.Protocol, want.Method, want.Protocol)

@@ -19,8 +19,8 @@ type Shape struct {
 	free  bool           // any value
 }
 
-// Shapes learns the values of each method from the transcripts. Exceptions are
-// left out.
+// Shapes learns the values of each method from the transcripts, except
+// exceptions.
 func Shapes(transcripts []Transcript) (map[string]*Shape, error) {
 	shapes := map[string]*Shape{}
 	for _, transcript := range transcripts {
@@ -93,8 +93,8 @@ func named(path string) bool {
 	return slices.Contains([]string{"get_state.packages", "get_state.networks"}, path)
 }
 
-// Check lists what in the value was never seen from the real agent, and what
-// the real agent always gives and is missing.
+// Check lists the parts of the value that were never seen from the real agent,
+// and the missing ones that the real agent always returns.
 func (s *Shape) Check(path string, value any) []string {
 	if s.free {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"bootstrap/agent"
 )
 
-// suite is what the parts of one run hand on.
+// suite is the state that the parts of one run share.
 type suite struct {
 	target Target
 	direct *agent.Client // straight to the agent
@@ -24,10 +24,10 @@ type suite struct {
 	packages    map[string]agent.SpecPackage
 }
 
-// Run holds the target to what the real agent does, by what comes out: first
-// the transcripts (Replay), then the whole life of a VM, from compiling to
-// migrated disks. Every reply's shape is compared with the transcripts. It
-// leaves the agent with an empty spec.
+// Run compares the target with the real agent: first with the transcripts
+// (Replay), then through the whole life of a VM, from compiling to migrated
+// disks. Every reply's shape is compared with the transcripts. Run leaves the
+// agent with an empty spec.
 func Run(t *testing.T, target Target) {
 	t.Run("replay", func(t *testing.T) { Replay(t, target) })
 	shapes, err := Shapes(Transcripts(t))
@@ -35,14 +35,14 @@ func Run(t *testing.T, target Target) {
 		t.Fatal(err)
 	}
 	s := &suite{target: target, direct: target.client(t)}
-	// Logs outlive their jobs, and those of another run are not ours.
+	// Logs outlive their jobs, and logs of another run are ignored.
 	run := uuid(t)[:8]
 	s.alpha, s.beta = "alpha-"+run, "beta-"+run
 	s.watch, s.c = newWatch(t, target, shapes)
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
-		need bool // what follows needs it
+		need bool // the following parts need it
 	}{
 		{"reach", s.reach, true},
 		{"blobs", s.blobs, true},
@@ -76,7 +76,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// refused checks that err is the agent's and says want.
+// refused checks that err is an exception of the agent and contains want.
 func refused(t testing.TB, err error, want string) {
 	t.Helper()
 	var e *agent.Error
@@ -274,9 +274,9 @@ func (s *suite) scripts(t *testing.T) {
 	}
 }
 
-// becomes waits for a job state, and for running processes with running: the
-// real agent reads the processes before the state, so that one reply can hold
-// a running state with a process that is not.
+// becomes waits for a job state and, with running, for running processes: the
+// real agent reads the processes before the state, so one reply can contain the
+// state running and a process that is not.
 func (s *suite) becomes(t *testing.T, want string) agent.State {
 	t.Helper()
 	ctx := within(t, 90*time.Second)
@@ -317,7 +317,7 @@ func (s *suite) start(t *testing.T) {
 	}
 }
 
-// everyMessage makes sure that nothing was forgotten above.
+// everyMessage checks that the suite has sent every message.
 func (s *suite) everyMessage(t *testing.T) {
 	want := []string{
 		"ping", "info", "get_state", "get_task", "cancel_task", "prepare", "apply", "start", "stop", "drain", "run_script",

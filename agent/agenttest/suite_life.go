@@ -13,7 +13,7 @@ import (
 	"bootstrap/agent"
 )
 
-// tasks: one after the other, none forgotten.
+// Tasks run one after the other, and none is lost.
 func (s *suite) tasks(t *testing.T) {
 	ctx := within(t, time.Minute)
 	ended := make(chan error, 1)
@@ -109,7 +109,7 @@ func (s *suite) cancelDrain(t *testing.T) {
 	if !ok {
 		t.Fatal("drain is no task")
 	}
-	// Until the script runs there is nothing to cancel.
+	// Before the script runs, nothing can be cancelled.
 	pause(t, 500*time.Millisecond)
 	if _, running, err := s.c.GetTask(t.Context(), id); err != nil || !running {
 		t.Errorf("the drain runs: %v, %v", running, err)
@@ -129,7 +129,8 @@ func (s *suite) stop(t *testing.T) {
 	if err := s.c.Stop(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	// Asked for at once: the stop program ends a second after the process.
+	// GetState is called at once: the stop program ends a second after the
+	// process.
 	if got := s.logs(t, s.alpha)["ctl.log"]; !strings.HasSuffix(got, "stopped\n") {
 		t.Errorf("stop came back before the job was down: %q", got)
 	}
@@ -158,7 +159,7 @@ func (s *suite) stop(t *testing.T) {
 	}
 }
 
-// update brings a new version in: prepared while the old one runs.
+// update installs a new version, which is prepared while the old one runs.
 func (s *suite) update(t *testing.T) {
 	if err := s.c.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func (s *suite) disks(t *testing.T) {
 	if s.target.Disk == nil {
 		t.Skip("the target has no disks")
 	}
-	// A restarted agent mounts again what was mounted last.
+	// A restarted agent mounts the disk again that was mounted last.
 	cids, err := s.c.ListDisk(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -280,8 +281,8 @@ func (s *suite) disks(t *testing.T) {
 	do("mount the second again", s.c.MountDisk(ctx, second))
 	kept("kept\n")
 	do("unmount the second again", s.c.UnmountDisk(ctx, second))
-	// It stays known: an agent whose last mounted disk is unknown does not
-	// survive its next restart.
+	// The agent keeps the disk in its settings: if its last mounted disk is
+	// unknown, it does not survive its next restart.
 	mounted()
 }
 
@@ -316,7 +317,7 @@ func (s *suite) others(t *testing.T) {
 	}
 }
 
-// restart takes the agent away in the middle of a task. Jobs stay up.
+// restart ends the agent in the middle of a task. Jobs keep running.
 func (s *suite) restart(t *testing.T) {
 	if s.target.Restart == nil {
 		t.Skip("the target cannot be restarted")

@@ -17,21 +17,21 @@ import (
 	"bootstrap/agent"
 )
 
-// Target is an agent under test, fresh: no spec was applied to it yet.
+// Target is an agent under test, to which no spec was applied yet.
 type Target struct {
 	URL  string // mbus, with user and password
 	CA   string // PEM
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Root is the VM's base folder as errors of the agent spell it; default
+	// Root is the VM's base folder as the agent's errors spell it; default
 	// /var/vcap.
 	Root string
-	// Networks are those of the agent's settings, for the specs; may be nil.
+	// Networks are the networks of the agent's settings, for the specs; may be
+	// nil.
 	Networks map[string]map[string]any
-	// Disk makes and attaches a new persistent disk; nil leaves the tests
-	// of disks out.
+	// Disk creates and attaches a new persistent disk; nil skips the tests of
+	// disks.
 	Disk func(t testing.TB) (cid string, hint any)
-	// Restart ends the agent's process and starts it again; nil leaves that
-	// test out.
+	// Restart ends the agent's process and starts it again; nil skips that test.
 	Restart func(t testing.TB)
 	// Unsupported are messages that the agent must answer with "unknown
 	// message".
@@ -115,7 +115,7 @@ func (target Target) transport(t testing.TB) *http.Transport {
 	return transport
 }
 
-// base is the URL without credentials, and the credentials.
+// base returns the URL without credentials, and the credentials.
 func (target Target) base(t testing.TB) (base, user, password string) {
 	t.Helper()
 	u, err := url.Parse(target.URL)

@@ -1,6 +1,6 @@
-// Package agenttest holds agents and the client of agents to what the real
-// agent does: transcripts of its requests and replies, and a suite that runs
-// against any agent.
+// Package agenttest compares agents, and the client of agents, with the real
+// agent: it contains transcripts of the real agent's requests and replies, and a
+// suite for any agent.
 package agenttest
 
 import (
@@ -28,8 +28,8 @@ type Transcript struct {
 	Exchanges []Exchange
 }
 
-// Exchange is one request with its reply. Entries that observe something else,
-// files on the VM for instance, have neither Request nor HTTP.
+// Exchange is one request with its reply. Entries that record something else,
+// for instance files on the VM, have neither Request nor HTTP.
 type Exchange struct {
 	Name    string         `json:"name"`
 	Note    string         `json:"note"`
@@ -43,7 +43,7 @@ type Exchange struct {
 	// TaskReply is the body of the last get_task when Reply named a task.
 	TaskReply json.RawMessage   `json:"task_reply"`
 	Headers   map[string]string `json:"headers"`
-	// Raw is the whole entry, with what it observes.
+	// Raw is the whole entry, with what it records.
 	Raw map[string]json.RawMessage `json:"-"`
 }
 
@@ -56,7 +56,7 @@ type HTTPRequest struct {
 	Body    string            `json:"body"`
 }
 
-// Final is the body that says how the message ended.
+// Final is the body with the result of the message.
 func (e Exchange) Final() json.RawMessage {
 	if e.TaskReply != nil {
 		return e.TaskReply

@@ -24,8 +24,8 @@ import (
 	"bootstrap/agent"
 )
 
-// watch is a proxy between client and agent that holds the agent's replies to the
-// shapes of the real one's.
+// watch is a proxy between client and agent that compares the shapes of the
+// agent's replies with those of the real one.
 type watch struct {
 	t         testing.TB
 	transport *http.Transport
@@ -37,7 +37,7 @@ type watch struct {
 	calls map[string]int
 }
 
-// newWatch serves on a port of its own; the returned client goes through it.
+// newWatch starts a proxy on its own port; the returned client goes through it.
 func newWatch(t testing.TB, target Target, shapes map[string]*Shape) (*watch, *agent.Client) {
 	t.Helper()
 	base, user, password := target.base(t)
@@ -84,7 +84,7 @@ func (w *watch) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	if in.URL.Path == "/agent" {
 		var err error
 		if request, err = io.ReadAll(in.Body); err != nil {
-			return // the client went away
+			return // the client closed the connection
 		}
 		body = bytes.NewReader(request)
 	}

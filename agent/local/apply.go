@@ -19,7 +19,7 @@ import (
 	"bootstrap/artifact/archive"
 )
 
-// prepare is the message prepare: it installs everything and links nothing.
+// prepare answers the message prepare: it installs everything and links nothing.
 func (j *jobs) prepare(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
@@ -46,8 +46,8 @@ func (j *jobs) prepare(ctx context.Context, c *call) (any, error) {
 	return "prepared", nil
 }
 
-// apply is the message apply: the VM gets the jobs and packages of the spec and
-// no others. A spec without a configuration hash is only stored.
+// apply answers the message apply: afterwards the VM has the jobs and packages
+// of the spec and no others. A spec without a configuration hash is only stored.
 func (j *jobs) apply(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
@@ -236,8 +236,8 @@ func (b bundles) unpack(ctx context.Context, file string) (string, error) {
 	return dir, nil
 }
 
-// moveTo moves a complete folder to its place, so that a folder is never there
-// in part when the agent is killed.
+// moveTo moves a complete folder to its place, so that a folder is never
+// incomplete if the agent is killed.
 func moveTo(source, target string, mode fs.FileMode) error {
 	if err := makeFolder(filepath.Dir(target), mode); err != nil {
 		return err

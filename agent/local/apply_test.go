@@ -64,7 +64,7 @@ func TestApply(t *testing.T) {
 	if status, _ := m.do("GET", "/blobs/00/"+one.BlobstoreID, nil); status != 200 {
 		t.Errorf("the package's blob is gone: status %d", status)
 	}
-	// Everything is installed, so nothing is needed again.
+	// Everything is installed, so no blob is fetched again.
 	m.must("apply", spec)
 
 	other := m.specOf(map[string]files{"web": {"monit": "", "x:bin/run": "other"}})
@@ -197,8 +197,8 @@ func TestDynamicNetwork(t *testing.T) {
 	m.must("apply", spec)
 }
 
-// TestKilledInApply kills the agent again and again while it applies, and
-// expects a whole VM from the apply after it.
+// TestKilledInApply kills the agent repeatedly during apply, and expects a
+// complete VM after the next apply.
 func TestKilledInApply(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -216,7 +216,7 @@ func TestKilledInApply(t *testing.T) {
 		spec := m.specOf(many)
 		spec["configuration_hash"] = fmt.Sprint(try)
 		m.begin("apply", 0, spec)
-		time.Sleep(time.Duration(try*12) * time.Millisecond) // somewhere in it
+		time.Sleep(time.Duration(try*12) * time.Millisecond) // at any place in it
 		m.endAgent(syscall.SIGKILL)
 		m.exec()
 		m.await()
@@ -312,8 +312,8 @@ ln -s one $BOSH_INSTALL_TARGET/bin/link
 	}
 }
 
-// TestKilledInCompile kills the agent while a script runs; the script dies with
-// it and the next attempt finds a clean place.
+// TestKilledInCompile kills the agent while a packaging script runs: the script
+// dies as well, and the next attempt starts with an empty folder.
 func TestKilledInCompile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

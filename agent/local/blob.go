@@ -34,7 +34,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// write stores the content of r as a blob, which is never there in part.
+// write stores the content of r as a blob, atomically.
 func (b blobs) write(id string, r io.Reader) error { return b.writeTo(b.dir, id, r) }
 
 func (b blobs) writeTo(dir, id string, r io.Reader) error {

@@ -84,7 +84,7 @@ func (l *folderLock) write() error {
 	return errors.Join(err, f.Close())
 }
 
-// ready reports to the starter of the agent that it is up.
+// ready reports to the process that started the agent that it is ready.
 func (l *folderLock) ready() {
 	if !l.report.Ready {
 		l.report.Ready = true
@@ -92,7 +92,7 @@ func (l *folderLock) ready() {
 	}
 }
 
-// ended reports to the starter of the agent why it ended.
+// ended reports to the process that started the agent why it ended.
 func (l *folderLock) ended(err error) {
 	if err != nil {
 		l.report.Ended = err.Error()

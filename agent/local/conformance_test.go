@@ -14,7 +14,7 @@ import (
 	"bootstrap/agent/agenttest"
 )
 
-// TestConformance holds the embedded agent to what was seen of the real one.
+// TestConformance compares the embedded agent with recordings of the real one.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	cert := selfSigned(t)

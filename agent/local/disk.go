@@ -84,8 +84,8 @@ func (s *settings) disk(cid string) (diskSettings, error) {
 	return d, nil
 }
 
-// disks are the persistent and dynamic disks as the VM has them. A disk is a
-// folder of this machine; mounting it makes a link to that folder.
+// disks are the persistent and dynamic disks of the VM. A disk is a folder on
+// this machine; mounting it creates a link to that folder.
 type disks struct {
 	vm       machine.VM
 	log      *slog.Logger

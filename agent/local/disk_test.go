@@ -17,7 +17,8 @@ import (
 	"bootstrap/agent"
 )
 
-// disk makes the folder of a disk and gives it to the VM as the CPI would.
+// disk creates the folder of a disk and adds it to the VM's settings, as the CPI
+// would.
 func (m *testVM) disk(cid string) string {
 	m.t.Helper()
 	folder := filepath.Join(m.dir, "disks", cid)
@@ -141,7 +142,7 @@ func TestDiskHints(t *testing.T) {
 	}
 }
 
-// fill puts everything on a disk that a copy can get wrong.
+// fill writes everything to a disk that a copy can get wrong.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	must := func(err error) {
@@ -231,7 +232,7 @@ func TestMigrateDisk(t *testing.T) {
 	m.must("unmount_disk", "new")
 }
 
-// TestMigrateToAUsedDisk leaves alone what is on the new disk already.
+// TestMigrateToAUsedDisk keeps the data that is on the new disk already.
 func TestMigrateToAUsedDisk(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -344,8 +345,7 @@ func TestRepairStore(t *testing.T) {
 	}
 }
 
-// TestCopyStaysOnTheDisk: what is in the way on a used disk is replaced, not
-// followed.
+// TestCopyStaysOnTheDisk: links on a used disk are replaced, not followed.
 func TestCopyStaysOnTheDisk(t *testing.T) {
 	t.Parallel()
 	from, to, outside := t.TempDir(), t.TempDir(), t.TempDir()

@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// answers is a registry that says one thing.
+// answers is a registry with one answer.
 type answers string
 
 func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a)))}, nil
 }
 
-// FuzzSettings starts an agent's settings from what a registry answers, with
-// files of an earlier life beside.
+// FuzzSettings reads settings from what a registry answers, beside files of an
+// earlier agent.
 func FuzzSettings(f *testing.F) {
 	const good = `{"agent_id": "a", "mbus": "https://u:p@0.0.0.0:6868", "networks": {"default": {"type": "manual", "ip": "10.0.0.5"}}, "disks": {"persistent": {"disk-1": "/dev/x"}}, "env": {"bosh": {}}}`
 	quoted, _ := json.Marshal(good)
@@ -53,7 +53,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// FuzzSpec reads apply specs: what is kept reads back as it was.
+// FuzzSpec reads apply specs: a stored spec reads back unchanged.
 func FuzzSpec(f *testing.F) {
 	for _, s := range []string{
 		`{"job": {"name": "web", "templates": [{"name": "web", "version": "1"}]}, "packages": {"a": {"name": "a", "version": "1", "sha1": "da39a3ee5e6b4b0d3255bfef95601890afd80709", "blobstore_id": "b"}}, "index": 0}`,

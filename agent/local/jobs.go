@@ -26,7 +26,7 @@ import (
 // stopTimeout is how long a stop of protocol 3 waits for processes to end.
 const stopTimeout = 5 * time.Minute
 
-// stateStopped is the job state after stop, whatever still runs.
+// stateStopped is the job state after a stop, whatever still runs.
 const stateStopped = "stopped"
 
 // jobs are the jobs of the VM: what apply installs and start puts under
@@ -82,7 +82,7 @@ func (j *jobs) boot() error {
 		return fmt.Errorf("cannot remove the pid files from before the machine's restart: %w", err)
 	}
 	if err := j.reload(); err != nil {
-		// The VM must be reachable, or nobody could repair it.
+		// The agent must start anyway: otherwise the VM could not be repaired.
 		j.log.Error("the jobs cannot be supervised", "cause", err)
 		return nil
 	}
@@ -95,7 +95,7 @@ func (j *jobs) boot() error {
 	return nil
 }
 
-// reload has the supervisor read the files that start has written below
+// reload makes the supervisor read the files that start has written below
 // monit/job.
 func (j *jobs) reload() error {
 	files, err := filepath.Glob(j.vm.Path("monit", "job", "*.monitrc"))

@@ -14,7 +14,7 @@ func pidOf(m *testVM, job string) int {
 	return pid
 }
 
-// TestLifecycle is one whole life of two jobs.
+// TestLifecycle runs two jobs through their whole lifecycle.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

@@ -98,8 +98,8 @@ type embeddedAgent struct {
 	restarting   *taskFile // tasks that are done when the agent has restarted
 }
 
-// newEmbeddedAgent makes an agent that does nothing yet; close it. It does not
-// end with ctx, whose run is told of panics.
+// newEmbeddedAgent returns an agent that does nothing yet; the caller must call
+// close. It does not end with ctx, whose run gets its panics.
 func newEmbeddedAgent(ctx context.Context, vm machine.VM, boot agent.Boot, log *slog.Logger, lock *folderLock) *embeddedAgent {
 	server := sshd.New(ctx, sshd.Config{VM: vm, Name: boot.Name, Image: boot.SSH, Log: log})
 	settings := newSettings(vm, log, boot, server.Dial)
@@ -202,7 +202,7 @@ func (a *embeddedAgent) serve(ctx context.Context, tries int) error {
 	return err
 }
 
-// awaitSettings waits for settings; those of an earlier boot will do.
+// awaitSettings waits for settings; those of an earlier boot are sufficient.
 func (a *embeddedAgent) awaitSettings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()

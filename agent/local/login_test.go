@@ -33,7 +33,7 @@ func newSSHKey(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// logIn makes a user and logs in as this.
+// logIn creates a user and logs in as that user.
 func logIn(t *testing.T, m *testVM, user string) (client *ssh.Client, address string) {
 	t.Helper()
 	key := newSSHKey(t)
@@ -49,7 +49,8 @@ func logIn(t *testing.T, m *testVM, user string) (client *ssh.Client, address st
 	return connect(t, reply.IP, &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(host)}), reply.IP
 }
 
-// TestLogin is what a user may do, and that nothing is left of one.
+// TestLogin checks what a user may do, and that nothing of the user is left
+// afterwards.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -82,7 +83,7 @@ func TestLogin(t *testing.T) {
 	if _, _, status := run("kill -9 $$", ""); status != 128+9 {
 		t.Errorf("killed: %d", status)
 	}
-	// What stays in the background does not keep the session.
+	// A background process does not keep the session open.
 	if out, _, status := run("sleep 1000 & echo $!", ""); status != 0 || out == "" {
 		t.Errorf("got %q, %d", out, status)
 	}
@@ -98,7 +99,8 @@ func TestLogin(t *testing.T) {
 		t.Errorf("setup of a bad name: %s", reply)
 	}
 
-	// The user goes, and with it its sessions, and with the last the server.
+	// Removing the user ends its sessions; with the last user, the server ends,
+	// too.
 	s, err := client.NewSession()
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +130,7 @@ func TestLogin(t *testing.T) {
 	m.eventually("the command goes", func() bool { return !alive(pid) })
 }
 
-// TestLoginTerminal is a shell in a terminal.
+// TestLoginTerminal runs a shell in a terminal.
 func TestLoginTerminal(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -165,8 +167,8 @@ func TestLoginTerminal(t *testing.T) {
 	}
 }
 
-// TestLoginReaderGone: a command whose reader has gone gets SIGPIPE, as it would
-// in a pipeline. The system's ssh tells the end of its reader with this request.
+// TestLoginReaderGone: a command whose reader has closed the pipe gets SIGPIPE,
+// as in a pipeline. The system's ssh reports that with this request.
 func TestLoginReaderGone(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -197,9 +199,9 @@ func TestLoginReaderGone(t *testing.T) {
 	}
 }
 
-// TestLoginBesideTunnel: the server that takes the tunnel of a VM also admits its
-// temporary users, and keeps running when the last one is removed. Neither may do
-// what the other may.
+// TestLoginBesideTunnel: the server for the tunnel of a VM also admits the VM's
+// temporary users, and keeps running when the last one is removed. Each kind of
+// user can only do its own things.
 func TestLoginBesideTunnel(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)

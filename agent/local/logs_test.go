@@ -191,7 +191,7 @@ func TestMatchGlob(t *testing.T) {
 	}
 }
 
-// FuzzAnswer feeds the table of messages with anything.
+// FuzzAnswer sends arbitrary input to the table of messages.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `{"method":"get_task","arguments":["x"]}`, `{"method":"remove_file","arguments":[1]}`, `{"method":"sync_dns","arguments":["a","b",3],"protocol":3}`} {
 		f.Add([]byte(seed))
@@ -203,7 +203,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b.messages = map[string]operation{}
 		for name, op := range b.operations() {
-			// What goes on in the background only shows later.
+			// Background work only shows later.
 			if op.background == never && name != "start" && name != "get_state" && name != "bundle_logs" {
 				b.messages[name] = op
 			}

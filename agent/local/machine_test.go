@@ -33,10 +33,10 @@ import (
 	"bootstrap/agent/local/machine"
 )
 
-const patience = 30 * time.Second // until a test gives up
+const patience = 30 * time.Second // time limit of a test's waits
 
-// testVM is an embedded VM under test: its folder and its agent, which runs
-// in this process or, when it is to be killed, in its own.
+// testVM is an embedded VM under test: its folder and its agent, which runs in
+// this process or, if the test kills it, in its own.
 type testVM struct {
 	t      testing.TB
 	dir    string
@@ -74,7 +74,7 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// newMachine lays out a VM without starting its agent.
+// newMachine creates the folder of a VM without starting its agent.
 func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *testVM {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -112,7 +112,7 @@ func newMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *tes
 	return m
 }
 
-// startMachine lays out a VM and starts its agent in this process.
+// startMachine creates a VM and starts its agent in this process.
 func startMachine(t testing.TB, change ...func(*agent.Settings, *agent.Boot)) *testVM {
 	t.Helper()
 	m := newMachine(t, change...)
@@ -147,14 +147,14 @@ func (m *testVM) exec(env ...string) {
 	m.cmd.Env = append(env, "AGENT_DIR="+m.dir, "VCAP_ROOT="+m.vcap())
 	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// What the agent leaves behind holds its output open.
+	// Processes that the agent leaves running keep its output open.
 	m.cmd.WaitDelay = time.Second
 	if err := m.cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-// halt ends the agent as its owner would.
+// halt stops the agent in an orderly way.
 func (m *testVM) halt() {
 	m.client.CloseIdleConnections()
 	if m.stop != nil {
@@ -177,7 +177,7 @@ func (m *testVM) endAgent(sig syscall.Signal) {
 	m.cmd = nil
 }
 
-// kill ends what is left of the VM.
+// kill ends all processes of the VM.
 func (m *testVM) kill() {
 	v := machine.New(m.dir)
 	pids, _ := v.Members(context.Background())
@@ -217,7 +217,7 @@ func (m *testVM) eventually(what string, is func() bool) {
 	}
 }
 
-// do is one HTTP exchange; the status is 0 if there was none.
+// do makes one HTTP exchange; the status is 0 if there was none.
 func (m *testVM) do(method, path string, body io.Reader) (int, string) {
 	r, err := http.NewRequest(method, m.url+path, body)
 	if err != nil {
@@ -280,7 +280,7 @@ func (m *testVM) begin(method string, protocol int, args ...any) string {
 	return task.ID
 }
 
-// finish waits for a task; the text is its exception, "" for success.
+// finish waits for a task and returns its exception, "" for success.
 func (m *testVM) finish(id string) (json.RawMessage, string) {
 	m.t.Helper()
 	var r reply
@@ -295,15 +295,14 @@ func (m *testVM) finish(id string) (json.RawMessage, string) {
 	return r.Value, ""
 }
 
-// try does an asynchronous message and returns its exception.
+// try sends an asynchronous message and returns its exception.
 func (m *testVM) try(method string, args ...any) string {
 	m.t.Helper()
 	_, exception := m.finish(m.begin(method, 0, args...))
 	return exception
 }
 
-// must does a message, whether it is asynchronous or not, and returns its
-// value.
+// must sends a message, asynchronous or not, and returns its value.
 func (m *testVM) must(method string, args ...any) string {
 	m.t.Helper()
 	r := m.reply(method, 0, args...)
@@ -321,7 +320,7 @@ func (m *testVM) must(method string, args ...any) string {
 	return string(r.Value)
 }
 
-// state is the value of get_state.
+// state returns the value of get_state.
 func (m *testVM) state() (s struct {
 	JobState  string `json:"job_state"`
 	Processes []jobProcess
@@ -400,7 +399,7 @@ func archived(t testing.TB, f files) []byte {
 	return b.Bytes()
 }
 
-// specOf is an apply spec for these jobs, whose files it uploads.
+// specOf returns an apply spec for these jobs, and uploads their files.
 func (m *testVM) specOf(jobs map[string]files, packages ...agent.SpecPackage) map[string]any {
 	m.t.Helper()
 	all, templates := files{}, []any{}
@@ -434,7 +433,7 @@ func (m *testVM) specOf(jobs map[string]files, packages ...agent.SpecPackage) ma
 	}
 }
 
-// daemon is a job with one process, which logs what it is and does.
+// daemon returns a job with one process, which logs what it does.
 func daemon(name string) files {
 	return files{
 		"monit": fmt.Sprintf(`check process %[1]s
@@ -459,7 +458,7 @@ esac
 	}
 }
 
-// tree lists what is below a folder with modes, for comparisons.
+// tree lists the files below dir with their modes, for comparisons.
 func tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder

@@ -172,7 +172,7 @@ func TestProtocolOfListDisk(t *testing.T) {
 	}
 }
 
-// TestBlobs checks that a blob is there whole or not at all.
+// TestBlobs checks that a blob is either complete or missing.
 func TestBlobs(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -230,7 +230,7 @@ func (broken) Read([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestBlobsOfManyClients has every reader see one of the whole contents.
+// TestBlobsOfManyClients: every reader gets one of the complete contents.
 func TestBlobsOfManyClients(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

@@ -12,7 +12,7 @@ import (
 	"bootstrap/agent/local/machine"
 )
 
-// TestRestarts ends agent and VM in every way and looks at the jobs.
+// TestRestarts ends agent and VM in every way and checks the jobs.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -47,7 +47,7 @@ func TestRestarts(t *testing.T) {
 	}
 	m.eventually("the process is started again", func() bool { return pidOf(m, "web") != first && alive(pidOf(m, "web")) })
 
-	// The whole VM goes: its jobs come back, without hooks.
+	// After the end of the whole VM, its jobs start again without hooks.
 	m.awaitState("running")
 	m.endAgent(syscall.SIGKILL)
 	m.kill()
@@ -70,8 +70,8 @@ func TestRestarts(t *testing.T) {
 	m.awaitState("running")
 }
 
-// TestStalePIDFile: after a restart of the machine, numbers in old pid files
-// mean nothing.
+// TestStalePIDFile: after a restart of the machine, the process ids in old pid
+// files are ignored.
 func TestStalePIDFile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -136,8 +136,8 @@ func TestOneAgentPerVM(t *testing.T) {
 	m.must("ping")
 }
 
-// TestEndsWithATask: an agent that is to end does not wait for a script, nor
-// leave it behind.
+// TestEndsWithATask: when the agent ends, it neither waits for a running script
+// nor leaves it running.
 func TestEndsWithATask(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -156,8 +156,8 @@ func TestEndsWithATask(t *testing.T) {
 	})
 }
 
-// TestBadMonitFile: the agent says what is wrong, and stays reachable after a
-// restart with it.
+// TestBadMonitFile: the agent reports the mistake, and can be reached after a
+// restart.
 func TestBadMonitFile(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -177,8 +177,8 @@ func TestBadMonitFile(t *testing.T) {
 	m.awaitState("running")
 }
 
-// TestFullDisk: what cannot be written fails with a reason, leaves what was
-// there, and works once there is room.
+// TestFullDisk: writes fail with a reason, earlier files stay, and everything
+// works when there is space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -214,7 +214,7 @@ func TestFullDisk(t *testing.T) {
 	m.must("compile_package", compile...)
 }
 
-// TestStopThatFails: a process that does not stop is named.
+// TestStopThatFails: the error names a process that does not stop.
 func TestStopThatFails(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -235,7 +235,7 @@ func TestStopThatFails(t *testing.T) {
 	}
 }
 
-// TestKilledInStop: what was to stop is stopped by the next agent.
+// TestKilledInStop: the next agent stops the rest.
 func TestKilledInStop(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// noted is a script that writes down how it was called.
+// noted is a script that records how it was called.
 func noted(name, rest string) string {
 	return fmt.Sprintf("#!/bin/bash\n{ echo \"args=[$*]\"; env | grep -E '^(BOSH|VCAP|PATH|HOME|EXTRA)' | sort; } >> $VCAP_ROOT/sys/log/%s\n%s\n", name, rest)
 }
@@ -60,7 +60,7 @@ func TestRunScript(t *testing.T) {
 	}
 }
 
-// TestScriptsRunAtTheSameTime: each waits for the other.
+// TestScriptsRunAtTheSameTime: each script waits for the other.
 func TestScriptsRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -71,8 +71,8 @@ func TestScriptsRunAtTheSameTime(t *testing.T) {
 	m.must("run_script", "meet", map[string]any{})
 }
 
-// TestScriptLeavesADaemon: a process that a script leaves behind, with the
-// script's output still open, is not waited for.
+// TestScriptLeavesADaemon: the agent does not wait for a process that a script
+// leaves running, even if it keeps the script's output open.
 func TestScriptLeavesADaemon(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -157,8 +157,8 @@ func TestCancelDrain(t *testing.T) {
 	}
 }
 
-// TestDrainOutlivesSupervision: what a drain script ends stays down, also when
-// the agent is restarted before it is stopped.
+// TestDrainOutlivesSupervision: a process that a drain script ends is not
+// started again, even if the agent restarts before the stop.
 func TestDrainEndsProcesses(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

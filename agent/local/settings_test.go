@@ -18,7 +18,7 @@ import (
 	"bootstrap/agent/local/machine"
 )
 
-// selfSigned is a certificate for 127.0.0.1 with its key and authority.
+// selfSigned returns a certificate for 127.0.0.1 with its key and authority.
 func selfSigned(t *testing.T) agent.Cert {
 	t.Helper()
 	s := &settings{current: agent.Settings{MBus: "https://u:p@127.0.0.1:1"}}
@@ -116,8 +116,8 @@ func TestSettingsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestSettingsComeLate: nothing listens until there are settings; then the
-// last good ones do.
+// TestSettingsComeLate: without settings nothing listens; later the last valid
+// settings are used.
 func TestSettingsComeLate(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -219,7 +219,7 @@ func TestVitals(t *testing.T) {
 	}
 }
 
-// TestFreshState compares with what the real agent says before any apply.
+// TestFreshState compares with the real agent's state before any apply.
 func TestFreshState(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// registry serves settings as bosh-init's does, and counts.
+// registry serves settings like bosh-init's registry, and counts requests.
 type registry struct {
 	settings atomic.Pointer[agent.Settings]
 	gets     atomic.Int32
@@ -94,8 +94,8 @@ func password(boot *agent.BootSSH) *ssh.ClientConfig {
 	return &ssh.ClientConfig{User: boot.User, Auth: []ssh.AuthMethod{ssh.Password(boot.Password)}}
 }
 
-// TestRegistryThroughTheTunnel is a v1 VM's life: settings come through the
-// tunnel, are read again through it, and are remembered without it.
+// TestRegistryThroughTheTunnel runs a VM of API version 1: it gets its settings
+// through the tunnel, reads them again through it, and keeps them without it.
 func TestRegistryThroughTheTunnel(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -117,7 +117,7 @@ func TestRegistryThroughTheTunnel(t *testing.T) {
 	r.settings.Store(&changed)
 	m.must("mount_disk", "disk-1")
 
-	// The connection breaks and comes back, as a tunnel does it.
+	// The connection breaks and is restored, as by a tunnel.
 	client.Close()
 	if got := m.must("list_disk"); got != `["disk-1"]` {
 		t.Errorf("list_disk without the tunnel: %s", got)
@@ -133,7 +133,7 @@ func TestRegistryThroughTheTunnel(t *testing.T) {
 	}
 }
 
-// TestRegistryAnswers: whatever the registry says, the agent keeps trying.
+// TestRegistryAnswers: whatever the registry answers, the agent tries again.
 func TestRegistryAnswers(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -150,7 +150,7 @@ func TestRegistryAnswers(t *testing.T) {
 	m.await()
 }
 
-// TestForwardedPortIsTheVMsAlone: nothing listens on the host for it.
+// TestForwardedPortIsTheVMsAlone: the port is not open on this machine.
 func TestForwardedPortIsTheVMsAlone(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -193,8 +193,8 @@ func TestForwards(t *testing.T) {
 		t.Errorf("keep-alive: %v %v", ok, err)
 	}
 
-	// The later client has the port; that the earlier one gives it back then
-	// means nothing.
+	// The later client has the port; when the earlier one cancels its
+	// forwarding, nothing changes.
 	old := expose(t, first, "127.0.0.1:6901", text("old"))
 	second := connect(t, boot.Address, password(boot))
 	expose(t, second, "127.0.0.1:6901", text("new"))
@@ -286,7 +286,7 @@ func TestSSHAdmits(t *testing.T) {
 	m.halt()
 }
 
-// TestSSHGarbage: what is no SSH client harms nobody else.
+// TestSSHGarbage: clients that do not speak SSH do not disturb others.
 func TestSSHGarbage(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -312,8 +312,8 @@ func TestSSHGarbage(t *testing.T) {
 	m.await()
 }
 
-// TestSilentTunnel: a registry that never answers is not waited for for ever,
-// and the agent can be ended meanwhile.
+// TestSilentTunnel: the agent does not wait for ever for a silent registry, and
+// can be stopped meanwhile.
 func TestSilentTunnel(t *testing.T) {
 	t.Parallel()
 	m, _, boot := tunneled(t)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind says what a Check watches. Only a KindProcess is supervised.
+// Kind is what a Check watches. Only a KindProcess is supervised.
 type Kind string
 
 // The kinds of checks. KindOther is for statements outside of a check, such as
@@ -55,7 +55,7 @@ type Program struct {
 	Timeout time.Duration // never 0 if Argv is set; 30 s by default
 }
 
-// Mode says what to do with a process that does not run.
+// Mode is what to do with a process that does not run.
 type Mode string
 
 // The modes. A manual process is started only by Supervisor.Start, as every

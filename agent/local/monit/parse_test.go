@@ -85,7 +85,7 @@ check process db with pidfile /var/vcap/sys/run/db/db.pid start program "/bin/db
 	}
 }
 
-// What is not done must be named, and must not swallow what stands after it.
+// Ignored statements are reported, and the statements after them are still read.
 func TestParseNamesWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	const head, tail = "check process a with pidfile /run/a\n", "\ngroup vcap"

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The start program can become the service: it never returns.
+// The start program may become the service itself: then it does not end.
 func TestStartProgramBecomesService(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -74,7 +74,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// A service that dies again and again is tried more and more seldom.
+// A service that dies repeatedly is restarted less and less often.
 func TestBackOff(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -155,7 +155,7 @@ func TestNoStopProgram(t *testing.T) {
 	}
 }
 
-// Stop in the middle of a start leaves nothing behind.
+// A stop during a start leaves nothing behind.
 func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -206,7 +206,7 @@ func TestLoadFaults(t *testing.T) {
 	}
 }
 
-// A new set keeps what stays and forgets what goes.
+// A new set keeps the services that it contains and forgets the others.
 func TestLoadAgain(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -227,7 +227,8 @@ func TestLoadAgain(t *testing.T) {
 	}
 }
 
-// All calls at once, with processes dying: nothing hangs, nothing is left.
+// All methods are called in parallel while processes die: nothing hangs, and
+// nothing is left running.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)

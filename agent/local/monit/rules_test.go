@@ -17,8 +17,7 @@ import (
 	"bootstrap/internal/process"
 )
 
-// A rule on something that fails restarts the service once it has failed for
-// as many cycles.
+// A rule restarts the service after the condition has held for as many cycles.
 func TestRuleConnection(t *testing.T) {
 	t.Parallel()
 	var healthy atomic.Bool
@@ -161,7 +160,7 @@ func TestRuleActions(t *testing.T) {
 		if err := os.Remove(filepath.Join(j.dir, "pid")); err != nil {
 			t.Fatal(err)
 		}
-		s.Start() // asked for, it is started
+		s.Start() // an explicit start works
 		eventually(t, "it runs again", isRunning(s))
 		stop(t, s)
 		if count(root, "web start") != 2 {
@@ -170,7 +169,7 @@ func TestRuleActions(t *testing.T) {
 	})
 }
 
-// Too many restarts in a short time end the attempts.
+// Too many restarts in a short time stop further ones.
 func TestRuleRestarts(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -187,7 +186,7 @@ func TestFamily(t *testing.T) {
 	t.Parallel()
 	all := map[int]process.Usage{
 		1: {Parent: 0, MemoryKB: 1, CPU: 1}, 2: {Parent: 1, MemoryKB: 10, CPU: 10}, 3: {Parent: 2, MemoryKB: 100, CPU: 100},
-		4: {Parent: 5, MemoryKB: 1000}, 5: {Parent: 4, MemoryKB: 1000}, // a circle cannot be, and must not hang
+		4: {Parent: 5, MemoryKB: 1000}, 5: {Parent: 4, MemoryKB: 1000}, // a circle is impossible, and must not hang
 	}
 	if sum, n := family(all, 1); sum.MemoryKB != 111 || sum.CPU != 111 || n != 2 {
 		t.Errorf("%+v %d", sum, n)
@@ -200,7 +199,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// A real process with a name made to confuse is read right.
+// A process with a confusing name is read correctly.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	id, ok := process.Identify(os.Getpid())

@@ -14,7 +14,7 @@ import (
 	"bootstrap/internal/process"
 )
 
-// Config says how a Supervisor works. Every field may be empty.
+// Config configures a Supervisor. Every field may be empty.
 type Config struct {
 	// Command makes the command of a start, stop or exec statement: it chooses
 	// environment, folder and paths (argv is as written). Its output must be
@@ -78,8 +78,8 @@ type Supervisor struct {
 	changed  chan struct{}    // closed and replaced after each pass
 }
 
-// New makes a Supervisor without services; Close it. It does not end with ctx,
-// whose run is told of panics.
+// New returns a Supervisor without services; the caller must call Close. It does
+// not end with ctx, whose run gets its panics.
 func New(ctx context.Context, cfg Config) *Supervisor {
 	if cfg.Command == nil {
 		cfg.Command = func(ctx context.Context, argv []string) *exec.Cmd {
@@ -247,7 +247,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	}
 }
 
-// Unmonitor leaves every service alone, whatever happens to it.
+// Unmonitor stops monitoring every service; their processes are left alone.
 func (s *Supervisor) Unmonitor() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +300,7 @@ func (s *Supervisor) Close() {
 	}
 }
 
-// poke has the loop look at once.
+// poke makes the loop check at once.
 func (s *Supervisor) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -377,5 +377,5 @@ func (e *StopError) Error() string {
 	return msg
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *StopError) Unwrap() error { return e.Cause }

@@ -27,14 +27,15 @@ type job struct {
 	name string
 }
 
-// The usual way of a release: the daemon goes to the background, its pid into
-// the file. Every start and stop is noted in the log that all jobs share.
+// The usual way of a release: the daemon goes to the background and writes its
+// process id to the file. Every start and stop is recorded in the log that all
+// jobs share.
 const daemon = `
 start) echo "$NAME start" >>../log; sleep 1000 & echo $! >pid; echo $! >>../pids ;;
 stop) echo "$NAME stop" >>../log; kill $(cat pid); rm -f pid ;;
 `
 
-// newJob writes a ctl script whose cases are given.
+// newJob writes a ctl script with the given cases.
 func newJob(t *testing.T, root, name, cases string) job {
 	t.Helper()
 	j := job{t, filepath.Join(root, name), name}
@@ -45,7 +46,7 @@ func newJob(t *testing.T, root, name, cases string) job {
 	return j
 }
 
-// newRoot is a folder for jobs; at the end whatever runs in it is killed.
+// newRoot returns a folder for jobs, whose processes are killed at the end.
 func newRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -87,7 +88,7 @@ func (j job) pid() int {
 	return pid
 }
 
-// kill ends the job's process behind the supervisor's back.
+// kill ends the job's process without the supervisor.
 func (j job) kill() int {
 	j.t.Helper()
 	pid := j.pid()
@@ -113,7 +114,8 @@ func count(root, line string) (n int) {
 	return n
 }
 
-// newSupervisor has short cycles and says what happens in the test's log.
+// newSupervisor returns a supervisor with short cycles that reports events in
+// the test's log.
 func newSupervisor(t *testing.T, checks []Check) *Supervisor {
 	t.Helper()
 	s := New(t.Context(), Config{
@@ -154,7 +156,7 @@ func stop(t *testing.T, s *Supervisor) {
 	}
 }
 
-// runsWithout holds when another process than old runs.
+// runsWithout waits until a process other than old runs.
 func runsWithout(s *Supervisor, old int) func() bool {
 	return func() bool {
 		st := one(s)
@@ -219,7 +221,7 @@ func TestNoServicesRun(t *testing.T) {
 	stop(t, s)
 }
 
-// A supervisor that comes anew takes over what runs.
+// A new supervisor adopts running processes.
 func TestTakesOver(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -257,7 +259,7 @@ func TestUnmonitorLeavesAlone(t *testing.T) {
 	}
 	j.kill()
 	eventually(t, "the process is gone", func() bool { return one(s).PID == 0 })
-	// A second service that goes through its life shows that time has passed.
+	// A second service that starts and stops shows that time has passed.
 	k := newJob(t, root, "other", daemon)
 	other := newSupervisor(t, k.check(""))
 	other.Start()
@@ -285,7 +287,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What depends on a process that died goes down before it comes up again.
+// If a process dies, its dependents are stopped before it is started again.
 func TestDependentsRestart(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -328,7 +330,8 @@ func TestPidFileGarbage(t *testing.T) {
 			s.Start()
 			eventually(t, "it runs all the same", isRunning(s))
 			pid := j.pid()
-			// Spoiled while the process runs, it is no reason to start a second.
+			// A pid file that is spoiled while the process runs does not lead to
+			// a second process.
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
@@ -353,7 +356,7 @@ func TestPidFileGarbage(t *testing.T) {
 	}
 }
 
-// The number in an old pid file belongs to somebody else by now.
+// The process id in an old pid file belongs to another process now.
 func TestNumberUsedAgain(t *testing.T) {
 	t.Parallel()
 	if id, ok := process.Identify(os.Getpid()); !ok || id.Started().IsZero() {

@@ -58,8 +58,8 @@ type Server struct {
 	listener net.Listener     // nil while nobody can be admitted
 }
 
-// New makes a Server that does not listen yet; Close it. It does not end with
-// ctx, whose run is told of panics.
+// New returns a Server that does not listen yet; the caller must call Close. It
+// does not end with ctx, whose run gets its panics.
 func New(ctx context.Context, cfg Config) *Server {
 	s := &Server{cfg: cfg, forwards: newForwards(), slots: make(chan struct{}, maxClients), users: map[string]*user{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -141,7 +141,7 @@ func (s *Server) listen(address string) error {
 	return nil
 }
 
-// stopListening keeps new clients out. The caller holds mu.
+// stopListening admits no new clients. The caller holds mu.
 func (s *Server) stopListening() {
 	if s.listener != nil {
 		s.listener.Close()

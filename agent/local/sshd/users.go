@@ -90,8 +90,8 @@ func (s *Server) enter(conn *ssh.ServerConn) (leave func(), ok bool) {
 	}, true
 }
 
-// config says who is admitted: temporary users by their keys, the user of the
-// image by keys or the password.
+// config returns the server's configuration: temporary users log in with their
+// keys, the user of the image with keys or the password.
 func (s *Server) config() (*ssh.ServerConfig, error) {
 	signer, err := s.hostKey()
 	if err != nil {
