@@ -1,7 +1,8 @@
 // Package document evaluates YAML documents as create-env does: it applies
-// operations files, generates variables and fills them in, and keeps the
-// position of every value for messages. It compares two documents. It knows
-// nothing of the keys of a manifest, except those of its variables section.
+// operations files, adds a cloud config, generates variables and fills them in,
+// and keeps the position of every value for messages. It compares two documents.
+// Of the keys of a manifest it knows only those of its variables section and of
+// a cloud config.
 package document
 
 import (
@@ -32,6 +33,7 @@ type document struct {
 	file     string // as the user named it
 	root     *node
 	problems Problems
+	cloud    *cloudConfig // nil: the document has none
 	// pending holds the variables that have no value yet; nil until variables
 	// are filled in.
 	pending map[string]bool
@@ -395,9 +397,10 @@ func (f *filling) find(key any) (int, bool) {
 	return i, i >= 0
 }
 
-// Digest returns the SHA-512, as hex, of the document as yaml.v2 writes it.
-// create-env records it as current_manifest_sha.
-func (d *Document) Digest() (string, error) { return d.root.digest() }
+// Digest returns the SHA-512, as hex, of the document as yaml.v2 writes it,
+// without the items of a cloud config that Use did not record. create-env records
+// it as current_manifest_sha.
+func (d *Document) Digest() (string, error) { return d.needed().digest() }
 
 func (n *node) digest() (string, error) {
 	sum := sha512.New()

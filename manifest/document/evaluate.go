@@ -17,14 +17,17 @@ import (
 // Options are the inputs of an evaluation besides the document: operations,
 // which are applied first, and variables. Paths may begin with ~.
 type Options struct {
-	Ops       []string // operations files, in their order
-	Vars      []string // NAME=VALUE
-	VarFiles  []string // NAME=PATH of a file with the value
-	VarsFiles []string // YAML files of names and values
-	VarsEnv   []string // prefixes of environment variables: PREFIX_name=VALUE
-	Environ   []string // the environment, as KEY=VALUE
-	VarsStore string   // file with generated values; empty: none
-	Generate  Mode     // what to do with variables without a value
+	Ops []string // operations files, in their order
+	// CloudConfigs are the files of the cloud config, in place of those that the
+	// manifest names; together they are one cloud config.
+	CloudConfigs []string
+	Vars         []string // NAME=VALUE
+	VarFiles     []string // NAME=PATH of a file with the value
+	VarsFiles    []string // YAML files of names and values
+	VarsEnv      []string // prefixes of environment variables: PREFIX_name=VALUE
+	Environ      []string // the environment, as KEY=VALUE
+	VarsStore    string   // file with generated values; empty: none
+	Generate     Mode     // what to do with variables without a value
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
@@ -58,10 +61,11 @@ type missing struct {
 	uses int
 }
 
-// open reads the document and the files of the options, and applies the
-// operations. It returns an error for files that cannot be read; problems in
+// open reads the document and the files of the options, applies the operations
+// and adds the cloud config: with byKey, also one that the document names. It
+// returns an error for files that cannot be read; problems in
 // their content are recorded in the document.
-func open(path string, opts Options) (*evaluation, error) {
+func open(path string, opts Options, byKey bool) (*evaluation, error) {
 	file, data, err := readDocument(path, opts)
 	if err != nil {
 		return nil, err
@@ -85,8 +89,7 @@ func open(path string, opts Options) (*evaluation, error) {
 	if err := errors.Join(errs...); err != nil || e.problems.failed() {
 		return e, err
 	}
-	e.apply(ops)
-	return e, nil
+	return e, e.addCloudConfig(ops, byKey)
 }
 
 // interpolate generates missing variables and fills in all variables.
@@ -106,6 +109,7 @@ func (e *evaluation) interpolate() error {
 	e.pending = map[string]bool{}
 	f := filler{document: e.document, lookup: e.lookup, missing: e.recordMissing, broken: e.pending}
 	e.root = f.fill(e.root, nil, 0)
+	e.flattenCloudConfig()
 	for _, def := range e.definitions {
 		if e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
 			e.recordMissing(def.name, def.place.pos, def.place.at)
@@ -251,10 +255,11 @@ type Document struct {
 }
 
 // Evaluate applies operations and fills in variables, and leaves those without
-// a value as they are. The path - stands for opts.Stdin. The error is a
-// *Problems if the content of the files is to blame.
+// a value as they are. The path - stands for opts.Stdin. The document may be any
+// YAML, so that only opts can name a cloud config. The error is a *Problems if
+// the content of the files is to blame.
 func Evaluate(path string, opts Options) (*Document, error) {
-	e, err := open(path, opts)
+	e, err := open(path, opts, false)
 	defer e.close()
 	if err != nil {
 		return nil, err
@@ -271,7 +276,7 @@ func Evaluate(path string, opts Options) (*Document, error) {
 // with the methods of Value. An empty document and a variable without a value
 // are problems, too.
 func Read(path string, opts Options, check func(top Value)) (*Document, error) {
-	e, err := open(path, opts)
+	e, err := open(path, opts, true)
 	defer e.close()
 	if err != nil {
 		return nil, err
@@ -282,15 +287,17 @@ func Read(path string, opts Options, check func(top Value)) (*Document, error) {
 	if e.problems.failed() {
 		return e.finish()
 	}
-	if e.sketch, err = e.root.sketch(); err != nil {
-		return nil, err
-	}
+	sketch := e.root.masked(false)
 	if err := e.interpolate(); err != nil {
 		return nil, err
 	}
 	if e.pending != nil { // nil: another process has just damaged the vars store
 		e.problems = append(e.problems, e.missingProblems()...)
 		check(e.top())
+	}
+	e.neededIn(sketch)
+	if e.sketch, err = writeSketch(sketch); err != nil {
+		return nil, err
 	}
 	return e.finish()
 }
@@ -304,6 +311,9 @@ func empty(file string) Problem {
 // Evaluate.
 func (d *Document) Sketch() []byte { return d.sketch }
 
+// stdinName names standard input in messages.
+const stdinName = "<stdin>"
+
 // readDocument reads the file at path, or standard input if path is -. It
 // returns the file's name for messages.
 func readDocument(path string, opts Options) (file string, data []byte, err error) {
@@ -315,7 +325,7 @@ func readDocument(path string, opts Options) (file string, data []byte, err erro
 		return "", nil, errors.New("cannot read the manifest: there is no standard input")
 	}
 	data, err = readAll("the manifest", "from standard input", opts.Stdin)
-	return "<stdin>", data, err
+	return stdinName, data, err
 }
 
 // readAll reads an open file up to the size limit.

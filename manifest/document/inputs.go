@@ -15,8 +15,9 @@ import (
 )
 
 // InputsDigest returns an HMAC-SHA256, as hex and keyed with the salt, of
-// everything that an evaluation reads: the contents of all files, but not their
-// paths, and the given values. A pipe is not read, since it can be read only
+// everything that an evaluation reads: the contents of all files, also of those
+// that the manifest names as its cloud config, but not their paths, and the given
+// values. A pipe is not read, since it can be read only
 // once, and changes the digest each time.
 func InputsDigest(path string, opts Options, salt string) (string, error) {
 	if path == "-" {
@@ -26,6 +27,15 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 	errs := []error{d.file("manifest", "the manifest", path)}
 	for _, file := range opts.Ops {
 		errs = append(errs, d.file("ops", "the operations file", file))
+	}
+	clouds := opts.CloudConfigs
+	if len(clouds) == 0 && errors.Join(errs...) == nil {
+		var err error
+		clouds, err = namedCloudConfig(path, opts)
+		errs = append(errs, err)
+	}
+	for _, file := range clouds {
+		errs = append(errs, d.file("cloud config", "the cloud config", file))
 	}
 	for _, prefix := range opts.VarsEnv {
 		d.part("prefix", []byte(prefix))

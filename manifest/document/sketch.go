@@ -19,9 +19,9 @@ var (
 	pemBlock    = regexp.MustCompile(`(?s)-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)`)
 )
 
-// sketch returns the tree as YAML, with its plain-text secrets masked.
-func (n *node) sketch() ([]byte, error) {
-	data, err := yaml2.Marshal(n.masked(false))
+// writeSketch returns a masked tree as YAML.
+func writeSketch(masked any) ([]byte, error) {
+	data, err := yaml2.Marshal(masked)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
 	}

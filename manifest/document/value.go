@@ -51,6 +51,40 @@ func (v Value) Get(key string) Value {
 	return child
 }
 
+// At returns the value at a path below this one, as Path writes it, such as
+// networks[0].subnets[1].range. If a part of the path does not exist, At returns
+// the place of the value that lacks it.
+func (v Value) At(path string) Value {
+	for _, piece := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' }) {
+		index, isIndex := strings.CutSuffix(piece, "]")
+		i, err := strconv.Atoi(index)
+		switch {
+		case v.node == nil:
+			return v
+		case !isIndex:
+			v = v.Get(piece)
+		case err != nil || v.node.kind != listKind || i < 0 || i >= len(v.node.items):
+			return v
+		default:
+			item := v.node.items[i]
+			v = Value{document: v.document, node: item.present(), at: v.at.item(i), pos: item.pos}
+		}
+	}
+	return v
+}
+
+// Unsettled reports whether the value or a part of it is pending.
+func (v Value) Unsettled() bool {
+	if v.node == nil {
+		return false
+	}
+	found := v.Pending()
+	v.node.leaves("", func(_ string, n *node) {
+		found = found || Value{document: v.document, node: n.present()}.Pending()
+	})
+	return found
+}
+
 // All returns the keys and values of a map in the order of the file. Getting
 // each by its key instead takes the square of their number.
 func (v Value) All() iter.Seq2[string, Value] {
@@ -342,6 +376,15 @@ func (v Value) Properties() map[string]any {
 	}
 	m, _ := v.property(v.node, v.at).(map[string]any)
 	return m
+}
+
+// Plain returns the value in the types of JSON; nil if it is absent. Keys that are
+// not text are reported at every depth.
+func (v Value) Plain() any {
+	if v.node == nil {
+		return nil
+	}
+	return v.property(v.node, v.at)
 }
 
 // property converts one value of properties.

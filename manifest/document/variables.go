@@ -82,7 +82,7 @@ func (o Options) WarningPeriod() time.Duration {
 
 // openVariables opens a document for work on its variables section.
 func openVariables(path string, opts Options) (*evaluation, error) {
-	e, err := open(path, opts)
+	e, err := open(path, opts, true)
 	switch {
 	case err != nil:
 		return nil, err
