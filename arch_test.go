@@ -61,7 +61,7 @@ func imports() map[string][]string {
 		"artifact/download":       {"artifact/archive", "artifact/cache"},
 		"artifact/tartest":        {},
 		"cpi":                     {},
-		"manifest":                {"manifest/document", "manifest/gen"},
+		"manifest":                {"manifest/document", "manifest/gen", "network"},
 		"manifest/document":       {"manifest/gen"},
 		"manifest/gen":            {},
 		"network":                 {},

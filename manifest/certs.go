@@ -30,16 +30,15 @@ type certificates struct {
 	now      time.Time
 }
 
-// checkCertificates checks cloud_provider.cert and, of the used resource pool,
+// checkCertificates checks cloud_provider.cert and, of the VM,
 // env.bosh.mbus.cert. Values that are absent or pending are not checked.
 func (r *reader) checkCertificates() {
 	provider := r.top.Get("cloud_provider")
 	c := certificates{reader: r, ca: provider.Get("cert").Get("ca"), now: time.Now()}
 	c.roots, _ = parseChain(r.manifest.CPI.CA)
-	pool := slices.IndexFunc(r.pools, func(p pool) bool { return p.named && p.Name == r.manifest.ResourcePool.Name })
-	if pool >= 0 {
-		cert := r.pools[pool].place.Get("env").Get("bosh").Get("mbus").Get("cert")
-		c.leaf = cert.Get("certificate")
+	cert := r.env.Get("bosh").Get("mbus").Get("cert")
+	c.leaf = cert.Get("certificate")
+	if !c.leaf.IsNull() || !cert.Get("private_key").IsNull() {
 		c.readAgent(c.leaf, cert.Get("private_key"))
 	}
 	switch {
@@ -102,6 +101,11 @@ func (c *certificates) readAgent(certificate, key document.Value) {
 // checkHost checks that the certificate is for the host of the mbus URL.
 func (c *certificates) checkHost(mbus document.Value) {
 	host := knownHost(mbus)
+	if p := c.manifest.Placement; p != nil && p.mbus != nil && unspecified(p.mbus) {
+		if host, _ = c.manifest.Address(); host == "" {
+			return // the address is still to be chosen
+		}
+	}
 	if host == "" {
 		return
 	}

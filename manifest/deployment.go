@@ -26,6 +26,11 @@ type reader struct {
 	within   time.Duration // certificates that expire within this time get a warning
 	store    string        // path of the vars store, whose values document checks
 	lenient  bool
+	env      document.Value // of the VM that the group uses
+
+	shared       *shared // nil: there is no cloud config
+	stemcells    names   // by alias; with a cloud config
+	stemcellRefs map[string]StemcellRef
 }
 
 // plainName is a name that needs no quotes in a message.
@@ -48,6 +53,11 @@ func (n *names) add(c document.Value, name string, ok bool) {
 // check reports a reference to an unknown name. what is the kind of thing, with
 // an article; where is the list that contains them.
 func (n *names) check(c document.Value, name, what, where string) {
+	n.checkAs(c, name, what, where, "")
+}
+
+// checkAs is check with the Director's name of the error.
+func (n *names) checkAs(c document.Value, name, what, where, kind string) {
 	if n.open || slices.Contains(n.list, name) {
 		return
 	}
@@ -62,7 +72,10 @@ func (n *names) check(c document.Value, name, what, where string) {
 		}
 		known = ": " + strings.Join(shown, ", ")
 	}
-	c.Fail("must be the name of %s in %s%s, but is %q%s", what, where, known, name, spelling.Suggest(name, n.list))
+	if kind != "" {
+		kind = " (" + kind + ")"
+	}
+	c.Fail("must be the name of %s in %s%s, but is %q%s%s", what, where, known, name, spelling.Suggest(name, n.list), document.Literal(kind))
 }
 
 // pool is a resource pool with its value in the document.
@@ -90,17 +103,59 @@ func (r *reader) read(top document.Value) {
 	}
 	r.manifest.Name, _ = top.Get("name").Required("the name of the deployment")
 	r.readReleases(top.Get("releases"))
-	r.readNetworks(top.Get("networks"))
-	r.readResourcePools(top.Get("resource_pools"))
-	r.readDiskPools(top.Get("disk_pools"))
+	r.manifest.CloudConfigs = top.CloudConfigs()
+	switch {
+	case len(r.manifest.CloudConfigs) > 0:
+		r.readCloudConfig(top)
+		r.readStemcells(top.Get("stemcells"))
+		if addons := top.Get("addons"); addons.Len() > 0 {
+			addons.Fail("cannot be used: list the jobs of the addons in the instance group")
+		}
+	case lacksCloudConfig(top):
+		top.Fail("the manifest is in the Director's style (stemcells, vm_type), without networks and resource_pools of its own: name its cloud config with --cloud-config FILE, or in the key cloud_config")
+		return
+	default:
+		r.readNetworks(top.Get("networks"))
+		r.readResourcePools(top.Get("resource_pools"))
+		r.readDiskPools(top.Get("disk_pools"))
+	}
 	r.manifest.Properties = settings(top.Get("properties"))
-	r.readTags(top.Get("tags"))
+	r.manifest.Tags = readTags(top.Get("tags"))
+	r.manifest.Update.WatchTime = WatchTime{Max: 5 * time.Minute}
 	r.readUpdate(top.Get("update"))
 	r.manifest.Protect = top.Get("protect").LenientFlag(true)
 	r.readFeatures(top.Get("features"))
 	r.readGroups(top)
 	r.readInstallation(top.Get("cloud_provider"))
+	if p := r.manifest.Placement; p != nil {
+		p.mbus = r.manifest.CPI.MBusURL
+		r.manifest.settle()
+	}
 	r.checkCertificates()
+}
+
+// lacksCloudConfig reports whether a manifest without a cloud config is in the
+// Director's style: it has stemcells, or a group with a vm_type, and nothing of
+// create-env's style.
+func lacksCloudConfig(top document.Value) bool {
+	for _, key := range []string{"networks", "resource_pools", "jobs"} {
+		if top.Get(key).HasKey() {
+			return false
+		}
+	}
+	groups := top.Get("instance_groups")
+	if !groups.IsList() {
+		return false
+	}
+	for _, group := range groups.Items() {
+		if group.Get("resource_pool").HasKey() {
+			return false
+		}
+		if group.Get("vm_type").HasKey() || group.Get("stemcell").HasKey() {
+			return true
+		}
+	}
+	return top.Get("stemcells").Len() > 0
 }
 
 // settings returns a map in the types of JSON, an empty one if the value is
@@ -133,7 +188,7 @@ func (r *reader) readReleases(list document.Value) {
 		r.manifest.Releases = append(r.manifest.Releases, Release{
 			Name: name,
 			URL:  url,
-			SHA1: digestField(item.Get("sha1"), strings.HasPrefix(url, "http")),
+			SHA1: digestField(item.Get("sha1"), isRemote(url)),
 			Pos:  item.Position(),
 		})
 	}
@@ -287,7 +342,7 @@ func (r *reader) readResourcePools(list document.Value) {
 			url := r.sourceURL(stemcell.Get("url"), "stemcell")
 			p.Stemcell = StemcellRef{
 				URL:  url,
-				SHA1: digestField(stemcell.Get("sha1"), strings.HasPrefix(url, "http")),
+				SHA1: digestField(stemcell.Get("sha1"), isRemote(url)),
 				Pos:  stemcell.Position(),
 			}
 		}
@@ -320,29 +375,33 @@ func (r *reader) readDiskPools(list document.Value) {
 	}
 }
 
-// readTags reads tags.
-func (r *reader) readTags(c document.Value) {
-	r.manifest.Tags = map[string]string{}
+// readTags returns the tags of the deployment or of its group.
+func readTags(c document.Value) map[string]string {
+	tags := map[string]string{}
 	if c.IsNull() || c.Pending() {
-		return
+		return tags
 	}
 	if !c.IsMap() {
 		c.Fail(`must be a map (lines "key: value"), not %s`, c.Describe())
-		return
+		return tags
 	}
 	for key, value := range c.All() {
-		r.manifest.Tags[key], _ = value.Text()
+		tags[key], _ = value.Text()
 	}
+	return tags
 }
 
-// readUpdate reads update.
+// readUpdate reads update of the manifest or, with a cloud config, of the group,
+// whose values replace those of the manifest.
 func (r *reader) readUpdate(c document.Value) {
-	r.manifest.Update.WatchTime = WatchTime{Max: 5 * time.Minute}
 	if !section(c, "update") {
 		return
 	}
 	place := c.Get("update_watch_time")
 	if text, ok := place.Text(); ok {
+		if single := strings.TrimSpace(text); r.shared != nil && !strings.Contains(text, "-") {
+			text = single + "-" + single // as the Director reads it
+		}
 		watch, wrong := parseWatchTime(text)
 		if wrong != "" {
 			place.Fail(`%s; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, wrong)
@@ -356,7 +415,9 @@ func (r *reader) readUpdate(c document.Value) {
 		}
 		r.manifest.Update.VMStrategy = text
 	}
-	r.manifest.Update.Snapshot = c.Get("snapshot").LenientFlag(true)
+	if place := c.Get("snapshot"); !place.IsNull() {
+		r.manifest.Update.Snapshot = place.LenientFlag(true)
+	}
 }
 
 // readFeatures reads features. create-env ignores them, so that wrong values are

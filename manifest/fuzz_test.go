@@ -2,10 +2,13 @@ package manifest
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"bootstrap/manifest/document"
 )
@@ -40,7 +43,8 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		problems, ok := err.(*document.Problems)
-		if !ok && len(data) > 2<<20 {
+		var lost *document.FileError // of a cloud config that the manifest names
+		if !ok && (len(data) > 2<<20 || errors.As(err, &lost)) {
 			return
 		}
 		if !ok {
@@ -58,6 +62,49 @@ func FuzzLoad(f *testing.F) {
 		for _, p := range *problems {
 			if p.Pos.Line > lines+1 || p.Message == "" || strings.ContainsAny(p.String(), "\r\n") || len(p.Message) > 1500 || strings.Contains(p.Message, "%!") {
 				t.Fatalf("bad problem: %v", p)
+			}
+		}
+	})
+}
+
+// FuzzCloudConfig looks for manifests and cloud configs that make Load panic or
+// hang, or that are accepted without a place for the instance.
+func FuzzCloudConfig(f *testing.F) {
+	archives := []string{directorStyle}
+	for _, name := range []string{"cloud-config", "no-cloud-provider"} {
+		text, err := os.ReadFile("testdata/mistakes/" + name + ".txtar")
+		if err != nil {
+			f.Fatal(err)
+		}
+		archives = append(archives, string(text))
+	}
+	for _, text := range archives {
+		parts := map[string][]byte{}
+		for _, part := range txtar.Parse([]byte(text)).Files {
+			parts[part.Name] = part.Data
+		}
+		f.Add(parts["manifest.yml"], parts["cloud.yml"])
+	}
+	path := filepath.Join(f.TempDir(), "cloud.yml")
+	f.Fuzz(func(t *testing.T, data, cloud []byte) {
+		if err := os.WriteFile(path, cloud, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := Load("-", document.Options{Stdin: bytes.NewReader(data), CloudConfigs: []string{path}})
+		if err != nil {
+			if strings.Contains(err.Error(), "%!") {
+				t.Fatal(err)
+			}
+			return
+		}
+		p := m.Placement
+		if p == nil || len(m.Interfaces()) != len(p.Group.Wishes) || len(p.Group.Zones) > 0 && p.Zone == "" {
+			t.Fatalf("accepted: %+v", m)
+		}
+		m.Address()
+		for _, w := range p.Open() {
+			if p.Blocks[w.Network].IsValid() {
+				t.Fatalf("%s is open and has %v", w.Network, p.Blocks[w.Network])
 			}
 		}
 	})

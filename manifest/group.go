@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"slices"
+	"strings"
 
 	"bootstrap/manifest/document"
 )
@@ -13,7 +14,7 @@ func (r *reader) readGroups(top document.Value) {
 	for _, list := range lists {
 		items := list.Items()
 		if len(items) != 1 && len(lists) == 1 && (list.IsNull() || list.IsList()) {
-			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d", len(items))
+			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d%s", len(items), document.Literal(groupNames(items)))
 		}
 		for _, item := range items {
 			if !item.IsNull() && !section(item, "instance_groups[]") {
@@ -26,6 +27,20 @@ func (r *reader) readGroups(top document.Value) {
 			first = false
 		}
 	}
+}
+
+// groupNames returns the names of instance groups for the end of a message.
+func groupNames(items []document.Value) string {
+	var list []string
+	for _, item := range items {
+		if name := item.Get("name").Scalar(); plainName.MatchString(name) {
+			list = append(list, name)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(list, ", ")
 }
 
 // spellings returns the value of the one of two keys with the same meaning that
@@ -57,9 +72,18 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 		}
 	}
 	group.Jobs = r.readJobs(c)
-	group.Networks = r.readGroupNetworks(c.Get("networks"))
-	r.manifest.ResourcePool = r.findPool(c.Get("resource_pool"))
-	group.Disk = r.findDisk(c)
+	if r.shared != nil {
+		r.readPlacement(c, &group)
+	} else {
+		for key, where := range map[string]string{"env": "resource_pools[]", "tags": "the manifest itself"} {
+			if place := c.Get(key); place.HasKey() {
+				place.WarnKey("is not used without a cloud config; it is read in %s", document.Literal(where))
+			}
+		}
+		group.Networks = r.readGroupNetworks(c.Get("networks"))
+		r.manifest.ResourcePool = r.findPool(c.Get("resource_pool"))
+		group.Disk = r.findDisk(c)
+	}
 	group.Properties = c.Get("properties").Properties()
 	return group
 }
@@ -119,7 +143,8 @@ func (r *reader) findPool(c document.Value) ResourcePool {
 	var known names
 	for _, p := range r.pools {
 		if p.named && p.Name == name {
-			r.checkTags(p)
+			r.env = p.place.Get("env")
+			r.checkTags(r.env)
 			return p.ResourcePool
 		}
 		known.add(p.place.Get("name"), p.Name, p.named)
@@ -129,9 +154,9 @@ func (r *reader) findPool(c document.Value) ResourcePool {
 	return ResourcePool{}
 }
 
-// checkTags checks that tags can be put into the pool's env.
-func (r *reader) checkTags(p pool) {
-	bosh := p.place.Get("env").Get("bosh")
+// checkTags checks that tags can be put into the VM's env.
+func (r *reader) checkTags(env document.Value) {
+	bosh := env.Get("bosh")
 	if len(r.manifest.Tags) == 0 || !bosh.HasKey() || bosh.Pending() {
 		return
 	}

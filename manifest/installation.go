@@ -17,7 +17,11 @@ import (
 func (r *reader) readInstallation(c document.Value) {
 	r.manifest.CPI = Installation{Pos: c.Position(), Properties: map[string]any{}}
 	if c.IsNull() {
-		c.Fail("must be provided: a map with the CPI (template), its properties, and the agent's URL (mbus)")
+		without := ""
+		if r.shared != nil {
+			without = "; a Director has a CPI of its own, and its manifests have no cloud_provider: add it here, for example with an operations file"
+		}
+		c.Fail("must be provided: a map with the CPI (template), its properties, and the agent's URL (mbus)%s", document.Literal(without))
 		return
 	}
 	if !section(c, "cloud_provider") {

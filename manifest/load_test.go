@@ -89,7 +89,7 @@ func TestLoad(t *testing.T) {
 			"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae;fe5bf8aff7ffa8d901d88764886b56a6ce622df4", at(9, 3)},
 	})
 	check("pool", m.ResourcePool.Stemcell,
-		StemcellRef{"https://example.com/bosh-stemcell-1.484.tgz", "b8b5332fd63a10e8adb39e1b31a269f7b43e395b", at(27, 5)})
+		StemcellRef{URL: "https://example.com/bosh-stemcell-1.484.tgz", SHA1: "b8b5332fd63a10e8adb39e1b31a269f7b43e395b", Pos: at(27, 5)})
 	check("cloud properties", m.ResourcePool.CloudProperties, map[string]any{"ports": []any{"22/tcp", "6868/tcp"}})
 	check("jobs", m.Group.Jobs, []JobRef{
 		{Name: "director", Release: "bosh", Pos: at(51, 5), Path: "instance_groups[0].jobs[0]"},

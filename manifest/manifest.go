@@ -25,16 +25,21 @@ type Manifest struct {
 	Digest string
 	// Sketch is the document as YAML for document.Diff, with operations applied,
 	// variables not filled in, and plain-text secrets redacted.
-	Sketch     []byte
-	Releases   []Release
-	Networks   []Network
-	Group      InstanceGroup
-	Properties map[string]any // of all jobs; never nil
-	Tags       map[string]string
-	Update     Update
-	Protect    bool // delete refuses to delete the deployment
-	UseDNS     bool // the VM gets the DNS records of its instance
-	// ResourcePool is the one that the instance group uses.
+	Sketch   []byte
+	Releases []Release
+	// CloudConfigs are the files of the cloud config; empty: the manifest is in
+	// create-env's style, with networks and resource pools of its own.
+	CloudConfigs []string
+	Networks     []Network  // of the manifest itself
+	Placement    *Placement // nil without a cloud config
+	Group        InstanceGroup
+	Properties   map[string]any // of all jobs; never nil
+	Tags         map[string]string
+	Update       Update
+	Protect      bool // delete refuses to delete the deployment
+	UseDNS       bool // the VM gets the DNS records of its instance
+	// ResourcePool is the one that the instance group uses or, with a cloud config,
+	// what its zone, VM type and VM extensions say, without a name.
 	ResourcePool ResourcePool
 	CPI          Installation
 	// Secrets holds every secret value of the document, the longest first, for a
@@ -91,6 +96,8 @@ type StemcellRef struct {
 	URL  string
 	SHA1 string
 	Pos  document.Position
+	// Name, OS and Version are what stemcells says of it; empty: nothing.
+	Name, OS, Version string
 }
 
 // InstanceGroup describes the one instance: its jobs, networks and disk.
@@ -181,6 +188,9 @@ type Registry struct {
 // spec expect them. The caller may change the maps, but not the values in
 // cloud_properties.
 func (m *Manifest) Interfaces() map[string]map[string]any {
+	if m.Placement != nil {
+		return m.Placement.interfaces()
+	}
 	result := make(map[string]map[string]any, len(m.Group.Networks))
 	for _, ref := range m.Group.Networks {
 		network := m.network(ref.Name)
@@ -203,8 +213,12 @@ func (m *Manifest) Interfaces() map[string]map[string]any {
 
 // Address returns the VM's static IP on its only network, or on the one that is
 // the default for the gateway. If the IP is known only once the VM runs, ip is
-// empty and dynamic is true.
+// empty and dynamic is true. With a cloud config it may be an IP that Place gave
+// the instance, and the network may be the default for addressable.
 func (m *Manifest) Address() (ip string, dynamic bool) {
+	if m.Placement != nil {
+		return m.Placement.address()
+	}
 	for _, ref := range m.Group.Networks {
 		if len(m.Group.Networks) > 1 && !slices.Contains(ref.Default, "gateway") {
 			continue

@@ -78,6 +78,8 @@ func mistakenOptions(t *testing.T, dir string, flags []string) document.Options 
 			opts.VarsFiles = append(opts.VarsFiles, filepath.Join(dir, value))
 		case "-o":
 			opts.Ops = append(opts.Ops, filepath.Join(dir, value))
+		case "--cloud-config":
+			opts.CloudConfigs = append(opts.CloudConfigs, filepath.Join(dir, value))
 		case "--var-file":
 			opts.VarFiles = append(opts.VarFiles, strings.Replace(value, "=", "="+dir+string(filepath.Separator), 1))
 		default:

@@ -66,6 +66,7 @@ const (
 	watchTime       = `^ *[0-9]+ *- *[0-9]+ *$`
 	addressText     = `^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)$`
 	cidrText        = `^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)/[0-9]{1,3}$`
+	addressList     = `\(\(|^[0-9a-fA-F:./ -]+$` // addresses, ranges and blocks
 	digestPiece     = `((sha1:)?[0-9a-fA-F]{40}|sha256:[0-9a-fA-F]{64}|sha512:[0-9a-fA-F]{128})`
 	digestText      = `^ *$|^"?` + digestPiece + `(;` + digestPiece + `)*;?"?$`
 	remoteURL       = `^https?://`
@@ -109,12 +110,16 @@ func (s keySection) conditions() []any {
 		return []any{
 			object{"anyOf": []any{object{"required": []string{"instance_groups"}}, object{"required": []string{"jobs"}}}},
 			notBoth("instance_groups", "jobs"),
+			object{"anyOf": []any{object{"required": []string{"networks", "resource_pools"}}, object{"required": []string{"stemcells"}}}},
 		}
 	case "instance_groups[]":
-		return []any{notBoth("jobs", "templates")}
+		return []any{
+			notBoth("jobs", "templates"),
+			object{"anyOf": []any{object{"required": []string{"resource_pool"}}, object{"required": []string{"vm_type", "stemcell"}}}},
+		}
 	case "cloud_provider":
 		return []any{object{"anyOf": []any{object{"required": []string{"template"}}, object{"required": []string{"templates"}}}}}
-	case "releases[]", "resource_pools[].stemcell":
+	case "releases[]", "resource_pools[].stemcell", "stemcells[]":
 		return []any{when("url", object{"type": "string", "pattern": remoteURL}, object{"required": []string{"sha1"}})}
 	case "networks[]":
 		return []any{when("type", object{"const": typeManual}, object{
@@ -188,11 +193,17 @@ func (f field) value(need bool) object {
 	case formDuration:
 		return orVariable(object{"type": "number", "minimum": 0}, need, object{"type": "string", "pattern": duration})
 	case formWatch:
-		return text(watchTime)
+		return orVariable(text(watchTime), need, object{"type": "integer", "minimum": 0})
 	case formDigest:
 		return text(digestText)
 	case formAddress:
 		return text(addressText)
+	case formAddresses:
+		one := object{"type": "string", "pattern": addressList}
+		return orVariable(object{"anyOf": []any{one, object{"type": "array", "items": one}}}, need)
+	case formPaths:
+		one := object{"type": "string", "pattern": `\S`}
+		return object{"anyOf": []any{one, object{"type": "array", "items": one}, object{"type": "null"}}}
 	case formCIDR:
 		return text(cidrText)
 	case formMap:

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"bootstrap/manifest/document"
@@ -20,6 +21,12 @@ import (
 
 // compiled returns the schema, ready to check documents.
 func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	return compiledPart(t, "")
+}
+
+// compiledPart returns a part of the schema, such as #/$defs/cloud.
+func compiledPart(t *testing.T, part string) *jsonschema.Schema {
 	t.Helper()
 	text, err := Schema()
 	if err != nil {
@@ -34,7 +41,7 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	if err := c.AddResource("manifest.json", document); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.Compile("manifest.json")
+	schema, err := c.Compile("manifest.json" + part)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +68,47 @@ func instance(t *testing.T, text string) any {
 		t.Fatal(err)
 	}
 	return value
+}
+
+// The schema has a part for cloud configs.
+func TestSchemaOfCloudConfigs(t *testing.T) {
+	t.Parallel()
+	whole, cloud := compiled(t), compiledPart(t, "#/$defs/cloud")
+	for _, f := range txtar.Parse([]byte(directorStyle)).Files {
+		schema := whole
+		if f.Name == "cloud.yml" {
+			schema = cloud
+		}
+		if err := schema.Validate(instance(t, string(f.Data))); err != nil {
+			t.Errorf("%s is refused: %v", f.Name, err)
+		}
+	}
+	for _, good := range []string{
+		`networks: ((networks))`,
+		`networks: [{name: n, type: vip, subnets: [{static: 1.1.1.1, azs: [z1]}]}]`,
+		`networks: [{name: n, subnets: [{range: "2001:db8::/64", gateway: "2001:db8::1", reserved: ["2001:db8::2-2001:db8::9"], static: ((static)), prefix: 80}]}]`,
+	} {
+		if err := cloud.Validate(instance(t, good)); err != nil {
+			t.Errorf("%s is refused: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		`vm_type: []`, `azs: [{cloud_properties: {}}]`, `disk_types: [{name: d, disk_size: 0}]`, `networks: [{name: n, type: bridge}]`,
+		`networks: [{name: n, subnets: [{range: 10.0.0.0, gateway: 10.0.0.1}]}]`, `networks: [{name: n, subnets: [{reserve: [10.0.0.1]}]}]`,
+	} {
+		if err := cloud.Validate(instance(t, bad)); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+	for _, bad := range []string{
+		"vm_type: small", "stemcell: default", "{alias: default, os: ubuntu-noble, version: \"1.484\", url: \"file:///stemcell.tgz\"}",
+	} {
+		text := strings.Replace(directorStyle, bad, "x-left: out", 1)
+		text = strings.Replace(text, "- x-left: out", "- {x-left: out}", 1)
+		if err := whole.Validate(instance(t, string(txtar.Parse([]byte(text)).Files[0].Data))); err == nil {
+			t.Errorf("a manifest without %s is accepted", bad)
+		}
+	}
 }
 
 func TestSchemaAccepts(t *testing.T) {
@@ -155,7 +203,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"networks: [{name: default}]", "networks: [{name: default}], jobs: [{name: a}]", "/instance_groups/0/jobs/0"},
 		{"networks: [{name: default}]", "networks: [{name: default}], jobs: [{name: a, release: r}], templates: [{name: a, release: r}]", "/instance_groups/0"},
 		{"networks: [{name: default}]", "networks: [{name: default}], persistent_disk: -1", "/instance_groups/0/persistent_disk"},
-		{"cloud_provider:\n", "update: {update_watch_time: 300000}\ncloud_provider:\n", "/update/update_watch_time"},
+		{"cloud_provider:\n", "update: {update_watch_time: 3-2-1}\ncloud_provider:\n", "/update/update_watch_time"},
 		{"cloud_provider:\n", "update: {vm_strategy: hot-swap}\ncloud_provider:\n", "/update/vm_strategy"},
 		{"cloud_provider:\n", "update: {snapshot: daily}\ncloud_provider:\n", "/update/snapshot"},
 		{"cloud_provider:\n", "protect: disk\ncloud_provider:\n", "/protect"},
@@ -258,8 +306,8 @@ func TestTableHoldsWhatIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, "document/definitions.go")
-	calls := regexp.MustCompile(`(?:\.Get\("([a-z0-9_]+)"\)|spellings\([a-z]+, "([a-z_]+)", "([a-z_]+)"\))`)
+	files = append(files, "document/definitions.go", "document/cloudconfig.go", "../network/parse.go")
+	calls := regexp.MustCompile(`(?:\.Get\("([a-z0-9_]+)"\)|spellings\([a-z]+, "([a-z_]+)", "([a-z_]+)"\)|fields(?:\[|, )"([a-z_]+)")`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue

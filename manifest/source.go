@@ -82,3 +82,6 @@ func digestField(c document.Value, needed bool) string {
 	}
 	return s
 }
+
+// isRemote reports whether a URL is one of the network.
+func isRemote(url string) bool { return strings.HasPrefix(url, "http") }

@@ -1,0 +1,240 @@
+package manifest
+
+import (
+	"maps"
+	"slices"
+
+	"bootstrap/manifest/document"
+	"bootstrap/network"
+)
+
+// shared is the cloud config: what the deployments of a cloud have in common.
+// The names in parentheses, in messages, are those of the Director's errors.
+type shared struct {
+	zones, types, extensions, disks catalog
+	networks                        []network.Network
+}
+
+// catalog is a section of the cloud config, whose items instance groups name.
+type catalog struct {
+	names
+	items map[string]catalogItem
+}
+
+// catalogItem is an availability zone, a VM type, a VM extension or a disk type.
+type catalogItem struct {
+	place           document.Value
+	cloudProperties map[string]any
+	size            int // of a disk type, in MiB
+}
+
+// readCloudConfig reads the cloud config. All of it is checked, also what this
+// deployment does not use.
+func (r *reader) readCloudConfig(top document.Value) {
+	r.shared = &shared{
+		zones:      readCatalog(top.Get("azs"), "cloud.azs[]", "availability zone", "DeploymentDuplicateAvailabilityZoneName"),
+		types:      readCatalog(top.Get("vm_types"), "cloud.vm_types[]", "VM type", "DeploymentDuplicateVmTypeName"),
+		extensions: readCatalog(top.Get("vm_extensions"), "cloud.vm_extensions[]", "VM extension", "DeploymentDuplicateVmExtensionName"),
+		disks:      readCatalog(top.Get("disk_types"), "cloud.disk_types[]", "disk type", "DeploymentDuplicateDiskTypeName"),
+	}
+	for name, item := range r.shared.disks.items {
+		place := item.place.Get("disk_size")
+		size, ok := place.Whole()
+		switch {
+		case place.IsNull():
+			place.Fail("must be provided: the size of the disk in MiB")
+		case ok && size <= 0:
+			place.Fail("must be greater than 0: the size of the disk in MiB (DiskTypeInvalidDiskSize)")
+		}
+		item.size = size
+		r.shared.disks.items[name] = item
+	}
+	r.readSharedNetworks(top.Get("networks"))
+	section(top.Get("compilation"), "cloud.compilation")
+}
+
+// readCatalog reads a section; what is one of its items, and duplicate the
+// Director's name of the error for two of one name.
+func readCatalog(list document.Value, name, what, duplicate string) catalog {
+	c := catalog{items: map[string]catalogItem{}}
+	c.open = list.Pending()
+	for _, item := range list.Items() {
+		if !item.IsNull() && !section(item, name) {
+			c.open = true
+			continue
+		}
+		place := item.Get("name")
+		text, ok := place.Required("the name of the " + what)
+		if first, twice := c.items[text]; ok && twice {
+			place.Fail("must be unique, but there is another %s %q, in %s (%s)", document.Literal(what), document.Literal(text), first.place.Position(), document.Literal(duplicate))
+			continue
+		}
+		c.add(place, text, ok)
+		entry := catalogItem{place: item, cloudProperties: settings(item.Get("cloud_properties"))}
+		if ok {
+			c.items[text] = entry
+		}
+	}
+	return c
+}
+
+// find returns the item that a value of the manifest names, and records that the
+// deployment uses it. unknown is the Director's name of the error.
+func (c *catalog) find(v document.Value, name, what, where, unknown string) (catalogItem, bool) {
+	item, ok := c.items[name]
+	if !ok {
+		c.checkAs(v, name, what, where+" of the cloud config", unknown)
+		return catalogItem{}, false
+	}
+	item.place.Use()
+	return item, true
+}
+
+// readPlacement reads the parts of an instance group that name parts of the
+// cloud config: zones, networks, kind of VM and disk, and its stemcell.
+func (r *reader) readPlacement(c document.Value, group *InstanceGroup) {
+	if place := c.Get("resource_pool"); !place.IsNull() {
+		place.Fail("cannot be used with a cloud config: name a vm_type in its place (V1DeprecatedResourcePool)")
+	}
+	pool := &r.manifest.ResourcePool
+	pool.Stemcell = r.findStemcell(c.Get("stemcell"))
+	pool.Env = settings(c.Get("env"))
+	r.env = c.Get("env")
+	r.addTmpfs(pool.Env)
+	if tags := c.Get("tags"); !tags.IsNull() {
+		maps.Copy(r.manifest.Tags, readTags(tags))
+	}
+	r.checkTags(r.env)
+	r.readUpdate(c.Get("update"))
+	group.Disk = r.findSharedDisk(c)
+	r.readWishes(c, r.readKind(c))
+}
+
+// readKind returns the cloud_properties of the group's VM type and of its VM
+// extensions. A later one replaces whole values of those before it.
+func (r *reader) readKind(c document.Value) map[string]any {
+	own := map[string]any{}
+	place, resources := c.Get("vm_type"), c.Get("vm_resources")
+	if !resources.IsNull() {
+		resources.Fail("cannot be used, because the CPI is not asked which kind of VM has these resources: name a vm_type of the cloud config in its place")
+	} else if name, ok := place.Required("the name of a VM type in vm_types of the cloud config"); ok {
+		if item, ok := r.shared.types.find(place, name, "a VM type", "vm_types", "InstanceGroupUnknownVmType"); ok {
+			maps.Copy(own, item.cloudProperties)
+		}
+	}
+	for _, place := range c.Get("vm_extensions").Items() {
+		name, ok := place.Required("the name of a VM extension in vm_extensions of the cloud config")
+		if !ok {
+			continue
+		}
+		if item, ok := r.shared.extensions.find(place, name, "a VM extension", "vm_extensions", ""); ok {
+			maps.Copy(own, item.cloudProperties)
+		}
+	}
+	return own
+}
+
+// findSharedDisk returns the group's persistent disk: that of its disk type, or
+// one of the given size.
+func (r *reader) findSharedDisk(c document.Value) *DiskPool {
+	kind, pool := c.Get("persistent_disk_type"), c.Get("persistent_disk_pool")
+	if !pool.IsNull() {
+		pool.Fail("cannot be used with a cloud config: name a persistent_disk_type in its place (V1DeprecatedDiskPools)")
+	}
+	if list := c.Get("persistent_disks"); list.Len() > 0 {
+		list.Fail("cannot be used, because a VM has one persistent disk here: name a persistent_disk_type in its place")
+	}
+	place := c.Get("persistent_disk")
+	size, ok := place.Whole()
+	if ok && size < 0 {
+		place.Fail("must not be negative: the size of the disk in MiB, 0 for none (InstanceGroupInvalidPersistentDisk)")
+	}
+	name, named := kind.Text()
+	switch {
+	case named && name != "" && !place.IsNull():
+		kind.Fail("cannot be used together with persistent_disk (InstanceGroupInvalidPersistentDisk)")
+	case named && name != "":
+		item, ok := r.shared.disks.find(kind, name, "a disk type", "disk_types", "InstanceGroupUnknownDiskType")
+		if !ok {
+			return nil
+		}
+		return &DiskPool{Name: name, Size: item.size, CloudProperties: item.cloudProperties}
+	case size > 0:
+		return &DiskPool{Size: size, CloudProperties: map[string]any{}}
+	}
+	return nil
+}
+
+// readStemcells reads stemcells.
+func (r *reader) readStemcells(list document.Value) {
+	items := list.Items()
+	r.stemcells.open, r.stemcellRefs = list.Pending(), map[string]StemcellRef{}
+	if len(items) == 0 && (list.IsNull() || list.IsList()) {
+		list.Fail("must contain the stemcell of the instance group: its alias, url and, for an http(s) URL, sha1")
+	}
+	for _, item := range items {
+		if !item.IsNull() && !section(item, "stemcells[]") {
+			r.stemcells.open = true
+			continue
+		}
+		place := item.Get("alias")
+		alias, ok := place.Required("the name that instance groups have for the stemcell")
+		if ok && slices.Contains(r.stemcells.list, alias) {
+			place.Fail("must be unique, but there is another stemcell %q (StemcellAliasAlreadyExists)", document.Literal(alias))
+			continue
+		}
+		r.stemcells.add(place, alias, ok)
+		ref := StemcellRef{Pos: item.Position()}
+		ref.Name, _ = item.Get("name").Text()
+		ref.OS, _ = item.Get("os").Text()
+		ref.Version, _ = item.Get("version").Text()
+		if url := item.Get("url"); url.IsNull() {
+			url.Fail("must be provided, because there is no Director to which the stemcell was uploaded: the URL of the stemcell, or file:// and a path; and for an http(s) URL, its sha1")
+		} else {
+			ref.URL = r.sourceURL(url, "stemcell")
+			ref.SHA1 = digestField(item.Get("sha1"), isRemote(ref.URL))
+		}
+		if ok {
+			r.stemcellRefs[alias] = ref
+		}
+	}
+}
+
+// findStemcell returns the stemcell that the group names.
+func (r *reader) findStemcell(c document.Value) StemcellRef {
+	alias, ok := c.Required("the alias of a stemcell in stemcells")
+	if !ok {
+		return StemcellRef{}
+	}
+	if ref, ok := r.stemcellRefs[alias]; ok {
+		return ref
+	}
+	r.stemcells.checkAs(c, alias, "a stemcell", "stemcells", "InstanceGroupUnknownStemcell")
+	return StemcellRef{}
+}
+
+// addTmpfs adds what features.use_tmpfs_config means to the agent's settings.
+func (r *reader) addTmpfs(env map[string]any) {
+	place := r.top.Get("features").Get("use_tmpfs_config")
+	if place.IsNull() {
+		return
+	}
+	tmpfs := place.LenientFlag(true)
+	for _, keys := range [][]string{{"bosh", "job_dir", "tmpfs"}, {"bosh", "agent", "settings", "tmpfs"}} {
+		at := env
+		for _, key := range keys[:len(keys)-1] {
+			next, ok := at[key].(map[string]any)
+			if !ok && at[key] != nil {
+				return // checkTags or the agent reports it
+			}
+			if !ok {
+				next = map[string]any{}
+				at[key] = next
+			}
+			at = next
+		}
+		if _, given := at["tmpfs"]; !given {
+			at["tmpfs"] = tmpfs
+		}
+	}
+}

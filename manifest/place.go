@@ -1,0 +1,248 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"bootstrap/manifest/document"
+	"bootstrap/network"
+)
+
+// Placement is what a cloud config leaves open for an instance: its zone and its
+// addresses. A manifest without a cloud config has none.
+type Placement struct {
+	Networks []network.Network // all of the cloud config
+	// Group is what the instance group asks of them, with its zones by name. It has
+	// one instance.
+	Group network.Group
+	// Zone is the zone of the instance, empty if it has none: that of its static
+	// address, or the first one, or that of Place. Blocks are its addresses by
+	// network, as far as they are known: static ones always, the others after Place.
+	Zone   string
+	Blocks map[string]netip.Prefix
+
+	kinds map[string]map[string]any // cloud_properties of the VM by zone
+	mbus  *url.URL                  // as written
+}
+
+// Open lists the wishes for which an address must be chosen.
+func (p *Placement) Open() []network.Wish {
+	if p == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.Group.Wishes), func(w network.Wish) bool {
+		n, found := network.Find(p.Networks, w.Network)
+		return !found || n.Type == network.Dynamic || p.Blocks[w.Network].IsValid()
+	})
+}
+
+// Place returns the manifest with the instance in one of its zones and with
+// these addresses, by network, beside its static ones. For a dynamic network, it
+// is the address that the VM had last.
+func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest, error) {
+	if m.Placement == nil {
+		return m, nil
+	}
+	placed, p := *m, *m.Placement
+	placed.Placement = &p
+	p.Zone, p.Blocks = zone, maps.Clone(p.Blocks)
+	maps.Copy(p.Blocks, blocks)
+	if len(p.Group.Zones) > 0 != (zone != "") || zone != "" && !slices.Contains(p.Group.Zones, zone) {
+		return nil, fmt.Errorf("cannot place the instance in the zone %q: the manifest says %q", zone, p.Group.Zones)
+	}
+	for _, w := range p.Group.Wishes {
+		n, _ := network.Find(p.Networks, w.Network)
+		if _, err := n.Settings(p.Blocks[w.Network], zone, w.Default); err != nil {
+			return nil, err
+		}
+	}
+	placed.settle()
+	return &placed, nil
+}
+
+// settle fills in what follows from the zone and the addresses.
+func (m *Manifest) settle() {
+	p := m.Placement
+	m.ResourcePool.CloudProperties = p.kinds[p.Zone]
+	m.Group.Networks = make([]GroupNetwork, len(p.Group.Wishes))
+	for i, w := range p.Group.Wishes {
+		ref := GroupNetwork{Name: w.Network, Default: w.Default}
+		if block := p.Blocks[w.Network]; block.IsValid() && !p.dynamic(w) {
+			ref.StaticIPs = []string{block.Addr().String()}
+		}
+		m.Group.Networks[i] = ref
+	}
+	if ip, unknown := m.Address(); p.mbus != nil && !unknown && unspecified(p.mbus) {
+		own := *p.mbus
+		own.Host = ip
+		if addr, err := netip.ParseAddr(ip); err == nil && addr.Is6() {
+			own.Host = "[" + ip + "]"
+		}
+		if port := p.mbus.Port(); port != "" {
+			own.Host = net.JoinHostPort(ip, port)
+		}
+		m.CPI.MBusURL, m.CPI.MBus = &own, own.String()
+	}
+}
+
+// unspecified reports whether the host of the URL is 0.0.0.0 or [::], which
+// stands for the address of the instance.
+func unspecified(u *url.URL) bool {
+	addr, err := netip.ParseAddr(u.Hostname())
+	return err == nil && addr.IsUnspecified()
+}
+
+// dynamic reports whether the IaaS chooses the address.
+func (p *Placement) dynamic(w network.Wish) bool {
+	n, found := network.Find(p.Networks, w.Network)
+	return !found || n.Type == network.Dynamic
+}
+
+// address returns the address of the VM: on the network that is the default for
+// addressable, or else on that for the gateway.
+func (p *Placement) address() (ip string, unknown bool) {
+	for _, use := range []string{"addressable", "gateway"} {
+		for _, w := range p.Group.Wishes {
+			if !slices.Contains(w.Default, use) {
+				continue
+			}
+			block := p.Blocks[w.Network]
+			if p.dynamic(w) || !block.IsValid() {
+				return "", true
+			}
+			return block.Addr().String(), false
+		}
+	}
+	return "", true
+}
+
+// interfaces returns the networks of the VM by name. One whose address is still
+// to be chosen has only its type and uses.
+func (p *Placement) interfaces() map[string]map[string]any {
+	result := make(map[string]map[string]any, len(p.Group.Wishes))
+	for _, w := range p.Group.Wishes {
+		n, found := network.Find(p.Networks, w.Network)
+		if !found {
+			continue
+		}
+		entry, err := n.Settings(p.Blocks[w.Network], p.Zone, w.Default)
+		if err != nil {
+			entry = map[string]any{"type": string(n.Type), "default": slices.Clone(w.Default)}
+		}
+		result[w.Network] = entry
+	}
+	return result
+}
+
+// readSharedNetworks reads the networks of the cloud config.
+func (r *reader) readSharedNetworks(list document.Value) {
+	for _, item := range list.Items() {
+		if item.IsMap() {
+			warnUnknownKeys(item, "cloud.networks[]")
+		}
+		if place := item.Get("managed"); place.LenientFlag(true) {
+			place.Fail("cannot be used: networks are not created here, so they must exist")
+		}
+		if subnets := item.Get("subnets"); subnets.IsList() {
+			for _, subnet := range subnets.Items() {
+				if subnet.IsMap() {
+					warnUnknownKeys(subnet, "cloud.networks[].subnets[]")
+				}
+			}
+		}
+	}
+	var problems []network.Problem
+	r.shared.networks, problems = network.Parse(list.Plain(), r.rules())
+	r.failAll(problems)
+}
+
+func (r *reader) rules() network.Rules { return network.Rules{Zones: r.shared.zones.list} }
+
+// failAll reports problems of networks, except those of values that are pending.
+func (r *reader) failAll(problems []network.Problem) {
+	for _, p := range problems {
+		if place := r.top.At(p.Path); !place.Unsettled() {
+			place.Fail("%s (%s)", p.Message, document.Literal(p.Kind))
+		}
+	}
+}
+
+// readWishes reads the zones and networks of an instance group, and places the
+// instance as far as its static addresses tell.
+func (r *reader) readWishes(c document.Value, own map[string]any) {
+	networks, zones := c.Get("networks"), c.Get("azs")
+	for _, item := range networks.Items() {
+		if item.IsMap() {
+			warnUnknownKeys(item, "instance_groups[].networks[]")
+		}
+	}
+	fields := map[string]any{"instances": 1} // checkInstances reports others
+	for key, value := range map[string]document.Value{"azs": zones, "networks": networks} {
+		if !value.IsNull() {
+			fields[key] = value.Plain()
+		}
+	}
+	group, problems := network.ParseGroup(c.Path(), fields, r.shared.networks, r.rules())
+	if !r.top.Get("networks").Unsettled() {
+		r.failAll(problems)
+	}
+	slices.Sort(group.Zones)
+	group.Zones = slices.Compact(group.Zones)
+	p := &Placement{
+		Networks: r.shared.networks,
+		Group:    group,
+		Blocks:   map[string]netip.Prefix{},
+		kinds:    map[string]map[string]any{"": own},
+	}
+	for _, zone := range group.Zones {
+		item := r.shared.zones.items[zone]
+		item.place.Use()
+		p.kinds[zone] = maps.Clone(item.cloudProperties)
+		maps.Copy(p.kinds[zone], own)
+	}
+	for _, w := range group.Wishes {
+		r.use(w.Network)
+	}
+	r.manifest.Placement = p
+	if len(problems) > 0 {
+		return
+	}
+	members, err := network.Place(p.Networks, group, nil)
+	if err != nil {
+		networks.Fail("%v", err)
+		return
+	}
+	p.Zone = members[0].Zone
+	for name, addr := range members[0].Static {
+		p.Blocks[name] = p.block(name, addr)
+	}
+}
+
+// block returns the block of an address: the address alone, unless its network
+// gives instances larger ones.
+func (p *Placement) block(name string, addr netip.Addr) netip.Prefix {
+	block := netip.PrefixFrom(addr, addr.BitLen())
+	n, found := network.Find(p.Networks, name)
+	if !found {
+		return block
+	}
+	for _, s := range n.Subnets {
+		if s.Range.IsValid() && s.Range.Contains(addr) && s.Prefix > 0 {
+			block = netip.PrefixFrom(addr, s.Prefix).Masked()
+		}
+	}
+	return block
+}
+
+// use records that the deployment uses a network of the cloud config.
+func (r *reader) use(name string) {
+	for _, item := range r.top.Get("networks").Items() {
+		if item.Get("name").Scalar() == name {
+			item.Use()
+		}
+	}
+}
