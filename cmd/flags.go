@@ -122,10 +122,12 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 	f.Var((*timeFlag)(t), name, usage)
 }
 
-// varFlags adds the flags for operations files and variables, for commands that
-// read a manifest, and fills in the environment and standard input.
+// varFlags adds the flags for operations files, the cloud config and variables,
+// for commands that read a manifest, and fills in the environment and standard
+// input.
 func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
+	f.StringArrayVar(&inputs.CloudConfigs, "cloud-config", nil, "use the cloud config in this `FILE`; repeatable")
 	f.VarP(pairsFlag{&inputs.Vars, "-v", "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
 	f.Var(pairsFlag{&inputs.VarFiles, "--var-file", "NAME=PATH"}, "var-file", "give a variable the content of a file")
 	f.StringArrayVarP(&inputs.VarsFiles, "vars-file", "l", nil, "read variables from this YAML `FILE`")

@@ -43,7 +43,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
 const harmless = "help version json yes non-interactive tty no-color " +
-	"ops-file var var-file vars-file vars-env vars-store expiry-warning " +
+	"ops-file cloud-config var var-file vars-file vars-env vars-store expiry-warning " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir"
 
 // together lists, for some commands, sets of other flags that work with each
@@ -291,6 +291,7 @@ func TestWrongUsage(t *testing.T) {
 		{"disks attach m.yml", "disks attach needs the CID of a disk: bootstrap disks attach {MANIFEST | --state FILE} CID\n", "bootstrap disks attach --help"},
 		{"status --state m-state.json -v a=b", "--var is for a manifest, and none is named: bootstrap status MANIFEST\n", "bootstrap status --help"},
 		{"doctor --vars-store creds.yml", "--vars-store is for a manifest, and none is named: bootstrap doctor MANIFEST\n", "bootstrap doctor --help"},
+		{"status --state m-state.json --cloud-config cloud.yml", "--cloud-config is for a manifest, and none is named: bootstrap status MANIFEST\n", "bootstrap status --help"},
 		{"disks delete --state m-state.json disk-1 -o ops.yml", "--ops-file is for a manifest, and none is named: bootstrap disks delete MANIFEST\n", "bootstrap disks delete --help"},
 		{"notice x", "notice takes no arguments", "bootstrap notice --help"},
 		{"deploy --plann p m.yml", `deploy has no flag --plann. Did you mean "--plan"?`, "bootstrap deploy --help"},

@@ -56,6 +56,7 @@ func (c *console) targetArgs(command []string) string {
 	}
 	add("--state", "state", quoted(t.StateFile)...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
+	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("-l", "vars-file", quoted(t.Inputs.VarsFiles...)...)
 	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)

@@ -13,9 +13,9 @@ import (
 func TestWithTarget(t *testing.T) {
 	t.Parallel()
 	whole := &deployer.Options{Options: target.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
-		Ops: []string{"a.yml", ""}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", Vars: []string{"pw=s3cret"},
+		Ops: []string{"a.yml", ""}, CloudConfigs: []string{"cloud.yml"}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", Vars: []string{"pw=s3cret"},
 	}}}
-	const all = "'my lab.yml' --state s.json -o a.yml -l '$v.yml' --vars-store creds.yml -v pw=<…>"
+	const all = "'my lab.yml' --state s.json -o a.yml --cloud-config cloud.yml -l '$v.yml' --vars-store creds.yml -v pw=<…>"
 	state := &deployer.Options{Options: target.Options{StateFile: "s.json"}}
 	for _, c := range []struct {
 		target     *deployer.Options

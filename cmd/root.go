@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,7 +208,7 @@ func (c *console) publishPaths(home string, opts deployer.Options) {
 	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
 		paths = append(paths, path)
 	}
-	for _, p := range append(paths, append(opts.Inputs.Ops, opts.Inputs.VarsFiles...)...) {
+	for _, p := range slices.Concat(paths, opts.Inputs.Ops, opts.Inputs.CloudConfigs, opts.Inputs.VarsFiles) {
 		if p == "" {
 			continue
 		}
