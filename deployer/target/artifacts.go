@@ -181,9 +181,26 @@ func (a *Artifacts) fetchStemcell(ctx context.Context) (*artifact.Stemcell, erro
 		if got, err = a.t.Env.Store.Stemcell(ctx, file, s.Progress); err != nil {
 			return stemcellFlaw(ref, err)
 		}
+		if err := checkStemcell(ref, got); err != nil {
+			return stemcellFlaw(ref, err)
+		}
 		return nil
 	})
 	return got, err
+}
+
+// checkStemcell compares a stemcell with what a manifest in the Director's style
+// says of it.
+func checkStemcell(ref manifest.StemcellRef, got *artifact.Stemcell) error {
+	for _, c := range []struct{ what, want, have string }{
+		{"name", ref.Name, got.Name}, {"os", ref.OS, got.OS}, {"version", ref.Version, got.Version},
+	} {
+		latest := c.what == "version" && (c.want == "latest" || strings.HasSuffix(c.want, ".latest"))
+		if c.want != "" && c.want != c.have && !latest {
+			return fmt.Errorf("its %s is %q in stemcells, but %q in the stemcell itself; correct the %s or the url", c.what, c.want, c.have, c.what)
+		}
+	}
+	return nil
 }
 
 // download fetches src; only what comes over the network gets a stage.
