@@ -4,7 +4,6 @@
 package addressestest
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -14,19 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"bootstrap/addresses"
 	"bootstrap/network"
 )
-
-// Ledger is an *addresses.Ledger.
-type Ledger interface {
-	Decide(ctx context.Context, networks []network.Network, instances []network.Instance) ([]network.Outcome, error)
-	Reserve(ctx context.Context, run string, networks []network.Network, instances []network.Instance) ([]network.Outcome, error)
-	Record(ctx context.Context, owner network.Owner, vm string, has []network.Reservation, orphans ...string) ([]network.Reservation, error)
-	Release(ctx context.Context, reservations ...network.Reservation) ([]network.Reservation, error)
-	ReleaseVM(ctx context.Context, deployment, vm string) ([]network.Reservation, error)
-	Adopt(ctx context.Context, reservations []network.Reservation) ([]network.Reservation, error)
-	All(ctx context.Context) ([]network.Reservation, error)
-}
 
 //go:embed testdata/cases.json
 var cases []byte
@@ -74,7 +63,7 @@ type step struct {
 // Run runs all cases, each with a new ledger that open returns. memory is true
 // for those of addresses.Memory, in which each network is a scope of its own and
 // released addresses are taken last.
-func Run(t *testing.T, memory bool, open func(t *testing.T) Ledger) {
+func Run(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 	var all []testCase
 	if err := json.Unmarshal(cases, &all); err != nil {
 		t.Fatal(err)
@@ -102,7 +91,7 @@ func Run(t *testing.T, memory bool, open func(t *testing.T) Ledger) {
 type world struct {
 	t        *testing.T
 	step     string
-	ledger   Ledger
+	ledger   *addresses.Ledger
 	networks []network.Network
 	vms      map[network.Owner]string
 	orphans  map[network.Owner][]string
@@ -214,7 +203,7 @@ func (w *world) run(c testCase, s step) {
 
 // all returns all reservations by address.
 func (w *world) all() []network.Reservation {
-	all, err := w.ledger.All(w.t.Context())
+	all, err := w.ledger.List(w.t.Context(), addresses.Filter{})
 	w.must(err)
 	slices.SortFunc(all, func(a, b network.Reservation) int { return a.Block.Addr().Compare(b.Block.Addr()) })
 	return all

@@ -11,12 +11,13 @@ import (
 	"go4.org/netipx"
 	"pgregory.net/rapid"
 
+	"bootstrap/addresses"
 	"bootstrap/network"
 )
 
 // Properties lets a few deployments do what they like on small networks, and
 // checks after each deploy what must always be true. memory is that of Run.
-func Properties(t *testing.T, memory bool, open func(t *testing.T) Ledger) {
+func Properties(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := &play{T: rt, ctx: t.Context(), ledger: open(t), memory: memory, vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
 		p.networks = p.drawNetworks()
@@ -47,7 +48,7 @@ func Properties(t *testing.T, memory bool, open func(t *testing.T) Ledger) {
 type play struct {
 	*rapid.T
 	ctx      context.Context
-	ledger   Ledger
+	ledger   *addresses.Ledger
 	memory   bool
 	networks []network.Network
 	vms      map[network.Owner]string
@@ -162,7 +163,7 @@ func overlaps(scope string, block netip.Prefix, held []network.Reservation) bool
 
 // all returns all reservations.
 func (p *play) all() []network.Reservation {
-	all, err := p.ledger.All(p.ctx)
+	all, err := p.ledger.List(p.ctx, addresses.Filter{})
 	p.must(err)
 	return all
 }

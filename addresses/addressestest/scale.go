@@ -5,13 +5,14 @@ import (
 	"net/netip"
 	"testing"
 
+	"bootstrap/addresses"
 	"bootstrap/network"
 )
 
 // Scale measures a deploy that needs one address: in a /16 that has 60,000
 // reservations, in an IPv6 /32 with as many, and where the only free address is
 // the last one. open returns a ledger with the reservations.
-func Scale(b *testing.B, open func(b *testing.B, held []network.Reservation) Ledger) {
+func Scale(b *testing.B, open func(b *testing.B, held []network.Reservation) *addresses.Ledger) {
 	const held = 60_000
 	for name, c := range map[string]struct {
 		subnet network.Subnet

@@ -1,0 +1,72 @@
+package addresses
+
+import "strings"
+
+// Kind is why a ledger cannot be used.
+type Kind string
+
+// The kinds of errors.
+const (
+	Busy        Kind = "busy"        // others use it, for too long
+	ReadOnly    Kind = "read-only"   // it can be read, but not be changed
+	Denied      Kind = "denied"      // the user may not open it
+	Full        Kind = "full"        // there is no room for more
+	Corrupt     Kind = "corrupt"     // it is damaged, or no ledger
+	Newer       Kind = "newer"       // a newer version of this program wrote it
+	Gone        Kind = "gone"        // it was removed or replaced while it was in use
+	Unreachable Kind = "unreachable" // the server does not answer
+	Failed      Kind = "failed"      // anything else
+)
+
+// Error is why the ledger cannot be used. What was committed before is in it, and
+// nothing of the transaction that failed, unless the error says otherwise.
+type Error struct {
+	Ledger string // its path, or its URL without password
+	Kind   Kind
+	Detail string // what happened
+	Err    error
+}
+
+// Error returns where, what and why, and what to do about it.
+func (e *Error) Error() string {
+	text := "cannot use the address ledger " + e.Ledger + ": " + e.Detail
+	if remedy := e.remedy(); remedy != "" && !strings.HasSuffix(text, remedy) {
+		text += "; " + remedy
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// remedy returns what to do.
+func (e *Error) remedy() string {
+	server := strings.HasPrefix(e.Ledger, "postgres")
+	switch e.Kind {
+	case Busy:
+		return "run the command again"
+	case ReadOnly:
+		if server {
+			return "connect to the primary server, with a user who may write"
+		}
+		return "make the file and its folder writable for this user"
+	case Denied:
+		if server {
+			return "correct the user, the password or the database in --database"
+		}
+		return "make the file and its folder readable and writable for this user"
+	case Full:
+		return "make room and run the command again; nothing was changed"
+	case Corrupt:
+		if server {
+			return "restore a backup of the database"
+		}
+		return "nothing was changed: move the file away and restore a backup, or make a new ledger from the deployments' states with: bootstrap addresses adopt MANIFEST..."
+	case Newer:
+		return "use that version"
+	case Gone:
+		return "put it back, or make a new one from the deployments' states with: bootstrap addresses adopt MANIFEST...; then run the command again"
+	case Unreachable:
+		return "start the server or correct --database, and run the command again: it finds out what was recorded"
+	}
+	return ""
+}

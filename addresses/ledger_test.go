@@ -1,0 +1,82 @@
+package addresses_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/addresses/addressestest"
+	"bootstrap/internal/postgrestest"
+)
+
+// open opens the ledger and closes it with the test.
+func open(t testing.TB, address string) *addresses.Ledger {
+	t.Helper()
+	l, err := addresses.Open(t.Context(), address, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if defects, err := l.Check(context.Background()); err != nil || len(defects) > 0 {
+			t.Errorf("%q, %v", defects, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func TestCasesInMemory(t *testing.T) {
+	addressestest.Run(t, true, func(t *testing.T) *addresses.Ledger {
+		l, err := addresses.Memory(nil, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	})
+}
+
+func TestCasesOnSQLite(t *testing.T) {
+	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger {
+		return open(t, filepath.Join(t.TempDir(), "addresses.db"))
+	})
+}
+
+func TestCasesOnPostgreSQL(t *testing.T) {
+	server := postgrestest.Start(t)
+	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger { return open(t, server.Schema(t)) })
+}
+
+func TestFileMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "home", ".bosh", "addresses.db")
+	open(t, path)
+	for name, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+	if len(left) != 1 {
+		t.Error(left)
+	}
+}
+
+func TestPropertiesInMemory(t *testing.T) {
+	addressestest.Properties(t, true, func(t *testing.T) *addresses.Ledger {
+		l, err := addresses.Memory(nil, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	})
+}
+
+func TestPropertiesOnSQLite(t *testing.T) {
+	addressestest.Properties(t, false, func(t *testing.T) *addresses.Ledger {
+		return open(t, filepath.Join(t.TempDir(), "addresses.db"))
+	})
+}

@@ -1,0 +1,257 @@
+package addresses
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"bootstrap/network"
+)
+
+// postgres is the dialect of a ledger that a team shares.
+//
+// Those who write lock the row with the format, one after the other. An exclusion
+// constraint refuses overlapping blocks from whoever does not: then the
+// transaction is done again.
+type postgres struct {
+	// secrets are texts that no message may contain.
+	secrets []string
+}
+
+func openPostgres(ctx context.Context, address string) (*store, error) {
+	place, d := placeOf(address), &postgres{secrets: secretsOf(address)}
+	config, err := pgx.ParseConfig(address)
+	if err != nil {
+		// The error has a part of the URL.
+		return nil, &Error{Ledger: place, Kind: Failed, Detail: "it is not the URL of a PostgreSQL database, such as postgres://user@host/database"}
+	}
+	if config.Password != "" {
+		d.secrets = append(d.secrets, config.Password)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 15 * time.Second
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "bootstrap"
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(2)
+	s := &store{db: db, dialect: d, place: place}
+	if err := s.transact(ctx, false, func(records) error { return nil }); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// placeOf returns the URL without password and parameters.
+func placeOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		scheme, _, _ := strings.Cut(address, "://")
+		return scheme + "://..."
+	}
+	host := u.Host
+	if host == "" {
+		host = u.Query().Get("host")
+	}
+	place := u.Scheme + "://"
+	if name := u.User.Username(); name != "" {
+		place += url.User(name).String() + "@"
+	}
+	return place + host + u.Path
+}
+
+// secretsOf returns the passwords in the URL, as they are written there and as
+// they are meant.
+func secretsOf(address string) []string {
+	var secrets []string
+	add := func(text string) {
+		plain, err := url.QueryUnescape(text)
+		for _, secret := range []string{text, plain} {
+			if secret != "" && err == nil {
+				secrets = append(secrets, secret)
+			}
+		}
+	}
+	_, rest, _ := strings.Cut(address, "://")
+	before, query, _ := strings.Cut(rest, "?")
+	if end := strings.LastIndex(before, "@"); end >= 0 {
+		_, password, _ := strings.Cut(before[:end], ":")
+		add(password)
+	}
+	for part := range strings.SplitSeq(query, "&") {
+		if name, value, _ := strings.Cut(part, "="); strings.Contains(strings.ToLower(name), "password") {
+			add(value)
+		}
+	}
+	return secrets
+}
+
+func (d *postgres) begin(t *transaction) error {
+	if !t.write {
+		return t.exec("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	}
+	// A machine that is suspended in the middle must not hold up the others.
+	if err := t.exec("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '30s'"); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (d *postgres) commit(t *transaction) error {
+	err := t.exec("COMMIT")
+	if err != nil && state(err) == "" {
+		return &Error{Ledger: t.store.place, Kind: Unreachable, Detail: "the connection broke during a commit, so that it is not known whether this took place", Err: err}
+	}
+	return err
+}
+
+// ready creates the tables if there are none, waits for others who write, and
+// reports whether this version can use the tables.
+func (d *postgres) ready(t *transaction) error {
+	var found int64
+	exists, err := t.number("SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('bootstrap_address_format')")
+	if err != nil {
+		return err
+	}
+	if exists == 0 {
+		return d.create(t)
+	}
+	lock := ""
+	if t.write {
+		lock = " FOR UPDATE"
+	}
+	if found, err = t.number("SELECT format FROM bootstrap_address_format" + lock); err != nil {
+		return err
+	}
+	if found != format {
+		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, format)
+		if found < format {
+			kind, detail = Corrupt, fmt.Sprintf("it has the format %d, which does not exist", found)
+		}
+		return &Error{Ledger: t.store.place, Kind: kind, Detail: detail}
+	}
+	return nil
+}
+
+// create creates the tables in a transaction of its own, and leads to another try.
+func (d *postgres) create(t *transaction) error {
+	t.rollback()
+	if err := t.exec(fmt.Sprintf(`BEGIN;
+		SELECT pg_advisory_xact_lock(%d);
+		CREATE TABLE IF NOT EXISTS bootstrap_addresses (
+			scope text NOT NULL,
+			scope_key bigint NOT NULL,
+			family smallint NOT NULL,
+			first inet NOT NULL,
+			last inet NOT NULL,
+			block cidr NOT NULL,
+			gap_after smallint NOT NULL,
+			deployment text NOT NULL,
+			deployment_name text NOT NULL,
+			instance text NOT NULL,
+			network text NOT NULL,
+			kind text NOT NULL,
+			vm text NOT NULL,
+			since timestamptz NOT NULL,
+			run text NOT NULL,
+			PRIMARY KEY (scope, family, first),
+			EXCLUDE USING gist (block inet_ops WITH &&, int8range(scope_key, scope_key, '[]') WITH &&)
+		);
+		CREATE INDEX IF NOT EXISTS bootstrap_addresses_by_gap ON bootstrap_addresses (scope, family, last) WHERE gap_after = 1;
+		CREATE INDEX IF NOT EXISTS bootstrap_addresses_by_owner ON bootstrap_addresses (deployment, instance);
+		CREATE TABLE IF NOT EXISTS bootstrap_address_format (one boolean PRIMARY KEY DEFAULT true CHECK (one), format integer NOT NULL);
+		INSERT INTO bootstrap_address_format (format) VALUES (%d) ON CONFLICT DO NOTHING;
+		COMMIT`, applicationID, format)); err != nil {
+		return err
+	}
+	return errAgain
+}
+
+// errAgain leads to another try of the transaction.
+var errAgain = errors.New("the tables were just created")
+
+func (d *postgres) table() string       { return "bootstrap_addresses" }
+func (d *postgres) placeholder() string { return "$" }
+
+func (d *postgres) address(addr netip.Addr) any { return addr }
+func (d *postgres) time(t time.Time) any        { return t }
+
+// extra are columns for the exclusion constraint. The number of the scope is a
+// range there: equality of texts would need an extension, which not every user
+// may install.
+func (d *postgres) extra() []string { return []string{"scope_key", "block"} }
+
+func (d *postgres) extras(r network.Reservation) []any {
+	sum := sha256.Sum256([]byte(r.Scope))
+	return []any{int64(binary.BigEndian.Uint64(sum[:8]) >> 2), r.Block.String()}
+}
+
+func (d *postgres) verify(network.Reservation, []any) error { return nil }
+
+func (d *postgres) defects(*transaction) ([]string, error) { return nil, nil }
+
+// state returns the SQLSTATE, or "".
+func state(err error) string {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Code
+}
+
+func (d *postgres) again(err error) bool {
+	switch state(err) {
+	case "23P01", "23505", "40001", "40P01": // another transaction was faster: exclusion, unique, serialization, deadlock
+		return true
+	}
+	return errors.Is(err, errAgain)
+}
+
+func (d *postgres) explain(err error) (Kind, string) {
+	detail := err.Error()
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		detail = fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
+	}
+	for _, secret := range d.secrets {
+		detail = strings.ReplaceAll(detail, secret, "xxxxx")
+	}
+	var network *net.OpError
+	var connect *pgconn.ConnectError
+	switch code := state(err); {
+	case code == "25006":
+		return ReadOnly, detail
+	case code == "42501" || code == "3D000" || strings.HasPrefix(code, "28"):
+		return Denied, detail
+	case code == "53100":
+		return Full, detail
+	case strings.HasPrefix(code, "XX"):
+		return Corrupt, detail
+	case code == "55P03":
+		return Busy, detail
+	case strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "53"):
+		return Unreachable, detail
+	case code != "":
+		return Failed, detail
+	case errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, sqldriver.ErrBadConn) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone):
+		return Unreachable, detail
+	}
+	return Failed, detail
+}

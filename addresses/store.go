@@ -1,0 +1,459 @@
+package addresses
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"go4.org/netipx"
+
+	"bootstrap/internal/wait"
+	"bootstrap/network"
+)
+
+// format is the number of the tables' format. A ledger with a higher one was
+// written by a newer version of this program.
+const format = 1
+
+// patience is how long a transaction waits for those of others.
+const patience = time.Minute
+
+// gapsAtOnce is how many gaps between reservations one query returns.
+const gapsAtOnce = 256
+
+// store is a repository in a database.
+//
+// A row of the table is a reservation: its first and last address, so that
+// overlaps are found by numbers. gap_after is 1 if the address after the last one
+// is free. An index of those rows leads from one gap to the next past all
+// reservations in between, however many there are.
+type store struct {
+	db      *sql.DB
+	dialect dialect
+	place   string // for messages; without a password
+	// before is called before each statement; nil but in tests.
+	before func(statement string)
+}
+
+// dialect is what differs between the databases.
+type dialect interface {
+	// begin begins a transaction; a write transaction keeps others from writing.
+	begin(t *transaction) error
+	commit(t *transaction) error
+	// ready reports why the database is not the ledger that was opened.
+	ready(t *transaction) error
+	table() string
+	placeholder() string
+	address(netip.Addr) any
+	time(time.Time) any
+	// extra returns the names of more columns, and extras their values.
+	extra() []string
+	extras(network.Reservation) []any
+	// verify reports whether the extra columns belong to the reservation.
+	verify(r network.Reservation, extras []any) error
+	// defects returns what the database itself finds wrong with its tables.
+	defects(t *transaction) ([]string, error)
+	// explain says what an error of the database means.
+	explain(error) (Kind, string)
+	// again reports whether a transaction that failed with the error is to be
+	// tried again, because of another transaction.
+	again(error) bool
+}
+
+func (s *store) close() error { return s.db.Close() }
+
+func (s *store) transact(ctx context.Context, write bool, do func(records) error) error {
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pauses := wait.Jitter(2*time.Millisecond, 100*time.Millisecond)
+	for {
+		err := s.once(limit, write, do)
+		if err == nil || !s.dialect.again(err) {
+			return s.failed(ctx, limit, err)
+		}
+		if wait.For(limit, pauses.Next()) != nil {
+			return s.failed(ctx, limit, err)
+		}
+	}
+}
+
+// failed makes an error of the database one for people.
+func (s *store) failed(ctx, limit context.Context, err error) error {
+	var refused *network.Refused
+	var already *Error
+	switch {
+	case err == nil || errors.As(err, &refused) || errors.As(err, &already):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case limit.Err() != nil:
+		return &Error{Ledger: s.place, Kind: Busy, Detail: fmt.Sprintf("others have used it for %s", patience), Err: err}
+	}
+	kind, detail := s.dialect.explain(err)
+	return &Error{Ledger: s.place, Kind: kind, Detail: detail, Err: err}
+}
+
+func (s *store) once(ctx context.Context, write bool, do func(records) error) (err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	t := &transaction{ctx: ctx, conn: conn, store: s, write: write}
+	if err := s.dialect.begin(t); err != nil {
+		if !s.dialect.again(err) {
+			t.rollback()
+		}
+		return err
+	}
+	// Where do panics, the transaction must not stay open.
+	ended := false
+	defer func() {
+		if !ended {
+			t.rollback()
+		}
+	}()
+	if err := s.dialect.ready(t); err != nil {
+		return err
+	}
+	if err := do(t); err != nil {
+		return err
+	}
+	if err := s.dialect.commit(t); err != nil {
+		return err
+	}
+	ended = true
+	return nil
+}
+
+// transaction is the records of a store in a transaction.
+type transaction struct {
+	ctx   context.Context
+	conn  *sql.Conn
+	store *store
+	write bool
+}
+
+// rollback ends the transaction. If that fails the connection is not used again.
+func (t *transaction) rollback() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
+	defer cancel()
+	if _, err := t.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
+
+// statement replaces {} and ?1, ?2, … by what the database wants.
+func (t *transaction) statement(text string) string {
+	d := t.store.dialect
+	text = strings.NewReplacer("{}", d.table(), "?", d.placeholder()).Replace(text)
+	if t.store.before != nil {
+		t.store.before(text)
+	}
+	return text
+}
+
+func (t *transaction) exec(text string, args ...any) error {
+	_, err := t.conn.ExecContext(t.ctx, t.statement(text), args...)
+	return err
+}
+
+// number returns the number that a query answers with.
+func (t *transaction) number(text string, args ...any) (n int64, err error) {
+	err = t.conn.QueryRowContext(t.ctx, t.statement(text), args...).Scan(&n)
+	return n, err
+}
+
+// columns are those of a row, but for gap_after and those of the dialect.
+func columns() []string {
+	return []string{"scope", "family", "first", "last", "deployment", "deployment_name", "instance", "network", "kind", "vm", "since", "run"}
+}
+
+func (t *transaction) values(r network.Reservation) []any {
+	d := t.store.dialect
+	return append([]any{r.Scope, family(r.Block.Addr()), d.address(r.Block.Addr()), d.address(lastOf(r.Block)),
+		r.Owner.Deployment, r.Owner.Name, r.Owner.Instance, r.Network, string(r.Kind), r.VM, d.time(r.Since), r.Run}, d.extras(r)...)
+}
+
+// query returns the reservations that a query selects; text is what follows the
+// name of the table.
+func (t *transaction) query(text string, args ...any) ([]network.Reservation, error) {
+	d := t.store.dialect
+	names := append(columns(), d.extra()...)
+	rows, err := t.conn.QueryContext(t.ctx, t.statement("SELECT "+strings.Join(names, ", ")+" FROM {} "+text), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []network.Reservation
+	extras := make([]any, len(d.extra()))
+	var r network.Reservation
+	var of int
+	var first, last, since any
+	into := []any{&r.Scope, &of, &first, &last, &r.Owner.Deployment, &r.Owner.Name, &r.Owner.Instance, &r.Network, &r.Kind, &r.VM, &since, &r.Run}
+	for i := range extras {
+		into = append(into, &extras[i])
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		block, ok := netipx.IPRangeFrom(addressOf(first, of), addressOf(last, of)).Prefix()
+		if !ok {
+			return nil, t.damaged(fmt.Errorf("the record of %v to %v is not of a block", addressOf(first, of), addressOf(last, of)))
+		}
+		r.Block, r.Since = block, timeOf(since)
+		if err := d.verify(r, extras); err != nil {
+			return nil, t.damaged(err)
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+func (t *transaction) damaged(err error) error {
+	return &Error{Ledger: t.store.place, Kind: Corrupt, Detail: err.Error(), Err: err}
+}
+
+// addressOf returns the address that a database has as text or as 16 bytes.
+func addressOf(value any, family int) netip.Addr {
+	switch value := value.(type) {
+	case []byte:
+		addr, _ := netip.AddrFromSlice(value)
+		if family == 4 && addr.Is4In6() {
+			return addr.Unmap()
+		}
+		return addr
+	case string:
+		addr, _ := netip.ParseAddr(strings.TrimSuffix(strings.TrimSuffix(value, "/32"), "/128"))
+		return addr
+	}
+	return netip.Addr{}
+}
+
+// timeOf returns the time that a database has as such or in milliseconds.
+func timeOf(value any) time.Time {
+	switch value := value.(type) {
+	case int64:
+		return time.UnixMilli(value).UTC()
+	case time.Time:
+		return value.UTC()
+	}
+	return time.Time{}
+}
+
+func (t *transaction) Overlapping(scope string, first, last netip.Addr) (network.Reservation, bool, error) {
+	d := t.store.dialect
+	// Reservations do not overlap each other: of those that begin before, only the
+	// last one can.
+	list, err := t.query("WHERE scope = ?1 AND family = ?2 AND first <= ?3 ORDER BY scope DESC, family DESC, first DESC LIMIT 1", scope, family(first), d.address(first))
+	if err != nil {
+		return network.Reservation{}, false, err
+	}
+	if len(list) == 0 || lastOf(list[0].Block).Less(first) {
+		list, err = t.query("WHERE scope = ?1 AND family = ?2 AND first > ?3 AND first <= ?4 ORDER BY scope, family, first LIMIT 1", scope, family(first), d.address(first), d.address(last))
+	}
+	if err != nil || len(list) == 0 {
+		return network.Reservation{}, false, err
+	}
+	return list[0], true, nil
+}
+
+func (t *transaction) LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
+	for _, r := range in {
+		block, found, err := t.lowestFree(scope, r, bits)
+		if err != nil || found {
+			return block, found, err
+		}
+	}
+	return netip.Prefix{}, false, nil
+}
+
+func (t *transaction) lowestFree(scope string, in netipx.IPRange, bits int) (netip.Prefix, bool, error) {
+	block, fits := firstBlock(in.From(), in.To(), bits)
+	if !fits {
+		return netip.Prefix{}, false, nil
+	}
+	_, taken, err := t.Overlapping(scope, block.Addr(), lastOf(block))
+	if err != nil || !taken {
+		return block, !taken, err
+	}
+	for from := block.Addr(); ; {
+		gaps, err := t.gaps(scope, from, in.To())
+		if err != nil {
+			return netip.Prefix{}, false, err
+		}
+		for _, gap := range gaps {
+			if block, fits := firstBlock(gap.From(), gap.To(), bits); fits {
+				return block, true, nil
+			}
+		}
+		if len(gaps) < gapsAtOnce {
+			return netip.Prefix{}, false, nil
+		}
+		from = gaps[len(gaps)-1].From()
+	}
+}
+
+// gaps returns the next ranges without reservations that begin behind a
+// reservation which ends at from or later; they end at the limit.
+func (t *transaction) gaps(scope string, from, limit netip.Addr) ([]netipx.IPRange, error) {
+	d := t.store.dialect
+	rows, err := t.conn.QueryContext(t.ctx, t.statement(`SELECT last, (SELECT first FROM {} AS n
+		WHERE n.scope = e.scope AND n.family = e.family AND n.first > e.last ORDER BY n.scope, n.family, n.first LIMIT 1)
+		FROM {} AS e WHERE scope = ?1 AND family = ?2 AND gap_after = 1 AND last >= ?3 AND last < ?4 ORDER BY scope, family, last LIMIT ?5`),
+		scope, family(from), d.address(from), d.address(limit), gapsAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var gaps []netipx.IPRange
+	for rows.Next() {
+		var end, next any
+		if err := rows.Scan(&end, &next); err != nil {
+			return nil, err
+		}
+		to := limit
+		if next != nil {
+			if to = addressOf(next, family(from)).Prev(); limit.Less(to) {
+				to = limit
+			}
+		}
+		gap := netipx.IPRangeFrom(addressOf(end, family(from)).Next(), to)
+		if !gap.IsValid() {
+			return nil, t.damaged(fmt.Errorf("there is no gap after %s, though it is marked", addressOf(end, family(from))))
+		}
+		gaps = append(gaps, gap)
+	}
+	return gaps, rows.Err()
+}
+
+func (t *transaction) list(filter Filter) ([]network.Reservation, error) {
+	var where []string
+	var args []any
+	for _, field := range []struct{ column, want string }{
+		{"scope", filter.Scope}, {"deployment", filter.Deployment}, {"instance", filter.Instance},
+		{"network", filter.Network}, {"vm", filter.VM}, {"run", filter.Run},
+	} {
+		if field.want != "" {
+			args = append(args, field.want)
+			where = append(where, fmt.Sprintf("%s = ?%d", field.column, len(args)))
+		}
+	}
+	if filter.Within.IsValid() {
+		first, last := filter.Within.Masked().Addr(), lastOf(filter.Within)
+		args = append(args, family(first), t.store.dialect.address(first), t.store.dialect.address(last))
+		where = append(where, fmt.Sprintf("family = ?%d AND last >= ?%d AND first <= ?%d", len(args)-2, len(args)-1, len(args)))
+	}
+	text := "ORDER BY scope, family, first"
+	if len(where) > 0 {
+		text = "WHERE " + strings.Join(where, " AND ") + " " + text
+	}
+	return t.query(text, args...)
+}
+
+func (t *transaction) insert(r network.Reservation) error {
+	d := t.store.dialect
+	first, last := r.Block.Addr(), lastOf(r.Block)
+	holder, found, err := t.Overlapping(r.Scope, first, last)
+	if err != nil {
+		return err
+	}
+	if found {
+		return inUse(r, holder)
+	}
+	gap := 1
+	if next := last.Next(); !next.IsValid() {
+		gap = 0
+	} else if n, err := t.number("SELECT count(*) FROM {} WHERE scope = ?1 AND family = ?2 AND first = ?3", r.Scope, family(next), d.address(next)); err != nil {
+		return err
+	} else if n > 0 {
+		gap = 0
+	}
+	names := append(append(columns(), d.extra()...), "gap_after")
+	args := append(t.values(r), gap)
+	numbers := make([]string, len(args))
+	for i := range args {
+		numbers[i] = fmt.Sprintf("?%d", i+1)
+	}
+	if err := t.exec("INSERT INTO {} ("+strings.Join(names, ", ")+") VALUES ("+strings.Join(numbers, ", ")+")", args...); err != nil {
+		return err
+	}
+	return t.gapBefore(r, 0)
+}
+
+// gapBefore records whether the address before the reservation is free, if the
+// one before that belongs to another reservation.
+func (t *transaction) gapBefore(r network.Reservation, gap int) error {
+	before := r.Block.Addr().Prev()
+	if !before.IsValid() {
+		return nil
+	}
+	d := t.store.dialect
+	return t.exec(`UPDATE {} SET gap_after = ?1 WHERE scope = ?2 AND family = ?3 AND last = ?4 AND first =
+		(SELECT first FROM {} AS b WHERE b.scope = ?2 AND b.family = ?3 AND b.first <= ?4 ORDER BY b.scope DESC, b.family DESC, b.first DESC LIMIT 1)`,
+		gap, r.Scope, family(before), d.address(before))
+}
+
+func (t *transaction) update(r network.Reservation) error {
+	names := append(columns(), t.store.dialect.extra()...)
+	args := t.values(r)
+	var set []string
+	for i, name := range names {
+		set = append(set, fmt.Sprintf("%s = ?%d", name, i+1))
+	}
+	return t.exec("UPDATE {} SET "+strings.Join(set[4:], ", ")+" WHERE "+strings.Join(set[:4], " AND "), args...)
+}
+
+func (t *transaction) remove(r network.Reservation) error {
+	if err := t.exec("DELETE FROM {} WHERE scope = ?1 AND family = ?2 AND first = ?3", r.Scope, family(r.Block.Addr()), t.store.dialect.address(r.Block.Addr())); err != nil {
+		return err
+	}
+	return t.gapBefore(r, 1)
+}
+
+func (t *transaction) defects() ([]string, error) {
+	defects, err := t.store.dialect.defects(t)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.conn.QueryContext(t.ctx, t.statement("SELECT scope, family, first, last, gap_after FROM {} ORDER BY scope, family, first"))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	type row struct {
+		scope       string
+		family      int
+		first, last netip.Addr
+		gap         bool
+	}
+	var last *row
+	check := func(next *row) {
+		if last == nil || !last.last.Next().IsValid() {
+			return
+		}
+		gap := next == nil || next.scope != last.scope || next.family != last.family || next.first != last.last.Next()
+		if gap != last.gap {
+			defects = append(defects, fmt.Sprintf("the record of %s says whether the next address is free, and is wrong", last.first))
+		}
+	}
+	for rows.Next() {
+		var r row
+		var first, end any
+		var gap int
+		if err := rows.Scan(&r.scope, &r.family, &first, &end, &gap); err != nil {
+			return nil, err
+		}
+		r.first, r.last, r.gap = addressOf(first, r.family), addressOf(end, r.family), gap == 1
+		check(&r)
+		last = &r
+	}
+	check(nil)
+	return defects, rows.Err()
+}
