@@ -213,11 +213,20 @@ func (r *reader) staticIPs(path string, fields map[string]any, n *Network, g Gro
 		return nil
 	}
 	var addrs []netip.Addr
+	blocks := map[netip.Prefix]bool{}
 	for _, item := range ranges {
 		for addr := item.From(); addr.IsValid() && addr.Compare(item.To()) <= 0; addr = addr.Next() {
 			addrs = append(addrs, addr)
-			if n.Type == Manual {
-				r.checkStatic(item.path, addr, n, g, listed)
+			if n.Type != Manual {
+				continue
+			}
+			r.checkStatic(item.path, addr, n, g, listed)
+			if s, found := n.holding(addr); found {
+				block := blockAt(addr, s.bits())
+				if blocks[block] {
+					r.fail(item.path, InvalidStaticIPs, "%s is in the block %s, which is in this list already", addr, block)
+				}
+				blocks[block] = true
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"encoding/json"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -40,6 +41,7 @@ func TestParseGroupRefuses(t *testing.T) {
 			"g.networks[1].name NetworkReservationAlreadyExists"},
 		"static on dynamic":     {`{"azs": ["z1"], "networks": [{"name": "cloud", "static_ips": null}]}`, "g.networks[0].static_ips JobStaticIPNotSupportedOnDynamicNetwork"},
 		"static twice":          {`{"instances": 2, "networks": [{"name": "a", "static_ips": ["192.168.1.20-192.168.1.21", "192.168.1.21"]}]}`, "g.networks[0].static_ips[1] JobInvalidStaticIPs"},
+		"static in one block":   {`{"instances": 2, "networks": [{"name": "blocks", "static_ips": ["10.10.0.64", "10.10.0.65"]}]}`, "g.networks[0].static_ips[1] JobInvalidStaticIPs"},
 		"too many static":       {`{"networks": [{"name": "a", "static_ips": ["192.168.1.20-192.168.1.21"]}]}`, "g.networks[0].static_ips InstanceGroupNetworkInstanceIpMismatch"},
 		"too few static":        {`{"networks": [{"name": "a", "static_ips": []}]}`, "g.networks[0].static_ips InstanceGroupNetworkInstanceIpMismatch"},
 		"a huge range":          {`{"networks": [{"name": "six", "static_ips": ["2001:db8::/64"]}]}`, "g.networks[0].static_ips InstanceGroupNetworkInstanceIpMismatch"},
@@ -126,4 +128,53 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %v", block, got)
 		}
 	}
+}
+
+func TestInterfaces(t *testing.T) {
+	in := Instance{Zone: "z1", Wishes: []Wish{{Network: "a", Default: []string{"dns"}}, {Network: "cloud", Default: []string{"gateway"}}}}
+	o := Outcome{Changes: []Change{{Action: Bind, Reservation: Reservation{Block: netip.MustParsePrefix("192.168.1.7/32")}}, {Action: Ask}}}
+	got, err := Interfaces(some(t), in, o)
+	if err != nil || len(got) != 2 || got["a"]["ip"] != "192.168.1.7" || got["cloud"]["ip"] != nil || got["cloud"]["type"] != "dynamic" {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+// FuzzParseGroup looks for groups that make ParseGroup panic, hang, or accept
+// static addresses that an instance may not have.
+func FuzzParseGroup(f *testing.F) {
+	for _, group := range []string{
+		`{"name": "web", "instances": 2, "azs": ["z1"], "networks": [{"name": "zoned", "static_ips": ["10.1.0.5"], "default": ["dns", "gateway"]}, {"name": "vip", "static_ips": "69.69.69.69-69.69.69.70"}]}`,
+		`{"networks": [{"name": "a", "static_ips": ["192.168.1.20"]}]}`,
+		`{"instances": 4, "networks": [{"name": "blocks", "static_ips": ["10.10.0.64-10.10.0.67"]}]}`,
+	} {
+		f.Add([]byte(group))
+	}
+	networks := some(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var fields map[string]any
+		if json.Unmarshal(data, &fields) != nil {
+			return
+		}
+		g, problems := ParseGroup("g", fields, networks, rules())
+		if len(problems) > 0 {
+			return
+		}
+		if len(g.Wishes) == 0 {
+			t.Fatal("accepted a group without networks")
+		}
+		for _, w := range g.Wishes {
+			n, found := Find(networks, w.Network)
+			if !found || len(w.Static) != 0 && len(w.Static) != g.Instances {
+				t.Fatalf("accepted %+v", w)
+			}
+			for _, addr := range w.Static {
+				if s, found := n.holding(addr); n.Type == Manual && (!found || !s.canHold(blockAt(addr, s.bits()))) {
+					t.Fatalf("accepted %s on %s", addr, n.Name)
+				}
+			}
+		}
+		if g.Instances < 100 {
+			_, _ = Place(networks, g, nil)
+		}
+	})
 }

@@ -316,7 +316,7 @@ func whole(value any) (int, bool) {
 	const limit = 1 << 20 // larger than any length or count here
 	switch v := value.(type) {
 	case int:
-		return v, true
+		return v, v > -limit && v < limit
 	case int64:
 		return int(v), v > -limit && v < limit
 	case uint64:
