@@ -11,7 +11,7 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// BenchmarkReleaseKnown is what an unchanged release costs in each run.
+// BenchmarkReleaseKnown measures an unchanged release, as in most runs.
 func BenchmarkReleaseKnown(b *testing.B) {
 	data := largeRelease(b, 16<<20)
 	s := testStore(b)
@@ -37,7 +37,7 @@ func BenchmarkReleaseNew(b *testing.B) {
 	}
 }
 
-// BenchmarkFolderKnown is what an unchanged release folder costs.
+// BenchmarkFolderKnown measures an unchanged release folder.
 func BenchmarkFolderKnown(b *testing.B) {
 	dir := b.TempDir()
 	files := releaseFiles()

@@ -29,16 +29,15 @@ type blob struct {
 	digest string // multi-digest as written in the list
 	want   digest.Digest
 	size   int64 // bytes; 0: not known
-	// vendored is set for the archive of a vendored package.
+	// vendored is true for the archive of a vendored package.
 	vendored bool
 }
 
-// maxBlob bounds a blob whose size is not known: the archive of a vendored
-// package.
+// maxBlob limits a blob of unknown size: the archive of a vendored package.
 const maxBlob = 16 << 30
 
-// parseBlobs reads config/blobs.yml. It leaves out entries that cannot be used,
-// which some public releases have; bad says what is wrong with one of them.
+// parseBlobs reads config/blobs.yml. It leaves out unusable entries, which some
+// public releases have; bad describes one of them.
 func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 	var list map[string]struct {
 		Size     any    `yaml:"size"`
@@ -111,7 +110,7 @@ func (s *Store) findBlob(ctx context.Context, store *blobstore.Store, bl blob) (
 	return "", "", false
 }
 
-// LackingError says which files of a release are needed, are not in its folder
+// LackingError lists the needed files of a release that are not in its folder
 // and cannot be fetched.
 type LackingError struct {
 	Dir   string // of the release
@@ -123,7 +122,7 @@ type LackingFile struct {
 	Path     string   // in the folder of the release
 	Packages []string // that need it
 	Why      string
-	// Vendored is set for the archive of a vendored package, for which the
+	// Vendored is true for the archive of a vendored package, for which the
 	// folder has no place.
 	Vendored bool
 }
@@ -165,14 +164,13 @@ type Lack struct {
 	files []lacking
 }
 
-// lacking is a blob that is not on this machine, with the packages that need
-// it.
+// lacking is a blob that is not on this machine, with the packages that need it.
 type lacking struct {
 	blob
 	packages []string
 }
 
-// notIn says why a file cannot be had of a blobstore that cannot be asked.
+// notIn says why a file cannot be requested from a blobstore.
 func notIn(store *blobstore.Store) func(int) string {
 	return func(int) string { return "it is not in " + store.Name }
 }
@@ -194,8 +192,8 @@ func lackingError(dir string, files []lacking, why func(i int) string) error {
 	return e
 }
 
-// Lacking returns what has to be fetched for the needed packages of a release
-// folder, nil if nothing. Release reports what is wrong with the folder.
+// Lacking returns what must be fetched for the needed packages of a release
+// folder; nil: nothing. Defects of the folder are reported by Release.
 func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 	if !f.Folder || f.Kind != KindRelease || f.Needs.Only && (f.Needs.Try || len(f.Needs.Jobs) == 0) {
 		return nil, nil

@@ -20,7 +20,7 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// bucket serves objects by their paths and counts what is asked for.
+// bucket serves objects by their paths and counts the requests.
 type bucket struct {
 	*httptest.Server
 	objects map[string][]byte
@@ -54,7 +54,7 @@ func (b *bucket) requests() int {
 	return len(b.asked)
 }
 
-// final is a config/final.yml with that bucket.
+// final returns a config/final.yml with that bucket.
 func (b *bucket) final(provider string) string {
 	return fmt.Sprintf("name: web\nblobstore: {provider: %s, options: {bucket_name: bucket, endpoint: %q}}\n", provider, b.URL)
 }
@@ -67,7 +67,8 @@ func blobsYML(blobs map[string][]byte, sum func([]byte) string) string {
 	return text.String()
 }
 
-// obtain does what a deploy does: it fetches what is lacking, then reads.
+// obtain does what a deploy does: it fetches the missing files, then reads the
+// release.
 func obtain(s *Store, src Source) (*Release, error) {
 	f, err := s.Fetch(context.Background(), src, nil)
 	if err != nil {
@@ -83,7 +84,8 @@ func obtain(s *Store, src Source) (*Release, error) {
 	return s.Release(context.Background(), f, nil)
 }
 
-// withBlobs is a release folder whose two blobs are only in config/blobs.yml.
+// withBlobs returns a release folder whose two blobs are only in
+// config/blobs.yml.
 func withBlobs(t testing.TB, final string, blobs map[string][]byte, sum func([]byte) string) string {
 	t.Helper()
 	files := releaseFiles()
@@ -133,13 +135,14 @@ func TestFolderReleaseFetchesBlobs(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(dir, "blobs")); err == nil {
 				t.Error("the release's folder was written to")
 			}
-			// Again, from the cache, also after a change.
+			// The second time, the release comes from the cache; it does so
+			// after a change, too.
 			tartest.Write(t, []byte("changed"), dir, "src/web/data")
 			again, err := obtain(s, local("web", dir, ""))
 			if err != nil || server.requests() != 2 || again.Package("web").Fingerprint == r.Package("web").Fingerprint {
 				t.Errorf("%d requests, %v", server.requests(), err)
 			}
-			// It is the package that the blobs in their folder make.
+			// The package is the same as with the blobs in the folder.
 			for name, data := range blobs {
 				tartest.Write(t, data, dir, "blobs", name)
 			}
@@ -157,7 +160,7 @@ func TestFolderReleaseFetchesBlobs(t *testing.T) {
 	}
 }
 
-// The version of a release is made of its folder, not of what the cache has.
+// The version of a release depends only on its folder, not on the cache.
 func TestFolderReleaseVersionIsOfTheFolder(t *testing.T) {
 	t.Parallel()
 	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000)}
@@ -179,7 +182,7 @@ func TestFolderReleaseVersionIsOfTheFolder(t *testing.T) {
 	}
 }
 
-// Only what the jobs need is fetched and has to be right.
+// Only the files that the jobs need are fetched and checked.
 func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": []byte("big")})
@@ -199,7 +202,8 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	if err != nil || server.requests() != 1 || r.Package("web") == nil || r.Package("base") == nil || r.Package("other") != nil {
 		t.Fatalf("%+v, %v, asked for %v", r, err, server.asked)
 	}
-	// One that needs more finds what was packed, and what it lacks is named.
+	// If more jobs are needed, packed packages are used, and missing files are
+	// named.
 	src.Needs.Jobs = []string{"web", "other"}
 	_, err = obtain(s, src)
 	tartest.MustFail(t, err, "blobs/other/huge.tgz (package other): the S3 bucket bucket does not have it")
@@ -229,8 +233,8 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// What cannot be had is named at once, each file with its reason and once for
-// all what to do.
+// All files that cannot be fetched are named at once, each with its reason, and
+// what to do is said once.
 func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	t.Parallel()
 	good := []byte("good")
@@ -246,7 +250,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	}
 	blobs := map[string][]byte{}
 	for _, name := range []string{"good", "gone", "private", "wrong", "long"} {
-		blobs["blob/"+name] = []byte(name) // of another digest each
+		blobs["blob/"+name] = []byte(name) // each with another digest
 	}
 	dir := withBlobs(t, server.final("gcs"), blobs, sha256Of)
 	tartest.Write(t, []byte("name: web\ndependencies: [base]\nfiles: [blob/*]\n"), dir, "packages/web/spec")
@@ -263,7 +267,8 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	if !errors.As(err, &lacking) || len(lacking.Files) != 4 || strings.Contains(err.Error(), "secret page") {
 		t.Errorf("%v", err)
 	}
-	// The good one was kept, and one put in its place is taken.
+	// The valid one stays in the cache, and a file that was put in its place is
+	// used.
 	before := server.requests()
 	for _, name := range []string{"gone", "private", "wrong", "long"} {
 		tartest.Write(t, []byte(name), dir, "blobs/blob", name)
@@ -272,7 +277,8 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 		t.Errorf("%v, %v", err, server.asked[before:])
 	}
 
-	// A blob that was never uploaded, and one without a blobstore, are not asked for.
+	// A blob that was never uploaded, or that has no blobstore, is not
+	// requested.
 	yml := blobsYML(map[string][]byte{"blob/a": []byte("a"), "blob/b": []byte("b")}, sha256Of)
 	for name, c := range map[string]struct{ final, blobs, why string }{
 		"not uploaded": {server.final("s3"), strings.ReplaceAll(yml, "object_id", "x"), "never uploaded"},
@@ -292,7 +298,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	}
 }
 
-// Many blobs of a server that is not there cost one patience, not one each.
+// With a dead server, many blobs cost the retries of one, not of each.
 func TestFolderReleaseServerIsNotThere(t *testing.T) {
 	t.Parallel()
 	server := newBucket(t, nil)
@@ -329,7 +335,7 @@ func TestFolderReleaseAsksTheBucketsRegion(t *testing.T) {
 	s := testStore(t)
 	s.client.Network.Getenv = func(name string) string {
 		if name == "HTTP_PROXY" {
-			return server.URL // stands for the network, and shows that proxies are honoured
+			return server.URL // stands for the network, and shows that proxies are used
 		}
 		return ""
 	}
@@ -338,7 +344,7 @@ func TestFolderReleaseAsksTheBucketsRegion(t *testing.T) {
 	}
 }
 
-// Credentials of config/private.yml are sent, and never shown.
+// The credentials in config/private.yml are sent, and never shown.
 func TestFolderReleaseWithCredentials(t *testing.T) {
 	t.Parallel()
 	server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": []byte("big")})
@@ -405,7 +411,7 @@ func TestFolderReleaseFetchesVendoredPackage(t *testing.T) {
 	}
 }
 
-// Blobs are fetched once, by whoever comes first.
+// If several runs need a blob, it is fetched once.
 func TestFolderReleaseBlobsOnceForMany(t *testing.T) {
 	t.Parallel()
 	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1 << 20), "blob/small.tgz": []byte("small")}
@@ -425,7 +431,7 @@ func TestFolderReleaseBlobsOnceForMany(t *testing.T) {
 	}
 }
 
-// A blob of the cache that was damaged is fetched again.
+// A damaged blob in the cache is fetched again.
 func TestFolderReleaseRepairsBlob(t *testing.T) {
 	t.Parallel()
 	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000)}
@@ -448,8 +454,7 @@ func TestFolderReleaseRepairsBlob(t *testing.T) {
 	}
 }
 
-// What git leaves in place of files is named, with the command that brings
-// them.
+// Placeholders of git are reported with the command that fetches the files.
 func TestFolderReleaseOfAnIncompleteCheckout(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -492,8 +497,8 @@ func TestFolderReleaseOfAnIncompleteCheckout(t *testing.T) {
 	}
 }
 
-// Jobs and packages may be links to folders elsewhere in the release, which
-// are followed as their files change.
+// Jobs and packages may be links to folders elsewhere in the release; changes of
+// their files are noticed.
 func TestFolderReleaseFollowsLinkedFolders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -557,7 +562,7 @@ func TestParseBlobs(t *testing.T) {
 	}
 }
 
-// bomb is a small YAML that aliases make large.
+// bomb is a small YAML text that its aliases make large.
 func bomb() string {
 	text := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
@@ -567,8 +572,8 @@ func bomb() string {
 	return text
 }
 
-// Blobs are a kind of their own in the cache, by the names that the release
-// gives them, and are removed and fetched again as everything else.
+// Blobs have their own kind in the cache, with the names that the release gives
+// them, and are removed and fetched again like other entries.
 func TestPruneBlobs(t *testing.T) {
 	t.Parallel()
 	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000), "blob/small.tgz": []byte("small")}
@@ -585,7 +590,7 @@ func TestPruneBlobs(t *testing.T) {
 	if e := found["blob blob/big.tgz"]; e.Size != 1000 || time.Since(e.LastUse) > time.Hour {
 		t.Errorf("%+v", e)
 	}
-	// One that was not used for long goes, with what is known of it.
+	// A blob that was not used for long is removed with its record.
 	small := s.blobPath(digest.Digest{Algorithm: "sha256", Hex: sha256Of(blobs["blob/small.tgz"])[7:]})
 	old := time.Now().AddDate(0, -1, 0)
 	if err := os.Chtimes(s.dir.RecordPath(small), old, old); err != nil {

@@ -128,18 +128,19 @@ func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) 
 	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size}, true
 }
 
-// NewCompiled is a package that a VM compiled.
+// NewCompiled is a package that a VM has compiled.
 type NewCompiled struct {
 	Key    CompiledKey
 	Digest string                  // multi-digest as the agent gave it
-	Fetch  func(w io.Writer) error // brings the archive
-	// Place is a text that tells the files of this one VM, its CID: a package
-	// whose contents have it is not kept, for it would not work elsewhere.
+	Fetch  func(w io.Writer) error // writes the archive
+	// Place is a text that occurs in the files of only this VM, its CID: a
+	// package whose contents contain it is not kept, because it would not work
+	// on other VMs.
 	Place string
 }
 
-// KeepCompiled puts a compiled package into the cache, whole or not at all;
-// kept is false if it is good for one VM only.
+// KeepCompiled adds a compiled package to the cache, atomically. kept is false
+// if the package works only on its VM.
 func (s *Store) KeepCompiled(ctx context.Context, c NewCompiled) (kept bool, err error) {
 	kept, err = s.keepCompiled(ctx, c)
 	if err != nil {
@@ -194,8 +195,8 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 	})
 }
 
-// fetchTo writes what fetch brings to a new file, and sums it up by SHA-256
-// and algorithm.
+// fetchTo writes what fetch writes to a new file, and returns its digests:
+// SHA-256 and that of algorithm.
 func fetchTo(path, algorithm string, fetch func(io.Writer) error) (map[string]string, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -211,10 +212,10 @@ func fetchTo(path, algorithm string, fetch func(io.Writer) error) (map[string]st
 	return sums.Hex(), err
 }
 
-// shortestPlace is how long a text must be not to be met by chance.
+// shortestPlace is the shortest text that does not occur by chance.
 const shortestPlace = 6
 
-// mentions reads an archive, unpacked, for a text: in names, links and
+// mentions searches the unpacked archive for a text: in names, links and
 // contents.
 func mentions(ctx context.Context, path, text string) (bool, error) {
 	f, err := os.Open(path)
@@ -222,7 +223,8 @@ func mentions(ctx context.Context, path, text string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	// Also read without a text to look for: what cannot be unpacked is no package.
+	// The archive is read even without a text to search for: if it cannot be
+	// unpacked, it is not a package.
 	u, err := archive.Unpack(&archive.Input{Ctx: ctx, R: f}, archive.Limits{})
 	if err != nil {
 		return false, err
@@ -241,7 +243,7 @@ func mentions(ctx context.Context, path, text string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// The text may stand across two reads.
+		// The text may begin in one read and end in the next.
 		rest := min(have, max(len(text)-1, 0))
 		copy(buf, buf[have-rest:have])
 		have = rest

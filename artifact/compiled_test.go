@@ -129,7 +129,7 @@ func TestDamagedCompiledIsDropped(t *testing.T) {
 	}
 }
 
-// A backup that was put back has other identities and the same contents.
+// A restored backup has other identities and the same contents.
 func TestCompiledThatWasCopiedIsReadAndTrusted(t *testing.T) {
 	s, data := testStore(t), packageArchive(t, "compiled")
 	keep(t, s, webKey(), data)
@@ -184,7 +184,7 @@ func TestKeepCompiledTakesAnyDigest(t *testing.T) {
 		}
 		want := digest
 		if want == "" {
-			want = sha1Of(data) // the oldest agents know no other
+			want = sha1Of(data) // the oldest agents know only this one
 		}
 		if c, ok := compiled(t, s, key); !ok || c.Digest != want {
 			t.Errorf("%q: found %v with digest %q", digest, ok, c.Digest)
@@ -192,7 +192,7 @@ func TestKeepCompiledTakesAnyDigest(t *testing.T) {
 	}
 }
 
-// What names the folder of its VM works nowhere else.
+// A package that contains the path of its VM's folder works only there.
 func TestPackageBoundToItsVMIsNotKept(t *testing.T) {
 	const place = "vm-0123456789abcdef"
 	across := bytes.Repeat([]byte("x"), archive.BufferSize-700)
@@ -223,7 +223,7 @@ func TestKeepCompiledSideBySide(t *testing.T) {
 		group.Go(func() {
 			s := Open(Config{Dir: string(dir)})
 			defer s.Close()
-			// Compiling twice gives two archives of one meaning.
+			// Two compilations lead to two archives with the same meaning.
 			data := packageArchive(t, fmt.Sprint(i%3))
 			keep(t, s, webKey(), data)
 			if c, ok := compiled(t, s, webKey()); ok {

@@ -21,9 +21,10 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// child is what this test binary does as another process: it fetches and reads
-// ARTIFACT_URL into ARTIFACT_DIR. ARTIFACT_CHILD says how. By hand, it is also
-// for measuring: ARTIFACT_CHILD=run /usr/bin/time -v ./artifact.test.
+// child is what this test binary does in a child process: it fetches
+// ARTIFACT_URL into ARTIFACT_DIR and reads it. ARTIFACT_CHILD says how. It can
+// also be used for measuring: ARTIFACT_CHILD=run /usr/bin/time -v
+// ./artifact.test.
 func child() int {
 	mode := os.Getenv("ARTIFACT_CHILD")
 	if mode == "full disk" {
@@ -71,7 +72,8 @@ func childCommand(t *testing.T, mode, dir string, src Source) *exec.Cmd {
 	return cmd
 }
 
-// killHalfway starts a child, waits until half is done and kills it.
+// killHalfway starts a child, waits until half of the file has arrived, and
+// kills it.
 func killHalfway(t *testing.T, dir string, src Source) {
 	t.Helper()
 	cmd := childCommand(t, "hang", dir, src)
@@ -171,7 +173,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A file-system that forbids writing is a plain error.
+// A read-only file system leads to an ordinary error.
 func TestReadOnlyCache(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() == 0 {

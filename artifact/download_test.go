@@ -31,7 +31,7 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	return srv
 }
 
-// content answers as a file server does, with ranges.
+// content answers like a file server, with ranges.
 func content(w http.ResponseWriter, r *http.Request, etag string, data []byte) {
 	if etag != "" {
 		w.Header().Set("ETag", etag)
@@ -39,7 +39,7 @@ func content(w http.ResponseWriter, r *http.Request, etag string, data []byte) {
 	http.ServeContent(w, r, "x.tgz", time.Unix(1_000_000_000, 0), bytes.NewReader(data))
 }
 
-// cut sends n bytes of the body and ends the connection.
+// cut sends n bytes of the body and closes the connection.
 func cut(w http.ResponseWriter, r *http.Request, etag string, data []byte, n int) {
 	content(&cutting{w, n}, r, etag, data)
 }
@@ -71,14 +71,14 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// downloadCase is a server's way to answer the nth request.
+// downloadCase defines how a server answers the nth request.
 type downloadCase struct {
 	handler  func(n int, w http.ResponseWriter, r *http.Request)
 	requests int
 	fails    []string
 }
 
-// interrupted are downloads that go on after they were cut.
+// interrupted contains downloads that continue after an interruption.
 func interrupted(data, other []byte) map[string]downloadCase {
 	return map[string]downloadCase{
 		"plain": {func(n int, w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) }, 1, nil},
@@ -126,7 +126,7 @@ func interrupted(data, other []byte) map[string]downloadCase {
 	}
 }
 
-// answered are replies of other kinds.
+// answered contains other replies.
 func answered(data, other []byte) map[string]downloadCase {
 	return map[string]downloadCase{
 		"weak etag": {func(n int, w http.ResponseWriter, r *http.Request) {
@@ -410,7 +410,7 @@ func TestDownloadRepairsCache(t *testing.T) {
 	}
 }
 
-// A file that today's client downloaded is taken as it is, if it is right.
+// A file that create-env has downloaded is used if its digest is right.
 func TestDownloadTakesOver(t *testing.T) {
 	t.Parallel()
 	data := tartest.Body(1000)

@@ -16,7 +16,7 @@ import (
 	"bootstrap/artifact/cache"
 )
 
-// knownFolder is what the cache has about a release folder.
+// knownFolder is what the cache has recorded about a release folder.
 type knownFolder struct {
 	index   *index // nil: the folder has to be read
 	stamp   string
@@ -77,8 +77,8 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 	return ix, unread, err
 }
 
-// unread lists the needed packages that cannot be built, and why. What nobody
-// could fetch is told in the words of one who tries.
+// unread lists the needed packages that cannot be built, with reasons. A store
+// that may not fetch reports missing files as one that may.
 func (b *releaseFolder) unread(f File, needed map[string]bool) []Unread {
 	var list []Unread
 	hopeless := b.hopeless(f, needed)

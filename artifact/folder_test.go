@@ -80,7 +80,8 @@ func TestFolderRelease(t *testing.T) {
 		t.Errorf("package is %+v", p)
 	}
 
-	// The same contents elsewhere, at another time, are the same release.
+	// The same contents in another folder, with other times, are the same
+	// release.
 	two := filepath.Join(base, "two")
 	if err := os.CopyFS(two, os.DirFS(one)); err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func TestFolderReleaseUnchangedIsNotRead(t *testing.T) {
 	if err != nil || second.Version != first.Version {
 		t.Errorf("read again: %v", err)
 	}
-	// Without the built packages it has to be.
+	// If the built packages are missing, they are built again.
 	os.Remove(first.Package("web").Archive)
 	if _, err := s.Release(context.Background(), f, nil); err == nil {
 		t.Error("a release without its archives is taken for whole")
@@ -245,7 +246,7 @@ func TestFolderReleaseRefuses(t *testing.T) {
 	}
 }
 
-// A vendored package comes from where the release author's tools keep it.
+// A vendored package is found where bosh keeps its archive.
 func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	t.Parallel()
 	archive := packageArchive(t, "vendored")

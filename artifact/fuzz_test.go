@@ -15,7 +15,8 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// FuzzRelease looks for texts in a release that break the reader.
+// FuzzRelease looks for texts in a release that make the reader fail
+// unexpectedly.
 func FuzzRelease(f *testing.F) {
 	job, source, compiled := jobArchive(f), packageArchive(f, "s"), packageArchive(f, "c")
 	f.Add(releaseMFText(job, source, compiled), jobSpec)
@@ -49,8 +50,8 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
-// FuzzStemcell looks for texts in a stemcell, and for archives, that break the
-// reader.
+// FuzzStemcell looks for archives, and texts in a stemcell, that make the reader
+// fail unexpectedly.
 func FuzzStemcell(f *testing.F) {
 	good := stemcellMFText([]byte("image"))
 	whole := tartest.Tgz(f, tartest.File("stemcell.MF", good), tartest.File("image", "image"))
@@ -77,8 +78,8 @@ func FuzzStemcell(f *testing.F) {
 	})
 }
 
-// FuzzIndex damages what the cache keeps of a compiled package and of a
-// release: it is not found, or it is the one that was kept.
+// FuzzIndex damages the cache's records of a compiled package and of a release:
+// the entry is either missing or unchanged.
 func FuzzIndex(f *testing.F) {
 	data := packageArchive(f, "compiled")
 	s := Open(Config{Dir: filepath.Join(f.TempDir(), "bosh")})
@@ -119,7 +120,7 @@ func FuzzIndex(f *testing.F) {
 				}
 			}
 		}
-		// And it can be made anew.
+		// The entry can be created again.
 		keep(t, s, webKey(), data)
 		if _, ok := compiled(t, s, webKey()); !ok {
 			t.Fatal("kept anew, but not found")
@@ -128,8 +129,8 @@ func FuzzIndex(f *testing.F) {
 }
 
 // FuzzReleaseFolder reads hostile config/blobs.yml, config/final.yml, spec.lock
-// and index.yml: whatever they name, only the server that is there is asked,
-// and nothing is read or written outside of the folder and the cache.
+// and index.yml: whatever they name, only the test's server is called, and no
+// file outside of the folder and the cache is read or written.
 func FuzzReleaseFolder(f *testing.F) {
 	archive := packageArchive(f, "vendored")
 	zeros := strings.Repeat("0", 40)

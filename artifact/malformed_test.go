@@ -13,7 +13,7 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// malformed are files that stand where an archive should.
+// malformed contains files that are not the expected archive.
 func malformed(t testing.TB, mf string) []struct {
 	what string
 	data []byte
@@ -49,7 +49,8 @@ func malformed(t testing.TB, mf string) []struct {
 	}
 }
 
-// What each malformed release is told; see testdata/release.golden.
+// The golden file testdata/release.golden contains the error for each malformed
+// release.
 func TestMalformedReleases(t *testing.T) {
 	t.Parallel()
 	list := malformed(t, "release.MF")
@@ -87,7 +88,7 @@ func TestMalformedReleases(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s\n  %s\n", c.what, strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
 	}
-	// A page has another digest, but is a page all the same.
+	// A web page has another digest, but is reported as a web page.
 	s, dir := testStore(t), t.TempDir()
 	page := tartest.Write(t, list[1].data, dir, "web.tgz")
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", page, strings.Repeat("0", 40))), nil)
@@ -95,7 +96,8 @@ func TestMalformedReleases(t *testing.T) {
 	golden.Assert(t, got.String(), "release.golden")
 }
 
-// What each malformed stemcell is told; see testdata/stemcell.golden.
+// The golden file testdata/stemcell.golden contains the error for each malformed
+// stemcell.
 func TestMalformedStemcells(t *testing.T) {
 	t.Parallel()
 	list := malformed(t, "stemcell.MF")

@@ -71,7 +71,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// socksServer is a SOCKS5 server that connects everybody to one address.
+// socksServer is a SOCKS5 server that connects every client to one address.
 func socksServer(t *testing.T, to string, target *atomic.Value) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,7 +17,7 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// EntryKind says what an Entry is.
+// EntryKind is the kind of an Entry.
 type EntryKind string
 
 // The kinds of entries.

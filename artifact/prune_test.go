@@ -17,8 +17,8 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// filledStore has a downloaded release, one from a file that shares a job
-// with it, two compiled packages, and a download that was cut.
+// filledStore returns a store with a downloaded release, another one from a file
+// that shares a job with it, two compiled packages, and an interrupted download.
 func filledStore(t *testing.T) *Store {
 	t.Helper()
 	s := testStore(t)
@@ -100,7 +100,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// backdate makes an entry look as if nobody used it for ten days.
+// backdate makes an entry look as if it had not been used for ten days.
 func backdate(t *testing.T, s *Store, names ...string) {
 	t.Helper()
 	old := time.Now().Add(-240 * time.Hour)
@@ -132,7 +132,8 @@ func prune(t *testing.T, s *Store, before time.Time) {
 	}
 }
 
-// What is used again is not old any more; what others share stays for them.
+// An entry that is used again is new; files that several entries share are kept
+// for the rest.
 func TestPruneTakesWhatWasNotUsed(t *testing.T) {
 	s := filledStore(t)
 	backdate(t, s, downloaded, first, second, web, ruby)
@@ -197,7 +198,7 @@ func TestPruneTakesWhatIsLeftOver(t *testing.T) {
 	mustHave(t, s, want...)
 }
 
-// Nothing goes while a run uses the cache, whichever process it is in.
+// Nothing is removed while a run uses the cache, in this or another process.
 func TestNothingIsPrunedWhileItIsUsed(t *testing.T) {
 	s := testStore(t)
 	keep(t, s, webKey(), packageArchive(t, "compiled"))

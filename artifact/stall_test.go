@@ -13,7 +13,7 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// drip answers with a byte now and then, and never comes to an end.
+// drip sends a byte from time to time, and never ends.
 func drip(w http.ResponseWriter, r *http.Request, data []byte, every time.Duration) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 	tick := time.NewTicker(every)
@@ -29,8 +29,8 @@ func drip(w http.ResponseWriter, r *http.Request, data []byte, every time.Durati
 	}
 }
 
-// A server that drips or is silent is given up, by name and with what came;
-// when it works again, the download goes on.
+// A slow or silent server leads to an error that names it and the received part;
+// when it works again, the download continues.
 func TestDownloadStalls(t *testing.T) {
 	t.Parallel()
 	data := tartest.Body(1 << 20)
@@ -59,7 +59,8 @@ func TestDownloadStalls(t *testing.T) {
 					return
 				}
 				n.Add(1)
-				// Without ranges each try begins anew, so that this does not end by itself.
+				// Without ranges each attempt begins again, so the number of
+				// attempts must be limited.
 				r.Header.Del("Range")
 				c.stall(w, r)
 			})
@@ -82,8 +83,8 @@ func TestDownloadStalls(t *testing.T) {
 	}
 }
 
-// A file larger than the limit is refused by what the server says, else when
-// the limit is reached; it is not tried again and leaves nothing behind.
+// A file that is too large is refused by the announced size, or when the limit
+// is reached. It is not requested again, and no part is kept.
 func TestDownloadTooLarge(t *testing.T) {
 	t.Parallel()
 	data := tartest.Body(1 << 20)
@@ -127,7 +128,7 @@ func TestDownloadTooLarge(t *testing.T) {
 	}
 }
 
-// Neither the head nor the page of an error fills the memory.
+// Neither the head nor the body of an error response fills the memory.
 func TestDownloadEndlessReplies(t *testing.T) {
 	t.Parallel()
 	data := tartest.Body(1000)
@@ -141,7 +142,7 @@ func TestDownloadEndlessReplies(t *testing.T) {
 		}, "headers exceeded"},
 		"page": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
-			for r.Context().Err() == nil { // until the client has enough
+			for r.Context().Err() == nil { // until the client has closed the connection
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}

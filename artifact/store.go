@@ -16,7 +16,7 @@ import (
 	"bootstrap/internal/proxy"
 )
 
-// Config says where a Store keeps files and what it may use.
+// Config configures a Store.
 type Config struct {
 	// Dir is the folder of downloads/ and cache/, usually ~/.bosh.
 	Dir string
@@ -26,14 +26,14 @@ type Config struct {
 	Getenv func(string) string
 	// Dial connects to servers and HTTP proxies; nil: directly.
 	Dial proxy.Dial
-	// Offline: nothing is fetched; what would have to be is ErrOffline.
+	// Offline: nothing is fetched; a missing file is ErrOffline.
 	Offline bool
 }
 
-// ErrOffline says that a store which fetches nothing lacks a file.
+// ErrOffline says that an offline store lacks a file.
 var ErrOffline = errors.New("it is not on this machine yet")
 
-// Kind says what a Source is.
+// Kind is the kind of a Source.
 type Kind int
 
 // The kinds of sources.
@@ -58,8 +58,8 @@ type Source struct {
 	Needs  Needs  // of a release that is a folder
 }
 
-// Needs says which packages of a release folder are needed; the zero value: all of
-// them. Missing files of other packages do not matter.
+// Needs selects the needed packages of a release folder; the zero value: all.
+// Missing files of other packages are ignored.
 type Needs struct {
 	// Only: only the packages of Jobs and their dependencies are needed; without
 	// Jobs, none.
@@ -83,12 +83,11 @@ type File struct {
 	Source
 	// Path is the file or folder; empty for an embedded one.
 	Path string
-	// Remote is set if the URL is http or https.
+	// Remote is true if the URL is http or https.
 	Remote bool
-	// Cached is set if a remote file was in the cache, so that nothing was
-	// downloaded.
+	// Cached is true if a remote file was in the cache and not downloaded.
 	Cached bool
-	// Folder is set for a folder in release or stemcell layout instead of an
+	// Folder is true for a folder in release or stemcell layout instead of an
 	// archive.
 	Folder bool
 

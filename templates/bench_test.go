@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// benchJobs is a number of templates, ten in a job.
+// benchJobs returns jobs with ten templates each.
 func benchJobs(b *testing.B, count int) []Job {
 	b.Helper()
 	text := strings.Repeat("line <%= p('a.both') %>\n<% if_p('a.list') do |l| -%>\n<%= l.to_json %>\n<% end -%>\n", 20)
@@ -29,8 +29,8 @@ func benchJobs(b *testing.B, count int) []Job {
 	return jobs
 }
 
-// BenchmarkRender is a whole run: start, render, end. MB-peak is the most
-// memory that a child process had.
+// BenchmarkRender measures a whole run: start, render, end. MB-peak is the
+// largest memory of a child process.
 func BenchmarkRender(b *testing.B) {
 	for _, count := range []int{1, 20, 200} {
 		jobs := benchJobs(b, count)
@@ -63,7 +63,7 @@ func BenchmarkRender(b *testing.B) {
 	}
 }
 
-// BenchmarkCold is the first template on a machine.
+// BenchmarkCold measures the first template on a machine.
 func BenchmarkCold(b *testing.B) {
 	cfg, jobs := embedded(b), benchJobs(b, 1)
 	cfg.Cache = b.TempDir() + "/cache"
@@ -87,7 +87,7 @@ func renderAll(b *testing.B, cfg Config, jobs []Job) float64 {
 	}
 	peak := float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
 	if runtime.GOOS == "darwin" {
-		return peak / 1e6 // in bytes there
+		return peak / 1e6 // in bytes on macOS
 	}
 	return peak / 1e3
 }

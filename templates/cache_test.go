@@ -42,8 +42,8 @@ func renders(t *testing.T, cfg Config) {
 	}
 }
 
-// TestCacheOfSeveral has a damaged cache, kills the child process that makes it
-// anew, and then starts two at once.
+// TestCacheOfSeveral damages the cache, kills the child process that rebuilds
+// it, and then starts two processes at once.
 func TestCacheOfSeveral(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -70,7 +70,7 @@ func TestCacheOfSeveral(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What wazero does not look at, because it is not code.
+	// wazero ignores it, because it is not code.
 	if _, err := f.WriteAt([]byte{0xff}, info.Size()-1); err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +102,7 @@ func TestCacheOfSeveral(t *testing.T) {
 	}
 }
 
-// tree has the files below dir with the time that they were made, and looks at
-// the modes.
+// tree returns the files below dir with their times, and checks the modes.
 func tree(t *testing.T, dir string) map[string]time.Time {
 	t.Helper()
 	files := map[string]time.Time{}
@@ -129,8 +128,8 @@ func tree(t *testing.T, dir string) map[string]time.Time {
 	return files
 }
 
-// TestParentGone closes the child's standard input while a template runs that
-// has no end.
+// TestParentGone closes the child's standard input while a template with an
+// endless loop runs.
 func TestParentGone(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -161,7 +160,7 @@ func TestParentGone(t *testing.T) {
 	}
 }
 
-// TestServeGarbage sends what is no request.
+// TestServeGarbage sends input that is not a request.
 func TestServeGarbage(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)

@@ -47,7 +47,7 @@ func testWarm(t *testing.T, cfg Config) {
 	}
 }
 
-// TestNothingLeaks has one job change what the next one would see.
+// TestNothingLeaks renders a job that changes what the next one would see.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -72,8 +72,8 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// TestLibraries loads libraries that want a network or a terminal, of which
-// templates use what needs neither.
+// TestLibraries loads libraries for networks and terminals, of which templates
+// use other parts.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
 	job := newJob(t, "job", map[string]string{"f": `<% %w[resolv net/http net/https drb open-uri socket io/console io/wait io/nonblock].each { |name| require name } %><%=
@@ -87,7 +87,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestOfNow has each run, and each job, see the time and other random numbers.
+// TestOfNow checks that each run, and each job, gets the current time and other
+// random numbers.
 func TestOfNow(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -150,7 +151,7 @@ func TestNoImage(t *testing.T) {
 	}
 }
 
-// TestNotice wants the licences where the image is.
+// TestNotice prints the licences, if the image has been built.
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	text, err := Notice()
@@ -162,8 +163,7 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestPackageIsPinned holds the lock file to what makes a build the same
-// everywhere.
+// TestPackageIsPinned checks that the lock file makes every build the same.
 func TestPackageIsPinned(t *testing.T) {
 	t.Parallel()
 	var lock struct {

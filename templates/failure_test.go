@@ -100,8 +100,8 @@ func testFailures(t *testing.T, cfg Config) {
 	}
 }
 
-// TestAllFailures checks that one failing template hides no other, that the
-// report has them all, and that nothing is written.
+// TestAllFailures checks that one failing template does not hide others, that
+// the report contains all, and that nothing is written.
 func TestAllFailures(t *testing.T) {
 	t.Parallel()
 	each(t, testAllFailures)
@@ -156,7 +156,7 @@ func testTimeout(t *testing.T, cfg Config) {
 	}
 }
 
-// TestIntruders has templates that disturb the conversation or one another.
+// TestIntruders has templates that disturb the protocol or each other.
 func TestIntruders(t *testing.T) {
 	t.Parallel()
 	each(t, testIntruders)
@@ -213,7 +213,7 @@ func TestNoRuby(t *testing.T) {
 	}
 }
 
-// TestUnfitRuby has programs that are not the Ruby that is needed.
+// TestUnfitRuby has programs that are not a usable Ruby.
 func TestUnfitRuby(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -235,7 +235,8 @@ func TestUnfitRuby(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "ruby")
 			put(t, path+".sh", "#!/bin/sh\n"+test.script+"\n")
-			// A file that this process wrote may be busy in the child of another test.
+			// A file that this process wrote may be open in the child of another
+			// test.
 			if err := exec.Command("/bin/sh", "-c", `cp "$1" "$2" && chmod 700 "$2"`, "sh", path+".sh", path).Run(); err != nil {
 				t.Fatal(err)
 			}
@@ -253,8 +254,8 @@ func TestUnfitRuby(t *testing.T) {
 	}
 }
 
-// TestKilledBetween kills Ruby while it has nothing to do, which is no
-// template's fault.
+// TestKilledBetween kills Ruby while it is idle, which is not the fault of a
+// template.
 func TestKilledBetween(t *testing.T) {
 	t.Parallel()
 	each(t, testKilledBetween)
@@ -274,12 +275,12 @@ func testKilledBetween(t *testing.T, cfg Config) {
 		if err := e.ruby.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		// Only when it is dead are its ends of the pipes closed for certain.
+		// Its ends of the pipes are only closed for certain when it has ended.
 		_, _ = e.ruby.cmd.Process.Wait()
 	}
 }
 
-// TestEnvironment checks that variables that change Ruby are not handed on.
+// TestEnvironment checks that variables that change Ruby are not passed on.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	ruby := native(t).Ruby
@@ -308,7 +309,8 @@ func testUnspeakableProperties(t *testing.T, cfg Config) {
 }
 
 // TestMisplacedProperties has values in the manifest where a job's spec needs
-// maps: each is told once, with its place, whether or not a template asks.
+// maps: each is reported once, with its place, whether or not a template uses
+// it.
 func TestMisplacedProperties(t *testing.T) {
 	t.Parallel()
 	e := start(t, Config{})

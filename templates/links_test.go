@@ -93,8 +93,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestMissingLinks has a template that asks for a link that is not there, and
-// manifests that say something wrong of one.
+// TestMissingLinks has a template that uses a missing link, and manifests with
+// mistakes in the description of a link.
 func TestMissingLinks(t *testing.T) {
 	t.Parallel()
 	cfg := native(t)
@@ -131,8 +131,9 @@ func TestMissingLinks(t *testing.T) {
 	}
 }
 
-// TestMissingLinkProperties has templates that ask a link for a property that
-// it has not: the advice is about who provides the link, not about the job.
+// TestMissingLinkProperties has templates that read a missing property of a
+// link: the message is about the job that provides the link, not about the one
+// that reads it.
 func TestMissingLinkProperties(t *testing.T) {
 	t.Parallel()
 	each(t, testMissingLinkProperties)

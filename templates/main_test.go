@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// program is the child process, built when a test first needs it, and the cache
-// of all tests, with the Ruby that earlier test runs compiled.
+// program is the program for the child process, built when a test first needs
+// it, and the cache of all tests, with the Ruby that earlier test runs compiled.
 type program struct {
 	dir   string
 	build func() error
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// native is the Ruby of this machine.
+// native returns the Ruby of this machine.
 func native(t testing.TB) Config {
 	t.Helper()
 	path, err := exec.LookPath("ruby")
@@ -68,7 +68,7 @@ func native(t testing.TB) Config {
 	return Config{Ruby: path}
 }
 
-// embedded is the Ruby in the program.
+// embedded returns the Ruby in the program.
 func embedded(t testing.TB) Config {
 	t.Helper()
 	if err := self.build(); err == cruby.ErrNoImage {

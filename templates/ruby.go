@@ -75,7 +75,7 @@ func (e *formatError) Error() string {
 	return "its properties cannot be given to Ruby: " + e.err.Error()
 }
 
-// errGone says that Ruby had ended before it was asked.
+// errGone says that Ruby had ended before the request.
 var errGone = errors.New("it had ended")
 
 // ruby is a running driver.

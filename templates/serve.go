@@ -23,10 +23,11 @@ type greeting struct {
 	Error   string `json:"error,omitempty"`   // why it cannot serve
 }
 
-// Serve is the child process of an Engine: the embedded Ruby. It answers the requests
-// on in, one per line, until in ends, and then returns even if a template still runs;
-// the process must end then. Templates print to log. Compiled code is kept in the
-// folder cache. The status is the one with which a template ended Ruby, else 0.
+// Serve is the child process of an Engine: the embedded Ruby. It answers the
+// requests on in, one per line, until in ends, and then returns even if a
+// template still runs; the process must end then. Templates print to log.
+// Compiled code is stored in the folder cache. The status is the exit status of
+// a template that ended Ruby, else 0.
 func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) (status int, err error) {
 	// The code of a template occupies its processor until it returns; one must be
 	// left for the goroutine that notices the end of the parent.

@@ -1,6 +1,6 @@
-// Package templates renders the templates of release jobs. They are ERB, run by the
-// Ruby embedded in this program, in a child process, or by one of the machine. Either
-// is started once for all templates of a run.
+// Package templates renders the ERB templates of release jobs, with the Ruby
+// embedded in this program, in a child process, or with one on this machine. The
+// Ruby is started once for all templates of a run.
 package templates
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Config says how templates are rendered; the zero value is usable.
+// Config configures an Engine; the zero value is usable.
 type Config struct {
 	// Ruby is the path of the Ruby to use, or its name on PATH; empty: the
 	// embedded one.
@@ -306,7 +306,7 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 		case late:
 			return answer{}, &templateError{fmt.Sprintf("it took longer than %v and was stopped", e.cfg.Timeout)}
 		case errors.Is(err, errGone) && !again:
-			// Somebody killed it between two templates.
+			// It was killed between two templates.
 			continue
 		}
 		return answer{}, &templateError{fmt.Sprintf("the template ended Ruby (%v)", err)}

@@ -30,7 +30,7 @@ func start(t testing.TB, cfg Config) *Engine {
 	return e
 }
 
-// newJob makes a job whose templates are the given files; "monit" is one of
+// newJob creates a job whose templates are the given files; "monit" is one of
 // them.
 func newJob(t testing.TB, name string, files map[string]string, properties ...artifact.Property) Job {
 	t.Helper()
@@ -70,7 +70,7 @@ func read(t testing.TB, name ...string) string {
 	return string(data)
 }
 
-// sample has properties of every kind.
+// sample contains properties of every kind.
 func sample() (Context, []artifact.Property) {
 	c := Context{
 		Name: "group", Index: 3, ID: "id-1", AZ: "z1", Bootstrap: true, Deployment: "dep", Address: "10.1.2.3",
@@ -257,7 +257,7 @@ func testLayersOfProperties(t *testing.T, cfg Config) {
 	}
 }
 
-// TestSyntax compares with what ERB itself prints.
+// TestSyntax compares with the output of ERB itself.
 func TestSyntax(t *testing.T) {
 	t.Parallel()
 	each(t, testSyntax)
@@ -420,7 +420,7 @@ func testCancelled(t *testing.T, cfg Config) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Render(ctx, []Job{job}, t.TempDir()) }()
-	// It may hit Ruby while it starts, too.
+	// The cancellation may also happen while Ruby starts.
 	stop := time.AfterFunc(500*time.Millisecond, func() { cancel(cause) })
 	defer stop.Stop()
 	if err := <-done; !errors.Is(err, cause) {

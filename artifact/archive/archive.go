@@ -1,5 +1,4 @@
-// Package archive packs folders into archives, and unpacks archives that nobody
-// trusts.
+// Package archive packs folders into archives, and unpacks untrusted archives.
 package archive
 
 import (
@@ -19,7 +18,7 @@ import (
 // rare, small enough for several files at once.
 const BufferSize = 256 << 10
 
-// Limits bound what an archive may unpack to; zero fields have defaults.
+// Limits limits what an archive may unpack to; zero fields have defaults.
 type Limits struct {
 	Size    int64 // bytes of the unpacked archive; default 64 GiB
 	Entries int   // default 1,000,000

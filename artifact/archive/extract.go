@@ -234,7 +234,7 @@ func (x *extraction) symlink(in *os.Root, base, name string, h *tar.Header) (rea
 	return "", err
 }
 
-// leads says why a link at name is refused, judged by its text alone.
+// leads says why a link at name is refused, judging only by its text.
 func leads(name, target string) (reason string) {
 	if target == "" {
 		return "it is a link to nothing"

@@ -74,7 +74,7 @@ func TestExtractRefuses(t *testing.T) {
 	}
 }
 
-// outside checks that nothing but archive, x and in/side stands in base.
+// outside checks that base contains only archive, x and in/side.
 func outside(t *testing.T, base string) {
 	t.Helper()
 	for _, d := range []string{base, filepath.Join(base, "in")} {
@@ -114,7 +114,7 @@ func TestExtractKeepsWhatIsSafe(t *testing.T) {
 			t.Parallel()
 			base := t.TempDir()
 			to := filepath.Join(base, "to")
-			for range 2 { // also over what is there
+			for range 2 { // an existing file is replaced, too
 				if err := Extract(context.Background(), tartest.Write(t, data, base, "a"), to, Limits{}); err != nil {
 					t.Fatal(err)
 				}
@@ -188,12 +188,13 @@ func TestExtractBomb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Frames of zeros behind the head of an entry, as many as it takes.
+	// Frames of zeros after the header of an entry, as many as needed.
 	head := tartest.Tar(t, tartest.Entry{Name: "packages/bomb.tgz", Mode: 0o644})[:512]
 	frame := zw.EncodeAll(make([]byte, 64<<20), nil)
 	packed := append(zw.EncodeAll(head, nil), bytes.Repeat(frame, 33)...)
 	archive := tartest.Write(t, packed, base, "a.tar.zst")
-	// Read without being written: gigabytes on the disk prove nothing more.
+	// The archive is only read: writing gigabytes to the disk would prove
+	// nothing more.
 	f, err := os.Open(archive)
 	if err != nil {
 		t.Fatal(err)

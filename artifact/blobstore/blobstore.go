@@ -33,7 +33,7 @@ type Store struct {
 	// Ask makes the request for an object of the other providers. region is empty
 	// at first, then the one that S3 answered.
 	Ask func(id, region string) download.File
-	// signed is set if requests carry credentials.
+	// signed is true if requests carry credentials.
 	signed bool
 }
 
@@ -113,7 +113,7 @@ func Read(fsys fs.FS, dir string) (*Store, error) {
 	}
 }
 
-// Refusal says why the blobstore refused a file.
+// Refusal says why the blobstore refused a request.
 func (store *Store) Refusal(e *download.RefusedError) string {
 	switch {
 	case e.Code == 404:

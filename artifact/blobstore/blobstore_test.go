@@ -16,8 +16,8 @@ func TestBlobstoreAddresses(t *testing.T) {
 	t.Parallel()
 	const id = "36764f38-6274"
 	for name, c := range map[string]struct {
-		final, region string // answered by the server
-		want          string // URL, else words of the error
+		final, region string // the server's response
+		want          string // the URL, or words of the error
 	}{
 		"s3":             {"provider: s3, options: {bucket_name: b}", "", "https://s3.us-east-1.amazonaws.com/b/36764f38-6274"},
 		"region":         {"provider: s3, options: {bucket_name: b, region: eu-west-1}", "", "https://s3.eu-west-1.amazonaws.com/b/36764f38-6274"},

@@ -1,5 +1,5 @@
-// Package cache keeps files in a folder, by their contents, and stores what is known
-// of files so that they need not be read again.
+// Package cache keeps files in a folder, named by their contents, and records
+// what is known of them, so that they need not be read again.
 package cache
 
 import (
@@ -73,8 +73,8 @@ func (d Dir) ArchivePath(sha256 string) string { return d.Path("archives", sha25
 // JobPath returns the path of an extracted job.
 func (d Dir) JobPath(sha256 string) string { return d.Path("jobs", sha256) }
 
-// Place moves a finished archive to its place, and replaces a damaged one of that
-// name.
+// Place moves a finished archive to its place, and replaces a damaged one with
+// that name.
 func (d Dir) Place(file, sha256 string) (File, error) {
 	return PlaceAt(file, d.ArchivePath(sha256), sha256)
 }

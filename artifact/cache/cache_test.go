@@ -14,8 +14,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// While another run clears the temporary folder, nobody makes it: MkdirAll
-// fails where a folder is removed under it.
+// While another run clears the temporary folder, it is not created: MkdirAll
+// fails if a folder is removed at the same time.
 func TestWorkWaitsForTheLock(t *testing.T) {
 	t.Parallel()
 	d := Dir(t.TempDir())
@@ -37,8 +37,8 @@ func TestWorkWaitsForTheLock(t *testing.T) {
 	}
 }
 
-// Runs that begin and end side by side make and remove the temporary folder
-// of one cache, again and again.
+// Runs in parallel create and remove the temporary folder of one cache
+// repeatedly.
 func TestWorkSideBySide(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func TestWorkSideBySide(t *testing.T) {
 	for range 24 {
 		wg.Go(func() {
 			for range 20 {
-				// A Store of its own, as another process has it.
+				// A second Store stands for another process.
 				work, done, err := Dir(dir).Work(context.Background())
 				if err != nil {
 					t.Error(err)
@@ -62,8 +62,8 @@ func TestWorkSideBySide(t *testing.T) {
 	wg.Wait()
 }
 
-// A damaged folder of a job is replaced by one of several runs, and what one
-// of them placed is not taken away by another that saw the damage, too.
+// One of several runs replaces a damaged folder of a job; another run that saw
+// the damage, too, does not remove the new folder.
 func TestPlaceFolderSideBySide(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

@@ -36,8 +36,8 @@ func checksum(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WriteJSON replaces path as a whole (0600): readers see the old or the new file.
-// It tries once more if somebody empties the cache meanwhile.
+// WriteJSON replaces path atomically (0600). It tries once more if another run
+// empties the cache at the same time.
 func WriteJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Retry says how often a download is tried.
+// Retry limits how often a download is tried.
 type Retry struct {
 	Tries          int           // attempts in a row without progress
 	Stalls         int           // of these, attempts that end because the server stalls

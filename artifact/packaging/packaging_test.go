@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv makes the test binary run one script and nothing else, so that a
-// test can kill the process that runs it.
+// childEnv makes the test binary run one script and nothing else, so that a test
+// can kill the process that runs it.
 const childEnv = "PACKAGING_TEST_SOURCE"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newScript makes a package whose packaging script is text.
+// newScript creates a package with this packaging script.
 func newScript(t *testing.T, text string) Script {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "with space")
@@ -212,8 +212,8 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
-// holder is a script whose grandchild keeps the FIFO open: the test's end of
-// it reads "up" when that runs, and ends when it is gone.
+// holder is a script whose grandchild keeps a FIFO open: the test reads "up"
+// from it when the grandchild runs, and its end when the grandchild has ended.
 func holder(t *testing.T, after string) (s Script, up chan string, gone chan error) {
 	t.Helper()
 	s = newScript(t, "(echo up; exec sleep 600) > ../fifo & "+after)
@@ -307,7 +307,7 @@ func TestSuicideOfTheScript(t *testing.T) {
 	if err := Run(t.Context(), s); !errors.As(err, &failed) || failed.ExitStatus != -1 || !strings.Contains(err.Error(), "terminated") {
 		t.Errorf("got %v", err)
 	}
-	// The group's end takes the guard with it, which must not be waited for.
+	// The end of the group also ends the guard, for which nothing must wait.
 	s = newScript(t, "kill -s KILL 0; sleep 1")
 	if err := Run(t.Context(), s); !errors.As(err, &failed) || failed.ExitStatus != -1 {
 		t.Errorf("got %v", err)

@@ -1,4 +1,4 @@
-// Package tartest makes archives for tests.
+// Package tartest creates archives for tests.
 package tartest
 
 import (
@@ -25,10 +25,10 @@ type Entry struct {
 // Dir is a folder.
 func Dir(name string) Entry { return Entry{Name: name, Kind: tar.TypeDir, Mode: 0o755} }
 
-// Symlink is a symbolic link.
+// Symlink returns a symbolic link.
 func Symlink(name, to string) Entry { return Entry{Name: name, Kind: tar.TypeSymlink, link: to} }
 
-// Hardlink is a link to an earlier entry.
+// Hardlink returns a link to an earlier entry.
 func Hardlink(name, to string) Entry { return Entry{Name: name, Kind: tar.TypeLink, link: to} }
 
 // File is a regular file.
@@ -86,7 +86,7 @@ func Write(t testing.TB, data []byte, path ...string) string {
 	return name
 }
 
-// MustFail checks that an error has all the words.
+// MustFail checks that an error contains all the words.
 func MustFail(t testing.TB, err error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -99,7 +99,7 @@ func MustFail(t testing.TB, err error, words ...string) {
 	}
 }
 
-// Body returns n bytes that compress badly.
+// Body returns n bytes that do not compress well.
 func Body(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 			w := newWorld(t, version, server.configure)
 			image := filepath.Join(t.TempDir(), "image")
 			write(t, image, nil, 0o600)
-			c := w.client() // one for all: each new one would ask info again
+			c := w.client() // one client for all tests: each new one would call info again
 			cpitest.Suite{
 				Client: func(*testing.T) *cpi.Client { return c },
 				Image:  image, StemcellProperties: map[string]any{"infrastructure": "local"},
@@ -34,7 +34,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is one whole call: bin/cpi, this program, the root's lock.
+// BenchmarkCall measures a whole call: bin/cpi, this program, and the lock of
+// the root.
 func BenchmarkCall(b *testing.B) {
 	w := newWorld(b, 2, nil)
 	c := w.client()

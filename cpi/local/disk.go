@@ -36,7 +36,7 @@ type snapshot struct {
 func (c *call) createDisk(context.Context) (any, error) {
 	var size int
 	var props map[string]any
-	var near any // all disks are equally near
+	var near any // there is no better disk for a VM: all are on this machine
 	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (c *call) createDisk(context.Context) (any, error) {
 		err = c.root.save(disks(), cid, disk{CID: cid, Size: size, CloudProperties: props, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
-		_ = removal.Tree(dir) // if not now, then by the next call
+		_ = removal.Tree(dir) // the next call tries again
 		return nil, err
 	}
 	return cid, nil
@@ -270,7 +270,7 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Metadata: metadata, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
-		_ = removal.Tree(dir) // if not now, then by the next call
+		_ = removal.Tree(dir) // the next call tries again
 		return nil, fmt.Errorf("cannot copy disk '%s': %w", diskCID, err)
 	}
 	return cid, nil

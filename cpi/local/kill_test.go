@@ -49,8 +49,9 @@ func (k *killer) must(t *testing.T, method string, args ...any) json.RawMessage 
 	return reply.Result
 }
 
-// killed calls the CPI as a process, and kills that after at most a bit more
-// than the longest call took. It reports whether the call was finished.
+// killed runs a call as a process, and kills it after a random time, at most a
+// little longer than the longest call took. It reports whether the call had
+// finished.
 func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	t.Helper()
 	cmd := exec.Command(k.path())
@@ -78,8 +79,8 @@ func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	}
 }
 
-// check looks at the folders as the next call leaves them: whatever has a
-// folder exists, is whole, and has no process if it does not.
+// check checks the folders as the next call leaves them: every folder is a
+// complete thing, and only existing things have processes.
 func (k *killer) check(t *testing.T, after string) map[string][]string {
 	t.Helper()
 	k.must(t, "has_vm", "vm-0123456789abcdef")
@@ -116,7 +117,7 @@ func (k *killer) check(t *testing.T, after string) map[string][]string {
 	until(t, "no process without its VM after "+after, func() bool {
 		for _, pid := range processesBelow(k.root) {
 			environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			mine := len(environ) == 0 // it ended
+			mine := len(environ) == 0 // the process has ended
 			for _, cid := range found["vms"] {
 				mine = mine || strings.Contains(string(environ), mark(k.file("vms", cid)))
 			}
@@ -129,8 +130,8 @@ func (k *killer) check(t *testing.T, after string) map[string][]string {
 	return found
 }
 
-// TestKilled kills the CPI again and again while it makes, changes and deletes
-// things. BOOTSTRAP_KILLS says how often; a few dozen by default.
+// TestKilled kills the CPI repeatedly while it creates, changes and deletes
+// things. BOOTSTRAP_KILLS is the number of kills; the default is a few dozen.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
@@ -148,7 +149,7 @@ func TestKilled(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
 	write(t, image, nil, 0o600)
 
-	var kept string // a stemcell for all VMs
+	var kept string // one stemcell for all VMs
 	if err := json.Unmarshal(k.must(t, "create_stemcell", image, map[string]any{}), &kept); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestKilled(t *testing.T) {
 	}
 	t.Logf("%d of %d calls were finished before they were killed", finished, rounds)
 
-	// What is half attached can be attached, and everything deleted.
+	// A half-attached disk can be attached, and everything can be deleted.
 	found := k.check(t, "the last round")
 	for _, vm := range found["vms"] {
 		var attached []string

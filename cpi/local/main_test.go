@@ -22,9 +22,8 @@ import (
 	"bootstrap/cpi"
 )
 
-// TestMain also plays the program whose parts the CPI and the agent are. The
-// agent here is a process with a child, which does nothing but live: these
-// tests are about processes, not about messages.
+// TestMain also runs the CPI and the agent in child processes. The agent is only
+// a process with a child: these tests are about processes, not about messages.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "plugin" && os.Args[2] == "cpi" {
 		os.Exit(Run(context.Background(), os.Args[4], os.Args[0], os.Stdin, os.Stdout, os.Stderr))
@@ -39,8 +38,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// standIn holds agent.lock, as the agent does, and starts a job in a session of
-// its own that ignores TERM if the folder of the VM says so.
+// standIn holds agent.lock, like the agent, and starts a job in its own session,
+// which ignores TERM if a file in the VM's folder requests that.
 func standIn(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, bootFile)); err != nil {
 		return err
@@ -65,7 +64,7 @@ func standIn(dir string) error {
 	return job.Wait()
 }
 
-// world is a CPI with a root of its own.
+// world is a CPI with its own root.
 type world struct {
 	root, jobs string
 	cfg        map[string]any
@@ -73,8 +72,8 @@ type world struct {
 	made       *cpi.Client
 }
 
-// newWorld lays a CPI out as cpi/build does, bin/cpi from the release's own
-// template. Nothing may be left of it in the end: no process, no folder.
+// newWorld lays out a CPI like cpi/build, with bin/cpi from the release's own
+// template. At the end nothing of it may be left: no process, no folder.
 func newWorld(t testing.TB, apiVersion int, change func(cfg map[string]any)) *world {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -101,7 +100,7 @@ func newWorld(t testing.TB, apiVersion int, change func(cfg map[string]any)) *wo
 
 func (w *world) path() string { return filepath.Join(w.jobs, "local_cpi", "bin", "cpi") }
 
-// binCPI is the template bin/cpi without the lines that need ERB.
+// binCPI returns the template bin/cpi without the lines that need ERB.
 func binCPI(t testing.TB) []byte {
 	t.Helper()
 	f, err := Release().Open("jobs/local_cpi/templates/cpi.erb")
@@ -132,7 +131,7 @@ func (w *world) env() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(filepath.Dir(w.root)),
 		"BOSH_JOBS_DIR=" + w.jobs, "BOOTSTRAP_EXECUTABLE=" + os.Args[0],
-		"GORACE=atexit_sleep_ms=0", // else each process of a race test ends a second late
+		"GORACE=atexit_sleep_ms=0", // otherwise each process of a test with the race detector ends a second late
 	}
 }
 
@@ -148,7 +147,7 @@ func (w *world) client() *cpi.Client {
 	return w.made
 }
 
-// clientFor is a client for stemcells of the API version.
+// clientFor returns a client for stemcells of the API version.
 func (w *world) clientFor(stemcellAPI int) *cpi.Client {
 	return cpi.New(cpi.Config{Path: w.path(), Env: w.env(), DirectorID: "d", StemcellAPI: stemcellAPI, Log: w.log, Timeout: 5 * time.Minute})
 }
@@ -190,7 +189,7 @@ func (w *world) file(elem ...string) string {
 	return filepath.Join(append([]string{w.root}, elem...)...)
 }
 
-// holder is what the stand-in agent wrote into its lock.
+// holder returns what the stand-in agent wrote into its lock.
 type holder struct{ PID, Job int }
 
 func (w *world) agent(t *testing.T, vm string) holder {
@@ -255,7 +254,7 @@ func killMarked(t testing.TB, root string) {
 	}
 }
 
-// nothingLeft checks that the root is gone and no process of it runs.
+// nothingLeft checks that the root was removed and no process of it runs.
 func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
 	if _, err := os.Lstat(w.root); !os.IsNotExist(err) {
@@ -271,7 +270,7 @@ func (w *world) nothingLeft(t *testing.T) {
 	}
 }
 
-// journal collects what CPIs say; calls may write to it at the same time.
+// journal collects the log of CPIs; calls may write to it in parallel.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder

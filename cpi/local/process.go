@@ -109,8 +109,8 @@ func reportOf(dir string) (agent.BootReport, error) {
 // mark is the environment variable of every process of the VM in dir.
 func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir) }
 
-// endVM ends the agent of the VM in dir first, which would restart the others,
-// and then every other process of the VM.
+// endVM ends the agent of the VM in dir first, because it would restart the
+// others, and then every other process of the VM.
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Calls at the same time share one root that comes and goes under them.
+// Calls in parallel share one root, which is created and removed meanwhile.
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
@@ -36,7 +36,8 @@ func TestConcurrentCalls(t *testing.T) {
 	k.nothingLeft(t)
 }
 
-// While one call holds the root, another waits, and gives up with its context.
+// While one call holds the lock of the root, another waits, and stops when its
+// context ends.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -66,7 +67,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Files that are not the CPI's own are left alone, and keep the root.
+// Files that are not the CPI's are left alone, and keep the root from being
+// removed.
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)

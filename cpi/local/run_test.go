@@ -83,7 +83,7 @@ func TestConfig(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	file := filepath.Join(t.TempDir(), "cpi.json")
-	for text, want := range map[string]string{ // the root, or what the error says
+	for text, want := range map[string]string{ // the root, or a part of the error
 		`{}`:                            home + "/.bosh/local",
 		`{"root":"~/x"}`:                home + "/x",
 		`{"root":"~"}`:                  home,

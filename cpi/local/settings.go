@@ -211,11 +211,11 @@ func (c *call) changeSettings(ctx context.Context, machine vm, change func(persi
 func (c *call) forget(ctx context.Context, machine vm) error {
 	start, err := c.bootOf(machine)
 	if err != nil || start.Registry == "" {
-		return nil // a VM that lost its files can be deleted too
+		return nil // a VM without files can be deleted, too
 	}
 	if registry, err := c.registry(); err == nil {
-		// The registry exists only during a run, and the VM was mostly made in
-		// another run.
+		// The registry exists only during a run, and the VM was usually created
+		// in another run.
 		_ = registry.delete(ctx, machine.CID)
 	}
 	return nil

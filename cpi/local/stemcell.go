@@ -43,7 +43,7 @@ func (c *call) createStemcell(context.Context) (any, error) {
 		return nil, err
 	}
 	if err := c.root.save(stemcells(), cid, stemcell{CID: cid, CloudProperties: props, CreatedAt: time.Now().UTC()}); err != nil {
-		_ = removal.Tree(dir) // if not now, then by the next call
+		_ = removal.Tree(dir) // the next call tries again
 		return nil, err
 	}
 	return cid, nil

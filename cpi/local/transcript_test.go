@@ -15,9 +15,9 @@ import (
 	"bootstrap/cpi/cpitest"
 )
 
-// different are the calls that this CPI answers otherwise than a real one was
-// seen to, and why. What real CPIs say of things that do not exist is judged by
-// rehearsal.missing instead.
+// different lists the calls that this CPI answers differently from a recorded
+// real one, with the reasons. What real CPIs say of missing things is compared
+// by rehearsal.missing instead.
 func different() map[string]string {
 	return map[string]string{
 		"info, context a string":                          "an error of the request here; one CPI takes it for its configuration, the other ignores it",
@@ -36,8 +36,8 @@ func different() map[string]string {
 	}
 }
 
-// rehearsal plays a transcript to the embedded CPI. CIDs that the real CPI gave
-// stand for those that were given here.
+// rehearsal plays a transcript to the embedded CPI. The CIDs of the real CPI are
+// replaced by those that this CPI returned.
 type rehearsal struct {
 	*world
 	cfg   string
@@ -67,7 +67,8 @@ func TestAgainstTranscripts(t *testing.T) {
 				case exchange.Settings != nil:
 					r.settings(t, exchange, lastVM, server)
 				case exchange.Text != nil || strings.Contains(exchange.Name, "is not there") || strings.Contains(exchange.Name, "configuration"):
-					// About the real CPI's own configuration or what is behind it.
+					// Calls that depend on the real CPI's own configuration or
+					// cloud.
 				default:
 					if vm := r.play(t, exchange); vm != "" {
 						lastVM = vm
@@ -121,7 +122,7 @@ func (r *rehearsal) play(t *testing.T, exchange cpitest.Exchange) (vm string) {
 	case missing != "":
 		r.missing(t, exchange.Name, missing, got, want)
 	case seen.Error != nil && strings.Contains(seen.Error.Message, "IP is already allocated") && reply.Error == nil:
-		// The real CPI was asked for an address in use; here it is shared.
+		// The real CPI refused an address in use; here addresses are shared.
 	case got != want && !void(method, got, want) && different()[exchange.Name] == "":
 		t.Errorf("%s: got %s %+v, was seen to be %s %+v\n%s", exchange.Name, got, reply.Error, want, seen.Error, request)
 	}
@@ -131,8 +132,8 @@ func (r *rehearsal) play(t *testing.T, exchange cpitest.Exchange) (vm string) {
 	return r.learn(method, request, reply, seen)
 }
 
-// missing judges a call about something that does not exist, where real CPIs
-// differ from each other: they succeed, or report a CloudError.
+// missing compares a call about something that does not exist. Real CPIs differ:
+// they succeed, or report a CloudError.
 func (r *rehearsal) missing(t *testing.T, name, kind, got, want string) {
 	t.Helper()
 	if got != kind && got != "bool" && got != cpi.TypeNotImplemented && got != cpi.TypeCloudError {
@@ -143,8 +144,8 @@ func (r *rehearsal) missing(t *testing.T, name, kind, got, want string) {
 	}
 }
 
-// void reports whether both say that a method without result did its work: null
-// or an empty string.
+// void reports whether both replies say that a method without result succeeded:
+// null or an empty string.
 func void(method, got, want string) bool {
 	return method == "reboot_vm" && got == "null" && want == "empty string"
 }
@@ -175,9 +176,9 @@ func shape(result json.RawMessage) string {
 	return "null"
 }
 
-// translate makes the request one for this CPI: its CIDs, its addresses, no
-// cloud_properties of another. missing is the error type of the first CID that
-// names nothing.
+// translate changes the request for this CPI: its CIDs, its addresses, and no
+// cloud_properties of another CPI. missing is the error type of the first CID
+// that does not exist.
 func (r *rehearsal) translate(t *testing.T, exchange cpitest.Exchange) (text, method, missing string) {
 	t.Helper()
 	if exchange.Stdin != nil {
@@ -234,14 +235,14 @@ func (r *rehearsal) translate(t *testing.T, exchange cpitest.Exchange) (text, me
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Missing arguments are judged before what they name.
+	// Missing arguments are checked before the things that they name.
 	if len(args) < len(cidArguments(method)) || method == "set_vm_metadata" && len(args) < 2 {
 		missing = ""
 	}
 	return string(out), method, missing
 }
 
-// learn keeps which CID stands for which, and what exists.
+// learn records which CIDs correspond, and what exists.
 func (r *rehearsal) learn(method, request string, reply, seen cpi.Response) (vm string) {
 	if reply.Error != nil {
 		return ""
@@ -277,8 +278,8 @@ func first(result json.RawMessage) string {
 	return cid
 }
 
-// settings holds what the agent is told to what a real CPI told it: the same
-// keys, and the env as it came.
+// settings compares the agent's settings with those that a real CPI wrote: the
+// keys must be the same, and the env unchanged.
 func (r *rehearsal) settings(t *testing.T, exchange cpitest.Exchange, vm string, server *registryServer) {
 	t.Helper()
 	own := server.of(t, vm)
@@ -300,14 +301,14 @@ func (r *rehearsal) settings(t *testing.T, exchange cpitest.Exchange, vm string,
 	}
 	network := own["networks"].(map[string]any)["default"].(map[string]any)
 	for key := range exchange.Settings["networks"].(map[string]any)["default"].(map[string]any) {
-		// Routes and MAC address are of virtual interfaces.
+		// Routes and MAC addresses belong to virtual interfaces.
 		if _, ok := network[key]; !ok && key != "routes" && key != "mac" {
 			t.Errorf("%s: the network has no %s", exchange.Name, key)
 		}
 	}
 }
 
-// tidy deletes what the transcript left.
+// tidy deletes what the transcript created and did not delete.
 func (r *rehearsal) tidy(t *testing.T) {
 	t.Helper()
 	for _, k := range []kind{vms(), disks(), snapshots(), stemcells()} {

@@ -99,7 +99,7 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	}
 	machine.CID, machine.CreatedAt = cid, time.Now().UTC()
 	if err := c.boot(ctx, machine, env, dir); err != nil {
-		// If it cannot be removed now, then by the next call.
+		// The next call removes it if that fails.
 		_ = c.root.discard(context.WithoutCancel(ctx), vms(), dir)
 		return nil, err
 	}
@@ -154,7 +154,8 @@ func (c *call) hasVM(ctx context.Context) (any, error) {
 	return false, c.endStray(ctx, cid)
 }
 
-// endStray ends the processes of a VM whose folder or record somebody removed.
+// endStray ends the processes of a VM whose folder or record was removed by
+// hand.
 func (c *call) endStray(ctx context.Context, cid string) error {
 	if !isCID(vms(), cid) {
 		return nil

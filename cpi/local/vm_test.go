@@ -52,7 +52,7 @@ func TestVMFolder(t *testing.T) {
 		settings.Networks["a"]["preconfigured"] != true || settings.Networks["a"]["ip"] != "127.0.0.1" || settings.NTP == nil {
 		t.Errorf("settings.json %+v", settings)
 	}
-	// On a VM of its own, "all addresses" would be its own.
+	// A VM has only its own address, so "all addresses" becomes that one.
 	if settings.MBus != "https://mbus:hunter2@127.0.0.1:6868" {
 		t.Errorf("mbus %s", settings.MBus)
 	}
@@ -89,7 +89,7 @@ func (w *world) deleteAll(t *testing.T, vm, stemcell string) {
 	w.nothingLeft(t)
 }
 
-// The agent is a session of its own, in the VM's folder, with a clean
+// The agent has its own session, runs in the VM's folder, and has a clean
 // environment and none of the descriptors that its callers had open.
 func TestAgentIsDetached(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func TestAgentIsDetached(t *testing.T) {
 	}
 	w := newWorld(t, 2, nil)
 	stemcell := w.stemcell(t)
-	// bin/cpi with a descriptor that somebody forgot to close.
+	// bin/cpi with an open descriptor of its caller.
 	leaky := w.path() + "-leaky"
 	write(t, leaky, []byte("#!/bin/bash\nexport SECRET=hunter2\nexec 7>"+w.path()+".held\nexec "+w.path()+"\n"), 0o700)
 	c := cpi.New(cpi.Config{Path: leaky, Env: w.env(), StemcellAPI: 3, Log: w.log})
@@ -123,7 +123,7 @@ func TestAgentIsDetached(t *testing.T) {
 		switch {
 		case fd.Name() == "0" && target == "/dev/null":
 		case (fd.Name() == "1" || fd.Name() == "2") && target == filepath.Join(dir, logFile):
-		case target == filepath.Join(dir, lockFile): // its own, as are those of Go itself
+		case target == filepath.Join(dir, lockFile): // its own, and those of the Go runtime
 		case strings.HasPrefix(target, "anon_inode:") || strings.HasPrefix(target, "/sys/fs/cgroup/"):
 		default:
 			t.Errorf("descriptor %s is %s", fd.Name(), target)
@@ -158,7 +158,7 @@ func TestRebootVM(t *testing.T) {
 	if pids := processesBelow(w.root); slices.Contains(pids, before.PID) || slices.Contains(pids, before.Job) {
 		t.Errorf("processes outlived the reboot: %+v", before)
 	}
-	// A VM that is off can be rebooted too.
+	// A stopped VM can be rebooted, too.
 	_ = syscall.Kill(after.PID, syscall.SIGKILL)
 	_ = syscall.Kill(after.Job, syscall.SIGKILL)
 	until(t, "their end", func() bool { return len(processesBelow(w.root)) == 0 })
@@ -169,7 +169,7 @@ func TestRebootVM(t *testing.T) {
 	w.deleteAll(t, vm, stemcell)
 }
 
-// Processes that ignore TERM, fork, or lost their agent go with the VM; those
+// Processes that ignore TERM, fork, or lost their agent end with their VM; those
 // of another VM stay.
 func TestDeleteVMEndsProcesses(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestDeleteVMEndsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = stubborn.Wait() }()
-	// What a job took its own right to write to must not stay either.
+	// Files that a job made read-only are removed, too.
 	locked := w.file("vms", vm, vcapDir, "data", "job")
 	write(t, filepath.Join(locked, "file"), []byte("x"), 0o400)
 	if err := os.Chmod(locked, 0o500); err != nil {
@@ -399,7 +399,7 @@ func TestNoMBus(t *testing.T) {
 	w.deleteAll(t, vm.CID, stemcell)
 }
 
-// The program is gone: no VM may be left, and the error says why.
+// The program is missing: no VM may be left, and the error gives the reason.
 func TestAgentDoesNotStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)

@@ -74,7 +74,7 @@ type store struct {
 	dir  string // of all images
 	name string // of this one's folder
 	lock *flock.Flock
-	// verified: the folder has the right checksums. If not, it was removed.
+	// verified: the folder has the right checksums; otherwise it was removed.
 	verified bool
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// newStore is a store with a file of several parts and a small one.
+// newStore returns a store with a file of several parts and a small one.
 func newStore(t *testing.T, dir string) *store {
 	t.Helper()
 	s := openTest(t, dir)
@@ -44,7 +44,7 @@ func openTest(t *testing.T, dir string) *store {
 	return s
 }
 
-// TestDamage changes a store in every way; none of it may be used then.
+// TestDamage changes a store in every way; no changed store may be used.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -97,7 +97,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestForeign opens a store that others could write to.
+// TestForeign opens a store that other users could write to.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -136,7 +136,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestOldVersions removes what nobody has used for long.
+// TestOldVersions removes stores that were not used for long.
 func TestOldVersions(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")
@@ -158,7 +158,8 @@ func TestOldVersions(t *testing.T) {
 	}
 }
 
-// TestWaiting has readers share a store, and a writer wait for them.
+// TestWaiting has several readers that share a store, and a writer that waits
+// for them.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")

@@ -14,7 +14,7 @@ import (
 //go:embed image
 var image embed.FS
 
-// About says what an image was built from.
+// About describes what an image was built from.
 type About struct {
 	Package string // the npm package, name@version
 	Ruby    string // its version

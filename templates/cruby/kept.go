@@ -43,7 +43,7 @@ func List(dir string) ([]Kept, error) {
 					k.Size += info.Size()
 				}
 			}
-			return nil // what cannot be read counts nothing
+			return nil // unreadable files have no size
 		})
 		list = append(list, k)
 	}

@@ -105,15 +105,15 @@ func (m *Module) host(ctx context.Context) error {
 	return nil
 }
 
-// Machine says what a Ruby sees of its environment.
+// Machine describes what a Ruby sees of its environment.
 type Machine struct {
 	// Library is the folder /library; nil: there is none.
 	Library fs.FS
-	// Output gets standard output and standard error; nil: nobody.
+	// Output gets standard output and standard error; nil: they are discarded.
 	Output io.Writer
 	// Env are variables, NAME=value.
 	Env []string
-	// Frozen: each start gets the same time and the same random numbers.
+	// Frozen gives each start the same time and the same random numbers.
 	Frozen bool
 }
 

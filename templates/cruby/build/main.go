@@ -186,8 +186,8 @@ func standardLibrary(ctx context.Context, wasm []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unused tells of tools for developers, which are most of the library. Of
-// RubyGems only Gem::Version is of use.
+// unused reports whether a file belongs to developers' tools, which are most of
+// the library. Of RubyGems only Gem::Version is used.
 func unused(name string) bool {
 	switch name {
 	case "rubygems/deprecate.rb", "rubygems/requirement.rb", "rubygems/version.rb":

@@ -31,7 +31,8 @@ var code = []byte{0,
 	0x0b,
 }
 
-// TestSnapshot runs a module, makes a snapshot of it, and goes on with that.
+// TestSnapshot runs a module, takes a snapshot of it, and continues with the
+// snapshot.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -55,7 +56,7 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("run %d: got %v, %v, want %d", i, out, err, want)
 		}
 		memory, _ := m.Memory().Read(0, m.Memory().Size())
-		// What is far away must come along, too.
+		// Distant memory must be in the snapshot, too.
 		memory[len(memory)-1] = byte(i + 1)
 		module, err = snapshot(opened, memory, func(name string) (uint64, bool) {
 			g := m.ExportedGlobal(name)
@@ -71,7 +72,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestSegments leaves out what is zero, and nothing else.
+// TestSegments leaves out zeros, and nothing else.
 func TestSegments(t *testing.T) {
 	t.Parallel()
 	memory := make([]byte, 4*pageSize)
