@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"syscall"
 
 	"bootstrap/internal/listener"
@@ -15,9 +14,5 @@ func inUse(ctx context.Context, address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	_, port, split := net.SplitHostPort(address)
-	if split != nil {
-		return err
-	}
-	return fmt.Errorf("%v has the port: %w", listener.At(ctx, port), err)
+	return fmt.Errorf("%v has the port: %w", listener.At(ctx, address), err)
 }

@@ -139,7 +139,7 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(want.Port)))
 		if err != nil {
 			holder := fmt.Sprintf("the program that listens there (find it with lsof -i :%d)", want.Port)
-			if by := listener.At(ctx, fmt.Sprint(want.Port)); by.PID != 0 {
+			if by := listener.At(ctx, net.JoinHostPort("127.0.0.1", fmt.Sprint(want.Port))); by.PID != 0 {
 				holder = by.String()
 			}
 			v.fail("stop "+holder+", or set cloud_provider.registry.port to 0 to have a free one picked", "the registry's port cannot be bound: %v", err)

@@ -34,8 +34,7 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 			_ = l.Close()
 			continue
 		}
-		_, port, _ := net.SplitHostPort(p.Address)
-		by := listener.At(ctx, port)
+		by := listener.At(ctx, p.Address)
 		holder := ""
 		if by.VM != "" {
 			holder = filepath.Base(by.VM) // the folder of a VM is named by its CID

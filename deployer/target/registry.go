@@ -67,7 +67,7 @@ func (c *CPI) bindRegistry(ctx context.Context) error {
 		// Only this machine may connect, because the settings contain secrets.
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)))
 		if err != nil {
-			return portTaken(listener.At(ctx, fmt.Sprint(g.port)), net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)), "the registry", "set cloud_provider.registry.port to 0 to have a free one picked", err)
+			return portTaken(listener.At(ctx, net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port))), net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)), "the registry", "set cloud_provider.registry.port to 0 to have a free one picked", err)
 		}
 		g.port = l.Addr().(*net.TCPAddr).Port
 		g.Registry = registry.New(g.username, g.password, want.OpenGet)

@@ -1,14 +1,15 @@
-// Package listener finds the process that listens on a TCP port of this machine.
+// Package listener finds the process that listens at a TCP address of this machine.
 package listener
 
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/net"
+	sockets "github.com/shirou/gopsutil/v4/net"
 	"github.com/shirou/gopsutil/v4/process"
 )
 
@@ -24,28 +25,43 @@ type Process struct {
 	VM string
 }
 
-// At finds the process that listens on a TCP port. The result is unknown if the
-// process belongs to another user or is in another network namespace, and on
-// operating systems that do not report it.
-func At(ctx context.Context, port string) Process {
+// At finds the process because of which nobody else can listen at host:port: it
+// listens there, or at all addresses. An empty host is all addresses. The result
+// is unknown if the process belongs to another user or is in another network
+// namespace, and on operating systems that do not report it.
+func At(ctx context.Context, address string) Process {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return Process{}
+	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
 		return Process{}
 	}
-	connections, err := net.ConnectionsWithContext(ctx, "tcp")
+	connections, err := sockets.ConnectionsWithContext(ctx, "tcp")
 	if err != nil {
 		return Process{}
 	}
 	for _, c := range connections {
-		if c.Status == "LISTEN" && uint64(c.Laddr.Port) == number && c.Pid > 0 {
+		if c.Status == "LISTEN" && uint64(c.Laddr.Port) == number && c.Pid > 0 && clash(c.Laddr.IP, host) {
 			// A process without a readable command line may be of another user.
 			argv, _ := (&process.Process{Pid: c.Pid}).CmdlineSliceWithContext(ctx)
 			return about(int(c.Pid), argv)
 		}
 	}
 	return Process{}
+}
+
+// clash reports whether two hosts cannot be listened at with the same port.
+func clash(a, b string) bool {
+	every := func(host string) bool {
+		ip := net.ParseIP(host)
+		return host == "" || host == "*" || ip != nil && ip.IsUnspecified()
+	}
+	x, y := net.ParseIP(a), net.ParseIP(b)
+	return every(a) || every(b) || a == b || x != nil && x.Equal(y)
 }
 
 // String names the process: "process 12 (mysqld)".

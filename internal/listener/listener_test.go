@@ -14,15 +14,30 @@ func TestAt(t *testing.T) {
 			t.Logf("not here: %v", err)
 			continue
 		}
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		if p := At(t.Context(), port); p.PID != os.Getpid() || p.Name == "" {
+		if p := At(t.Context(), l.Addr().String()); p.PID != os.Getpid() || p.Name == "" {
 			t.Errorf("%s: %v", l.Addr(), p)
 		}
 		l.Close()
 	}
-	for _, port := range []string{"", "x", "70000"} {
-		if p := At(t.Context(), port); p != (Process{}) {
-			t.Errorf("%q: %v", port, p)
+	for _, address := range []string{"", "x", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"} {
+		if p := At(t.Context(), address); p != (Process{}) {
+			t.Errorf("%q: %v", address, p)
+		}
+	}
+}
+
+// On a machine with many addresses, each of them has its own ports.
+func TestAtOneOfManyAddresses(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for host, here := range map[string]bool{"127.0.0.1": true, "": true, "0.0.0.0": true, "127.0.0.2": false, "::1": false} {
+		if p := At(t.Context(), net.JoinHostPort(host, port)); (p.PID == os.Getpid()) != here {
+			t.Errorf("%q: %v", host, p)
 		}
 	}
 }
