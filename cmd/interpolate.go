@@ -24,7 +24,8 @@ prints the result, WITH ITS SECRETS, on standard output. MANIFEST may be any
 YAML file, or - for standard input. Variables without a value stay as they are.
 
 With --vars-store, variables with a type and without a value are generated and
-stored in that file.`,
+stored in that file. With --cloud-config, the keys of the cloud config are added to
+the manifest, as for a deploy.`,
 		Example: `  bootstrap interpolate bosh.yml -o docker/cpi.yml -l vars.yml
   bootstrap interpolate creds.yml --path /admin_password`,
 		Args: oneManifest,

@@ -101,15 +101,20 @@ func (c *certificates) readAgent(certificate, key document.Value) {
 // checkHost checks that the certificate is for the host of the mbus URL.
 func (c *certificates) checkHost(mbus document.Value) {
 	host := knownHost(mbus)
+	leaf := c.chain[0]
 	if p := c.manifest.Placement; p != nil && p.mbus != nil && unspecified(p.mbus) {
 		if host, _ = c.manifest.Address(); host == "" {
-			return // the address is still to be chosen
+			if list := certificateNames(leaf); len(list) > 0 {
+				c.manifest.CPI.VerifyName = list[0]
+				return
+			}
+			c.fault(c.leaf, "must have a name for which it is verified, because the address of the VM is not known yet; generate a new one with alternative_names: [%s]", c.manifest.Group.Name)
+			return
 		}
 	}
 	if host == "" {
 		return
 	}
-	leaf := c.chain[0]
 	if leaf.VerifyHostname(host) == nil {
 		return
 	}

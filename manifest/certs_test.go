@@ -189,3 +189,48 @@ func TestCertificatePlaces(t *testing.T) {
 		t.Errorf("a host that is not known yet: %v", err)
 	}
 }
+
+// With the host 0.0.0.0, the agent is reached at the address of the instance. If
+// that is still to be chosen, its certificate is verified for its first name.
+func TestCertificateOfInstance(t *testing.T) {
+	t.Parallel()
+	server := x509.ExtKeyUsageServerAuth
+	ca := issue(t, nil, "ca", -2, 400, server)
+	for _, c := range []struct {
+		names                  []string
+		networks, want, verify string
+	}{
+		{[]string{"10.0.2.10"}, "", "", ""},
+		{[]string{"10.0.2.11"}, "", "must be for 10.0.2.10, the host of cloud_provider.mbus at which the agent is reached, but is for 10.0.2.11", ""},
+		{[]string{"web.internal", "10.0.2.11"}, "[{name: default}]", "", "web.internal"},
+		{nil, "[{name: default}]", "must have a name for which it is verified, because the address of the VM is not known yet; generate a new one with alternative_names: [vm]", ""},
+		{[]string{"web.internal"}, "[{name: cloud}]", `cloud_provider.mbus: must have the host at which the agent is reached: 0.0.0.0 stands for the address of the instance, but the network "cloud" is dynamic`, ""},
+	} {
+		leaf := issue(t, ca, "agent", -2, 400, server, c.names...)
+		dir := t.TempDir()
+		var opts document.Options
+		for name, value := range map[string]string{"ca": ca.text, "cert": leaf.text, "key": leaf.key} {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(value), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			opts.VarFiles = append(opts.VarFiles, name+"="+path)
+		}
+		pairs := []string{"{password: hash}", "{mbus: {cert: {certificate: ((cert)), private_key: ((key))}}}", "0.0.0.0:6868\n", "0.0.0.0:6868\n  cert: {ca: ((ca))}\n"}
+		if c.networks != "" {
+			pairs = append(pairs, "[{name: default, static_ips: [10.0.2.10]}]", c.networks)
+		}
+		if strings.Contains(c.networks, "cloud") {
+			pairs = append(pairs, "azs: [z2]", "azs: ~")
+		}
+		m, err := loadFiles(t, directorStyle, opts, pairs...)
+		switch {
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v %s: %v\nwant %s", c.names, c.networks, err, c.want)
+			}
+		case err != nil || len(m.Warnings) > 0 || m.CPI.VerifyName != c.verify:
+			t.Errorf("%v %s: %v, %+v", c.names, c.networks, err, m)
+		}
+	}
+}

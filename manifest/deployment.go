@@ -130,6 +130,7 @@ func (r *reader) read(top document.Value) {
 	if p := r.manifest.Placement; p != nil {
 		p.mbus = r.manifest.CPI.MBusURL
 		r.manifest.settle()
+		r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
 	}
 	r.checkCertificates()
 }

@@ -152,10 +152,14 @@ type WatchTime struct {
 
 // Installation is cloud_provider: the CPI, and how to reach the agent.
 type Installation struct {
-	Templates  []JobRef // without properties
-	MBus       string   // as written
-	MBusURL    *url.URL
-	CA         string     // PEM; empty: none given
+	Templates []JobRef // without properties
+	MBus      string   // as written
+	MBusURL   *url.URL
+	CA        string // PEM; empty: none given
+	// VerifyName is the name for which the agent's certificate is verified if the
+	// URL has the address of the instance and that was not known when the
+	// certificate was made; empty: the URL's host.
+	VerifyName string
 	SSHTunnel  *SSHTunnel // nil: none
 	Registry   *Registry  // nil: none; never nil with an SSHTunnel
 	Properties map[string]any
@@ -230,6 +234,14 @@ func (m *Manifest) Address() (ip string, dynamic bool) {
 		return ref.StaticIPs[0], false
 	}
 	return "", true
+}
+
+// Zone returns the availability zone of the instance, or "".
+func (m *Manifest) Zone() string {
+	if m.Placement == nil {
+		return ""
+	}
+	return m.Placement.Zone
 }
 
 // network returns the last network with a name, as create-env does.

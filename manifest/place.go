@@ -89,6 +89,15 @@ func (m *Manifest) settle() {
 	}
 }
 
+// checkMBus reports a URL without a host of its own where the address of the
+// instance is chosen by the IaaS.
+func (r *reader) checkMBus(p *Placement, place document.Value) {
+	w, found := p.main()
+	if found && p.mbus != nil && unspecified(p.mbus) && p.dynamic(w) {
+		place.Fail("must have the host at which the agent is reached: %s stands for the address of the instance, but the network %q is dynamic, so that address is known only once the VM runs", p.mbus.Hostname(), w.Network)
+	}
+}
+
 // unspecified reports whether the host of the URL is 0.0.0.0 or [::], which
 // stands for the address of the instance.
 func unspecified(u *url.URL) bool {
@@ -102,22 +111,27 @@ func (p *Placement) dynamic(w network.Wish) bool {
 	return !found || n.Type == network.Dynamic
 }
 
-// address returns the address of the VM: on the network that is the default for
-// addressable, or else on that for the gateway.
-func (p *Placement) address() (ip string, unknown bool) {
+// main returns the wish of the network that has the address of the VM: the one
+// that is the default for addressable, or else that for the gateway.
+func (p *Placement) main() (network.Wish, bool) {
 	for _, use := range []string{"addressable", "gateway"} {
 		for _, w := range p.Group.Wishes {
-			if !slices.Contains(w.Default, use) {
-				continue
+			if slices.Contains(w.Default, use) {
+				return w, true
 			}
-			block := p.Blocks[w.Network]
-			if p.dynamic(w) || !block.IsValid() {
-				return "", true
-			}
-			return block.Addr().String(), false
 		}
 	}
-	return "", true
+	return network.Wish{}, false
+}
+
+// address is Manifest.Address.
+func (p *Placement) address() (ip string, unknown bool) {
+	w, found := p.main()
+	block := p.Blocks[w.Network]
+	if !found || p.dynamic(w) || !block.IsValid() {
+		return "", true
+	}
+	return block.Addr().String(), false
 }
 
 // interfaces returns the networks of the VM by name. One whose address is still
