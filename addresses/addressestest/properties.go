@@ -91,7 +91,20 @@ func (p *play) drawNetworks() []network.Network {
 		}
 		networks = append(networks, n)
 	}
-	return networks
+	vip := network.Network{Name: "vip", Type: network.VIP}
+	if p.memory {
+		vip.Scope = vip.Name
+	}
+	for range rapid.IntRange(1, 2).Draw(p.T, "lists") {
+		s := network.Subnet{Zones: rapid.SampledFrom([][]string{nil, {"z1"}, {"z2"}}).Draw(p.T, "zones of the list")}
+		for range rapid.IntRange(1, 3).Draw(p.T, "length") {
+			// Some are in the ranges of the manual networks too.
+			addr := netip.AddrFrom4([4]byte{10, 0, 1, byte(rapid.IntRange(6, 20).Draw(p.T, "vip"))})
+			s.Static = append(s.Static, netipx.IPRangeFrom(addr, addr))
+		}
+		vip.Subnets = append(vip.Subnets, s)
+	}
+	return append(networks, vip, network.Network{Name: "dynamic", Type: network.Dynamic, Subnets: []network.Subnet{{}}})
 }
 
 // drawSubnet returns one of two ranges, which do not overlap.
@@ -138,6 +151,9 @@ func restricted(s network.Subnet, addr netip.Addr) bool {
 // subnet, as a static or an automatic address.
 func allowed(s network.Subnet, zone string, block netip.Prefix, static bool) bool {
 	ofZone := zone == "" || len(s.Zones) == 0 || slices.Contains(s.Zones, zone)
+	if !s.Range.IsValid() { // a list of a vip network
+		return ofZone && block.IsSingleIP() && in(s.Static, block.Addr())
+	}
 	return ofZone && block.Bits() == s.Prefix && s.Range.Contains(block.Addr()) && !slices.ContainsFunc(addrs(block), func(addr netip.Addr) bool {
 		return restricted(s, addr) || in(s.Static, addr) != static
 	})
@@ -146,6 +162,15 @@ func allowed(s network.Subnet, zone string, block netip.Prefix, static bool) boo
 // lowest returns the block that an instance must get, by trying all.
 func lowest(n network.Network, zone string, held []network.Reservation) (netip.Prefix, bool) {
 	for _, s := range n.Subnets {
+		if n.Type == network.VIP {
+			for _, r := range s.Static {
+				block := netip.PrefixFrom(r.From(), 32)
+				if allowed(s, zone, block, false) && !overlaps(n.Scope, block, held) {
+					return block, true
+				}
+			}
+			continue
+		}
 		for _, addr := range addrs(s.Range) {
 			block := netip.PrefixFrom(addr, s.Prefix)
 			if block.Masked().Addr() == addr && allowed(s, zone, block, false) && !overlaps(n.Scope, block, held) {
@@ -210,6 +235,9 @@ func (p *play) drawInstance(o network.Owner) network.Instance {
 		var listed []netip.Addr
 		for _, s := range n.Subnets {
 			for _, r := range s.Static {
+				if n.Type != network.Manual {
+					break
+				}
 				if p, ok := r.Prefix(); ok && allowed(s, in.Zone, p, true) {
 					listed = append(listed, p.Addr())
 				}
@@ -263,7 +291,9 @@ func (p *play) record(in network.Instance, o network.Outcome) {
 	p.vms[in.Owner] = vm
 	var has []network.Reservation
 	for _, c := range o.Changes[:len(in.Wishes)] {
-		has = append(has, c.Reservation)
+		if c.Action != network.Ask {
+			has = append(has, c.Reservation)
+		}
 	}
 	_, err := p.ledger.Record(p.ctx, in.Owner, vm, has, p.orphans[in.Owner]...)
 	p.must(err)
@@ -292,7 +322,7 @@ func (p *play) decided(before []network.Reservation, instances []network.Instanc
 			for j, w := range in.Wishes {
 				c := outcomes[i].Changes[j]
 				n, _ := network.Find(p.networks, w.Network)
-				if (len(w.Static) > 0) != static {
+				if (len(w.Static) > 0) != static || n.Type == network.Dynamic && c.Action == network.Ask {
 					continue
 				}
 				if !slices.ContainsFunc(n.Subnets, func(s network.Subnet) bool { return allowed(s, in.Zone, c.Reservation.Block, static) }) {
@@ -352,7 +382,7 @@ func (p *play) again(instances []network.Instance) {
 			p.Fatalf("%s moves at once: %+v", o.Owner, o)
 		}
 		for j, c := range o.Changes {
-			if c.Action == network.Orphan {
+			if c.Action == network.Orphan || c.Action == network.Ask {
 				continue
 			}
 			if j >= len(instances[i].Wishes) || c.Action != network.Bind || c.Before != nil {
