@@ -147,6 +147,9 @@ func (o Owner) String() string {
 	if name == "" {
 		name = o.Deployment
 	}
+	if name == "" {
+		return o.Instance
+	}
 	return fmt.Sprintf("%s of %q", o.Instance, name)
 }
 

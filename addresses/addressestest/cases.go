@@ -77,6 +77,7 @@ func Run(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 			continue
 		}
 		t.Run(c.ID, func(t *testing.T) {
+			t.Parallel()
 			w := &world{t: t, ledger: open(t), vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
 			w.set(c)
 			for i, s := range c.Steps {

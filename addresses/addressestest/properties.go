@@ -18,6 +18,7 @@ import (
 // Properties lets a few deployments do what they like on small networks, and
 // checks after each deploy what must always be true. memory is that of Run.
 func Properties(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		p := &play{T: rt, ctx: t.Context(), ledger: open(t), memory: memory, vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
 		p.networks = p.drawNetworks()

@@ -1,0 +1,199 @@
+package network
+
+import (
+	"net/netip"
+
+	"go4.org/netipx"
+)
+
+// reserve reserves an address for the wish.
+func (d *decider) reserve(in *instance, w *want) error {
+	r := Reservation{Scope: w.network.Scope, Owner: in.Owner, Network: w.Network, Kind: w.kind(), Block: w.static}
+	if w.static.IsValid() {
+		holder, err := d.holder(r)
+		if err != nil {
+			return err
+		}
+		if holder != nil {
+			return d.inUse(in, r, *holder)
+		}
+	} else {
+		block, ok, err := d.lowest(w.network, in.Zone)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return d.noCapacity(in, w)
+		}
+		r.Block = block
+	}
+	d.chosen = append(d.chosen, r)
+	w.change, w.done = Change{Action: Reserve, Reservation: r, Reason: d.cause(in, w, r)}, true
+	return nil
+}
+
+// cause returns why the instance needs another address than it has.
+func (d *decider) cause(in *instance, w *want, r Reservation) Reason {
+	for _, sameName := range []bool{true, false} {
+		for _, h := range in.held {
+			if h.used || h.orphan || sameName != (h.Network == w.Network) {
+				continue
+			}
+			if _, known := Find(d.networks, h.Network); !sameName && known {
+				continue // it is no earlier name of this network
+			}
+			reason := d.why(in, w, h.Reservation)
+			if reason.Kind == Same {
+				return Reason{Swapped, showBlock(h.Block), showBlock(r.Block)}
+			}
+			return reason
+		}
+	}
+	return Reason{Kind: New}
+}
+
+// wishOf returns the wish for the network.
+func wishOf(in *instance, network string) (*want, bool) {
+	for i := range in.wants {
+		if in.wants[i].Network == network {
+			return &in.wants[i], true
+		}
+	}
+	return nil, false
+}
+
+// holder returns a reservation that has an address of the new one, or nil.
+func (d *decider) holder(r Reservation) (*Reservation, error) {
+	for _, other := range d.chosen {
+		if other.Scope == r.Scope && other.Block.Overlaps(r.Block) {
+			return &other, nil
+		}
+	}
+	holder, found, err := d.taken.Overlapping(r.Scope, r.Block.Addr(), netipx.PrefixLastIP(r.Block))
+	if err != nil || !found {
+		return nil, err
+	}
+	return &holder, nil
+}
+
+// inUse returns the error for a static address that somebody holds.
+func (d *decider) inUse(in *instance, r, holder Reservation) error {
+	refused := &Refused{Kind: AlreadyInUse, Owner: in.Owner, Network: r.Network, Scope: r.Scope, Zone: in.Zone, Block: r.Block, Holders: []Reservation{holder}}
+	refused.Orphan, refused.Leaves = d.leaves(holder)
+	return refused
+}
+
+// leaves reports whether an orphaned VM has the reservation, and otherwise
+// whether an instance of this decision gives it up.
+func (d *decider) leaves(r Reservation) (orphan, leaves bool) {
+	for _, in := range d.instances {
+		for _, h := range in.held {
+			if in.Owner.Same(r.Owner) && h.Block == r.Block && h.Scope == r.Scope {
+				return h.orphan, !h.orphan && !h.used
+			}
+		}
+	}
+	return false, false
+}
+
+// lowest returns the lowest free block of the subnets of the zone, in their
+// order.
+func (d *decider) lowest(n *Network, zone string) (netip.Prefix, bool, error) {
+	for i := range n.Subnets {
+		s := &n.Subnets[i]
+		if !s.ofZone(zone) {
+			continue
+		}
+		if n.Type == VIP {
+			for _, list := range ascending(s.Static) {
+				block, ok, err := d.lowestOf(n.Scope, list, list[0].From().BitLen())
+				if ok || err != nil {
+					return block, ok, err
+				}
+			}
+			continue
+		}
+		block, ok, err := d.lowestOf(n.Scope, s.automatic(), s.bits())
+		if ok || err != nil {
+			return block, ok, err
+		}
+	}
+	return netip.Prefix{}, false, nil
+}
+
+// ascending cuts a list into the longest parts whose order is that of the
+// addresses, so that the lowest address of a part is the first one of the list.
+func ascending(list []netipx.IPRange) [][]netipx.IPRange {
+	var parts [][]netipx.IPRange
+	for i, r := range list {
+		if i == 0 || list[i-1].To().Compare(r.From()) >= 0 || list[i-1].To().BitLen() != r.From().BitLen() {
+			parts = append(parts, nil)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], r)
+	}
+	return parts
+}
+
+// lowestOf returns the lowest block that neither the ledger nor this decision
+// has reserved.
+func (d *decider) lowestOf(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
+	var b netipx.IPSetBuilder
+	for _, r := range in {
+		b.AddRange(r)
+	}
+	for _, r := range d.chosen {
+		if r.Scope == scope {
+			b.RemovePrefix(r.Block)
+		}
+	}
+	set, _ := b.IPSet()
+	ranges := set.Ranges()
+	if len(ranges) == 0 {
+		return netip.Prefix{}, false, nil
+	}
+	return d.taken.LowestFree(scope, ranges, bits)
+}
+
+// noCapacity returns the error for a network without a free address.
+func (d *decider) noCapacity(in *instance, w *want) error {
+	n := w.network
+	refused := &Refused{Kind: NotEnoughCapacity, Owner: in.Owner, Network: n.Name, Scope: n.Scope, Zone: in.Zone, Ranges: n.rangesOf(in.Zone)}
+	for _, other := range d.instances {
+		for _, x := range other.wants {
+			if x.network == n && !x.static.IsValid() && (other.Zone == in.Zone || in.Zone == "") {
+				switch {
+				case !x.done:
+					refused.Needed++
+				case x.change.Action == Reserve:
+					refused.Needed++
+					refused.Free++
+				}
+			}
+		}
+	}
+	const shown = 3
+	for _, s := range n.Subnets {
+		ranges := s.Static
+		if n.Type == Manual {
+			ranges = s.automatic()
+		}
+		for _, r := range ranges {
+			first := r.From()
+			for s.ofZone(in.Zone) && len(refused.Holders) < shown && first.IsValid() && first.Compare(r.To()) <= 0 {
+				holder, found, err := d.taken.Overlapping(n.Scope, first, r.To())
+				if err != nil {
+					return err
+				}
+				if !found {
+					break
+				}
+				refused.Holders = distinct(refused.Holders, holder)
+				if _, leaves := d.leaves(holder); leaves {
+					refused.Leaves = true
+				}
+				first = netipx.PrefixLastIP(holder.Block).Next()
+			}
+		}
+	}
+	return refused
+}
