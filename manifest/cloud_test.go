@@ -174,7 +174,9 @@ func TestPlace(t *testing.T) {
 	if got := m.Interfaces()["default"]; got["ip"] != nil || got["type"] != "manual" {
 		t.Errorf("interface %v", got)
 	}
-	placed, err := m.Place("z2", map[string]netip.Prefix{"default": netip.MustParsePrefix("10.0.2.3/32")})
+	placed, err := m.Place("z2", map[string]netip.Prefix{
+		"default": netip.MustParsePrefix("10.0.2.3/32"), "cloud": netip.MustParsePrefix("172.16.0.9/32"), "gone": netip.MustParsePrefix("10.0.9.9/32"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

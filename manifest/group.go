@@ -207,6 +207,9 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 		if !item.IsNull() && !section(item, "instance_groups[].networks[]") {
 			continue
 		}
+		if place := item.Get("nic_group"); place.HasKey() {
+			place.WarnKey("is not used")
+		}
 		ref := GroupNetwork{Default: r.readDefaults(item.Get("default"))}
 		place := item.Get("name")
 		name, ok := place.Required("the name of a network in networks")

@@ -41,8 +41,9 @@ func (p *Placement) Open() []network.Wish {
 }
 
 // Place returns the manifest with the instance in one of its zones and with
-// these addresses, by network, beside its static ones. For a dynamic network, it
-// is the address that the VM had last.
+// these addresses, by network, beside its static ones. It ignores addresses of
+// dynamic networks: they are hints for create_vm, and another hint is no change
+// of the VM.
 func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest, error) {
 	if m.Placement == nil {
 		return m, nil
@@ -50,7 +51,11 @@ func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest
 	placed, p := *m, *m.Placement
 	placed.Placement = &p
 	p.Zone, p.Blocks = zone, maps.Clone(p.Blocks)
-	maps.Copy(p.Blocks, blocks)
+	for name, block := range blocks {
+		if n, found := network.Find(p.Networks, name); found && n.Type != network.Dynamic {
+			p.Blocks[name] = block
+		}
+	}
 	if len(p.Group.Zones) > 0 != (zone != "") || zone != "" && !slices.Contains(p.Group.Zones, zone) {
 		return nil, fmt.Errorf("cannot place the instance in the zone %q: the manifest says %q", zone, p.Group.Zones)
 	}
@@ -71,7 +76,7 @@ func (m *Manifest) settle() {
 	m.Group.Networks = make([]GroupNetwork, len(p.Group.Wishes))
 	for i, w := range p.Group.Wishes {
 		ref := GroupNetwork{Name: w.Network, Default: w.Default}
-		if block := p.Blocks[w.Network]; block.IsValid() && !p.dynamic(w) {
+		if block := p.Blocks[w.Network]; block.IsValid() {
 			ref.StaticIPs = []string{block.Addr().String()}
 		}
 		m.Group.Networks[i] = ref
@@ -192,6 +197,9 @@ func (r *reader) readWishes(c document.Value, own map[string]any) {
 	for _, item := range networks.Items() {
 		if item.IsMap() {
 			warnUnknownKeys(item, "instance_groups[].networks[]")
+		}
+		if place := item.Get("nic_group"); !place.IsNull() {
+			place.Fail("cannot be used, because each network has an interface of its own on the VM")
 		}
 	}
 	fields := map[string]any{"instances": 1} // checkInstances reports others

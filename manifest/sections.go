@@ -177,7 +177,8 @@ var sections = []keySection{
 		{key: "name", form: formWord, need: true, about: "Name of a network in networks."},
 		{key: "static_ips", form: formAddresses, about: "Address of the VM, which a manual network needs unless it is one of a cloud config."},
 		{key: "default", form: formChoice, list: true, values: []string{"dns", "gateway", "addressable"}, about: "Uses for which this network is the VM's default, if there are several; addressable needs a cloud config."},
-	}, ignored: []string{"nic_group"}},
+		{key: "nic_group", form: formText, about: "Not supported: each network has an interface of its own."},
+	}},
 	{name: "update", read: []field{
 		{key: "update_watch_time", form: formWatch, about: "How long to wait until the jobs run: SHORTEST-LONGEST in milliseconds, such as 0-300000; with a cloud config, also one number."},
 		{key: "vm_strategy", form: formChoice, values: []string{"delete-create", "create-swap-delete"}, about: "Order of deletion and creation when the VM is replaced."},
