@@ -54,16 +54,21 @@ type records interface {
 // SQLite database, which is created if it does not exist. The errors of a
 // database are of type *Error. clock tells when reservations are made.
 func Open(ctx context.Context, address string, clock func() time.Time) (*Ledger, error) {
+	return open(ctx, address, clock, func(string) {})
+}
+
+// open is Open; before is called before each statement.
+func open(ctx context.Context, address string, clock func() time.Time, before func(statement string)) (*Ledger, error) {
 	var r repository
 	var err error
 	scheme, _, isURL := strings.Cut(address, "://")
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
-		r, err = openPostgres(ctx, address)
+		r, err = openPostgres(ctx, address, before)
 	case isURL && !strings.ContainsAny(scheme, `/\.`):
 		return nil, fmt.Errorf("the address ledger cannot be in a database of the kind %s: give the path of a file or a postgres:// URL", scheme)
 	default:
-		r, err = openSQLite(ctx, address)
+		r, err = openSQLite(ctx, address, before)
 	}
 	if err != nil {
 		return nil, err

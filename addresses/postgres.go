@@ -32,7 +32,7 @@ type postgres struct {
 	secrets []string
 }
 
-func openPostgres(ctx context.Context, address string) (*store, error) {
+func openPostgres(ctx context.Context, address string, before func(string)) (*store, error) {
 	place, d := placeOf(address), &postgres{secrets: secretsOf(address)}
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
@@ -50,7 +50,7 @@ func openPostgres(ctx context.Context, address string) (*store, error) {
 	}
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(2)
-	s := &store{db: db, dialect: d, place: place}
+	s := &store{db: db, dialect: d, place: place, before: before}
 	if err := s.transact(ctx, false, func(records) error { return nil }); err != nil {
 		db.Close()
 		return nil, err
@@ -186,6 +186,7 @@ func (d *postgres) create(t *transaction) error {
 // errAgain leads to another try of the transaction.
 var errAgain = errors.New("the tables were just created")
 
+func (d *postgres) prepares() bool      { return false }
 func (d *postgres) table() string       { return "bootstrap_addresses" }
 func (d *postgres) placeholder() string { return "$" }
 

@@ -39,14 +39,14 @@ type sqlite struct {
 	file fs.FileInfo // as it was when the ledger was opened
 }
 
-func openSQLite(ctx context.Context, path string) (*store, error) {
+func openSQLite(ctx context.Context, path string, before func(string)) (*store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
 	d := &sqlite{path: path}
 	if d.file, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if err := createSQLite(ctx, path); err != nil {
+		if err := createSQLite(ctx, path, before); err != nil {
 			kind, detail := d.explain(err)
 			return nil, &Error{Ledger: path, Kind: kind, Detail: "it cannot be created: " + detail, Err: err}
 		}
@@ -66,7 +66,7 @@ func openSQLite(ctx context.Context, path string) (*store, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	s := &store{db: db, dialect: d, place: path}
+	s := &store{db: db, dialect: d, place: path, before: before}
 	if err := s.transact(ctx, false, func(t records) error { return d.check(t.(*transaction)) }); err != nil {
 		db.Close()
 		return nil, err
@@ -90,7 +90,7 @@ func sqliteURL(path, mode string) string {
 // createSQLite creates an empty ledger. It is made beside its place and linked to
 // it, so that a file at its place is always whole, and two programs that create it
 // at the same time have the same one.
-func createSQLite(ctx context.Context, path string) error {
+func createSQLite(ctx context.Context, path string, before func(string)) error {
 	dir := filepath.Dir(path)
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -103,9 +103,10 @@ func createSQLite(ctx context.Context, path string) error {
 	temp.Close()
 	defer os.Remove(temp.Name())
 	atomicfile.GiveToFolderOwner(temp.Name())
-	if err := writeEmpty(ctx, temp.Name()); err != nil {
+	if err := writeEmpty(ctx, temp.Name(), before); err != nil {
 		return err
 	}
+	before("link")
 	err = os.Link(temp.Name(), path)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -129,7 +130,7 @@ func removeAbandoned(path string) {
 	}
 }
 
-func writeEmpty(ctx context.Context, path string) error {
+func writeEmpty(ctx context.Context, path string, before func(string)) error {
 	db, err := sql.Open("sqlite", sqliteURL(path, "rw"))
 	if err != nil {
 		return err
@@ -161,6 +162,7 @@ func writeEmpty(ctx context.Context, path string) error {
 		fmt.Sprintf("PRAGMA user_version = %d", format),
 		"COMMIT",
 	} {
+		before(statement)
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -236,6 +238,7 @@ func (d *sqlite) same() error {
 	return err
 }
 
+func (d *sqlite) prepares() bool      { return true }
 func (d *sqlite) table() string       { return "reservations" }
 func (d *sqlite) placeholder() string { return "?" }
 
@@ -277,7 +280,7 @@ func (d *sqlite) verify(r network.Reservation, extras []any) error {
 }
 
 func (d *sqlite) defects(t *transaction) ([]string, error) {
-	rows, err := t.conn.QueryContext(t.ctx, t.statement("PRAGMA integrity_check(10)"))
+	rows, err := t.rows("PRAGMA integrity_check(10)")
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package addresses
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -35,9 +36,8 @@ const gapsAtOnce = 256
 type store struct {
 	db      *sql.DB
 	dialect dialect
-	place   string // for messages; without a password
-	// before is called before each statement; nil but in tests.
-	before func(statement string)
+	place   string                 // for messages; without a password
+	before  func(statement string) // called before each one
 }
 
 // dialect is what differs between the databases.
@@ -48,6 +48,9 @@ type dialect interface {
 	// ready reports why the database is not the ledger that was opened.
 	ready(t *transaction) error
 	table() string
+	// prepares reports whether to prepare statements: those who keep prepared ones
+	// by themselves need not.
+	prepares() bool
 	placeholder() string
 	address(netip.Addr) any
 	time(time.Time) any
@@ -104,7 +107,12 @@ func (s *store) once(ctx context.Context, write bool, do func(records) error) (e
 		return err
 	}
 	defer conn.Close()
-	t := &transaction{ctx: ctx, conn: conn, store: s, write: write}
+	t := &transaction{ctx: ctx, conn: conn, store: s, write: write, prepared: map[string]*sql.Stmt{}}
+	defer func() {
+		for _, stmt := range t.prepared {
+			stmt.Close()
+		}
+	}()
 	if err := s.dialect.begin(t); err != nil {
 		if !s.dialect.again(err) {
 			t.rollback()
@@ -137,13 +145,15 @@ type transaction struct {
 	conn  *sql.Conn
 	store *store
 	write bool
+	// prepared are its statements, by text.
+	prepared map[string]*sql.Stmt
 }
 
 // rollback ends the transaction. If that fails the connection is not used again.
 func (t *transaction) rollback() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
 	defer cancel()
-	if _, err := t.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+	if _, err := t.conn.ExecContext(ctx, t.statement("ROLLBACK")); err != nil {
 		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 }
@@ -152,21 +162,62 @@ func (t *transaction) rollback() {
 func (t *transaction) statement(text string) string {
 	d := t.store.dialect
 	text = strings.NewReplacer("{}", d.table(), "?", d.placeholder()).Replace(text)
-	if t.store.before != nil {
-		t.store.before(text)
-	}
+	t.store.before(text)
 	return text
 }
 
 func (t *transaction) exec(text string, args ...any) error {
-	_, err := t.conn.ExecContext(t.ctx, t.statement(text), args...)
+	text = t.statement(text)
+	if len(args) == 0 || !t.store.dialect.prepares() {
+		_, err := t.conn.ExecContext(t.ctx, text, args...)
+		return err
+	}
+	stmt, err := t.prepare(text)
+	if err == nil {
+		_, err = stmt.ExecContext(t.ctx, args...)
+	}
 	return err
+}
+
+// rows begins a query.
+func (t *transaction) rows(text string, args ...any) (*sql.Rows, error) {
+	text = t.statement(text)
+	if len(args) == 0 || !t.store.dialect.prepares() {
+		return t.conn.QueryContext(t.ctx, text, args...)
+	}
+	stmt, err := t.prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(t.ctx, args...)
+}
+
+// prepare returns a statement that is prepared once in a transaction.
+func (t *transaction) prepare(text string) (*sql.Stmt, error) {
+	if stmt, ok := t.prepared[text]; ok {
+		return stmt, nil
+	}
+	stmt, err := t.conn.PrepareContext(t.ctx, text)
+	if err == nil {
+		t.prepared[text] = stmt
+	}
+	return stmt, err
 }
 
 // number returns the number that a query answers with.
 func (t *transaction) number(text string, args ...any) (n int64, err error) {
-	err = t.conn.QueryRowContext(t.ctx, t.statement(text), args...).Scan(&n)
-	return n, err
+	rows, err := t.rows(text, args...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return 0, cmp.Or(rows.Err(), sql.ErrNoRows)
+	}
+	if err := rows.Scan(&n); err != nil {
+		return 0, err
+	}
+	return n, rows.Close()
 }
 
 // columns are those of a row, but for gap_after and those of the dialect.
@@ -185,7 +236,7 @@ func (t *transaction) values(r network.Reservation) []any {
 func (t *transaction) query(text string, args ...any) ([]network.Reservation, error) {
 	d := t.store.dialect
 	names := append(columns(), d.extra()...)
-	rows, err := t.conn.QueryContext(t.ctx, t.statement("SELECT "+strings.Join(names, ", ")+" FROM {} "+text), args...)
+	rows, err := t.rows("SELECT "+strings.Join(names, ", ")+" FROM {} "+text, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -304,10 +355,9 @@ func (t *transaction) lowestFree(scope string, in netipx.IPRange, bits int) (net
 // reservation which ends at from or later; they end at the limit.
 func (t *transaction) gaps(scope string, from, limit netip.Addr) ([]netipx.IPRange, error) {
 	d := t.store.dialect
-	rows, err := t.conn.QueryContext(t.ctx, t.statement(`SELECT last, (SELECT first FROM {} AS n
+	rows, err := t.rows(`SELECT last, (SELECT first FROM {} AS n
 		WHERE n.scope = e.scope AND n.family = e.family AND n.first > e.last ORDER BY n.scope, n.family, n.first LIMIT 1)
-		FROM {} AS e WHERE scope = ?1 AND family = ?2 AND gap_after = 1 AND last >= ?3 AND last < ?4 ORDER BY scope, family, last LIMIT ?5`),
-		scope, family(from), d.address(from), d.address(limit), gapsAtOnce)
+		FROM {} AS e WHERE scope = ?1 AND family = ?2 AND gap_after = 1 AND last >= ?3 AND last < ?4 ORDER BY scope, family, last LIMIT ?5`, scope, family(from), d.address(from), d.address(limit), gapsAtOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -422,7 +472,7 @@ func (t *transaction) defects() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.conn.QueryContext(t.ctx, t.statement("SELECT scope, family, first, last, gap_after FROM {} ORDER BY scope, family, first"))
+	rows, err := t.rows("SELECT scope, family, first, last, gap_after FROM {} ORDER BY scope, family, first")
 	if err != nil {
 		return nil, err
 	}
