@@ -9,3 +9,6 @@ import (
 func OpenTraced(ctx context.Context, address string, before func(statement string)) (*Ledger, error) {
 	return open(ctx, address, time.Now, before)
 }
+
+// ScopeKey is the number of a scope in a PostgreSQL ledger.
+func ScopeKey(scope string) int64 { return scopeKey(scope) }

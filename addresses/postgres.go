@@ -34,6 +34,9 @@ type postgres struct {
 
 func openPostgres(ctx context.Context, address string, before func(string)) (*store, error) {
 	place, d := placeOf(address), &postgres{secrets: secretsOf(address)}
+	if _, rest, _ := strings.Cut(address, "://"); strings.Count(rest[:strings.IndexAny(rest+"/", "/?")], "@") > 1 {
+		return nil, &Error{Ledger: place, Kind: Failed, Detail: "the user or the password contains @, which is written %40 in a URL"}
+	}
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		// The error has a part of the URL.
@@ -142,7 +145,7 @@ func (d *postgres) ready(t *transaction) error {
 	if found != format {
 		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, format)
 		if found < format {
-			kind, detail = Corrupt, fmt.Sprintf("it has the format %d, which does not exist", found)
+			kind, detail = Corrupt, "its tables are those of another program, or damaged"
 		}
 		return &Error{Ledger: t.store.place, Kind: kind, Detail: detail}
 	}
@@ -199,8 +202,12 @@ func (d *postgres) time(t time.Time) any        { return t }
 func (d *postgres) extra() []string { return []string{"scope_key", "block"} }
 
 func (d *postgres) extras(r network.Reservation) []any {
-	sum := sha256.Sum256([]byte(r.Scope))
-	return []any{int64(binary.BigEndian.Uint64(sum[:8]) >> 2), r.Block.String()}
+	return []any{scopeKey(r.Scope), r.Block.String()}
+}
+
+func scopeKey(scope string) int64 {
+	sum := sha256.Sum256([]byte(scope))
+	return int64(binary.BigEndian.Uint64(sum[:8]) >> 2)
 }
 
 func (d *postgres) verify(network.Reservation, []any) error { return nil }
@@ -232,6 +239,10 @@ func (d *postgres) explain(err error) (Kind, string) {
 	}
 	for _, secret := range d.secrets {
 		detail = strings.ReplaceAll(detail, secret, "xxxxx")
+	}
+	detail = strings.Join(strings.Fields(detail), " ")
+	if errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		detail = "the connection broke"
 	}
 	var network *net.OpError
 	var connect *pgconn.ConnectError

@@ -26,7 +26,7 @@ import (
 
 // task is what this test binary does as another process.
 type task struct {
-	Do      string // reserve or live
+	Do      string // reserve, live, fill or change
 	Address string
 	Name    string // of the deployment
 	Tries   int
@@ -98,10 +98,15 @@ func (c task) run() error {
 	if err != nil {
 		return err
 	}
-	if c.Do == "live" {
-		err = c.live(ctx, l)
-	} else {
+	switch c.Do {
+	case "reserve":
 		err = c.reserve(ctx, l)
+	case "live":
+		err = c.live(ctx, l)
+	case "fill":
+		err = c.fill(ctx, l)
+	case "change":
+		err = c.change(ctx, l)
 	}
 	if err == nil && c.KillAt > 0 {
 		fmt.Println("survived")

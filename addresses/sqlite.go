@@ -57,7 +57,7 @@ func openSQLite(ctx context.Context, path string, before func(string)) (*store, 
 		kind, detail := d.explain(err)
 		return nil, &Error{Ledger: path, Kind: kind, Detail: detail, Err: err}
 	case !d.file.Mode().IsRegular():
-		return nil, &Error{Ledger: path, Kind: Denied, Detail: "it is not a file"}
+		return nil, &Error{Ledger: path, Kind: Failed, Detail: "it is not a file; give the path of a file"}
 	case d.file.Size() == 0:
 		return nil, &Error{Ledger: path, Kind: Corrupt, Detail: "the file is empty"}
 	}
@@ -218,7 +218,7 @@ func (d *sqlite) ready(t *transaction) error {
 	if err == nil && found != format {
 		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, format)
 		if found < format {
-			kind, detail = Corrupt, fmt.Sprintf("it has the format %d, which does not exist", found)
+			kind, detail = Corrupt, "it is a database of another program, or damaged"
 		}
 		err = &Error{Ledger: d.path, Kind: kind, Detail: detail}
 	}
@@ -329,6 +329,10 @@ func (d *sqlite) explain(err error) (Kind, string) {
 		return Corrupt, "the file is damaged: " + err.Error()
 	case sqlite3.SQLITE_IOERR:
 		return Failed, "reading or writing the file failed: " + err.Error()
+	}
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err // the path is in the message already
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):

@@ -108,11 +108,7 @@ func (s *store) once(ctx context.Context, write bool, do func(records) error) (e
 	}
 	defer conn.Close()
 	t := &transaction{ctx: ctx, conn: conn, store: s, write: write, prepared: map[string]*sql.Stmt{}}
-	defer func() {
-		for _, stmt := range t.prepared {
-			stmt.Close()
-		}
-	}()
+	defer t.forget()
 	if err := s.dialect.begin(t); err != nil {
 		if !s.dialect.again(err) {
 			t.rollback()
@@ -149,8 +145,17 @@ type transaction struct {
 	prepared map[string]*sql.Stmt
 }
 
+// forget closes the prepared statements, while their connection is open.
+func (t *transaction) forget() {
+	for _, stmt := range t.prepared {
+		stmt.Close()
+	}
+	clear(t.prepared)
+}
+
 // rollback ends the transaction. If that fails the connection is not used again.
 func (t *transaction) rollback() {
+	t.forget()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
 	defer cancel()
 	if _, err := t.conn.ExecContext(ctx, t.statement("ROLLBACK")); err != nil {

@@ -1,0 +1,455 @@
+package addresses_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/internal/postgrestest"
+	"bootstrap/network"
+)
+
+// failure checks that the error is of the kind, says which ledger it is about and
+// contains the words.
+func failure(t *testing.T, err error, ledger string, kind addresses.Kind, words ...string) {
+	t.Helper()
+	var e *addresses.Error
+	if !errors.As(err, &e) || e.Kind != kind {
+		t.Fatalf("%v, want an error of the kind %q", err, kind)
+	}
+	for _, word := range append(words, ledger) {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not contain %q: %v", word, err)
+		}
+	}
+	t.Log(err)
+}
+
+func small() task { return task{Name: "d", Range: netip.MustParsePrefix("10.0.0.0/24")} }
+
+// reserve reserves the address of an instance.
+func reserve(t *testing.T, l *addresses.Ledger, instance int) error {
+	t.Helper()
+	c := small()
+	_, err := l.Reserve(t.Context(), "run", c.networks(), []network.Instance{c.instance(instance, "")})
+	return err
+}
+
+// execute executes a statement in an SQLite file.
+func execute(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "addresses.db")
+		l := open(t, path)
+		execute(t, path, "PRAGMA user_version = 2")
+		failure(t, reserve(t, l, 0), path, addresses.Newer, "format 2")
+		_, err := addresses.Open(t.Context(), path, time.Now)
+		failure(t, err, path, addresses.Newer, "format 2", "newer version")
+		execute(t, path, "PRAGMA user_version = 1")
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		server := postgrestest.Start(t)
+		l := open(t, server.URL())
+		server.Exec(t, "UPDATE bootstrap_address_format SET format = 2")
+		failure(t, reserve(t, l, 0), "postgres://", addresses.Newer, "format 2", "newer version")
+		_, err := addresses.Open(t.Context(), server.URL(), time.Now)
+		failure(t, err, "postgres://", addresses.Newer, "format 2")
+		server.Exec(t, "UPDATE bootstrap_address_format SET format = 1")
+	})
+}
+
+func TestOtherFilesAreNoLedger(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "of another program")
+	execute(t, path, "CREATE TABLE t (x)")
+	_, err := addresses.Open(t.Context(), path, time.Now)
+	failure(t, err, path, addresses.Corrupt, "another program")
+
+	path = filepath.Join(dir, "text")
+	if err := os.WriteFile(path, []byte(strings.Repeat("no database\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = addresses.Open(t.Context(), path, time.Now)
+	failure(t, err, path, addresses.Corrupt)
+
+	path = filepath.Join(dir, "empty")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = addresses.Open(t.Context(), path, time.Now)
+	failure(t, err, path, addresses.Corrupt, "is empty")
+
+	_, err = addresses.Open(t.Context(), dir, time.Now)
+	failure(t, err, dir, addresses.Failed, "not a file")
+
+	_, err = addresses.Open(t.Context(), filepath.Join(dir, "text", "addresses.db"), time.Now)
+	failure(t, err, dir, addresses.Failed)
+
+	if _, err = addresses.Open(t.Context(), "mysql://host/db", time.Now); err == nil || !strings.Contains(err.Error(), "mysql") {
+		t.Error(err)
+	}
+}
+
+// A file name may contain any character.
+func TestUnusualNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "what? 100%25 #1 'a' ü")
+	l := open(t, path)
+	if err := reserve(t, l, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// A damaged file is refused, or what is damaged holds no reservation.
+func TestDamagedFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "addresses.db")
+	l := open(t, path)
+	for i := range 60 {
+		if err := reserve(t, l, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := l.List(t.Context(), addresses.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	refused := 0
+	for i := range 300 {
+		damaged := bytes.Clone(whole)
+		at := random.IntN(len(damaged))
+		switch i % 3 {
+		case 0: // a bit
+			damaged[at] ^= 1 << random.IntN(8)
+		case 1: // a sector
+			copy(damaged[at/512*512:], make([]byte, 512))
+		case 2: // the end
+			damaged = damaged[:max(1, at)]
+		}
+		copied := filepath.Join(dir, fmt.Sprintf("copy-%d.db", i))
+		if err := os.WriteFile(copied, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := contentsOf(t.Context(), copied)
+		var e *addresses.Error
+		switch {
+		case err == nil && !slices.Equal(got, want):
+			t.Fatalf("damage %d at %d changed the reservations", i, at)
+		case err != nil && (!errors.As(err, &e) || e.Kind != addresses.Corrupt && e.Kind != addresses.Newer || !strings.Contains(err.Error(), copied)):
+			t.Fatalf("damage %d at %d: %v", i, at, err)
+		case err != nil:
+			refused++
+			if after, _ := os.ReadFile(copied); !bytes.Equal(after, damaged) {
+				t.Errorf("damage %d at %d: the file that was refused was changed", i, at)
+			}
+			if refused == 1 {
+				t.Log(err)
+			}
+		}
+	}
+	t.Logf("%d of 300 damaged files were refused, the others have all reservations", refused)
+	if refused < 150 {
+		t.Errorf("only %d damaged files were refused", refused)
+	}
+}
+
+func contentsOf(ctx context.Context, path string) ([]network.Reservation, error) {
+	l, err := addresses.Open(ctx, path, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.List(ctx, addresses.Filter{})
+}
+
+func TestFileThatIsRemovedOrReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "addresses.db"), filepath.Join(dir, "other.db")
+	for _, how := range []struct {
+		word   string
+		change func() error
+	}{
+		{"removed", func() error { return os.Rename(path, other) }},
+		{"replaced", func() error { return errors.Join(os.Rename(path, other+"2"), os.Rename(other, path)) }},
+	} {
+		t.Run(how.word, func(t *testing.T) {
+			l, err := addresses.Open(t.Context(), path, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := reserve(t, l, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := how.change(); err != nil {
+				t.Skipf("an open file cannot be renamed here: %v", err)
+			}
+			failure(t, reserve(t, l, 1), path, addresses.Gone, how.word)
+			_, err = l.List(t.Context(), addresses.Filter{})
+			failure(t, err, path, addresses.Gone, how.word)
+			// A new ledger is in its place when the next test begins.
+			if how.word == "removed" {
+				open(t, path)
+			}
+		})
+	}
+	// The file is removed in the middle of a transaction.
+	l, err := addresses.OpenTraced(t.Context(), path, func(statement string) {
+		if strings.HasPrefix(statement, "COMMIT") {
+			_ = os.Rename(path, other+"3")
+		}
+	})
+	if l != nil {
+		defer l.Close()
+	}
+	if err == nil {
+		err = reserve(t, l, 1)
+	}
+	failure(t, err, path, addresses.Gone)
+}
+
+// Somebody else has locked the ledger: a run waits for no longer than it may.
+func TestLockedLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "addresses.db")
+	l := open(t, path)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	c := small()
+	if _, err := l.Reserve(ctx, "run", c.networks(), []network.Instance{c.instance(0, "")}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if _, err := l.List(t.Context(), addresses.Filter{}); err != nil {
+		t.Errorf("it cannot be read meanwhile: %v", err)
+	}
+	if _, err := db.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := reserve(t, l, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// inSmallFileSystem runs the tests' program, $1, in its own mount namespace, in
+// which the folder $2 is a small file system; $3, if any, is how that is mounted
+// again before the program runs for the second time.
+const inSmallFileSystem = `set -eu
+mount -t tmpfs -o size=200k,mode=700 none "$2"
+"$1"
+[ -z "$3" ] || { mount -o "$3" "$2"; ` + taskVariable + `="$4" "$1"; }
+`
+
+// inFolder runs a task, and then perhaps another one, on a ledger in a small file
+// system.
+func inFolder(t *testing.T, first, remount, second string) string {
+	t.Helper()
+	dir := t.TempDir()
+	words := []string{"unshare", "-m"}
+	if os.Getuid() != 0 {
+		words = []string{"unshare", "-rm"}
+	}
+	if out, err := exec.Command(words[0], append(words[1:], "mount", "-t", "tmpfs", "none", dir)...).CombinedOutput(); err != nil {
+		t.Skipf("without a file system of its own: %v %s", err, out)
+	}
+	c := small()
+	c.Address = filepath.Join(dir, "addresses.db")
+	text := func(do string) string {
+		c.Do = do
+		cmd := c.process(t)
+		_, text, _ := strings.Cut(cmd.Env[len(cmd.Env)-1], "=")
+		return text
+	}
+	cmd := exec.Command(words[0], append(words[1:], "sh", "-c", inSmallFileSystem, "sh", os.Args[0], dir, remount, text(second))...)
+	cmd.Env = append(os.Environ(), taskVariable+"="+text(first))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+func TestFullFileSystem(t *testing.T) {
+	t.Log(inFolder(t, "fill", "", ""))
+}
+
+func TestReadOnlyFileSystem(t *testing.T) {
+	t.Log(inFolder(t, "change", "remount,ro", "change"))
+}
+
+// fill makes reservations until there is no room, and checks that all that were
+// made are there, and that it goes on once there is room.
+func (c task) fill(ctx context.Context, l *addresses.Ledger) error {
+	filler := c.Address + ".filler"
+	if err := os.WriteFile(filler, make([]byte, 60<<10), 0o600); err != nil {
+		return err
+	}
+	for made := 0; ; made++ {
+		_, err := l.Adopt(ctx, []network.Reservation{{
+			Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(made >> 8), byte(made)}), 32),
+			Owner: c.owner(made), Network: "a", Kind: network.Automatic,
+		}})
+		if err == nil {
+			continue
+		}
+		var e *addresses.Error
+		if !errors.As(err, &e) || e.Kind != addresses.Full || made < 100 {
+			return fmt.Errorf("after %d: %w", made, err)
+		}
+		fmt.Println(err)
+		list, err := l.List(ctx, addresses.Filter{})
+		if err != nil || len(list) != made {
+			return fmt.Errorf("%d of %d are left: %w", len(list), made, err)
+		}
+		if defects, err := l.Check(ctx); err != nil || len(defects) > 0 {
+			return fmt.Errorf("%q: %w", defects, err)
+		}
+		if err := os.Remove(filler); err != nil {
+			return err
+		}
+		_, err = l.Reserve(ctx, "run", c.networks(), []network.Instance{c.instance(0, "")})
+		return err
+	}
+}
+
+// change reserves an address, or finds out that it cannot.
+func (c task) change(ctx context.Context, l *addresses.Ledger) error {
+	list, err := l.List(ctx, addresses.Filter{})
+	if err != nil {
+		return err
+	}
+	_, err = l.Reserve(ctx, "run", c.networks(), []network.Instance{c.instance(len(list), "")})
+	var e *addresses.Error
+	if len(list) == 0 && err == nil || len(list) == 1 && errors.As(err, &e) && e.Kind == addresses.ReadOnly {
+		fmt.Println(err)
+		return nil
+	}
+	return fmt.Errorf("with %d reservations: %w", len(list), err)
+}
+
+// The server stops, in the middle of a transaction too, and comes back.
+func TestServerThatStops(t *testing.T) {
+	server := postgrestest.Start(t)
+	stops := false
+	l, err := addresses.OpenTraced(t.Context(), server.URL(), func(statement string) {
+		if stops && strings.HasPrefix(statement, "INSERT") {
+			server.Stop(t)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := reserve(t, l, 0); err != nil {
+		t.Fatal(err)
+	}
+	stops = true
+	failure(t, reserve(t, l, 1), "postgres://", addresses.Unreachable, "start the server")
+	failure(t, reserve(t, l, 1), "postgres://", addresses.Unreachable)
+	_, err = addresses.Open(t.Context(), server.URL(), time.Now)
+	failure(t, err, "postgres://", addresses.Unreachable)
+	stops = false
+	server.Restart(t)
+	list, err := l.List(t.Context(), addresses.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if err := reserve(t, l, 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever does not take the lock meets the exclusion constraint, which knows
+// blocks, and the transaction is done again.
+func TestConstraintOfTheServer(t *testing.T) {
+	server := postgrestest.Start(t)
+	inserted := false
+	// Its first address is another one than that of any reservation.
+	row := fmt.Sprintf(`INSERT INTO bootstrap_addresses VALUES ('', %d, 4, '10.0.0.0', '10.0.0.3', '10.0.0.0/30', 1, 'x', 'x', 'g/0', 'a', 'static', '', now(), 'run')`, addresses.ScopeKey(""))
+	l, err := addresses.OpenTraced(t.Context(), server.URL(), func(statement string) {
+		if !inserted && strings.HasPrefix(statement, "INSERT") {
+			inserted = true
+			server.Exec(t, row)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := reserve(t, l, 0); err != nil {
+		t.Fatal(err)
+	}
+	list, err := l.List(t.Context(), addresses.Filter{Deployment: small().owner(0).Deployment})
+	if err != nil || len(list) != 1 || list[0].Block.String() != "10.0.0.4/32" {
+		t.Error(list, err)
+	}
+}
+
+// A user who may read only lists; a user who may not connect learns why; nobody
+// reads the password.
+func TestUsersOfTheServer(t *testing.T) {
+	server := postgrestest.Start(t)
+	l := open(t, server.URL())
+	if err := reserve(t, l, 0); err != nil {
+		t.Fatal(err)
+	}
+	server.Exec(t, "CREATE ROLE reader LOGIN; GRANT SELECT ON bootstrap_addresses, bootstrap_address_format TO reader")
+	reader := open(t, strings.Replace(server.URL(), "bootstrap@", "reader:s3cret@", 1))
+	list, err := reader.List(t.Context(), addresses.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	failure(t, reserve(t, reader, 1), "postgres://reader@", addresses.Denied, "permission denied")
+	for _, address := range []string{
+		strings.Replace(server.URL(), "bootstrap@", "nobody:s3cr%40et@", 1),
+		strings.Replace(server.URL(), "/postgres?", "/other?password=s3cr%40et&", 1),
+		"postgres://bob:s3cr@et@127.0.0.1:1/x",
+		"postgres://bob:s3cr%zzet@127.0.0.1:1/x",
+		"postgres://bob:s3cret@[::1/x",
+		"postgres://bob:s3cret@127.0.0.1:port/x",
+		"postgres://bob:s3cret@127.0.0.1:1/x?sslmode=s3cret",
+	} {
+		_, err := addresses.Open(t.Context(), address, time.Now)
+		if err == nil || strings.Contains(err.Error(), "s3cr") || strings.Contains(err.Error(), "et@") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "postgres://") {
+			t.Errorf("%s: %v", address, err)
+		}
+		t.Log(err)
+	}
+}
