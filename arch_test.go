@@ -30,8 +30,8 @@ func imports() map[string][]string {
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/rubycache":           {"templates/cruby"},
 		"e2e/traced":              {"cmd", "deployer/target"},
-		"deployer":                {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "state", "state/file", "templates", "tunnel"},
-		"deployer/target":         {"agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "manifest", "manifest/document", "registry", "state", "state/file", "templates", "tunnel"},
+		"deployer":                {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"deployer/target":         {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "manifest", "manifest/document", "network", "registry", "state", "state/file", "templates", "tunnel"},
 		"deployer/observe":        {"agent", "artifact", "cpi", "cpi/build", "deployer/kept", "deployer/report", "deployer/target", "manifest", "manifest/document", "state", "state/file", "templates", "tunnel"},
 		"deployer/reach":          {"agent", "deployer/kept", "deployer/report", "tunnel"},
 		"deployer/report":         {"agent", "deployer/plan"},

@@ -96,7 +96,8 @@ func Memory(held []network.Reservation, clock func() time.Time) (*Ledger, error)
 func (l *Ledger) Close() error { return l.repository.close() }
 
 // Decide returns what Reserve would do now, and changes nothing. Held of the
-// instances is filled from the ledger.
+// instances is what their VMs have by another record, such as a state file: the
+// ledger adds it to what they hold.
 func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
 		outcomes, err = l.decide(t, networks, instances)
@@ -106,8 +107,8 @@ func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instanc
 }
 
 // Reserve decides in one transaction which addresses the instances get, binds
-// what they hold, and reserves what is new. Held of the instances is filled from
-// the ledger. Nothing is released. run is the id under which Undo finds what is
+// what they hold, and reserves what is new. Held of the instances is as for
+// Decide. Nothing is released. run is the id under which Undo finds what is
 // new. A refusal is a *network.Refused; then nothing is changed.
 func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	since := l.now()
@@ -140,30 +141,56 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 func (l *Ledger) now() time.Time { return l.clock().UTC().Truncate(time.Millisecond) }
 
 func (l *Ledger) decide(t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, error) {
-	instances = slices.Clone(instances)
-	for i := range instances {
-		held, err := t.list(ofOwner(instances[i].Owner))
+	instances, claimed := slices.Clone(instances), make([][]network.Reservation, len(instances))
+	for i, in := range instances {
+		held, err := t.list(ofOwner(in.Owner))
 		if err != nil {
 			return nil, err
 		}
-		instances[i].Held = held
+		if claimed[i], err = l.claims(t, held, in.Held); err != nil {
+			return nil, err
+		}
+		instances[i].Held = slices.Concat(held, claimed[i])
 	}
-	if !l.own {
-		return network.Decide(networks, instances, t)
-	}
-	networks = slices.Clone(networks)
-	for i := range networks {
-		networks[i].Scope = networks[i].Name
+	if l.own {
+		networks = slices.Clone(networks)
+		for i := range networks {
+			networks[i].Scope = networks[i].Name
+		}
 	}
 	outcomes, err := network.Decide(networks, instances, t)
-	for _, outcome := range outcomes {
-		for i, change := range outcome.Changes {
-			if change.Reason.Kind == network.Rescoped {
-				outcome.Changes[i].Reason.Kind = network.Renamed
+	for i, outcome := range outcomes {
+		for j, change := range outcome.Changes {
+			switch {
+			case change.Action == network.Bind && slices.ContainsFunc(claimed[i], func(c network.Reservation) bool { return sameBlock(c, change.Reservation) }):
+				outcome.Changes[j] = network.Change{Action: network.Reserve, Reservation: change.Reservation, Reason: network.Reason{Kind: network.InUse}}
+			case l.own && change.Reason.Kind == network.Rescoped:
+				outcome.Changes[j].Reason.Kind = network.Renamed
 			}
 		}
 	}
 	return outcomes, err
+}
+
+// claims returns those of the claimed addresses that the ledger can give to the
+// instance: nobody holds them, and it holds none on their networks.
+func (l *Ledger) claims(t records, held, claimed []network.Reservation) (list []network.Reservation, err error) {
+	for _, c := range claimed {
+		if l.own {
+			c.Scope = c.Network
+		}
+		if slices.ContainsFunc(held, func(h network.Reservation) bool { return h.Network == c.Network || sameBlock(h, c) }) {
+			continue
+		}
+		_, taken, err := t.Overlapping(c.Scope, c.Block.Addr(), lastOf(c.Block))
+		if err != nil {
+			return nil, err
+		}
+		if !taken {
+			list = append(list, c)
+		}
+	}
+	return list, nil
 }
 
 func rebind(t records, before, after network.Reservation) error {

@@ -5,6 +5,7 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -29,6 +30,7 @@ func Deploy(ctx context.Context, opts Options) error {
 		{name: "check inputs", do: func(context.Context) error { return opts.Planned.checkInputs(r.t) }},
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
 		{name: "lock state", group: target.Validating, do: r.lock},
+		{name: "choose addresses", do: r.chooseAddresses},
 	}, r.looking(), []phase{
 		{name: "plan", do: r.announcePlan},
 		{name: "check the machine", do: r.checkMachine},
@@ -46,6 +48,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	phases := []phase{
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
 		{name: "peek at state", group: target.Validating, do: r.peek},
+		{name: "choose addresses", do: r.chooseAddresses},
 	}
 	if opts.Previous {
 		phases = slices.Concat([]phase{
@@ -151,7 +154,7 @@ func Delete(ctx context.Context, opts Options) error {
 			if old := r.t.State.Get().Own.Swap; old != nil {
 				replaced = old.CID
 			}
-			return r.runList(ctx, deleting, plan.DeleteSteps(replaced, opts.KeepDisk, false))
+			return r.runList(ctx, deleting, plan.DeleteSteps(replaced, opts.KeepDisk, r.t.UsesLedger()))
 		}},
 	}...))
 }
@@ -161,7 +164,7 @@ func Delete(ctx context.Context, opts Options) error {
 func changesVM(k plan.Kind) bool {
 	switch k {
 	case plan.CheckCloud, plan.ConnectCPI, plan.RenderJobs, plan.UploadStemcell, plan.Upload, plan.Prepare,
-		plan.UpdateAgent, plan.UpdateTags, plan.Record, plan.SendDNS, plan.CleanUp, plan.LookAtLeftovers, plan.Uninstall, plan.UninstallRest:
+		plan.UpdateAgent, plan.UpdateTags, plan.ReserveAddress, plan.BindAddress, plan.ReleaseAddress, plan.Record, plan.SendDNS, plan.CleanUp, plan.LookAtLeftovers, plan.Uninstall, plan.UninstallRest:
 		return false
 	}
 	return true
@@ -218,3 +221,33 @@ func (r *run) peek(ctx context.Context) error {
 
 // lookByCPI asks the CPI what the agent did not say, where a plan needs that.
 func (r *run) lookByCPI(ctx context.Context) error { return r.look.ByCPI(ctx, r.settle) }
+
+// chooseAddresses decides which addresses the instance keeps or gets. The address
+// of the agent may be one of them.
+func (r *run) chooseAddresses(ctx context.Context) error {
+	return r.addresses.choose(ctx, false, false)
+}
+
+// mostReplans is how often a deploy plans again because another deployment has
+// taken an address of its plan.
+const mostReplans = 50
+
+// runPlan runs the steps of a deploy. Nothing is changed when addresses turn out
+// to be taken: the deploy plans again, unless it was told to do a saved plan.
+func (r *run) runPlan(ctx context.Context) error {
+	for range mostReplans {
+		err := r.runSteps(ctx, deploying)
+		if !errors.Is(err, errTaken) {
+			return err
+		}
+		if r.asked.Planned != nil {
+			return &plan.MovedError{What: errTaken.Error()}
+		}
+		if err := r.makePlan(ctx); err != nil {
+			return err
+		}
+		r.t.Out.Info("Another deployment has reserved an address of the plan meanwhile: this is the new plan")
+		r.emitPlan()
+	}
+	return errTaken
+}

@@ -70,6 +70,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Differs:   r.look.AgentDiffers(),
 		Lost:      r.t.LostToSecondDisk(st.CurrentVMCID),
 		Asked:     r.asked.Asked,
+		Addresses: r.addresses.planned.Changes,
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
@@ -111,6 +112,9 @@ func (r *run) noSwap(address string) string {
 
 // makePlan decides the plan from wishes and facts.
 func (r *run) makePlan(ctx context.Context) error {
+	if err := r.chooseAddresses(ctx); err != nil {
+		return err
+	}
 	w, err := r.wishes()
 	if err != nil {
 		return err
@@ -131,6 +135,9 @@ func (r *run) makePlan(ctx context.Context) error {
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {
 		return r.silent(st.CurrentVMCID)
 	}
+	if err == nil && w.Strategy == swapStrategy && decision.On(plan.VM) == plan.Replace && r.t.Manifest.Placement != nil {
+		w, decision, err = r.planSwap(ctx, w, st)
+	}
 	if err != nil {
 		return err
 	}
@@ -146,6 +153,31 @@ func (r *run) makePlan(ctx context.Context) error {
 		r.address = r.known
 	}
 	return nil
+}
+
+// swapStrategy is the value of update.vm_strategy for a new VM beside the old one.
+const swapStrategy = "create-swap-delete"
+
+// planSwap decides again with a second address for the new VM, which stands beside
+// the old one for a while. That address is no change of the VM that would be a
+// reason to replace it. A static address cannot be had twice.
+func (r *run) planSwap(ctx context.Context, first plan.Wishes, st state.State) (plan.Wishes, plan.Decision, error) {
+	if err := r.addresses.choose(ctx, true, true); err != nil {
+		return first, plan.Decision{}, err
+	}
+	w, err := r.wishes()
+	if err != nil {
+		return w, plan.Decision{}, err
+	}
+	w.Missing, w.MissingNew = first.Missing, first.MissingNew
+	if name := r.addresses.planned.NoSwap; name != "" {
+		w.NoSwap = "it keeps its address on network " + name
+	}
+	made := w.Made
+	w.Made = first.Made
+	decision, err := plan.Decide(w, st, r.look.Facts)
+	w.Made = made
+	return w, decision, err
 }
 
 // announcePlan makes the plan, compares it with a saved one, and reports it.

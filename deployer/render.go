@@ -43,7 +43,7 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 }
 
 // peekAtState reads the values for templates from the state, if there is one.
-func (r *run) peekAtState(context.Context) error {
+func (r *run) peekAtState(ctx context.Context) error {
 	st, found, err := file.Read(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
 		return err
@@ -53,6 +53,9 @@ func (r *run) peekAtState(context.Context) error {
 	} else {
 		// With a new id for each run, files would differ that did not change.
 		r.t.Installation = uuid.Nil
+	}
+	if err := r.chooseAddresses(ctx); err != nil {
+		return err
 	}
 	if ip, dynamic := r.t.Manifest.Address(); dynamic {
 		r.address = st.Own.Address

@@ -44,6 +44,7 @@ type run struct {
 	stemcells *stemcells
 	settings  *settings
 	records   *records
+	addresses *reservations
 }
 
 // work is what the doers of a run share: each step uses what the steps before it
@@ -65,8 +66,8 @@ func newRun(opts Options) *run {
 	w := &work{t: t, look: target.NewLook(t, opts.Fix)}
 	r := &run{work: w, asked: opts}
 	r.stemcells, r.settings = &stemcells{work: w}, &settings{work: w}
-	r.disks, r.packages = &disks{work: w}, &packages{work: w}
-	r.vms = &vms{work: w, stemcells: r.stemcells}
+	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w}
+	r.vms = &vms{work: w, stemcells: r.stemcells, addresses: r.addresses}
 	r.jobs = &jobs{work: w, packages: r.packages, disks: r.disks}
 	r.records = &records{work: w, jobs: r.jobs}
 	return r

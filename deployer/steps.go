@@ -7,9 +7,6 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// runPlan runs the steps of a deploy.
-func (r *run) runPlan(ctx context.Context) error { return r.runSteps(ctx, deploying) }
-
 // runList runs the steps of a command that needs no decision.
 func (r *run) runList(ctx context.Context, group string, steps []plan.Step) error {
 	r.plan = plan.Plan{Decision: plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked), Steps: steps}
@@ -46,6 +43,7 @@ func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 		return func(ctx context.Context, _ plan.Step) error { return do(ctx) }
 	}
 	return map[plan.Kind]func(context.Context, plan.Step) error{
+		plan.ReserveAddress: plain(r.addresses.reserve),
 		plan.CheckCloud:     plain(r.checkCloud),
 		plan.ConnectCPI:     plain(r.t.CPI.Connect),
 		plan.RenderJobs:     plain(r.jobs.renderEarly),
@@ -56,6 +54,7 @@ func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 
 		plan.ClearRecord:  plain(r.records.clear),
 		plan.CreateVM:     plain(r.vms.create),
+		plan.BindAddress:  plain(r.addresses.bind),
 		plan.WaitForAgent: plain(r.vms.waitForAgent),
 		plan.InitialApply: plain(r.jobs.initialApply),
 		plan.RenderAgain:  plain(r.jobs.renderLate),
@@ -86,6 +85,7 @@ func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 		plan.KeepDisk:        plain(r.disks.keepCurrent),
 		plan.DeleteDisks:     plain(r.disks.deleteAll),
 		plan.DeleteStemcells: plain(r.stemcells.deleteAll),
+		plan.ReleaseAddress:  plain(r.addresses.releaseAll),
 		plan.DeleteOrphan:    r.disks.deleteOrphan,
 		plan.LookAtLeftovers: plain(func(ctx context.Context) error { return r.journal.LookAtLeftovers(ctx) }),
 		plan.Uninstall:       plain(r.records.uninstall),

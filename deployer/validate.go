@@ -37,6 +37,7 @@ func Validate(ctx context.Context, opts Options) (Findings, error) {
 	v := &validation{r: newRun(opts)}
 	err := looked(v.r.execute(ctx, []phase{
 		{name: "read manifest", do: v.r.t.Read},
+		{name: "choose addresses", do: v.r.chooseAddresses},
 		{name: "start ruby", do: v.startRuby},
 		{name: "fetch artifacts", do: v.fetchArtifacts},
 		{name: "check jobs", do: v.checkJobs},

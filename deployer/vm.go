@@ -25,6 +25,7 @@ import (
 type vms struct {
 	*work
 	stemcells    *stemcells
+	addresses    *reservations
 	deletedAgent string // the agent id of the VM that this run has deleted
 }
 
@@ -50,7 +51,10 @@ func (v *vms) deleteOld(ctx context.Context) error {
 	if old == nil {
 		return nil
 	}
-	return v.delete(ctx, v.t.Out.Open, old.CID)
+	if err := v.delete(ctx, v.t.Out.Open, old.CID); err != nil {
+		return err
+	}
+	return v.addresses.releaseVM(ctx, old.CID)
 }
 
 func (v *vms) delete(ctx context.Context, in *report.Stage, cid string) error {
@@ -133,6 +137,7 @@ func (v *vms) make(ctx context.Context) error {
 		if err := v.t.Agents.Expect(req.AgentID); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
+		v.addresses.used = true // if create_vm fails, the VM may have them all the same
 		cid, err := v.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: v.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: v.want.Made, Replaces: v.plan.Swap}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err

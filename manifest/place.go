@@ -240,13 +240,13 @@ func (r *reader) readWishes(c document.Value, own map[string]any) {
 	}
 	p.Zone = members[0].Zone
 	for name, addr := range members[0].Static {
-		p.Blocks[name] = p.block(name, addr)
+		p.Blocks[name] = p.Block(name, addr)
 	}
 }
 
-// block returns the block of an address: the address alone, unless its network
+// Block returns the block of an address: the address alone, unless its network
 // gives instances larger ones.
-func (p *Placement) block(name string, addr netip.Addr) netip.Prefix {
+func (p *Placement) Block(name string, addr netip.Addr) netip.Prefix {
 	block := netip.PrefixFrom(addr, addr.BitLen())
 	n, found := network.Find(p.Networks, name)
 	if !found {

@@ -69,6 +69,7 @@ const (
 	Replaced    ReasonKind = "replaced"     // the instance uses another one, To, that it holds
 	Swapped     ReasonKind = "swapped"      // the old VM keeps From until the new VM, with To, serves
 	OfOrphan    ReasonKind = "of orphan"    // the VM To holds From
+	InUse       ReasonKind = "in use"       // the VM has it, and the ledger does not know that yet
 	ByIaaS      ReasonKind = "by IaaS"      // the network is dynamic
 )
 
@@ -117,6 +118,8 @@ func (r Reason) String() string {
 		return fmt.Sprintf("the old VM keeps %s until the new one serves", r.From)
 	case OfOrphan:
 		return fmt.Sprintf("the VM %s, which is no longer used, has %s", r.To, r.From)
+	case InUse:
+		return "the VM has it already"
 	case ByIaaS:
 		return "the IaaS chooses the address"
 	}

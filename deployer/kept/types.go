@@ -76,6 +76,7 @@ type Deployment struct {
 	Jobs        string             `json:"jobs,omitempty"`
 	API         int                `json:"api_version,omitempty"` // of the CPI, as it reported last
 	StemcellAPI int                `json:"stemcell_api_version,omitempty"`
+	Database    string             `json:"database,omitempty"` // where its addresses are reserved; empty: nowhere
 	Registry    *manifest.Registry `json:"registry,omitempty"` // with the port it used
 	// Secrets are what a redactor must hide if the manifest is not read, the
 	// newest first: the VM's logs may contain older ones.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/addresses"
 	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/deployer/reach"
@@ -28,6 +29,7 @@ type Config struct {
 
 	PackageDir string   // folder where compiled packages of CPIs are cached; empty: below Home
 	PassEnv    []string // names of variables that the CPI and packaging scripts get, too
+	Database   string   // path or postgres:// URL of the ledger of addresses; empty: addresses.db below Home
 	Offline    bool     // nothing is fetched, and nothing is read but what the manifest names
 
 	LockWait     time.Duration // how long to wait for another run with the same state
@@ -59,6 +61,8 @@ type Env struct {
 	Route  reach.Route       // OpenRoute: to VMs and downloads
 	Store  *artifact.Store   // Open
 	Engine *templates.Engine // StartRuby
+
+	ledgers map[string]*addresses.Ledger // by address; those that Ledger has opened
 }
 
 // NewEnv returns an environment in which nothing has begun yet.
@@ -115,6 +119,9 @@ func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 func (e *Env) Close() {
 	if e.Engine != nil {
 		_ = e.Engine.Close() // a child that has ended is closed, too
+	}
+	for _, ledger := range e.ledgers {
+		_ = ledger.Close() // what was committed is there
 	}
 	if e.Store != nil {
 		_ = e.Store.Close()

@@ -88,6 +88,9 @@ func (c *CPI) Remember() error {
 	if c.api > 0 {
 		k.API = c.api
 	}
+	if c.t.Manifest.Placement != nil {
+		k.Database = c.t.ledgerAddress()
+	}
 	if err := c.t.Folder().SetDeployment(k); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}

@@ -20,9 +20,6 @@ func (t *Target) Read(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := refuseOpen(m); err != nil {
-			return err
-		}
 		t.UseManifest(m)
 		t.Env.Secret(m.Secrets...)
 		t.Env.publish(m.Names...)
@@ -37,19 +34,6 @@ func (t *Target) Read(context.Context) error {
 		}
 		return nil
 	})
-}
-
-// refuseOpen refuses a manifest that leaves an address to be chosen.
-func refuseOpen(m *manifest.Manifest) error {
-	var problems document.Problems
-	for _, w := range m.Placement.Open() {
-		problems = append(problems, document.Problem{Pos: m.Group.Pos, Path: "instance_groups[0].networks",
-			Message: fmt.Sprintf("the network %q must have static_ips with the address of the VM, because no addresses are chosen yet", w.Network)})
-	}
-	if problems == nil {
-		return nil
-	}
-	return &problems
 }
 
 // ReadIfAny reads the manifest without generating variables; if there

@@ -1,0 +1,201 @@
+package target
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/deployer/kept"
+	"bootstrap/network"
+)
+
+// Ledger returns the ledger of reserved addresses at a path or a postgres:// URL.
+// The first call opens it, and Close closes it.
+func (e *Env) Ledger(ctx context.Context, address string) (*addresses.Ledger, error) {
+	if ledger := e.ledgers[address]; ledger != nil {
+		return ledger, nil
+	}
+	ledger, err := addresses.Open(ctx, address, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	if e.ledgers == nil {
+		e.ledgers = map[string]*addresses.Ledger{}
+	}
+	e.ledgers[address] = ledger
+	return ledger, nil
+}
+
+// LedgerPath returns the ledger that is used unless another one is named.
+func LedgerPath(home string) string { return filepath.Join(home, "addresses.db") }
+
+// ledgerAddress returns where the addresses of the deployment are reserved: as the
+// command line says, as this machine remembers it, or else on this machine.
+func (t *Target) ledgerAddress() string {
+	return cmp.Or(t.Env.Database, t.Known.Database, LedgerPath(t.Env.Home))
+}
+
+// Ledger returns the ledger in which the addresses of the deployment are reserved.
+func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
+	t.Env.Secret(t.ledgerAddress()) // it may contain a password
+	return t.Env.Ledger(ctx, t.ledgerAddress())
+}
+
+// ledgerToRead returns the ledger for a run that changes nothing: an empty one in
+// memory if there is none on this machine yet.
+func (t *Target) ledgerToRead(ctx context.Context) (*addresses.Ledger, error) {
+	if t.Env.Offline {
+		return addresses.Memory(nil, time.Now)
+	}
+	if path := t.ledgerAddress(); !strings.Contains(path, "://") {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return addresses.Memory(nil, time.Now)
+		}
+	}
+	return t.Ledger(ctx)
+}
+
+// UsesLedger reports whether the ledger may contain addresses of the deployment.
+func (t *Target) UsesLedger() bool {
+	return t.Manifest != nil && t.Manifest.Placement != nil || t.Known.Database != ""
+}
+
+// Instance is what the deployment asks of the ledger.
+type Instance struct {
+	networks []network.Network
+	network.Instance
+}
+
+// instance returns what the deployment asks of the ledger, and claims the
+// addresses that its VM has by the state and by what this machine remembers: a VM
+// that was created without a ledger keeps them. replace is true if the VM is
+// replaced for another reason than its addresses, swap if the new VM is created
+// beside the old one.
+func (t *Target) instance(replace, swap bool) Instance {
+	p := t.Manifest.Placement
+	in := Instance{networks: p.Networks, Instance: network.Instance{
+		Owner:   network.Owner{Deployment: t.Installation.String(), Name: t.Manifest.Name, Instance: t.Manifest.Group.Name + "/0"},
+		Zone:    p.Zone,
+		Wishes:  p.Group.Wishes,
+		Replace: replace, Swap: swap,
+		LastKnown: map[string]netip.Addr{},
+	}}
+	if t.State == nil {
+		return in
+	}
+	st := t.State.Get()
+	in.VM = st.CurrentVMCID
+	if old := st.Own.Swap; old != nil {
+		in.Orphans = []string{old.CID}
+	}
+	for _, w := range p.Group.Wishes {
+		addr, ok := t.addressOn(w)
+		n, found := network.Find(p.Networks, w.Network)
+		switch {
+		case !ok || !found:
+		case n.Type == network.Dynamic:
+			in.LastKnown[w.Network] = addr
+		default:
+			in.Held = append(in.Held, network.Reservation{
+				Scope: n.Scope, Block: p.Block(w.Network, addr), Owner: in.Owner, Network: w.Network, Kind: network.Automatic, VM: in.VM,
+			})
+		}
+	}
+	return in
+}
+
+// addressOn returns the address that the VM has on a network, as far as that is
+// recorded.
+func (t *Target) addressOn(w network.Wish) (netip.Addr, bool) {
+	st := t.State.Get()
+	if st.CurrentVMCID == "" {
+		return netip.Addr{}, false
+	}
+	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
+		if ip, ok := a.Spec.Networks[w.Network]["ip"].(string); ok {
+			addr, err := netip.ParseAddr(ip)
+			return addr, err == nil
+		}
+	}
+	if !slices.Contains(w.Default, "addressable") && !slices.Contains(w.Default, "gateway") {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(st.Own.Address)
+	return addr, err == nil
+}
+
+// ChooseAddresses decides which addresses the instance gets, without reserving
+// them, and puts them into the manifest. Without a cloud config it does nothing:
+// the manifest has all addresses that there are. A refusal is a *network.Refused.
+func (t *Target) ChooseAddresses(ctx context.Context, replace, swap bool) (network.Outcome, error) {
+	if t.Manifest.Placement == nil {
+		return network.Outcome{}, nil
+	}
+	open := t.Ledger
+	if t.State == nil || t.Scratch != "" {
+		open = t.ledgerToRead
+	}
+	ledger, err := open(ctx)
+	if err != nil {
+		return network.Outcome{}, err
+	}
+	in := t.instance(replace, swap)
+	outcomes, err := ledger.Decide(ctx, in.networks, []network.Instance{in.Instance})
+	if err != nil {
+		return network.Outcome{}, err
+	}
+	return outcomes[0], t.place(in.Zone, outcomes[0])
+}
+
+// ReserveAddresses reserves what ChooseAddresses has decided, in the name of a
+// run. It returns what was reserved, which differs if another deployment was
+// faster.
+func (t *Target) ReserveAddresses(ctx context.Context, run string, replace, swap bool) (network.Outcome, error) {
+	ledger, err := t.Ledger(ctx)
+	if err != nil {
+		return network.Outcome{}, err
+	}
+	in := t.instance(replace, swap)
+	outcomes, err := ledger.Reserve(ctx, run, in.networks, []network.Instance{in.Instance})
+	if err != nil {
+		return network.Outcome{}, err
+	}
+	return outcomes[0], nil
+}
+
+// Owner returns the instance in whose name addresses are reserved.
+func (t *Target) Owner() network.Owner { return t.instance(false, false).Owner }
+
+// place puts the addresses of an outcome into the manifest.
+func (t *Target) place(zone string, outcome network.Outcome) error {
+	blocks := map[string]netip.Prefix{}
+	for _, c := range outcome.Changes {
+		if Has(c) {
+			blocks[c.Reservation.Network] = c.Reservation.Block
+		}
+	}
+	m, err := t.Manifest.Place(zone, blocks)
+	if err == nil {
+		t.UseManifest(m)
+	}
+	return err
+}
+
+// Has reports whether the instance has the address after the change.
+func Has(c network.Change) bool {
+	switch c.Action {
+	case network.Bind, network.Reserve:
+		return true
+	case network.Ask:
+		return c.Reservation.Block.IsValid()
+	}
+	return false
+}
