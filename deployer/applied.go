@@ -24,18 +24,18 @@ func (j *jobs) keepApplied() error {
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
 	default:
-		return j.t.Folder().SetSketch(j.t.Manifest.Sketch) // a VM that was taken over as it is has nothing to go back to
+		return j.t.Folder().SetSketch(j.t.Manifest.Sketch) // an adopted VM has no earlier deploy to put back
 	}
 	return j.t.Folder().SetApplied(a, j.t.Manifest.Sketch, j.rendered.archive, j.plan.Applies() && hadOld)
 }
 
-// NoWayBackError says why a deploy cannot put back what was applied before.
+// NoWayBackError says why deploy --previous cannot put back an earlier deploy.
 type NoWayBackError struct {
 	Why string
 }
 
 func (e *NoWayBackError) Error() string {
-	return "cannot go back to what was applied before: " + e.Why + "; nothing was changed"
+	return "cannot put back an earlier deploy: " + e.Why + "; nothing was changed"
 }
 
 // hasPrevious reports whether deploy --previous can put back an earlier deploy
@@ -50,8 +50,8 @@ func (j *jobs) hasPrevious() bool {
 	return ok && a.VM == st.CurrentVMCID
 }
 
-// findPrevious finds what the last successful deploy applied; if no later
-// deploy failed, what the one before it applied.
+// findPrevious finds the last successful deploy if a later one failed, and else
+// the successful deploy before it.
 func (r *run) findPrevious(ctx context.Context) error {
 	st := r.t.State.Get()
 	which := kept.Current
@@ -60,7 +60,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	}
 	a, ok := r.t.Folder().Applied(which)
 	if !ok {
-		return &NoWayBackError{Why: "this machine has kept nothing from an earlier deploy that succeeded"}
+		return &NoWayBackError{Why: "this machine has no record of an earlier deploy that succeeded"}
 	}
 	d := st.Disk()
 	switch {
@@ -86,7 +86,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	return nil
 }
 
-// applyPrevious puts jobs and packages back.
+// applyPrevious applies the previous jobs and packages.
 func (j *jobs) applyPrevious(ctx context.Context) error {
 	if err := j.upload(ctx); err != nil {
 		return err

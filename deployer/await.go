@@ -71,7 +71,7 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, waited time.Dur
 	}
 }
 
-// processes lists the processes that do not run, with their states.
+// processes lists the processes that are not running, with their states.
 func processes(now agent.State) []string {
 	var list []string
 	for _, why := range plan.NotRunning(now) {
@@ -82,8 +82,8 @@ func processes(now agent.State) []string {
 
 // NotRunningError says that the jobs did not run in time.
 type NotRunningError struct {
-	State     string   // job_state as the agent reported it last; empty: it did not
-	Processes []string // those that do not run
+	State     string   // job_state in the agent's last answer; empty: none
+	Processes []string // those that are not running
 	Waited    time.Duration
 	Logs      []string // the last lines of their logs, without secrets
 	Previous  bool     // deploy --previous can put back an earlier deploy

@@ -11,8 +11,8 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// checkMachine finds what on this machine would stop the deploy after the
-// running VM was changed. checkCloud finds the same with the help of the CPI.
+// checkMachine finds problems of this machine that would stop the deploy after
+// the running VM was changed. checkCloud does the same by asking the CPI.
 func (r *run) checkMachine(ctx context.Context) error {
 	return errors.Join(r.machineProblems(ctx)...)
 }
@@ -36,7 +36,7 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	return slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 }
 
-// checkCloud finds what the CPI reports as missing, before the running VM is
+// checkCloud finds what is missing in the cloud, before the running VM is
 // changed.
 func (r *run) checkCloud(ctx context.Context) error {
 	if err := r.t.CPI.Connect(ctx); err != nil {

@@ -113,14 +113,15 @@ func (j *jobs) serviceAfter(ctx context.Context, release string) string {
 	return "the previous jobs were put back and run again; " + again
 }
 
-// putBack applies again what the last successful deploy had applied to the VM,
-// and starts the jobs. why says why that is not possible; err, why it failed.
+// putBack applies again what the last successful deploy applied to the VM, and
+// starts the jobs. why is the reason if that is impossible; err is the error if
+// it failed.
 func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 	a, ok := j.t.Folder().Applied(kept.Current)
 	st := j.t.State.Get()
 	switch {
 	case !ok:
-		return "this machine has kept nothing from an earlier deploy that succeeded", nil
+		return "this machine has no record of an earlier deploy that succeeded", nil
 	case a.VM != st.CurrentVMCID:
 		return "no deploy to this VM has succeeded yet", nil
 	}

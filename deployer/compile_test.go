@@ -8,7 +8,8 @@ import (
 	"bootstrap/agent"
 )
 
-// TestCompileError has what real agents say of a packaging script that failed.
+// TestCompileError contains messages of real agents about a packaging script
+// that failed.
 func TestCompileError(t *testing.T) {
 	t.Parallel()
 	const said = "Compiling package web: Running packaging script: Running packaging script: Command exited with "

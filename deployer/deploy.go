@@ -15,7 +15,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Deploy makes the VM what the manifest says.
+// Deploy creates the VM, or changes it to what the manifest says.
 func Deploy(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Write
 	if opts.Planned != nil {
@@ -47,19 +47,19 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	r := newRun(opts)
 	phases := []phase{
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
-		{name: "peek at state", group: target.Validating, do: r.peek},
+		{name: "read state", group: target.Validating, do: r.peek},
 		{name: "choose addresses", do: r.chooseAddresses},
 	}
 	if opts.Previous {
 		phases = slices.Concat([]phase{
 			{name: "find state", do: r.findState},
-			{name: "peek at state", group: target.Validating, do: r.peek},
+			{name: "read state", group: target.Validating, do: r.peek},
 			{name: "find installation", group: target.Validating, do: r.t.FindInstallation},
 		}, r.previous())
 	} else {
 		phases = slices.Concat(phases, r.looking(), []phase{{name: "plan", do: r.showPlan}})
 	}
-	err := looked(r.execute(ctx, append(phases, phase{name: "keep the plan", do: func(context.Context) (err error) {
+	err := looked(r.execute(ctx, append(phases, phase{name: "save plan", do: func(context.Context) (err error) {
 		st := r.t.State.Get()
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.StatePath
 		if r.t.State.Found() {
@@ -77,9 +77,9 @@ func (r *run) looking() []phase {
 		{name: "start ruby", group: target.Validating, do: r.t.StartRuby},
 		{name: "fetch artifacts", group: target.Validating, do: r.t.Artifacts.FetchAll},
 		{name: "adopt", do: r.t.ReadAdopted},
-		{name: "look at the agent", do: r.look.AtAgent},
+		{name: "ask agent", do: r.look.AtAgent},
 		{name: "look", do: r.lookByCPI},
-		{name: "look for a VM nobody recorded", do: r.look.RefuseUnrecorded},
+		{name: "look for an unrecorded VM", do: r.look.RefuseUnrecorded},
 	}
 }
 
@@ -87,10 +87,10 @@ func (r *run) looking() []phase {
 // back.
 func (r *run) previous() []phase {
 	return []phase{
-		{name: "look at the agent", do: r.look.AtAgent},
+		{name: "ask agent", do: r.look.AtAgent},
 		{name: "expect vm", do: r.expectVM},
 		{name: "expect disk", do: r.expectDisk},
-		{name: "find what was applied", do: r.findPrevious},
+		{name: "find the deploy to put back", do: r.findPrevious},
 	}
 }
 
@@ -128,9 +128,9 @@ func Restart(ctx context.Context, opts Options) error {
 func overAgent(ctx context.Context, opts Options, group string, steps []plan.Step, checks ...func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
-	phases := append(r.locally(), phase{name: "look at the agent", do: r.look.AtAgent})
+	phases := append(r.locally(), phase{name: "ask agent", do: r.look.AtAgent})
 	for _, check := range checks {
-		phases = append(phases, phase{name: "look at the VM", do: func(ctx context.Context) error { return check(r, ctx) }})
+		phases = append(phases, phase{name: "check VM", do: func(ctx context.Context) error { return check(r, ctx) }})
 	}
 	return r.execute(ctx, append(phases, phase{name: group, do: func(ctx context.Context) error {
 		return r.runList(ctx, group, steps)
@@ -144,7 +144,7 @@ func Delete(ctx context.Context, opts Options) error {
 	return r.execute(ctx, append(r.locally(), []phase{
 		{name: "protect", do: r.refuseProtected},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
-		{name: "look at the agent", do: r.look.AtAgent},
+		{name: "ask agent", do: r.look.AtAgent},
 		{name: "confirm", do: r.confirmDelete},
 		{name: "connect cpi", do: r.settle},
 		{name: "look", do: r.look.ForDelete},
@@ -170,7 +170,8 @@ func changesVM(k plan.Kind) bool {
 	return true
 }
 
-// findExisting refuses to make a new deployment where that was asked for.
+// findExisting refuses to create a new deployment for commands that need an
+// existing one.
 func (r *run) findExisting(ctx context.Context) error {
 	if !r.asked.Existing {
 		return nil
@@ -178,7 +179,7 @@ func (r *run) findExisting(ctx context.Context) error {
 	return r.findState(ctx)
 }
 
-// findState refuses a delete that would find nothing to delete.
+// findState refuses a delete if there is no state file.
 func (r *run) findState(context.Context) error {
 	if found, err := file.Exists(r.t.StatePath); found || err != nil {
 		return err
@@ -219,7 +220,8 @@ func (r *run) peek(ctx context.Context) error {
 	return err
 }
 
-// lookByCPI asks the CPI what the agent did not say, where a plan needs that.
+// lookByCPI asks the CPI for what the agent did not report, if a plan needs
+// that.
 func (r *run) lookByCPI(ctx context.Context) error { return r.look.ByCPI(ctx, r.settle) }
 
 // chooseAddresses decides which addresses the instance keeps or gets. The address

@@ -344,7 +344,8 @@ func (ds *disks) snapshot(ctx context.Context) error {
 	})
 }
 
-// keepCurrent makes the current disk an orphan, which delete leaves alone.
+// keepCurrent turns the current disk into an orphan, which delete does not
+// delete.
 func (ds *disks) keepCurrent(context.Context) error {
 	st := ds.t.State.Get()
 	d := st.Disk()

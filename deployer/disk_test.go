@@ -14,15 +14,15 @@ import (
 	"bootstrap/state"
 )
 
-// A change of a disk of a run that was cut: by its reply, else the disk that is
-// recorded stays so.
+// A change of a disk that was interrupted is settled by its reply; without one,
+// the recorded disk stays the current one.
 func TestSettleChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, reply, has string
 		disk               string // CID that is recorded afterwards
-		changed            bool   // as what was asked for
-		why                string // part of the leftover's; empty: there is none
+		changed            bool   // as the manifest asks for
+		why                string // part of the leftover's reason
 		calls              string
 	}{
 		"done in place":           {"update_disk", `{"result":null}`, yes, "disk-1", true, "", ""},
@@ -98,13 +98,13 @@ func snapshotRun(t *testing.T, reply string) scripted {
 	return r
 }
 
-// A disk that a run that was cut has attached is attached again by way of a
-// detach, where the CPI refuses it as it is.
+// A disk that an interrupted run has attached is detached and attached again, if
+// the CPI refuses to attach it twice.
 func TestAttachAgain(t *testing.T) {
 	t.Parallel()
 	attach := fmt.Sprintf("if [ -e attached ]; then %s; else touch attached; echo '{\"result\":null}'; fi", refuses(cpi.TypeCloudError))
 	for name, c := range map[string]struct {
-		disks string // that get_disks tells
+		disks string // the answer of get_disks
 		calls string
 		err   string
 	}{

@@ -14,8 +14,8 @@ import (
 	"bootstrap/state"
 )
 
-// AttachDisk makes the orphan with the CID opts.Disk the current disk, which
-// the next deploy attaches. It needs the state file alone.
+// AttachDisk makes the orphan with the CID opts.Disk the current disk, which the
+// next deploy attaches. It needs only the state file.
 func AttachDisk(ctx context.Context, opts Options) error {
 	r := newRun(opts)
 	d := &diskRecord{run: r, cid: opts.Disk}

@@ -20,7 +20,7 @@ import (
 	"bootstrap/state"
 )
 
-// The records are those that a Director sends for an instance like this.
+// The records are those that a Director would send for such an instance.
 func TestRecordsOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

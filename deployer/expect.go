@@ -25,12 +25,12 @@ func (r *run) expectVM(context.Context) error {
 		r.agent = r.look.Running
 		return nil
 	case r.t.CPI.Connected() && !r.look.Facts.HasVM:
-		return fmt.Errorf("VM %s is gone: `bootstrap deploy MANIFEST` creates a new one", cid)
+		return fmt.Errorf("VM %s does not exist any more: `bootstrap deploy MANIFEST` creates a new one", cid)
 	}
 	return r.silent(cid)
 }
 
-// expectDisk refuses to start jobs without their data.
+// expectDisk refuses to start jobs while their persistent disk is not mounted.
 func (r *run) expectDisk(context.Context) error {
 	st := r.t.State.Get()
 	d := st.Disk()
@@ -67,7 +67,7 @@ func (r *run) confirmDelete(ctx context.Context) error {
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
 }
 
-// refuseSilent keeps a delete from going on without the agent, which it needs.
+// refuseSilent stops a delete if the agent, which it needs, does not answer.
 func (r *run) refuseSilent(context.Context) error {
 	st := r.t.State.Get()
 	cid := st.CurrentVMCID

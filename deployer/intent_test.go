@@ -26,13 +26,13 @@ import (
 	"bootstrap/state/file"
 )
 
-// scripted is a run with a CPI of one line of bash per method, and a state
-// that records a VM, a disk and a stemcell.
+// scripted is a run with a CPI that has one line of bash per method, and with a
+// state that records a VM, a disk and a stemcell.
 type scripted struct {
 	*run
 	client *cpi.Client
 	dir    string
-	calls  func() string // the methods called, but info
+	calls  func() string // the methods called, except info
 	said   func() string
 }
 
@@ -108,7 +108,7 @@ func TestDestroy(t *testing.T) {
 		gone               bool // no longer recorded
 		open               bool // the intent stays
 		skipped            bool
-		err                string // part of it
+		err                string // part of the leftover's reason
 		calls              string
 	}{
 		"done":                              {"delete_vm", good, no, true, false, false, "", "delete_vm"},
@@ -171,7 +171,8 @@ func recorded(st state.State, cid string) bool {
 	return st.CurrentVMCID == cid || sc != nil && sc.CID == cid || d != nil && d.CID == cid
 }
 
-// A delete of a run that was cut: by its reply if there is one, else by asking.
+// An interrupted delete is settled by its reply or, without one, by asking the
+// CPI.
 func TestSettleDelete(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -213,13 +214,15 @@ func TestSettleDelete(t *testing.T) {
 	}
 }
 
-// absent is the reply of a call that was not begun.
+// absent is the reply of a call that had not begun.
 const absent = "absent"
 
-// lost is the reply whose file was removed, as an older state is brought back.
+// lost means that the reply's file was removed, as when an older state is
+// restored.
 const lost = "lost"
 
-// leaveIntent leaves what a run leaves that is cut in a CPI call.
+// leaveIntent leaves the state and the reply as a run does that is killed during
+// a CPI call.
 func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun bool) state.Intent {
 	t.Helper()
 	in, err := r.journal.Announce(in)
@@ -235,8 +238,8 @@ func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun
 	return in
 }
 
-// A create of a run that was cut: by its reply, else by the agent, else it is
-// a leftover.
+// An interrupted create is settled by its reply, else by the agent; else it
+// becomes a leftover.
 func TestSettleCreate(t *testing.T) {
 	t.Parallel()
 	vm := state.Intent{Method: "create_vm", AgentID: "agent-2", StemcellID: "s", Group: "web"}
@@ -245,14 +248,14 @@ func TestSettleCreate(t *testing.T) {
 		in      state.Intent
 		reply   string
 		begun   bool
-		agent   string // its id; empty: none answers
+		agent   string // its agent id; empty: no agent answers
 		has     string
 		made    string // CID
-		why     string // part of the leftover's; empty: there is none
-		current string // VM that is recorded before
+		why     string // part of the leftover's reason
+		current string // the VM that is recorded before
 
 		snapshot bool // snap-1 is recorded
-		moved    bool // the manifest says another address by now
+		moved    bool // the manifest has another address now
 	}{
 		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
 		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},

@@ -27,8 +27,8 @@ func (r *run) newJournal() *journal.Journal {
 // settle finds out how the calls of an interrupted run ended.
 func (r *run) settle(ctx context.Context) error { return r.journal.Settle(ctx) }
 
-// adoptVM makes the VM that an earlier run created the current one, and looks
-// at its agent.
+// adoptVM records the VM that an earlier run created as the current one, and
+// asks its agent for its state.
 func (r *run) adoptVM(ctx context.Context, in state.Intent, cid string) error {
 	if r.t.Manifest != nil && r.t.Artifacts.Stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
 		r.t.Out.Info(fmt.Sprintf("The manifest or a file that it names has changed since VM %s was requested: the plan says what happens to that VM", cid))

@@ -10,7 +10,7 @@ import (
 	"bootstrap/state"
 )
 
-// Leftovers are looked at again, and nothing that is found fails a run.
+// Leftovers are checked again, and no result makes a run fail.
 func TestLookAtLeftovers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -54,8 +54,8 @@ func TestLookAtLeftovers(t *testing.T) {
 	}
 }
 
-// A delete of what is not recorded any more is not forgotten while it may be
-// there.
+// A delete of something that is not recorded any more becomes a leftover while
+// the thing may still exist.
 func TestSettleDeleteOfWhatIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	for has, stays := range map[string]bool{yes: true, no: false, garbage: true} {

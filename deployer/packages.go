@@ -28,12 +28,12 @@ type packages struct {
 	spec     map[string]agent.SpecPackage // prepare, compile: as the apply spec names them
 }
 
-// delivery says how each package gets to the VM.
+// delivery contains how each package gets to the VM.
 type delivery struct {
 	order    []target.Located // all of them, dependencies first
 	kept     []target.Located // on the VM already
 	cached   []target.Located // compiled before: in the cache of this machine
-	compiled []target.Located // compiled in the release
+	compiled []target.Located // compiled packages of the release
 	missing  []target.Located // to be compiled on the VM
 
 	keys  map[string]artifact.CompiledKey // by name, of all
@@ -88,7 +88,7 @@ func (pk *packages) withBlobs(ctx context.Context, kept []target.Located, have m
 		}))
 	}
 	if err := g.Wait(); err != nil {
-		return nil, fmt.Errorf("cannot see which packages the VM has: %w", err)
+		return nil, fmt.Errorf("cannot find out which packages the VM has: %w", err)
 	}
 	have = maps.Clone(have)
 	for i, l := range kept {
@@ -178,8 +178,7 @@ func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.S
 	if p.Compiled() {
 		return digest.Share(there.SHA1, p.Digest)
 	}
-	// Compiled with another version of a dependency, the package is not the
-	// same.
+	// Compiled with another version of a dependency, it is another package.
 	for _, dep := range key.Dependencies {
 		name, fingerprint, _ := strings.Cut(dep, "/")
 		if have[name].Version != fingerprint {

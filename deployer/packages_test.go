@@ -134,7 +134,7 @@ func TestPlanDelivery(t *testing.T) {
 	}
 }
 
-// fillCache keeps compiled packages as another run would have.
+// fillCache adds compiled packages to the cache, as another run would.
 func fillCache(t *testing.T, r *run, names []string) {
 	t.Helper()
 	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
@@ -232,7 +232,7 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	if err := r.packages.planDelivery(context.Background(), have); err != nil {
 		t.Fatal(err)
 	}
-	// What was compiled with the lost one is as good as before.
+	// A package that was compiled with the lost one can still be used.
 	if got := r.packages.delivery.told(); got != "kept [nginx] cached [] compiled [] missing [ruby openssl]" {
 		t.Error(got)
 	}
@@ -240,12 +240,12 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 		t.Error("what the agent told was changed")
 	}
 	server.Close()
-	if err := r.packages.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot see which packages the VM has") {
+	if err := r.packages.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot find out which packages the VM has") {
 		t.Error(err)
 	}
 }
 
-// agentOf is a client of what serve serves.
+// agentOf returns a client of an agent that serve implements.
 func agentOf(t *testing.T, serve http.HandlerFunc) (*agent.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewTLSServer(serve)
@@ -259,8 +259,8 @@ func agentOf(t *testing.T, serve http.HandlerFunc) (*agent.Client, *httptest.Ser
 	return c, server
 }
 
-// uploadRun has nothing to compile, and an agent that refuses the blobs of
-// this size.
+// uploadRun is a run with nothing to compile, and with an agent that refuses
+// blobs of this size.
 func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 	t.Helper()
 	r = deliveryRun(t, false)

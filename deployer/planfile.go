@@ -16,7 +16,7 @@ import (
 type PlanFile struct {
 	Format       int        `json:"format"`
 	Deployment   string     `json:"deployment"`
-	Installation string     `json:"installation_id,omitempty"` // empty: there was no state
+	Installation string     `json:"installation_id,omitempty"` // empty: there was no state file
 	StateFile    string     `json:"state_file,omitempty"`      // absolute path; empty: not known
 	Serial       int        `json:"serial"`                    // of the state
 	Salt         string     `json:"salt"`

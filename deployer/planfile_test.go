@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A plan from before there is a state is for one state file, whose folder may
-// have moved. A file of an earlier version does not say for which.
+// A plan that was made before there was a state is for one state file, whose
+// folder may have moved. A plan file of an earlier version does not name its
+// state file.
 func TestPlanOfAnotherDeployment(t *testing.T) {
 	dir := t.TempDir()
 	here, other := filepath.Join(dir, "here"), filepath.Join(dir, "other")

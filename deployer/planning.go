@@ -36,7 +36,7 @@ func (r *run) showPlan(ctx context.Context) error {
 	return nil
 }
 
-// wishes gathers what the manifest asks for.
+// wishes collects what the manifest asks for.
 func (r *run) wishes() (plan.Wishes, error) {
 	m, st := r.t.Manifest, r.t.State.Get()
 	order, err := r.t.Artifacts.PackageOrder()

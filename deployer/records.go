@@ -17,7 +17,7 @@ import (
 	"bootstrap/state"
 )
 
-// records writes to the state what was done as a whole.
+// records writes the result of a finished run to the state.
 type records struct {
 	*work
 	jobs *jobs
@@ -69,7 +69,7 @@ func (rec *records) deployment(ctx context.Context) error {
 		return err
 	}
 	if err := rec.jobs.keepApplied(); err != nil {
-		rec.t.Out.Warning(err.Error() + "; deploy --previous cannot go back to this deploy")
+		rec.t.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
 	}
 	return rec.t.CPI.Remember()
 }
@@ -104,9 +104,8 @@ func (rec *records) started(context.Context) error {
 	})
 }
 
-// uninstall removes the installation and, with it, the last that the state
-// file is needed for. Orphans that are kept need both, and leftovers are recorded
-// nowhere else.
+// uninstall removes the installed CPI and the state file. It keeps both if there
+// are orphans, which need them, or leftovers, which only the state file records.
 func (rec *records) uninstall(ctx context.Context) error {
 	// If the state file is kept, forget that `stop` was requested.
 	if err := rec.started(ctx); err != nil {
@@ -121,18 +120,19 @@ func (rec *records) uninstall(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range rec.t.State.Get().Own.Snapshots {
-		rec.t.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud, and is recorded nowhere from now on", c.CID, c.Disk))
+		rec.t.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
 	}
 	return rec.t.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
 		rec.t.CPI.CloseLog()
 		if err := os.RemoveAll(rec.t.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove the installation: %w", err)
+			return fmt.Errorf("cannot remove the installed CPI: %w", err)
 		}
 		return rec.t.State.Remove()
 	})
 }
 
-// uninstallRest removes the installation if the state owns nothing any more.
+// uninstallRest removes the CPI and the state file if the state owns nothing any
+// more.
 func (rec *records) uninstallRest(ctx context.Context) error {
 	st := rec.t.State.Get()
 	st.Own.Snapshots = nil // no command deletes snapshots

@@ -16,7 +16,7 @@ const (
 	nextForeign = `find out which VM has that address, and correct cloud_provider.mbus or the network; "bootstrap delete MANIFEST --fix" deletes the VM that was made for this deployment, not the other one`
 )
 
-// Question is what a person is asked before a run destroys something.
+// Question is what the user is asked before a run destroys something.
 type Question struct {
 	What []string // a line for each thing that is destroyed
 	Data bool     // data is lost for ever

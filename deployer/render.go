@@ -19,7 +19,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// RenderOptions says what Render renders and where to.
+// RenderOptions selects what Render renders, and where the files go.
 type RenderOptions struct {
 	Jobs        []string // only these jobs of the instance group; none: all
 	Out         string   // folder to write the files to; empty: they are passed to Each
@@ -35,7 +35,7 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	r := newRun(opts)
 	return r.execute(ctx, []phase{
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
-		{name: "look at state", group: target.Validating, do: r.peekAtState},
+		{name: "read state", group: target.Validating, do: r.peekAtState},
 		{name: "start ruby", group: target.Validating, do: r.startRubyAtOnce},
 		{name: "fetch releases", group: target.Validating, do: r.t.Artifacts.FetchForJobs},
 		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
@@ -51,7 +51,7 @@ func (r *run) peekAtState(ctx context.Context) error {
 	if found {
 		r.t.Installation = st.Installation()
 	} else {
-		// With a new id for each run, files would differ that did not change.
+		// A new id in each run would change files for no reason.
 		r.t.Installation = uuid.Nil
 	}
 	if err := r.chooseAddresses(ctx); err != nil {

@@ -81,7 +81,7 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil && !(errors.As(err, &lost) && lost.Sent):
-		return nil, err // it never got there, or the agent says no
+		return nil, err // it never arrived, or the agent refused it
 	}
 	c.task = task
 	if err == nil && task == "" {
@@ -96,8 +96,8 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	return c.strict, nil
 }
 
-// wait asks the agent again and again until it uses the new settings. met is
-// the error of sending them.
+// wait asks the agent repeatedly until it uses the new settings. met is the
+// error of sending them.
 func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) error {
 	start := time.Now()
 	for pauses := wait.Grow(lookFirst, lookLast, 1.5); ; {
@@ -124,20 +124,19 @@ func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) err
 	}
 }
 
-// served is the behaviour of the agent, seen from outside.
+// served contains how the agent behaves, seen from outside.
 type served struct {
 	*rotation
 	leaf        *x509.Certificate
-	certificate bool  // it serves the wanted certificate, or none is wanted
-	takesOld    bool  // the old password
-	refusesOld  bool  // certainly
-	takesNew    bool  // the new password
-	trustsNew   bool  // and the new CA verifies its certificate
-	err         error // of the new password
+	certificate bool  // it serves the wanted certificate, or no certificate is wanted
+	takesOld    bool  // it accepts the old password
+	refusesOld  bool  // it certainly refuses the old password
+	takesNew    bool  // it accepts the new password
+	trustsNew   bool  // and the new CA verifies the served certificate
+	err         error // the error of trying the new password
 }
 
-// look asks once with each password, if one of the CAs has signed the
-// certificate.
+// look tries each password once, if one of the CAs has signed the certificate.
 func (c *rotation) look(ctx context.Context) served {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -153,8 +152,8 @@ func (c *rotation) look(ctx context.Context) served {
 		s.takesOld = err == nil
 		s.refusesOld = errors.As(err, &e) && e.Last.Cause == agent.Unauthorized
 	}
-	// This comes last: an agent that refuses the old password has restarted,
-	// and serves its final certificate.
+	// This is the last check: an agent that refuses the old password has
+	// restarted, and serves its final certificate.
 	if peer, err := c.fresh.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
 		s.leaf = peer.Certificates[0]
 	}
@@ -196,11 +195,11 @@ func (s served) untouched() bool {
 	return s.takesNew && !s.certificate
 }
 
-// half reports whether the agent certainly uses the new password, but the old
+// half reports whether the agent certainly uses the new password with the old
 // certificate: it has restarted with both.
 func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.certificate }
 
-// what describes what the agent does, and what to do.
+// what returns what the agent does, and what to do.
 func (s served) what() string {
 	switch {
 	case s.takesNew && !s.certificate:
@@ -214,5 +213,5 @@ func (s served) what() string {
 	case s.takesOld:
 		return "it still uses its old password; run the deploy again, or replace the VM with deploy --recreate"
 	}
-	return "it does not answer after it received the new ones; run the deploy again: it tries the old and the new ones"
+	return "it does not answer after it received the new settings; run the deploy again: it tries the old and the new settings"
 }

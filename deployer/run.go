@@ -11,21 +11,21 @@ import (
 	"bootstrap/deployer/target"
 )
 
-// Options is what a run needs from outside: everything that the environment and
-// the terminal give, which deployment is meant, and what is asked of it.
+// Options contains everything that a run gets from outside: environment,
+// terminal and flags, and which deployment is meant.
 type Options struct {
 	target.Config
 	target.Options
 
 	plan.Asked
-	Planned       *PlanFile // deploy: do this plan or refuse
-	Previous      bool      // deploy: put back what the last deploy that worked had applied
-	Existing      bool      // deploy: refuse to make a new deployment
+	Planned       *PlanFile // deploy: run this plan, or refuse
+	Previous      bool      // deploy: put back what the last successful deploy applied
+	Existing      bool      // deploy: refuse to create a new deployment
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
 	SkipIfMissing bool      // delete: succeed if there is no state file
 	Disk          string    // disks: CID; forget: empty is the current one
 	Force         bool      // disks forget: do not ask the CPI
-	// Confirm asks a person; nil: the answer to every question is yes.
+	// Confirm asks the user; nil: the answer to every question is yes.
 	Confirm func(context.Context, Question) (bool, error)
 }
 
@@ -34,7 +34,7 @@ type Options struct {
 type run struct {
 	*work
 	asked Options
-	at    string // the phase or step that runs
+	at    string // the running phase or step
 	vm    string // findVM: CID of the one that is recorded
 
 	vms       *vms
@@ -47,8 +47,8 @@ type run struct {
 	addresses *reservations
 }
 
-// work is what the doers of a run share: each step uses what the steps before it
-// have left here.
+// work contains what the doers of a run share: the results of earlier steps that
+// later steps use.
 type work struct {
 	t       *target.Target
 	look    *target.Look
@@ -73,7 +73,7 @@ func newRun(opts Options) *run {
 	return r
 }
 
-// The groups of stages, as their users know them from create-env.
+// The groups of stages, with the names that users know from create-env.
 const (
 	deploying = "deploying"
 	deleting  = "deleting deployment"
@@ -86,10 +86,10 @@ type phase struct {
 	do    func(context.Context) error
 }
 
-// errDone ends a run well before its last phase.
+// errDone ends a run successfully before its last phase.
 var errDone = errors.New("nothing more to do")
 
-// execute goes through the phases, and ends what they began.
+// execute runs the phases, and then closes what they opened.
 func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 	defer r.t.Env.Close()
 	if err := r.t.Env.Open(ctx); err != nil {
@@ -118,7 +118,7 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 	return err
 }
 
-// step does one thing within a group of stages, unless the run is to stop.
+// step runs one step within a group of stages, unless the run was interrupted.
 func (r *run) step(ctx context.Context, group, name string, do func(context.Context) error) error {
 	r.t.Out.Enter(group, nil)
 	r.at = name

@@ -65,8 +65,8 @@ func (j *jobs) named(failed *agent.Error) []string {
 	return names
 }
 
-// scriptLogs returns the last lines that the scripts wrote to their standard
-// error, or to their standard output where that is empty.
+// scriptLogs returns the last lines of the scripts' standard error, or of their
+// standard output if that is empty.
 func (j *jobs) scriptLogs(ctx context.Context, a *agent.Client, name string, jobs []string) []string {
 	for _, stream := range []string{"stderr", "stdout"} {
 		var filters []string

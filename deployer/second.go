@@ -13,8 +13,8 @@ import (
 	"bootstrap/state"
 )
 
-// SecondDiskError says that a VM's agent did not answer any more after a second
-// disk was attached, which a migration needs.
+// SecondDiskError says that a VM's agent stopped answering after a second disk
+// was attached, which a migration needs.
 type SecondDiskError struct {
 	VM       string
 	Disk     string // the disk with the data
@@ -24,7 +24,7 @@ type SecondDiskError struct {
 }
 
 func (e *SecondDiskError) Error() string {
-	text := fmt.Sprintf("the data of disk %s cannot be moved to a new disk: the agent of VM %s did not come back after attach_disk of a second disk: %v", e.Disk, e.VM, e.Err)
+	text := fmt.Sprintf("the data of disk %s cannot be moved to a new disk: the agent of VM %s did not answer again after attach_disk of a second disk: %v", e.Disk, e.VM, e.Err)
 	if e.Detached {
 		text += "; the second disk was detached again, and the agent answers"
 	}
@@ -41,8 +41,8 @@ func (e *SecondDiskError) Next() string {
 	return `run "bootstrap deploy MANIFEST" again: it creates a new VM and moves the data there`
 }
 
-// NextKeepDisk is what to do where no second disk can be attached; MANIFEST
-// stands for the deployment's arguments.
+// NextKeepDisk is what to do if no second disk can be attached; MANIFEST stands
+// for the deployment's arguments.
 const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, the deploy tries a second disk again`
 
 // attachSecond attaches the new disk of a migration, beside the mounted one. If

@@ -19,16 +19,16 @@ import (
 // settings changes the password and the certificate of the running agent.
 type settings struct{ *work }
 
-// forgetsSettings reports whether the agent keeps its settings in memory, so
-// that a reboot brings back those that the VM was made with.
+// forgetsSettings reports whether the agent keeps its settings only in memory,
+// so that it has the settings of create_vm again after a reboot.
 func forgetsSettings(m *manifest.Manifest) bool {
 	value, _ := plan.LookUp(m.ResourcePool.Env, "bosh.agent.settings.tmpfs")
 	return value == true
 }
 
-// update sends the running agent its new password and certificate, and
-// succeeds only when the agent uses them. Until then this machine remembers
-// both the old and the new access.
+// update sends the running agent its new password and certificate, and succeeds
+// only when the agent uses them. Until then this machine keeps a record of the
+// old and the new access.
 func (se *settings) update(ctx context.Context) error {
 	vm := se.t.State.Get().CurrentVMCID
 	m := se.t.Manifest

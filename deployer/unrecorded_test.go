@@ -18,7 +18,7 @@ import (
 	"bootstrap/state"
 )
 
-// Who may answer where a VM is about to be made, and what becomes of the deploy.
+// Which agents may answer at the address of a new VM, and how the deploy ends.
 func TestRefuseUnrecorded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -19,7 +19,7 @@ import (
 	"bootstrap/tunnel"
 )
 
-// Findings is what Validate has to say about a manifest without problems.
+// Findings is what Validate reports about a manifest without problems.
 type Findings struct {
 	Warnings  document.Problems
 	Unchecked []Unchecked
@@ -28,8 +28,8 @@ type Findings struct {
 // Unchecked is something that could not be checked.
 type Unchecked struct{ What, Why string }
 
-// Validate reads a manifest and what it names as Deploy does, and ends before it
-// looks at the VM. It fetches nothing, needs no state, and goes on after a
+// Validate reads a manifest and its files as Deploy does, and ends before it
+// looks at the VM. It fetches nothing, needs no state, and continues after a
 // problem: the error is a *document.Problems with all that Deploy would refuse.
 func Validate(ctx context.Context, opts Options) (Findings, error) {
 	opts.Inputs.Generate = document.Plan
@@ -68,15 +68,15 @@ type validation struct {
 	problems  document.Problems
 	warnings  document.Problems
 	unchecked []Unchecked
-	whole     *manifest.Manifest // the run's has only the jobs that could be looked into
+	whole     *manifest.Manifest // all of it: the run's own contains only the jobs that were found
 }
 
 func (v *validation) skip(what string, why error) {
 	v.unchecked = append(v.unchecked, Unchecked{what, why.Error()})
 }
 
-// take sorts errors of a deploy: into problems, which are at a place of their own
-// or else at pos, and into what could not be checked. It returns what is neither.
+// take sorts the errors of a deploy into problems, at their own place or else at
+// pos, and things that could not be checked. It returns the other errors.
 func (v *validation) take(pos document.Position, err error) error {
 	list := apart(err)
 	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
@@ -97,7 +97,7 @@ func (v *validation) take(pos document.Position, err error) error {
 	return nil
 }
 
-// flawOf returns the flaw that err tells; an empty one where that is none.
+// flawOf returns the flaw in err; the zero value if there is none.
 func flawOf(err error) *target.Flaw {
 	if f, ok := errors.AsType[*target.Flaw](err); ok {
 		return f
@@ -127,7 +127,7 @@ func (v *validation) startRuby(ctx context.Context) error {
 	return nil
 }
 
-// fetchArtifacts reads the releases and the stemcell that are here.
+// fetchArtifacts reads the releases and the stemcell that are on this machine.
 func (v *validation) fetchArtifacts(ctx context.Context) error {
 	m := v.r.t.Manifest
 	v.whole, v.warnings = m, m.Warnings
@@ -157,8 +157,8 @@ func (v *validation) fetchArtifacts(ctx context.Context) error {
 	return nil
 }
 
-// checkJobs checks that the jobs are in their releases. From then on the run
-// knows only those that are.
+// checkJobs checks that the releases contain the jobs. From then on the run only
+// has the jobs that were found.
 func (v *validation) checkJobs(context.Context) error {
 	known := *v.whole
 	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release] != nil })
@@ -175,7 +175,7 @@ func (v *validation) checkJobs(context.Context) error {
 	}
 	for _, ref := range v.whole.Group.Jobs {
 		if rel := v.r.t.Artifacts.Releases[ref.Release]; rel == nil || rel.Job(ref.Name) == nil {
-			v.skip("the properties of the jobs", fmt.Errorf("release %s could not be looked into", ref.Release))
+			v.skip("the properties of the jobs", fmt.Errorf("release %s could not be read", ref.Release))
 			break
 		}
 	}
@@ -186,15 +186,15 @@ func keep(refs []manifest.JobRef, wanted func(manifest.JobRef) bool) []manifest.
 	return slices.DeleteFunc(slices.Clone(refs), func(ref manifest.JobRef) bool { return !wanted(ref) })
 }
 
-// all reports whether every job of the instance group is known, allOfCPI whether
-// every one of cloud_provider is.
+// all reports whether every job of the instance group was found; allOfCPI does
+// the same for cloud_provider.
 func (v *validation) all() bool { return len(v.r.t.Manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
 
 func (v *validation) allOfCPI() bool {
 	return len(v.r.t.Manifest.CPI.Templates) == len(v.whole.CPI.Templates)
 }
 
-// checkPackages checks the packages of the jobs that are known, and of the CPI.
+// checkPackages checks the packages of the jobs that were found, and of the CPI.
 func (v *validation) checkPackages(context.Context) error {
 	errs := []error{v.r.t.Artifacts.CheckPackages()}
 	if first := v.r.t.Manifest.CPI.Templates; v.allOfCPI() && len(first) > 0 {
@@ -205,11 +205,11 @@ func (v *validation) checkPackages(context.Context) error {
 	return v.take(v.r.t.Manifest.Group.Pos, errors.Join(errs...))
 }
 
-// renderJobs renders the templates that can be rendered, and keeps nothing.
+// renderJobs renders the templates that can be rendered, and keeps no files.
 func (v *validation) renderJobs(ctx context.Context) error {
 	m := v.r.t.Manifest
 	address, dynamic := m.Address()
-	// A placeholder that is an address, but of no machine.
+	// A placeholder for the address, which belongs to no machine.
 	v.r.address = cmp.Or(address, "192.0.2.1")
 	v.r.t.CPI.AssumeRegistry()
 	for _, c := range []struct {
@@ -230,14 +230,14 @@ func (v *validation) renderJobs(ctx context.Context) error {
 		}
 		v.problems = append(v.problems, c.problems...)
 		for _, d := range c.doubtful {
-			v.skip("a template, which lacks what is not known yet", errors.New(d))
+			v.skip("a template that needs a value which is not known yet", errors.New(d))
 		}
 	}
 	return nil
 }
 
-// checkTunnel reads the tunnel's key. Whether the tunnel is needed only the CPI
-// can tell, and a passphrase that is not here says nothing of the manifest.
+// checkTunnel reads the tunnel's key. Only the CPI can tell whether the tunnel
+// is needed, and a missing passphrase is no defect of the manifest.
 func (v *validation) checkTunnel(context.Context) error {
 	want := v.r.t.Manifest.CPI.SSHTunnel
 	if want == nil || want.PrivateKey == "" {
@@ -252,15 +252,15 @@ func (v *validation) checkTunnel(context.Context) error {
 // templateCheck collects the results of rendering.
 type templateCheck struct {
 	manifest *manifest.Manifest
-	refs     []manifest.JobRef // what is rendered
-	partly   bool              // other jobs, which may provide links, are unknown
-	guessed  bool              // the address is
+	refs     []manifest.JobRef // the name of what is rendered
+	partly   bool              // jobs are missing, which may provide links
+	guessed  bool              // the address is unknown
 	problems []document.Problem
-	doubtful []string // what may only fail because a value or a job is not known yet
+	doubtful []string // failures that may only have an unknown value or job as their cause
 }
 
-// render renders into a folder of its own, which it removes. An error means that
-// no template could be rendered.
+// render renders into a new folder, and removes it. An error means that no
+// template could be rendered.
 func (c *templateCheck) render(ctx context.Context, env *target.Env, jobs []templates.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -281,7 +281,7 @@ func (c *templateCheck) render(ctx context.Context, env *target.Env, jobs []temp
 	return nil
 }
 
-// addFailure adds one template that failed.
+// addFailure adds the failure of one template.
 func (c *templateCheck) addFailure(f *templates.Failure) {
 	message := strings.Join(strings.Fields(f.Error()), " ")
 	missing := len(f.Properties) > 0

@@ -9,8 +9,8 @@ import (
 	"bootstrap/templates"
 )
 
-// What a deploy would fail with is a problem; what may only fail because
-// something is not known yet is not.
+// An error that a deploy would certainly report is a problem; one that may only
+// come from something unknown is not.
 func TestJudgeTemplates(t *testing.T) {
 	t.Parallel()
 	property := &templates.Failure{Release: "r", Job: "web", Template: "a", Message: "no value", Properties: []string{"port"}}

@@ -85,7 +85,7 @@ func (v *vms) create(ctx context.Context) error {
 	case cpi.StemcellGone(err, sc.CID):
 		v.stemcells.miss(sc.CID)
 	case v.plan.Fix && !v.plan.Swap:
-		v.t.Out.Warning(fmt.Sprintf("the CPI does not create the VM (%v): uploading stemcell %s again", err, sc.CID))
+		v.t.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
 		if err := v.stemcells.delete(ctx, v.t.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
 			v.stemcells.gone = sc.CID // or else the CPI would fail to delete it again
 		}
@@ -98,7 +98,7 @@ func (v *vms) create(ctx context.Context) error {
 	return v.afterRefusal(v.make(ctx), "")
 }
 
-// afterRefusal adds to an error of the CPI whether there still is a VM, and
+// afterRefusal adds to an error of the CPI whether the old VM still exists, and
 // what to do. stemcell is the CID of a stemcell that may not exist any more;
 // empty: it does.
 func (v *vms) afterRefusal(err error, stemcell string) error {
@@ -111,7 +111,7 @@ func (v *vms) afterRefusal(err error, stemcell string) error {
 		text = "the old VM is deleted, its disk is kept: " + text
 	}
 	if stemcell != "" && !v.plan.Swap {
-		text += fmt.Sprintf("; if it means that stemcell %s is gone from the cloud, `bootstrap deploy MANIFEST --fix` uploads it again", stemcell)
+		text += fmt.Sprintf("; if it means that stemcell %s does not exist any more, `bootstrap deploy MANIFEST --fix` uploads it again", stemcell)
 	}
 	return fmt.Errorf("%w; %s", err, text)
 }
@@ -214,13 +214,13 @@ func (v *vms) waitForAgent(ctx context.Context) error {
 func (v *vms) suspectLeftovers() {
 	for _, l := range v.t.State.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			v.t.Out.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may hold the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
+			v.t.Out.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may use the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
 		}
 	}
 }
 
-// waitForOwn waits until the agent of the new VM answers: at an address that is
-// used again, another VM's agent may still answer.
+// waitForOwn waits until the agent of the new VM answers: the address may have
+// been used before, and the agent of that VM may still answer.
 func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Client) error {
 	told := s.Wait(ctx)
 	defer told.End()

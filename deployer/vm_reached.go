@@ -11,8 +11,9 @@ import (
 	"bootstrap/state/file"
 )
 
-// reaching comes before what talks to the VM and leaves the deployment as it
-// is. They take no lock: one looks at a VM while it is being deployed, too.
+// reaching returns the first phases of commands that call the agent and change
+// nothing in the deployment. They take no lock, so they also work during a
+// deploy.
 func (r *run) reaching() []phase {
 	return []phase{
 		{name: "find state", do: r.findState},
@@ -27,7 +28,7 @@ func withVM(ctx context.Context, opts Options, fn func(*access.VM, context.Conte
 	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
 	r := newRun(opts)
-	return r.execute(ctx, append(r.reaching(), phase{name: "talk to the VM", do: func(ctx context.Context) error { return fn(r.t.Reached(r.look.Running, r.vm), ctx) }}))
+	return r.execute(ctx, append(r.reaching(), phase{name: "use VM", do: func(ctx context.Context) error { return fn(r.t.Reached(r.look.Running, r.vm), ctx) }}))
 }
 
 // SSH logs in to the VM; see access.VM.SSH.
@@ -40,7 +41,8 @@ func Logs(ctx context.Context, opts Options, what access.LogsOptions) error {
 	return looked(withVM(ctx, opts, func(vm *access.VM, ctx context.Context) error { return vm.Logs(ctx, what) }))
 }
 
-// looked marks the error of an interrupted run that changes nothing.
+// looked marks the error of an interrupted run as that of a run that changes
+// nothing.
 func looked(err error) error {
 	if stopped, ok := errors.AsType[*report.InterruptedError](err); ok {
 		stopped.Look = true
@@ -48,7 +50,7 @@ func looked(err error) error {
 	return err
 }
 
-// findVM looks which VM there is, and what this machine knows of it.
+// findVM finds the recorded VM, and what this machine knows of it.
 func (r *run) findVM(context.Context) error {
 	st, _, err := file.Read(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
@@ -62,7 +64,7 @@ func (r *run) findVM(context.Context) error {
 	return nil
 }
 
-// reachAgent finds the agent of the VM and asks whether it is there.
+// reachAgent finds the agent of the VM and checks that it answers.
 func (r *run) reachAgent(ctx context.Context) error {
 	st, _, err := file.Read(r.t.StatePath, r.t.Env.Home)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// awaitAgent waits until the agent answers, and shows what it waits for. why is
-// the call that may have restarted the VM; empty: none.
+// awaitAgent waits until the agent answers, and reports what it waits for. why
+// is the call that may have restarted the VM; empty: none.
 func (w *work) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
 	told := s.Wait(ctx)
 	defer told.End()

@@ -152,7 +152,7 @@ func causes() []cause {
 		}, {
 			name: "CPI that cannot tell whether the VM exists", args: recreate(), code: 0,
 			make: func(l *lab) error { return l.put("home/faults/has_vm", "before-Bosh::Clouds::NotImplemented") },
-			says: `Looking for VM 'vm-.* Skipped \[the CPI cannot tell\]`, then: [][]string{deploy()},
+			says: `Looking for VM 'vm-.* Skipped \[not supported by the CPI\]`, then: [][]string{deploy()},
 		}, {
 			name: "template that fails", args: recreate(), code: 1,
 			make: badTemplate, says: "page.html.erb", then: [][]string{recreate()},

@@ -33,7 +33,7 @@ func TestValidateSaysWhatDeploySays(t *testing.T) {
 		{"no such package", `packed '[lost]'; edit 's#//./one#//./one.tgz#'`, "releases[1]", "job \"a\" needs the package \"lost\", which the release does not contain"},
 		{"circle", `packed '[first]' first:second second:first; edit 's#//./one#//./one.tgz#'`, "",
 			"packages of release one depend on each other in a circle: first -> second -> first"},
-		{"clash", `mv two/packages/q two/packages/p; echo 'name: p' >two/packages/p/spec; echo '# another' >>two/packages/p/packaging; sed -i.bak s/q/p/ two/jobs/b/spec`, "", "releases one and two bring different packages named p: one VM can have only one"},
+		{"clash", `mv two/packages/q two/packages/p; echo 'name: p' >two/packages/p/spec; echo '# another' >>two/packages/p/packaging; sed -i.bak s/q/p/ two/jobs/b/spec`, "", "releases one and two contain different packages named p: one VM can have only one"},
 		{"other stemcell", `packed '[first]' first: first@local/9; edit 's#//./one#//./one.tgz#'`, "releases[1]",
 			"package first of release one was compiled for stemcell local/9, and the manifest's stemcell is local/1: use the release compiled for it, or its source"},
 		{"other name", `packed '[]'; edit 's#//./two#//./one.tgz#'`, "releases[2]", `is the release "one"`},

@@ -14,7 +14,7 @@ import (
 
 // Certificate is one certificate that a deployment depends on.
 type Certificate struct {
-	What      string    `json:"what"` // who serves it or what contains it
+	What      string    `json:"what"` // the place that serves or contains it
 	Subject   string    `json:"subject,omitempty"`
 	Issuer    string    `json:"issuer,omitempty"`
 	Names     []string  `json:"names,omitempty"` // hosts and addresses that it is valid for
@@ -22,7 +22,7 @@ type Certificate struct {
 	NotAfter  time.Time `json:"not_after"`
 	DaysLeft  int       `json:"days_left"` // whole days, negative once it has expired
 
-	spare bool // another one in the same place is valid for longer
+	spare bool // another certificate in the same place is valid for longer
 }
 
 // The places of certificates, in Certificate.What.

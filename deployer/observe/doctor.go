@@ -15,11 +15,11 @@ import (
 	"bootstrap/state/file"
 )
 
-// CheckResult says how a check ended.
+// CheckResult is how a check ended.
 type CheckResult string
 
-// How a check ends. Skipped means that the check does not apply here; its
-// detail says why.
+// The results of a check. Skipped means that the check does not apply here; its
+// detail gives the reason.
 const (
 	CheckOK      CheckResult = "ok"
 	CheckWarn    CheckResult = "warn"
@@ -78,9 +78,9 @@ func diagnoses() []diagnosis {
 	}
 }
 
-// Diagnose checks this machine and, where a manifest or a state file is named,
-// the deployment, and reports each check as it ends. It changes nothing but the
-// cache of the embedded Ruby. The error is only that of ctx.
+// Diagnose checks this machine and, if a manifest or a state file is named, the
+// deployment, and reports each check as it ends. It changes nothing except the
+// cache of the embedded Ruby. The only possible error is that of ctx.
 func Diagnose(ctx context.Context, cfg target.Config, from target.Options, each func(Check)) error {
 	d := &doctor{observer: &observer{target.New(target.NewEnv(cfg), from)}}
 	defer d.Env.Close()
@@ -95,7 +95,7 @@ func Diagnose(ctx context.Context, cfg target.Config, from target.Options, each 
 	return nil
 }
 
-// verdict collects what one check finds; the worst counts.
+// verdict collects the findings of one check; the worst one counts.
 type verdict struct {
 	result            CheckResult
 	details, remedies []string
@@ -201,6 +201,6 @@ func (d *doctor) checkLock(_ context.Context, v *verdict) {
 		d.locked = true
 		v.warn("wait until the other run has ended; its lock ends with its process", "%v", by)
 	default:
-		v.say("nobody has the state locked")
+		v.say("no run has locked the state")
 	}
 }

@@ -83,8 +83,8 @@ func (d *doctor) checkModes(_ context.Context, v *verdict) {
 	}
 }
 
-// checkInstallation looks at the folder of one deployment and the files in it,
-// which hold secrets.
+// checkInstallation checks the modes of the folder of one deployment and of the
+// files in it, which contain secrets.
 func checkInstallation(dir string, v *verdict) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -138,9 +138,9 @@ func (d *doctor) checkSpace(_ context.Context, v *verdict) {
 		text := fmt.Sprintf("%s has %d MiB free", dir, free>>20)
 		switch {
 		case free < spaceNeeded:
-			v.fail("make room: "+filepath.Join(d.Env.Home, "cache")+" holds nothing that cannot be fetched again", "%s, too little for releases and stemcells", text)
+			v.fail("make room: "+filepath.Join(d.Env.Home, "cache")+" contains only files that can be fetched again", "%s, too little for releases and stemcells", text)
 		case free < spaceWanted:
-			v.warn("make room: "+filepath.Join(d.Env.Home, "cache")+" holds nothing that cannot be fetched again", "%s, which a large stemcell may not fit in", text)
+			v.warn("make room: "+filepath.Join(d.Env.Home, "cache")+" contains only files that can be fetched again", "%s, which a large stemcell may not fit in", text)
 		default:
 			v.say("%s", text)
 		}

@@ -28,7 +28,7 @@ type clock struct {
 	asked, answer time.Time
 }
 
-// off returns how far this machine's clock is certainly behind the other one;
+// off returns by how much this machine's clock is at least behind the other one;
 // negative: ahead.
 func (c clock) off() time.Duration {
 	switch earliest := c.asked.Truncate(time.Second); {
@@ -72,7 +72,7 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 	if mbus, err := url.Parse(d.how.MBus); err == nil && mbus.Hostname() != "" {
 		v.say("the agent at %s is reached %s", mbus.Host, d.way())
 		if through, err := choose(&url.URL{Scheme: "https", Host: mbus.Host}); err == nil && through != nil {
-			v.warn("add "+mbus.Hostname()+" to NO_PROXY", "NO_PROXY does not cover %s: other tools, the CPI among them, would go to the VM through %s", mbus.Hostname(), through.Host)
+			v.warn("add "+mbus.Hostname()+" to NO_PROXY", "NO_PROXY does not cover %s: other tools, such as the CPI, would connect to the VM through %s", mbus.Hostname(), through.Host)
 		}
 	}
 	var hosts []string
@@ -105,7 +105,7 @@ func (d *doctor) way() string {
 func (d *doctor) checkRoute(ctx context.Context, v *verdict) {
 	if err := d.Env.OpenRoute(ctx); err != nil {
 		d.lost = true
-		v.fail("correct --via or BOSH_ALL_PROXY, or see why the jumpbox does not let this machine in", "%v", err)
+		v.fail("correct --via or BOSH_ALL_PROXY, or find out why the jumpbox refuses the login", "%v", err)
 		return
 	}
 	v.say("the VM is reached %s", d.way())
@@ -156,7 +156,7 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 	case !d.loaded:
 		v.skip("no manifest was read")
 	case !d.EmbeddedCPI():
-		v.skip("the VM is not made on this machine")
+		v.skip("the VM is not created on this machine")
 	case d.st != nil && d.st.CurrentVMCID != "":
 		v.skip("the existing VM uses it")
 	case d.locked:
@@ -279,8 +279,8 @@ func (d *doctor) checkClock(ctx context.Context, v *verdict) {
 	}
 }
 
-// askServer reads the clock of the first server that an artifact is fetched
-// from; nil: there is none, or it sends no date.
+// askServer reads the clock of the first server from which an artifact is
+// fetched; nil: there is none, or it sends no date.
 func (d *doctor) askServer(ctx context.Context) *clock {
 	list := sources(d.Manifest)
 	if len(list) == 0 || d.lost {
@@ -292,7 +292,7 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	}
 	choose, err := proxy.HTTP(d.Env.Getenv)
 	if err != nil {
-		return nil // told by the check of the proxies
+		return nil // the check of the proxies reports it
 	}
 	dial := d.Env.Route.Dial
 	if dial == nil {
@@ -302,7 +302,8 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	defer trans.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, target.ExistingAgentTimeout)
 	defer cancel()
-	// The server's root: the file's own address may be signed or hold a password.
+	// The server's root: the path of the file may be signed or contain a
+	// password.
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, u.Scheme+"://"+u.Host+"/", nil)
 	if err != nil {
 		return nil
@@ -345,13 +346,13 @@ func (d *doctor) checkCertificates(_ context.Context, v *verdict) {
 	}
 }
 
-// infoTimeout bounds the CPI's answer to a question that needs no cloud.
+// infoTimeout limits the call of info, which needs no cloud.
 const infoTimeout = time.Minute
 
 // checkCPI calls info of the CPI that is installed on this machine.
 func (d *doctor) checkCPI(ctx context.Context, v *verdict) {
 	if d.st == nil {
-		v.skip("there is no state file, and so no installation")
+		v.skip("there is no state file, so no CPI is installed")
 		return
 	}
 	k := d.Known

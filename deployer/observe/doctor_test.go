@@ -17,7 +17,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// examine runs one check of a doctor with an environment.
+// examine runs one check of the doctor with an environment.
 func examine(t *testing.T, d *doctor, name string, env map[string]string) Check {
 	t.Helper()
 	d.Env.Getenv = func(name string) string { return env[name] }
@@ -54,7 +54,7 @@ func TestCheckProxies(t *testing.T) {
 	expect(t, examine(t, d, "proxies", nil), CheckOK, "all connections are direct", "")
 	proxy := map[string]string{"https_proxy": "http://u:pw@proxy.example:3128"}
 	c := examine(t, d, "proxies", proxy)
-	expect(t, c, CheckWarn, "NO_PROXY does not cover 10.0.0.6: other tools, the CPI among them, would go to the VM through proxy.example:3128", "add 10.0.0.6 to NO_PROXY")
+	expect(t, c, CheckWarn, "NO_PROXY does not cover 10.0.0.6: other tools, such as the CPI, would connect to the VM through proxy.example:3128", "add 10.0.0.6 to NO_PROXY")
 	expect(t, c, CheckWarn, "downloads from releases.example go through proxy.example:3128", "")
 	if strings.Contains(c.Detail, "pw") || strings.Contains(c.Detail, "s3cret") {
 		t.Errorf("a password is shown: %s", c.Detail)
@@ -100,7 +100,7 @@ func TestCheckLock(t *testing.T) {
 	d := patient()
 	expect(t, examine(t, d, "lock", nil), CheckSkipped, "no state file", "")
 	d.st, d.StatePath = &state.State{}, path
-	expect(t, examine(t, d, "lock", nil), CheckOK, "nobody", "")
+	expect(t, examine(t, d, "lock", nil), CheckOK, "no run", "")
 	f, err := file.Open(t.Context(), path, file.Options{Holder: file.Holder{User: "me", Host: "here", PID: 7, Command: "deploy m.yml", Since: time.Now()}})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,8 @@ func TestCheckModes(t *testing.T) {
 	expect(t, examine(t, d, "modes", nil), CheckFail, "others can write to", "chmod go-w "+d.Env.Home)
 }
 
-// The time of a server is asked for directly where no proxy and no jumpbox is named.
+// The time of a server is requested directly if no proxy and no jumpbox is
+// named.
 func TestClockOfADownloadServer(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

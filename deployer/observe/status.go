@@ -63,7 +63,7 @@ type SeenRecord struct {
 	Current bool   `json:"current"`
 }
 
-// DiskUse says what a disk is for.
+// DiskUse is what a disk is used for.
 type DiskUse string
 
 // The uses of disks: the current one, one that the next deploy deletes, and one
@@ -143,7 +143,8 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 // observer looks at a deployment and changes nothing: the state is not locked.
 type observer struct{ *target.Target }
 
-// newObserver reads the state, and what this machine remembers of the deployment.
+// newObserver reads the state, and what this machine has recorded of the
+// deployment.
 func newObserver(cfg target.Config, from target.Options) (*observer, state.State, error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
@@ -206,8 +207,8 @@ func (c *Condition) addRecords(st state.State) {
 	}
 }
 
-// addUnfinished adds the CPI calls without a known end, of interrupted runs or of
-// one that is working now.
+// addUnfinished adds the CPI calls with an unknown result, of interrupted runs
+// or of a run in progress.
 func (c *Condition) addUnfinished(st state.State) {
 	for _, in := range st.Own.Intents {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: in.Method, Started: in.Started, CID: in.CID, AgentID: in.AgentID})
@@ -222,7 +223,7 @@ func (c *Condition) addUnfinished(st state.State) {
 	}
 }
 
-// judgeDeploy reports what is missing of the last deploy.
+// judgeDeploy reports whether the last deploy is unfinished or there is no VM.
 func (c *Condition) judgeDeploy(st state.State) {
 	switch {
 	case c.VM == nil:

@@ -120,7 +120,7 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 		client, err = o.Agents.At(how.MBus, how.CA, director)
 	}
 	if ctx.Err() != nil {
-		return agent.Peer{}, &report.InterruptedError{Row: "look at the agent"}
+		return agent.Peer{}, &report.InterruptedError{Row: "ask agent"}
 	}
 	if err != nil {
 		c.problem("the agent of VM %s cannot be asked: %v", c.VM.CID, err)
@@ -146,7 +146,7 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 	}
 	peer, err := client.Peer(ctx)
 	if err != nil && ctx.Err() != nil {
-		return peer, &report.InterruptedError{Row: "look at the agent"}
+		return peer, &report.InterruptedError{Row: "ask agent"}
 	}
 	return peer, nil
 }
@@ -171,7 +171,7 @@ func (o *observer) meetAgent(ctx context.Context, client *agent.Client) (agent.S
 		now, err = client.GetState(ctx, true)
 	}
 	if ctx.Err() != nil {
-		return now, nil, &report.InterruptedError{Row: "look at the agent"}
+		return now, nil, &report.InterruptedError{Row: "ask agent"}
 	}
 	if err == nil {
 		seen.Answers = true
@@ -188,7 +188,7 @@ func (o *observer) meetAgent(ctx context.Context, client *agent.Client) (agent.S
 // addState adds what the agent reports about its jobs.
 func (c *Condition) addState(now agent.State) {
 	if c.VM.AgentID != "" && now.AgentID != "" && now.AgentID != c.VM.AgentID {
-		c.problem("the agent that answers at %s is another VM's: its id is %s, and VM %s was made with %s", c.Agent.Address, now.AgentID, c.VM.CID, c.VM.AgentID)
+		c.problem("the agent that answers at %s is another VM's: its id is %s, and VM %s was created with %s", c.Agent.Address, now.AgentID, c.VM.CID, c.VM.AgentID)
 		return
 	}
 	c.JobState = now.JobState

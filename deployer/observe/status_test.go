@@ -16,7 +16,7 @@ import (
 	"bootstrap/agent"
 )
 
-// authority makes the PEM text of a CA that is valid until end.
+// authority returns the PEM text of a CA that is valid until end.
 func authority(t *testing.T, name string, begin, end time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,7 +46,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		r := patient()
 		text := authority(t, "ca", now.Add(c.begin), now.Add(c.end))
-		r.About.CA = text // listed once though it stands in two places
+		r.About.CA = text // listed once, though it is in two places
 		list := r.certificates(nil, text, now)
 		if len(list) != 1 || list[0].What != checksAgent {
 			t.Fatalf("%s: %+v", name, list)
@@ -61,7 +61,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// Of a bundle of authorities the one that is valid the longest counts.
+// Of several CAs in a bundle, the one that is valid the longest counts.
 func TestCertificateBundle(t *testing.T) {
 	now := time.Now()
 	old := authority(t, "old", now.Add(-2*time.Hour), now.Add(-time.Hour))

@@ -18,7 +18,8 @@ func (o *Output) Info(message string) { o.Root.Info(message) }
 // Warning passes on a message for the person to act on.
 func (o *Output) Warning(message string) { o.Root.Warning(message) }
 
-// Enter ends the open group, with err, and begins another one where it is named.
+// Enter ends the open group, with err, and begins another one if group is not
+// empty.
 func (o *Output) Enter(group string, err error) {
 	if group == o.group && err == nil {
 		return
@@ -32,7 +33,7 @@ func (o *Output) Enter(group string, err error) {
 	}
 }
 
-// InGroup does something in a group of its own and comes back to the open one.
+// InGroup runs fn in a group of its own and returns to the open one.
 func (o *Output) InGroup(group string, do func() error) error {
 	open := o.Open
 	o.Open = o.Root.Begin(group, true)

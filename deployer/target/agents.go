@@ -12,8 +12,8 @@ import (
 	"bootstrap/deployer/reach"
 )
 
-// Agents is how the agents of a deployment are reached, as the manifest says and
-// as this machine remembers it.
+// Agents contains how the agents of a deployment are reached: as the manifest
+// says, and as this machine has recorded.
 type Agents struct {
 	t *Target
 }
@@ -23,7 +23,7 @@ func (a *Agents) accesses(how kept.Agent) []agent.Access {
 	return reach.Accesses(how, a.Wanted())
 }
 
-// clients makes the clients of the deployment's agents.
+// clients returns what creates clients for the deployment's agents.
 func (a *Agents) clients(replyTo string) reach.Agents {
 	return reach.Agents{
 		Dial: a.t.Env.Route.Dial, TunnelErr: a.t.CPI.tunnelErr, TaskTimeout: a.t.Env.TaskTimeout, ReplyTo: replyTo,
@@ -31,7 +31,7 @@ func (a *Agents) clients(replyTo string) reach.Agents {
 	}
 }
 
-// Wanted is how the agent is reached as the manifest says.
+// Wanted returns how the agent is reached according to the manifest.
 func (a *Agents) Wanted() agent.Access {
 	return agent.Access{MBus: a.t.About.MBus, CA: a.t.About.CA}
 }
@@ -57,8 +57,8 @@ func (a *Agents) Settle(ctx context.Context, how *kept.Agent, replyTo string) {
 	}
 }
 
-// servedBy returns the certificate that the agent serves; nil: unknown, as of
-// one that restarts just now.
+// servedBy returns the certificate that the agent serves; nil: unknown, for
+// example while the agent restarts.
 func servedBy(ctx context.Context, client *agent.Client) *x509.Certificate {
 	if peer, err := client.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
 		return peer.Certificates[0]
@@ -66,7 +66,8 @@ func servedBy(ctx context.Context, client *agent.Client) *x509.Certificate {
 	return nil
 }
 
-// unreachable reports whether the message did not get to an agent that accepts it.
+// unreachable reports whether the message did not reach an agent that accepts
+// it.
 func unreachable(err error) bool {
 	var e *agent.UnreachableError
 	return errors.As(err, &e)

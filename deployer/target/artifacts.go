@@ -66,7 +66,7 @@ func (a *Artifacts) FetchAll(ctx context.Context) error {
 	})
 }
 
-// FetchForCPI fetches only what the CPI is made of.
+// FetchForCPI fetches only the releases of the CPI.
 func (a *Artifacts) FetchForCPI(ctx context.Context) error {
 	jobs := a.t.Manifest.CPI.Templates
 	if err := a.Fetch(ctx, a.Of(jobs), jobs, false); err != nil {
@@ -86,8 +86,8 @@ func (a *Artifacts) Of(jobs []manifest.JobRef) []manifest.Release {
 	return list
 }
 
-// Fetch fetches releases with the packages of these jobs, and the stemcell if
-// it is asked for.
+// Fetch fetches releases with the packages of these jobs and, if wanted, the
+// stemcell.
 func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) error {
 	a.Releases = map[string]*artifact.Release{}
 	var (
@@ -96,8 +96,8 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 		g    errgroup.Group
 	)
 	g.SetLimit(4)
-	// Every failure is reported, not only the first: a wrong digest beside a
-	// wrong URL costs one run, not two.
+	// All failures are reported, not only the first one: a wrong digest and a
+	// wrong URL are corrected in one run.
 	start := func(fn func() error) {
 		g.Go(guard.Func(func() error {
 			if err := guard.Call(fn); err != nil {
@@ -156,7 +156,8 @@ func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs
 	return got, err
 }
 
-// fetchBlobs fetches what a release folder lacks of the packages needed.
+// fetchBlobs fetches the blobs that the needed packages of a release folder
+// lack.
 func (a *Artifacts) fetchBlobs(ctx context.Context, file artifact.File) error {
 	lack, err := a.t.Env.Store.Lacking(ctx, file)
 	if err != nil || lack == nil {
@@ -203,7 +204,7 @@ func checkStemcell(ref manifest.StemcellRef, got *artifact.Stemcell) error {
 	return nil
 }
 
-// download fetches src; only what comes over the network gets a stage.
+// download fetches src; it reports a stage only for a download over the network.
 func (a *Artifacts) download(ctx context.Context, src artifact.Source, name string) (file artifact.File, err error) {
 	if !strings.HasPrefix(src.URL, "http") {
 		return a.t.Env.Store.Fetch(ctx, src, nil)
@@ -218,7 +219,7 @@ func (a *Artifacts) download(ctx context.Context, src artifact.Source, name stri
 	return file, err
 }
 
-// CheckCPIJobs checks that the CPI's jobs are in their releases.
+// CheckCPIJobs checks that the releases contain the CPI's jobs.
 func (a *Artifacts) CheckCPIJobs() error {
 	var errs []error
 	for _, t := range a.t.Manifest.CPI.Templates {
@@ -230,7 +231,7 @@ func (a *Artifacts) CheckCPIJobs() error {
 	return errors.Join(errs...)
 }
 
-// CheckGroupJobs checks that the instance group's jobs are in their releases.
+// CheckGroupJobs checks that the releases contain the instance group's jobs.
 func (a *Artifacts) CheckGroupJobs() error {
 	var errs []error
 	for _, ref := range a.t.Manifest.Group.Jobs {
@@ -250,8 +251,9 @@ func (a *Artifacts) checkJobs() error {
 	return a.CheckPackages()
 }
 
-// CheckPackages checks that there are the packages of the instance group's jobs,
-// one of each name, and that compiled ones are for the stemcell.
+// CheckPackages checks that the packages of the instance group's jobs exist,
+// that no two have the same name, and that compiled ones are for the manifest's
+// stemcell.
 func (a *Artifacts) CheckPackages() error {
 	order, err := a.PackageOrder()
 	errs := []error{err}
@@ -261,8 +263,8 @@ func (a *Artifacts) CheckPackages() error {
 	return errors.Join(errs...)
 }
 
-// foreign returns the packages that were compiled for another stemcell than
-// the manifest's, none where that is not known.
+// foreign returns the packages that were compiled for another stemcell than the
+// manifest's; none if that is unknown.
 func (a *Artifacts) foreign(order []Located) []Located {
 	var foreign []Located
 	if a.Stemcell == nil {
@@ -276,7 +278,7 @@ func (a *Artifacts) foreign(order []Located) []Located {
 	return foreign
 }
 
-// foreignFlaw says why a package of foreign cannot be used.
+// foreignFlaw says why a package that foreign returned cannot be used.
 func (a *Artifacts) foreignFlaw(p Located) error {
 	f := &Flaw{Err: fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
 		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version)}

@@ -22,7 +22,7 @@ func AgentCertificate(m *manifest.Manifest) string {
 	return text
 }
 
-// ParsePEM returns the certificates of a text; what is none is left out.
+// ParsePEM returns the certificates in a text, and ignores everything else.
 func ParsePEM(text string) []*x509.Certificate {
 	var list []*x509.Certificate
 	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The serial number is compared by eye with what "openssl x509 -serial" prints.
+// People compare the serial number with the output of "openssl x509 -serial".
 func TestSerial(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[int64]string{0: "00", 0xA: "0A", 0xAB: "AB", 0x8B0D0: "08B0D0"} {

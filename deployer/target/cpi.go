@@ -20,11 +20,11 @@ import (
 )
 
 // CPI is the CPI of a deployment. It installs itself and connects when a method
-// first needs a client; Target.Close ends what that began.
+// first needs a client; Target.Close ends the processes and logs of that.
 type CPI struct {
 	t *Target
 
-	// Build is what is installed; nil: nothing yet. Commands that do not read the
+	// Build is the installed CPI; nil: none yet. Commands that do not read the
 	// manifest find it on this machine (FindInstallation).
 	Build *build.Installation
 
@@ -69,8 +69,8 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 	}
 	c.client, c.api = client, info.APIVersion
 	if c.registry != nil && min(info.APIVersion, c.stemcellAPI()) >= 2 {
-		// From version 2 on the CPI sends the agent its settings itself, so
-		// nobody reads the registry.
+		// From API version 2 on the CPI gives the agent its settings itself, so
+		// the registry is not used.
 		c.stopRegistry()
 	}
 	if c.t.Scratch != "" || c.t.Artifacts.Stemcell == nil {
@@ -108,7 +108,7 @@ func (c *CPI) install(ctx context.Context) error {
 	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
-	c.t.Env.Engine.Warm() // no harm where it is
+	c.t.Env.Engine.Warm() // it may exist already
 	c.checkPassEnv()
 	var err error
 	c.Build, err = build.Install(ctx, build.Config{

@@ -19,8 +19,8 @@ import (
 	"bootstrap/templates"
 )
 
-// Config is what the environment, the terminal and the flags give to every
-// deploy of a process.
+// Config contains the environment, the terminal and the flags that all deploys
+// of a process share.
 type Config struct {
 	Home string // folder of caches and installations, ~/.bosh
 	// Via lists the jumpboxes on the way to the VM and to downloads, as
@@ -30,31 +30,31 @@ type Config struct {
 	PackageDir string   // folder where compiled packages of CPIs are cached; empty: below Home
 	PassEnv    []string // names of variables that the CPI and packaging scripts get, too
 	Database   string   // path or postgres:// URL of the ledger of addresses; empty: addresses.db below Home
-	Offline    bool     // nothing is fetched, and nothing is read but what the manifest names
+	Offline    bool     // fetch nothing, and read only what the manifest names
 
 	LockWait     time.Duration // how long to wait for another run with the same state
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
-	TaskTimeout  time.Duration // how long one agent task may take; 0: for ever
+	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit
 
-	Ruby     string                 // path of the Ruby that renders; empty: look it up
+	Ruby     string                 // path of the Ruby that renders; empty: the embedded one
 	Embedded map[string]fs.FS       // releases and stemcells of `embedded:` URLs
 	Getenv   func(string) string    // proxies, SSH_AUTH_SOCK, PATH
 	Self     string                 // this program, for the embedded CPI
-	Holder   file.Holder            // whom the lock names
-	Redact   func(string) string    // takes secrets out of a text
-	Secret   func(values ...string) // adds secrets to what the redactor hides
+	Holder   file.Holder            // the holder that the lock file names
+	Redact   func(string) string    // removes secrets from a text
+	Secret   func(values ...string) // adds values that the redactor hides
 	Name     func(names ...string)  // adds public names, which stay readable; may be nil
 	Report   func(report.Event)
-	Running  *cpi.Running // lists the CPI calls that are being made; may be nil
-	Trace    func(Point)  // is called at every point where a run may be killed; may be nil
+	Running  *cpi.Running // lists the running CPI calls; may be nil
+	Trace    func(Point)  // is called at each point where a test may kill the run; may be nil
 
-	// OpenLog opens a log file for appending, 0600, with secrets taken out
-	// of what is written.
+	// OpenLog opens a log file for appending, 0600, which removes secrets from
+	// what is written.
 	OpenLog func(path string) (io.WriteCloser, error)
 }
 
-// Env is what the deploys of a process share. Close ends it.
+// Env contains what the deploys of a process share. The caller must call Close.
 type Env struct {
 	Config
 	Root   *report.Stage     // all that is reported stands below it
@@ -68,7 +68,7 @@ type Env struct {
 // NewEnv returns an environment in which nothing has begun yet.
 func NewEnv(c Config) *Env { return &Env{Config: c, Root: report.New(c.Report)} }
 
-// OpenRoute finds the way to the VM and to downloads.
+// OpenRoute opens the route to the VM and to downloads.
 func (e *Env) OpenRoute(ctx context.Context) (err error) {
 	e.Route, err = reach.OpenRoute(ctx, reach.RouteOptions{
 		Via: e.Via, Home: e.Home, Getenv: e.Getenv, Secret: e.Secret, Report: e.Root,

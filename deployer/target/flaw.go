@@ -11,8 +11,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// flaw is what is wrong with something that the manifest names, and where the
-// manifest names it. Its text is that of err.
+// flaw is a defect of something that the manifest names, with its place in the
+// manifest. Its text is that of err.
 type Flaw struct {
 	What string // for example: release web
 	Pos  document.Position
@@ -24,7 +24,7 @@ func (f *Flaw) Error() string { return f.Err.Error() }
 
 func (f *Flaw) Unwrap() error { return f.Err }
 
-// releaseFlaw says what is wrong with a release, and where it is named.
+// releaseFlaw returns the flaw of a release, with its place in the manifest.
 func (a *Artifacts) releaseFlaw(rel manifest.Release, err error) error {
 	i := slices.IndexFunc(a.t.Manifest.Releases, func(other manifest.Release) bool { return other.Name == rel.Name })
 	return fmt.Errorf("%s: %w", rel.Pos, &Flaw{"release " + rel.Name, rel.Pos, ReleasePath(i), err})
@@ -33,12 +33,12 @@ func (a *Artifacts) releaseFlaw(rel manifest.Release, err error) error {
 // ReleasePath returns the path of a release in the manifest.
 func ReleasePath(i int) string { return fmt.Sprintf("releases[%d]", i) }
 
-// stemcellFlaw says what is wrong with the stemcell, and where it is named.
+// stemcellFlaw returns the flaw of the stemcell, with its place in the manifest.
 func stemcellFlaw(ref manifest.StemcellRef, err error) error {
 	return fmt.Errorf("%s: %w", ref.Pos, &Flaw{"the stemcell", ref.Pos, "", err})
 }
 
-// noJob says that a release has no such job, and what it has.
+// noJob says that a release has no such job, and lists the jobs it has.
 func noJob(ref manifest.JobRef, namedBy string, rel *artifact.Release) error {
 	names, hint := []string{}, ""
 	if rel != nil {

@@ -26,9 +26,9 @@ func (t *Target) UseInstallation(id string) {
 	t.recallKnown()
 }
 
-// FindInstallation takes from this machine what a command needs that is not
-// about the manifest's content; where there is too little, or the command line
-// says how the manifest is to be read, it reads the manifest.
+// FindInstallation reads from this machine what a command needs that does not
+// need the manifest's content. It reads the manifest if that is not enough, or
+// if the command line has operations or variables.
 func (t *Target) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
 	asked := len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || given.VarsStore != ""
@@ -40,7 +40,7 @@ func (t *Target) FindInstallation(ctx context.Context) error {
 	}
 	k := t.Known
 	if k.MBusURL() == nil {
-		return errors.New("what is kept of the deployment on this machine is damaged: installation.json has no mbus that is a URL; give the manifest's operations and variables as for deploy")
+		return errors.New("this machine's record of the deployment is damaged: installation.json contains no valid mbus URL; give the manifest's operations and variables as for deploy")
 	}
 	t.About = k
 	t.Env.Secret(k.MBus)
@@ -56,7 +56,8 @@ func (t *Target) InstanceID() string {
 	return uuid.NewSHA1(t.Installation, []byte(t.About.Group+"/0")).String()
 }
 
-// Folder is what this machine remembers of the deployment.
+// Folder returns the folder in which this machine keeps what it knows of the
+// deployment.
 func (t *Target) Folder() kept.Folder { return kept.At(t.Dir) }
 
 // SayAddress shows the address of the instance; an empty one is not shown.
@@ -71,8 +72,8 @@ func (t *Target) currentStemcell() *state.Stemcell {
 	return st.Stemcell()
 }
 
-// Remember keeps, for commands that do not read the manifest, what this deploy
-// knows.
+// Remember records what this deploy knows, for commands that do not read the
+// manifest.
 func (c *CPI) Remember() error {
 	k := aboutManifest(c.t.Manifest)
 	k.API, k.StemcellAPI, k.Secrets = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion, c.t.rememberedSecrets()
@@ -98,8 +99,8 @@ func (c *CPI) Remember() error {
 	return nil
 }
 
-// rememberedSecrets are those of the manifest and, after them, of the deploys
-// before.
+// rememberedSecrets returns the secrets of the manifest, followed by those of
+// earlier deploys.
 func (t *Target) rememberedSecrets() []string {
 	all := slices.Clone(t.Manifest.Secrets)
 	for _, s := range t.Known.Secrets {
@@ -110,8 +111,8 @@ func (t *Target) rememberedSecrets() []string {
 	return all
 }
 
-// recallKnown reads what this machine remembers; the zero value where that is
-// nothing, or nothing that can be read.
+// recallKnown reads what this machine has recorded of the deployment; the zero
+// value if that is nothing or unreadable.
 func (t *Target) recallKnown() {
 	known, ok := t.Folder().Deployment()
 	if !ok {
@@ -122,8 +123,8 @@ func (t *Target) recallKnown() {
 	t.Env.publish(known.Name, known.Group)
 }
 
-// aboutManifest is what the manifest says of what commands need that do not read
-// it.
+// aboutManifest returns the part of the manifest that commands need which do not
+// read it.
 func aboutManifest(m *manifest.Manifest) kept.Deployment {
 	return kept.Deployment{
 		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
@@ -139,5 +140,5 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// maxSecrets bounds the secrets that are remembered.
+// maxSecrets limits the number of recorded secrets.
 const maxSecrets = 1000

@@ -14,8 +14,8 @@ import (
 	"bootstrap/state"
 )
 
-// Look is what is seen of a deployment: its agent is asked first, and the CPI
-// where a plan needs what the agent cannot say.
+// Look contains what was found out about a deployment: from its agent first, and
+// from the CPI if a plan needs what the agent cannot report.
 type Look struct {
 	t   *Target
 	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
@@ -30,9 +30,9 @@ type Look struct {
 // NewLook returns a look at a deployment whose state is open.
 func NewLook(t *Target, fix bool) *Look { return &Look{t: t, Fix: fix} }
 
-// AgentDiffers lists the settings of the agent that are not what the manifest
-// says, as the agent has shown them: what is recorded may be wrong, or from
-// another machine.
+// AgentDiffers lists the settings of the agent that were seen to differ from the
+// manifest: the recorded ones may be wrong, or another machine may have changed
+// them.
 func (l *Look) AgentDiffers() []string {
 	if !l.Facts.Answers {
 		return nil
@@ -65,8 +65,8 @@ func AddressIn(nets map[string]map[string]any) string {
 	return ""
 }
 
-// learn keeps how the VM's agent was reached, where that is not kept: the run
-// that made the VM was killed before it came to that. A plan changes nothing.
+// learn records how the VM's agent was reached if that was not recorded, because
+// the run that created the VM was killed before. A plan changes nothing.
 func (l *Look) learn(vm string) {
 	if was, ok := l.t.Folder().Agent(); l.t.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
 		return
@@ -81,7 +81,7 @@ func (l *Look) learn(vm string) {
 		now.Old = &was
 	}
 	if err := l.t.Agents.Keep(now); err != nil {
-		l.t.Out.Warning(fmt.Sprintf("how the agent of VM %s is reached could not be kept; a change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+		l.t.Out.Warning(fmt.Sprintf("cannot record how the agent of VM %s is reached; a later change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
 	}
 }
 
@@ -89,10 +89,10 @@ func (l *Look) learn(vm string) {
 // take to answer; today's tools use the same 10 s.
 const ExistingAgentTimeout = 10 * time.Second
 
-// goneAgentTimeout is how long that of a VM may take whose deletion was begun.
+// goneAgentTimeout is the same for a VM whose deletion has begun.
 const goneAgentTimeout = 3 * time.Second
 
-// answerTime is how long the agent of a VM may take to answer.
+// answerTime returns how long the agent of a VM may take to answer.
 func (l *Look) answerTime(vm string) time.Duration {
 	limit := ExistingAgentTimeout
 	if l.t.State != nil && slices.ContainsFunc(l.t.State.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
@@ -133,23 +133,23 @@ func (l *Look) AtAgent(ctx context.Context) error {
 	return err
 }
 
-// settleDisk records the disk that the VM uses as the current one: an earlier run
-// was killed before it could.
+// settleDisk records the disk that the VM uses as the current one, if an earlier
+// run was killed before it could.
 func (l *Look) settleDisk() error {
 	now, changed := plan.Settled(l.t.State.Get(), l.Facts)
 	if !changed {
 		return nil
 	}
-	l.t.Out.Info(fmt.Sprintf("An earlier run was interrupted when disk '%s' was in use already", plan.CurrentDisk(now)))
+	l.t.Out.Info(fmt.Sprintf("An earlier run was interrupted after disk '%s' had been mounted", plan.CurrentDisk(now)))
 	return l.t.State.Update(func(st *state.State) error {
 		st.CurrentDiskID = now.CurrentDiskID
 		return nil
 	})
 }
 
-// askAgentOf asks the agent of one VM how it is. agentID, where it is known,
-// tells it from another VM's at the same address. It returns the client that the
-// agent answers, or else the one that it most likely will.
+// askAgentOf asks the agent of one VM for its state. If agentID is known,
+// another VM's agent at the same address is not accepted. It returns the client
+// to which the agent answers, or else the likeliest one.
 func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Client, plan.Facts, error) {
 	how := l.t.Agents.Recall(vm)
 	limit := l.answerTime(vm)
@@ -169,7 +169,7 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 			if err != nil {
 				break
 			}
-			told.End() // ask says itself what it waits for
+			told.End() // ask reports what it waits for itself
 			// An agent may restart with other settings just after it has answered.
 			if facts, err = l.ask(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
 				break
@@ -188,7 +188,7 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 	return client, facts, err
 }
 
-// noAnswer says why an agent is of no use now.
+// noAnswer describes why the agent cannot be used now.
 func noAnswer(err error) string {
 	_, busy := errors.AsType[*agent.BusyError](err)
 	_, foreign := errors.AsType[*ForeignAgentError](err)
@@ -201,11 +201,11 @@ func noAnswer(err error) string {
 	return "it does not answer: " + err.Error()
 }
 
-// busyFixTime is how long a run with --fix waits for an agent that is busy
-// before it counts as one that does not answer.
+// busyFixTime is how long a run with --fix waits for a busy agent before it
+// treats the agent as silent.
 const busyFixTime = 30 * time.Second
 
-// busyTime is how long an agent may go on with a task of an earlier run.
+// busyTime returns how long an agent may continue with a task of an earlier run.
 func (l *Look) busyTime() time.Duration {
 	if l.Fix {
 		return min(busyFixTime, l.t.Env.AgentTimeout)
@@ -225,7 +225,7 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 	limit := l.busyTime()
 	told := s.Wait(ctx)
 	defer told.End()
-	told.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; it gets %s to end it", limit.Round(time.Second)))
+	told.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second)))
 	mounted, err := client.ListDiskInTurn(ctx, limit)
 	if err != nil {
 		return plan.Facts{}, err
@@ -233,8 +233,8 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 	return plan.Facts{Answers: true, HasVM: true, Now: now, Mounted: mounted}, nil
 }
 
-// OwnAgent reports whether the agent that answered is the one a VM was made with,
-// as far as that is known.
+// OwnAgent reports whether the agent that answered has the agent id that the VM
+// was created with, as far as both are known.
 func OwnAgent(client *agent.Client, now agent.State, agentID string) error {
 	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
 		return nil

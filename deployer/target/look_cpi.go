@@ -21,7 +21,7 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 		return "", "the address of its agent is unknown"
 	}
 	mbus, ca := l.t.About.MBus, l.t.About.CA
-	if how := l.t.Agents.coming(in.AgentID); how != nil { // the manifest may have changed
+	if how := l.t.Agents.coming(in.AgentID); how != nil { // the manifest may have changed since
 		mbus, ca = how.MBus, how.CA
 		l.t.Env.Secret(mbus)
 	}
@@ -64,9 +64,9 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 	return name, ""
 }
 
-// ByCPI asks the CPI what the agent did not say, where a plan needs that;
-// before, it settles what an interrupted run has left open, and afterwards a
-// silent VM may be rebooted.
+// ByCPI asks the CPI for what the agent did not report, if a plan needs that.
+// Before that, it settles the calls of an interrupted run; after that, it may
+// reboot a silent VM.
 func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) error {
 	if l.AskedCPI = l.needsCPI(); !l.AskedCPI {
 		return nil
@@ -85,13 +85,12 @@ func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) er
 	return nil
 }
 
-// ForDelete asks the CPI for VM and disk. It asks in any case: a CPI that
-// looks in the wrong place does not know any VM, and what it does not know would
-// count as deleted.
+// ForDelete asks the CPI for VM and disk in any case: a CPI that looks in the
+// wrong place knows neither, and what it does not know would count as deleted.
 func (l *Look) ForDelete(ctx context.Context) error { return l.askCPI(ctx, false) }
 
-// askCPI asks the CPI what the agent did not say: whether VM and disk exist. seen
-// says that the VM need not be asked for.
+// askCPI asks the CPI whether VM and disk exist. seen means that the VM is known
+// to exist.
 func (l *Look) askCPI(ctx context.Context, seen bool) error {
 	st := l.t.State.Get()
 	if cid := st.CurrentVMCID; cid != "" && !seen {
@@ -118,7 +117,7 @@ func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 		exists, err := c.HasVM(ctx, cid)
 		switch {
 		case cpi.NotImplemented(err) && found.Answers && !needed:
-			return report.Skip("the CPI cannot tell")
+			return report.Skip("not supported by the CPI")
 		case err != nil:
 			return err
 		}
@@ -126,7 +125,7 @@ func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 		return nil
 	})
 	if err == nil && found.Answers && !found.HasVM {
-		// The VM may be going right now, and its agent with it.
+		// The VM and its agent may be about to disappear.
 		if err := l.Running.Ping(ctx); err != nil && ctx.Err() == nil {
 			found.Answers, found.AgentErr = false, err
 			l.Facts = found
@@ -148,7 +147,7 @@ func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
 		exists, err := c.HasDisk(ctx, d.CID)
 		if cpi.NotImplemented(err) {
 			l.Facts.DiskAsked = true
-			return report.Skip("the CPI cannot tell")
+			return report.Skip("not supported by the CPI")
 		}
 		l.Facts.DiskGone, l.Facts.DiskAsked = err == nil && !exists, err == nil
 		return err

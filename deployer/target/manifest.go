@@ -30,14 +30,14 @@ func (t *Target) Read(context.Context) error {
 			s.Warning(Place(w))
 		}
 		if m.CPI.CA == "" {
-			s.Warning("cloud_provider.cert.ca is not set: whatever answers at the mbus address is taken for the agent; set it to the CA of the agent's certificate")
+			s.Warning("cloud_provider.cert.ca is not set: any server at the mbus address is accepted as the agent; set it to the CA of the agent's certificate")
 		}
 		return nil
 	})
 }
 
-// ReadIfAny reads the manifest without generating variables; if there
-// is none or it is wrong, the run uses what this machine remembers of it.
+// ReadIfAny reads the manifest without generating variables; if there is none or
+// it is wrong, the run uses what this machine has recorded of it.
 func (t *Target) ReadIfAny() error {
 	if t.From.Manifest == "" {
 		return nil
@@ -53,19 +53,19 @@ func (t *Target) ReadIfAny() error {
 	return nil
 }
 
-// readForCPI reads the manifest where the CPI must be built and only what is
-// kept on this machine was read until now.
+// readForCPI reads the manifest if the CPI must be built and the manifest was
+// not read yet.
 func (t *Target) readForCPI(ctx context.Context) error {
 	if t.Manifest != nil {
 		return nil
 	}
 	if t.From.Manifest == "" {
-		return errors.New("the CPI is not installed on this machine any more: name the manifest, from which it is made")
+		return errors.New("the CPI is not installed on this machine any more: name the manifest, so that it can be installed again")
 	}
 	return t.Read(ctx)
 }
 
-// ReadAdopted reads the manifest that the VM was made from by another tool.
+// ReadAdopted reads the manifest from which another tool created the VM.
 func (t *Target) ReadAdopted(context.Context) error {
 	if t.From.AdoptFrom == "" {
 		return nil
@@ -96,8 +96,8 @@ func (t *Target) ReadAdopted(context.Context) error {
 	return nil
 }
 
-// SaysProtect reports whether the manifest file says protect: true, which may
-// be newer than the last deploy. A manifest that cannot be read does not.
+// SaysProtect reports whether the manifest file contains protect: true; it may
+// be newer than the last deploy. An unreadable manifest counts as unprotected.
 func (t *Target) SaysProtect() bool {
 	in := t.From.Inputs
 	in.Generate, in.Lenient = document.Plan, true
@@ -124,7 +124,7 @@ func (t *Target) Diff() []string {
 	return lines
 }
 
-// Place words a warning for where it is known to be one.
+// Place returns the text of a warning, with its place if that is known.
 func Place(p document.Problem) string {
 	p.Warning = false
 	return p.String()

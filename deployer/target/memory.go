@@ -8,7 +8,7 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// keepAccess keeps, for the next runs, how the agent of the VM has answered.
+// keepAccess records, for later runs, how the agent of the VM was reached.
 func (a *Agents) keepAccess(vm string, found agent.Access) error {
 	now, ok := a.t.Folder().Agent()
 	if a.t.Scratch != "" || !ok || now.VM != vm || now.Access() == found || a.t.State.Get().CurrentVMCID != vm {
@@ -21,8 +21,8 @@ func (a *Agents) keepAccess(vm string, found agent.Access) error {
 	return a.Keep(now)
 }
 
-// Expect keeps how the agent of a VM that is about to be made will be
-// reached, beside that of the VM that runs.
+// Expect records how the agent of a VM that is about to be created will be
+// reached, beside the agent of the running VM.
 func (a *Agents) Expect(agentID string) error {
 	now := kept.Agent{}
 	if vm := a.t.State.Get().CurrentVMCID; vm != "" {
@@ -32,13 +32,13 @@ func (a *Agents) Expect(agentID string) error {
 	return a.Keep(now)
 }
 
-// Remember keeps that the VM's agent is reached as the manifest says.
+// Remember records that the VM's agent is reached as the manifest says.
 func (a *Agents) Remember(vm string) error {
 	return a.KeepCurrent(kept.Agent{VM: vm, MBus: a.t.About.MBus, CA: a.t.About.CA})
 }
 
-// KeepCurrent keeps how the current VM's agent is reached, beside that of the
-// one that it replaces.
+// KeepCurrent records how the current VM's agent is reached, beside the agent of
+// the VM that it replaces.
 func (a *Agents) KeepCurrent(now kept.Agent) error {
 	now.AgentID, now.Coming, now.Old = "", nil, nil
 	if old := a.t.State.Get().Own.Swap; old != nil {
@@ -52,8 +52,8 @@ func (a *Agents) KeepCurrent(now kept.Agent) error {
 // Keep saves how the agent of the VM is reached.
 func (a *Agents) Keep(now kept.Agent) error { return a.t.Folder().SetAgent(now) }
 
-// coming is how the agent of a VM is reached that was being made with that
-// agent id; nil if that is not remembered.
+// coming returns how the agent is reached of a VM that was being created with
+// that agent id; nil if that is not recorded.
 func (a *Agents) coming(agentID string) *kept.Agent {
 	now, ok := a.t.Folder().Agent()
 	if !ok || now.Coming == nil || now.Coming.AgentID != agentID || now.Coming.MBus == "" {
@@ -63,7 +63,7 @@ func (a *Agents) coming(agentID string) *kept.Agent {
 }
 
 // Recall returns how the agent of a VM is reached: as the command line says, as
-// this machine remembers it, or else as the manifest says.
+// this machine has recorded, or else as the manifest says.
 func (a *Agents) Recall(vm string) kept.Agent {
 	fallback := kept.Agent{VM: vm, MBus: a.t.About.MBus, CA: a.t.About.CA}
 	if a.t.From.OldMBus != "" || a.t.From.OldCA != "" {
@@ -71,7 +71,7 @@ func (a *Agents) Recall(vm string) kept.Agent {
 		fallback.CA = cmp.Or(a.t.From.OldCA, fallback.CA)
 		return fallback
 	}
-	// What is absent, damaged or of another VM says nothing; the manifest does.
+	// Without a valid record for this VM, the manifest counts.
 	if now, ok := a.t.Folder().Agent(); ok {
 		if of, ok := now.Of(vm, a.madeWith); ok {
 			return of
@@ -80,8 +80,8 @@ func (a *Agents) Recall(vm string) kept.Agent {
 	return fallback
 }
 
-// madeWith reports whether the current VM was made with that agent id, as far as
-// the state is at hand.
+// madeWith reports whether the current VM was created with that agent id,
+// according to the state if that was read.
 func (a *Agents) madeWith(agentID string) bool {
 	return a.t.State == nil || a.t.State.Get().Own.AgentID == agentID
 }

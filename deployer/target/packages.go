@@ -39,7 +39,7 @@ func (a *Artifacts) PackageOrder() ([]Located, error) {
 		}
 		if seen, ok := done[name]; ok {
 			if seen.Package.Fingerprint != p.Fingerprint {
-				errs = append(errs, fmt.Errorf("releases %s and %s bring different packages named %s: one VM can have only one", seen.Release, rel.Name, name))
+				errs = append(errs, fmt.Errorf("releases %s and %s contain different packages named %s: one VM can have only one", seen.Release, rel.Name, name))
 			}
 			return
 		}

@@ -15,7 +15,7 @@ import (
 	"bootstrap/manifest"
 )
 
-// EmbeddedCPI reports whether the embedded CPI makes the VM on this machine.
+// EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
 func (t *Target) EmbeddedCPI() bool {
 	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
 }

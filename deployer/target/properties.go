@@ -17,7 +17,7 @@ import (
 // the instance group.
 func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
 	var list []document.Problem
-	var shared []string // of jobs that see the group's and the global properties
+	var shared []string // the properties of jobs that read those of the group and the manifest
 	group := "properties"
 	for _, ref := range m.Group.Jobs {
 		group, _, _ = strings.Cut(ref.Path, ".")
@@ -85,7 +85,7 @@ func unknown(props map[string]any, known []string) []string {
 	return list
 }
 
-// meant suggests the known name that is most like path, unless the list of
+// meant suggests the known name that is most similar to path, unless the list of
 // unknown paths is long.
 func meant(found []document.Problem, path string, known []string) string {
 	if len(found) >= document.MaxShown {

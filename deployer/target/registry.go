@@ -128,7 +128,8 @@ func (c *CPI) OpenTunnel(ctx context.Context) error {
 		cfg.Remote = net.JoinHostPort("127.0.0.1", fmt.Sprint(c.registry.port))
 		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout
 		c.tunnel, err = tunnel.Open(ctx, cfg, func(l net.Listener) error {
-			// One server per connection: closing it ends what it serves.
+			// One server per connection: closing it ends all requests of that
+			// connection.
 			err := httpServer(ctx, handler).Serve(l)
 			if errors.Is(err, http.ErrServerClosed) {
 				return nil

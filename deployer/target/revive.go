@@ -14,14 +14,14 @@ import (
 // isSilent reports whether the VM has an agent that does not answer.
 func (l *Look) isSilent() bool { return l.Running != nil && !l.Facts.Answers }
 
-// mayRevive reports whether a silent VM may be rebooted before it is given up.
+// mayRevive reports whether a silent VM may be rebooted before it is replaced.
 func (l *Look) mayRevive() bool {
 	st := l.t.State.Get()
 	return (l.Fix || l.t.LostToSecondDisk(st.CurrentVMCID)) && l.isSilent() && l.Facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")
 }
 
-// ReviveDead restarts a VM whose agent is silent. One that is only busy is left
-// to its work.
+// ReviveDead reboots a VM whose agent is silent, but not one whose agent is
+// busy.
 func (l *Look) ReviveDead(ctx context.Context) error {
 	if !l.isSilent() || l.Facts.Busy() {
 		return nil
@@ -38,8 +38,8 @@ func (l *Look) ReviveDead(ctx context.Context) error {
 	return l.revive(ctx)
 }
 
-// revive restarts a VM whose agent does not answer, where that was asked for:
-// the jobs of one that answers again can be stopped in order.
+// revive reboots a VM whose agent does not answer, if the command asks for that:
+// if the agent answers again, the jobs can be stopped in order.
 func (l *Look) revive(ctx context.Context) error {
 	cid := l.t.State.Get().CurrentVMCID
 	able := true
@@ -52,7 +52,7 @@ func (l *Look) revive(ctx context.Context) error {
 		switch {
 		case cpi.NotImplemented(err) || cpi.NotSupported(err):
 			able = false
-			return report.Skip("the CPI cannot")
+			return report.Skip("not supported by the CPI")
 		case err != nil:
 			return report.Skip("failed: " + err.Error())
 		}
@@ -66,7 +66,8 @@ func (l *Look) revive(ctx context.Context) error {
 		told := s.Wait(ctx)
 		defer told.End()
 		told.Say("the agent does not answer yet after the reboot")
-		// An agent that was to restart with other settings may have done so now.
+		// An agent that was going to restart with other settings may have done
+		// so in the reboot.
 		client, found, err := l.t.Agents.Find(ctx, l.t.Agents.Recall(cid), min(RebootTimeout, l.t.Env.AgentTimeout), l.t.State.Get().DirectorID)
 		var facts plan.Facts
 		if err == nil {
@@ -88,5 +89,6 @@ func (l *Look) revive(ctx context.Context) error {
 	})
 }
 
-// rebootTimeout is how long an agent may take after its VM was rebooted.
+// rebootTimeout is how long an agent may take to answer after its VM was
+// rebooted.
 const RebootTimeout = 2 * time.Minute

@@ -17,8 +17,8 @@ const (
 	roomForTemp  = 1 << 20   // temporary files of the CPI's programs
 )
 
-// CheckRoom checks that there is space for all that is written after the point
-// of no return. forVM is what the new VM takes at least, in bytes.
+// CheckRoom checks that there is space for everything that is written after the
+// point of no return. forVM is the least size of a new VM, in bytes.
 func (t *Target) CheckRoom(forVM uint64) error {
 	var errs []error
 	for _, f := range []struct {

@@ -4,7 +4,7 @@ package target
 
 import "errors"
 
-// FileSystem is not known how to be asked here.
+// FileSystem is not implemented for this operating system.
 func FileSystem(string) (free uint64, noexec bool, err error) {
 	return 0, false, errors.ErrUnsupported
 }

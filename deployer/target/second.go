@@ -6,8 +6,8 @@ import (
 	"bootstrap/deployer/kept"
 )
 
-// RecallSecondDisk returns what this machine remembers about attaching a second
-// disk with this CPI; the zero value: nothing.
+// RecallSecondDisk returns what is recorded about attaching a second disk with
+// this CPI; the zero value: nothing.
 func (t *Target) RecallSecondDisk() kept.SecondDisk {
 	if t.Manifest == nil {
 		return kept.SecondDisk{}

@@ -12,8 +12,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Lock locks and reads the state file, and makes the folder of the
-// installation it names.
+// Lock locks and reads the state file, and creates the folder of its deployment.
 func (t *Target) Lock(ctx context.Context) error {
 	var err error
 	t.State, err = t.openState(ctx)
@@ -29,27 +28,27 @@ func (t *Target) Lock(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes what a run that was killed could not: it holds secrets, or
-// much space. Nobody else works in the folder while the state is locked.
+// sweep removes what a killed run left behind: it may contain secrets or use
+// much space. No other run uses the folder while the state is locked.
 func (t *Target) sweep() {
 	t.Folder().RemoveStale()
 	left := t.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
 		found, err := filepath.Glob(filepath.Join(t.Dir, pattern))
-		if err == nil { // else it is a home with brackets in its name
+		if err == nil { // a home may have brackets in its name
 			left = append(left, found...)
 		}
 	}
 	for _, path := range left {
 		if err := os.RemoveAll(path); err != nil {
-			t.Out.Warning(fmt.Sprintf("what a run that was killed has left could not be removed and may hold secrets: %v", err))
+			t.Out.Warning(fmt.Sprintf("cannot remove what a killed run left, which may contain secrets: %v", err))
 		}
 	}
 }
 
-// forgottenReplies are those of the CPI that the state has recorded: the run
-// was killed before it removed them. A state that another tool has written may
-// have lost what it recorded.
+// forgottenReplies returns the replies of the CPI whose result is in the state:
+// a run was killed before it removed them. A state that another tool has written
+// may have lost the result.
 func (t *Target) forgottenReplies() []string {
 	st := t.State.Get()
 	dir := filepath.Join(t.Dir, "replies")
@@ -67,23 +66,23 @@ func (t *Target) forgottenReplies() []string {
 	return list
 }
 
-// findFolders finds what this machine keeps of the state's deployment.
+// findFolders opens the folder in which this machine keeps what it knows of the
+// deployment.
 func (t *Target) findFolders() {
 	st := t.State.Get()
 	t.Installation = st.Installation()
 	t.UseInstallation(st.InstallationID)
 }
 
-// unlock ends with the state. A first run that was over before it wrote
-// one takes what it installed along: it holds secrets, and the next run calls
-// its folder by another name.
+// unlock unlocks the state. A first run that wrote no state removes its folder,
+// which may contain secrets: no later run will use it.
 func (t *Target) unlock() {
 	if t.State == nil {
 		return
 	}
 	if t.State.Fresh() {
 		if err := os.RemoveAll(t.Dir); err != nil {
-			t.Out.Warning(fmt.Sprintf("the folder %s of this run could not be removed and may hold secrets: %v", t.Dir, err))
+			t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this run, which may contain secrets: %v", t.Dir, err))
 		}
 	}
 	t.State.Close()

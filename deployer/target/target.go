@@ -1,6 +1,6 @@
-// Package target is one deployment that a run is about: its manifest as it was
-// read and checked, its releases and stemcell, its state, what this machine knows
-// of it, its CPI, how its agents are reached, and what a look at all that finds.
+// Package target is the deployment of a run: its manifest, read and checked, its
+// releases and stemcell, its state, what this machine knows of it, its CPI, how
+// its agents are reached, and what a look at VM and disk finds.
 package target
 
 import (
@@ -18,16 +18,16 @@ import (
 	"bootstrap/state/file"
 )
 
-// Options says which deployment is meant, and how its manifest is read.
+// Options selects the deployment, and how its manifest is read.
 type Options struct {
 	Manifest  string           // path
 	Inputs    document.Options // operations and variables
 	StateFile string           // path; empty: beside the manifest
-	// AdoptFrom reads the manifest that the VM was made from, for a state that
-	// another tool has written; empty: none.
+	// AdoptFrom is the path of the manifest from which another tool created the
+	// VM, for a state that this tool has written; empty: none.
 	AdoptFrom string
-	// OldMBus and OldCA (PEM) are how the agent of the VM that runs is reached,
-	// where that is neither remembered here nor what the manifest says.
+	// OldMBus and OldCA (PEM) are how the agent of the running VM is reached, if
+	// this machine has not recorded that and the manifest has changed.
 	OldMBus, OldCA string
 }
 
@@ -40,13 +40,14 @@ type Target struct {
 
 	StatePath    string             // SayPaths
 	Manifest     *manifest.Manifest // Read; nil: it was not read
-	Adopted      *manifest.Manifest // ReadAdopted: what the VM was made from
+	Adopted      *manifest.Manifest // ReadAdopted: the manifest from which another tool created the VM
 	State        *file.Store        // Lock, Peek
 	Dir          string             // Lock, Peek: ~/.bosh/<installation_id>
 	Installation uuid.UUID          // Lock, Peek
-	Known        kept.Deployment    // Lock, Peek: what this machine remembers
-	// About is what commands need to know that do not read the manifest: as the
-	// manifest says (Read), or as this machine remembers it (FindInstallation).
+	Known        kept.Deployment    // Lock, Peek: what this machine has recorded
+	// About is what commands need to know that do not read the manifest: from
+	// the manifest (Read), or from what this machine has recorded of it
+	// (FindInstallation).
 	About kept.Deployment
 	// Scratch is the folder in which a plan installs the CPI; empty: this run is
 	// no plan, and may change what exists.
@@ -56,19 +57,19 @@ type Target struct {
 	Agents    *Agents
 	CPI       *CPI
 
-	ends []func() // what ends when the run does, the last one first
+	ends []func() // functions that run at the end, the last one first
 }
 
-// New returns a deployment of which nothing is read yet. Close ends what its
-// methods begin.
+// New returns a deployment of which nothing is read yet. The caller must call
+// Close.
 func New(env *Env, from Options) *Target {
 	t := &Target{Env: env, From: from, Out: report.NewOutput(env.Root)}
 	t.Artifacts, t.Agents, t.CPI = &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
 	return t
 }
 
-// Close ends what the methods have begun: it stops the registry and the tunnel,
-// closes logs, and unlocks the state.
+// Close stops the registry and the tunnel, closes the logs, and unlocks the
+// state.
 func (t *Target) Close() {
 	for _, end := range slices.Backward(t.ends) {
 		end()
@@ -79,7 +80,7 @@ func (t *Target) Close() {
 // AtEnd has something done by Close.
 func (t *Target) AtEnd(end func()) { t.ends = append(t.ends, end) }
 
-// The groups of stages, as their users know them from create-env.
+// The groups of stages, with the names that users know from create-env.
 const (
 	Validating = "validating"
 	installing = "installing CPI"
@@ -91,7 +92,7 @@ func (t *Target) SayPaths() error {
 		return nil
 	}
 	if t.From.Manifest == "-" {
-		return errors.New("cannot tell where the state is kept of a manifest on the standard input: write it to a file")
+		return errors.New("cannot find the state file of a manifest on standard input: write the manifest to a file")
 	}
 	path, err := file.Path(t.From.Manifest, t.From.StateFile)
 	if err != nil {

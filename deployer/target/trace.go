@@ -1,7 +1,7 @@
 package target
 
-// Point is a moment of a run at which something outside of it may change: about
-// a call of the CPI, a message to the agent or a write of the state file.
+// Point is a moment of a run at which something outside may change: before or
+// after a call of the CPI, a message to the agent or a write of the state file.
 type Point struct {
 	Kind   string // cpi, agent, state
 	Method string // of the CPI or the agent; put_blob, get_blob; write

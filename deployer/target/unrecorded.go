@@ -129,8 +129,8 @@ func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error)
 	return list, nil
 }
 
-// importing returns the command that records the VM from what its agent reports
-// and this machine remembers.
+// importing returns the command that records the VM, from what its agent reports
+// and what this machine has recorded.
 func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.State) string {
 	limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 	defer cancel()
