@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,5 +256,25 @@ func TestAddressesPage(t *testing.T) {
 	})
 	if err != nil || len(m.Warnings) > 0 || m.CPI.MBusURL.Host != "127.8.0.10:6868" {
 		t.Fatalf("%v, %+v", err, m)
+	}
+}
+
+// Secrets of a cloud config are secrets of the manifest.
+func TestCloudConfigSecrets(t *testing.T) {
+	t.Parallel()
+	m, err := loadFiles(t, directorStyle, document.Options{Vars: []string{"pool_password=hidden-too"}},
+		"{type: ssd}", "{type: ssd, password: hidden-here}", "{subnet: two}", "{subnet: two, password: ((pool_password))}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"hidden-here", "hidden-too"} {
+		if !slices.Contains(m.Secrets, secret) || strings.Contains(string(m.Sketch), secret) {
+			t.Errorf("%s is not treated as a secret", secret)
+		}
+	}
+	_, err = loadFiles(t, directorStyle, document.Options{Vars: []string{"az_password=hidden-too"}},
+		"azs: [z2, z1], dns: [8.8.8.8]", "azs: [z2, z1], dns: [((az_password))]", "azs: [z2]\n", "azs: [((az_password))]\n")
+	if err == nil || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("%v", err)
 	}
 }
