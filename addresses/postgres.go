@@ -33,7 +33,7 @@ type postgres struct {
 }
 
 func openPostgres(ctx context.Context, address string, before func(string)) (*store, error) {
-	place, d := placeOf(address), &postgres{secrets: secretsOf(address)}
+	place, d := placeOf(address), &postgres{secrets: Secrets(address)}
 	if _, rest, _ := strings.Cut(address, "://"); strings.Count(rest[:strings.IndexAny(rest+"/", "/?")], "@") > 1 {
 		return nil, &Error{Ledger: place, Kind: Failed, Detail: "the user or the password contains @, which is written %40 in a URL"}
 	}
@@ -79,9 +79,12 @@ func placeOf(address string) string {
 	return place + host + u.Path
 }
 
-// secretsOf returns the passwords in the URL, as they are written there and as
-// they are meant.
-func secretsOf(address string) []string {
+// Secrets returns the passwords in the address of a ledger, as they are written
+// there and as they are meant. A path has none.
+func Secrets(address string) []string {
+	if !strings.Contains(address, "://") {
+		return nil
+	}
 	var secrets []string
 	add := func(text string) {
 		plain, err := url.QueryUnescape(text)

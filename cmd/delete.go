@@ -41,6 +41,7 @@ terminal on standard input it deletes a disk only with --yes.`,
 	}
 	f := cmd.Flags()
 	c.inputFlags(f, &opts.Inputs)
+	databaseFlagOf(f, &opts.Database)
 	stateFlag(f, &opts.StateFile)
 	lockFlag(f, &opts.LockWait)
 	skipDrainFlag(f, &opts)

@@ -25,6 +25,7 @@ func (c *console) everywhereFlags(f *pflag.FlagSet) {
 // deployFlags adds the flags of the commands that create a VM, or plan to.
 func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.inputFlags(f, &opts.Inputs)
+	databaseFlagOf(f, &opts.Database)
 	stateFlag(f, &opts.StateFile)
 	lockFlag(f, &opts.LockWait)
 	skipDrainFlag(f, opts)
@@ -114,6 +115,11 @@ func rubyFlag(f *pflag.FlagSet, path *string) {
 // expiryFlag adds the flag of commands that warn of certificates.
 func expiryFlag(f *pflag.FlagSet, inputs *document.Options) {
 	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of certificates that expire within this time")
+}
+
+// databaseFlagOf adds the flag of commands that use the ledger of addresses.
+func databaseFlagOf(f *pflag.FlagSet, address *string) {
+	f.Var((*databaseFlag)(address), "database", "address ledger: `PATH` or postgres:// URL (or BOOTSTRAP_DATABASE)")
 }
 
 // timeVar adds a flag for a time.

@@ -43,7 +43,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
 const harmless = "help version json yes non-interactive tty no-color " +
-	"ops-file cloud-config var var-file vars-file vars-env vars-store expiry-warning " +
+	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store expiry-warning " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir"
 
 // together lists, for some commands, sets of other flags that work with each
@@ -235,7 +235,7 @@ func TestLockCommand(t *testing.T) {
 		{"deploy -ynv pw=SECRET m.yml", "deploy m.yml --non-interactive --var=… --yes"},
 		{"deploy -nvpw=SECRET m.yml", "deploy m.yml --non-interactive --var=…"},
 		{"deploy -vpw=SECRET -v pw=SECRET --var pw=SECRET --var=pw=SECRET m.yml", "deploy m.yml --var=…"},
-		{"deploy --var-file SECRET=m.yml -l SECRET -oSECRET --vars-env SECRET --vars-store SECRET m.yml", "deploy m.yml --ops-file=… --var-file=… --vars-env=… --vars-file=… --vars-store=…"},
+		{"deploy --var-file SECRET=m.yml -l SECRET -oSECRET --vars-env SECRET --vars-store SECRET --database SECRET m.yml", "deploy m.yml --database=… --ops-file=… --var-file=… --vars-env=… --vars-file=… --vars-store=…"},
 		{"deploy --old-mbus https://u:SECRET@h:1 --via ssh://u:SECRET@h m.yml", "deploy m.yml --old-mbus=… --via=…"},
 		{"disks delete m.yml SECRET --state SECRET", "disks delete m.yml --state=…"},
 		{"variables rotate m.yml SECRET", "variables rotate m.yml"},
@@ -305,6 +305,7 @@ func TestWrongUsage(t *testing.T) {
 		{"deploy --via foo m.yml", `--via "foo": expected ssh://`, "bootstrap deploy --help"},
 		{"deploy --via u:SECRET@h m.yml", `--via: expected ssh://`, "bootstrap deploy --help"},
 		{"deploy --old-mbus foo m.yml", "--old-mbus: expected https://", "bootstrap deploy --help"},
+		{"deploy --database mysql://u:SECRET@h/d m.yml", "--database: expected a path, or postgres://user@host/database\n", "bootstrap deploy --help"},
 		{"deploy --old-ca lost.pem m.yml", "--old-ca lost.pem: no such file or directory\n", "bootstrap deploy --help"},
 		{"deploy --old-ca /dev/zero m.yml", "--old-ca /dev/zero: it is larger than the limit of 1 MiB\n", "bootstrap deploy --help"},
 		{"logs m.yml --tail m.yml", `--tail takes a number of lines, for example --tail 20; "m.yml" is not a number`, "bootstrap logs --help"},

@@ -16,6 +16,9 @@ func TestWithTarget(t *testing.T) {
 		Ops: []string{"a.yml", ""}, CloudConfigs: []string{"cloud.yml"}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", Vars: []string{"pw=s3cret"},
 	}}}
 	const all = "'my lab.yml' --state s.json -o a.yml --cloud-config cloud.yml -l '$v.yml' --vars-store creds.yml -v pw=<…>"
+	ledger := func(address string) *deployer.Options {
+		return &deployer.Options{Config: target.Config{Database: address}, Options: target.Options{Manifest: "m.yml"}}
+	}
 	state := &deployer.Options{Options: target.Options{StateFile: "s.json"}}
 	for _, c := range []struct {
 		target     *deployer.Options
@@ -28,9 +31,14 @@ func TestWithTarget(t *testing.T) {
 		{whole, "bootstrap disks attach MANIFEST disk-1", "bootstrap disks attach 'my lab.yml' --state s.json disk-1"},
 		{whole, "--adopt-from MANIFEST, stemcell.MANIFEST, bootstrap deploy MANIFESTO", "--adopt-from MANIFEST, stemcell.MANIFEST, bootstrap deploy MANIFESTO"},
 		{whole, "bootstrap nosuch MANIFEST", "bootstrap nosuch MANIFEST"},
+		{ledger("/x/l.db"), "bootstrap deploy MANIFEST, bootstrap logs MANIFEST", "bootstrap deploy m.yml --database /x/l.db, bootstrap logs m.yml"},
+		{ledger("postgres://h/d"), "bootstrap delete MANIFEST", "bootstrap delete m.yml --database postgres://h/d"},
+		{ledger("postgres://u:s3cret@h/d"), "bootstrap delete MANIFEST", "bootstrap delete m.yml --database <…>"},
+		{ledger("postgres://h/d?password=s3cret"), "bootstrap delete MANIFEST", "bootstrap delete m.yml --database <…>"},
+		{ledger("/from/environment.db"), "bootstrap delete MANIFEST", "bootstrap delete m.yml"},
 		{state, "bootstrap logs MANIFEST and bootstrap deploy MANIFEST", "bootstrap logs --state s.json and bootstrap deploy MANIFEST --state s.json"},
 	} {
-		console := newConsole(nil, nil, nil, nil, nil)
+		console := newConsole(nil, nil, nil, nil, []string{"BOOTSTRAP_DATABASE=/from/environment.db"})
 		newRoot(console)
 		if console.target = c.target; console.withTarget(c.text) != c.want {
 			t.Errorf("%q became %q, not %q", c.text, console.withTarget(c.text), c.want)

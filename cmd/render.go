@@ -34,6 +34,7 @@ unless --show-secrets is given. Progress goes to standard error.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &opts.Inputs)
+	databaseFlagOf(f, &opts.Database)
 	f.StringArrayVar(&what.Jobs, "job", nil, "only the job with this `NAME`; repeatable")
 	f.StringVar(&what.Out, "out", "", "write the files to this `FOLDER`")
 	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "show secrets instead of <redacted>")

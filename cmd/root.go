@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"bootstrap/addresses"
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	cpilocal "bootstrap/cpi/local"
@@ -163,6 +164,9 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Home = home
 	opts.Self = self
 	opts.Getenv = c.getenv
+	if err := c.findDatabase(&opts.Database); err != nil {
+		return err
+	}
 	opts.Holder = c.holder()
 	opts.Embedded = map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()}
 	c.redactor.Add(opts.OldMBus)
@@ -199,6 +203,18 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	defer giveBack(home)
 	return run(ctx, opts)
+}
+
+// findDatabase fills in the ledger of addresses from the environment unless the
+// flag names one. Nothing shows its password.
+func (c *console) findDatabase(address *string) error {
+	if *address == "" {
+		if err := (*databaseFlag)(address).Set(c.getenv("BOOTSTRAP_DATABASE")); err != nil {
+			return wrongUsage(c.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
+		}
+	}
+	c.redactor.Add(addresses.Secrets(*address)...)
+	return nil
 }
 
 // publishPaths adds the names of the deployment's files to the public names of

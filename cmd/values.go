@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -223,6 +224,31 @@ func (v *viaValue) Set(text string) error {
 		return wholeText(fmt.Sprintf("--via%s: expected ssh://user@host[:port][?private-key=PATH], several with commas between them", shown))
 	}
 	*v = append(*v, text)
+	return nil
+}
+
+// databaseFlag is where the ledger of addresses is: an absolute path or a
+// postgres:// URL, perhaps with a password.
+type databaseFlag string
+
+func (v *databaseFlag) Type() string   { return "PATH" }
+func (v *databaseFlag) String() string { return "" }
+
+// Set takes the path or the URL.
+func (v *databaseFlag) Set(text string) error {
+	scheme, _, isURL := strings.Cut(text, "://")
+	switch {
+	case scheme == "postgres" || scheme == "postgresql":
+	case isURL:
+		return wholeText("--database: expected a path, or postgres://user@host/database")
+	case text != "":
+		path, err := filepath.Abs(text)
+		if err != nil {
+			return err
+		}
+		text = path
+	}
+	*v = databaseFlag(text)
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (t *Target) ledgerAddress() string {
 
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
 func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
-	t.Env.Secret(t.ledgerAddress()) // it may contain a password
+	t.Env.Secret(addresses.Secrets(t.ledgerAddress())...)
 	return t.Env.Ledger(ctx, t.ledgerAddress())
 }
 
