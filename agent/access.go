@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net/url"
 	"slices"
@@ -9,7 +10,7 @@ import (
 
 // Access is one way to reach an agent.
 type Access struct {
-	MBus string `json:"mbus"` // URL with user and password
+	MBus string `json:"mbus"` // URL as in Config, with user and password
 	CA   string `json:"ca"`   // PEM; empty: the certificate is not checked
 }
 
@@ -56,7 +57,7 @@ func (a Access) Signed(chain []*x509.Certificate) bool {
 	}
 	host := ""
 	if u, err := url.Parse(a.MBus); err == nil {
-		host = u.Hostname()
+		host = cmp.Or(u.Fragment, u.Hostname())
 	}
 	options := x509.VerifyOptions{DNSName: host, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	options.Roots.AppendCertsFromPEM([]byte(a.CA))

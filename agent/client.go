@@ -46,7 +46,9 @@ const (
 
 // Config says where the agent is and how to reach it. Only URL is required.
 type Config struct {
-	URL string // mbus: https://user:password@host:port
+	// URL is the mbus: https://user:password@host:port. With #name behind it, the
+	// agent's certificate is verified for that name, not for the host.
+	URL string
 	// CA is the PEM text of the only authorities trusted to sign the
 	// agent's certificate. Empty accepts every certificate, see
 	// Client.Unverified.
@@ -78,6 +80,7 @@ type Config struct {
 type Client struct {
 	cfg      Config
 	base     *url.URL // without userinfo
+	name     string   // for which the certificate is verified; empty: the host
 	user     string
 	password string
 	secrets  *strings.Replacer // every spelling of the password
@@ -98,12 +101,13 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, user: base.User.Username()}
 	c.password, _ = base.User.Password()
 	c.secrets = passwordSpellings(cfg.URL, c.user, c.password)
+	c.name = base.Fragment
 	base.User = nil
 	base.Path = strings.TrimRight(base.Path, "/")
 	base.RawPath, base.RawQuery, base.Fragment = "", "", ""
 	c.base = base
 
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.name}
 	if cfg.CA == "" {
 		tlsConfig.InsecureSkipVerify = true
 	} else {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -161,7 +162,7 @@ func (c *Client) judgeCertificate(err error, p *Probe) bool {
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
 		names := certificateNames(e.Certificate)
 		p.Cause = CertificateName
-		p.Hint = fmt.Sprintf("the certificate is for %s, not for %s: create a certificate with that address as alternative name, or correct the host of cloud_provider.mbus", names, c.base.Hostname())
+		p.Hint = fmt.Sprintf("the certificate is for %s, not for %s: create a certificate with that address as alternative name, or correct the host of cloud_provider.mbus", names, cmp.Or(c.name, c.base.Hostname()))
 		return true
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {

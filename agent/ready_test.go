@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,7 @@ func TestWaitReadyCauses(t *testing.T) {
 		{"expired", agent.Config{URL: serve(t, ca.issue(t, -48*time.Hour, -24*time.Hour, "127.0.0.1"), ok), CA: ca.pem}, agent.CertificateExpired, []string{"valid until 2", "create a new certificate"}},
 		{"not yet", agent.Config{URL: serve(t, ca.issue(t, 24*time.Hour, 48*time.Hour, "127.0.0.1"), ok), CA: ca.pem}, agent.CertificateNotYet, []string{"valid from", "clock"}},
 		{"another address", agent.Config{URL: serve(t, ca.issue(t, -time.Hour, time.Hour, "10.0.0.29", "old.test"), ok), CA: ca.pem}, agent.CertificateName, []string{"for 10.0.0.29, old.test, not for 127.0.0.1"}},
+		{"another name", agent.Config{URL: serve(t, ca.issue(t, -time.Hour, time.Hour, "127.0.0.1", "old.test"), ok) + "#new.test", CA: ca.pem}, agent.CertificateName, []string{"for 127.0.0.1, old.test, not for new.test"}},
 		{"no address", agent.Config{URL: serve(t, ca.issue(t, -time.Hour, time.Hour), ok), CA: ca.pem}, agent.CertificateName, []string{"for no address at all"}},
 		{"unknown CA", agent.Config{URL: serve(t, ca.good(t), ok), CA: other.pem}, agent.CertificateUnknown, []string{"CN=test authority", "cloud_provider.cert.ca"}},
 		{"plain HTTP", agent.Config{URL: mbus(plain.Listener.Addr().String())}, agent.NotTLS, []string{"something else listens there"}},
@@ -306,4 +308,30 @@ func TestWaitReadyCancelled(t *testing.T) {
 			cancel(nil)
 		}
 	})
+}
+
+// With #name behind the URL, the certificate is verified for that name: the
+// address of a VM may be chosen after its certificate was made.
+func TestVerifiedName(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	good := messages(t, func(agent.Request) (any, error) { return "pong", nil })
+	for name, cert := range map[string]tls.Certificate{
+		"vm.internal": ca.issue(t, -time.Hour, time.Hour, "vm.internal"),
+		"10.0.0.29":   ca.issue(t, -time.Hour, time.Hour, "10.0.0.29"),
+	} {
+		url := serve(t, cert, good) + "#" + name
+		if err := newClient(t, agent.Config{URL: url, CA: ca.pem}).WaitReady(t.Context(), time.Minute, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		leaf, err := x509.ParseCertificate(cert.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, want := range map[string]bool{url: true, strings.TrimSuffix(url, "#"+name): false, url + "x": false} {
+			if got := (agent.Access{MBus: at, CA: ca.pem}).Signed([]*x509.Certificate{leaf}); got != want {
+				t.Errorf("%s: signed %t", at, got)
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -102,15 +103,12 @@ func (c *certificates) readAgent(certificate, key document.Value) {
 func (c *certificates) checkHost(mbus document.Value) {
 	host := knownHost(mbus)
 	leaf := c.chain[0]
-	if p := c.manifest.Placement; p != nil && p.mbus != nil && unspecified(p.mbus) {
-		if host, _ = c.manifest.Address(); host == "" {
-			if list := certificateNames(leaf); len(list) > 0 {
-				c.manifest.CPI.VerifyName = list[0]
-				return
-			}
-			c.fault(c.leaf, "must have a name for which it is verified, because the address of the VM is not known yet; generate a new one with alternative_names: [%s]", c.manifest.Group.Name)
-			return
+	if p := c.manifest.Placement; p != nil && p.mbus != nil && unspecified(p.mbus) && p.mbus.Fragment == "" {
+		p.leaf = leaf
+		if len(certificateNames(leaf)) == 0 {
+			c.fault(c.leaf, "must have a name or an address for which it is verified; generate a new one with alternative_names: [%s]", c.manifest.Group.Name)
 		}
+		return
 	}
 	if host == "" {
 		return
@@ -125,7 +123,8 @@ func (c *certificates) checkHost(mbus document.Value) {
 	c.fault(c.leaf, "must be for %s, the host of cloud_provider.mbus at which the agent is reached, but %s; generate a new one with alternative_names: [%s]", host, names, host)
 }
 
-// knownHost returns the host of a URL, or "" if it is pending.
+// knownHost returns the name for which the certificate of a URL is verified: what
+// is behind #, or the host; or "" if it is pending.
 func knownHost(c document.Value) string {
 	if c.IsNull() || !c.IsScalar() {
 		return ""
@@ -141,7 +140,7 @@ func knownHost(c document.Value) string {
 	if err != nil {
 		return ""
 	}
-	return u.Hostname()
+	return cmp.Or(u.Fragment, u.Hostname())
 }
 
 // certificateNames returns the names that clients compare with the host.

@@ -133,6 +133,9 @@ func (r *reader) read(top document.Value) {
 		r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
 	}
 	r.checkCertificates()
+	if r.manifest.Placement != nil {
+		r.manifest.settle() // with the names of the agent's certificate
+	}
 }
 
 // lacksCloudConfig reports whether a manifest without a cloud config is in the

@@ -153,13 +153,11 @@ type WatchTime struct {
 // Installation is cloud_provider: the CPI, and how to reach the agent.
 type Installation struct {
 	Templates []JobRef // without properties
-	MBus      string   // as written
-	MBusURL   *url.URL
-	CA        string // PEM; empty: none given
-	// VerifyName is the name for which the agent's certificate is verified if the
-	// URL has the address of the instance and that was not known when the
-	// certificate was made; empty: the URL's host.
-	VerifyName string
+	// MBus is the URL as written, or with the address of the instance. With #name
+	// behind it, the agent's certificate is verified for that name, not the host.
+	MBus       string
+	MBusURL    *url.URL
+	CA         string     // PEM; empty: none given
 	SSHTunnel  *SSHTunnel // nil: none
 	Registry   *Registry  // nil: none; never nil with an SSHTunnel
 	Properties map[string]any

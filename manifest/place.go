@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
@@ -27,6 +28,7 @@ type Placement struct {
 
 	kinds map[string]map[string]any // cloud_properties of the VM by zone
 	mbus  *url.URL                  // as written
+	leaf  *x509.Certificate         // of the agent, if the URL has no host and no name of its own
 }
 
 // Open lists the wishes for which an address must be chosen.
@@ -89,6 +91,10 @@ func (m *Manifest) settle() {
 		}
 		if port := p.mbus.Port(); port != "" {
 			own.Host = net.JoinHostPort(ip, port)
+		}
+		if p.leaf != nil && p.leaf.VerifyHostname(ip) != nil {
+			// It was made before the address was known.
+			own.Fragment = append(certificateNames(p.leaf), "")[0]
 		}
 		m.CPI.MBusURL, m.CPI.MBus = &own, own.String()
 	}

@@ -196,7 +196,7 @@ var sections = []keySection{
 		{key: "template", form: formSection, of: "cloud_provider.template", about: "Job of the CPI."},
 		{key: "templates", form: formSection, of: "cloud_provider.template", list: true, about: "Jobs of the CPI, in place of template."},
 		{key: "properties", form: formMap, about: "Properties of the CPI's jobs."},
-		{key: "mbus", form: formWord, need: true, about: "URL at which the agent is reached: https://USER:PASSWORD@HOST:PORT."},
+		{key: "mbus", form: formWord, need: true, about: "URL at which the agent is reached: https://USER:PASSWORD@HOST:PORT. A name behind it, #NAME, is the one for which the agent's certificate is verified."},
 		{key: "cert", form: formSection, of: "cloud_provider.cert", about: "Certificate of the agent; usually a variable of the type certificate."},
 		{key: "ssh_tunnel", form: formSection, of: "cloud_provider.ssh_tunnel", about: "SSH connection to the VM, for CPIs and stemcells that need a registry."},
 		{key: "registry", form: formSection, of: "cloud_provider.registry", about: "The registry, for CPIs and stemcells that need one."},
