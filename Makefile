@@ -3,7 +3,6 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-GOSEC = github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 
@@ -53,7 +52,7 @@ lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt-ed: $$unformatted"; exit 1; }
 	$(GO) run $(STATICCHECK) ./...
 	@unreached=$$($(GO) run $(DEADCODE) . ./e2e/traced ./$(CRUBY)/build) && [ -z "$$unreached" ] || { echo "no program calls:"; echo "$$unreached"; exit 1; }
-	$(GO) run $(GOSEC) -quiet -conf=.ci/gosec.json -exclude-dir=testdata ./...
+	$(GO) run -C .ci/gosec . config.json ../..
 
 vulncheck: ## known vulnerabilities of what is used; asks the database on the net
 	$(GO) run $(GOVULNCHECK) ./...
