@@ -22,11 +22,11 @@ $(CRUBY)/image/about.json: templates/driver.rb $(CRUBY)/module.go $(CRUBY)/packa
 	  echo "npm cannot fetch Ruby: the program is built without it, templates will need --ruby PATH" >&2; \
 	else \
 	  echo "building the Ruby that is embedded"; \
-	  $(GO) run ./$(CRUBY)/build; \
+	  $(GO) run -trimpath ./$(CRUBY)/build; \
 	fi
 
 check-image: image ## that the image is the same when it is built again
-	$(GO) run ./$(CRUBY)/build -check
+	$(GO) run -trimpath ./$(CRUBY)/build -check
 
 quickstart: build ## one VM on this machine, serving a page
 	./bootstrap deploy testdata/quickstart/manifest.yml

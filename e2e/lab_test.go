@@ -34,8 +34,9 @@ import (
 )
 
 // built builds the program with the points at which a test can kill it, and
-// without the race detector, with which compiling Ruby would take a minute. All
-// tests share its folder, and a cache with the Ruby that earlier test runs
+// without the race detector, with which compiling Ruby would take a minute. The
+// flags are those of make build, so that what go compiled for one serves the other.
+// All tests share its folder, and a cache with the Ruby that earlier test runs
 // compiled.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
@@ -45,7 +46,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
 		return dir, err
 	}
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced").CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
 	}
 	return dir, rubycache.Take(filepath.Join(dir, "cache", "ruby"))

@@ -138,7 +138,7 @@ func TestNoImage(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "overlay"), string(text))
 	path := filepath.Join(dir, "engine.exe")
-	if out, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay"), "-o", path, "./testdata/engine").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-trimpath", "-overlay", filepath.Join(dir, "overlay"), "-o", path, "./testdata/engine").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	e := start(t, Config{Self: path, Cache: filepath.Join(dir, "cache")})

@@ -31,7 +31,7 @@ func newProgram() *program {
 		if p.dir, err = os.MkdirTemp("", "templates-test-"); err != nil {
 			return err
 		}
-		out, err := exec.Command("go", "build", "-o", p.path(), "./testdata/engine").CombinedOutput()
+		out, err := exec.Command("go", "build", "-trimpath", "-o", p.path(), "./testdata/engine").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
