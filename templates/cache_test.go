@@ -45,6 +45,9 @@ func renders(t *testing.T, cfg Config) {
 // TestCacheOfSeveral damages the cache, kills the child process that rebuilds
 // it, and then starts two processes at once.
 func TestCacheOfSeveral(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles Ruby, which takes as long as all other tests of make unit")
+	}
 	t.Parallel()
 	cfg := embedded(t)
 	renders(t, cfg)
