@@ -186,8 +186,7 @@ func (d *sqlite) check(t *transaction) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.query("")
-	return err
+	return t.each(func(network.Reservation) {}, "")
 }
 
 func (d *sqlite) begin(t *transaction) error {
@@ -259,17 +258,15 @@ func (d *sqlite) extra() []string { return []string{"sum"} }
 // extras is a checksum of the record: SQLite does not notice a byte that changes
 // in the middle of an address.
 func (d *sqlite) extras(r network.Reservation) []any {
-	sum := crc32.NewIEEE()
-	text := func(s string) {
-		_ = binary.Write(sum, binary.BigEndian, uint32(len(s)))
-		_, _ = sum.Write([]byte(s))
+	data := make([]byte, 0, 256)
+	first := r.Block.Addr().As16()
+	data = append(append(data, first[:]...), byte(r.Block.Bits()), byte(family(r.Block.Addr())))
+	data = binary.BigEndian.AppendUint64(data, uint64(d.time(r.Since).(int64)))
+	for _, text := range []string{r.Scope, r.Owner.Deployment, r.Owner.Name, r.Owner.Instance, r.Network, string(r.Kind), r.VM, r.Run} {
+		data = binary.BigEndian.AppendUint32(data, uint32(len(text)))
+		data = append(data, text...)
 	}
-	text(r.Block.String())
-	for _, s := range []string{r.Scope, r.Owner.Deployment, r.Owner.Name, r.Owner.Instance, r.Network, string(r.Kind), r.VM, r.Run} {
-		text(s)
-	}
-	_ = binary.Write(sum, binary.BigEndian, d.time(r.Since))
-	return []any{int64(sum.Sum32())}
+	return []any{int64(crc32.ChecksumIEEE(data))}
 }
 
 func (d *sqlite) verify(r network.Reservation, extras []any) error {

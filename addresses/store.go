@@ -21,8 +21,12 @@ import (
 // written by a newer version of this program.
 const format = 1
 
-// patience is how long a transaction waits for those of others.
-const patience = time.Minute
+// patience is how long a transaction waits for those of others, and longest how
+// long it may take itself.
+const (
+	patience = time.Minute
+	longest  = 10 * time.Minute
+)
 
 // gapsAtOnce is how many gaps between reservations one query returns.
 const gapsAtOnce = 256
@@ -75,11 +79,8 @@ func (s *store) transact(ctx context.Context, write bool, do func(records) error
 	defer cancel()
 	pauses := wait.Jitter(2*time.Millisecond, 100*time.Millisecond)
 	for {
-		err := s.once(limit, write, do)
-		if err == nil || !s.dialect.again(err) {
-			return s.failed(ctx, limit, err)
-		}
-		if wait.For(limit, pauses.Next()) != nil {
+		err := s.once(ctx, limit, write, do)
+		if err == nil || !s.dialect.again(err) || wait.For(limit, pauses.Next()) != nil {
 			return s.failed(ctx, limit, err)
 		}
 	}
@@ -94,20 +95,21 @@ func (s *store) failed(ctx, limit context.Context, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case limit.Err() != nil:
+	case s.dialect.again(err), limit.Err() != nil && errors.Is(err, context.DeadlineExceeded):
 		return &Error{Ledger: s.place, Kind: Busy, Detail: fmt.Sprintf("others have used it for %s", patience), Err: err}
 	}
 	kind, detail := s.dialect.explain(err)
 	return &Error{Ledger: s.place, Kind: kind, Detail: detail, Err: err}
 }
 
-func (s *store) once(ctx context.Context, write bool, do func(records) error) (err error) {
-	conn, err := s.db.Conn(ctx)
+// once does the transaction; limit ends the wait for others.
+func (s *store) once(ctx, limit context.Context, write bool, do func(records) error) (err error) {
+	conn, err := s.db.Conn(limit)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	t := &transaction{ctx: ctx, conn: conn, store: s, write: write, prepared: map[string]*sql.Stmt{}}
+	t := &transaction{ctx: limit, conn: conn, store: s, write: write, prepared: map[string]*sql.Stmt{}}
 	defer t.forget()
 	if err := s.dialect.begin(t); err != nil {
 		if !s.dialect.again(err) {
@@ -115,7 +117,7 @@ func (s *store) once(ctx context.Context, write bool, do func(records) error) (e
 		}
 		return err
 	}
-	// Where do panics, the transaction must not stay open.
+	// If do panics, the transaction must not stay open.
 	ended := false
 	defer func() {
 		if !ended {
@@ -125,6 +127,9 @@ func (s *store) once(ctx context.Context, write bool, do func(records) error) (e
 	if err := s.dialect.ready(t); err != nil {
 		return err
 	}
+	working, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	t.ctx = working
 	if err := do(t); err != nil {
 		return err
 	}
@@ -238,15 +243,20 @@ func (t *transaction) values(r network.Reservation) []any {
 
 // query returns the reservations that a query selects; text is what follows the
 // name of the table.
-func (t *transaction) query(text string, args ...any) ([]network.Reservation, error) {
+func (t *transaction) query(text string, args ...any) (list []network.Reservation, err error) {
+	err = t.each(func(r network.Reservation) { list = append(list, r) }, text, args...)
+	return list, err
+}
+
+// each calls do with each of the reservations that a query selects.
+func (t *transaction) each(do func(network.Reservation), text string, args ...any) error {
 	d := t.store.dialect
 	names := append(columns(), d.extra()...)
 	rows, err := t.rows("SELECT "+strings.Join(names, ", ")+" FROM {} "+text, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var list []network.Reservation
 	extras := make([]any, len(d.extra()))
 	var r network.Reservation
 	var of int
@@ -257,19 +267,19 @@ func (t *transaction) query(text string, args ...any) ([]network.Reservation, er
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
-			return nil, err
+			return err
 		}
 		block, ok := netipx.IPRangeFrom(addressOf(first, of), addressOf(last, of)).Prefix()
 		if !ok {
-			return nil, t.damaged(fmt.Errorf("the record of %v to %v is not of a block", addressOf(first, of), addressOf(last, of)))
+			return t.damaged(fmt.Errorf("the record of %v to %v is not of a block", addressOf(first, of), addressOf(last, of)))
 		}
 		r.Block, r.Since = block, timeOf(since)
 		if err := d.verify(r, extras); err != nil {
-			return nil, t.damaged(err)
+			return t.damaged(err)
 		}
-		list = append(list, r)
+		do(r)
 	}
-	return list, rows.Err()
+	return rows.Err()
 }
 
 func (t *transaction) damaged(err error) error {
@@ -405,11 +415,32 @@ func (t *transaction) list(filter Filter) ([]network.Reservation, error) {
 		args = append(args, family(first), t.store.dialect.address(first), t.store.dialect.address(last))
 		where = append(where, fmt.Sprintf("family = ?%d AND last >= ?%d AND first <= ?%d", len(args)-2, len(args)-1, len(args)))
 	}
-	text := "ORDER BY scope, family, first"
+	text := ""
 	if len(where) > 0 {
-		text = "WHERE " + strings.Join(where, " AND ") + " " + text
+		text = "WHERE " + strings.Join(where, " AND ")
 	}
-	return t.query(text, args...)
+	// A slice that grows, and a copy of each name for each reservation, would need
+	// twice the memory.
+	var list []network.Reservation
+	if filter.Deployment == "" {
+		n, err := t.number("SELECT count(*) FROM {} "+text, args...)
+		if err != nil {
+			return nil, err
+		}
+		list = make([]network.Reservation, 0, n)
+	}
+	names := map[string]string{}
+	err := t.each(func(r network.Reservation) {
+		for _, name := range []*string{&r.Scope, &r.Owner.Name, &r.Owner.Deployment, &r.Owner.Instance, &r.Network, (*string)(&r.Kind), &r.Run} {
+			if known, ok := names[*name]; ok {
+				*name = known
+			} else if len(names) < 1000 {
+				names[*name] = *name
+			}
+		}
+		list = append(list, r)
+	}, text+" ORDER BY scope, family, first", args...)
+	return list, err
 }
 
 func (t *transaction) insert(r network.Reservation) error {
