@@ -71,13 +71,13 @@ func TestNewerFormatIsRefused(t *testing.T) {
 		execute(t, path, "PRAGMA user_version = 1")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		server := postgrestest.Start(t)
-		l := open(t, server.URL())
-		server.Exec(t, "UPDATE bootstrap_address_format SET format = 2")
+		url := schema(t)
+		l := open(t, url)
+		postgrestest.Exec(t, url, "UPDATE bootstrap_address_format SET format = 2")
 		failure(t, reserve(t, l, 0), "postgres://", addresses.Newer, "format 2", "newer version")
-		_, err := addresses.Open(t.Context(), server.URL(), time.Now)
+		_, err := addresses.Open(t.Context(), url, time.Now)
 		failure(t, err, "postgres://", addresses.Newer, "format 2")
-		server.Exec(t, "UPDATE bootstrap_address_format SET format = 1")
+		postgrestest.Exec(t, url, "UPDATE bootstrap_address_format SET format = 1")
 	})
 }
 
@@ -370,7 +370,7 @@ func TestServerThatStops(t *testing.T) {
 	stops := false
 	l, err := addresses.OpenTraced(t.Context(), server.URL(), func(statement string) {
 		if stops && strings.HasPrefix(statement, "INSERT") {
-			server.Stop(t)
+			server.Stop()
 		}
 	})
 	if err != nil {
@@ -399,14 +399,14 @@ func TestServerThatStops(t *testing.T) {
 // Whoever does not take the lock meets the exclusion constraint, which knows
 // blocks, and the transaction is done again.
 func TestConstraintOfTheServer(t *testing.T) {
-	server := postgrestest.Start(t)
+	url := schema(t)
 	inserted := false
 	// Its first address is another one than that of any reservation.
 	row := fmt.Sprintf(`INSERT INTO bootstrap_addresses VALUES ('', %d, 4, '10.0.0.0', '10.0.0.3', '10.0.0.0/30', 1, 'x', 'x', 'g/0', 'a', 'static', '', now(), 'run')`, addresses.ScopeKey(""))
-	l, err := addresses.OpenTraced(t.Context(), server.URL(), func(statement string) {
+	l, err := addresses.OpenTraced(t.Context(), url, func(statement string) {
 		if !inserted && strings.HasPrefix(statement, "INSERT") {
 			inserted = true
-			server.Exec(t, row)
+			postgrestest.Exec(t, url, row)
 		}
 	})
 	if err != nil {
@@ -425,21 +425,22 @@ func TestConstraintOfTheServer(t *testing.T) {
 // A user who may read only lists; a user who may not connect learns why; nobody
 // reads the password.
 func TestUsersOfTheServer(t *testing.T) {
-	server := postgrestest.Start(t)
-	l := open(t, server.URL())
+	url := schema(t)
+	l := open(t, url)
 	if err := reserve(t, l, 0); err != nil {
 		t.Fatal(err)
 	}
-	server.Exec(t, "CREATE ROLE reader LOGIN; GRANT SELECT ON bootstrap_addresses, bootstrap_address_format TO reader")
-	reader := open(t, strings.Replace(server.URL(), "bootstrap@", "reader:s3cret@", 1))
+	_, name, _ := strings.Cut(url, "search_path=")
+	postgrestest.Exec(t, url, "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA "+name+" TO reader; GRANT SELECT ON bootstrap_addresses, bootstrap_address_format TO reader")
+	reader := open(t, strings.Replace(url, "bootstrap@", "reader:s3cret@", 1))
 	list, err := reader.List(t.Context(), addresses.Filter{})
 	if err != nil || len(list) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
 	failure(t, reserve(t, reader, 1), "postgres://reader@", addresses.Denied, "permission denied")
 	for _, address := range []string{
-		strings.Replace(server.URL(), "bootstrap@", "nobody:s3cr%40et@", 1),
-		strings.Replace(server.URL(), "/postgres?", "/other?password=s3cr%40et&", 1),
+		strings.Replace(url, "bootstrap@", "nobody:s3cr%40et@", 1),
+		strings.Replace(url, "/postgres?", "/other?password=s3cr%40et&", 1),
 		"postgres://bob:s3cr@et@127.0.0.1:1/x",
 		"postgres://bob:s3cr%zzet@127.0.0.1:1/x",
 		"postgres://bob:s3cret@[::1/x",

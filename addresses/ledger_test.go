@@ -2,8 +2,10 @@ package addresses_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +32,29 @@ func open(t testing.TB, address string) *addresses.Ledger {
 	return l
 }
 
+// shared is a PostgreSQL server that is started when the first test needs it.
+var shared struct {
+	once   sync.Once
+	server *postgrestest.Server
+	err    error
+}
+
+// schema returns the address of an empty schema on that server. Without
+// PostgreSQL it skips the test.
+func schema(t testing.TB) string {
+	t.Helper()
+	shared.once.Do(func() { shared.server, shared.err = postgrestest.New() })
+	if errors.Is(shared.err, postgrestest.ErrMissing) {
+		t.Skip(shared.err)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server.Schema(t)
+}
+
 func TestCasesInMemory(t *testing.T) {
+	t.Parallel()
 	addressestest.Run(t, true, func(t *testing.T) *addresses.Ledger {
 		l, err := addresses.Memory(nil, time.Now)
 		if err != nil {
@@ -41,14 +65,16 @@ func TestCasesInMemory(t *testing.T) {
 }
 
 func TestCasesOnSQLite(t *testing.T) {
+	t.Parallel()
 	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger {
 		return open(t, filepath.Join(t.TempDir(), "addresses.db"))
 	})
 }
 
 func TestCasesOnPostgreSQL(t *testing.T) {
-	server := postgrestest.Start(t)
-	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger { return open(t, server.Schema(t)) })
+	t.Parallel()
+	schema(t) // skips
+	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger { return open(t, schema(t)) })
 }
 
 func TestFileMode(t *testing.T) {

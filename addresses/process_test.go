@@ -20,7 +20,6 @@ import (
 	"go4.org/netipx"
 
 	"bootstrap/addresses"
-	"bootstrap/internal/postgrestest"
 	"bootstrap/network"
 )
 
@@ -39,7 +38,11 @@ const taskVariable = "ADDRESSES_TEST_TASK"
 func TestMain(m *testing.M) {
 	text := os.Getenv(taskVariable)
 	if text == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		if shared.server != nil {
+			shared.server.Close()
+		}
+		os.Exit(code)
 	}
 	var todo task
 	err := json.Unmarshal([]byte(text), &todo)
@@ -170,12 +173,14 @@ func (c task) live(ctx context.Context, l *addresses.Ledger) error {
 
 // databases runs the test on an empty ledger in a file and one on a server.
 func databases(t *testing.T, test func(t *testing.T, empty func(t *testing.T) string)) {
+	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
 		test(t, func(t *testing.T) string { return filepath.Join(t.TempDir(), "addresses.db") })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		server := postgrestest.Start(t)
-		test(t, func(t *testing.T) string { return server.Schema(t) })
+		t.Parallel()
+		test(t, func(t *testing.T) string { return schema(t) })
 	})
 }
 

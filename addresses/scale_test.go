@@ -13,7 +13,6 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/addresses/addressestest"
-	"bootstrap/internal/postgrestest"
 	"bootstrap/network"
 )
 
@@ -66,9 +65,8 @@ func BenchmarkScaleOnSQLite(b *testing.B) {
 }
 
 func BenchmarkScaleOnPostgreSQL(b *testing.B) {
-	server := postgrestest.Start(b)
 	addressestest.Scale(b, func(b *testing.B, held []network.Reservation) *addresses.Ledger {
-		return holding(b, server.Schema(b), held)
+		return holding(b, schema(b), held)
 	})
 }
 
@@ -76,7 +74,7 @@ func BenchmarkScaleOnPostgreSQL(b *testing.B) {
 // best is the quickest: the machine may do other things besides.
 func BenchmarkFull(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) { full(b, filepath.Join(b.TempDir(), "addresses.db")) })
-	b.Run("PostgreSQL", func(b *testing.B) { full(b, postgrestest.Start(b).URL()) })
+	b.Run("PostgreSQL", func(b *testing.B) { full(b, schema(b)) })
 }
 
 func full(b *testing.B, address string) {

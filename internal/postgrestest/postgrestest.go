@@ -4,6 +4,7 @@ package postgrestest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -28,35 +29,58 @@ type Server struct {
 	folder   string // data and socket
 	cmd      *exec.Cmd
 	stdin    interface{ Close() error }
-	schemas  *atomic.Int64
+	schemas  atomic.Int64
 }
 
 // Start starts a server that ends with the test. Where PostgreSQL is not installed
 // it skips the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	s, err := New()
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// ErrMissing is the error of New where PostgreSQL is not installed.
+var ErrMissing = errors.New("without PostgreSQL: no initdb and postgres below /usr/lib/postgresql or in PATH; Debian's package is postgresql")
+
+// New starts a server for several tests. The caller closes it.
+func New() (*Server, error) {
 	programs, err := find()
 	if err != nil {
-		t.Skipf("without PostgreSQL: %v", err)
+		return nil, err
 	}
 	folder, err := os.MkdirTemp("", "pg")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	s := &Server{programs: programs, folder: folder, schemas: new(atomic.Int64)}
-	t.Cleanup(func() {
-		s.Stop(t)
-		os.RemoveAll(folder)
-	})
+	s := &Server{programs: programs, folder: folder}
 	if err := give(folder); err != nil {
-		t.Fatal(err)
+		s.Close()
+		return nil, err
 	}
 	out, err := s.command("exec " + quote(filepath.Join(programs, "initdb")) + " -D data -U bootstrap -A trust -E UTF8 --locale=C --no-sync").CombinedOutput()
 	if err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
+		s.Close()
+		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	s.Restart(t)
-	return s
+	if err := s.start(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the server and removes its data.
+func (s *Server) Close() {
+	s.Stop()
+	os.RemoveAll(s.folder)
 }
 
 // find returns the folder with the programs of the newest installed version.
@@ -72,7 +96,7 @@ func find() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("no initdb and postgres below /usr/lib/postgresql or in PATH; Debian's package is postgresql")
+	return "", ErrMissing
 }
 
 // version returns the number in /usr/lib/postgresql/15/bin/postgres.
@@ -109,18 +133,26 @@ func serverUser() (uid, gid int) {
 // Restart starts a server that was stopped.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the server, and returns when it can be used.
+func (s *Server) start() error {
 	// The server ends with this process, however that ends: its shell reads from a
 	// pipe that is closed then.
 	s.cmd = s.command(quote(filepath.Join(s.programs, "postgres")) + ` -D data -k "$PWD" -h '' -F -c max_connections=200 >>log 2>&1 </dev/null & server=$!; cat >/dev/null; kill -INT $server; wait $server`)
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	s.stdin = stdin
 	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
+		s.cmd = nil
+		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	err = wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		conn, err := pgx.Connect(ctx, s.URL())
@@ -131,13 +163,13 @@ func (s *Server) Restart(t testing.TB) {
 	})
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.folder, "log"))
-		t.Fatalf("the server did not start: %v\n%s", err, log)
+		return fmt.Errorf("the server did not start: %w\n%s", err, log)
 	}
+	return nil
 }
 
 // Stop ends the server and all its connections.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
+func (s *Server) Stop() {
 	if s.cmd == nil {
 		return
 	}
@@ -155,15 +187,15 @@ func (s *Server) URL() string {
 func (s *Server) Schema(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("s%d", s.schemas.Add(1))
-	s.Exec(t, "CREATE SCHEMA "+name)
+	Exec(t, s.URL(), "CREATE SCHEMA "+name)
 	return s.URL() + "&search_path=" + name
 }
 
-// Exec runs statements as the server's owner.
-func (s *Server) Exec(t testing.TB, statements string) {
+// Exec runs statements on a database.
+func Exec(t testing.TB, url, statements string) {
 	t.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, s.URL())
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)
 	}
