@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (j *jobs) templateJobs() []templates.Job {
 				ID:                j.t.InstanceID(),
 				ReleaseVersion:    rel.Version,
 				PropertiesPath:    propertiesPath(ref),
-				AZ:                "unknown",
+				AZ:                m.Zone(),
 				Bootstrap:         true,
 				Deployment:        m.Name,
 				Address:           j.address,
@@ -187,7 +188,7 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 		Deployment: m.Name,
 		Name:       m.Group.Name,
 		ID:         j.t.InstanceID(),
-		AZ:         "unknown",
+		AZ:         cmp.Or(m.Zone(), "unknown"),
 		Job:        agent.SpecJob{Name: m.Group.Name, Templates: []agent.SpecTemplate{}},
 		Packages:   map[string]agent.SpecPackage{},
 		Networks:   m.Interfaces(),

@@ -24,12 +24,15 @@ type records struct {
 }
 
 // clear records that no manifest is deployed as a whole, so that no tool
-// skips the deploy after an interrupted one.
+// skips the deploy after an interrupted one, and the zone of a VM to be made.
 func (rec *records) clear(context.Context) error {
 	return rec.t.State.Update(func(st *state.State) error {
 		st.CurrentManifestSHA = ""
 		st.CurrentReleaseIDs = nil
 		st.Releases = nil
+		if m := rec.t.Manifest; m != nil {
+			st.Own.Zone = m.Zone()
+		}
 		return nil
 	})
 }
@@ -57,6 +60,7 @@ func (rec *records) deployment(ctx context.Context) error {
 		}
 		st.Own.Salt, st.Own.Made, st.Own.Applied = rec.journal.Salt(), rec.want.Made, applied
 		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
+		st.Own.Zone = rec.t.Manifest.Zone()
 		st.Own.Deployed = &now
 		if rec.address != "" {
 			st.Own.Address = rec.address

@@ -72,6 +72,8 @@ type Own struct {
 	Reached bool `json:"reached,omitempty"`
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
+	// Zone is the availability zone of the instance, also while it has no VM.
+	Zone string `json:"zone,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`
 	// Salt is the key of the digests in Made and Applied, as hex.

@@ -135,6 +135,9 @@ func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 		"the name of the deployment":     m.Name,
 		"the name of the instance group": m.Group.Name,
 	}
+	if zone := m.Zone(); zone != "" {
+		parts["the zone"] = zone
+	}
 	var names []string
 	for _, ref := range m.Group.Jobs {
 		names = append(names, ref.Name)

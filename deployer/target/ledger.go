@@ -83,7 +83,7 @@ func (t *Target) instance(replace, swap bool) Instance {
 	p := t.Manifest.Placement
 	in := Instance{networks: p.Networks, Instance: network.Instance{
 		Owner:   network.Owner{Deployment: t.Installation.String(), Name: t.Manifest.Name, Instance: t.Manifest.Group.Name + "/0"},
-		Zone:    p.Zone,
+		Zone:    t.zone(),
 		Wishes:  p.Group.Wishes,
 		Replace: replace, Swap: swap,
 		LastKnown: map[string]netip.Addr{},
@@ -110,6 +110,21 @@ func (t *Target) instance(replace, swap bool) Instance {
 		}
 	}
 	return in
+}
+
+// zone returns the zone of the instance: the one that it was in, if the manifest
+// and its static addresses allow that one, and else the manifest's choice.
+func (t *Target) zone() string {
+	p := t.Manifest.Placement
+	if t.State == nil || t.State.Get().Own.Zone == "" {
+		return p.Zone
+	}
+	was := network.Member{Instance: t.Manifest.Group.Name + "/0", Zone: t.State.Get().Own.Zone}
+	members, err := network.Place(p.Networks, p.Group, []network.Member{was})
+	if err != nil || len(members) != 1 {
+		return p.Zone
+	}
+	return members[0].Zone
 }
 
 // addressOn returns the address that the VM has on a network, as far as that is
