@@ -31,6 +31,7 @@ func (r *reader) readInstallation(c document.Value) {
 	r.manifest.CPI.Properties = settings(c.Get("properties"))
 	r.manifest.CPI.MBus, r.manifest.CPI.MBusURL = readMBus(c.Get("mbus"))
 	r.manifest.CPI.CA = readCert(c.Get("cert"))
+	r.manifest.CPI.CAPending = c.Get("cert").Get("ca").Pending()
 	r.manifest.CPI.SSHTunnel = r.readTunnel(c.Get("ssh_tunnel"))
 	r.manifest.CPI.Registry = readRegistry(c.Get("registry"), r.manifest.CPI.SSHTunnel != nil)
 }

@@ -158,6 +158,7 @@ type Installation struct {
 	MBus       string
 	MBusURL    *url.URL
 	CA         string     // PEM; empty: none given
+	CAPending  bool       // the next deploy generates the CA
 	SSHTunnel  *SSHTunnel // nil: none
 	Registry   *Registry  // nil: none; never nil with an SSHTunnel
 	Properties map[string]any

@@ -29,7 +29,7 @@ func (t *Target) Read(context.Context) error {
 		for _, w := range document.Problems(m.Warnings).Shortened() {
 			s.Warning(Place(w))
 		}
-		if m.CPI.CA == "" {
+		if m.CPI.CA == "" && !m.CPI.CAPending {
 			s.Warning("cloud_provider.cert.ca is not set: any server at the mbus address is accepted as the agent; set it to the CA of the agent's certificate")
 		}
 		return nil
