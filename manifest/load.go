@@ -3,8 +3,10 @@ package manifest
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"bootstrap/manifest/document"
+	"bootstrap/network"
 )
 
 // Load evaluates, reads and checks the manifest at path. The path - stands for
@@ -54,4 +56,19 @@ func (r *reader) addKey(secrets document.Secrets) {
 		delete(secrets, written)
 	}
 	secrets.Add(t.PrivateKey)
+}
+
+// LoadNetworks reads the networks of the cloud config that opts names, without a
+// manifest.
+func LoadNetworks(opts document.Options) ([]network.Network, error) {
+	opts.Stdin = strings.NewReader("{}")
+	r := reader{manifest: &Manifest{}}
+	_, err := document.Read("-", opts, func(top document.Value) {
+		r.top = top
+		r.readCloudConfig(top)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.shared.networks, nil
 }
