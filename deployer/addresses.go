@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/deployer/target"
 	"bootstrap/network"
+	"bootstrap/state"
 )
 
 // reservations reserves the addresses of the instance in the ledger, binds them to
@@ -38,6 +39,12 @@ var errTaken = errors.New("an address of the plan was reserved by another deploy
 // reserve reserves the addresses of the plan. If the run ends before a VM may
 // have them, it releases those that it has reserved.
 func (a *reservations) reserve(ctx context.Context) error {
+	if !a.t.State.Found() {
+		// After a kill the next run must find the reservations by the same id.
+		if err := a.t.State.Update(func(*state.State) error { return nil }); err != nil {
+			return err
+		}
+	}
 	run := uuid.NewString()
 	a.t.AtEnd(func() { a.undo(ctx, run) })
 	got, err := a.t.ReserveAddresses(ctx, run, a.replace, a.swap)
