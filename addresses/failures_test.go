@@ -454,3 +454,18 @@ func TestUsersOfTheServer(t *testing.T) {
 		t.Log(err)
 	}
 }
+
+func TestSecrets(t *testing.T) {
+	for address, want := range map[string][]string{
+		"postgres://bob@host/x":                      nil,
+		"postgres://bob:@host/x?password=":           nil,
+		"/home/bob:secret@host/addresses.db":         nil,
+		"postgres://bob:a+b%40c@host/x":              {"a b@c", "a+b%40c", "a+b@c"},
+		"postgres://bob:a%zzb@host/x":                {"a%zzb"},
+		"postgres://host/x?sslpassword=a&Password=b": {"a", "b"},
+	} {
+		if got := addresses.Secrets(address); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+}

@@ -32,6 +32,18 @@ func open(t testing.TB, address string) *addresses.Ledger {
 	return l
 }
 
+// file returns the path for a new ledger, in memory where there is such a folder:
+// killing a process does not need a disk that keeps what it has.
+func file(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "addresses")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "addresses.db")
+}
+
 // shared is a PostgreSQL server that is started when the first test needs it.
 var shared struct {
 	once   sync.Once
@@ -67,7 +79,7 @@ func TestCasesInMemory(t *testing.T) {
 func TestCasesOnSQLite(t *testing.T) {
 	t.Parallel()
 	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger {
-		return open(t, filepath.Join(t.TempDir(), "addresses.db"))
+		return open(t, file(t))
 	})
 }
 
@@ -103,6 +115,6 @@ func TestPropertiesInMemory(t *testing.T) {
 
 func TestPropertiesOnSQLite(t *testing.T) {
 	addressestest.Properties(t, false, func(t *testing.T) *addresses.Ledger {
-		return open(t, filepath.Join(t.TempDir(), "addresses.db"))
+		return open(t, file(t))
 	})
 }

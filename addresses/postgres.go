@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,10 +88,10 @@ func Secrets(address string) []string {
 	}
 	var secrets []string
 	add := func(text string) {
-		plain, err := url.QueryUnescape(text)
-		for _, secret := range []string{text, plain} {
-			if secret != "" && err == nil {
-				secrets = append(secrets, secret)
+		secrets = append(secrets, text)
+		for _, unescape := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
+			if plain, err := unescape(text); err == nil {
+				secrets = append(secrets, plain)
 			}
 		}
 	}
@@ -105,7 +106,8 @@ func Secrets(address string) []string {
 			add(value)
 		}
 	}
-	return secrets
+	slices.Sort(secrets)
+	return slices.DeleteFunc(slices.Compact(secrets), func(secret string) bool { return secret == "" })
 }
 
 func (d *postgres) begin(t *transaction) error {
@@ -113,10 +115,7 @@ func (d *postgres) begin(t *transaction) error {
 		return t.exec("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	}
 	// A machine that is suspended in the middle must not hold up the others.
-	if err := t.exec("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '30s'"); err != nil {
-		return err
-	}
-	return nil
+	return t.exec("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '30s'")
 }
 
 func (d *postgres) commit(t *transaction) error {

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -176,7 +175,7 @@ func databases(t *testing.T, test func(t *testing.T, empty func(t *testing.T) st
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		test(t, func(t *testing.T) string { return filepath.Join(t.TempDir(), "addresses.db") })
+		test(t, func(t *testing.T) string { return file(t) })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()

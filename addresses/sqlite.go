@@ -112,6 +112,9 @@ func createSQLite(ctx context.Context, path string, before func(string)) error {
 		return nil
 	}
 	if err != nil { // a file system without links
+		if _, err := os.Lstat(path); err == nil {
+			return nil
+		}
 		err = os.Rename(temp.Name(), path)
 	}
 	atomicfile.SyncDir(dir)
