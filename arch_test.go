@@ -25,14 +25,14 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/rubycache":           {"templates/cruby"},
 		"e2e/traced":              {"cmd", "deployer/target"},
-		"deployer":                {"agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"deployer/target":         {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "manifest", "manifest/document", "network", "registry", "state", "state/file", "templates", "tunnel"},
-		"deployer/observe":        {"agent", "artifact", "cpi", "cpi/build", "deployer/kept", "deployer/report", "deployer/target", "manifest", "manifest/document", "state", "state/file", "templates", "tunnel"},
+		"deployer/observe":        {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/kept", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"deployer/reach":          {"agent", "deployer/kept", "deployer/report", "tunnel"},
 		"deployer/report":         {"agent", "deployer/plan"},
 		"deployer/access":         {"agent", "deployer/report", "tunnel"},

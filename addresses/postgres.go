@@ -62,6 +62,15 @@ func openPostgres(ctx context.Context, address string, before func(string)) (*st
 	return s, nil
 }
 
+// Place returns the address of a ledger for people: a path as it is, and a URL
+// without password and parameters.
+func Place(address string) string {
+	if !strings.Contains(address, "://") {
+		return address
+	}
+	return placeOf(address)
+}
+
 // placeOf returns the URL without password and parameters.
 func placeOf(address string) string {
 	u, err := url.Parse(address)

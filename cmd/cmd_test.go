@@ -11,11 +11,13 @@ import (
 
 	"gotest.tools/v3/golden"
 
+	"bootstrap/addresses"
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
+	"bootstrap/network"
 	"bootstrap/state/file"
 )
 
@@ -43,6 +45,11 @@ func TestHelp(t *testing.T) {
 		"stop":   {"stop", "--help"},
 		"start":  {"start", "--help"},
 		"disks":  {"disks", "--help"},
+
+		"addresses-list":    {"addresses", "list", "--help"},
+		"addresses-check":   {"addresses", "check", "--help"},
+		"addresses-adopt":   {"addresses", "adopt", "--help"},
+		"addresses-release": {"addresses", "release", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, args...)
@@ -70,6 +77,9 @@ func TestExitCodes(t *testing.T) {
 		{&cpi.Error{Method: "create_vm"}, exitCPI},
 		{&file.LockedError{Path: "/x"}, exitLocked},
 		{&report.InterruptedError{}, exitInterrupted},
+		{&network.Refused{Kind: network.AlreadyInUse}, exitFailed},
+		{&addresses.Error{Kind: addresses.Busy}, exitLocked},
+		{&addresses.Error{Kind: addresses.Unreachable}, exitFailed},
 		{exitCode(7), 7},
 	} {
 		for _, err := range []error{c.err, wrap(c.err)} {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"bootstrap/addresses"
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cmd/ui"
@@ -18,6 +19,7 @@ import (
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
+	"bootstrap/network"
 	"bootstrap/state/file"
 )
 
@@ -74,6 +76,8 @@ func judge(err error) (code int, hint string) {
 		unrecorded  *target.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
+		address     *network.Refused
+		ledger      *addresses.Error
 	)
 	switch {
 	case err == nil:
@@ -112,6 +116,12 @@ func judge(err error) (code int, hint string) {
 		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
 	case errors.As(err, &busy):
 		return exitLocked, "run the same command again when the other run has ended; --dry-run works at any time"
+	case errors.As(err, &address):
+		return exitFailed, nextAddress(address)
+	case errors.As(err, &ledger) && ledger.Kind == addresses.Busy:
+		return exitLocked, ""
+	case errors.As(err, &ledger):
+		return exitFailed, "" // the error says what to do
 	case errors.As(err, &second):
 		return exitAgent, second.Next()
 	case errors.As(err, &noSecond):
@@ -132,6 +142,15 @@ func judge(err error) (code int, hint string) {
 		return exitCPI, ""
 	}
 	return exitFailed, ""
+}
+
+// nextAddress returns the command that shows why an address was refused.
+func nextAddress(refused *network.Refused) string {
+	switch refused.Kind {
+	case network.AlreadyInUse, network.NotEnoughCapacity:
+		return `"bootstrap addresses check MANIFEST" shows how many are free and needed; then run the same command again`
+	}
+	return "correct the manifest or the cloud config, and run the same command again"
 }
 
 // isFull reports whether a full disk is the cause, on this machine or according

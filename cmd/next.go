@@ -58,7 +58,7 @@ func (c *console) targetArgs(command []string) string {
 	add("--state", "state", quoted(t.StateFile)...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
-	add("--database", "database", c.namedDatabase(t.Database))
+	add("--database", "database", namedDatabase(c, t.Database))
 	add("-l", "vars-file", quoted(t.Inputs.VarsFiles...)...)
 	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
@@ -73,7 +73,7 @@ func (c *console) targetArgs(command []string) string {
 // namedDatabase returns the ledger of addresses for another command; empty if the
 // environment names it. An ellipsis replaces a URL with a user, because it may
 // have a password.
-func (c *console) namedDatabase(address string) string {
+func namedDatabase(c *console, address string) string {
 	var set string
 	_ = (*databaseFlag)(&set).Set(c.getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
 	switch {

@@ -139,7 +139,7 @@ func newRoot(c *console) *cobra.Command {
 	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
 	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSchema(c))
-	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newCache(c))
+	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
 	root.AddCommand(newDoctor(c), newNotice(c), newExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(flagError)

@@ -201,7 +201,7 @@ func (c *Condition) addState(now agent.State) {
 	for _, job := range now.Job.Templates {
 		c.Jobs = append(c.Jobs, job.Name)
 	}
-	if list := addresses(now.Networks); len(list) > 0 {
+	if list := seenAddresses(now.Networks); len(list) > 0 {
 		c.Addresses = list
 	}
 	for _, p := range now.Processes {
@@ -232,7 +232,7 @@ func (c *Condition) judgeJobs() {
 	}
 }
 
-func addresses(networks map[string]map[string]any) []SeenAddress {
+func seenAddresses(networks map[string]map[string]any) []SeenAddress {
 	var list []SeenAddress
 	for _, name := range slices.Sorted(maps.Keys(networks)) {
 		if ip, _ := networks[name]["ip"].(string); ip != "" {

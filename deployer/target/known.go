@@ -90,7 +90,7 @@ func (c *CPI) Remember() error {
 		k.API = c.api
 	}
 	if c.t.Manifest.Placement != nil {
-		k.Database = c.t.ledgerAddress()
+		k.Database = c.t.LedgerAddress()
 	}
 	if err := c.t.Folder().SetDeployment(k); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)

@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"bootstrap/addresses"
 	"bootstrap/deployer/kept"
@@ -37,30 +41,31 @@ func (e *Env) Ledger(ctx context.Context, address string) (*addresses.Ledger, er
 // LedgerPath returns the ledger that is used unless another one is named.
 func LedgerPath(home string) string { return filepath.Join(home, "addresses.db") }
 
-// ledgerAddress returns where the addresses of the deployment are reserved: as the
+// LedgerAddress returns where the addresses of the deployment are reserved: as the
 // command line says, as this machine remembers it, or else on this machine.
-func (t *Target) ledgerAddress() string {
+func (t *Target) LedgerAddress() string {
 	return cmp.Or(t.Env.Database, t.Known.Database, LedgerPath(t.Env.Home))
 }
 
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
 func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
-	t.Env.Secret(addresses.Secrets(t.ledgerAddress())...)
-	return t.Env.Ledger(ctx, t.ledgerAddress())
+	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
+	return t.Env.Ledger(ctx, t.LedgerAddress())
 }
 
-// ledgerToRead returns the ledger for a run that changes nothing: an empty one in
-// memory if there is none on this machine yet.
-func (t *Target) ledgerToRead(ctx context.Context) (*addresses.Ledger, error) {
-	if t.Env.Offline {
+// LedgerToRead returns the ledger at an address for a run that changes nothing: an
+// empty one in memory if there is none on this machine yet.
+func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledger, error) {
+	e.Secret(addresses.Secrets(address)...)
+	if e.Offline {
 		return addresses.Memory(nil, time.Now)
 	}
-	if path := t.ledgerAddress(); !strings.Contains(path, "://") {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if !strings.Contains(address, "://") {
+		if _, err := os.Stat(address); errors.Is(err, fs.ErrNotExist) {
 			return addresses.Memory(nil, time.Now)
 		}
 	}
-	return t.Ledger(ctx)
+	return e.Ledger(ctx, address)
 }
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
@@ -127,6 +132,65 @@ func (t *Target) zone() string {
 	return members[0].Zone
 }
 
+// Wanted returns what the deployment asks of the ledger. One that does not exist
+// yet asks under the path of its state.
+func (t *Target) Wanted() network.Instance {
+	in := t.instance(false, t.Manifest.Update.VMStrategy == "create-swap-delete").Instance
+	if t.Installation == uuid.Nil {
+		in.Owner.Deployment = t.StatePath
+	}
+	return in
+}
+
+// Claims returns the addresses that the VM of the deployment has, by the record of
+// its last deploy on this machine, or else by its state. A network is looked for
+// by its name, and then by its range; networks may be empty.
+func (t *Target) Claims(networks []network.Network) []network.Reservation {
+	st := t.State.Get()
+	if st.CurrentVMCID == "" {
+		return nil
+	}
+	has := map[string]netip.Addr{}
+	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
+		for name, settings := range a.Spec.Networks {
+			text, _ := settings["ip"].(string)
+			if addr, err := netip.ParseAddr(text); err == nil && settings["type"] != string(network.Dynamic) {
+				has[name] = addr
+			}
+		}
+	} else if addr, err := netip.ParseAddr(st.Own.Address); err == nil {
+		has[""] = addr
+	}
+	owner := network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: cmp.Or(t.About.Group, st.Own.Group) + "/0"}
+	var list []network.Reservation
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		r := network.Reservation{
+			Block: netip.PrefixFrom(has[name], has[name].BitLen()), Owner: owner, Network: name, Kind: network.Static, VM: st.CurrentVMCID,
+		}
+		if n, ok := network.Holding(networks, name, has[name]); ok {
+			r.Scope, r.Network = n.Scope, n.Name
+			r.Block, r.Kind = n.Claim(has[name])
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// RememberLedger records on this machine in which ledger the addresses of the
+// deployment are.
+func (t *Target) RememberLedger() error {
+	k, ok := t.Folder().Deployment()
+	if !ok || k.Database == t.LedgerAddress() {
+		return nil
+	}
+	k.Database = t.LedgerAddress()
+	if err := t.Folder().SetDeployment(k); err != nil {
+		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+	}
+	t.Known.Database = k.Database
+	return nil
+}
+
 // addressOn returns the address that the VM has on a network, as far as that is
 // recorded.
 func (t *Target) addressOn(w network.Wish) (netip.Addr, bool) {
@@ -156,7 +220,9 @@ func (t *Target) ChooseAddresses(ctx context.Context, replace, swap bool) (netwo
 	}
 	open := t.Ledger
 	if t.State == nil || t.Scratch != "" {
-		open = t.ledgerToRead
+		open = func(ctx context.Context) (*addresses.Ledger, error) {
+			return t.Env.LedgerToRead(ctx, t.LedgerAddress())
+		}
 	}
 	ledger, err := open(ctx)
 	if err != nil {

@@ -1,0 +1,212 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/report"
+)
+
+func newAddresses(c *console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "addresses",
+		Short: "List the addresses that deployments share; check, adopt or release some",
+		Long: `The ledger of addresses records which instance of which deployment has which address.
+Deployments with a cloud config use it. It is the file ~/.bosh/addresses.db unless
+--database or BOOTSTRAP_DATABASE names another file, or a team's PostgreSQL database
+by its postgres:// URL. A deploy reserves addresses, and delete releases them.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+	}
+	cmd.AddCommand(newAddressesList(c), newAddressesCheck(c), newAddressesAdopt(c), newAddressesRelease(c))
+	return cmd
+}
+
+func newAddressesList(c *console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "list [MANIFEST...]",
+		Short: "List who has which address, and since when",
+		Long: `List prints all reservations of the ledger: address, network, deployment, instance,
+kind, VM, and since when. With manifests it prints those of these deployments, with
+--cloud-config those on the networks of that file. It locks nothing and asks nobody
+else. With --json, there is one object per line.`,
+		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				list, place, err := observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, Inputs: opts.Inputs})
+				if err != nil {
+					return err
+				}
+				printAddresses(c, list, "No address is reserved in "+place)
+				return nil
+			})
+		},
+	}
+	c.varFlags(cmd.Flags(), &opts.Inputs)
+	databaseFlagOf(cmd.Flags(), &opts.Database)
+	return cmd
+}
+
+func newAddressesCheck(c *console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "check [MANIFEST...]",
+		Short: "Check the ledger, and how many addresses are free and needed",
+		Long: `Check looks for what is wrong with the ledger. With --cloud-config it also prints for
+each subnet how many addresses are free, for all instances and for those with
+static_ips, and looks for reservations that are in no subnet any more. With manifests
+it prints how many addresses they need, and whether they can have them: they need not
+be deployed. It changes nothing. With --json, there is one object per line.
+
+The exit code is 0 if nothing is wrong, else 1.`,
+		Example: "  bootstrap addresses check --cloud-config cloud.yml\n  bootstrap addresses check web.yml db.yml --cloud-config cloud.yml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				check, err := observe.CheckAddresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, Inputs: opts.Inputs})
+				if err != nil {
+					return err
+				}
+				return printLedgerCheck(c, check)
+			})
+		},
+	}
+	c.varFlags(cmd.Flags(), &opts.Inputs)
+	databaseFlagOf(cmd.Flags(), &opts.Database)
+	return cmd
+}
+
+func newAddressesAdopt(c *console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "adopt MANIFEST...",
+		Short: "Record the addresses of existing deployments in the ledger",
+		Long: `Adopt records in the ledger which addresses the VMs of existing deployments have, by
+their state files and by what this machine recorded of their last deploy: of
+deployments older than the ledger, or after the ledger was lost. It also takes
+manifests without a cloud config, so that nobody else gets their addresses. It records
+all or, if another deployment has one of the addresses, none. What the ledger has
+already stays as it is.`,
+		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("addresses adopt needs a manifest: " + form(cmd))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				adopted, err := deployer.AdoptAddresses(ctx, opts, args)
+				if err != nil {
+					return err
+				}
+				var list []observe.HeldAddress
+				for _, r := range adopted {
+					list = append(list, observe.Held(r))
+				}
+				printAddresses(c, list, "The ledger has all of these addresses already")
+				return nil
+			})
+		},
+	}
+	c.varFlags(cmd.Flags(), &opts.Inputs)
+	databaseFlagOf(cmd.Flags(), &opts.Database)
+	lockFlag(cmd.Flags(), &opts.LockWait)
+	return cmd
+}
+
+func newAddressesRelease(c *console) *cobra.Command {
+	var opts deployer.Options
+	var what deployer.ReleaseOptions
+	var ask asking
+	cmd := &cobra.Command{
+		Use:   "release {ADDRESS | DEPLOYMENT}...",
+		Short: "Release addresses of deployments that do not exist any more",
+		Long: `Release releases an address, or all addresses of a deployment, which is named by its
+name or its installation id: of a deployment that was not deleted with bootstrap
+delete, and whose VM does not exist any more. Delete releases addresses itself.
+It refuses if the deployment may exist; with --force it does not refuse. On a terminal
+it asks first. It prints what it released.`,
+		Example: "  bootstrap addresses release 10.0.0.7\n  bootstrap addresses release web --database postgres://user@host/database",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("addresses release needs an address or a deployment: " + form(cmd))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what.What, opts.Confirm = args, c.confirm(ask)
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				released, err := deployer.ReleaseAddresses(ctx, opts, what)
+				if err != nil {
+					return err
+				}
+				var list []observe.HeldAddress
+				for _, r := range released {
+					list = append(list, observe.Held(r))
+				}
+				printAddresses(c, list, "Nothing was released: the ledger has changed meanwhile")
+				return nil
+			})
+		},
+	}
+	databaseFlagOf(cmd.Flags(), &opts.Database)
+	ask.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&what.Force, "force", false, "also release addresses of a deployment that exists")
+	return cmd
+}
+
+// onLedger runs a command about the ledger of addresses, whose result is on standard
+// output: messages go to standard error.
+func onLedger(ctx context.Context, c *console, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
+	c.started, c.plain = true, true
+	show := c.renderer(c.beside())
+	c.report = func(e report.Event) {
+		if e.Kind == report.Warning {
+			show(e)
+		}
+	}
+	return c.deployment(ctx, opts, run)
+}
+
+// printAddresses prints reservations, or a sentence if there are none.
+func printAddresses(c *console, list []observe.HeldAddress, none string) {
+	if c.json {
+		printLines(c, "address", list)
+		return
+	}
+	c.print(func(out *ui.Writer) {
+		if len(list) == 0 {
+			fmt.Fprintln(out, none)
+			return
+		}
+		ui.Addresses(out, list)
+	})
+}
+
+// finding is something that is wrong with the ledger, as --json prints it.
+type finding struct {
+	What string `json:"what"`
+}
+
+func printLedgerCheck(c *console, check *observe.LedgerCheck) error {
+	if c.json {
+		printLines(c, "subnet", check.Subnets)
+		printLines(c, "need", check.Needs)
+		for _, what := range check.Findings {
+			printLines(c, "finding", []finding{{what}})
+		}
+	} else {
+		c.print(func(out *ui.Writer) { ui.LedgerCheck(out, check) })
+	}
+	if len(check.Findings) > 0 {
+		return exitCode(exitFailed)
+	}
+	return nil
+}

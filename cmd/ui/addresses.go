@@ -1,0 +1,60 @@
+package ui
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"bootstrap/deployer/observe"
+)
+
+// Addresses prints a table of reservations.
+func Addresses(out *Writer, list []observe.HeldAddress) {
+	table := NewTable(out, "ADDRESS", "NETWORK", "DEPLOYMENT", "INSTANCE", "KIND", "VM", "SINCE")
+	for _, a := range list {
+		since, network := "-", a.Network
+		if a.Since != nil {
+			since = Moment(*a.Since)
+		}
+		if a.Scope != "" {
+			network += " (" + a.Scope + ")"
+		}
+		table.Row(a.Address, orDash(network), a.Deployment, a.Instance, a.Type, orDash(a.VM), since)
+	}
+	table.Print()
+}
+
+// LedgerCheck prints how many addresses are free and needed, and what is wrong.
+func LedgerCheck(out *Writer, check *observe.LedgerCheck) {
+	if len(check.Subnets) > 0 {
+		table := NewTable(out, "NETWORK", "RANGE", "ZONES", "FREE", "OF", "STATIC FREE", "OF")
+		for _, s := range check.Subnets {
+			table.Row(s.Network, orDash(s.Range), orDash(strings.Join(s.Zones, ", ")), many(s.Free), many(s.Total), many(s.StaticFree), many(s.Static))
+		}
+		table.Print()
+		fmt.Fprintln(out)
+	}
+	if len(check.Needs) > 0 {
+		table := NewTable(out, "NETWORK", "NEEDED", "STATIC", "FOR A SWAP", "HELD")
+		for _, n := range check.Needs {
+			table.Row(n.Network, strconv.Itoa(n.Needed), strconv.Itoa(n.Static), strconv.Itoa(n.Swap), strconv.Itoa(n.Held))
+		}
+		table.Print()
+		fmt.Fprintln(out)
+	}
+	for _, what := range check.Findings {
+		fmt.Fprintln(out, "Wrong: "+what)
+	}
+	if len(check.Findings) == 0 {
+		fmt.Fprintf(out, "Nothing is wrong with the ledger %s\n", check.Place)
+	}
+}
+
+// many writes a number of addresses.
+func many(n uint64) string {
+	if n == math.MaxUint64 {
+		return "over 10^19"
+	}
+	return strconv.FormatUint(n, 10)
+}

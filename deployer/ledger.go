@@ -1,0 +1,208 @@
+package deployer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/addresses"
+	"bootstrap/deployer/target"
+	"bootstrap/manifest"
+	"bootstrap/network"
+	"bootstrap/state/file"
+)
+
+// AdoptAddresses records in the ledger which addresses the VMs of existing
+// deployments have, all or none, and returns what is new there. The states are
+// locked meanwhile.
+func AdoptAddresses(ctx context.Context, opts Options, manifests []string) ([]network.Reservation, error) {
+	env := target.NewEnv(opts.Config)
+	defer env.Close()
+	var targets []*target.Target
+	var all []network.Reservation
+	address := opts.Database
+	for _, path := range manifests {
+		from := opts.Options
+		from.Manifest = path
+		t := target.New(env, from)
+		defer t.Close()
+		claims, err := claimsOf(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if address = cmp.Or(address, t.LedgerAddress()); address != t.LedgerAddress() {
+			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
+		}
+		targets, all = append(targets, t), append(all, claims...)
+	}
+	ledger, err := env.Ledger(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := ledger.Adopt(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		if err := t.RememberLedger(); err != nil {
+			return adopted, err
+		}
+	}
+	return adopted, nil
+}
+
+// claimsOf locks the state of a deployment, which must exist, and returns the
+// addresses of its VM.
+func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, error) {
+	path, err := file.Path(t.From.Manifest, t.From.StateFile)
+	if err != nil {
+		return nil, err
+	}
+	t.StatePath = path
+	if found, err := file.Exists(path); err != nil {
+		return nil, err
+	} else if !found {
+		return nil, file.Missing(path, t.From.Manifest)
+	}
+	if err := t.Lock(ctx); err != nil {
+		return nil, err
+	}
+	wrong := t.ReadIfAny()
+	var networks []network.Network
+	switch {
+	case wrong == nil && t.Manifest.Placement != nil:
+		networks = t.Manifest.Placement.Networks
+	case len(t.From.Inputs.CloudConfigs) > 0:
+		only := t.From.Inputs
+		only.Ops = nil // they are for the manifest
+		if networks, err = manifest.LoadNetworks(only); err != nil {
+			return nil, err
+		}
+	}
+	if wrong != nil {
+		if t.Known.Name == "" {
+			return nil, wrong // nothing else tells the names of deployment and instance group
+		}
+		t.About = t.Known
+	}
+	return t.Claims(networks), nil
+}
+
+// ReleaseOptions selects what ReleaseAddresses releases.
+type ReleaseOptions struct {
+	What  []string // addresses, names of deployments, installation ids
+	Force bool     // also what belongs to a deployment that exists
+}
+
+// ReleaseAddresses releases addresses, or all that deployments hold, and returns
+// them. The deployments must not exist any more, unless what.Force is true: then
+// the user is asked.
+func ReleaseAddresses(ctx context.Context, opts Options, what ReleaseOptions) ([]network.Reservation, error) {
+	env := target.NewEnv(opts.Config)
+	defer env.Close()
+	address := cmp.Or(opts.Database, target.LedgerPath(opts.Home))
+	ledger, err := env.LedgerToRead(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ledger.List(ctx, addresses.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	var chosen []network.Reservation
+	var lines []string
+	for _, text := range what.What {
+		found, err := selected(all, text)
+		if err != nil {
+			return nil, fmt.Errorf("%w, in the ledger %s", err, addresses.Place(address))
+		}
+		for _, r := range found {
+			if slices.Contains(chosen, r) {
+				continue
+			}
+			why := inUseBy(r, opts.Home, strings.Contains(address, "://"))
+			if why != "" && !what.Force {
+				return nil, &InUseError{Reservation: r, Why: why}
+			}
+			chosen = append(chosen, r)
+			lines = append(lines, fmt.Sprintf("address %s of %s is released%s; another deployment may get it", r.Block.Addr(), r.Owner, prefixed(", although ", why)))
+		}
+	}
+	if opts.Confirm != nil {
+		yes, err := opts.Confirm(ctx, Question{What: lines})
+		if err != nil {
+			return nil, err
+		}
+		if !yes {
+			return nil, &NotConfirmedError{}
+		}
+	}
+	return ledger.Release(ctx, chosen...)
+}
+
+func prefixed(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// InUseError says that an address belongs to a deployment that exists.
+type InUseError struct {
+	Reservation network.Reservation
+	Why         string
+}
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("cannot release %s of %s: %s; nothing was changed; delete the deployment with bootstrap delete, or add --force", e.Reservation.Block.Addr(), e.Reservation.Owner, e.Why)
+}
+
+// inUseBy returns why the deployment of a reservation may exist; empty: this
+// machine would know it, and does not.
+func inUseBy(r network.Reservation, home string, shared bool) string {
+	if info, err := os.Stat(filepath.Join(home, r.Owner.Deployment)); err == nil && info.IsDir() && r.Owner.Deployment != "" {
+		return "this machine has what was installed for the deployment"
+	}
+	if shared && r.VM != "" {
+		return fmt.Sprintf("the VM %s has it, and another machine may know the deployment", r.VM)
+	}
+	return ""
+}
+
+// selected returns the reservations that a word names: an address, a deployment or
+// an installation id.
+func selected(all []network.Reservation, text string) ([]network.Reservation, error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		if block, err := netip.ParsePrefix(text); err == nil {
+			addr = block.Addr()
+		}
+	}
+	ids := map[string]bool{}
+	var found []network.Reservation
+	for _, r := range all {
+		if addr.IsValid() && r.Block.Contains(addr) || !addr.IsValid() && (r.Owner.Name == text || r.Owner.Deployment == text) {
+			found = append(found, r)
+			ids[r.Owner.Deployment] = true
+		}
+	}
+	switch {
+	case len(found) == 0 && addr.IsValid():
+		return nil, fmt.Errorf("nobody has the address %s", text)
+	case len(found) == 0:
+		return nil, fmt.Errorf("no deployment %q has an address", text)
+	case len(ids) > 1:
+		var owners []string
+		for _, r := range found {
+			owners = append(owners, fmt.Sprintf("%s of %s (%s)", r.Block.Addr(), r.Owner, r.Owner.Deployment))
+		}
+		return nil, fmt.Errorf("%q means several deployments: give the id of one in place of it: %s", text, strings.Join(owners, ", "))
+	}
+	return found, nil
+}

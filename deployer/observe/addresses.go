@@ -1,0 +1,259 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/deployer/target"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+	"bootstrap/network"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// HeldAddress is a reservation as it is shown and as --json prints it.
+type HeldAddress struct {
+	Address      string     `json:"address"` // or a block, such as 10.0.0.16/28
+	Network      string     `json:"network"`
+	Scope        string     `json:"scope,omitempty"`
+	Deployment   string     `json:"deployment"`
+	Installation string     `json:"installation_id"`
+	Instance     string     `json:"instance"`
+	Type         string     `json:"type"`         // automatic, static or vip
+	VM           string     `json:"vm,omitempty"` // CID; empty: no VM has it yet
+	Since        *time.Time `json:"since,omitempty"`
+}
+
+// Held returns a reservation as it is shown.
+func Held(r network.Reservation) HeldAddress {
+	h := HeldAddress{
+		Address: r.Block.String(), Network: r.Network, Scope: r.Scope, Deployment: r.Owner.Name, Installation: r.Owner.Deployment,
+		Instance: r.Owner.Instance, Type: string(r.Kind), VM: r.VM,
+	}
+	if r.Block.IsSingleIP() {
+		h.Address = r.Block.Addr().String()
+	}
+	if !r.Since.IsZero() {
+		since := r.Since.UTC().Truncate(time.Second)
+		h.Since = &since
+	}
+	return h
+}
+
+// Subnet is how much of a subnet is free, as --json prints it.
+type Subnet struct {
+	Network    string   `json:"network"`
+	Range      string   `json:"range,omitempty"` // empty for a list of a vip network
+	Zones      []string `json:"zones"`
+	Free       uint64   `json:"free"` // for instances without static_ips
+	Total      uint64   `json:"total"`
+	StaticFree uint64   `json:"static_free"`
+	Static     uint64   `json:"static"`
+}
+
+// Need is how many addresses of a network deployments need, as --json prints it.
+type Need struct {
+	Network string `json:"network"`
+	Needed  int    `json:"needed"` // at the same time
+	Static  int    `json:"static"` // of Needed
+	Swap    int    `json:"swap"`   // of Needed: only while a new VM is created beside the old one
+	Held    int    `json:"held"`   // of Needed: what the ledger has already
+}
+
+// LedgerQuery selects what of the ledger of addresses is shown.
+type LedgerQuery struct {
+	Manifests []string
+	Inputs    document.Options // of the manifests and the cloud config
+}
+
+// ledgerView is a ledger with the deployments that a query names.
+type ledgerView struct {
+	env     *target.Env
+	address string
+	targets []*target.Target // of deployments that exist, and with read, of all
+	ids     []string         // installation ids of those that exist
+}
+
+// view finds the deployments of a query, whose states are not locked. With read it
+// reads their manifests, and deployments need not exist.
+func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
+	v := &ledgerView{env: target.NewEnv(cfg), address: cfg.Database}
+	for _, path := range q.Manifests {
+		t, exists, err := v.find(target.Options{Manifest: path, Inputs: q.Inputs}, !read)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			v.ids = append(v.ids, t.Installation.String())
+		}
+		if read {
+			if err := t.ReadIfAny(); err != nil {
+				return nil, err
+			}
+			if t.Manifest.Placement == nil {
+				return nil, fmt.Errorf("the manifest %s has networks of its own, which no other deployment shares: addresses are reserved for manifests with a cloud config", path)
+			}
+		}
+		if used := t.LedgerAddress(); v.address == "" {
+			v.address = used
+		} else if used != v.address {
+			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
+		}
+		v.targets = append(v.targets, t)
+	}
+	v.address = cmp.Or(v.address, target.LedgerPath(cfg.Home))
+	return v, nil
+}
+
+// find returns a deployment with its state.
+func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exists bool, err error) {
+	path, err := file.Path(from.Manifest, "")
+	if err != nil {
+		return nil, false, err
+	}
+	var st state.State
+	if st, exists, err = file.Read(path, v.env.Home); err != nil {
+		return nil, false, err
+	}
+	if !exists && must {
+		return nil, false, file.Missing(path, from.Manifest)
+	}
+	t = target.New(v.env, from)
+	t.StatePath = path
+	if exists {
+		t.Installation = st.Installation()
+		t.UseInstallation(st.InstallationID)
+		t.State, err = file.OpenReadOnly(path, file.Options{Home: v.env.Home})
+	}
+	return t, exists, err
+}
+
+// Addresses returns what the ledger has, and where it is: all reservations, or
+// those of deployments or of the networks of a cloud config.
+func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery) (list []HeldAddress, place string, err error) {
+	v, err := q.view(cfg, false)
+	if err != nil {
+		return nil, "", err
+	}
+	defer v.env.Close()
+	var networks []network.Network
+	if len(q.Inputs.CloudConfigs) > 0 {
+		if networks, err = manifest.LoadNetworks(q.Inputs); err != nil {
+			return nil, "", err
+		}
+	}
+	ledger, err := v.env.LedgerToRead(ctx, v.address)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := ledger.List(ctx, addresses.Filter{})
+	for _, r := range all {
+		if len(q.Manifests) > 0 && !slices.Contains(v.ids, r.Owner.Deployment) {
+			continue
+		}
+		if n, ok := network.Holding(networks, r.Network, r.Block.Addr()); networks == nil || ok && n.Scope == r.Scope {
+			list = append(list, Held(r))
+		}
+	}
+	return list, addresses.Place(v.address), err
+}
+
+// LedgerCheck is what CheckAddresses finds.
+type LedgerCheck struct {
+	Place    string
+	Subnets  []Subnet
+	Needs    []Need
+	Findings []string // what is wrong
+}
+
+// CheckAddresses returns how many addresses of each network are free and needed,
+// and what is wrong with the ledger.
+func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*LedgerCheck, error) {
+	v, err := q.view(cfg, true)
+	if err != nil {
+		return nil, err
+	}
+	defer v.env.Close()
+	ledger, err := v.env.LedgerToRead(ctx, v.address)
+	if err != nil {
+		return nil, err
+	}
+	check := &LedgerCheck{Place: addresses.Place(v.address)}
+	if check.Findings, err = ledger.Check(ctx); err != nil {
+		return nil, err
+	}
+	held, err := ledger.List(ctx, addresses.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	networks, instances, err := v.wanted(q)
+	if err != nil || len(networks) == 0 {
+		return check, err
+	}
+	check.addSubnets(networks, held)
+	check.addNeeds(networks, instances, held)
+	_, err = ledger.Decide(ctx, networks, instances)
+	if refused, ok := errors.AsType[*network.Refused](err); ok {
+		check.Findings, err = append(check.Findings, refused.Error()), nil
+	}
+	return check, err
+}
+
+// wanted returns the networks of the cloud config, and what the deployments ask of
+// them.
+func (v *ledgerView) wanted(q LedgerQuery) (networks []network.Network, instances []network.Instance, err error) {
+	if len(v.targets) == 0 && len(q.Inputs.CloudConfigs) > 0 {
+		networks, err = manifest.LoadNetworks(q.Inputs)
+		return networks, nil, err
+	}
+	for _, t := range v.targets {
+		for _, n := range t.Manifest.Placement.Networks {
+			if _, known := network.Find(networks, n.Name); !known {
+				networks = append(networks, n)
+			}
+		}
+		instances = append(instances, t.Wanted())
+	}
+	return networks, instances, nil
+}
+
+func (c *LedgerCheck) addSubnets(networks []network.Network, held []network.Reservation) {
+	for i := range networks {
+		for _, u := range networks[i].Usage(held) {
+			s := Subnet{Network: u.Network, Zones: append([]string{}, u.Zones...), Free: u.Free, Total: u.Total, StaticFree: u.StaticFree, Static: u.Static}
+			if u.Range.IsValid() {
+				s.Range = u.Range.String()
+			}
+			c.Subnets = append(c.Subnets, s)
+		}
+	}
+	for _, r := range held {
+		n, named := network.Find(networks, r.Network)
+		if named && n.Type == network.VIP {
+			continue // static_ips may name any address
+		}
+		if n, ok := network.Holding(networks, r.Network, r.Block.Addr()); ok && n.Scope == r.Scope {
+			continue
+		}
+		h := Held(r)
+		c.Findings = append(c.Findings, fmt.Sprintf("%s of %s (network %s) is in no subnet of the networks: it stays reserved until its deployment is deployed again or deleted", h.Address, r.Owner, r.Network))
+	}
+}
+
+func (c *LedgerCheck) addNeeds(networks []network.Network, instances []network.Instance, held []network.Reservation) {
+	for _, n := range network.Needs(networks, instances) {
+		need := Need{Network: n.Network, Needed: n.Automatic + n.Static, Static: n.Static, Swap: n.Swap}
+		for _, r := range held {
+			if r.Network == n.Network && slices.ContainsFunc(instances, func(in network.Instance) bool { return in.Owner.Same(r.Owner) }) {
+				need.Held++
+			}
+		}
+		c.Needs = append(c.Needs, need)
+	}
+}
