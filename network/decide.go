@@ -127,7 +127,8 @@ func (d *decider) prepare(in *instance) error {
 			in.held[i].ofVM = in.held[i].VM == ""
 		}
 	}
-	// What a failed run reserved is used before what the old VM has.
+	// What a failed run reserved is used before what the old VM has; the last run
+	// first, because its VM may exist.
 	slices.SortStableFunc(in.held, func(a, b holding) int {
 		if (a.VM == "") != (b.VM == "") {
 			if a.VM == "" {
@@ -135,7 +136,7 @@ func (d *decider) prepare(in *instance) error {
 			}
 			return 1
 		}
-		return cmp.Or(a.Since.Compare(b.Since), a.Block.Addr().Compare(b.Block.Addr()))
+		return cmp.Or(b.Since.Compare(a.Since), a.Block.Addr().Compare(b.Block.Addr()))
 	})
 	return nil
 }

@@ -72,6 +72,9 @@ func TestPlace(t *testing.T) {
 			existing: []Member{holds("g/0", "z1", "192.168.1.10")}, want: []string{"z2"}},
 		"one too many goes": {group: `"instances": 1, "networks": [{"name": "a", "static_ips": ["192.168.1.10"]}]`,
 			existing: []Member{holds("g/0", "z1", "192.168.1.10"), holds("g/1", "z1", "192.168.1.11")}, want: []string{"z1"}},
+		"addresses of both zones are spread": {group: `"instances": 4, "networks": [{"name": "both", "static_ips": ["10.3.0.10-10.3.0.13"]}]`, want: []string{"z1", "z1", "z2", "z2"}},
+		"a new one gets another address": {group: `"instances": 2, "networks": [{"name": "a", "static_ips": ["192.168.1.10", "192.168.1.11"]}]`,
+			existing: []Member{holds("g/0", "z1", "192.168.1.10")}, want: []string{"z1", "z1"}},
 		"subnets of both zones follow the other network": {group: `"instances": 3, "networks": [{"name": "both", "static_ips": ["10.3.0.10-10.3.0.12"], "default": ["dns", "gateway"]},
 			{"name": "b", "static_ips": ["10.2.0.10", "10.2.0.11", "10.1.0.10"]}]`, want: []string{"z1", "z2", "z2"}},
 	} {
