@@ -12,3 +12,6 @@ func OpenTraced(ctx context.Context, address string, before func(statement strin
 
 // ScopeKey is the number of a scope in a PostgreSQL ledger.
 func ScopeKey(scope string) int64 { return scopeKey(scope) }
+
+// SetPatience makes the ledger wait for no longer for others.
+func (l *Ledger) SetPatience(d time.Duration) { l.repository.(*store).patience = d }

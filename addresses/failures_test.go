@@ -238,34 +238,44 @@ func TestFileThatIsRemovedOrReplaced(t *testing.T) {
 	failure(t, err, path, addresses.Gone)
 }
 
-// Somebody else has locked the ledger: a run waits for no longer than it may.
+// Somebody else has locked the ledger: a run waits for no longer than it may, and
+// those who read do not wait.
 func TestLockedLedger(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "addresses.db")
-	l := open(t, path)
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
+	test := func(t *testing.T, driver, address, lock string) {
+		l := open(t, address)
+		db, err := sql.Open(driver, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		if _, err := db.Exec(lock); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		c := small()
+		if _, err := l.Reserve(ctx, "run", c.networks(), []network.Instance{c.instance(0, "")}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		l.SetPatience(300 * time.Millisecond)
+		err = reserve(t, l, 0)
+		failure(t, err, "", addresses.Busy, "others have used it", "run the command again")
+		l.SetPatience(time.Minute)
+		if _, err := l.List(t.Context(), addresses.Filter{}); err != nil {
+			t.Errorf("it cannot be read meanwhile: %v", err)
+		}
+		if _, err := db.Exec("ROLLBACK"); err != nil {
+			t.Fatal(err)
+		}
+		if err := reserve(t, l, 0); err != nil {
+			t.Error(err)
+		}
 	}
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	c := small()
-	if _, err := l.Reserve(ctx, "run", c.networks(), []network.Instance{c.instance(0, "")}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
-	if _, err := l.List(t.Context(), addresses.Filter{}); err != nil {
-		t.Errorf("it cannot be read meanwhile: %v", err)
-	}
-	if _, err := db.Exec("ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
-	if err := reserve(t, l, 0); err != nil {
-		t.Error(err)
-	}
+	t.Run("SQLite", func(t *testing.T) { test(t, "sqlite", file(t), "BEGIN IMMEDIATE") })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		test(t, "pgx", schema(t), "BEGIN; UPDATE bootstrap_address_format SET format = 1")
+	})
 }
 
 // inSmallFileSystem runs the tests' program, $1, in its own mount namespace, in

@@ -3,6 +3,7 @@ package addresses_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/addresses/addressestest"
 	"bootstrap/internal/postgrestest"
+	"bootstrap/network"
 )
 
 // open opens the ledger and closes it with the test.
@@ -117,4 +119,58 @@ func TestPropertiesOnSQLite(t *testing.T) {
 	addressestest.Properties(t, false, func(t *testing.T) *addresses.Ledger {
 		return open(t, file(t))
 	})
+}
+
+// The lowest free block is behind more gaps that are too small than one query
+// returns.
+func TestManyGapsThatAreTooSmall(t *testing.T) {
+	t.Parallel()
+	test := func(open func(t *testing.T) *addresses.Ledger) func(t *testing.T) {
+		return func(t *testing.T) {
+			t.Parallel()
+			for _, c := range []struct{ subnet, want string }{
+				{"10.0.0.0/16", "10.0.18.208/28"},
+				{"2001:db8::/32", "2001:db8::12d0/124"},
+			} {
+				l := open(t)
+				r := netip.MustParsePrefix(c.subnet)
+				wanted := netip.MustParsePrefix(c.want)
+				var held []network.Reservation
+				for block := netip.PrefixFrom(r.Addr(), wanted.Bits()); block != wanted; {
+					addr := block.Addr()
+					for range 5 {
+						addr = addr.Next()
+					}
+					held = append(held, network.Reservation{Block: netip.PrefixFrom(addr, addr.BitLen()), Owner: small().owner(len(held)), Network: "a", Kind: network.Automatic})
+					for block.Contains(addr) {
+						addr = addr.Next()
+					}
+					block = netip.PrefixFrom(addr, wanted.Bits())
+				}
+				if len(held) < 300 {
+					t.Fatal(len(held))
+				}
+				if _, err := l.Adopt(t.Context(), held); err != nil {
+					t.Fatal(err)
+				}
+				networks := []network.Network{{Name: "a", Type: network.Manual, Subnets: []network.Subnet{{Range: r, Prefix: wanted.Bits()}}}}
+				outcomes, err := l.Reserve(t.Context(), "run", networks, []network.Instance{small().instance(1000, "")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := outcomes[0].Changes[0].Reservation.Block; got != wanted {
+					t.Errorf("got %s, want %s", got, wanted)
+				}
+			}
+		}
+	}
+	t.Run("memory", test(func(t *testing.T) *addresses.Ledger {
+		l, err := addresses.Memory(nil, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}))
+	t.Run("SQLite", test(func(t *testing.T) *addresses.Ledger { return open(t, file(t)) }))
+	t.Run("PostgreSQL", test(func(t *testing.T) *addresses.Ledger { return open(t, schema(t)) }))
 }

@@ -54,7 +54,7 @@ func openPostgres(ctx context.Context, address string, before func(string)) (*st
 	}
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(2)
-	s := &store{db: db, dialect: d, place: place, before: before}
+	s := &store{db: db, dialect: d, place: place, patience: patience, before: before}
 	if err := s.transact(ctx, false, func(records) error { return nil }); err != nil {
 		db.Close()
 		return nil, err

@@ -66,7 +66,7 @@ func openSQLite(ctx context.Context, path string, before func(string)) (*store, 
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	s := &store{db: db, dialect: d, place: path, before: before}
+	s := &store{db: db, dialect: d, place: path, patience: patience, before: before}
 	if err := s.transact(ctx, false, func(t records) error { return d.check(t.(*transaction)) }); err != nil {
 		db.Close()
 		return nil, err

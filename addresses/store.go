@@ -21,8 +21,8 @@ import (
 // written by a newer version of this program.
 const format = 1
 
-// patience is how long a transaction waits for those of others, and longest how
-// long it may take itself.
+// patience is how long transactions wait for those of others, and longest how long
+// they may take themselves.
 const (
 	patience = time.Minute
 	longest  = 10 * time.Minute
@@ -40,8 +40,10 @@ const gapsAtOnce = 256
 type store struct {
 	db      *sql.DB
 	dialect dialect
-	place   string                 // for messages; without a password
-	before  func(statement string) // called before each one
+	place   string // for messages; without a password
+	// patience is how long a transaction waits for those of others.
+	patience time.Duration
+	before   func(statement string) // called before each one
 }
 
 // dialect is what differs between the databases.
@@ -75,7 +77,7 @@ type dialect interface {
 func (s *store) close() error { return s.db.Close() }
 
 func (s *store) transact(ctx context.Context, write bool, do func(records) error) error {
-	limit, cancel := context.WithTimeout(ctx, patience)
+	limit, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	pauses := wait.Jitter(2*time.Millisecond, 100*time.Millisecond)
 	for {
@@ -96,7 +98,7 @@ func (s *store) failed(ctx, limit context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case s.dialect.again(err), limit.Err() != nil && errors.Is(err, context.DeadlineExceeded):
-		return &Error{Ledger: s.place, Kind: Busy, Detail: fmt.Sprintf("others have used it for %s", patience), Err: err}
+		return &Error{Ledger: s.place, Kind: Busy, Detail: fmt.Sprintf("others have used it for %s", s.patience), Err: err}
 	}
 	kind, detail := s.dialect.explain(err)
 	return &Error{Ledger: s.place, Kind: kind, Detail: detail, Err: err}
