@@ -15,6 +15,7 @@ import (
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
+	"bootstrap/network"
 	"bootstrap/templates"
 	"bootstrap/tunnel"
 )
@@ -37,7 +38,7 @@ func Validate(ctx context.Context, opts Options) (Findings, error) {
 	v := &validation{r: newRun(opts)}
 	err := looked(v.r.execute(ctx, []phase{
 		{name: "read manifest", do: v.r.t.Read},
-		{name: "choose addresses", do: v.r.chooseAddresses},
+		{name: "choose addresses", do: v.chooseAddresses},
 		{name: "start ruby", do: v.startRuby},
 		{name: "fetch artifacts", do: v.fetchArtifacts},
 		{name: "check jobs", do: v.checkJobs},
@@ -119,6 +120,16 @@ func apart(err error) []error {
 		list = append(list, apart(e)...)
 	}
 	return list
+}
+
+// chooseAddresses checks that the networks have addresses for the instance, as far
+// as that does not depend on other deployments.
+func (v *validation) chooseAddresses(ctx context.Context) error {
+	err := v.r.chooseAddresses(ctx)
+	if refused, ok := errors.AsType[*network.Refused](err); ok {
+		return v.take(v.r.t.Manifest.Group.Pos, refused)
+	}
+	return err
 }
 
 // startRuby prepares a Ruby that starts with the first template.
