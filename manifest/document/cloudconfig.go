@@ -116,7 +116,7 @@ func (e *evaluation) mergeCloudConfig(files []string) error {
 		return nil // and reported later
 	}
 	e.cloud = &cloudConfig{files: files, origin: map[*node]int{}, used: map[*node]bool{}}
-	if !e.tellStyles() {
+	if !e.checkStyle() {
 		return nil
 	}
 	merged := make([]entry, 0, len(cloudSections()))
@@ -139,9 +139,10 @@ func (e *evaluation) mergeCloudConfig(files []string) error {
 	return nil
 }
 
-// tellStyles reports a manifest with keys that it cannot have together with a
-// cloud config. The names in parentheses are those of the Director's errors.
-func (e *evaluation) tellStyles() bool {
+// checkStyle reports keys of create-env's style, which a manifest cannot have
+// together with a cloud config, and whether there are none. The names in
+// parentheses are those of the Director's errors.
+func (e *evaluation) checkStyle() bool {
 	files := strings.Join(e.cloud.files, ", ")
 	top := e.top()
 	fail := func(key, format string, args ...any) {
