@@ -130,15 +130,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestInterfaces(t *testing.T) {
-	in := Instance{Zone: "z1", Wishes: []Wish{{Network: "a", Default: []string{"dns"}}, {Network: "cloud", Default: []string{"gateway"}}}}
-	o := Outcome{Changes: []Change{{Action: Bind, Reservation: Reservation{Block: netip.MustParsePrefix("192.168.1.7/32")}}, {Action: Ask}}}
-	got, err := Interfaces(some(t), in, o)
-	if err != nil || len(got) != 2 || got["a"]["ip"] != "192.168.1.7" || got["cloud"]["ip"] != nil || got["cloud"]["type"] != "dynamic" {
-		t.Errorf("%v %v", got, err)
-	}
-}
-
 // FuzzParseGroup looks for groups that make ParseGroup panic, hang, or accept
 // static addresses that an instance may not have.
 func FuzzParseGroup(f *testing.F) {

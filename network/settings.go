@@ -54,24 +54,6 @@ func (n *Network) Settings(block netip.Prefix, zone string, uses []string) (map[
 	return entry, nil
 }
 
-// Interfaces returns the networks of a VM by name, as create_vm and the apply
-// spec expect them: those that the instance asks for, with what was decided.
-func Interfaces(networks []Network, in Instance, o Outcome) (map[string]map[string]any, error) {
-	all := make(map[string]map[string]any, len(in.Wishes))
-	for i, w := range in.Wishes {
-		n, ok := Find(networks, w.Network)
-		if !ok {
-			return nil, &Refused{Kind: UnknownNetwork, Owner: in.Owner, Network: w.Network}
-		}
-		entry, err := n.Settings(o.Changes[i].Reservation.Block, in.Zone, w.Default)
-		if err != nil {
-			return nil, err
-		}
-		all[w.Network] = entry
-	}
-	return all, nil
-}
-
 // subnetFor returns the subnet whose settings the VM gets; nil for a vip
 // network.
 func (n *Network) subnetFor(block netip.Prefix, zone string) (*Subnet, error) {
