@@ -54,7 +54,8 @@ func replace(path string, data []byte, dress func(temp *os.File) error) error {
 }
 
 // InPlace reports whether the file at path must not be replaced by another one:
-// a device, a pipe, a socket, or an open file of this process below /dev.
+// a device, a pipe, a socket, or an open file of a process, which /dev and /proc
+// name. /dev/shm has files like any other folder.
 func InPlace(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {
@@ -64,7 +65,8 @@ func InPlace(path string) bool {
 		return true
 	}
 	abs, err := filepath.Abs(path)
-	return err == nil && (strings.HasPrefix(abs, "/dev/") || strings.HasPrefix(abs, "/proc/"))
+	below := func(dir string) bool { return strings.HasPrefix(abs, dir+"/") }
+	return err == nil && (below("/dev") && !below("/dev/shm") || below("/proc"))
 }
 
 // Open opens a file for writing for which InPlace is true. Opening a pipe waits

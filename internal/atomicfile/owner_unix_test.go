@@ -157,3 +157,23 @@ func TestOwners(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
+
+// Many machines have their fastest file system at /dev/shm: files there are
+// replaced as anywhere else.
+func TestReplacesInSharedMemory(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/dev/shm", "bootstrap-")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	file := filepath.Join(dir, "file")
+	for _, text := range []string{"a longer first text", "second"} {
+		if err := Write(file, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "second" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
