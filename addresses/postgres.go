@@ -201,6 +201,7 @@ func (d *postgres) create(t *transaction) error {
 var errAgain = errors.New("the tables were just created")
 
 func (d *postgres) prepares() bool      { return false }
+func (d *postgres) excludes() bool      { return true }
 func (d *postgres) table() string       { return "bootstrap_addresses" }
 func (d *postgres) placeholder() string { return "$" }
 

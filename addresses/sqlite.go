@@ -241,6 +241,7 @@ func (d *sqlite) same() error {
 }
 
 func (d *sqlite) prepares() bool      { return true }
+func (d *sqlite) excludes() bool      { return false }
 func (d *sqlite) table() string       { return "reservations" }
 func (d *sqlite) placeholder() string { return "?" }
 

@@ -58,6 +58,8 @@ type dialect interface {
 	// by themselves need not.
 	prepares() bool
 	placeholder() string
+	// excludes reports whether the database itself refuses blocks that overlap.
+	excludes() bool
 	address(netip.Addr) any
 	time(time.Time) any
 	// extra returns the names of more columns, and extras their values.
@@ -352,7 +354,7 @@ func (t *transaction) lowestFree(scope string, in netipx.IPRange, bits int) (net
 		return block, !taken, err
 	}
 	for from := block.Addr(); ; {
-		gaps, err := t.gaps(scope, from, in.To())
+		gaps, more, err := t.gaps(scope, from, in.To())
 		if err != nil {
 			return netip.Prefix{}, false, err
 		}
@@ -361,29 +363,29 @@ func (t *transaction) lowestFree(scope string, in netipx.IPRange, bits int) (net
 				return block, true, nil
 			}
 		}
-		if len(gaps) < gapsAtOnce {
+		if !more.IsValid() {
 			return netip.Prefix{}, false, nil
 		}
-		from = gaps[len(gaps)-1].From()
+		from = more
 	}
 }
 
 // gaps returns the next ranges without reservations that begin behind a
-// reservation which ends at from or later; they end at the limit.
-func (t *transaction) gaps(scope string, from, limit netip.Addr) ([]netipx.IPRange, error) {
+// reservation which ends at from or later; they end at the limit. more is where to
+// go on, or the zero Addr.
+func (t *transaction) gaps(scope string, from, limit netip.Addr) (gaps []netipx.IPRange, more netip.Addr, err error) {
 	d := t.store.dialect
 	rows, err := t.rows(`SELECT last, (SELECT first FROM {} AS n
 		WHERE n.scope = e.scope AND n.family = e.family AND n.first > e.last ORDER BY n.scope, n.family, n.first LIMIT 1)
 		FROM {} AS e WHERE scope = ?1 AND family = ?2 AND gap_after = 1 AND last >= ?3 AND last < ?4 ORDER BY scope, family, last LIMIT ?5`, scope, family(from), d.address(from), d.address(limit), gapsAtOnce)
 	if err != nil {
-		return nil, err
+		return nil, more, err
 	}
 	defer rows.Close()
-	var gaps []netipx.IPRange
-	for rows.Next() {
+	for n := 1; rows.Next(); n++ {
 		var end, next any
 		if err := rows.Scan(&end, &next); err != nil {
-			return nil, err
+			return nil, more, err
 		}
 		to := limit
 		if next != nil {
@@ -391,13 +393,16 @@ func (t *transaction) gaps(scope string, from, limit netip.Addr) ([]netipx.IPRan
 				to = limit
 			}
 		}
-		gap := netipx.IPRangeFrom(addressOf(end, family(from)).Next(), to)
-		if !gap.IsValid() {
-			return nil, t.damaged(fmt.Errorf("there is no gap after %s, though it is marked", addressOf(end, family(from))))
+		begin := addressOf(end, family(from)).Next()
+		// A record that another program made may be marked wrongly.
+		if gap := netipx.IPRangeFrom(begin, to); gap.IsValid() {
+			gaps = append(gaps, gap)
 		}
-		gaps = append(gaps, gap)
+		if n == gapsAtOnce {
+			more = begin
+		}
 	}
-	return gaps, rows.Err()
+	return gaps, more, rows.Err()
 }
 
 func (t *transaction) list(filter Filter) ([]network.Reservation, error) {
@@ -448,12 +453,14 @@ func (t *transaction) list(filter Filter) ([]network.Reservation, error) {
 func (t *transaction) insert(r network.Reservation) error {
 	d := t.store.dialect
 	first, last := r.Block.Addr(), lastOf(r.Block)
-	holder, found, err := t.Overlapping(r.Scope, first, last)
-	if err != nil {
-		return err
-	}
-	if found {
-		return inUse(r, holder)
+	if !d.excludes() {
+		holder, found, err := t.Overlapping(r.Scope, first, last)
+		if err != nil {
+			return err
+		}
+		if found {
+			return inUse(r, holder)
+		}
 	}
 	gap := 1
 	if next := last.Next(); !next.IsValid() {
