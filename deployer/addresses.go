@@ -114,6 +114,10 @@ func (a *reservations) releaseVM(ctx context.Context, cid string) error {
 
 // releaseAll releases all addresses of the deleted deployment.
 func (a *reservations) releaseAll(ctx context.Context) error {
+	if a.t.LedgerLost() {
+		a.t.Out.Warning(fmt.Sprintf("the ledger %s does not exist, so no address is released; if it is elsewhere: bootstrap addresses release %s --database PATH", a.t.LedgerAddress(), a.t.Installation))
+		return nil
+	}
 	ledger, err := a.t.Ledger(ctx)
 	if err == nil {
 		_, err = ledger.ReleaseDeployment(ctx, a.t.Installation.String())

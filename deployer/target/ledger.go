@@ -50,7 +50,17 @@ func (t *Target) LedgerAddress() string {
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
 func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
+	if t.LedgerLost() {
+		return nil, &addresses.Error{Ledger: t.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
+	}
 	return t.Env.Ledger(ctx, t.LedgerAddress())
+}
+
+// LedgerLost reports whether the file of the ledger is gone in which the deployment
+// has addresses. In a new one, the addresses of all others would be free.
+func (t *Target) LedgerLost() bool {
+	path := t.LedgerAddress()
+	return path == t.Known.Database && !strings.Contains(path, "://") && !Exists(path)
 }
 
 // LedgerToRead returns the ledger at an address for a run that changes nothing: an
