@@ -20,6 +20,7 @@ type reservations struct {
 	planned network.Outcome // plan
 	// replace and swap are how the ledger was asked for the plan.
 	replace, swap bool
+	probes        bool // warn of reserved addresses that answer
 	// used is true from the moment at which a VM may have the addresses: until
 	// then, the end of the run releases what it has reserved.
 	used bool
@@ -57,6 +58,9 @@ func (a *reservations) reserve(ctx context.Context) error {
 	if !slices.EqualFunc(a.planned.Changes, got.Changes, same) {
 		a.undo(ctx, run)
 		return errTaken
+	}
+	if a.probes {
+		a.probe(ctx)
 	}
 	return nil
 }

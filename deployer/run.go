@@ -21,6 +21,7 @@ type Options struct {
 	Planned       *PlanFile // deploy: run this plan, or refuse
 	Previous      bool      // deploy: put back what the last successful deploy applied
 	Existing      bool      // deploy: refuse to create a new deployment
+	Probe         bool      // deploy: warn of reserved addresses that answer already
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
 	SkipIfMissing bool      // delete: succeed if there is no state file
 	Disk          string    // disks: CID; forget: empty is the current one
@@ -66,7 +67,7 @@ func newRun(opts Options) *run {
 	w := &work{t: t, look: target.NewLook(t, opts.Fix)}
 	r := &run{work: w, asked: opts}
 	r.stemcells, r.settings = &stemcells{work: w}, &settings{work: w}
-	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w}
+	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w, probes: opts.Probe}
 	r.vms = &vms{work: w, stemcells: r.stemcells, addresses: r.addresses}
 	r.jobs = &jobs{work: w, packages: r.packages, disks: r.disks}
 	r.records = &records{work: w, jobs: r.jobs}

@@ -1,0 +1,37 @@
+package deployer
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// An address answers if a port of it is open. That this machine refuses
+// connections to one of its own loopback addresses is no answer.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.8.0.77:0")
+	if err != nil {
+		t.Skipf("one loopback address only: %v", err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	var d net.Dialer
+	if why := probed(t.Context(), d.DialContext, netip.MustParseAddr("127.8.0.77"), []int{1, port}); why == "" {
+		t.Error("an open port is no answer")
+	}
+	if why := probed(t.Context(), d.DialContext, netip.MustParseAddr("127.8.0.78"), []int{1, port}); why != "" {
+		t.Errorf("nobody listens: %s", why)
+	}
+	other := func(err error) string {
+		return probed(t.Context(), func(context.Context, string, string) (net.Conn, error) { return nil, err }, netip.MustParseAddr("10.0.0.7"), []int{22})
+	}
+	_, refused := d.DialContext(t.Context(), "tcp", "127.8.0.78:1")
+	if why := other(refused); why != "it refuses connections to port 22" {
+		t.Errorf("a refused connection: %q", why)
+	}
+	if why := other(net.ErrClosed); why != "" {
+		t.Errorf("another error: %q", why)
+	}
+}
