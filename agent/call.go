@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -23,7 +24,10 @@ const (
 	pollQuick = 2 * time.Millisecond
 	// lostAfter is how long an agent may be silent while the client waits for
 	// one of its tasks: a restart takes seconds.
-	lostAfter  = 30 * time.Second
+	lostAfter = 30 * time.Second
+	// idWait is how long the reply to a message that begins a task may take after
+	// the context has ended: without the id in it, the task cannot be canceled.
+	idWait     = 3 * time.Second
 	replyLimit = 8 << 20 // bytes
 )
 
@@ -77,7 +81,13 @@ func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
 	if m.since.IsZero() {
 		m.since = time.Now()
 	}
-	value, err := c.post(ctx, m)
+	begin := ctx
+	if !m.repeat && ctx.Err() == nil {
+		var end context.CancelFunc
+		begin, end = outlive(ctx, idWait)
+		defer end()
+	}
+	value, err := c.post(begin, m)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +96,18 @@ func (c *Client) call(ctx context.Context, m message) (json.RawMessage, error) {
 		return value, nil
 	}
 	return c.await(ctx, m, task.ID)
+}
+
+// outlive returns a context that ends some time after ctx, with the same cause.
+func outlive(ctx context.Context, extra time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := guard.AfterDone(ctx, func() {
+		guard.AfterFunc(ctx, extra, func() { cancel(context.Cause(ctx)) })
+	})
+	return longer, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // await polls a task until it ends. The pause grows with the age of the task,

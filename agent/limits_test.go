@@ -128,6 +128,47 @@ func TestLeftTaskIsCancelled(t *testing.T) {
 	}
 }
 
+// A task that an agent accepts just after the client was interrupted is canceled,
+// too: its id arrives a moment later. An agent that is slower than that is left.
+func TestTaskThatBeginsAfterTheInterruptIsCanceled(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply    time.Duration // of the agent, after the message
+		canceled bool
+		took     time.Duration
+	}{
+		"a moment later": {time.Second, true, time.Second},
+		"too late":       {time.Minute, false, 100*time.Millisecond + 3*time.Second},
+	} {
+		var canceled []any
+		handler := messages(t, func(r agent.Request) (any, error) {
+			if r.Method == "cancel_task" {
+				canceled = r.Arguments
+				return "canceled", nil
+			}
+			time.Sleep(c.reply)
+			return agent.Task{ID: "the-task", State: "running"}, nil
+		})
+		inBubble(t, good(t), handler, func(t *testing.T, cfg agent.Config) {
+			ctx, stop := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, stop)
+			began := time.Now()
+			err := newClient(t, cfg).Drain(ctx, "shutdown", nil)
+			if took := time.Since(began); !errors.Is(err, context.Canceled) || took != c.took {
+				t.Errorf("%s: after %s got %v", name, took, err)
+			}
+			var left *agent.TaskLeftError
+			if errors.As(err, &left) != c.canceled {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(c.reply) // the server ends with the test
+		})
+		if (len(canceled) == 1) != c.canceled {
+			t.Errorf("%s: canceled %v", name, canceled)
+		}
+	}
+}
+
 // The agent runs one task at a time: ListDiskInTurn finds out that it works on
 // another one, even if it does not accept the message.
 func TestListDiskInTurn(t *testing.T) {

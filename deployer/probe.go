@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bootstrap/internal/guard"
+	"bootstrap/internal/proxy"
 	"bootstrap/network"
 )
 
@@ -26,6 +27,10 @@ func probePorts() []int { return []int{22, 80, 443, 6868} }
 // probe warns of each newly reserved address that answers: a machine has it that
 // the ledger does not know.
 func (a *reservations) probe(ctx context.Context) {
+	dial := a.t.Env.Route.Dial
+	if dial == nil { // nothing stands between this machine and the VM
+		dial = proxy.Direct().DialContext
+	}
 	ports := probePorts()
 	if port, err := strconv.Atoi(a.t.Manifest.CPI.MBusURL.Port()); err == nil && !slices.Contains(ports, port) {
 		ports = append(ports, port)
@@ -35,7 +40,7 @@ func (a *reservations) probe(ctx context.Context) {
 			continue
 		}
 		addr := c.Reservation.Block.Addr()
-		if why := probed(ctx, a.t.Env.Route.Dial, addr, ports); why != "" {
+		if why := probed(ctx, dial, addr, ports); why != "" {
 			a.t.Out.Warning(fmt.Sprintf("address %s of network %s answers (%s), although nobody has it in the ledger: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", addr, c.Reservation.Network, why))
 		}
 	}
@@ -63,8 +68,13 @@ func probed(ctx context.Context, dial func(ctx context.Context, network, address
 		})
 	}
 	for range ports {
-		if why := <-found; why != "" {
-			return why
+		select {
+		case why := <-found:
+			if why != "" {
+				return why
+			}
+		case <-ctx.Done():
+			return ""
 		}
 	}
 	return ""
