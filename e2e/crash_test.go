@@ -469,7 +469,13 @@ func TestCrash(t *testing.T) {
 // killed is a trial in which the program is killed at a point.
 func killed(s scenario, point, what string, with []string) trial {
 	tr := trial{name: s.name + "/" + point, what: []string{what}, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
-		return l.run(append([]string{"BOOTSTRAP_KILL_AT=" + point}, with...), args...)
+		o, err := l.run(append([]string{"BOOTSTRAP_KILL_AT=" + point}, with...), args...)
+		if err == nil && l.want.V1 && len(with) > 0 && strings.HasPrefix(point, "cpi create_vm ") {
+			// A VM whose CPI was killed just after it had started the agent waits for
+			// a registry, and has the ports of the next one; see withFlakyCPI.
+			err = l.deleteUnknownVMs()
+		}
+		return o, err
 	}}
 	if len(with) > 0 {
 		tr.name += " with the CPI"
