@@ -30,7 +30,7 @@ func Deploy(ctx context.Context, opts Options) error {
 		{name: "check inputs", do: func(context.Context) error { return opts.Planned.checkInputs(r.t) }},
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
 		{name: "lock state", group: target.Validating, do: r.lock},
-		{name: "choose addresses", do: r.chooseAddresses},
+		{name: "choose addresses", group: target.Validating, do: r.chooseAddresses},
 	}, r.looking(), []phase{
 		{name: "plan", do: r.announcePlan},
 		{name: "check the machine", do: r.checkMachine},
@@ -48,7 +48,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	phases := []phase{
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
 		{name: "read state", group: target.Validating, do: r.peek},
-		{name: "choose addresses", do: r.chooseAddresses},
+		{name: "choose addresses", group: target.Validating, do: r.chooseAddresses},
 	}
 	if opts.Previous {
 		phases = slices.Concat([]phase{
