@@ -16,16 +16,24 @@ func (r *run) runList(ctx context.Context, group string, steps []plan.Step) erro
 // runSteps runs the steps of the plan in their order. group names the stages of
 // those that change the VM.
 func (r *run) runSteps(ctx context.Context, group string) error {
+	in := ""
 	for _, s := range r.plan.Steps {
-		in := ""
-		if changesVM(s.Kind) {
+		switch {
+		case changesVM(s.Kind):
 			in = group
+		case !isQuiet(s.Kind):
+			in = ""
 		}
 		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isQuiet reports whether a step reports no stage: it ends no group of stages.
+func isQuiet(k plan.Kind) bool {
+	return k == plan.ReserveAddress || k == plan.BindAddress || k == plan.ReleaseAddress
 }
 
 // doStep does one step: whatever the plan, a kind of step has one doer.
