@@ -65,6 +65,7 @@ func imports() map[string][]string {
 		"manifest":                {"manifest/document", "manifest/gen", "network"},
 		"manifest/document":       {"manifest/gen"},
 		"manifest/gen":            {},
+		"fleet":                   {"manifest/document"},
 		"network":                 {},
 		"registry":                {},
 		"state":                   {},
@@ -169,7 +170,7 @@ func TestArchitecturePage(t *testing.T) {
 // Files and folders that the pages for developers name must exist.
 func TestPagesNameExistingFiles(t *testing.T) {
 	named := regexp.MustCompile("`([a-z0-9_.-]+/[a-zA-Z0-9_./-]*[a-zA-Z0-9])`")
-	ours := regexp.MustCompile(`^(agent|artifact|cmd|cpi|deployer|docs|e2e|internal|manifest|network|registry|state|templates|testdata|tunnel|\.ci)/`)
+	ours := regexp.MustCompile(`^(agent|artifact|cmd|cpi|deployer|docs|e2e|fleet|internal|manifest|network|registry|state|templates|testdata|tunnel|\.ci)/`)
 	for _, page := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "docs/reliability.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {

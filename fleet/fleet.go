@@ -1,0 +1,107 @@
+// Package fleet reads the fleet file: the members of a fleet, each one a
+// deployment with a manifest of its own, and the rules by which they are
+// updated. Read returns it typed and checked, or reports all errors at once,
+// with their positions in the file.
+package fleet
+
+import (
+	"time"
+
+	"bootstrap/manifest/document"
+)
+
+// Fleet is a fleet file that passed all checks.
+type Fleet struct {
+	Path    string   // absolute
+	Name    string   // the key name, or the file's name without extension
+	Members []Member // in the order of the file; never empty
+	Update  Update
+	// Secrets holds every secret value of the file, the longest first, for a
+	// redactor.
+	Secrets []string
+	// Names holds the texts that are not redacted even if a secret equals one of
+	// them: keys, and the names of variables, members and labels.
+	Names    []string
+	Warnings []document.Problem
+}
+
+// Member is one deployment of a fleet.
+type Member struct {
+	Name     string // unique, also where file names ignore case
+	Manifest string // absolute path
+	State    string // absolute path; empty: beside the manifest
+	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
+	Ops, CloudConfigs, VarsFiles []string
+	VarsStore                    string // absolute path; empty: none
+	// Vars is a JSON map of variables, which is also YAML; nil: none.
+	Vars    []byte
+	Labels  map[string]string
+	Blocked *Blocked          // nil: not blocked
+	Pos     document.Position // of its entry or row
+}
+
+// Blocked says that a member is not touched.
+type Blocked struct {
+	By  string // who blocked it; may be empty
+	Why string // never empty
+}
+
+// Update holds the rules by which the members are updated.
+type Update struct {
+	Strategy    Strategy
+	Canaries    Canaries
+	MaxInFlight Share
+	Waves       []Share // sizes of the waves after the canaries; empty: one wave
+	// BakeCanaries is how long to wait after the canaries, BakeWaves after each
+	// wave but the last.
+	BakeCanaries, BakeWaves time.Duration
+	MaxFailures             int
+	RetryBusy               RetryBusy
+	Order                   Order
+	Timeout                 time.Duration // of one member; 0: none
+	// CanaryWatch and UpdateWatch are "SHORTEST-LONGEST" in milliseconds, in place
+	// of the manifest's update_watch_time; empty: the manifest's.
+	CanaryWatch, UpdateWatch string
+}
+
+// Strategy says what happens to a member.
+type Strategy string
+
+// The strategies.
+const (
+	UpdateStrategy   Strategy = "update"   // deploy what changed
+	RecreateStrategy Strategy = "recreate" // make a new VM, also if the agent is silent
+)
+
+// Order is the order in which members are started.
+type Order string
+
+// The orders.
+const (
+	FileOrder   Order = "file"
+	NameOrder   Order = "name"
+	RandomOrder Order = "random"
+)
+
+// Canaries says which members are updated first.
+type Canaries struct {
+	Count Share
+	Of    string // label=value that canaries must have; empty: any member
+}
+
+// RetryBusy says how often members that another run holds are tried again.
+type RetryBusy struct {
+	Rounds int
+	Wait   time.Duration // before each round
+}
+
+// defaults returns the rules of a file that says nothing.
+func defaults() Update {
+	return Update{
+		Strategy:    UpdateStrategy,
+		Canaries:    Canaries{Count: Count(1)},
+		MaxInFlight: Count(1),
+		RetryBusy:   RetryBusy{Rounds: 3, Wait: 30 * time.Second},
+		Order:       FileOrder,
+	}
+}

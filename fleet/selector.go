@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"bootstrap/internal/spelling"
+)
+
+// Selector selects members: one by its name, those with a label, or those that
+// the caller knows to be outdated or to have failed.
+type Selector struct {
+	Name         string // empty: none
+	Label, Value string // Label empty: none
+	// Outdated and Failed need facts that a fleet file does not have: Matches
+	// reports true for every member, and the caller decides.
+	Outdated, Failed bool
+}
+
+// ParseSelector reads NAME, LABEL=VALUE, outdated or failed.
+func ParseSelector(text string) (Selector, error) {
+	label, value, labelled := strings.Cut(text, "=")
+	switch {
+	case text == "outdated":
+		return Selector{Outdated: true}, nil
+	case text == "failed":
+		return Selector{Failed: true}, nil
+	case labelled && label != "":
+		return Selector{Label: label, Value: value}, nil
+	case labelled || !isName(text):
+		return Selector{}, fmt.Errorf("cannot select members by %q: expected NAME, LABEL=VALUE, outdated or failed", text)
+	}
+	return Selector{Name: text}, nil
+}
+
+// String returns the selector as ParseSelector reads it.
+func (s Selector) String() string {
+	switch {
+	case s.Outdated:
+		return "outdated"
+	case s.Failed:
+		return "failed"
+	case s.Label != "":
+		return s.Label + "=" + s.Value
+	}
+	return s.Name
+}
+
+// Matches reports whether a member has the selector's name or label.
+func (s Selector) Matches(m Member) bool {
+	switch {
+	case s.Outdated, s.Failed:
+		return true
+	case s.Label != "":
+		value, ok := m.Labels[s.Label]
+		return ok && value == s.Value
+	}
+	return m.Name == s.Name
+}
+
+// Check returns an error if the selector matches no member, with similar names.
+func (s Selector) Check(members []Member) error {
+	if slices.ContainsFunc(members, s.Matches) {
+		return nil
+	}
+	if s.Label == "" {
+		names := make([]string, len(members))
+		for i, m := range members {
+			names[i] = m.Name
+		}
+		return fmt.Errorf("no member has the name %s%s", s.Name, spelling.Suggest(s.Name, names))
+	}
+	labels, values := map[string]bool{}, map[string]bool{}
+	for _, m := range members {
+		for label, value := range m.Labels {
+			labels[label] = true
+			if label == s.Label {
+				values[value] = true
+			}
+		}
+	}
+	switch {
+	case len(labels) == 0:
+		return errors.New("no member has the label " + s.String() + ": the fleet file has no labels")
+	case !labels[s.Label]:
+		return fmt.Errorf("no member has the label %s%s", s.Label, near(s.Label, labels))
+	}
+	return fmt.Errorf("no member has the label %s%s", s, near(s.Value, values))
+}
+
+// near suggests one of the options or, if none is similar, names some of them.
+func near(word string, options map[string]bool) string {
+	list := slices.Sorted(maps.Keys(options))
+	if advice := spelling.Suggest(word, list); advice != "" {
+		return advice
+	}
+	const most = 5
+	more := ""
+	if len(list) > most {
+		list, more = list[:most], " and others"
+	}
+	return "; there are " + strings.Join(list, ", ") + more
+}

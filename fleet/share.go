@@ -1,0 +1,50 @@
+package fleet
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Share is a number of members, or a percentage of them.
+type Share struct {
+	n       int
+	percent bool
+}
+
+// Count returns the share of n members.
+func Count(n int) Share { return Share{n: n} }
+
+// Percent returns the share of n percent.
+func Percent(n int) Share { return Share{n: n, percent: true} }
+
+// ParseShare reads a number or a percentage from 0% to 100%.
+func ParseShare(text string) (s Share, ok bool) {
+	digits, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(digits)
+	if err != nil || digits[0] < '0' || digits[0] > '9' || percent && n > 100 {
+		return Share{}, false
+	}
+	return Share{n: n, percent: percent}, true
+}
+
+// Of returns how many of total members the share is: a percentage is rounded
+// down, and the result is at most total. A caller that needs a width takes at
+// least 1.
+func (s Share) Of(total int) int {
+	n := s.n
+	if s.percent {
+		n = s.n * total / 100
+	}
+	return max(min(n, total), 0)
+}
+
+// IsZero reports whether the share is none of any number of members.
+func (s Share) IsZero() bool { return s.n <= 0 }
+
+// String returns the share as a fleet file has it, such as 5 or 10%.
+func (s Share) String() string {
+	if s.percent {
+		return strconv.Itoa(s.n) + "%"
+	}
+	return strconv.Itoa(s.n)
+}
