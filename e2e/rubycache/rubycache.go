@@ -3,6 +3,7 @@
 package rubycache
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -25,17 +26,22 @@ func Take(dir string) error {
 	}
 	now := time.Now()
 	_ = os.Chtimes(filepath.Join(from, name), now, now)
-	return copyMissing(from, dir, name)
+	err = replace(from, dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another test run replaced it meanwhile
+	}
+	return err
 }
 
 // Keep copies the Ruby that a program compiled into dir, for later test runs,
-// and removes those that no test run has used for a month.
+// and removes those that no test run has used for a month. It replaces one that
+// the program did not accept and compiled again.
 func Keep(dir string) error {
 	to, name, err := kept()
 	if err != nil || to == "" {
 		return err
 	}
-	if err := copyMissing(dir, to, name); err != nil {
+	if err := replace(dir, to, name); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(to)
@@ -62,13 +68,11 @@ func kept() (dir, name string, err error) {
 	return filepath.Join(cache, "bootstrap-test", "ruby"), cruby.CacheName(about), nil
 }
 
-// copyMissing copies the folder name of from into to, if from has all of it and
-// to has none of it.
-func copyMissing(from, to, name string) error {
-	if _, err := os.Stat(filepath.Join(from, name, "sums")); err != nil {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join(to, name, "sums")); err == nil {
+// replace copies the folder name of from into to, if from has all of it and to
+// has not the same.
+func replace(from, to, name string) error {
+	sums, err := os.ReadFile(filepath.Join(from, name, "sums"))
+	if err != nil || same(to, name, sums) {
 		return nil
 	}
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -83,11 +87,18 @@ func copyMissing(from, to, name string) error {
 	if err := copyTree(filepath.Join(from, name), copied); err != nil {
 		return fmt.Errorf("cannot copy the compiled Ruby: %w", err)
 	}
+	_ = os.Rename(filepath.Join(to, name), filepath.Join(scratch, "old"))
 	err = os.Rename(copied, filepath.Join(to, name))
-	if _, there := os.Stat(filepath.Join(to, name, "sums")); there == nil {
+	if same(to, name, sums) {
 		return nil // another test run was faster
 	}
 	return err
+}
+
+// same reports whether the folder name of dir has these sums.
+func same(dir, name string, sums []byte) bool {
+	have, err := os.ReadFile(filepath.Join(dir, name, "sums"))
+	return err == nil && bytes.Equal(have, sums)
 }
 
 func copyTree(from, to string) error {
