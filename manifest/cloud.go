@@ -50,7 +50,7 @@ func (r *reader) readCloudConfig(top document.Value) {
 		r.shared.disks.items[name] = item
 	}
 	r.readSharedNetworks(top.Get("networks"))
-	section(top.Get("compilation"), "cloud.compilation")
+	sections.Map(top.Get("compilation"), "cloud.compilation")
 }
 
 // readCatalog reads a section; what is one of its items, and duplicate the
@@ -59,7 +59,7 @@ func readCatalog(list document.Value, name, what, duplicate string) catalog {
 	c := catalog{items: map[string]catalogItem{}}
 	c.open = list.Pending()
 	for _, item := range list.Items() {
-		if !item.IsNull() && !section(item, name) {
+		if !item.IsNull() && !sections.Map(item, name) {
 			c.open = true
 			continue
 		}
@@ -173,7 +173,7 @@ func (r *reader) readStemcells(list document.Value) {
 		list.Fail("must contain the stemcell of the instance group: its alias, url and, for an http(s) URL, sha1")
 	}
 	for _, item := range items {
-		if !item.IsNull() && !section(item, "stemcells[]") {
+		if !item.IsNull() && !sections.Map(item, "stemcells[]") {
 			r.stemcells.open = true
 			continue
 		}

@@ -95,7 +95,7 @@ type disk struct {
 // read reads and checks the whole document.
 func (r *reader) read(top document.Value) {
 	r.top = top
-	if !section(top, "") {
+	if !sections.Map(top, "") {
 		if top.IsNull() {
 			top.Fail("the manifest is empty")
 		}
@@ -179,7 +179,7 @@ func (r *reader) readReleases(list document.Value) {
 		list.Fail("must contain at least one release, that of the CPI")
 	}
 	for _, item := range items {
-		if !item.IsNull() && !section(item, "releases[]") {
+		if !item.IsNull() && !sections.Map(item, "releases[]") {
 			r.releases.open = true
 			continue
 		}
@@ -202,7 +202,7 @@ func (r *reader) readReleases(list document.Value) {
 func (r *reader) readNetworks(list document.Value) {
 	r.networks.open = list.Pending()
 	for _, item := range list.Items() {
-		if !item.IsNull() && !section(item, "networks[]") {
+		if !item.IsNull() && !sections.Map(item, "networks[]") {
 			r.networks.open = true
 			continue
 		}
@@ -252,7 +252,7 @@ func (r *reader) readSubnets(network document.Value) *Subnet {
 	}
 	var first *Subnet
 	for _, item := range items {
-		if !item.IsNull() && !section(item, "networks[].subnets[]") {
+		if !item.IsNull() && !sections.Map(item, "networks[].subnets[]") {
 			continue
 		}
 		if subnet := r.readSubnet(item); first == nil {
@@ -324,7 +324,7 @@ func readRanges(list document.Value) netipx.IPSet {
 // readResourcePools reads resource_pools.
 func (r *reader) readResourcePools(list document.Value) {
 	for _, item := range list.Items() {
-		if !item.IsNull() && !section(item, "resource_pools[]") {
+		if !item.IsNull() && !sections.Map(item, "resource_pools[]") {
 			continue
 		}
 		p := pool{place: item}
@@ -342,7 +342,7 @@ func (r *reader) readResourcePools(list document.Value) {
 		stemcell := item.Get("stemcell")
 		if stemcell.IsNull() {
 			stemcell.Fail("must be provided: a map with the url of the stemcell and, for an http(s) URL, its sha1")
-		} else if section(stemcell, "resource_pools[].stemcell") {
+		} else if sections.Map(stemcell, "resource_pools[].stemcell") {
 			url := r.sourceURL(stemcell.Get("url"), "stemcell")
 			p.Stemcell = StemcellRef{
 				URL:  url,
@@ -357,7 +357,7 @@ func (r *reader) readResourcePools(list document.Value) {
 // readDiskPools reads disk_pools.
 func (r *reader) readDiskPools(list document.Value) {
 	for _, item := range list.Items() {
-		if !item.IsNull() && !section(item, "disk_pools[]") {
+		if !item.IsNull() && !sections.Map(item, "disk_pools[]") {
 			continue
 		}
 		d := disk{place: item}
@@ -398,7 +398,7 @@ func readTags(c document.Value) map[string]string {
 // readUpdate reads update of the manifest or, with a cloud config, of the group,
 // whose values replace those of the manifest.
 func (r *reader) readUpdate(c document.Value) {
-	if !section(c, "update") {
+	if !sections.Map(c, "update") {
 		return
 	}
 	place := c.Get("update_watch_time")
@@ -434,7 +434,7 @@ func (r *reader) readFeatures(c document.Value) {
 		c.Warn(`must be a map (lines "key: value"), not %s; it is ignored`, c.Describe())
 		return
 	}
-	warnUnknownKeys(c, "features")
+	sections.WarnUnknown(c, "features")
 	r.manifest.UseDNS = c.Get("use_dns_addresses").LenientFlag(false)
 }
 

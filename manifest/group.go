@@ -17,7 +17,7 @@ func (r *reader) readGroups(top document.Value) {
 			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d%s", len(items), document.Literal(groupNames(items)))
 		}
 		for _, item := range items {
-			if !item.IsNull() && !section(item, "instance_groups[]") {
+			if !item.IsNull() && !sections.Map(item, "instance_groups[]") {
 				continue
 			}
 			group := r.readGroup(item)
@@ -105,7 +105,7 @@ func (r *reader) readJobs(c document.Value) []JobRef {
 	for _, list := range spellings(c, "jobs", "templates") {
 		seen := map[string]bool{}
 		for _, item := range list.Items() {
-			if !item.IsNull() && !section(item, "instance_groups[].jobs[]") {
+			if !item.IsNull() && !sections.Map(item, "instance_groups[].jobs[]") {
 				continue
 			}
 			job := r.readJobRef(item)
@@ -204,7 +204,7 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 	}
 	var refs []GroupNetwork
 	for _, item := range items {
-		if !item.IsNull() && !section(item, "instance_groups[].networks[]") {
+		if !item.IsNull() && !sections.Map(item, "instance_groups[].networks[]") {
 			continue
 		}
 		if place := item.Get("nic_group"); place.HasKey() {

@@ -24,7 +24,7 @@ func (r *reader) readInstallation(c document.Value) {
 		c.Fail("must be provided: a map with the CPI (template), its properties, and the agent's URL (mbus)%s", document.Literal(without))
 		return
 	}
-	if !section(c, "cloud_provider") {
+	if !sections.Map(c, "cloud_provider") {
 		return
 	}
 	r.manifest.CPI.Templates = r.readTemplates(c)
@@ -45,7 +45,7 @@ func (r *reader) readTemplates(c document.Value) []JobRef {
 		case list.Pending() || !list.IsNull() && !list.IsList():
 		case single.IsNull():
 			single.Fail("must be provided: a map with the name of the CPI's job and its release")
-		case section(single, "cloud_provider.template"):
+		case sections.Map(single, "cloud_provider.template"):
 			return []JobRef{r.readJobRef(single)}
 		}
 		return nil
@@ -56,7 +56,7 @@ func (r *reader) readTemplates(c document.Value) []JobRef {
 	var refs []JobRef
 	seen := map[string]bool{}
 	for _, item := range items {
-		if !item.IsNull() && !section(item, "cloud_provider.template") {
+		if !item.IsNull() && !sections.Map(item, "cloud_provider.template") {
 			continue
 		}
 		ref := r.readJobRef(item)
@@ -121,7 +121,7 @@ func readCert(c document.Value) string {
 		c.Fail("must be a map with the key ca (the CA certificate in PEM), not %s", c.Describe())
 		return ""
 	}
-	section(c, "cloud_provider.cert")
+	sections.Map(c, "cloud_provider.cert")
 	place := c.Get("ca")
 	text, ok := place.Text()
 	if !ok || text == "" {
@@ -136,7 +136,7 @@ func readCert(c document.Value) string {
 
 // readTunnel reads ssh_tunnel. It returns nil if all values in it are empty.
 func (r *reader) readTunnel(c document.Value) *SSHTunnel {
-	if !section(c, "cloud_provider.ssh_tunnel") {
+	if !sections.Map(c, "cloud_provider.ssh_tunnel") {
 		return nil
 	}
 	empty := true
@@ -239,7 +239,7 @@ func checkPrivateKey(data []byte) string {
 
 // readRegistry reads registry. With a tunnel, the default is a registry.
 func readRegistry(c document.Value, tunnel bool) *Registry {
-	if !section(c, "cloud_provider.registry") && !tunnel {
+	if !sections.Map(c, "cloud_provider.registry") && !tunnel {
 		return nil
 	}
 	reg := &Registry{

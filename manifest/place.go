@@ -167,7 +167,7 @@ func (p *Placement) interfaces() map[string]map[string]any {
 func (r *reader) readSharedNetworks(list document.Value) {
 	for _, item := range list.Items() {
 		if item.IsMap() {
-			warnUnknownKeys(item, "cloud.networks[]")
+			sections.WarnUnknown(item, "cloud.networks[]")
 		}
 		if place := item.Get("managed"); place.LenientFlag(true) {
 			place.Fail("cannot be used: networks are not created here, so they must exist")
@@ -175,7 +175,7 @@ func (r *reader) readSharedNetworks(list document.Value) {
 		if subnets := item.Get("subnets"); subnets.IsList() {
 			for _, subnet := range subnets.Items() {
 				if subnet.IsMap() {
-					warnUnknownKeys(subnet, "cloud.networks[].subnets[]")
+					sections.WarnUnknown(subnet, "cloud.networks[].subnets[]")
 				}
 			}
 		}
@@ -202,7 +202,7 @@ func (r *reader) readWishes(c document.Value, own map[string]any) {
 	networks, zones := c.Get("networks"), c.Get("azs")
 	for _, item := range networks.Items() {
 		if item.IsMap() {
-			warnUnknownKeys(item, "instance_groups[].networks[]")
+			sections.WarnUnknown(item, "instance_groups[].networks[]")
 		}
 		if place := item.Get("nic_group"); !place.IsNull() {
 			place.Fail("cannot be used, because each network has an interface of its own on the VM")

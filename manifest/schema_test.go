@@ -17,6 +17,7 @@ import (
 
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/gen"
+	"bootstrap/manifest/keys"
 )
 
 // compiled returns the schema, ready to check documents.
@@ -279,7 +280,7 @@ func TestSchemaHasAllKeys(t *testing.T) {
 	}
 	want := map[string][]string{}
 	for _, s := range sections {
-		want[definitionName(s.name)] = slices.Sorted(slices.Values(slices.Concat(s.keys(), s.ignored)))
+		want[keys.DefinitionName(s.Name)] = slices.Sorted(slices.Values(slices.Concat(s.Names(), s.Ignored)))
 	}
 	for _, kind := range gen.Types() {
 		options, _ := gen.Options(kind)
@@ -326,10 +327,10 @@ func TestTableHoldsWhatIsRead(t *testing.T) {
 	}
 	known := map[string]bool{}
 	for _, s := range sections {
-		for _, key := range s.keys() {
+		for _, key := range s.Names() {
 			known[key] = true
 			if !asked[key] {
-				t.Errorf("nobody reads %s.%s", s.name, key)
+				t.Errorf("nobody reads %s.%s", s.Name, key)
 			}
 		}
 	}
