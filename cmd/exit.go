@@ -176,6 +176,13 @@ func (c *console) finish(err error) int {
 		err = &completed{err, c.withTarget(err.Error())}
 	}
 	c.tell(code, err, hint)
+	if c.openEvents() == nil && c.events != nil { // the first event said why it cannot be opened
+		told := err
+		if !failure(told) {
+			told = nil
+		}
+		ui.JSONResult(c.events, code, told, hint)
+	}
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed
 		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")

@@ -13,6 +13,7 @@ import (
 // to any command line. A command that asks, or prints events, has its own.
 func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.json, "json", false, "print one JSON event per line")
+	f.StringVar(&c.eventsPath, "events", "", "also append the JSON events to this `FILE`")
 	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
 	f.BoolP("non-interactive", "n", false, "never prompt (the default without a terminal)")
 	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
@@ -31,6 +32,7 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	skipDrainFlag(f, opts)
 	cpiFlags(f, opts)
 	agentFlags(f, opts)
+	f.Var(watchFlag{&opts.WatchTime}, "update-watch-time", "how long jobs may take to run, not the manifest's; in ms")
 	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")
 }
 
@@ -136,7 +138,7 @@ func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringArrayVar(&inputs.CloudConfigs, "cloud-config", nil, "use the cloud config in this `FILE`; repeatable")
 	f.VarP(pairsFlag{&inputs.Vars, "-v", "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
 	f.Var(pairsFlag{&inputs.VarFiles, "--var-file", "NAME=PATH"}, "var-file", "give a variable the content of a file")
-	f.StringArrayVarP(&inputs.VarsFiles, "vars-file", "l", nil, "read variables from this YAML `FILE`")
+	f.VarP(&varsFilesFlag{inputs: inputs, stdin: c.stdin}, "vars-file", "l", "read variables from this YAML file; - is standard input")
 	f.StringArrayVar(&inputs.VarsEnv, "vars-env", nil, "read variables from the environment: `PREFIX`_name=VALUE")
 	f.StringVar(&inputs.VarsStore, "vars-store", "", "keep generated variables in this YAML `FILE`")
 	inputs.Environ = c.env

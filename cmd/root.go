@@ -31,6 +31,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
+	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
 
@@ -105,6 +106,8 @@ type console struct {
 	trace          func(target.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
+	eventsPath     string             // --events; empty: none
+	events         *ui.Lines          // the file at eventsPath, from its first line on
 	report         func(report.Event) // nil until a command reports
 	started        bool               // the command line was understood
 	quiet          bool               // the command has printed its result
@@ -249,11 +252,34 @@ func (c *console) boshHome() (string, error) {
 func (c *console) renderer(stream io.Writer) func(report.Event) {
 	var mu sync.Mutex
 	show := c.unguarded(stream)
+	if err := c.openEvents(); err != nil {
+		show(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
+	}
+	if c.events != nil {
+		shown, record := show, ui.JSON(c.events)
+		show = func(e report.Event) {
+			shown(e)
+			record(e)
+		}
+	}
 	return c.completedEvents(func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		show(e)
 	})
+}
+
+// openEvents opens the file to which events are appended, if one is named.
+func (c *console) openEvents() error {
+	if c.eventsPath == "" || c.events != nil {
+		return nil
+	}
+	f, err := os.OpenFile(c.eventsPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("--events: cannot write the events to %s: %w", c.eventsPath, document.Cause(err))
+	}
+	c.events = c.redactor.Lines(f) // closed when the process ends
+	return nil
 }
 
 func (c *console) unguarded(stream io.Writer) func(report.Event) {

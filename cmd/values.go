@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/tunnel"
 )
 
@@ -264,5 +267,53 @@ func (v *mbusFlag) Set(text string) error {
 		return wholeText("--old-mbus: expected https://USER:PASSWORD@HOST:PORT")
 	}
 	*v = mbusFlag(text)
+	return nil
+}
+
+// varsFilesFlag contains paths of variables files. For the path - it reads
+// standard input.
+type varsFilesFlag struct {
+	inputs *document.Options
+	stdin  io.Reader
+}
+
+// maxVars limits the size of variables on standard input.
+const maxVars = 64 << 20
+
+func (v *varsFilesFlag) Type() string   { return "FILE" }
+func (v *varsFilesFlag) String() string { return "" }
+
+// Set adds a path.
+func (v *varsFilesFlag) Set(path string) error {
+	if path == "-" {
+		if slices.Contains(v.inputs.VarsFiles, path) {
+			return wholeText("-l - can be given once: standard input is read only once")
+		}
+		data, err := io.ReadAll(io.LimitReader(v.stdin, maxVars+1))
+		switch {
+		case err != nil:
+			return wholeText(fmt.Sprintf("-l -: cannot read standard input: %v", document.Cause(err)))
+		case len(data) > maxVars:
+			return wholeText(fmt.Sprintf("-l -: standard input is larger than the limit of %d MiB", maxVars>>20))
+		}
+		v.inputs.Piped = data
+	}
+	v.inputs.VarsFiles = append(v.inputs.VarsFiles, path)
+	return nil
+}
+
+// watchFlag is a range of times in milliseconds.
+type watchFlag struct{ to **manifest.WatchTime }
+
+func (v watchFlag) Type() string   { return "RANGE" }
+func (v watchFlag) String() string { return "" }
+
+// Set takes the range.
+func (v watchFlag) Set(text string) error {
+	watch, err := manifest.ParseWatchTime(text)
+	if err != nil {
+		return wholeText(fmt.Sprintf("--update-watch-time: %q %v; write two times in milliseconds, such as 30000-300000", text, err))
+	}
+	*v.to = &watch
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 )
 
 // runList runs the steps of a command that needs no decision.
@@ -24,6 +25,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		case !isQuiet(s.Kind):
 			in = ""
 		}
+		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -436,6 +437,15 @@ func (r *reader) readFeatures(c document.Value) {
 	}
 	sections.WarnUnknown(c, "features")
 	r.manifest.UseDNS = c.Get("use_dns_addresses").LenientFlag(false)
+}
+
+// ParseWatchTime reads "min-max" in milliseconds, as update_watch_time has it.
+func ParseWatchTime(text string) (WatchTime, error) {
+	watch, wrong := parseWatchTime(text)
+	if wrong != "" {
+		return watch, errors.New(wrong)
+	}
+	return watch, nil
 }
 
 // parseWatchTime reads "min-max" in milliseconds; wrong describes what is wrong.

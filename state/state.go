@@ -88,6 +88,9 @@ type Own struct {
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
 	// Stopped is true after `bootstrap stop`.
 	Stopped bool `json:"stopped,omitempty"`
+	// Created is when the create_vm call for the current VM began, in UTC; nil if
+	// another tool created it, or a version that did not record it.
+	Created *time.Time `json:"created,omitempty"`
 	// Deployed is when the last deploy finished, in UTC.
 	Deployed *time.Time `json:"deployed,omitempty"`
 	// Swap is the VM that the current one replaces, until it is deleted.

@@ -25,6 +25,7 @@ const (
 	Warning  Kind = "warning"  // Message, for the person to act on
 	Log      Kind = "log"      // Message, lines of the log Name
 	Planned  Kind = "plan"     // Plan
+	Step     Kind = "step"     // a step of the plan begins: Name, Down
 )
 
 // Status is how a stage ended.
@@ -55,6 +56,7 @@ type Event struct {
 	Total   int64      `json:"total,omitempty"` // 0: not known
 	Message string     `json:"message,omitempty"`
 	Plan    *plan.View `json:"plan,omitempty"`
+	Down    bool       `json:"down,omitempty"` // during the step the service is down
 }
 
 // reporter numbers stages and passes on events, one at a time.

@@ -29,6 +29,8 @@ type Options struct {
 	// OldMBus and OldCA (PEM) are how the agent of the running VM is reached, if
 	// this machine has not recorded that and the manifest has changed.
 	OldMBus, OldCA string
+	// WatchTime replaces the manifest's update_watch_time; nil: it does not.
+	WatchTime *manifest.WatchTime
 }
 
 // Target is one deployment. New returns one of which only the options are known;

@@ -35,6 +35,7 @@ type Options struct {
 	// are warnings, not errors.
 	Lenient bool
 	Stdin   io.Reader
+	Piped   []byte // what the variables file - contains: standard input
 }
 
 // evaluation is one evaluation of a document. Each file is read once.
@@ -320,6 +321,9 @@ func readDocument(path string, opts Options) (file string, data []byte, err erro
 	if path != "-" {
 		data, err = readFile("the manifest", path)
 		return path, data, err
+	}
+	if slices.Contains(opts.VarsFiles, "-") {
+		return stdinName, nil, errors.New("cannot read both the manifest and variables from standard input: write one of them to a file")
 	}
 	if opts.Stdin == nil {
 		return "", nil, errors.New("cannot read the manifest: there is no standard input")

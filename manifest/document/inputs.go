@@ -56,6 +56,10 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 		}
 	}
 	for _, file := range opts.VarsFiles {
+		if file == "-" {
+			d.part("vars", opts.Piped)
+			continue
+		}
 		errs = append(errs, d.file("vars", "the variables file", file))
 	}
 	for _, arg := range opts.VarFiles {

@@ -36,7 +36,7 @@ func (d *document) readVariables(opts Options) (variables, error) {
 		errs = append(errs, vars.addEnvironment(prefix, opts.Environ))
 	}
 	for _, path := range opts.VarsFiles {
-		errs = append(errs, d.addVarsFile(vars, path))
+		errs = append(errs, d.addVarsFile(vars, path, opts.Piped))
 	}
 	for i, arg := range opts.VarFiles {
 		errs = append(errs, vars.addFile(i, arg))
@@ -104,11 +104,14 @@ func (vars variables) addEnvironment(prefix string, environ []string) error {
 	return errors.Join(errs...)
 }
 
-// addVarsFile adds the keys of a YAML file.
-func (d *document) addVarsFile(vars variables, path string) error {
-	data, err := readFile("the variables file", path)
-	if err != nil {
-		return err
+// addVarsFile adds the keys of a YAML file; the path - stands for piped.
+func (d *document) addVarsFile(vars variables, path string, piped []byte) error {
+	data := piped
+	if path != "-" {
+		var err error
+		if data, err = readFile("the variables file", path); err != nil {
+			return err
+		}
 	}
 	values := d.namedValues("the variables file", path, data)
 	// A whole value is set before its parts.
