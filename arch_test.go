@@ -64,6 +64,7 @@ func imports() map[string][]string {
 		"cpi":                     {},
 		"manifest":                {"manifest/document", "manifest/gen", "manifest/keys", "network"},
 		"manifest/keys":           {"manifest/document"},
+		"fleet/schedule":          {},
 		"manifest/document":       {"manifest/gen"},
 		"manifest/gen":            {},
 		"fleet":                   {"manifest/document"},
