@@ -67,7 +67,7 @@ func imports() map[string][]string {
 		"fleet/schedule":          {},
 		"manifest/document":       {"manifest/gen"},
 		"manifest/gen":            {},
-		"fleet":                   {"manifest/document"},
+		"fleet":                   {"manifest", "manifest/document", "manifest/keys", "state/file"},
 		"network":                 {},
 		"registry":                {},
 		"state":                   {},

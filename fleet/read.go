@@ -1,101 +1,101 @@
 package fleet
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"bootstrap/manifest/document"
 )
 
 // Read reads and checks the fleet file at path, and fills in its variables from
-// opts, whose operations, cloud config and vars store are those of members and
-// are not used. The error is a *document.Problems if the content of the file or
-// of a file in opts is wrong.
+// opts. The operations, the cloud config and the vars store in opts are not used:
+// members have their own. The error is a *document.Problems if the content of the
+// file, or of a file with variables, is wrong.
 func Read(path string, opts document.Options) (*Fleet, error) {
 	if path == "-" {
-		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, beside which a run can be resumed")
+		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, because a run that was interrupted goes on with it")
 	}
-	absolute, err := filepath.Abs(path)
+	absolute, err := locate(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the absolute path of the fleet file %s: %v", path, err)
+		return nil, err
 	}
 	opts.Ops, opts.CloudConfigs, opts.VarsStore, opts.Generate = nil, nil, "", document.Refuse
-	r := reader{fleet: &Fleet{Path: absolute, Update: defaults()}, dir: filepath.Dir(absolute)}
+	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
+	r := newReader(f)
 	d, err := document.Read(path, opts, r.read)
 	if err != nil {
 		return nil, err
 	}
-	r.fleet.Secrets, r.fleet.Names, r.fleet.Warnings = d.Secrets().Sorted(), d.Names(), d.Warnings
-	return r.fleet, nil
+	f.Secrets, f.Names, f.Warnings = d.Secrets().Sorted(), f.publicNames(d.Names()), d.Warnings
+	return f, nil
 }
 
-// reader reads the document into the fleet and reports problems.
-type reader struct {
-	fleet *Fleet
-	dir   string // of the fleet file
+// locate returns the absolute path of the fleet file.
+func locate(path string) (string, error) {
+	expanded, err := document.ExpandHome(path)
+	if err == nil {
+		expanded, err = filepath.Abs(expanded)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot find the absolute path of the fleet file %s: %v", path, err)
+	}
+	info, err := os.Stat(expanded)
+	switch {
+	case err != nil:
+		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: %w", path, document.Cause(err))}
+	case info.IsDir():
+		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: it is a directory", path)}
+	case info.Size() > document.MaxFileSize:
+		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: it is larger than the limit of %d MiB; a glob needs less space than a list", path, document.MaxFileSize>>20)}
+	}
+	return expanded, nil
 }
 
-func (r *reader) read(top document.Value) {
-	if !top.Map() {
-		return
+// publicNames adds the names of the fleet's parts to those of its document.
+func (f *Fleet) publicNames(document []string) []string {
+	names := map[string]bool{f.Name: true}
+	for _, name := range document {
+		names[name] = true
 	}
-	base := filepath.Base(r.fleet.Path)
-	r.fleet.Name = strings.TrimSuffix(base, filepath.Ext(base))
-	if text, ok := top.Get("name").Text(); ok {
-		r.fleet.Name = text
+	for _, m := range f.Members {
+		names[m.Name] = true
 	}
-	members := top.Get("members")
-	if members.Len() == 0 {
-		members.Fail("must contain at least one member")
-	}
-	for _, item := range members.Items() {
-		r.member(item)
-	}
+	return slices.Sorted(maps.Keys(names))
 }
 
-func (r *reader) member(v document.Value) {
-	if !v.Map() {
-		return
-	}
-	m := Member{Pos: v.Position()}
-	manifest, ok := v.Get("manifest").Required("the path of the member's manifest")
-	if !ok {
-		return
-	}
-	m.Manifest = r.path(manifest)
-	if m.Name, ok = v.Get("name").Text(); !ok {
-		base := filepath.Base(m.Manifest)
-		if m.Name = strings.TrimSuffix(base, filepath.Ext(base)); m.Name == "manifest" {
-			m.Name = filepath.Base(filepath.Dir(m.Manifest))
-		}
-	}
-	if text, ok := v.Get("state").Text(); ok {
-		m.State = r.path(text)
-	}
-	if vars := v.Get("vars").Properties(); len(vars) > 0 {
-		m.Vars, _ = json.Marshal(vars)
-	}
-	r.fleet.Members = append(r.fleet.Members, m)
-}
-
-// path returns the absolute path of a file that the fleet file names.
-func (r *reader) path(path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(r.dir, path)
-}
+// longestName leaves room in a file name for what follows the member's name.
+const longestName = 100
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// isName reports whether a text is the name of a member: it becomes part of
-// file names and arguments.
-func isName(text string) bool {
-	return len(text) <= longestName && plainName.MatchString(text) && text != "outdated" && text != "failed"
+// refuseName returns why a text cannot be the name of a member or of a fleet, or
+// "". Names become parts of file names, and arguments of commands.
+func refuseName(text string) string {
+	switch {
+	case len(text) > longestName:
+		return fmt.Sprintf("must have at most %d characters", longestName)
+	case text == outdated || text == failed:
+		return "must not be " + text + ", which selects members by their state"
+	case !plainName.MatchString(text):
+		return "must begin with a letter or a digit, and have only letters, digits, dots, hyphens and underscores"
+	}
+	return ""
 }
 
-const longestName = 100
+// nameOf returns a name made from that of a file.
+func nameOf(path string) string {
+	base := filepath.Base(path)
+	name := regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-")
+	name = strings.TrimLeft(name, "._-")
+	name = name[:min(len(name), longestName)]
+	if refuseName(name) != "" {
+		return "fleet"
+	}
+	return name
+}

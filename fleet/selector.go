@@ -20,17 +20,23 @@ type Selector struct {
 	Outdated, Failed bool
 }
 
+// The selectors that need facts of a run.
+const (
+	outdated = "outdated"
+	failed   = "failed"
+)
+
 // ParseSelector reads NAME, LABEL=VALUE, outdated or failed.
 func ParseSelector(text string) (Selector, error) {
 	label, value, labelled := strings.Cut(text, "=")
 	switch {
-	case text == "outdated":
+	case text == outdated:
 		return Selector{Outdated: true}, nil
-	case text == "failed":
+	case text == failed:
 		return Selector{Failed: true}, nil
 	case labelled && label != "":
 		return Selector{Label: label, Value: value}, nil
-	case labelled || !isName(text):
+	case labelled || refuseName(text) != "":
 		return Selector{}, fmt.Errorf("cannot select members by %q: expected NAME, LABEL=VALUE, outdated or failed", text)
 	}
 	return Selector{Name: text}, nil
@@ -40,9 +46,9 @@ func ParseSelector(text string) (Selector, error) {
 func (s Selector) String() string {
 	switch {
 	case s.Outdated:
-		return "outdated"
+		return outdated
 	case s.Failed:
-		return "failed"
+		return failed
 	case s.Label != "":
 		return s.Label + "=" + s.Value
 	}

@@ -26,7 +26,10 @@ func Load(path string, opts document.Options) (*Manifest, error) {
 	if m.Digest, err = d.Digest(); err != nil {
 		return nil, err
 	}
-	m.Sketch, m.Generated, m.Warnings = d.Sketch(), d.Generated, d.Warnings
+	if m.Sketch, err = d.Sketch(); err != nil {
+		return nil, err
+	}
+	m.Generated, m.Warnings = d.Generated, d.Warnings
 	secrets := d.Secrets()
 	r.addKey(secrets)
 	m.Secrets = secrets.Sorted()

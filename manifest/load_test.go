@@ -293,7 +293,7 @@ func TestFilesThatAreNoManifest(t *testing.T) {
 		t.Errorf("directory: got %v", err)
 	}
 	for text, want := range map[string]string{
-		"": "the manifest is empty", "# nothing\n": "the manifest is empty", "--- ~\n": "the manifest is empty",
+		"": "the file is empty", "# nothing\n": "the file is empty", "--- ~\n": "the manifest is empty",
 		"text": `must be a map`, "- a\n": "must be a map",
 	} {
 		if _, err := Load(write(t, text), document.Options{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

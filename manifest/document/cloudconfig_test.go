@@ -113,7 +113,11 @@ func TestCloudConfigDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sum, string(d.Sketch())
+		text, err := d.Sketch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum, string(text)
 	}
 	before, sketch := digest()
 	for _, unused := range [][]string{{"cpu: 4", "cpu: 6"}, {"workers: 2", "workers: 3"}, {"{name: medium}", "{name: medium, cloud_properties: {a: b}}"}, {"x-note: {}", "x-note: {a: b}"}} {

@@ -22,7 +22,7 @@ import (
 // Limits of a document. Real manifests are below 1 MiB and use few aliases; the
 // limits keep a hostile or broken file from using up the memory.
 const (
-	maxFileSize     = 2 << 20
+	MaxFileSize     = 2 << 20
 	maxDepth        = 500
 	maxAliasedNodes = 100_000
 	maxAliasedBytes = 16 << 20
@@ -187,7 +187,7 @@ func parseAs(file string, data []byte, names bool) *document {
 		d.problems = append(d.problems, syntaxProblem(file, data, err))
 		return d
 	}
-	c := converter{document: d, names: names, tags: loneTags{data: data}, open: map[*yaml.Node]bool{}}
+	c := converter{document: d, names: names, tags: loneTags{none: bytes.IndexByte(data, '!') < 0, data: data}, open: map[*yaml.Node]bool{}}
 	d.root = c.convert(top.Content[0], nil, 0)
 	var second yaml.Node
 	if err := decode(decoder, &second); !errors.Is(err, io.EOF) {

@@ -51,7 +51,7 @@ type evaluation struct {
 	missingBy   map[string]*missing // by name
 	generated   []string            // names, in the order of generation
 	secrets     Secrets             // values of the used variables
-	sketch      []byte              // nil unless Read made it
+	sketch      any                 // the document with secrets masked; nil unless Read made it
 }
 
 // missing is a variable without a value.
@@ -297,20 +297,27 @@ func Read(path string, opts Options, check func(top Value)) (*Document, error) {
 		check(e.top())
 	}
 	e.neededIn(sketch)
-	if e.sketch, err = writeSketch(sketch); err != nil {
-		return nil, err
-	}
+	e.sketch = sketch
 	return e.finish()
 }
 
 func empty(file string) Problem {
-	return Problem{Pos: Position{File: file}, Message: "the manifest is empty"}
+	return Problem{Pos: Position{File: file}, Message: "the file is empty"}
 }
 
 // Sketch returns the document as YAML for Diff: with operations applied,
 // variables not filled in, and plain-text secrets redacted. It is nil after
 // Evaluate.
-func (d *Document) Sketch() []byte { return d.sketch }
+func (d *Document) Sketch() ([]byte, error) {
+	if d.sketch == nil {
+		return nil, nil
+	}
+	data, err := yaml2.Marshal(d.sketch)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
+	}
+	return data, nil
+}
 
 // stdinName names standard input in messages.
 const stdinName = "<stdin>"
@@ -334,12 +341,12 @@ func readDocument(path string, opts Options) (file string, data []byte, err erro
 
 // readAll reads an open file up to the size limit.
 func readAll(what, path string, r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(r, MaxFileSize+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, Cause(err))
-	case len(data) > maxFileSize:
-		return nil, fmt.Errorf("cannot read %s %s: it is larger than the limit of %d MiB", what, path, maxFileSize>>20)
+	case len(data) > MaxFileSize:
+		return nil, fmt.Errorf("cannot read %s %s: it is larger than the limit of %d MiB", what, path, MaxFileSize>>20)
 	}
 	return data, nil
 }

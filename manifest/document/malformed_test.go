@@ -38,7 +38,7 @@ func TestMalformedFiles(t *testing.T) {
 		{"tabs", "a:\n\tb: c\n"}, {"a key twice", "a: b\na: c\n"}, {"an alias of nothing", "a: *b\n"}, {"an alias of itself", "a: &a [*a]\n"},
 		{"nested too deep", "a: " + strings.Repeat("[", 20000)},
 		{"aliases that explode", "a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\n"},
-		{"too large", "a: " + strings.Repeat("x", maxFileSize) + "\n"}, {"a folder", ""}, {"nothing there", ""},
+		{"too large", "a: " + strings.Repeat("x", MaxFileSize) + "\n"}, {"a folder", ""}, {"nothing there", ""},
 	} {
 		fmt.Fprintf(&got, "%s\n", c.what)
 		for _, place := range places {

@@ -1,11 +1,8 @@
 package document
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
-
-	yaml2 "go.yaml.in/yaml/v2"
 )
 
 // masked replaces secrets in a sketch.
@@ -18,15 +15,6 @@ var (
 	portAndPath = regexp.MustCompile(`^[0-9]{1,5}/`)
 	pemBlock    = regexp.MustCompile(`(?s)-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)`)
 )
-
-// writeSketch returns a masked tree as YAML.
-func writeSketch(masked any) ([]byte, error) {
-	data, err := yaml2.Marshal(masked)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the document as YAML: %v", err)
-	}
-	return data, nil
-}
 
 // masked is generic with secrets masked. secret is true if n is under a secret
 // key.

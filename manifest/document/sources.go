@@ -195,8 +195,8 @@ func unquoted(s string) string {
 
 // parseValue reads a value given as YAML. Its errors do not show the value.
 func parseValue(text string) (*node, error) {
-	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("it is larger than the limit of %d MiB", maxFileSize>>20)
+	if len(text) > MaxFileSize {
+		return nil, fmt.Errorf("it is larger than the limit of %d MiB", MaxFileSize>>20)
 	}
 	d := parse("", []byte(text))
 	for _, problem := range d.problems {

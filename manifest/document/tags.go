@@ -10,13 +10,14 @@ import (
 // loneTags finds the tag "!", which turns any scalar into text. yaml.v3 does not
 // report it.
 type loneTags struct {
+	none  bool // the data has no "!"
 	data  []byte
 	lines []int // where each line begins; nil until it is needed
 }
 
 // on reports whether a scalar without another tag has the tag "!".
 func (t *loneTags) on(n *yaml.Node) bool {
-	if bytes.IndexByte(t.data, '!') < 0 {
+	if t.none {
 		return false
 	}
 	text := t.from(n.Line, n.Column)

@@ -124,7 +124,7 @@ func TestValuesAreThoseOfASecondReading(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ text, want string }{
-		"size":     {"name: min\n" + strings.Repeat("# filler\n", maxFileSize/9), "is larger than the limit of 2 MiB"},
+		"size":     {"name: min\n" + strings.Repeat("# filler\n", MaxFileSize/9), "is larger than the limit of 2 MiB"},
 		"bomb":     {"name: min\n" + "x:\n  " + strings.ReplaceAll(bomb(9, 9), "\n", "\n  "), "aliases (*name) of this file repeat too much of it"},
 		"text":     {"name: min\n" + "x: [&a " + strings.Repeat("x", 1<<20) + strings.Repeat(", *a", 20) + "]\n", "or 16 MiB of text"},
 		"merges":   {"name: min\n" + "x:\n  " + strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(bomb(9, 9), "[", "{<<: ["), "]", "]}"), "[x]}", "{x: y}}"), "too much of it"},

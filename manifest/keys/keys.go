@@ -30,6 +30,7 @@ const (
 	CIDR           // a range of addresses in CIDR form
 	Map            // a map of anything
 	Tags           // a map of texts
+	Share          // a whole number of at least the field's least, or a percentage
 	Section        // a map with the keys of the field's section
 )
 
@@ -40,7 +41,8 @@ type Field struct {
 	About string
 	List  bool // of values of the form
 	Need  bool
-	// Of is the section of the form Section.
+	// Of is the section of the form Section; with another form, a map with its
+	// keys is allowed as well.
 	Of          string
 	Values      []string
 	Least, Most int // Most 0: no limit

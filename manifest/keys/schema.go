@@ -80,6 +80,8 @@ const (
 	addressList     = `\(\(|^[0-9a-fA-F:./ -]+$` // addresses, ranges and blocks
 	digestPiece     = `((sha1:)?[0-9a-fA-F]{40}|sha256:[0-9a-fA-F]{64}|sha512:[0-9a-fA-F]{128})`
 	digestText      = `^ *$|^"?` + digestPiece + `(;` + digestPiece + `)*;?"?$`
+	someShare       = `^ *([0-9]+|0*([0-9]{1,2}|100)%) *$`
+	positiveShare   = `^ *0*([1-9][0-9]*|([1-9][0-9]?|100)%) *$`
 	// otherKeys are allowed in every map.
 	otherKeys = `^(\.|x-|<<$)|\(\(`
 )
@@ -144,9 +146,18 @@ func (f Field) Schema() Object {
 	return result
 }
 
-// value describes one value of the field's form. Null counts as absent, unless
-// the value is needed.
+// value describes one value of the field: of its form or, if the form is another
+// one, of its section.
 func (f Field) value(need bool) Object {
+	if f.Of == "" || f.Form == Section {
+		return f.formed(need)
+	}
+	return Object{"anyOf": []any{f.formed(need), Reference(DefinitionName(f.Of))}}
+}
+
+// formed describes one value of the field's form. Null counts as absent, unless
+// the value is needed.
+func (f Field) formed(need bool) Object {
 	text := func(pattern string) Object {
 		return Object{"type": kinds(need, "string"), "pattern": `\(\(|` + pattern}
 	}
@@ -184,6 +195,12 @@ func (f Field) value(need bool) Object {
 	case Tags:
 		tags := Object{"type": []string{"string", "number", "boolean", "null"}}
 		return OrVariable(Object{"type": "object", "additionalProperties": tags}, need)
+	case Share:
+		pattern := someShare
+		if f.Least > 0 {
+			pattern = positiveShare
+		}
+		return OrVariable(text(pattern), need, Object{"type": "integer", "minimum": f.Least})
 	case Section:
 		return OrVariable(Reference(DefinitionName(f.Of)), need)
 	}

@@ -115,7 +115,7 @@ func (s *Store) makeBackups() error {
 // kept as PATH.damaged then. Unless force is set, the error is an *OwnsError if
 // only the present one records something.
 func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*Store, error) {
-	resolved, err := resolve(path)
+	resolved, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}

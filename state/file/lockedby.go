@@ -13,7 +13,7 @@ import (
 // LockedBy returns who holds the lock of the state at path, or nil. It neither
 // waits nor creates a file.
 func LockedBy(path string) (*LockedError, error) {
-	path, err := resolve(path)
+	path, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (l *loaded) warnOfMirror(file string, err error) {
 // path or, if agentID is not empty, of the VM with that agent id. ok is false if
 // that is nothing.
 func Remembered(home, path, agentID string) (vm state.Import, ok bool) {
-	path, err := resolve(path)
+	path, err := Resolve(path)
 	if err != nil || home == "" {
 		return state.Import{}, false
 	}

@@ -90,14 +90,19 @@ func Path(manifest, flag string) (string, error) {
 		if info, err := os.Stat(manifest); err == nil && info.IsDir() {
 			return "", &FolderError{Path: manifest}
 		}
-		base := strings.TrimSuffix(filepath.Base(manifest), filepath.Ext(manifest))
-		flag = filepath.Join(filepath.Dir(manifest), base+"-state.json")
+		flag = Beside(manifest)
 	}
 	path, err := filepath.Abs(flag)
 	if err != nil {
 		return "", fmt.Errorf("cannot find the folder of the state file %s: %w", flag, err)
 	}
 	return path, nil
+}
+
+// Beside returns the path of the state file that a manifest has by default.
+func Beside(manifest string) string {
+	base := strings.TrimSuffix(filepath.Base(manifest), filepath.Ext(manifest))
+	return filepath.Join(filepath.Dir(manifest), base+"-state.json")
 }
 
 // Open locks the state file and the folder of its installation, and reads it. If
@@ -135,7 +140,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 
 // OpenReadOnly is Open without locks and without writing anything; Update fails.
 func OpenReadOnly(path string, opts Options) (*Store, error) {
-	path, err := resolve(path)
+	path, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +156,7 @@ func OpenReadOnly(path string, opts Options) (*Store, error) {
 // Read returns the state at path without locking it. If there is no file, it is a
 // new state, and found is false. home is ~/.bosh or empty, as in Options.
 func Read(path, home string) (st state.State, found bool, err error) {
-	path, err = resolve(path)
+	path, err = Resolve(path)
 	if err != nil {
 		return st, false, err
 	}
@@ -171,7 +176,7 @@ func Exists(path string) (bool, error) {
 // lock locks the state file without reading it.
 func lock(ctx context.Context, path string, opts Options) (*Store, error) {
 	// A link is followed first, because a write renames a file over it.
-	path, err := resolve(path)
+	path, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +193,8 @@ func lock(ctx context.Context, path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// resolve follows the links at path, also to a file that does not exist yet.
-func resolve(path string) (string, error) {
+// Resolve follows the links at path, also to a file that does not exist yet.
+func Resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("cannot find the folder of the state file %s: %w", path, err)

@@ -29,7 +29,7 @@ type Version struct {
 
 // Versions lists the backups of the state file at path, newest first.
 func Versions(path string) ([]Version, error) {
-	path, err := resolve(path)
+	path, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}

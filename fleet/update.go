@@ -1,0 +1,147 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/internal/spelling"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// readUpdate reads the rules of the update, once the members are known.
+func (r *reader) readUpdate(v document.Value) {
+	if !sections.Map(v, "update") {
+		return
+	}
+	u := &r.fleet.Update
+	choose(v.Get("strategy"), &u.Strategy, UpdateStrategy, RecreateStrategy)
+	r.readCanaries(v.Get("canaries"))
+	readShare(v.Get("max_in_flight"), &u.MaxInFlight, 1)
+	r.readWaves(v.Get("waves"))
+	if bake := v.Get("bake"); bake.IsMap() {
+		sections.WarnUnknown(bake, "update.bake")
+		u.BakeCanaries, u.BakeWaves = bake.Get("canaries").Seconds(), bake.Get("waves").Seconds()
+	} else {
+		u.BakeCanaries = bake.Seconds()
+		u.BakeWaves = u.BakeCanaries
+	}
+	readWhole(v.Get("max_failures"), &u.MaxFailures)
+	if busy := v.Get("retry_busy"); sections.Map(busy, "update.retry_busy") {
+		readWhole(busy.Get("rounds"), &u.RetryBusy.Rounds)
+		if wait := busy.Get("wait"); !wait.IsNull() {
+			u.RetryBusy.Wait = wait.Seconds()
+		}
+	}
+	choose(v.Get("order"), &u.Order, FileOrder, NameOrder, RandomOrder)
+	u.Timeout = v.Get("timeout").Seconds()
+	u.CanaryWatch = readWatchTime(v.Get("canary_watch_time"))
+	u.UpdateWatch = readWatchTime(v.Get("update_watch_time"))
+}
+
+// choose reads one of a few words.
+func choose[T ~string](v document.Value, chosen *T, options ...T) {
+	text, ok := v.Text()
+	if !ok {
+		return
+	}
+	if !slices.Contains(options, T(text)) {
+		words := make([]string, len(options))
+		for i, option := range options {
+			words[i] = string(option)
+		}
+		last := len(words) - 1
+		v.Fail("must be %s or %s, but is %q%s", strings.Join(words[:last], ", "), words[last], text, spelling.Suggest(text, words))
+		return
+	}
+	*chosen = T(text)
+}
+
+// readCanaries reads how many canaries there are, and which members they may be.
+func (r *reader) readCanaries(v document.Value) {
+	c := &r.fleet.Update.Canaries
+	if !v.IsMap() {
+		readShare(v, &c.Count, 0)
+		return
+	}
+	sections.WarnUnknown(v, "update.canaries")
+	readShare(v.Get("count"), &c.Count, 0)
+	place := v.Get("label")
+	text, ok := place.Text()
+	if !ok {
+		return
+	}
+	s, err := ParseSelector(text)
+	if err != nil || s.Label == "" {
+		place.Fail("must be LABEL=VALUE, as in tier=canary, but is %q", text)
+		return
+	}
+	c.Of = text
+	if r.unsure {
+		return
+	}
+	if err := s.Check(r.fleet.Members); err != nil {
+		place.Fail("%v", err)
+	}
+}
+
+// readWaves reads the sizes of the waves.
+func (r *reader) readWaves(v document.Value) {
+	if v.IsList() && v.Len() == 0 {
+		v.Fail("must contain at least one size, or be left out")
+	}
+	for _, item := range v.Items() {
+		size := Count(1)
+		if item.IsNull() {
+			item.Fail("must be provided: the size of the wave")
+		}
+		readShare(item, &size, 1)
+		r.fleet.Update.Waves = append(r.fleet.Update.Waves, size)
+	}
+}
+
+// readShare reads a number of members or a percentage of them.
+func readShare(v document.Value, share *Share, least int) {
+	text, ok := v.Text()
+	if !ok {
+		return
+	}
+	parsed, ok := ParseShare(strings.TrimSpace(text))
+	if !ok || parsed.n < least {
+		v.Fail("must be a number of members from %d on, or a percentage from %d%% to 100%%, but is %q", least, least, text)
+		return
+	}
+	*share = parsed
+}
+
+// readWhole reads a whole number that is not negative.
+func readWhole(v document.Value, n *int) {
+	number, ok := v.Whole()
+	switch {
+	case !ok:
+	case number < 0:
+		v.Fail("must not be negative")
+	default:
+		*n = number
+	}
+}
+
+// readWatchTime reads a watch time as the Director does, which allows one number
+// for both limits.
+func readWatchTime(v document.Value) string {
+	text, ok := v.Text()
+	if !ok {
+		return ""
+	}
+	if single := strings.TrimSpace(text); !strings.Contains(text, "-") {
+		text = single + "-" + single
+	}
+	watch, err := manifest.ParseWatchTime(text)
+	if err != nil {
+		v.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 30000-600000, or one number`, err)
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", watch.Min/time.Millisecond, watch.Max/time.Millisecond)
+}
