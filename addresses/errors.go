@@ -60,11 +60,11 @@ func (e *Error) remedy() string {
 		if server {
 			return "restore a backup of the database"
 		}
-		return "nothing was changed: move the file away and restore a backup, or make a new ledger from the deployments' states with: bootstrap addresses adopt MANIFEST..."
+		return "nothing was changed: move the file away and restore a backup, or make a new ledger from the states of all its deployments with: bootstrap addresses adopt MANIFEST"
 	case Newer:
 		return "use that version"
 	case Gone:
-		return "put it back, or make a new one from the deployments' states with: bootstrap addresses adopt MANIFEST...; then run the command again"
+		return "put it back, or make a new one from the states of all its deployments with: bootstrap addresses adopt MANIFEST; then run the command again"
 	case Unreachable:
 		return "start the server or correct --database, and run the command again: it finds out what was recorded"
 	}

@@ -113,6 +113,38 @@ func TestOtherFilesAreNoLedger(t *testing.T) {
 	}
 }
 
+// A run that is interrupted while it creates the ledger says so, and nothing else.
+func TestInterruptedCreation(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path := filepath.Join(t.TempDir(), "addresses.db")
+	if _, err := addresses.Open(ctx, path, time.Now); err != context.Canceled {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// The password is no part of what a ledger is.
+func TestSame(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"/a.db", "/a.db", true},
+		{"/a.db", "/b.db", false},
+		{"postgres://u:one@h/d", "postgres://u:two@h/d", true},
+		{"postgres://u@h/d?password=x", "postgres://u:x@h/d", true},
+		{"postgres://u@h/d", "postgres://u@h/e", false},
+		{"postgres://u@h/d?search_path=a", "postgres://u@h/d?search_path=b", false},
+	} {
+		if got := addresses.Same(c.a, c.b); got != c.want {
+			t.Errorf("Same(%q, %q) is %v", c.a, c.b, got)
+		}
+	}
+}
+
 // A file name may contain any character.
 func TestUnusualNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "what? 100%25 #1 'a' ü")

@@ -89,6 +89,26 @@ func placeOf(address string) string {
 	return place + host + u.Path
 }
 
+// Same reports whether two addresses name the same ledger, whatever the password.
+func Same(a, b string) bool { return a == b || withoutPassword(a) == withoutPassword(b) }
+
+// withoutPassword returns the address of a ledger without passwords.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || !strings.Contains(address, "://") {
+		return address
+	}
+	u.User = url.User(u.User.Username())
+	query := u.Query()
+	for name := range query {
+		if strings.Contains(strings.ToLower(name), "password") {
+			query.Del(name)
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
 // Secrets returns the passwords in the address of a ledger, as they are written
 // there and as they are meant. A path has none.
 func Secrets(address string) []string {

@@ -46,7 +46,13 @@ func openSQLite(ctx context.Context, path string, before func(string)) (*store, 
 	}
 	d := &sqlite{path: path}
 	if d.file, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if to, err := os.Readlink(path); err == nil {
+			return nil, &Error{Ledger: path, Kind: Gone, Detail: fmt.Sprintf("it is a symbolic link to %s, which does not exist", to), Err: fs.ErrNotExist}
+		}
 		if err := createSQLite(ctx, path, before); err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 			kind, detail := d.explain(err)
 			return nil, &Error{Ledger: path, Kind: kind, Detail: "it cannot be created: " + detail, Err: err}
 		}

@@ -38,9 +38,10 @@ kind, VM, and since when. With manifests it prints those of these deployments, w
 --cloud-config those on the networks of that file. It locks nothing and asks nobody
 else. With --json, there is one object per line.`,
 		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
+		Args:    func(_ *cobra.Command, args []string) error { return oneState(args, opts) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
-				list, place, err := observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, Inputs: opts.Inputs})
+				list, place, err := observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs})
 				if err != nil {
 					return err
 				}
@@ -51,6 +52,7 @@ else. With --json, there is one object per line.`,
 	}
 	c.varFlags(cmd.Flags(), &opts.Inputs)
 	databaseFlagOf(cmd.Flags(), &opts.Database)
+	stateFlag(cmd.Flags(), &opts.StateFile)
 	return cmd
 }
 
@@ -67,9 +69,10 @@ be deployed. It changes nothing. With --json, there is one object per line.
 
 The exit code is 0 if nothing is wrong, else 1.`,
 		Example: "  bootstrap addresses check --cloud-config cloud.yml\n  bootstrap addresses check web.yml db.yml --cloud-config cloud.yml",
+		Args:    func(_ *cobra.Command, args []string) error { return oneState(args, opts) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
-				check, err := observe.CheckAddresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, Inputs: opts.Inputs})
+				check, err := observe.CheckAddresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs})
 				if err != nil {
 					return err
 				}
@@ -79,6 +82,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 	}
 	c.varFlags(cmd.Flags(), &opts.Inputs)
 	databaseFlagOf(cmd.Flags(), &opts.Database)
+	stateFlag(cmd.Flags(), &opts.StateFile)
 	return cmd
 }
 
@@ -98,7 +102,7 @@ already stays as it is.`,
 			if len(args) == 0 {
 				return errors.New("addresses adopt needs a manifest: " + form(cmd))
 			}
-			return nil
+			return oneState(args, opts)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
@@ -117,6 +121,7 @@ already stays as it is.`,
 	}
 	c.varFlags(cmd.Flags(), &opts.Inputs)
 	databaseFlagOf(cmd.Flags(), &opts.Database)
+	stateFlag(cmd.Flags(), &opts.StateFile)
 	lockFlag(cmd.Flags(), &opts.LockWait)
 	return cmd
 }
@@ -172,7 +177,19 @@ func onLedger(ctx context.Context, c *console, opts deployer.Options, run func(c
 			show(e)
 		}
 	}
-	return c.deployment(ctx, opts, run)
+	err := c.deployment(ctx, opts, run)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return &report.InterruptedError{Look: true} // a transaction is whole, or none
+	}
+	return err
+}
+
+// oneState returns an error if --state does not go with the manifests.
+func oneState(manifests []string, opts deployer.Options) error {
+	if opts.StateFile != "" && len(manifests) != 1 {
+		return errors.New("--state is for one manifest: name that one")
+	}
+	return nil
 }
 
 // printAddresses prints reservations, or a sentence if there are none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/addresses"
 	"bootstrap/deployer/target"
 	"bootstrap/network"
 	"bootstrap/state"
@@ -45,6 +46,13 @@ func (a *reservations) reserve(ctx context.Context) error {
 		if err := a.t.State.Update(func(*state.State) error { return nil }); err != nil {
 			return err
 		}
+	}
+	// So must a delete, and a deploy that is not told which ledger.
+	if _, err := a.t.Ledger(ctx); err != nil {
+		return err
+	}
+	if err := a.t.RememberLedger(); err != nil {
+		return err
 	}
 	run := uuid.NewString()
 	a.t.AtEnd(func() { a.undo(ctx, run) })
@@ -116,11 +124,30 @@ func (a *reservations) releaseVM(ctx context.Context, cid string) error {
 	return err
 }
 
-// releaseAll releases all addresses of the deleted deployment.
+// releaseAll releases all addresses of the deleted deployment, also in the ledgers
+// that it used before.
 func (a *reservations) releaseAll(ctx context.Context) error {
+	for _, address := range a.t.OldLedgers() {
+		if target.IsMissing(address) {
+			continue // its addresses are gone with it
+		}
+		ledger, err := a.t.Env.Ledger(ctx, address)
+		if err == nil {
+			_, err = ledger.ReleaseDeployment(ctx, a.t.Installation.String())
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			a.t.Out.Warning(fmt.Sprintf("addresses of this deployment stay reserved in a ledger that it used before: %v; then release them: bootstrap addresses release %s --database %s --force", err, a.t.Installation, addresses.Place(address)))
+		}
+	}
 	if a.t.LedgerLost() {
 		a.t.Out.Warning(fmt.Sprintf("the ledger %s does not exist, so no address is released; if it is elsewhere: bootstrap addresses release %s --database PATH", a.t.LedgerAddress(), a.t.Installation))
 		return nil
+	}
+	if target.IsMissing(a.t.LedgerAddress()) {
+		return nil // it would be a new one
 	}
 	ledger, err := a.t.Ledger(ctx)
 	if err == nil {

@@ -24,6 +24,10 @@ import (
 func AdoptAddresses(ctx context.Context, opts Options, manifests []string) ([]network.Reservation, error) {
 	env := target.NewEnv(opts.Config)
 	defer env.Close()
+	manifests, err := target.Distinct(manifests, opts.StateFile)
+	if err != nil {
+		return nil, err
+	}
 	var targets []*target.Target
 	var all []network.Reservation
 	address := opts.Database
@@ -50,6 +54,9 @@ func AdoptAddresses(ctx context.Context, opts Options, manifests []string) ([]ne
 		return nil, err
 	}
 	for _, t := range targets {
+		if text := t.LeavesLedger(); text != "" {
+			t.Out.Warning(fmt.Sprintf("deployment %q: %s", t.About.Name, text))
+		}
 		if err := t.RememberLedger(); err != nil {
 			return adopted, err
 		}
@@ -178,21 +185,23 @@ func inUseBy(r network.Reservation, home string, shared bool) string {
 // selected returns the reservations that a word names: an address, a deployment or
 // an installation id.
 func selected(all []network.Reservation, text string) ([]network.Reservation, error) {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		if block, err := netip.ParsePrefix(text); err == nil {
-			addr = block.Addr()
-		}
+	addr, _ := netip.ParseAddr(text)
+	addr = addr.Unmap()
+	block, _ := netip.ParsePrefix(text)
+	if block.IsValid() {
+		addr, block = block.Addr(), block.Masked()
 	}
 	ids := map[string]bool{}
 	var found []network.Reservation
 	for _, r := range all {
-		if addr.IsValid() && r.Block.Contains(addr) || !addr.IsValid() && (r.Owner.Name == text || r.Owner.Deployment == text) {
+		if addr.IsValid() && r.Block.Contains(addr) && (block == netip.Prefix{} || r.Block == block) || !addr.IsValid() && (r.Owner.Name == text || r.Owner.Deployment == text) {
 			found = append(found, r)
 			ids[r.Owner.Deployment] = true
 		}
 	}
 	switch {
+	case len(found) == 0 && block.IsValid():
+		return nil, fmt.Errorf("nobody has reserved the block %s as a whole: name each address", text)
 	case len(found) == 0 && addr.IsValid():
 		return nil, fmt.Errorf("nobody has the address %s", text)
 	case len(found) == 0:

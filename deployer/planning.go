@@ -81,6 +81,9 @@ func (r *run) wishes() (plan.Wishes, error) {
 	for _, rel := range m.Releases {
 		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.t.Artifacts.Releases[rel.Name].Version})
 	}
+	if text := r.t.LeavesLedger(); text != "" && m.Placement != nil {
+		w.Notes = append(w.Notes, text)
+	}
 	if r.t.From.Inputs.Generate == document.Plan {
 		w.Generated = m.Generated
 	}

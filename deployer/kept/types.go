@@ -77,7 +77,10 @@ type Deployment struct {
 	API         int                `json:"api_version,omitempty"` // of the CPI, as it reported last
 	StemcellAPI int                `json:"stemcell_api_version,omitempty"`
 	Database    string             `json:"database,omitempty"` // where its addresses are reserved; empty: nowhere
-	Registry    *manifest.Registry `json:"registry,omitempty"` // with the port it used
+	// OldDatabases are those that it used before Database, which may still have
+	// addresses of it.
+	OldDatabases []string           `json:"old_databases,omitempty"`
+	Registry     *manifest.Registry `json:"registry,omitempty"` // with the port it used
 	// Secrets are what a redactor must hide if the manifest is not read, the
 	// newest first: the VM's logs may contain older ones.
 	Secrets []string `json:"secrets,omitempty"`

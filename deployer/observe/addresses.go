@@ -69,6 +69,7 @@ type Need struct {
 // LedgerQuery selects what of the ledger of addresses is shown.
 type LedgerQuery struct {
 	Manifests []string
+	StateFile string // of a single manifest; empty: beside it
 	Inputs    document.Options // of the manifests and the cloud config
 }
 
@@ -84,8 +85,15 @@ type ledgerView struct {
 // reads their manifests, and deployments need not exist.
 func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
 	v := &ledgerView{env: target.NewEnv(cfg), address: cfg.Database}
-	for _, path := range q.Manifests {
-		t, exists, err := v.find(target.Options{Manifest: path, Inputs: q.Inputs}, !read)
+	manifests, err := target.Distinct(q.Manifests, q.StateFile)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range manifests {
+		t, exists, err := v.find(target.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
+		if err == nil {
+			err = t.LostLedger()
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +121,7 @@ func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
 
 // find returns a deployment with its state.
 func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exists bool, err error) {
-	path, err := file.Path(from.Manifest, "")
+	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
 		return nil, false, err
 	}

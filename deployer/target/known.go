@@ -89,8 +89,9 @@ func (c *CPI) Remember() error {
 	if c.api > 0 {
 		k.API = c.api
 	}
+	k.Database, k.OldDatabases = c.t.Known.Database, c.t.Known.OldDatabases
 	if c.t.Manifest.Placement != nil {
-		k.Database = c.t.LedgerAddress()
+		k.Database, k.OldDatabases = c.t.LedgerAddress(), c.t.OldLedgers()
 	}
 	if err := c.t.Folder().SetDeployment(k); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)

@@ -19,6 +19,7 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/deployer/kept"
 	"bootstrap/network"
+	"bootstrap/state/file"
 )
 
 // Ledger returns the ledger of reserved addresses at a path or a postgres:// URL.
@@ -38,6 +39,27 @@ func (e *Env) Ledger(ctx context.Context, address string) (*addresses.Ledger, er
 	return ledger, nil
 }
 
+// Distinct returns the manifests in the order of their states, each state once:
+// runs that lock several states must not wait for each other. state is the path of
+// the state of a single manifest, if that is named.
+func Distinct(manifests []string, state string) ([]string, error) {
+	of := map[string]string{}
+	for _, manifest := range manifests {
+		path, err := file.Path(manifest, state)
+		if err != nil {
+			return nil, err
+		}
+		if _, known := of[path]; !known {
+			of[path] = manifest
+		}
+	}
+	var list []string
+	for _, path := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, of[path])
+	}
+	return list, nil
+}
+
 // LedgerPath returns the ledger that is used unless another one is named.
 func LedgerPath(home string) string { return filepath.Join(home, "addresses.db") }
 
@@ -50,37 +72,77 @@ func (t *Target) LedgerAddress() string {
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
 func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
-	if t.LedgerLost() {
-		return nil, &addresses.Error{Ledger: t.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
+	if err := t.LostLedger(); err != nil {
+		return nil, err
 	}
 	return t.Env.Ledger(ctx, t.LedgerAddress())
+}
+
+// LostLedger returns an error if the file of the ledger is gone in which the
+// deployment has addresses.
+func (t *Target) LostLedger() error {
+	if t.LedgerLost() {
+		return &addresses.Error{Ledger: t.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
+	}
+	return nil
 }
 
 // LedgerLost reports whether the file of the ledger is gone in which the deployment
 // has addresses. In a new one, the addresses of all others would be free.
 func (t *Target) LedgerLost() bool {
 	path := t.LedgerAddress()
-	return path == t.Known.Database && !strings.Contains(path, "://") && !Exists(path)
+	return path == t.Known.Database && IsMissing(path)
+}
+
+// IsMissing reports whether the ledger at the address is a file that does not
+// exist.
+func IsMissing(address string) bool {
+	if strings.Contains(address, "://") {
+		return false
+	}
+	_, err := os.Stat(address)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// OldLedgers returns the ledgers other than LedgerAddress in which the deployment
+// may still have addresses, because it used them before.
+func (t *Target) OldLedgers() []string {
+	var list []string
+	for _, address := range append([]string{t.Known.Database}, t.Known.OldDatabases...) {
+		known := func(other string) bool { return addresses.Same(address, other) }
+		if address == "" || known(t.LedgerAddress()) || slices.ContainsFunc(list, known) {
+			continue
+		}
+		t.Env.Secret(addresses.Secrets(address)...)
+		list = append(list, address)
+	}
+	return list
+}
+
+// LeavesLedger returns a warning if the deployment used another ledger until now;
+// empty: it did not.
+func (t *Target) LeavesLedger() string {
+	left := t.Known.Database
+	if IsMissing(left) || !slices.Contains(t.OldLedgers(), left) {
+		return ""
+	}
+	place := addresses.Place(left)
+	return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s. They stay reserved there, too, so that no other deployment of that ledger gets them, until bootstrap delete releases them. To release them before: bootstrap addresses release %s --database %s --force", place, t.Installation, place)
 }
 
 // LedgerToRead returns the ledger at an address for a run that changes nothing: an
 // empty one in memory if there is none on this machine yet.
 func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledger, error) {
 	e.Secret(addresses.Secrets(address)...)
-	if e.Offline {
+	if e.Offline || IsMissing(address) {
 		return addresses.Memory(nil, time.Now)
-	}
-	if !strings.Contains(address, "://") {
-		if _, err := os.Stat(address); errors.Is(err, fs.ErrNotExist) {
-			return addresses.Memory(nil, time.Now)
-		}
 	}
 	return e.Ledger(ctx, address)
 }
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
 func (t *Target) UsesLedger() bool {
-	return t.Manifest != nil && t.Manifest.Placement != nil || t.Known.Database != ""
+	return t.Manifest != nil && t.Manifest.Placement != nil || t.Known.Database != "" || len(t.Known.OldDatabases) > 0
 }
 
 // Instance is what the deployment asks of the ledger.
@@ -189,15 +251,16 @@ func (t *Target) Claims(networks []network.Network) []network.Reservation {
 // RememberLedger records on this machine in which ledger the addresses of the
 // deployment are.
 func (t *Target) RememberLedger() error {
-	k, ok := t.Folder().Deployment()
-	if !ok || k.Database == t.LedgerAddress() {
+	address, old := t.LedgerAddress(), t.OldLedgers()
+	if t.Known.Database == address {
 		return nil
 	}
-	k.Database = t.LedgerAddress()
+	k, _ := t.Folder().Deployment()
+	k.Database, k.OldDatabases = address, old
 	if err := t.Folder().SetDeployment(k); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}
-	t.Known.Database = k.Database
+	t.Known.Database, t.Known.OldDatabases = address, old
 	return nil
 }
 
