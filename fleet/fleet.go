@@ -51,11 +51,11 @@ type Update struct {
 	Strategy    Strategy
 	Canaries    Canaries
 	MaxInFlight Share
-	Waves       []Share // sizes of the waves after the canaries; empty: one wave
+	Waves       []Share // sizes of the waves after the canaries, the last one repeating; empty: one wave
 	// BakeCanaries is how long to wait after the canaries, BakeWaves after each
 	// wave but the last.
 	BakeCanaries, BakeWaves time.Duration
-	MaxFailures             int
+	MaxFailures             int // of members that are not canaries
 	RetryBusy               RetryBusy
 	Order                   Order
 	Timeout                 time.Duration // of one member; 0: none

@@ -39,14 +39,15 @@ func newReader(f *Fleet) *reader {
 
 // read reads and checks the whole document.
 func (r *reader) read(top document.Value) {
-	if !sections.Map(top, "") {
+	if len(top.CloudConfigs()) > 0 {
+		top.Fail("cloud_config has no meaning at the top of a fleet file: put it in defaults, or in members")
+		return
+	}
+	if !sections.StrictMap(top, "") {
 		if top.IsNull() {
 			top.Fail("the fleet file is empty")
 		}
 		return
-	}
-	if len(top.CloudConfigs()) > 0 {
-		top.Fail("cloud_config has no meaning here: name it in defaults, or in members")
 	}
 	if text, ok := top.Get("name").Text(); ok {
 		if why := refuseName(text); why != "" {
@@ -55,7 +56,7 @@ func (r *reader) read(top document.Value) {
 		r.fleet.Name = text
 	}
 	var common settings
-	if place := top.Get("defaults"); sections.Map(place, "defaults") {
+	if place := top.Get("defaults"); sections.StrictMap(place, "defaults") {
 		common = r.readSettings(place)
 	}
 	list := top.Get("members")
@@ -73,7 +74,7 @@ func (r *reader) read(top document.Value) {
 // readEntry reads an entry of members: one member, or those of a pattern or a
 // table.
 func (r *reader) readEntry(v document.Value, common settings) {
-	if !sections.Map(v, "members[]") {
+	if !sections.StrictMap(v, "members[]") {
 		if v.IsNull() {
 			v.Fail("must be a map with a manifest or a glob")
 		}
@@ -135,7 +136,7 @@ func (r *reader) readTable(table document.Value, manifest located, common settin
 	}
 	shared := common.encoded()
 	for _, row := range rows {
-		if !sections.Map(row, "members[].table[]") {
+		if !sections.StrictMap(row, "members[].table[]") {
 			if row.IsNull() {
 				row.Fail("must be a map with the name of a member")
 			}
@@ -166,14 +167,14 @@ func (r *reader) readGlob(v, glob document.Value, own settings) {
 	paths = slices.DeleteFunc(paths, func(path string) bool { return path == r.fleet.Path })
 	switch {
 	case err != nil:
-		glob.Fail("%v", err)
+		glob.Fail("%s", err.Error())
 	case len(paths) == 0:
 		glob.Fail("no file matches %s", pattern)
 	}
 	r.unsure = r.unsure || len(paths) == 0
 	shared := own.encoded()
 	for i, name := range globNames(paths) {
-		r.add(candidate{settings: own, name: name, json: shared, place: v, manifest: located{glob, paths[i]}, derived: true})
+		r.add(candidate{settings: own, name: name, json: shared, place: v, manifest: located{glob, paths[i]}, glob: true})
 	}
 }
 
@@ -315,7 +316,7 @@ func (r *reader) readLabels(v document.Value) map[string]string {
 
 // readBlocked reads who blocked a member, and why.
 func readBlocked(v document.Value) *Blocked {
-	if !sections.Map(v, "blocked") {
+	if !sections.StrictMap(v, "blocked") {
 		return nil
 	}
 	b := &Blocked{}
@@ -332,6 +333,7 @@ type candidate struct {
 	manifest located
 	json     []byte // the variables, if they are encoded already
 	derived  bool   // the name comes from the manifest's path
+	glob     bool   // the name and the manifest come from a pattern
 	row      bool   // of a table
 }
 
@@ -345,20 +347,18 @@ func (r *reader) add(c candidate) {
 		c.place.Fail("this is one member too many: a fleet has at most %d", mostMembers)
 		return
 	}
-	at := c.place.Get("name")
 	if why := refuseName(c.name); why != "" {
-		r.unsure = true
-		if c.derived {
-			at.Fail("must be provided, because the name of the member would be %q, from its manifest: a name %s", c.name, document.Literal(why))
-			return
-		}
-		at.Fail("%s", document.Literal(why))
+		r.failName(c, "a name "+why, why)
 		return
 	}
 	key := strings.ToLower(c.name)
 	if first, twice := r.owners[key]; twice {
-		r.unsure = true
-		r.failTwice(c, at, first)
+		same := ""
+		if first.name != c.name {
+			same = ", which is the same to some file systems"
+		}
+		r.failName(c, fmt.Sprintf("the member at %s has the name %q%s", first.pos, first.name, same),
+			fmt.Sprintf("must be unique, but the member at %s has the name %q%s", first.pos, first.name, same))
 		return
 	}
 	r.owners[key] = owner{c.name, c.place.Position()}
@@ -379,25 +379,26 @@ func (r *reader) add(c candidate) {
 	r.fleet.Members = append(r.fleet.Members, m)
 }
 
-// failTwice reports a name that another member has.
-func (r *reader) failTwice(c candidate, at document.Value, first owner) {
-	same := ""
-	if first.name != c.name {
-		same = ", which is the same to some file systems"
+// failName reports a name: that of a manifest, for the reason given, or one of the
+// fleet file.
+func (r *reader) failName(c candidate, reason, wrong string) {
+	r.unsure = true
+	switch {
+	case c.glob:
+		c.manifest.place.Fail("the member with the manifest %s would have the name %q, but %s; list these manifests as members with names of their own",
+			c.manifest.path, c.name, document.Literal(reason))
+	case c.derived:
+		c.place.Get("name").Fail("must be provided: from its manifest the member would have the name %q, but %s", c.name, document.Literal(reason))
+	default:
+		c.place.Get("name").Fail("%s", document.Literal(wrong))
 	}
-	if c.derived {
-		at.Fail("must be provided, because the name %q of the member, from its manifest %s, is that of the member at %s%s",
-			document.Literal(c.name), c.manifest.path, first.pos, document.Literal(same))
-		return
-	}
-	at.Fail("must be unique, but the member at %s has the name %q%s", first.pos, document.Literal(first.name), document.Literal(same))
 }
 
 // checkState reports a state file that another member has.
 func (r *reader) checkState(c candidate, m Member) {
 	key, err := r.files.stateOf(m)
 	if err != nil {
-		c.state.orElse(c.place).Fail("%v", err)
+		c.state.orElse(c.place).Fail("%s", err.Error())
 		return
 	}
 	first, twice := r.states[key]

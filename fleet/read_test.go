@@ -161,7 +161,7 @@ func TestNamesOfGlob(t *testing.T) {
 		}
 		f, err := Read(filepath.Join(unpacked(t, archive), "fleet.yml"), document.Options{})
 		if c.want == "" {
-			if err == nil || !strings.Contains(err.Error(), `the name of the member would be "a*"`) {
+			if err == nil || !strings.Contains(err.Error(), `would have the name "a*"`) {
 				t.Errorf("%s: %v", c.glob, err)
 			}
 			continue

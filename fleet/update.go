@@ -13,7 +13,7 @@ import (
 
 // readUpdate reads the rules of the update, once the members are known.
 func (r *reader) readUpdate(v document.Value) {
-	if !sections.Map(v, "update") {
+	if !sections.StrictMap(v, "update") {
 		return
 	}
 	u := &r.fleet.Update
@@ -21,15 +21,14 @@ func (r *reader) readUpdate(v document.Value) {
 	r.readCanaries(v.Get("canaries"))
 	readShare(v.Get("max_in_flight"), &u.MaxInFlight, 1)
 	r.readWaves(v.Get("waves"))
-	if bake := v.Get("bake"); bake.IsMap() {
-		sections.WarnUnknown(bake, "update.bake")
+	if bake := v.Get("bake"); bake.IsMap() && sections.StrictMap(bake, "update.bake") {
 		u.BakeCanaries, u.BakeWaves = bake.Get("canaries").Seconds(), bake.Get("waves").Seconds()
 	} else {
 		u.BakeCanaries = bake.Seconds()
 		u.BakeWaves = u.BakeCanaries
 	}
 	readWhole(v.Get("max_failures"), &u.MaxFailures)
-	if busy := v.Get("retry_busy"); sections.Map(busy, "update.retry_busy") {
+	if busy := v.Get("retry_busy"); sections.StrictMap(busy, "update.retry_busy") {
 		readWhole(busy.Get("rounds"), &u.RetryBusy.Rounds)
 		if wait := busy.Get("wait"); !wait.IsNull() {
 			u.RetryBusy.Wait = wait.Seconds()
@@ -66,7 +65,7 @@ func (r *reader) readCanaries(v document.Value) {
 		readShare(v, &c.Count, 0)
 		return
 	}
-	sections.WarnUnknown(v, "update.canaries")
+	sections.StrictMap(v, "update.canaries")
 	readShare(v.Get("count"), &c.Count, 0)
 	place := v.Get("label")
 	text, ok := place.Text()
@@ -83,7 +82,7 @@ func (r *reader) readCanaries(v document.Value) {
 		return
 	}
 	if err := s.Check(r.fleet.Members); err != nil {
-		place.Fail("%v", err)
+		place.Fail("%s", err.Error())
 	}
 }
 
@@ -104,13 +103,21 @@ func (r *reader) readWaves(v document.Value) {
 
 // readShare reads a number of members or a percentage of them.
 func readShare(v document.Value, share *Share, least int) {
+	allowed := "must be a number of members or a percentage, at most 100%"
+	if least > 0 {
+		allowed = "must be a number of members or a percentage, at least 1 and at most 100%"
+	}
+	if v.IsList() || v.IsMap() {
+		v.Fail("%s, not %s", document.Literal(allowed), v.Describe())
+		return
+	}
 	text, ok := v.Text()
 	if !ok {
 		return
 	}
 	parsed, ok := ParseShare(strings.TrimSpace(text))
 	if !ok || parsed.n < least {
-		v.Fail("must be a number of members from %d on, or a percentage from %d%% to 100%%, but is %q", least, least, text)
+		v.Fail("%s, but is %q", document.Literal(allowed), text)
 		return
 	}
 	*share = parsed

@@ -161,6 +161,11 @@ func (v Value) Fail(format string, args ...any) {
 	v.report(false, v.pos, v.at, format, args...)
 }
 
+// FailKey reports an error at the position of the key.
+func (v Value) FailKey(format string, args ...any) {
+	v.report(false, v.key, v.at, format, args...)
+}
+
 // Warn reports a warning.
 func (v Value) Warn(format string, args ...any) {
 	v.report(true, v.pos, v.at, format, args...)

@@ -1,5 +1,5 @@
 // Package keys describes the maps of a document that have fixed keys. From one
-// table come the warnings about unknown keys and the document's JSON Schema.
+// table come the messages about unknown keys and the document's JSON Schema.
 package keys
 
 import (
@@ -90,15 +90,34 @@ func (t Table) Map(v document.Value, section string) bool {
 }
 
 // WarnUnknown warns about the keys of a map that have no meaning in the named
-// section. Keys that begin with "." or "x-" are for anchors and comments.
+// section.
 func (t Table) WarnUnknown(v document.Value, section string) {
+	t.unknown(v, section, func(value document.Value, advice string) {
+		value.WarnKey("unknown key, which is ignored%s", advice)
+	})
+}
+
+// StrictMap is Map, but unknown keys are errors.
+func (t Table) StrictMap(v document.Value, section string) bool {
+	if !v.Map() {
+		return false
+	}
+	t.unknown(v, section, func(value document.Value, advice string) {
+		value.FailKey("unknown key%s", advice)
+	})
+	return true
+}
+
+// unknown reports the values of keys that have no meaning in the named section.
+// Keys that begin with "." or "x-" are for anchors and comments.
+func (t Table) unknown(v document.Value, section string, report func(v document.Value, advice string)) {
 	known := t[slices.IndexFunc(t, func(s Keys) bool { return s.Name == section })]
 	for key, value := range v.All() {
 		switch {
 		case known.reads(key), slices.Contains(known.Ignored, key), known.Open:
 		case strings.HasPrefix(key, "."), strings.HasPrefix(key, "x-"):
 		default:
-			value.WarnKey("unknown key, which is ignored%s", t.advice(key, known))
+			report(value, t.advice(key, known))
 		}
 	}
 }
