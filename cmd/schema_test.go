@@ -6,14 +6,18 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// The committed schema is what the command prints.
+// The committed schemas are what the command prints.
 func TestSchema(t *testing.T) {
-	code, out, errs := run(t, "schema")
-	if code != 0 || errs != "" {
-		t.Fatalf("exit code %d, %s", code, errs)
+	for page, args := range map[string][]string{"manifest": {"schema"}, "fleet": {"schema", "fleet"}} {
+		code, out, errs := run(t, args...)
+		if code != 0 || errs != "" {
+			t.Fatalf("exit code %d, %s", code, errs)
+		}
+		golden.Assert(t, out, "../../docs/"+page+".schema.json")
 	}
-	golden.Assert(t, out, "../../docs/manifest.schema.json")
-	if code, _, errs := run(t, "schema", "manifest.yml"); code != exitUsage {
-		t.Errorf("with an argument: exit code %d, %s", code, errs)
+	for _, args := range [][]string{{"schema", "manifest.yml"}, {"schema", "fleet", "fleet.yml"}} {
+		if code, _, errs := run(t, args...); code != exitUsage {
+			t.Errorf("%v: exit code %d, %s", args, code, errs)
+		}
 	}
 }
