@@ -43,7 +43,7 @@ func (e *Error) remedy() string {
 	server := strings.HasPrefix(e.Ledger, "postgres")
 	switch e.Kind {
 	case Busy:
-		return "run the command again"
+		return "run the same command again"
 	case ReadOnly:
 		if server {
 			return "connect to the primary server, with a user who may write"
@@ -55,7 +55,7 @@ func (e *Error) remedy() string {
 		}
 		return "make the file and its folder readable and writable for this user"
 	case Full:
-		return "make room and run the command again; nothing was changed"
+		return "make room and run the same command again; nothing was changed"
 	case Corrupt:
 		if server {
 			return "restore a backup of the database"
@@ -64,9 +64,9 @@ func (e *Error) remedy() string {
 	case Newer:
 		return "use that version"
 	case Gone:
-		return "put it back, or make a new one from the states of all its deployments with: bootstrap addresses adopt MANIFEST; then run the command again"
+		return "put it back, or make a new one from the states of all its deployments with: bootstrap addresses adopt MANIFEST; then run the same command again"
 	case Unreachable:
-		return "start the server or correct --database, and run the command again: it finds out what was recorded"
+		return "start the server or correct --database, and run the same command again: it finds out what was recorded"
 	}
 	return ""
 }

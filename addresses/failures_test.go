@@ -292,7 +292,7 @@ func TestLockedLedger(t *testing.T) {
 		}
 		l.SetPatience(300 * time.Millisecond)
 		err = reserve(t, l, 0)
-		failure(t, err, "", addresses.Busy, "others have used it", "run the command again")
+		failure(t, err, "", addresses.Busy, "others have used it", "run the same command again")
 		l.SetPatience(time.Minute)
 		if _, err := l.List(t.Context(), addresses.Filter{}); err != nil {
 			t.Errorf("it cannot be read meanwhile: %v", err)

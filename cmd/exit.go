@@ -146,8 +146,15 @@ func judge(err error) (code int, hint string) {
 
 // nextAddress returns the command that shows why an address was refused.
 func nextAddress(refused *network.Refused) string {
-	switch refused.Kind {
-	case network.AlreadyInUse, network.NotEnoughCapacity:
+	switch {
+	case refused.Kind == network.AlreadyInUse && len(refused.Holders) == 1 && !refused.Leaves && !refused.Orphan:
+		holder := refused.Holders[0]
+		release := "bootstrap addresses release " + holder.Block.Addr().String()
+		if refused.Ledger != "" {
+			release += " --database " + quoteArg(refused.Ledger)
+		}
+		return fmt.Sprintf("if %s does not exist any more, \"%s\" releases its address; then run the same command again", holder.Owner, release)
+	case refused.Kind == network.AlreadyInUse, refused.Kind == network.NotEnoughCapacity:
 		return `"bootstrap addresses check MANIFEST" shows how many are free and needed; then run the same command again`
 	}
 	return "correct the manifest or the cloud config, and run the same command again"

@@ -108,7 +108,7 @@ func (a *reservations) bind(ctx context.Context) error {
 		orphans = append(orphans, old.CID)
 	}
 	_, err = ledger.Record(ctx, a.t.Owner(), st.CurrentVMCID, has, orphans...)
-	return err
+	return a.t.Env.Refused(err, a.t.LedgerAddress())
 }
 
 // releaseVM releases the addresses of a deleted VM that the instance no longer

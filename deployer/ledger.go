@@ -51,7 +51,7 @@ func AdoptAddresses(ctx context.Context, opts Options, manifests []string) ([]ne
 	}
 	adopted, err := ledger.Adopt(ctx, all)
 	if err != nil {
-		return nil, err
+		return nil, env.Refused(err, address)
 	}
 	for _, t := range targets {
 		if text := t.LeavesLedger(); text != "" {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -95,7 +96,7 @@ func (l *lab) serves() error {
 	}
 	client := http.Client{Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", l.page))
+	resp, err := client.Get(fmt.Sprintf("http://%s:%d/", cmp.Or(l.want.Address, "127.0.0.1"), l.page))
 	if err != nil {
 		return fmt.Errorf("the page is away: %w", err)
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
@@ -140,6 +141,8 @@ type wish struct {
 	CA, Leaf  int               // which of its CAs and certificates
 	Whole     bool              // env.bosh.mbus.cert has the CA, too
 	TmpFS     bool              // the agent keeps its settings in memory
+	Shared    bool              // the address comes from a cloud config
+	Address   string            // of the VM; empty: 127.0.0.1
 }
 
 func newWish() wish {
@@ -257,7 +260,17 @@ func (l *lab) write() error {
 	if err := l.writeReleases(); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(l.manifest(), "", " ") // which is YAML
+	all := l.manifest()
+	if l.want.Shared {
+		data, err := json.MarshalIndent(share(all), "", " ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(l.path("cloud.yml"), data, 0o600); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(all, "", " ") // which is YAML
 	if err != nil {
 		return err
 	}
@@ -301,7 +314,7 @@ func (l *lab) manifest() map[string]any {
 	network, join := m{"name": "default", "type": "dynamic"}, m{"name": "default"}
 	if !w.Dynamic {
 		network = m{"name": "default", "type": "manual", "subnets": list{m{"range": "127.0.0.0/24", "gateway": "127.0.0.254"}}}
-		join["static_ips"] = list{"127.0.0.1"}
+		join["static_ips"] = list{cmp.Or(w.Address, "127.0.0.1")}
 	}
 	var jobs list
 	for _, name := range w.Jobs {
@@ -344,6 +357,31 @@ func (l *lab) manifest() map[string]any {
 	}
 	all["instance_groups"] = list{group}
 	return all
+}
+
+// share makes the manifest one in the Director's style, and returns its cloud
+// config.
+func share(all map[string]any) (cloud map[string]any) {
+	type m = map[string]any
+	type list = []any
+	pool, group := all["resource_pools"].(list)[0].(m), all["instance_groups"].(list)[0].(m)
+	subnet := all["networks"].(list)[0].(m)["subnets"].(list)[0].(m)
+	subnet["static"] = list{"127.0.0.1", "127.0.0.2"}
+	cloud = m{"networks": all["networks"], "vm_types": list{m{"name": "default"}}, "disk_types": list{}}
+	if disks, ok := all["disk_pools"]; ok {
+		cloud["disk_types"] = disks
+		group["persistent_disk_type"] = group["persistent_disk_pool"]
+	}
+	all["cloud_config"] = "cloud.yml"
+	all["stemcells"] = list{m{"alias": "default", "os": "local", "version": "latest", "url": pool["stemcell"].(m)["url"]}}
+	group["vm_type"], group["stemcell"], group["env"] = "default", "default", pool["env"]
+	for _, key := range []string{"resource_pool", "persistent_disk_pool"} {
+		delete(group, key)
+	}
+	for _, key := range []string{"networks", "resource_pools", "disk_pools"} {
+		delete(all, key)
+	}
+	return cloud
 }
 
 // writeReleases writes the release of the page, with a second job, the CPI whose

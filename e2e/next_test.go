@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/network"
 )
 
 // ending is a state in which a run can end: how the test produces it, with a run
@@ -38,7 +42,7 @@ type ending struct {
 // command that the message names, exactly as it is printed.
 func TestNextCommand(t *testing.T) {
 	t.Parallel()
-	for shape, list := range map[string][]ending{"vm": endings(), "disk": diskEndings(), "state": stateEndings()} {
+	for shape, list := range map[string][]ending{"vm": endings(), "disk": diskEndings(), "state": stateEndings(), "addresses": addressEndings()} {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
 			l, err := newLab(t)
@@ -46,7 +50,7 @@ func TestNextCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.end()
-			l.want.Flaky = true
+			l.want.Flaky, l.want.Shared = true, shape == "addresses"
 			if err := l.write(); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +78,8 @@ func (l *lab) walkOut(e ending) error {
 	commands := named(o.text)
 	for _, command := range commands {
 		theirs := strings.Contains(command, "=…") // of the run that holds the lock
-		if !theirs && !strings.Contains(command, " "+l.target()) {
+		ledger := strings.HasPrefix(command, "bootstrap addresses release 1")
+		if !theirs && !ledger && !strings.Contains(command, " "+l.target()) {
 			return fmt.Errorf("names %q, which cannot be pasted:\n%s", command, o.text)
 		}
 	}
@@ -392,6 +397,77 @@ func stateEndings() []ending {
 		}, {
 			name: "lost state file", says: "a deploy would create a second VM",
 			make: after(func(l *lab) error { return os.Remove(l.statePath()) }, says("deploy MANIFEST")),
+		},
+	}
+}
+
+// othersAddress makes a deployment that does not exist any more hold an address in
+// the ledger.
+func othersAddress(addr string) func(*lab) error {
+	return func(l *lab) error {
+		ledger, err := addresses.Open(context.Background(), l.path("home/.bosh/addresses.db"), time.Now)
+		if err != nil {
+			return err
+		}
+		defer ledger.Close()
+		block := netip.PrefixFrom(netip.MustParseAddr(addr), 32)
+		_, err = ledger.Adopt(context.Background(), []network.Reservation{{
+			Owner: network.Owner{Deployment: "gone", Name: "gone", Instance: "web/0"}, Network: "default", Kind: network.Static, Block: block,
+		}})
+		return err
+	}
+}
+
+// edit replaces a text in the manifest or the cloud config.
+func edit(name, old, text string) func(*lab) error {
+	return func(l *lab) error {
+		data, err := os.ReadFile(l.path(name))
+		if err == nil && !strings.Contains(string(data), old) {
+			err = fmt.Errorf("%s does not contain %q:\n%s", name, old, data)
+		}
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(l.path(name), []byte(strings.ReplaceAll(string(data), old, text)), 0o600)
+	}
+}
+
+// both runs two functions.
+func both(first, second func(*lab) error) func(*lab) error {
+	return func(l *lab) error { return errors.Join(first(l), second(l)) }
+}
+
+// moveLedger moves the file of the ledger away.
+func moveLedger(l *lab) error {
+	return os.Rename(l.path("home/.bosh/addresses.db"), l.path("away.db"))
+}
+
+// addressEndings are those of a deployment whose address comes from the ledger.
+func addressEndings() []ending {
+	deploy := says("deploy MANIFEST --yes")
+	again := "deploy MANIFEST"
+	return []ending{
+		{
+			name: "address of a deployment that is gone, for adopt", says: `AlreadyInUse`, then: "bootstrap addresses adopt MANIFEST",
+			make: after(both(moveLedger, othersAddress("127.0.0.1")), says("addresses adopt MANIFEST")),
+		}, {
+			name: "no free address", says: `NotEnoughCapacity(?s).*Exit code 1`, then: "bootstrap deploy MANIFEST", mend: writeAgain,
+			make: after(both(edit("cloud.yml", `"gateway": "127.0.0.254"`, `"gateway": "127.0.0.254", "reserved": ["127.0.0.3-127.0.0.253"]`), edit("manifest.yml", `"static_ips"`, `"ignored"`)), deploy),
+		}, {
+			name: "lost ledger", says: `addresses.db: it does not exist(?s).*Exit code 1`, then: "bootstrap deploy MANIFEST",
+			make: after(moveLedger, deploy),
+		}, {
+			name: "damaged ledger", says: `the file is damaged(?s).*Exit code 1`, mend: moveLedger, then: "bootstrap deploy MANIFEST",
+			make: after(func(l *lab) error {
+				return os.WriteFile(l.path("home/.bosh/addresses.db"), []byte(strings.Repeat("no ledger ", 1000)), 0o600)
+			}, deploy),
+		}, {
+			name: "server that does not answer", says: `cannot use the address ledger postgres://127.0.0.1:1/d(?s).*Exit code 1`, again: again,
+			make: says("deploy MANIFEST --database postgres://127.0.0.1:1/d"),
+		}, {
+			// The last one: the address stays the wanted one.
+			name: "address of a deployment that is gone", says: `AlreadyInUse(?s).*Exit code 1`, then: "bootstrap deploy MANIFEST",
+			make: after(both(othersAddress("127.0.0.2"), func(l *lab) error { l.want.Address = "127.0.0.2"; return l.write() }), deploy),
 		},
 	}
 }

@@ -28,6 +28,9 @@ type Refused struct {
 	Ranges       string   // of the subnets that were searched
 	Why          string   // what a reserved address is
 	Known        []string // zones of the network
+	// Ledger is where commands find the ledger; empty: where they look without
+	// being told.
+	Ledger string
 }
 
 // Error returns what was refused, why, who holds it, and what to do.
@@ -92,7 +95,7 @@ func (e *Refused) inUse() string {
 	case e.Leaves:
 		text += ", which gives it up in this run, but only after all addresses are reserved; use a free address in between, or deploy twice"
 	default:
-		text += "; choose another address, or release that one: bootstrap addresses list shows all"
+		text += "; choose another address, or first deploy the other deployment with another one (two that swap addresses need a third one in between)"
 	}
 	return text
 }
@@ -118,7 +121,7 @@ func (e *Refused) capacity() string {
 	case e.Leaves:
 		return text + ", which is given up in this run, but only after all addresses are reserved: deploy without the new instances first"
 	case len(holders) > 0:
-		return text + "; make the range larger, shorten reserved or static, or release what nobody needs: bootstrap addresses list shows all"
+		return text + "; make the range larger, shorten reserved or static, or release what nobody needs (bootstrap addresses list shows all)"
 	}
 	return text + "; make the range larger, or shorten reserved or static"
 }

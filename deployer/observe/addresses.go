@@ -69,7 +69,7 @@ type Need struct {
 // LedgerQuery selects what of the ledger of addresses is shown.
 type LedgerQuery struct {
 	Manifests []string
-	StateFile string // of a single manifest; empty: beside it
+	StateFile string           // of a single manifest; empty: beside it
 	Inputs    document.Options // of the manifests and the cloud config
 }
 

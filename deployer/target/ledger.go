@@ -304,7 +304,7 @@ func (t *Target) ChooseAddresses(ctx context.Context, replace, swap bool) (netwo
 	in := t.instance(replace, swap)
 	outcomes, err := ledger.Decide(ctx, in.networks, []network.Instance{in.Instance})
 	if err != nil {
-		return network.Outcome{}, err
+		return network.Outcome{}, t.Env.Refused(err, t.LedgerAddress())
 	}
 	return outcomes[0], t.place(in.Zone, outcomes[0])
 }
@@ -320,9 +320,18 @@ func (t *Target) ReserveAddresses(ctx context.Context, run string, replace, swap
 	in := t.instance(replace, swap)
 	outcomes, err := ledger.Reserve(ctx, run, in.networks, []network.Instance{in.Instance})
 	if err != nil {
-		return network.Outcome{}, err
+		return network.Outcome{}, t.Env.Refused(err, t.LedgerAddress())
 	}
 	return outcomes[0], nil
+}
+
+// Refused adds to a refusal where commands find the ledger that it came from.
+func (e *Env) Refused(err error, address string) error {
+	usual := cmp.Or(e.Getenv("BOOTSTRAP_DATABASE"), LedgerPath(e.Home))
+	if refused, ok := errors.AsType[*network.Refused](err); ok && !addresses.Same(address, usual) {
+		refused.Ledger = addresses.Place(address)
+	}
+	return err
 }
 
 // Owner returns the instance in whose name addresses are reserved.
