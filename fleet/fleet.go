@@ -33,7 +33,8 @@ type Member struct {
 	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
 	Ops, CloudConfigs, VarsFiles []string
 	VarsStore                    string // absolute path; empty: none
-	// Vars is a JSON map of variables, which is also YAML; nil: none.
+	// Vars is a JSON map of variables, which is also YAML; nil: none. Members may
+	// share it and Labels, so that nobody may change them.
 	Vars    []byte
 	Labels  map[string]string
 	Blocked *Blocked          // nil: not blocked

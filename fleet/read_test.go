@@ -350,3 +350,45 @@ func TestTooManyMembers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Paths may be absolute, or begin with ~.
+func TestPathsElsewhere(t *testing.T) {
+	dir := unpacked(t, "-- home/a.yml --\n-- home/b.yml --\n-- abs.yml --\n-- fleet.yml --\nmembers:\n- {manifest: ~/a.yml, state: ((dir))/x/../a.json}\n- {manifest: '((dir))/{name}.yml', name: abs}\n- {glob: ~/b*.yml, vars_store: '~/{name}-vars.yml'}\n-- wrong.yml --\nmembers: [{manifest: ~nobody-has-this-name/a.yml}, {glob: ~nobody-has-this-name/*.yml}]\n")
+	t.Setenv("HOME", filepath.Join(dir, "home"))
+	t.Setenv("USERPROFILE", filepath.Join(dir, "home"))
+	f, err := Read(filepath.Join(dir, "fleet.yml"), document.Options{Vars: []string{"dir=" + filepath.ToSlash(dir)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := shown(t, dir, []string{f.Members[0].Manifest, f.Members[0].State, f.Members[1].Manifest, f.Members[2].Manifest, f.Members[2].VarsStore})
+	if want := `["home/a.yml","a.json","abs.yml","home/b.yml","home/b-vars.yml"]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if _, err := Read(filepath.Join(dir, "wrong.yml"), document.Options{}); err == nil || strings.Count(err.Error(), "cannot find the home directory: ") != 2 {
+		t.Error(err)
+	}
+}
+
+// A link that leads to itself cannot be a state file.
+func TestStateInALoop(t *testing.T) {
+	t.Parallel()
+	dir := unpacked(t, "-- fleet.yml --\nmembers: [{manifest: a.yml, state: loop.json}]\n-- a.yml --\n")
+	if err := os.Symlink("loop.json", filepath.Join(dir, "loop.json")); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Read(filepath.Join(dir, "fleet.yml"), document.Options{}); err == nil || !strings.Contains(err.Error(), "is a link that leads to itself") {
+		t.Error(err)
+	}
+}
+
+func TestNameOfFile(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/x/shop.yml": "shop", "my shop & co.yaml": "my-shop-co", ".yml": "fleet", "failed.yml": "fleet", "-v": "v", "é": "fleet",
+		strings.Repeat("a", 200) + ".yml": strings.Repeat("a", longestName),
+	} {
+		if got := nameOf(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
