@@ -151,7 +151,7 @@ func nextAddress(refused *network.Refused) string {
 		holder := refused.Holders[0]
 		release := "bootstrap addresses release " + holder.Block.Addr().String()
 		if refused.Ledger != "" {
-			release += " --database " + quoteArg(refused.Ledger)
+			release += " --database " + databaseArg(refused.Ledger)
 		}
 		return fmt.Sprintf("if %s does not exist any more, \"%s\" releases its address; then run the same command again", holder.Owner, release)
 	case refused.Kind == network.AlreadyInUse, refused.Kind == network.NotEnoughCapacity:

@@ -71,15 +71,20 @@ func (c *console) targetArgs(command []string) string {
 }
 
 // namedDatabase returns the ledger of addresses for another command; empty if the
-// environment names it. An ellipsis replaces a URL with a user, because it may
-// have a password.
+// environment names it.
 func namedDatabase(c *console, address string) string {
 	var set string
 	_ = (*databaseFlag)(&set).Set(c.getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
-	switch {
-	case address == "" || address == set:
+	if address == "" || address == set {
 		return ""
-	case strings.Contains(address, "://") && (strings.Contains(address, "@") || len(addresses.Secrets(address)) > 0):
+	}
+	return databaseArg(address)
+}
+
+// databaseArg returns the ledger of addresses as an argument. An ellipsis replaces
+// a URL with a user, because it may have a password.
+func databaseArg(address string) string {
+	if strings.Contains(address, "://") && (strings.Contains(address, "@") || len(addresses.Secrets(address)) > 0) {
 		return "<…>"
 	}
 	return quoteArg(address)

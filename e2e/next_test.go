@@ -329,8 +329,9 @@ func diskEndings() []ending {
 func (l *lab) while(point, line string, do func(*os.Process) error) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
+	words := strings.Fields(line)
 	waits := l.path("waits")
-	cmd, text := l.command(ctx, []string{"BOOTSTRAP_WAIT_AT=" + point, "BOOTSTRAP_WAIT_FILE=" + waits}, line)
+	cmd, text := l.command(ctx, []string{"BOOTSTRAP_WAIT_AT=" + point, "BOOTSTRAP_WAIT_FILE=" + waits}, words...)
 	if err := cmd.Start(); err != nil {
 		return outcome{}, err
 	}
