@@ -25,8 +25,8 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
-		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/rollout", "fleet/schedule"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/rubycache":           {"templates/cruby"},
 		"e2e/traced":              {"cmd", "deployer/target"},
@@ -64,6 +64,7 @@ func imports() map[string][]string {
 		"cpi":                     {},
 		"manifest":                {"manifest/document", "manifest/gen", "manifest/keys", "network"},
 		"manifest/keys":           {"manifest/document"},
+		"fleet/rollout":           {"deployer/plan", "deployer/report", "fleet", "fleet/schedule", "state", "state/file"},
 		"fleet/schedule":          {},
 		"manifest/document":       {"manifest/gen"},
 		"manifest/gen":            {},
@@ -105,7 +106,7 @@ func libraries() map[string][]string {
 		"github.com/jackc/pgx/v5":       {"addresses", "internal/postgrestest"},
 		"modernc.org/sqlite":            {"addresses"},
 		"go4.org/netipx":                {"addresses", "addresses/addressestest", "manifest", "network"},
-		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "internal/process", "internal/listener"},
+		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "fleet/rollout", "internal/process", "internal/listener"},
 	}
 }
 

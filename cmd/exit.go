@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/fleet/rollout"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -78,6 +79,9 @@ func judge(err error) (code int, hint string) {
 		unasked     *deployer.UnaskedError
 		address     *network.Refused
 		ledger      *addresses.Error
+		ended       *rollout.EndedError
+		idle        *rollout.NotRunningError
+		unplanned   *rollout.InterruptedError
 	)
 	switch {
 	case err == nil:
@@ -112,6 +116,14 @@ func judge(err error) (code int, hint string) {
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
 	case errors.As(err, &failing):
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
+	case errors.As(err, &ended):
+		return fleetCode(ended), ended.Next()
+	case errors.As(err, &idle):
+		return exitFailed, idle.Next()
+	case errors.As(err, &unplanned):
+		return exitInterrupted, ""
+	case errors.As(err, &locked) && locked.What == rollout.LockName:
+		return exitLocked, "\"bootstrap fleet status FLEET\" shows what it does; run the same command again when it has ended"
 	case errors.As(err, &locked):
 		return exitLocked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
 	case errors.As(err, &busy):
@@ -158,6 +170,17 @@ func nextAddress(refused *network.Refused) string {
 		return `"bootstrap addresses check MANIFEST" shows how many are free and needed; then run the same command again`
 	}
 	return "correct the manifest or the cloud config, and run the same command again"
+}
+
+// fleetCode returns the exit code of a run of a fleet that did not end well.
+func fleetCode(e *rollout.EndedError) int {
+	switch e.Record.Result {
+	case rollout.Busy:
+		return exitLocked
+	case rollout.Interrupted, rollout.Aborted:
+		return exitInterrupted
+	}
+	return exitFailed
 }
 
 // isFull reports whether a full disk is the cause, on this machine or according

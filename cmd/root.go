@@ -106,19 +106,20 @@ type console struct {
 	trace          func(target.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
-	eventsPath     string             // --events; empty: none
-	events         *ui.Lines          // the file at eventsPath, from its first line on
-	report         func(report.Event) // nil until a command reports
-	started        bool               // the command line was understood
-	quiet          bool               // the command has printed its result
-	silent         bool               // print nothing: plugins, and ssh after a session
-	plain          bool               // standard output is only for the result
-	running        cpi.Running        // the running CPI calls
-	ends           atomic.Bool        // a signal or a closed pipe is the normal end of the command
-	asking         atomic.Bool        // a question waits for an answer
-	command        string             // the command line without values, for runs that wait for the lock
-	root           *cobra.Command     // all commands
-	target         *deployer.Options  // name the deployment in the commands of messages; nil: none is named
+	eventsPath     string                 // --events; empty: none
+	events         *ui.Lines              // the file at eventsPath, from its first line on
+	report         func(report.Event)     // nil until a command reports
+	started        bool                   // the command line was understood
+	quiet          bool                   // the command has printed its result
+	silent         bool                   // print nothing: plugins, and ssh after a session
+	plain          bool                   // standard output is only for the result
+	running        cpi.Running            // the running CPI calls
+	ends           atomic.Bool            // a signal or a closed pipe is the normal end of the command
+	asking         atomic.Bool            // a question waits for an answer
+	second         atomic.Pointer[func()] // what the second signal does; nil: it ends the process
+	command        string                 // the command line without values, for runs that wait for the lock
+	root           *cobra.Command         // all commands
+	target         *deployer.Options      // name the deployment in the commands of messages; nil: none is named
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
@@ -142,6 +143,7 @@ func newRoot(c *console) *cobra.Command {
 	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
 	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSchema(c))
+	group(root, "fleet", "Many deployments:", newFleet(c))
 	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
 	root.AddCommand(newDoctor(c), newNotice(c), newExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))

@@ -15,7 +15,8 @@ import (
 
 // untilStopped runs fn with a context that ends with the first SIGINT, SIGTERM
 // or SIGHUP; SIGHUP stays ignored under nohup. A second signal does not wait for
-// fn: the error is a *stoppedError, and the process must end. A closed pipe ends
+// fn, unless a command has said what it does then: the error is a *stoppedError,
+// and the process must end. A closed pipe ends
 // only commands whose normal end is a signal: others may be in the middle of a
 // change. A panic in any part of fn ends the context, too, and becomes the
 // error.
@@ -45,10 +46,16 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 			}
 			return err
 		case <-signals:
-			if ctx.Err() != nil {
+			second := c.second.Swap(nil)
+			switch {
+			case ctx.Err() == nil:
+				c.second.Store(second)
+				cancel()
+			case second != nil:
+				(*second)()
+			default:
 				return &stoppedError{calls: c.running.List()}
 			}
-			cancel()
 		case <-pipes:
 			if c.ends.Load() {
 				cancel()

@@ -98,6 +98,13 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	return got, nil
 }
 
+// LockRun locks the file at path for a run that is about more than one state; what
+// describes the run. The error is a *LockedError if another process holds the lock.
+func LockRun(what, path string, who Holder) (*lockfile.Lock, error) {
+	l := locker{who: who}
+	return l.try(what, path)
+}
+
 // lockInstallation locks the folder of the installation, which two copies of one
 // state file share. It does nothing if that is locked already.
 func (s *Store) lockInstallation(ctx context.Context, id string) error {

@@ -1,0 +1,404 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/fleet"
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+	"bootstrap/manifest/document"
+)
+
+func newFleet(c *console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Update many deployments: canaries first, then many at the same time",
+		Long: `A fleet is a list of deployments, each with a manifest, operations and variables, and
+the rules by which they are updated: how many canaries first, how many at the same
+time, in which waves. The fleet file describes both; see docs/fleet.md. Each member is
+deployed by a process of its own, as bootstrap deploy does it. What became of each is
+recorded beside the fleet file, after every verdict.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+	}
+	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c),
+		newFleetAsk(c, rollout.Pause, "Start no further member of the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
+		newFleetAsk(c, rollout.Resume, "Let a paused run start members again", "Resume ends a pause."),
+		newFleetAsk(c, rollout.Abort, "End the running run", "Abort starts no further member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),
+	)
+	return cmd
+}
+
+// fleetAsked is what the flags of a command about a fleet ask for.
+type fleetAsked struct {
+	inputs   document.Options // variables of the fleet file
+	database string
+	members  []string // flags for every member
+	only     []string
+	blocked  bool
+	before   string
+	ask      asking
+}
+
+// flags adds the flags of the commands that plan or start members.
+func (a *fleetAsked) flags(c *console, cmd *cobra.Command) {
+	f := cmd.Flags()
+	fleetInputs(c, f, &a.inputs)
+	databaseFlagOf(f, &a.database)
+	f.StringArrayVar(&a.only, "only", nil, "only this `NAME`, LABEL=VALUE, outdated or failed")
+	f.BoolVar(&a.blocked, "include-blocked", false, "also members that are blocked")
+	f.StringVar(&a.before, "created-before", "", "only VMs created before this `DATE` (RFC 3339)")
+	a.memberFlags(c, f)
+}
+
+// fleetInputs adds the flags for the variables of a fleet file.
+func fleetInputs(c *console, f *pflag.FlagSet, inputs *document.Options) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.varFlags(own, inputs)
+	for _, name := range []string{"var", "var-file", "vars-file", "vars-env"} {
+		f.AddFlag(own.Lookup(name))
+	}
+}
+
+// memberFlags adds those flags of deploy and recreate that can be the same for all
+// members.
+func (a *fleetAsked) memberFlags(c *console, f *pflag.FlagSet) {
+	var unused deployer.Options
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.deployFlags(own, &unused)
+	planFlags(own, &unused)
+	for _, name := range []string{"fix", "allow-shrink", "keep-old-disk", "skip-drain", "ruby", "via", "pass-env", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"} {
+		flag := *own.Lookup(name)
+		flag.Value = &passedFlag{Value: flag.Value, name: name, to: &a.members}
+		f.AddFlag(&flag)
+	}
+}
+
+// passedFlag is a flag that is passed on to the processes of members.
+type passedFlag struct {
+	pflag.Value
+	name string
+	to   *[]string
+}
+
+// Set checks the value and notes the flag.
+func (p *passedFlag) Set(text string) error {
+	if err := p.Value.Set(text); err != nil {
+		return err
+	}
+	*p.to = append(*p.to, "--"+p.name+"="+text)
+	return nil
+}
+
+// read reads the fleet file and returns the options of a run.
+func (a *fleetAsked) read(c *console, path string) (rollout.Options, error) {
+	c.started = true
+	var opts rollout.Options
+	home, err := c.boshHome()
+	if err != nil {
+		return opts, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return opts, fmt.Errorf("cannot find this program's own path: %w", err)
+	}
+	if err := c.findDatabase(&a.database); err != nil {
+		return opts, err
+	}
+	f, err := readFleet(c, path, a.inputs)
+	if err != nil {
+		return opts, err
+	}
+	env := slices.Clone(c.env)
+	if a.database != "" {
+		env = append(env, "BOOTSTRAP_DATABASE="+a.database)
+	}
+	opts = rollout.Options{
+		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.holder(),
+		Program: rollout.Program{Self: self, Env: env, Flags: a.members},
+		Choice:  rollout.Choice{IncludeBlocked: a.blocked},
+	}
+	for _, text := range a.only {
+		s, err := fleet.ParseSelector(text)
+		if err == nil {
+			err = s.Check(f.Members)
+		}
+		if err != nil {
+			return opts, wrongUsage(c.root, fmt.Errorf("--only: %w", err))
+		}
+		opts.Only = append(opts.Only, s)
+	}
+	if a.before != "" {
+		if opts.CreatedBefore, err = time.Parse(time.RFC3339, a.before); err != nil {
+			return opts, wrongUsage(c.root, fmt.Errorf("--created-before: %q is no time such as 2026-11-22T10:00:00Z", a.before))
+		}
+	}
+	return opts, nil
+}
+
+// readFleet reads a fleet file and prints its warnings.
+func readFleet(c *console, path string, inputs document.Options) (*fleet.Fleet, error) {
+	f, err := fleet.Read(path, inputs)
+	if err != nil {
+		return nil, err
+	}
+	c.redactor.Add(f.Secrets...)
+	c.redactor.Name(append([]string{f.Path, path}, f.Names...)...)
+	for _, m := range f.Members {
+		c.redactor.Name(m.Name, m.Manifest, m.State)
+	}
+	if len(f.Warnings) > 0 && !c.json {
+		out := c.redactor.Writer(c.stderr)
+		for _, w := range document.Problems(f.Warnings).Shortened() {
+			fmt.Fprintln(out, "Warning: "+w.String())
+		}
+		_ = out.Flush() // no stream is left to report it on
+	}
+	return f, nil
+}
+
+func newFleetPlan(c *console) *cobra.Command {
+	var a fleetAsked
+	var recreate bool
+	cmd := &cobra.Command{
+		Use:   "plan FLEET",
+		Short: "Print what fleet deploy would do to each member",
+		Long: `Plan plans every member, as bootstrap plan does, and prints one table of all plans and
+in which order members are updated. It changes nothing. The exit code is 0 if there is
+nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
+		Example: "  bootstrap fleet plan fleet.yml\n  bootstrap fleet plan fleet.yml --only zone=z1 --json",
+		Args:    oneFleet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := a.read(c, args[0])
+			if err != nil {
+				return err
+			}
+			if recreate {
+				opts.Action = fleet.RecreateStrategy
+			}
+			opts.Report = func(rollout.Event) {}
+			if f := c.terminalOf(c.stderr); f != nil && !c.json {
+				show, stop := fleetTerminal(cmd.Context(), c, c.stderr, f)
+				defer stop()
+				opts.Report = show
+			}
+			r, err := rollout.Preview(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			return printFleetPlan(c, r)
+		},
+	}
+	a.flags(c, cmd)
+	cmd.Flags().BoolVar(&recreate, "recreate", false, "plan what fleet recreate would do")
+	return cmd
+}
+
+func printFleetPlan(c *console, r *rollout.Record) error {
+	if c.json {
+		printLines(c, "fleet_run", []*rollout.Record{r})
+	} else {
+		c.print(func(out *ui.Writer) { ui.FleetPlan(out, r) })
+	}
+	switch n := r.Count()[schedule.Failed]; {
+	case n > 0:
+		return fmt.Errorf("%d of %d members cannot be planned", n, len(r.Members))
+	case r.Numbers.ToDo > 0:
+		return &changesError{}
+	}
+	return nil
+}
+
+func newFleetDeploy(c *console) *cobra.Command {
+	var a fleetAsked
+	cmd := &cobra.Command{
+		Use:   "deploy FLEET",
+		Short: "Update the members of a fleet",
+		Long: `Deploy plans every member, and then updates those with changes: canaries first, all of
+which must end well, then the others, as the fleet file says. Members that are blocked
+are left out. Members that another run has locked are tried again after the others.
+After any other failure no further member is started, the running ones end, and the
+command fails. To continue a run that was killed, run the same command again.
+
+The first Ctrl-C starts no further member and waits for the running ones. A second one
+asks these to end at their next safe step. After a third, they go on alone.`,
+		Example: "  bootstrap fleet deploy fleet.yml\n  bootstrap fleet deploy fleet.yml --only failed",
+		Args:    oneFleet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := a.read(c, args[0])
+			if err != nil {
+				return err
+			}
+			return runFleet(cmd.Context(), c, opts, a)
+		},
+	}
+	a.flags(c, cmd)
+	a.ask.flags(cmd.Flags())
+	return cmd
+}
+
+func newFleetRecreate(c *console) *cobra.Command {
+	var a fleetAsked
+	cmd := &cobra.Command{
+		Use:   "recreate FLEET",
+		Short: "Replace the VMs of all members of a fleet",
+		Long: `Recreate replaces the VM of every member, also of one whose agent is silent, in the
+order in which fleet deploy updates members. A run that was killed or failed continues
+with the same command: it does not replace a VM twice. To begin a new one, end it with
+bootstrap fleet abort first.`,
+		Example: "  bootstrap fleet recreate fleet.yml\n  bootstrap fleet recreate fleet.yml --created-before 2026-11-22T10:00:00Z",
+		Args:    oneFleet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := a.read(c, args[0])
+			if err != nil {
+				return err
+			}
+			opts.Action = fleet.RecreateStrategy
+			return runFleet(cmd.Context(), c, opts, a)
+		},
+	}
+	a.flags(c, cmd)
+	a.ask.flags(cmd.Flags())
+	return cmd
+}
+
+// runFleet runs a run of a fleet and shows it.
+func runFleet(ctx context.Context, c *console, opts rollout.Options, a fleetAsked) error {
+	defer giveBack(opts.Home)
+	if a.ask.yes || a.ask.silent {
+		opts.Program.Flags = append(opts.Program.Flags, "--yes")
+	}
+	show, stop := fleetRenderer(ctx, c)
+	defer stop()
+	opts.Report = show
+	if ask := c.confirm(a.ask); ask != nil {
+		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
+			yes, err := ask(ctx, deployer.Question{What: ui.FleetQuestion(r)})
+			if err == nil && !yes {
+				err = &deployer.NotConfirmedError{}
+			}
+			return err
+		}
+	}
+	urgent := make(chan struct{})
+	again := func() { close(urgent) }
+	c.second.Store(&again)
+	opts.Urgent = urgent
+	_, err := rollout.Deploy(ctx, opts)
+	return err
+}
+
+// fleetRenderer returns a function that shows the events of a run; stop ends it.
+func fleetRenderer(ctx context.Context, c *console) (show func(rollout.Event), stop func()) {
+	c.report = c.renderer(c.out) // finish prints how the command ended
+	show, stop = ui.FleetPlain(c.redactor.Writer(c.out)), func() {}
+	if f := c.terminalOf(c.out); f != nil && c.getenv("TERM") != "dumb" {
+		show, stop = fleetTerminal(ctx, c, c.out, f)
+	}
+	if c.json {
+		show = ui.FleetJSON(c.redactor.Lines(c.out))
+	}
+	if c.events == nil {
+		return show, stop
+	}
+	shown, record := show, ui.FleetJSON(c.events)
+	return func(e rollout.Event) {
+		shown(e)
+		record(e)
+	}, stop
+}
+
+func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File) (show func(rollout.Event), stop func()) {
+	size := func() (width, height int) {
+		width, height, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 80, 24
+		}
+		return width, height
+	}
+	return ui.FleetTerminal(ctx, c.redactor.Writer(stream),
+		func() int { w, _ := size(); return w },
+		func() int { _, h := size(); return h })
+}
+
+func newFleetStatus(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use:     "status FLEET",
+		Short:   "Show what became of each member in the last run",
+		Long:    "Status shows the run that runs, or the last one: the verdict of each member, how long\nit took, how long its service was down, and why it failed. It asks no VM.",
+		Example: "  bootstrap fleet status fleet.yml\n  bootstrap fleet status fleet.yml --json",
+		Args:    oneFleet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := lastRun(c, args[0])
+			if err != nil {
+				return err
+			}
+			if c.json {
+				printLines(c, "fleet_run", []*rollout.Record{r})
+				return nil
+			}
+			c.print(func(out *ui.Writer) { ui.FleetStatus(out, r) })
+			return nil
+		},
+	}
+}
+
+// lastRun returns the record of the last run of a fleet.
+func lastRun(c *console, path string) (*rollout.Record, error) {
+	c.started = true
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	c.redactor.Name(path, absolute)
+	r, err := rollout.Load(absolute)
+	if err == nil && r == nil {
+		err = &rollout.NotRunningError{Fleet: path}
+	}
+	return r, err
+}
+
+// newFleetAsk returns a command that asks something of a running run.
+func newFleetAsk(c *console, wish rollout.Wish, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use:     string(wish) + " FLEET",
+		Short:   short,
+		Long:    long,
+		Example: fmt.Sprintf("  bootstrap fleet %s fleet.yml", wish),
+		Args:    oneFleet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			absolute, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			c.redactor.Name(args[0], absolute)
+			return rollout.Ask(absolute, wish, c.holder())
+		},
+	}
+}
+
+// oneFleet checks the arguments of commands that take a fleet file.
+func oneFleet(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New(strings.TrimPrefix(cmd.CommandPath(), "bootstrap ") + " needs a fleet file: " + form(cmd))
+	case len(args) > 1:
+		return tooMany(cmd, args[1:])
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+	"bootstrap/internal/guard"
+)
+
+// FleetPlan prints the plans of all members as one table, and the numbers of the
+// run.
+func FleetPlan(out *Writer, r *rollout.Record) {
+	table := NewTable(out, "MEMBER", "PLAN", "THE SERVICE IS DOWN FOR", "ORDER")
+	canaries := r.Numbers.Canaries
+	for _, m := range r.Members {
+		order := ""
+		if m.Verdict == schedule.Waiting && m.Candidate && canaries > 0 {
+			order, canaries = "canary", canaries-1
+		}
+		table.Row(m.Name, fleetPlan(m), orDash(strings.Join(m.Planned, ", ")), orDash(order))
+	}
+	table.Print()
+	fmt.Fprintln(out)
+	fmt.Fprintln(out, FleetNumbers(r))
+	for _, m := range r.Members {
+		if m.Verdict == schedule.Failed && m.Hint != "" {
+			fmt.Fprintf(out, "%s: %s\n", m.Name, m.Hint)
+		}
+	}
+}
+
+func fleetPlan(m *rollout.Member) string {
+	switch {
+	case m.Verdict == schedule.Waiting:
+		return strings.Join(m.Changes, ", ")
+	case m.Reason != "":
+		return fmt.Sprintf("%s: %s", m.Verdict, m.Reason)
+	}
+	return m.Verdict.String()
+}
+
+// FleetNumbers returns the order of a run in words.
+func FleetNumbers(r *rollout.Record) string {
+	n := r.Numbers
+	if n.ToDo == 0 {
+		return fmt.Sprintf("None of %s is to do", count(n.Members, "member"))
+	}
+	text := fmt.Sprintf("%d of %s to do", n.ToDo, count(n.Members, "member"))
+	var order []string
+	if n.Canaries > 0 {
+		order = append(order, count(n.Canaries, "canary")+" first")
+	}
+	if len(n.Waves) > 0 {
+		sizes := make([]string, len(n.Waves))
+		for i, size := range n.Waves {
+			sizes[i] = fmt.Sprint(size)
+		}
+		order = append(order, fmt.Sprintf("then waves of %s members, of which the last repeats", strings.Join(sizes, ", ")))
+	}
+	order = append(order, fmt.Sprintf("at most %d at the same time", n.MaxInFlight))
+	if n.MaxFailures > 0 {
+		order = append(order, fmt.Sprintf("none is started after more than %s", count(n.MaxFailures, "failure")))
+	} else {
+		order = append(order, "none is started after a failure")
+	}
+	return text + ": " + strings.Join(order, ", ")
+}
+
+// FleetQuestion returns what a person is asked before a run: which VMs are replaced
+// and how many members are updated.
+func FleetQuestion(r *rollout.Record) []string {
+	var replaced []string
+	for _, m := range r.Members {
+		if m.Verdict == schedule.Waiting && slices.Contains(m.Changes, "replace vm") {
+			replaced = append(replaced, m.Name)
+		}
+	}
+	what := []string{FleetNumbers(r)}
+	if len(replaced) > 0 {
+		what = append(what, fmt.Sprintf("the VMs of %s are replaced: %s", count(len(replaced), "member"), strings.Join(replaced, ", ")))
+	}
+	return what
+}
+
+func count(n int, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "y"):
+		what = strings.TrimSuffix(what, "y") + "ies"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// FleetStatus prints what became of each member.
+func FleetStatus(out *Writer, r *rollout.Record) {
+	state := "running, or killed"
+	switch {
+	case r.Ended != nil:
+		state = fmt.Sprintf("%s at %s", r.Result, Moment(*r.Ended))
+	case r.Paused:
+		state = "paused"
+	}
+	fmt.Fprintf(out, "Run %s of %s: %s of %s, started %s by %s@%s; %s\n", r.ID, r.Name, r.Action, count(r.Numbers.Members, "member"), Moment(r.Started), r.By.User, r.By.Host, state)
+	if r.Reason != "" {
+		fmt.Fprintf(out, "Reason: %s\n", r.Reason)
+	}
+	fmt.Fprintln(out)
+	table := NewTable(out, "MEMBER", "VERDICT", "TOOK", "DOWN", "STEP OR REASON")
+	for _, m := range r.Members {
+		took, down := "-", "-"
+		if m.Started != nil && m.Ended != nil && m.Ended.After(*m.Started) {
+			took = duration(m.Ended.Sub(*m.Started).Seconds())
+		}
+		if m.Down > 0 {
+			down = duration(m.Down)
+		}
+		what := m.Reason
+		if m.Verdict == schedule.Running {
+			what = m.Step
+		}
+		table.Row(m.Name, m.Verdict.String(), took, down, orDash(what))
+	}
+	table.Print()
+	fmt.Fprintf(out, "\n%s\n", r.Summary())
+}
+
+// FleetJSON returns a renderer of a run's events as JSON, one object per line.
+func FleetJSON(out *Lines) func(rollout.Event) {
+	return func(e rollout.Event) {
+		e.Time = e.Time.UTC()
+		out.Print("", e)
+	}
+}
+
+// FleetPlain returns a renderer that writes a line for each start and each end of
+// a member.
+func FleetPlain(out *Writer) func(rollout.Event) {
+	var mu sync.Mutex
+	return func(e rollout.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		fleetLine(out, e)
+		_ = out.Flush() // finish reports the error
+	}
+}
+
+// fleetLine writes what is to stay on the screen of an event.
+func fleetLine(out *Writer, e rollout.Event) {
+	switch {
+	case e.Kind == rollout.Begun:
+		fmt.Fprintf(out, "Fleet '%s', run %s, logs in '%s'\n%s\n\n", e.Record.Name, e.Run, e.Record.Logs, FleetNumbers(e.Record))
+	case e.Kind == rollout.Phase:
+		fmt.Fprintf(out, "-- %s\n", out.clean(e.Message, maxMessage))
+	case e.Kind == rollout.Notice:
+		fmt.Fprintln(out, out.clean(e.Message, maxMessage))
+	case e.Kind == rollout.Planning && e.Verdict == schedule.Failed:
+		fmt.Fprintf(out, "%s: cannot be planned: %s\n", e.Member, out.clean(e.Reason, maxMessage))
+		if e.Hint != "" {
+			fmt.Fprintf(out, "  what to do: %s\n", out.clean(e.Hint, maxMessage))
+		}
+	case e.Kind == rollout.OfMember && e.Status == "started":
+		what := "started"
+		if e.Canary {
+			what = "started as a canary"
+		}
+		fmt.Fprintf(out, "%s: %s\n", e.Member, what)
+	case e.Kind == rollout.OfMember && e.Status != "step":
+		line := fmt.Sprintf("%s: %s after %s", e.Member, e.Verdict, duration(e.Seconds))
+		if e.Down > 0 {
+			line += fmt.Sprintf(", its service was down for %s", duration(e.Down))
+		}
+		if e.Reason != "" {
+			line += ": " + out.clean(e.Reason, maxMessage)
+		}
+		fmt.Fprintln(out, line)
+		if e.Verdict == schedule.Failed {
+			fmt.Fprintf(out, "  log: %s\n", e.Log)
+			if e.Hint != "" {
+				fmt.Fprintf(out, "  what to do: %s\n", out.clean(e.Hint, maxMessage))
+			}
+		}
+	case e.Kind == rollout.Over:
+		fmt.Fprintf(out, "\nMembers: %s\n", e.Record.Summary())
+	}
+}
+
+// FleetTerminal returns a renderer like FleetPlain, but below the lines that stay
+// there is one for each running member, with its step and since when, and one with
+// the numbers. width() is the width of the terminal, height() its height. The
+// caller must call stop at the end.
+func FleetTerminal(ctx context.Context, out *Writer, width, height func() int) (show func(rollout.Event), stop func()) {
+	t := &fleetScreen{out: out, width: width, height: height, running: map[string]*member{}}
+	ticker := time.NewTicker(time.Second)
+	done := make(chan struct{})
+	guard.Go(ctx, func() {
+		for {
+			select {
+			case <-ticker.C:
+				t.mu.Lock()
+				t.redraw(nil)
+				t.mu.Unlock()
+			case <-done:
+				return
+			}
+		}
+	})
+	return t.show, func() {
+		ticker.Stop()
+		close(done)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.clear()
+		_ = out.Flush()
+	}
+}
+
+type fleetScreen struct {
+	mu      sync.Mutex
+	out     *Writer
+	width   func() int
+	height  func() int
+	running map[string]*member
+	planned int
+	record  *rollout.Record
+	counts  map[string]int
+	lines   int // of the part that is drawn again
+}
+
+type member struct {
+	step  string
+	since time.Time
+}
+
+func (t *fleetScreen) show(e rollout.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.record = e.Record
+	switch {
+	case e.Kind == rollout.Planning:
+		t.planned++
+	case e.Kind == rollout.OfMember && e.Status == "started":
+		t.running[e.Member] = &member{"starting", e.Time}
+	case e.Kind == rollout.OfMember && e.Status == "step":
+		t.running[e.Member] = &member{e.Step, e.Time}
+	case e.Kind == rollout.OfMember, e.Kind == rollout.Notice && e.Member != "":
+		delete(t.running, e.Member)
+	}
+	if e.Counts != nil {
+		t.counts = e.Counts
+	}
+	if e.Kind == rollout.Over {
+		t.running, t.counts, t.planned = nil, nil, 0
+	}
+	t.redraw(&e)
+}
+
+// redraw writes the lines of an event above the part that is drawn again.
+func (t *fleetScreen) redraw(e *rollout.Event) {
+	t.clear()
+	if e != nil {
+		fleetLine(t.out, *e)
+	}
+	now := time.Now()
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(t.running)) {
+		m := t.running[name]
+		lines = append(lines, fmt.Sprintf("  %s  %s  %s", name, m.step, duration(now.Sub(m.since).Seconds())))
+	}
+	if room := max(t.height()-4, 1); len(lines) > room {
+		more := len(lines) - room + 1
+		lines = append(lines[:room-1], fmt.Sprintf("  … and %d more", more))
+	}
+	switch {
+	case len(t.counts) > 0:
+		lines = append(lines, "  "+t.numbers())
+	case t.planned > 0 && t.record != nil:
+		lines = append(lines, fmt.Sprintf("  planned %d of %d members", t.planned, len(t.record.Members)))
+	}
+	for _, line := range lines {
+		fmt.Fprintln(t.out, runewidth.Truncate(t.out.clean(line, maxCell), max(t.width()-1, 10), "…"))
+	}
+	t.lines = len(lines)
+	_ = t.out.Flush() // finish reports the error
+}
+
+func (t *fleetScreen) numbers() string {
+	var words []string
+	for _, v := range schedule.Verdicts() {
+		if n := t.counts[v.String()]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func (t *fleetScreen) clear() {
+	if t.lines > 0 {
+		t.out.control(fmt.Sprintf("\x1b[%dA\x1b[J", t.lines))
+		t.lines = 0
+	}
+}

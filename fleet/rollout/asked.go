@@ -1,0 +1,104 @@
+package rollout
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/state/file"
+)
+
+// Wish is what a person asks of a running run.
+type Wish string
+
+// The wishes.
+const (
+	Pause  Wish = "pause"  // start no member
+	Resume Wish = "resume" // start members again
+	Abort  Wish = "abort"  // start no member any more, and have running ones end
+)
+
+// note is the file by which another process asks.
+type note struct {
+	Wish Wish   `json:"wish"`
+	By   string `json:"by"`
+}
+
+func askedPath(fleetFile string) string { return Path(fleetFile) + ".asked" }
+
+// NotRunningError says that no run of the fleet is running.
+type NotRunningError struct {
+	Fleet  string
+	Record *Record // of the last run; nil: there was none
+}
+
+func (e *NotRunningError) Error() string {
+	switch {
+	case e.Record == nil:
+		return fmt.Sprintf("no run of %s was ever started", e.Fleet)
+	case e.Record.Ended == nil:
+		return fmt.Sprintf("no run of %s is running: the last one, of %s, was killed", e.Fleet, e.Record.Started.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	return fmt.Sprintf("no run of %s is running: the last one ended at %s (%s)", e.Fleet, e.Record.Ended.UTC().Format("2006-01-02 15:04 UTC"), e.Record.Result)
+}
+
+// Next returns the command that goes on.
+func (e *NotRunningError) Next() string {
+	if e.Record != nil && e.Record.Ended == nil {
+		return fmt.Sprintf("\"bootstrap fleet deploy %s\" continues it, and \"bootstrap fleet abort %[1]s\" ends it", e.Fleet)
+	}
+	return fmt.Sprintf("\"bootstrap fleet deploy %s\" starts one", e.Fleet)
+}
+
+// Ask asks the running run of a fleet. Abort also ends a run that was killed, so
+// that the next command begins a new one. The error is a *NotRunningError if none
+// is running.
+func Ask(fleetFile string, w Wish, by file.Holder) error {
+	lock, err := file.LockRun(LockName, lockPath(fleetFile), by)
+	var locked *file.LockedError
+	if errors.As(err, &locked) {
+		data, err := json.Marshal(note{Wish: w, By: fmt.Sprintf("%s@%s", by.User, by.Host)})
+		if err == nil {
+			err = atomicfile.Write(askedPath(fleetFile), append(data, '\n'))
+		}
+		if err != nil {
+			return fmt.Errorf("cannot ask the running run: %w", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Remove()
+	r, err := Load(fleetFile)
+	if err != nil {
+		return err
+	}
+	if w == Abort && r != nil && r.abort(by) {
+		return r.save()
+	}
+	return &NotRunningError{Fleet: fleetFile, Record: r}
+}
+
+// takeAsked returns what was asked since the last call; empty: nothing.
+func takeAsked(fleetFile string) (w Wish, by string, err error) {
+	path := askedPath(fleetFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("cannot read what was asked of the run: %w", err)
+	}
+	var n note
+	if json.Unmarshal(data, &n) != nil {
+		return "", "", nil // no bootstrap wrote it
+	}
+	return n.Wish, n.By, nil
+}

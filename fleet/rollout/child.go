@@ -1,0 +1,373 @@
+package rollout
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/fleet"
+	"bootstrap/fleet/schedule"
+	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
+	"bootstrap/internal/wait"
+)
+
+// Task is one start of a member.
+type Task struct {
+	Member fleet.Member
+	Action fleet.Strategy
+	Watch  string // in place of the manifest's update_watch_time; empty: the manifest's
+	Cut    bool   // an earlier start was killed: what it left may still run
+	Logs   string // folder
+}
+
+// Progress is what happens to a member that was started.
+type Progress struct {
+	Member  string
+	Step    string   // the step that begins; empty: none does
+	Down    bool     // during the step the service is down
+	Changes []string // of its plan, when that is known
+	Machine string   // where it runs, if not here
+	Process int
+	Ended   *Outcome // nil: it has not ended
+	At      time.Time
+}
+
+// Outcome is how a start of a member ended.
+type Outcome struct {
+	Verdict  schedule.Verdict
+	ExitCode int
+	Error    string // one sentence, without secrets
+	Hint     string
+	Killed   bool // a signal that nobody here sent ended its process
+}
+
+// Program is how this program is started for a member.
+type Program struct {
+	Self  string   // its path
+	Env   []string // its whole environment
+	Flags []string // of deploy and recreate, without secrets, for every member
+}
+
+// memoryShare is how much of the machine's memory all members of a run may use
+// together, as a percentage.
+const memoryShare = 80
+
+// leastMemory is the least that one member gets, in bytes.
+const leastMemory = 96 << 20
+
+// bounded returns the environment with a limit of the memory of one of width
+// processes.
+func (p Program) bounded(width int) []string {
+	limit := max(memory()/100*memoryShare/uint64(max(width, 1)), leastMemory)
+	return append(append([]string(nil), p.Env...), "GOMEMLIMIT="+strconv.FormatUint(limit, 10))
+}
+
+// args returns the arguments that name a member's deployment, and its variables
+// for standard input.
+func args(m fleet.Member) (list []string, stdin []byte) {
+	list = []string{m.Manifest}
+	add := func(flag string, values ...string) {
+		for _, v := range values {
+			if v != "" {
+				list = append(list, flag+"="+v)
+			}
+		}
+	}
+	add("--state", m.State)
+	add("--ops-file", m.Ops...)
+	add("--cloud-config", m.CloudConfigs...)
+	add("--vars-file", m.VarsFiles...)
+	add("--vars-store", m.VarsStore)
+	if m.Vars != nil {
+		add("--vars-file", "-")
+	}
+	return list, m.Vars
+}
+
+// Command returns the command line for a person to do the same by hand.
+func Command(action fleet.Strategy, m fleet.Member) string {
+	list, stdin := args(m)
+	words := append([]string{"bootstrap"}, command(action)...)
+	words = append(words, list...)
+	if stdin != nil {
+		words = append(words, "<VARIABLES")
+	}
+	return strings.Join(words, " ")
+}
+
+func command(action fleet.Strategy) []string {
+	if action == fleet.RecreateStrategy {
+		return []string{"recreate", "--fix"}
+	}
+	return []string{"deploy"}
+}
+
+// Here starts members as processes of this machine. They survive this process.
+type Here struct {
+	program Program
+	width   int
+	tell    func(Progress)
+
+	mu      sync.Mutex
+	running map[string]int // process by member
+	stopped bool           // Interrupt was called
+}
+
+// NewHere returns the hands of this machine; tell is called from several
+// goroutines.
+func NewHere(p Program, width int, tell func(Progress)) *Here {
+	return &Here{program: p, width: width, tell: tell, running: map[string]int{}}
+}
+
+// cutWait is how long a member that was cut waits for what its earlier start left
+// running.
+const cutWait = "2h"
+
+// Start starts a member.
+func (h *Here) Start(ctx context.Context, t Task) error {
+	events := filepath.Join(t.Logs, t.Member.Name+".jsonl")
+	log, err := os.OpenFile(filepath.Join(t.Logs, t.Member.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write the log of %s: %w", t.Member.Name, err)
+	}
+	defer log.Close()
+	from := int64(0)
+	if info, err := os.Stat(events); err == nil {
+		from = info.Size()
+	}
+	list, stdin := args(t.Member)
+	list = append(append(command(t.Action), list...), h.program.Flags...)
+	list = append(list, "--events="+events)
+	if t.Watch != "" {
+		list = append(list, "--update-watch-time="+t.Watch)
+	}
+	if t.Cut {
+		list = append(list, "--lock-wait="+cutWait)
+	}
+	cmd := exec.Command(h.program.Self, list...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.bounded(h.width), log, log
+	cmd.Stdin = bytes.NewReader(stdin)
+	process.OwnGroup(cmd) // an interrupt at the terminal is for the coordinator
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return errors.New("the run ends")
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("cannot start %s: %w", t.Member.Name, err)
+	}
+	h.running[t.Member.Name] = cmd.Process.Pid
+	guard.Go(ctx, func() { h.watch(context.WithoutCancel(ctx), t.Member.Name, cmd, events, from) })
+	return nil
+}
+
+// watch passes on what a process writes until it has ended.
+func (h *Here) watch(ctx context.Context, name string, cmd *exec.Cmd, events string, from int64) {
+	ended := guard.Start(ctx, cmd.Wait)
+	h.tell(Progress{Member: name, Process: cmd.Process.Pid, At: time.Now()})
+	f := follower{name: name, path: events, at: from, tell: h.tell}
+	var err error
+	for done := false; !done; {
+		select {
+		case err = <-ended:
+			done = true
+		default:
+			_ = wait.For(ctx, followEvery)
+		}
+		f.read()
+	}
+	h.mu.Lock()
+	delete(h.running, name)
+	h.mu.Unlock()
+	outcome := f.outcome(cmd, err)
+	h.tell(Progress{Member: name, Ended: &outcome, At: time.Now()})
+}
+
+// Interrupt asks one member, or all if name is empty, to end at their next safe
+// step. Asked twice, a member ends at once.
+func (h *Here) Interrupt(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = h.stopped || name == ""
+	for member, pid := range h.running {
+		if name == "" || member == name {
+			process.Terminate(pid)
+		}
+	}
+}
+
+// followEvery is how often the events of a member are read.
+const followEvery = 100 * time.Millisecond
+
+// follower reads the events that a process appends to a file.
+type follower struct {
+	name   string
+	path   string
+	at     int64
+	rest   []byte // the beginning of a line that is not complete
+	tell   func(Progress)
+	plan   *plan.View
+	result event
+}
+
+// event is one line of the events of deploy and plan.
+type event struct {
+	report.Event
+	ExitCode int    `json:"exit_code"`
+	Hint     string `json:"hint"`
+}
+
+// read reads the lines that were added.
+func (f *follower) read() {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return // nothing was written so far
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.NewSectionReader(file, f.at, 1<<62))
+	if err != nil {
+		return
+	}
+	f.at += int64(len(data))
+	f.lines(append(f.rest, data...))
+}
+
+func (f *follower) lines(data []byte) {
+	for {
+		line, rest, found := bytes.Cut(data, []byte("\n"))
+		if !found {
+			f.rest = append([]byte(nil), data...)
+			return
+		}
+		data = rest
+		f.line(line)
+	}
+}
+
+func (f *follower) line(line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		return // of a process that was killed while it wrote
+	}
+	switch e.Kind {
+	case report.Planned:
+		f.plan = e.Plan
+		f.tell(Progress{Member: f.name, Changes: changes(e.Plan), At: e.Time})
+	case report.Step:
+		f.tell(Progress{Member: f.name, Step: e.Name, Down: e.Down, At: e.Time})
+	case "result":
+		f.result = e
+	}
+}
+
+// changes returns what a plan does, in short.
+func changes(v *plan.View) []string {
+	var list []string
+	for _, c := range v.Changes {
+		if c.Action != plan.Keep {
+			list = append(list, fmt.Sprintf("%s %s", c.Action, c.What))
+		}
+	}
+	return list
+}
+
+// The exit codes of this program that say more than that it failed.
+const (
+	exitNothing     = 0
+	exitChanges     = 2
+	exitNoState     = 66
+	exitLocked      = 75
+	exitInterrupted = 130
+)
+
+// outcome returns how the process ended.
+func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
+	o := Outcome{ExitCode: process.ExitCode(cmd.ProcessState), Error: f.result.Error, Hint: f.result.Hint}
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		o.Verdict, o.Error = schedule.Failed, fmt.Sprintf("its process was lost: %v", err)
+	case o.ExitCode == exitNothing && (f.plan == nil || f.plan.Nothing()):
+		o.Verdict = schedule.Unchanged
+	case o.ExitCode == exitNothing:
+		o.Verdict = schedule.Done
+	case o.ExitCode == exitLocked:
+		o.Verdict = schedule.Busy
+	case o.ExitCode == exitInterrupted:
+		o.Verdict = schedule.Interrupted
+	default:
+		o.Verdict = schedule.Failed
+		if f.result.Kind == "" {
+			o.Killed = o.ExitCode > 128
+			o.Error = fmt.Sprintf("its process ended without a result (exit code %d)", o.ExitCode)
+		}
+	}
+	return o
+}
+
+// Plan is the plan of a member, or why there is none.
+type Plan struct {
+	View     *plan.View
+	ExitCode int
+	Error    string
+	Hint     string
+	Warnings []string
+}
+
+// MakePlan plans what a deploy or recreate of a member would do. It changes
+// nothing.
+func (p Program) MakePlan(ctx context.Context, action fleet.Strategy, m fleet.Member) Plan {
+	list, stdin := args(m)
+	words := append([]string{"plan"}, list...)
+	if action == fleet.RecreateStrategy {
+		words = append(words, "--recreate", "--fix")
+	}
+	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...)
+	cmd.Env, cmd.Stdin = p.Env, bytes.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	process.OwnGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return Plan{ExitCode: 1, Error: fmt.Sprintf("cannot start its process: %v", err)}
+	}
+	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
+	made := Plan{ExitCode: process.ExitCode(cmd.ProcessState)}
+	told := false
+	lines := bufio.NewScanner(&out)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue
+		}
+		switch e.Kind {
+		case report.Planned:
+			made.View = e.Plan
+		case report.Warning:
+			made.Warnings = append(made.Warnings, e.Message)
+		case "result":
+			made.Error, made.Hint, told = e.Error, e.Hint, true
+		}
+	}
+	if !told {
+		made.Error = fmt.Sprintf("its process ended without a result: %v %s", err, strings.TrimSpace(errs.String()))
+	}
+	return made
+}
+
+// planGrace is how long a plan may take to end after an interrupt.
+const planGrace = 5 * time.Second

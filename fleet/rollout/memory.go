@@ -1,0 +1,15 @@
+package rollout
+
+import "github.com/shirou/gopsutil/v4/mem"
+
+// fallbackMemory is taken for the machine's memory if that is unknown, in bytes.
+const fallbackMemory = 4 << 30
+
+// memory returns how much memory programs can still use, in bytes.
+func memory() uint64 {
+	m, err := mem.VirtualMemory()
+	if err != nil || m.Available == 0 {
+		return fallbackMemory
+	}
+	return m.Available
+}

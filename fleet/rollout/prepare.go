@@ -1,0 +1,358 @@
+package rollout
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/deployer/report"
+	"bootstrap/fleet"
+	"bootstrap/fleet/schedule"
+	"bootstrap/internal/guard"
+	"bootstrap/internal/removal"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Preview is what a run would do.
+func Preview(ctx context.Context, opts Options) (*Record, error) {
+	c, err := prepare(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return c.record, nil
+}
+
+// prepare selects the members, plans each, and turns the rules of the fleet file
+// into numbers. It continues the last run if that was killed.
+func prepare(ctx context.Context, opts Options) (*coordinator, error) {
+	old, err := Load(opts.Fleet.Path)
+	if err != nil {
+		return nil, err
+	}
+	c := &coordinator{
+		opts: opts, index: map[string]int{}, byName: map[string]fleet.Member{}, progress: make(chan Progress), gone: make(chan struct{}),
+		limits: map[string]time.Time{}, late: map[string]bool{}, down: map[string]time.Time{},
+	}
+	members, err := choose(opts, old)
+	if err != nil {
+		return nil, err
+	}
+	c.record = newRecord(opts, members)
+	for i, m := range members {
+		c.index[m.Name], c.byName[m.Name] = i, m
+	}
+	continued := continues(old, c.record)
+	if continued {
+		c.record.take(old)
+	}
+	if err := c.plan(ctx); err != nil {
+		return nil, err
+	}
+	if continued && c.record.changedSince(old) {
+		c.record.forget()
+		continued = false
+	}
+	c.count()
+	if continued {
+		c.record.ID, c.record.Started, c.record.Logs = old.ID, old.Started, old.Logs
+		c.record.Numbers.ToDo, c.record.Numbers.Canaries, c.record.Numbers.Waves = old.Numbers.ToDo, old.Numbers.Canaries, old.Numbers.Waves
+	}
+	c.rules = rules(opts.Fleet.Update, c.record.Numbers)
+	c.list = make([]schedule.Member, len(c.record.Members))
+	for i := range c.list {
+		c.sync(i)
+	}
+	return c, nil
+}
+
+// choose returns the selected members in the order in which they start.
+func choose(opts Options, old *Record) ([]fleet.Member, error) {
+	var list []fleet.Member
+	for _, m := range opts.Fleet.Members {
+		wanted := func(s fleet.Selector) bool {
+			last := old.Find(m.Name)
+			return s.Matches(m) && (!s.Failed || last != nil && (last.Verdict == schedule.Failed || last.Verdict == schedule.Interrupted))
+		}
+		if len(opts.Only) == 0 || slices.ContainsFunc(opts.Only, wanted) {
+			list = append(list, m)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("no member is selected: \"bootstrap fleet status FLEET\" lists them")
+	}
+	switch opts.Fleet.Update.Order {
+	case fleet.NameOrder:
+		slices.SortStableFunc(list, func(a, b fleet.Member) int { return strings.Compare(a.Name, b.Name) })
+	case fleet.RandomOrder:
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		if old != nil && old.Ended == nil { // a run that goes on keeps its order
+			at := map[string]int{}
+			for i, m := range old.Members {
+				at[m.Name] = i + 1
+			}
+			slices.SortStableFunc(list, func(a, b fleet.Member) int { return at[a.Name] - at[b.Name] })
+		}
+	}
+	return list, nil
+}
+
+func newRecord(opts Options, members []fleet.Member) *Record {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	f := opts.Fleet
+	sum := sha256.Sum256([]byte(f.Path))
+	id := fmt.Sprintf("%s-%03d", now.Format("20060102-150405"), now.UnixMilli()%1000)
+	r := &Record{
+		Format: Format, ID: id, Fleet: f.Path, Name: f.Name, Action: opts.Action, By: opts.By, Started: now,
+		Chosen: opts.Choice.String(),
+		Logs:   filepath.Join(opts.Home, "fleets", hex.EncodeToString(sum[:6]), id),
+	}
+	for _, m := range members {
+		one := &Member{Name: m.Name, Labels: m.Labels, Candidate: canBeCanary(f.Update.Canaries, m)}
+		if m.Blocked != nil && !opts.IncludeBlocked {
+			one.Verdict, one.Reason = schedule.Blocked, m.Blocked.Why
+			if m.Blocked.By != "" {
+				one.Reason = fmt.Sprintf("%s (%s)", m.Blocked.Why, m.Blocked.By)
+			}
+		}
+		r.Members = append(r.Members, one)
+	}
+	return r
+}
+
+// String returns the choice, to be compared with that of another run.
+func (c Choice) String() string {
+	var words []string
+	for _, s := range c.Only {
+		words = append(words, s.String())
+	}
+	if c.IncludeBlocked {
+		words = append(words, "--include-blocked")
+	}
+	if !c.CreatedBefore.IsZero() {
+		words = append(words, fmt.Sprintf("--created-before=%d", c.CreatedBefore.Unix()))
+	}
+	return strings.Join(words, " ")
+}
+
+func canBeCanary(c fleet.Canaries, m fleet.Member) bool {
+	label, value, _ := strings.Cut(c.Of, "=")
+	has, ok := m.Labels[label]
+	return c.Of == "" || ok && has == value
+}
+
+// continues reports whether a run goes on with the last one: one that was killed,
+// and a recreate that did not end well, whose members would be recreated twice.
+func continues(old, next *Record) bool {
+	if old == nil || old.Action != next.Action || old.Chosen != next.Chosen {
+		return false
+	}
+	switch old.Result {
+	case "":
+		return true
+	case Failed, Busy, Interrupted:
+		return next.Action == fleet.RecreateStrategy
+	}
+	return false
+}
+
+// take takes over what the members of the last run became.
+func (r *Record) take(old *Record) {
+	for _, m := range r.Members {
+		last := old.Find(m.Name)
+		if last == nil || m.Verdict == schedule.Blocked {
+			continue
+		}
+		switch last.Verdict {
+		case schedule.Done:
+			labels, candidate := m.Labels, m.Candidate
+			*m = *last
+			m.Labels, m.Candidate = labels, candidate
+		case schedule.Running:
+			m.Canary, m.Wave, m.Attempts, m.cut, m.Down = last.Canary, last.Wave, last.Attempts, true, last.Down
+		}
+	}
+}
+
+// changedSince reports whether a member that the last run has done is to be done
+// again: somebody has changed it meanwhile, and it is no proof for the others.
+func (r *Record) changedSince(old *Record) bool {
+	return slices.ContainsFunc(r.Members, func(m *Member) bool {
+		last := old.Find(m.Name)
+		return last != nil && last.Verdict == schedule.Done && m.Verdict != schedule.Done
+	})
+}
+
+// forget forgets what was taken over.
+func (r *Record) forget() {
+	for _, m := range r.Members {
+		m.Canary, m.Wave, m.Attempts, m.Down = false, 0, 0, 0
+		if m.Verdict == schedule.Done {
+			m.Verdict, m.Reason, m.Started, m.Ended = schedule.Unchanged, "", nil, nil
+		}
+	}
+}
+
+// atOnce is how many members are planned at the same time: most of the time they
+// wait for agents.
+const atOnce = 8
+
+// plan plans every member that may be to do.
+func (c *coordinator) plan(ctx context.Context) error {
+	var mu sync.Mutex
+	next := make(chan *Member)
+	var workers []<-chan error
+	for range min(atOnce, len(c.record.Members)) {
+		workers = append(workers, guard.Start(ctx, func() error {
+			for m := range next {
+				planned := c.planOne(ctx, *m)
+				mu.Lock()
+				*m = planned
+				c.emit(Event{Kind: Planning, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint})
+				mu.Unlock()
+			}
+			return nil
+		}))
+	}
+	for _, m := range c.record.Members {
+		if m.Verdict == schedule.Blocked || ctx.Err() != nil {
+			continue
+		}
+		if m.Verdict == schedule.Done && c.record.Action == fleet.RecreateStrategy {
+			continue
+		}
+		select {
+		case next <- m:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	var errs []error
+	for _, w := range workers {
+		errs = append(errs, <-w)
+	}
+	if ctx.Err() != nil {
+		return &InterruptedError{}
+	}
+	return errors.Join(errs...)
+}
+
+// InterruptedError says that a run was interrupted before it had begun.
+type InterruptedError struct{}
+
+func (e *InterruptedError) Error() string {
+	return "interrupted while the members were planned; nothing was changed"
+}
+
+// planOne returns what the plan of a member makes of it.
+func (c *coordinator) planOne(ctx context.Context, m Member) Member {
+	was := m.Verdict
+	one := c.byName[m.Name]
+	m.Verdict, m.Reason = schedule.Waiting, ""
+	if c.record.Action == fleet.RecreateStrategy || !c.opts.CreatedBefore.IsZero() {
+		if why := c.skips(one); why != "" {
+			m.Verdict, m.Reason = schedule.Unchanged, why
+			return m
+		}
+	}
+	if c.record.Action == fleet.RecreateStrategy && slices.ContainsFunc(c.opts.Only, func(s fleet.Selector) bool { return s.Outdated }) {
+		if p := c.opts.Program.MakePlan(ctx, fleet.UpdateStrategy, one); p.ExitCode == exitNothing {
+			m.Verdict, m.Reason = schedule.Unchanged, "it is not outdated"
+			return m
+		}
+	}
+	p := c.opts.Program.MakePlan(ctx, c.record.Action, one)
+	switch {
+	case p.ExitCode == exitNothing && was == schedule.Done:
+		m.Verdict = schedule.Done
+	case p.ExitCode == exitNothing && m.cut:
+		m.Verdict = schedule.Done // before its run was killed
+		now := time.Now().UTC()
+		m.Ended = &now
+	case p.ExitCode == exitNothing:
+		m.Verdict = schedule.Unchanged
+	case p.ExitCode == exitChanges && p.View != nil:
+		m.Changes, m.Planned = changes(p.View), p.View.Down
+	default:
+		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, p.ExitCode, p.Error, p.Hint
+	}
+	return m
+}
+
+// skips returns why a member is not recreated, or is too new; empty: it is not.
+func (c *coordinator) skips(m fleet.Member) string {
+	path, err := file.Path(m.Manifest, m.State)
+	if err != nil {
+		return "" // its plan says what is wrong
+	}
+	st, found, err := file.Read(path, c.opts.Home)
+	switch {
+	case err != nil:
+		return ""
+	case !found && c.record.Action == fleet.RecreateStrategy:
+		return "it is not deployed"
+	case !found || c.opts.CreatedBefore.IsZero() || cutOff(st):
+		return ""
+	}
+	if created := st.Own.Created; created != nil && !created.Before(c.opts.CreatedBefore) {
+		return "its VM was created at " + report.Minute(*created)
+	}
+	return ""
+}
+
+// cutOff reports whether the last deploy did not finish.
+func cutOff(st state.State) bool {
+	return len(st.Own.Intents) > 0 || st.CurrentVMCID == "" || st.CurrentManifestSHA == ""
+}
+
+// count turns the rules into numbers.
+func (c *coordinator) count() {
+	u, r := c.opts.Fleet.Update, c.record
+	toDo, candidates := 0, 0
+	for _, m := range r.Members {
+		if m.Verdict == schedule.Waiting {
+			toDo++
+			if m.Candidate {
+				candidates++
+			}
+		}
+	}
+	r.Numbers = Numbers{
+		Members: len(r.Members), ToDo: toDo, Canaries: min(u.Canaries.Count.Of(toDo), candidates),
+		MaxInFlight: max(u.MaxInFlight.Of(toDo), 1), MaxFailures: u.MaxFailures,
+	}
+	for _, share := range u.Waves {
+		r.Numbers.Waves = append(r.Numbers.Waves, max(share.Of(toDo), 1))
+	}
+}
+
+func rules(u fleet.Update, n Numbers) schedule.Rules {
+	return schedule.Rules{
+		Canaries: n.Canaries, Width: n.MaxInFlight, Waves: n.Waves, BakeCanaries: u.BakeCanaries, BakeWaves: u.BakeWaves,
+		MaxFailures: n.MaxFailures, BusyRounds: u.RetryBusy.Rounds, BusyWait: u.RetryBusy.Wait,
+	}
+}
+
+// keptRuns is how many runs of a fleet keep their logs.
+const keptRuns = 20
+
+// prune removes the logs of the oldest runs.
+func prune(dir string) {
+	entries, err := os.ReadDir(dir) // sorted by name, which is the time
+	if err != nil {
+		return
+	}
+	for len(entries) > keptRuns {
+		_ = removal.Tree(filepath.Join(dir, entries[0].Name())) // tried again by the next run
+		entries = entries[1:]
+	}
+}

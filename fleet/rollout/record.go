@@ -1,0 +1,193 @@
+// Package rollout updates the members of a fleet on one machine. Each member is a
+// child process of this program; which one starts when is decided by
+// fleet/schedule. A record beside the fleet file says what became of each, so that
+// the same command goes on after a kill.
+package rollout
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bootstrap/fleet"
+	"bootstrap/fleet/schedule"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/state/file"
+)
+
+// Format is the format of a Record.
+const Format = 1
+
+// Result is how a run ended.
+type Result string
+
+// The results. A run without one has not ended, or was killed.
+const (
+	Done        Result = "done"
+	Failed      Result = "failed"
+	Busy        Result = "busy"        // some members could not be locked
+	Interrupted Result = "interrupted" // it was to end
+	Aborted     Result = "aborted"     // it was to end, and is not to be continued
+)
+
+// Record is a run of a fleet, as it is written after every verdict.
+type Record struct {
+	Format  int            `json:"format"`
+	ID      string         `json:"id"`
+	Fleet   string         `json:"fleet"` // absolute path of the fleet file
+	Name    string         `json:"name"`
+	Action  fleet.Strategy `json:"action"`
+	Chosen  string         `json:"chosen,omitempty"` // which members, as the command line said
+	By      file.Holder    `json:"by"`               // who started it, or continued it last
+	Started time.Time      `json:"started"`
+	Ended   *time.Time     `json:"ended,omitempty"`
+	Result  Result         `json:"result,omitempty"`
+	Reason  string         `json:"reason,omitempty"` // why it did not end well
+	Paused  bool           `json:"paused,omitempty"`
+	Numbers Numbers        `json:"numbers"`
+	Logs    string         `json:"logs"`    // folder of the members' logs
+	Members []*Member      `json:"members"` // in the order in which they start
+}
+
+// Numbers are the rules of a run, in members.
+type Numbers struct {
+	Members     int   `json:"members"` // all that were selected
+	ToDo        int   `json:"to_do"`   // those with changes when the run began
+	Canaries    int   `json:"canaries"`
+	MaxInFlight int   `json:"max_in_flight"`
+	Waves       []int `json:"waves,omitempty"` // the last size repeats
+	MaxFailures int   `json:"max_failures"`
+}
+
+// Member is what became of a member.
+type Member struct {
+	Name     string            `json:"name"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Verdict  schedule.Verdict  `json:"verdict"`
+	Reason   string            `json:"reason,omitempty"` // why it is blocked, failed, busy or unchanged
+	Hint     string            `json:"hint,omitempty"`   // what to do about a failure
+	ExitCode int               `json:"exit_code,omitempty"`
+	Changes  []string          `json:"changes,omitempty"` // of its plan: "replace vm"
+	Planned  []string          `json:"down,omitempty"`    // steps of its plan during which the service is down
+	Canary   bool              `json:"canary,omitempty"`
+	Wave     int               `json:"wave,omitempty"`
+	Tries    int               `json:"tries,omitempty"`    // how often it was busy
+	Attempts int               `json:"attempts,omitempty"` // how often it was started
+	Started  *time.Time        `json:"started,omitempty"`  // of the last attempt
+	Ended    *time.Time        `json:"ended,omitempty"`
+	Down     float64           `json:"down_seconds,omitempty"` // how long the service was down
+	Step     string            `json:"step,omitempty"`         // the step of its plan that runs
+	Since    *time.Time        `json:"since,omitempty"`        // when that step began
+	Log      string            `json:"log,omitempty"`          // path
+	Machine  string            `json:"machine,omitempty"`      // where it runs or ran last, if not here
+	Process  int               `json:"process,omitempty"`
+
+	Candidate bool `json:"candidate,omitempty"` // it may be a canary
+	cut       bool // an earlier run was killed while it ran
+}
+
+// Path returns the path of the record of a fleet file.
+func Path(fleetFile string) string {
+	return strings.TrimSuffix(fleetFile, filepath.Ext(fleetFile)) + "-run.json"
+}
+
+// maxRecord limits the size of a record.
+const maxRecord = 512 << 20
+
+// Load reads the record of a fleet file; nil if there is none.
+func Load(fleetFile string) (*Record, error) {
+	path := Path(fleetFile)
+	if info, err := os.Stat(path); err == nil && info.Size() > maxRecord {
+		return nil, fmt.Errorf("cannot read the record of the last run, %s: it is larger than %d MiB; move it away to begin a new run", path, maxRecord>>20)
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var r Record
+	if err == nil {
+		err = json.NewDecoder(bytes.NewReader(data)).Decode(&r)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the record of the last run, %s: %w; move it away to begin a new run", path, err)
+	case r.Format != Format:
+		return nil, fmt.Errorf("the record of the last run, %s, has the format %d, and this bootstrap reads format %d: use the version that wrote it, or move it away to begin a new run", path, r.Format, Format)
+	}
+	for _, m := range r.Members {
+		if m == nil {
+			return nil, fmt.Errorf("the record of the last run, %s, is damaged: a member is empty; move it away to begin a new run", path)
+		}
+	}
+	return &r, nil
+}
+
+func (r *Record) save() error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err == nil {
+		err = atomicfile.Write(Path(r.Fleet), append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the record of the run: %w", err)
+	}
+	return nil
+}
+
+// Count returns how many members have each verdict.
+func (r *Record) Count() map[schedule.Verdict]int {
+	counts := map[schedule.Verdict]int{}
+	for _, m := range r.Members {
+		counts[m.Verdict]++
+	}
+	return counts
+}
+
+// Summary returns the numbers of members of all classes: "3 done, 1 failed".
+func (r *Record) Summary() string {
+	counts := r.Count()
+	var words []string
+	for _, v := range schedule.Verdicts() {
+		if counts[v] > 0 {
+			words = append(words, fmt.Sprintf("%d %s", counts[v], v))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// Find returns the member with that name, or nil.
+func (r *Record) Find(name string) *Member {
+	if r == nil {
+		return nil
+	}
+	for _, m := range r.Members {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// abort ends a run that was killed or did not end well, so that it is not continued.
+// It reports whether there was one.
+func (r *Record) abort(by file.Holder) bool {
+	if r.Result == Done || r.Result == Aborted {
+		return false
+	}
+	now := time.Now().UTC()
+	r.Ended, r.Result, r.Reason, r.Paused = &now, Aborted, fmt.Sprintf("it was aborted by %s@%s", by.User, by.Host), false
+	for _, m := range r.Members {
+		switch m.Verdict {
+		case schedule.Waiting:
+			m.Verdict = schedule.NotStarted
+		case schedule.Running:
+			m.Verdict = schedule.Interrupted
+		}
+	}
+	return true
+}

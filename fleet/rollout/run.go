@@ -1,0 +1,444 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/fleet"
+	"bootstrap/fleet/schedule"
+	"bootstrap/state/file"
+)
+
+// Options contains what a run gets from outside.
+type Options struct {
+	Fleet   *fleet.Fleet
+	Action  fleet.Strategy
+	Program Program
+	Home    string // ~/.bosh
+	By      file.Holder
+	Choice
+	// Confirm asks whether a planned run is to begin; nil: it is.
+	Confirm func(context.Context, *Record) error
+	Report  func(Event)
+	// Urgent is closed when running members are asked to end at their next safe
+	// step; nil: that is never asked.
+	Urgent <-chan struct{}
+}
+
+// Choice says which members a run is about.
+type Choice struct {
+	Only           []fleet.Selector // members that one of them selects; none: all
+	IncludeBlocked bool
+	// CreatedBefore leaves out members whose VM was created later and whose last
+	// deploy was not interrupted; zero: none.
+	CreatedBefore time.Time
+}
+
+// Hands start members and tell what happens to them.
+type Hands interface {
+	// Start starts a member and returns at once.
+	Start(ctx context.Context, t Task) error
+	// Interrupt asks a member, or all if name is empty, to end at their next safe
+	// step, or at once when they were asked before.
+	Interrupt(name string)
+}
+
+// Event is one message of a run, for the person and as JSON.
+type Event struct {
+	Time    time.Time        `json:"time"`
+	Kind    Kind             `json:"kind"`
+	Run     string           `json:"run,omitempty"`
+	Member  string           `json:"member,omitempty"`
+	Verdict schedule.Verdict `json:"-"`
+	Status  string           `json:"status,omitempty"` // of a member: started, step, and its verdict
+	Step    string           `json:"step,omitempty"`
+	Canary  bool             `json:"canary,omitempty"`
+	Wave    int              `json:"wave,omitempty"`
+	Reason  string           `json:"reason,omitempty"`
+	Hint    string           `json:"hint,omitempty"`
+	Seconds float64          `json:"seconds,omitempty"`
+	Down    float64          `json:"down_seconds,omitempty"`
+	Log     string           `json:"log,omitempty"`
+	Message string           `json:"message,omitempty"`
+	Counts  map[string]int   `json:"counts,omitempty"`
+	// Record is the run itself, for who shows all of it.
+	Record *Record `json:"-"`
+}
+
+// Kind is the kind of an Event.
+type Kind string
+
+// The kinds of events.
+const (
+	Begun    Kind = "fleet"        // the run begins: Run, Counts
+	Planning Kind = "fleet_plan"   // a member was planned: Member, Status
+	OfMember Kind = "member"       // a member started, began a step, or ended
+	Phase    Kind = "fleet_phase"  // Message says which part of the run begins
+	Notice   Kind = "fleet_notice" // Message
+	Over     Kind = "fleet_end"    // the run has ended: Status, Reason, Counts
+)
+
+// coordinator is one run.
+type coordinator struct {
+	opts     Options
+	rules    schedule.Rules
+	record   *Record
+	list     []schedule.Member // of the record, in the same order
+	index    map[string]int
+	byName   map[string]fleet.Member
+	hands    Hands
+	progress chan Progress
+	gone     chan struct{} // closed when nobody reads progress any more
+	asked    schedule.Asked
+	why      string // why the run was to end early
+	aborted  bool
+	limits   map[string]time.Time // when a running member is asked to end
+	late     map[string]bool      // members that did not end in time
+	down     map[string]time.Time // since when the service of a member is down
+	phase    string
+}
+
+// Deploy updates the members of a fleet. The error is an *EndedError if the run
+// did not end well.
+func Deploy(ctx context.Context, opts Options) (*Record, error) {
+	lock, err := file.LockRun(LockName, lockPath(opts.Fleet.Path), opts.By)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Remove()
+	c, err := prepare(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Confirm != nil && c.record.Numbers.ToDo > 0 {
+		if err := opts.Confirm(ctx, c.record); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(c.record.Logs, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of the logs: %w", err)
+	}
+	prune(filepath.Dir(c.record.Logs))
+	_ = os.Remove(askedPath(opts.Fleet.Path)) // asked of an earlier run
+	if err := c.record.save(); err != nil {
+		return nil, err
+	}
+	defer close(c.gone)
+	c.hands = NewHere(opts.Program, c.rules.Width, func(p Progress) {
+		select {
+		case c.progress <- p:
+		case <-c.gone:
+		}
+	})
+	return c.record, c.run(ctx)
+}
+
+// LockName is what a *file.LockedError calls the lock of a run.
+const LockName = "the fleet"
+
+func lockPath(fleetFile string) string { return Path(fleetFile) + ".lock" }
+
+// askEvery is how often a run looks whether somebody asked for something.
+const askEvery = 300 * time.Millisecond
+
+// lateGrace is how long a member that did not end in time may take to its next
+// safe step, before it is asked to end at once.
+const lateGrace = 5 * time.Minute
+
+// run starts members until the run has ended.
+func (c *coordinator) run(ctx context.Context) error {
+	c.emit(Event{Kind: Begun, Run: c.record.ID, Record: c.record, Counts: c.counts()})
+	looks := time.NewTicker(askEvery)
+	defer looks.Stop()
+	stopped, urgent := ctx.Done(), c.opts.Urgent
+	for {
+		step := schedule.Next(c.rules, c.list, c.asked, time.Now())
+		c.say(step)
+		for _, start := range step.Start {
+			if err := c.start(ctx, start); err != nil {
+				return err
+			}
+		}
+		if step.Ended {
+			return c.end()
+		}
+		var bake <-chan time.Time
+		if !step.Until.IsZero() {
+			bake = time.After(time.Until(step.Until))
+		}
+		select {
+		case p := <-c.progress:
+			if err := c.take(p); err != nil {
+				return err
+			}
+		case <-stopped:
+			c.stop("it was interrupted")
+			stopped = nil
+			c.emit(Event{Kind: Notice, Message: "Interrupted: no member is started any more, and the running ones end; a second Ctrl-C asks these to end at their next safe step"})
+		case <-urgent:
+			c.hands.Interrupt("")
+			urgent = nil
+			c.emit(Event{Kind: Notice, Message: "Interrupted: the running members end at their next safe step; a third Ctrl-C leaves them alone and ends this process"})
+		case <-bake:
+		case now := <-looks.C:
+			c.remind(now)
+			if err := c.obey(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *coordinator) stop(why string) {
+	c.asked.Stop = true
+	if c.why == "" {
+		c.why = why
+	}
+}
+
+// obey does what somebody asked for with pause, resume or abort.
+func (c *coordinator) obey() error {
+	what, by, err := takeAsked(c.record.Fleet)
+	if err != nil || what == "" {
+		return err
+	}
+	switch what {
+	case Pause:
+		c.asked.Pause, c.record.Paused = true, true
+		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Paused by %s: no member is started until \"bootstrap fleet resume %s\"", by, c.record.Fleet)})
+	case Resume:
+		c.asked.Pause, c.record.Paused = false, false
+		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Resumed by %s", by)})
+	case Abort:
+		c.aborted = true
+		c.stop("it was aborted by " + by)
+		c.hands.Interrupt("")
+		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Aborted by %s: the running members end at their next safe step", by)})
+	}
+	return c.record.save()
+}
+
+// remind asks members to end that have run for too long.
+func (c *coordinator) remind(now time.Time) {
+	for name, limit := range c.limits {
+		if now.Before(limit) {
+			continue
+		}
+		if !c.late[name] {
+			c.emit(Event{Kind: Notice, Member: name, Message: fmt.Sprintf("%s has not ended within %s: it is asked to end at its next safe step", name, c.opts.Fleet.Update.Timeout)})
+		}
+		c.late[name] = true
+		c.limits[name] = now.Add(lateGrace)
+		c.hands.Interrupt(name)
+	}
+}
+
+// start starts a member. A member that cannot be started has failed.
+func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
+	m, now := c.record.Members[s.Member], time.Now().UTC()
+	watch := c.opts.Fleet.Update.UpdateWatch
+	if s.Canary {
+		watch = c.opts.Fleet.Update.CanaryWatch
+	}
+	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Cut: m.cut, Logs: c.record.Logs}
+	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
+	m.Reason, m.Hint, m.ExitCode, m.Step, m.Since, m.Process = "", "", 0, "", nil, 0
+	m.Attempts++
+	m.Log = filepath.Join(c.record.Logs, m.Name+".log")
+	if limit := c.opts.Fleet.Update.Timeout; limit > 0 {
+		c.limits[m.Name] = now.Add(limit)
+	}
+	c.sync(s.Member)
+	if err := c.record.save(); err != nil {
+		return err
+	}
+	c.emit(Event{Kind: OfMember, Member: m.Name, Status: "started", Canary: m.Canary, Wave: m.Wave, Log: m.Log})
+	if err := c.hands.Start(ctx, task); err != nil {
+		return c.verdict(s.Member, Outcome{Verdict: schedule.Failed, ExitCode: 1, Error: err.Error()}, now)
+	}
+	return nil
+}
+
+// take takes what happened to a member.
+func (c *coordinator) take(p Progress) error {
+	i := c.index[p.Member]
+	m := c.record.Members[i]
+	at := p.At.UTC()
+	switch {
+	case p.Ended != nil:
+		c.serviceIs(m, false, at)
+		return c.verdict(i, *p.Ended, at)
+	case p.Step != "":
+		m.Step, m.Since = p.Step, &at
+		c.serviceIs(m, p.Down, at)
+		c.emit(Event{Kind: OfMember, Member: m.Name, Status: "step", Step: p.Step})
+	case p.Changes != nil:
+		m.Changes = p.Changes
+	case p.Process != 0:
+		m.Process, m.Machine = p.Process, p.Machine
+	}
+	return nil
+}
+
+// serviceIs adds up how long the service of a member is down.
+func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
+	since, was := c.down[m.Name]
+	switch {
+	case down && !was:
+		c.down[m.Name] = at
+	case !down && was:
+		m.Down += at.Sub(since).Seconds()
+		delete(c.down, m.Name)
+	}
+}
+
+// maxKills is how often a member is started whose process is killed: it may be the
+// member that exhausts the memory.
+const maxKills = 2
+
+// verdict records how a member ended.
+func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
+	m := c.record.Members[i]
+	m.Ended, m.ExitCode, m.Reason, m.Hint, m.Process, m.Step, m.Since = &at, o.ExitCode, o.Error, o.Hint, 0, "", nil
+	m.Verdict = o.Verdict
+	switch {
+	case c.late[m.Name] && (o.Verdict == schedule.Interrupted || o.Verdict == schedule.Failed):
+		m.Verdict = schedule.Failed
+		m.Reason = fmt.Sprintf("it did not end within %s: %s", c.opts.Fleet.Update.Timeout, o.Error)
+	case o.Killed && m.Attempts < maxKills && !c.asked.Stop:
+		m.Verdict, m.cut = schedule.Waiting, true
+		c.emit(Event{Kind: Notice, Member: m.Name, Message: fmt.Sprintf("The process of %s was killed (exit code %d): it is started again", m.Name, o.ExitCode)})
+	case o.Verdict == schedule.Unchanged && m.Attempts > 1:
+		m.Verdict = schedule.Done // an earlier start of this run has done it
+	case o.Verdict == schedule.Busy:
+		m.Tries++
+	}
+	m.cut = m.cut && m.Verdict == schedule.Waiting
+	delete(c.limits, m.Name)
+	delete(c.late, m.Name)
+	c.sync(i)
+	if m.Verdict != schedule.Waiting {
+		c.emit(Event{
+			Kind: OfMember, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint,
+			Seconds: at.Sub(*m.Started).Seconds(), Down: m.Down, Log: m.Log, Canary: m.Canary, Counts: c.counts(),
+		})
+	}
+	return c.record.save()
+}
+
+// sync makes the list for the schedule what the record says of a member.
+func (c *coordinator) sync(i int) {
+	m := c.record.Members[i]
+	c.list[i] = schedule.Member{Verdict: m.Verdict, Candidate: m.Candidate, Canary: m.Canary, Wave: m.Wave, Tries: m.Tries}
+	if m.Ended != nil {
+		c.list[i].Ended = *m.Ended
+	}
+}
+
+// say reports which part of the run begins.
+func (c *coordinator) say(s schedule.Step) {
+	if len(s.Start) == 0 && s.Until.IsZero() {
+		return
+	}
+	phase := string(s.Phase)
+	if s.Phase == schedule.Waves {
+		phase = ""
+		if len(c.rules.Waves) > 0 {
+			phase = fmt.Sprintf("wave %d", s.Wave)
+		}
+	}
+	key, text := phase, phase
+	if len(s.Start) == 0 {
+		key = fmt.Sprint(phase, s.Until)
+		text = strings.TrimPrefix(fmt.Sprintf("%s: nothing is started for %s", phase, time.Until(s.Until).Round(time.Second)), ": ")
+	}
+	if text != "" && key != c.phase {
+		c.emit(Event{Kind: Phase, Message: text, Wave: s.Wave})
+	}
+	c.phase = key
+}
+
+func (c *coordinator) emit(e Event) {
+	e.Time, e.Record = time.Now(), c.record
+	c.opts.Report(e)
+}
+
+func (c *coordinator) counts() map[string]int {
+	counts := map[string]int{}
+	for verdict, n := range c.record.Count() {
+		counts[verdict.String()] = n
+	}
+	return counts
+}
+
+// EndedError says that a run did not end well.
+type EndedError struct {
+	Record *Record
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("the fleet %s is not updated: %s (%s)", e.Record.Name, e.Record.Reason, e.Record.Summary())
+}
+
+// Next returns the command that goes on.
+func (e *EndedError) Next() string {
+	verb := "deploy"
+	if e.Record.Action == fleet.RecreateStrategy {
+		verb = "recreate"
+	}
+	again := fmt.Sprintf("\"bootstrap fleet %s %s\"", verb, e.Record.Fleet)
+	switch e.Record.Result {
+	case Failed:
+		return fmt.Sprintf("\"bootstrap fleet status %s\" names the reasons and the logs; correct the cause, then %s does what is left", e.Record.Fleet, again)
+	case Busy:
+		return again + " tries these again"
+	case Aborted:
+		return again + " begins a new run"
+	}
+	return again + " does what is left"
+}
+
+// end records the end of the run.
+func (c *coordinator) end() error {
+	r, now := c.record, time.Now().UTC()
+	counts := r.Count()
+	canaryFailed := slices.ContainsFunc(r.Members, func(m *Member) bool { return m.Canary && m.Verdict == schedule.Failed })
+	switch {
+	case c.aborted:
+		r.Result, r.Reason = Aborted, c.why
+	case canaryFailed:
+		r.Result, r.Reason = Failed, "a canary failed"
+	case counts[schedule.Failed] > 0:
+		r.Result, r.Reason = Failed, fmt.Sprintf("%d members failed", counts[schedule.Failed])
+		if counts[schedule.Failed] == 1 {
+			r.Reason = "1 member failed"
+		}
+	case c.why != "" && counts[schedule.Waiting]+counts[schedule.Busy]+counts[schedule.Interrupted] > 0:
+		r.Result, r.Reason = Interrupted, c.why
+	case counts[schedule.Interrupted] > 0:
+		r.Result, r.Reason = Interrupted, "a member was interrupted"
+	case counts[schedule.Busy] > 0:
+		r.Result, r.Reason = Busy, "other runs still lock some members"
+	default:
+		r.Result, r.Reason = Done, ""
+	}
+	for _, m := range r.Members {
+		if m.Verdict == schedule.Waiting {
+			m.Verdict = schedule.NotStarted
+		}
+	}
+	r.Ended, r.Paused = &now, false
+	if err := r.save(); err != nil {
+		return err
+	}
+	c.emit(Event{Kind: Over, Run: r.ID, Status: string(r.Result), Reason: r.Reason, Counts: c.counts()})
+	if r.Result != Done {
+		return &EndedError{Record: r}
+	}
+	return nil
+}
