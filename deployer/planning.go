@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
+	"bootstrap/network"
 	"bootstrap/state"
 )
 
@@ -147,6 +148,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	w.Made = w.MadeOf(st, decision.On(plan.VM))
 	r.want, r.plan, r.known = w, plan.Of(decision), r.look.KnownAddress()
 	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.t.Diff()
+	r.hints = r.lastAddresses()
 	if r.plan.NewVM() {
 		return r.packages.planDelivery(ctx, nil)
 	}
@@ -156,6 +158,25 @@ func (r *run) makePlan(ctx context.Context) error {
 		r.address = r.known
 	}
 	return nil
+}
+
+// lastAddresses returns the addresses that the VM has, or had, on dynamic networks
+// of a cloud config, by its agent or by the record of the last deploy. As with the
+// Director, they are hints for a new VM.
+func (r *run) lastAddresses() map[string]string {
+	hints := map[string]string{}
+	for _, c := range r.addresses.planned.Changes {
+		if c.Action != network.Ask {
+			continue
+		}
+		name := c.Reservation.Network
+		if ip, ok := r.look.Facts.Now.Networks[name]["ip"].(string); ok && ip != "" {
+			hints[name] = ip
+		} else if c.Reservation.Block.IsValid() {
+			hints[name] = c.Reservation.Block.Addr().String()
+		}
+	}
+	return hints
 }
 
 // swapStrategy is the value of update.vm_strategy for a new VM beside the old one.

@@ -53,12 +53,13 @@ type run struct {
 type work struct {
 	t       *target.Target
 	look    *target.Look
-	journal *journal.Journal // lock, peek: of the CPI calls that change something
-	want    plan.Wishes      // plan
-	plan    plan.Plan        // plan
-	agent   *agent.Client    // plan, wait for agent: of the VM that is to run the jobs
-	known   string           // plan: the address of the VM that exists; empty: unknown
-	address string           // render jobs, initial apply: the instance's address
+	journal *journal.Journal  // lock, peek: of the CPI calls that change something
+	want    plan.Wishes       // plan
+	plan    plan.Plan         // plan
+	agent   *agent.Client     // plan, wait for agent: of the VM that is to run the jobs
+	known   string            // plan: the address of the VM that exists; empty: unknown
+	hints   map[string]string // plan: its addresses on dynamic networks of a cloud config
+	address string            // render jobs, initial apply: the instance's address
 }
 
 // newRun returns a run that has not begun.

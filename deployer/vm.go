@@ -128,7 +128,7 @@ func (v *vms) make(ctx context.Context) error {
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
 			CloudProperties: m.ResourcePool.CloudProperties,
-			Networks:        m.Interfaces(),
+			Networks:        v.networks(),
 			Env:             withTags(m.ResourcePool.Env, m.Tags),
 		}
 		if d := st.Disk(); d != nil && m.Group.Disk != nil {
@@ -151,6 +151,18 @@ func (v *vms) make(ctx context.Context) error {
 		v.tag(ctx, cid)
 		return nil
 	})
+}
+
+// networks returns the networks for create_vm, with the hints for dynamic ones
+// unless the old VM still has these addresses.
+func (v *vms) networks() map[string]map[string]any {
+	list := v.t.Manifest.Interfaces()
+	for name, ip := range v.hints {
+		if !v.plan.Swap {
+			list[name]["ip"] = ip
+		}
+	}
+	return list
 }
 
 // tag sets the tags of the VM in the cloud; a failure is only a warning.
