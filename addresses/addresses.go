@@ -41,6 +41,8 @@ type records interface {
 	network.Taken
 	// list returns the reservations by scope and address, IPv4 first.
 	list(Filter) ([]network.Reservation, error)
+	// all calls do with all reservations, in that order.
+	all(do func(network.Reservation)) error
 	// insert adds a reservation that overlaps no other one.
 	insert(network.Reservation) error
 	// update replaces the reservation of the same scope and block.
@@ -408,22 +410,27 @@ func (l *Ledger) List(ctx context.Context, filter Filter) (list []network.Reserv
 	return list, err
 }
 
+// Each calls do with all reservations, by scope and address, IPv4 first, without
+// keeping them in memory. do does not use the ledger.
+func (l *Ledger) Each(ctx context.Context, do func(network.Reservation)) error {
+	return l.repository.transact(ctx, false, func(t records) error { return t.all(do) })
+}
+
 // Check returns what in the ledger contradicts itself: addresses that two
 // instances hold, records that are damaged. A ledger that only this program
 // changes has no defects.
 func (l *Ledger) Check(ctx context.Context) (defects []string, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
-		list, err := t.list(Filter{})
-		if err != nil {
+		if defects, err = t.defects(); err != nil {
 			return err
 		}
-		defects, err = t.defects()
-		for i := 1; i < len(list); i++ {
-			if a, b := list[i-1], list[i]; a.Scope == b.Scope && a.Block.Overlaps(b.Block) {
+		var a network.Reservation // the one before
+		return t.all(func(b network.Reservation) {
+			if a.Scope == b.Scope && a.Block.Overlaps(b.Block) {
 				defects = append(defects, fmt.Sprintf("%s of %s and %s of %s overlap", a.Block, a.Owner, b.Block, b.Owner))
 			}
-		}
-		return err
+			a = b
+		})
 	})
 	return defects, err
 }

@@ -3,6 +3,7 @@ package addresses_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -106,7 +107,7 @@ func TestFileMode(t *testing.T) {
 }
 
 func TestPropertiesInMemory(t *testing.T) {
-	addressestest.Properties(t, true, func(t *testing.T) *addresses.Ledger {
+	addressestest.Properties(t, true, math.MaxInt, func(t *testing.T) *addresses.Ledger {
 		l, err := addresses.Memory(nil, time.Now)
 		if err != nil {
 			t.Fatal(err)
@@ -116,9 +117,14 @@ func TestPropertiesInMemory(t *testing.T) {
 }
 
 func TestPropertiesOnSQLite(t *testing.T) {
-	addressestest.Properties(t, false, func(t *testing.T) *addresses.Ledger {
+	addressestest.Properties(t, false, math.MaxInt, func(t *testing.T) *addresses.Ledger {
 		return open(t, file(t))
 	})
+}
+
+func TestPropertiesOnPostgreSQL(t *testing.T) {
+	schema(t) // skips
+	addressestest.Properties(t, false, 8, func(t *testing.T) *addresses.Ledger { return open(t, schema(t)) })
 }
 
 // The lowest free block is behind more gaps that are too small than one query

@@ -108,6 +108,14 @@ func (m *memory) list(filter Filter) ([]network.Reservation, error) {
 	return all, nil
 }
 
+func (m *memory) all(do func(network.Reservation)) error {
+	list, err := m.list(Filter{})
+	for _, r := range list {
+		do(r)
+	}
+	return err
+}
+
 func (m *memory) insert(r network.Reservation) error {
 	m.add(r)
 	m.released = slices.DeleteFunc(slices.Clone(m.released), func(old network.Reservation) bool {

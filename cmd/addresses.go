@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
+	"bootstrap/network"
 )
 
 func newAddresses(c *console) *cobra.Command {
@@ -41,12 +42,11 @@ else. With --json, there is one object per line.`,
 		Args:    func(_ *cobra.Command, args []string) error { return oneState(args, opts) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
-				list, place, err := observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs})
-				if err != nil {
+				var place string
+				return printAddresses(c, func(each func(observe.HeldAddress)) (err error) {
+					place, err = observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs}, each)
 					return err
-				}
-				printAddresses(c, list, "No address is reserved in "+place)
-				return nil
+				}, func() string { return "No address is reserved in " + place })
 			})
 		},
 	}
@@ -110,12 +110,7 @@ already stays as it is.`,
 				if err != nil {
 					return err
 				}
-				var list []observe.HeldAddress
-				for _, r := range adopted {
-					list = append(list, observe.Held(r))
-				}
-				printAddresses(c, list, "The ledger has all of these addresses already")
-				return nil
+				return printAddresses(c, heldOf(adopted), func() string { return "The ledger has all of these addresses already" })
 			})
 		},
 	}
@@ -152,12 +147,7 @@ it asks first. It prints what it released.`,
 				if err != nil {
 					return err
 				}
-				var list []observe.HeldAddress
-				for _, r := range released {
-					list = append(list, observe.Held(r))
-				}
-				printAddresses(c, list, "Nothing was released: the ledger has changed meanwhile")
-				return nil
+				return printAddresses(c, heldOf(released), func() string { return "Nothing was released: the ledger has changed meanwhile" })
 			})
 		},
 	}
@@ -192,19 +182,39 @@ func oneState(manifests []string, opts deployer.Options) error {
 	return nil
 }
 
-// printAddresses prints reservations, or a sentence if there are none.
-func printAddresses(c *console, list []observe.HeldAddress, none string) {
+// heldOf goes through reservations as printAddresses wants them.
+func heldOf(list []network.Reservation) func(each func(observe.HeldAddress)) error {
+	return func(each func(observe.HeldAddress)) error {
+		for _, r := range list {
+			each(observe.Held(r))
+		}
+		return nil
+	}
+}
+
+// printAddresses prints the reservations that all goes through, of which there may
+// be many thousands, or a sentence if there are none.
+func printAddresses(c *console, all func(each func(observe.HeldAddress)) error, none func() string) (err error) {
 	if c.json {
-		printLines(c, "address", list)
-		return
+		c.quiet = true
+		out := c.redactor.Lines(c.out)
+		return all(func(a observe.HeldAddress) { out.Print("address", a) })
 	}
 	c.print(func(out *ui.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(out, none)
-			return
+		table, found := ui.NewAddresses(out), false
+		err = all(func(a observe.HeldAddress) {
+			table.Add(a)
+			found = true
+		})
+		switch {
+		case err != nil:
+		case found:
+			table.Print()
+		default:
+			fmt.Fprintln(out, none())
 		}
-		ui.Addresses(out, list)
 	})
+	return err
 }
 
 // finding is something that is wrong with the ledger, as --json prints it.

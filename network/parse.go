@@ -228,11 +228,6 @@ func (r *reader) manualSubnet(path string, fields map[string]any) (s Subnet, ok 
 		}
 		s.Reserved = append(s.Reserved, item.IPRange)
 	}
-	for _, addr := range r.rules.Own {
-		if s.Range.Contains(addr) {
-			s.Reserved = append(s.Reserved, netipx.IPRangeFrom(addr, addr))
-		}
-	}
 	r.static(&s, static)
 	return s, true
 }

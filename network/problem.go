@@ -1,7 +1,5 @@
 package network
 
-import "net/netip"
-
 // Problem is an error in the text of networks or of a group's use of them.
 type Problem struct {
 	// Path is the path of the value, for example
@@ -18,9 +16,6 @@ type Problem struct {
 type Rules struct {
 	// Zones are the names of the availability zones.
 	Zones []string
-	// Own are addresses that no instance gets in any network, such as the one of
-	// this machine.
-	Own []netip.Addr
 	// GatewayOptional allows subnets without a gateway.
 	GatewayOptional bool
 }

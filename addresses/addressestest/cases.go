@@ -25,7 +25,6 @@ type testCase struct {
 	ID              string
 	Networks        []any
 	Only            string   // database or memory: a ledger of that kind only
-	Own             []string // addresses of this machine
 	GatewayOptional bool     `json:"gateway_optional"`
 	Ledger          []string // "DEPLOYMENT INSTANCE ADDRESS NETWORK KIND [VM]"
 	VMs             []string // "DEPLOYMENT INSTANCE VM"
@@ -111,9 +110,6 @@ func (w *world) must(err error) {
 func (w *world) parse(c testCase, list []any) {
 	w.t.Helper()
 	r := network.Rules{GatewayOptional: c.GatewayOptional, Zones: []string{"az-1", "az-2"}}
-	for _, text := range c.Own {
-		r.Own = append(r.Own, netip.MustParseAddr(text))
-	}
 	networks, problems := network.Parse(list, r)
 	if len(problems) > 0 {
 		w.t.Fatalf("%s: %+v", w.step, problems)

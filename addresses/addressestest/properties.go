@@ -16,10 +16,16 @@ import (
 )
 
 // Properties lets a few deployments do what they like on small networks, and
-// checks after each deploy what must always be true. memory is that of Run.
-func Properties(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
+// checks after each deploy what must always be true. memory is that of Run; most
+// limits the number of plays.
+func Properties(t *testing.T, memory bool, most int, open func(t *testing.T) *addresses.Ledger) {
 	t.Parallel()
+	plays, failed := 0, false
 	rapid.Check(t, func(rt *rapid.T) {
+		if plays++; plays > most && !failed {
+			return
+		}
+		defer func() { failed = failed || rt.Failed() }() // then rapid looks for a shorter one
 		p := &play{T: rt, ctx: t.Context(), ledger: open(t), memory: memory, vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
 		p.networks = p.drawNetworks()
 		rt.Repeat(map[string]func(*rapid.T){

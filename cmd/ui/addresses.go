@@ -9,21 +9,28 @@ import (
 	"bootstrap/deployer/observe"
 )
 
-// Addresses prints a table of reservations.
-func Addresses(out *Writer, list []observe.HeldAddress) {
-	table := NewTable(out, "ADDRESS", "NETWORK", "DEPLOYMENT", "INSTANCE", "KIND", "VM", "SINCE")
-	for _, a := range list {
-		since, network := "-", a.Network
-		if a.Since != nil {
-			since = Moment(*a.Since)
-		}
-		if a.Scope != "" {
-			network += " (" + a.Scope + ")"
-		}
-		table.Row(a.Address, orDash(network), a.Deployment, a.Instance, a.Type, orDash(a.VM), since)
-	}
-	table.Print()
+// Addresses is a table of reservations.
+type Addresses struct{ table *Table }
+
+// NewAddresses begins a table of reservations.
+func NewAddresses(out *Writer) *Addresses {
+	return &Addresses{NewTable(out, "ADDRESS", "NETWORK", "DEPLOYMENT", "INSTANCE", "KIND", "VM", "SINCE")}
 }
+
+// Add adds a reservation.
+func (t *Addresses) Add(a observe.HeldAddress) {
+	since, network := "-", a.Network
+	if a.Since != nil {
+		since = Moment(*a.Since)
+	}
+	if a.Scope != "" {
+		network += " (" + a.Scope + ")"
+	}
+	t.table.Row(a.Address, orDash(network), a.Deployment, a.Instance, a.Type, orDash(a.VM), since)
+}
+
+// Print writes the table.
+func (t *Addresses) Print() { t.table.Print() }
 
 // LedgerCheck prints how many addresses are free and needed, and what is wrong.
 func LedgerCheck(out *Writer, check *observe.LedgerCheck) {

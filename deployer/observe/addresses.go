@@ -142,34 +142,33 @@ func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exi
 	return t, exists, err
 }
 
-// Addresses returns what the ledger has, and where it is: all reservations, or
-// those of deployments or of the networks of a cloud config.
-func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery) (list []HeldAddress, place string, err error) {
+// Addresses calls each with what the ledger has, and returns where it is: all
+// reservations, or those of deployments or of the networks of a cloud config.
+func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery, each func(HeldAddress)) (place string, err error) {
 	v, err := q.view(cfg, false)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	defer v.env.Close()
 	var networks []network.Network
 	if len(q.Inputs.CloudConfigs) > 0 {
 		if networks, err = manifest.LoadNetworks(q.Inputs); err != nil {
-			return nil, "", err
+			return "", err
 		}
 	}
 	ledger, err := v.env.LedgerToRead(ctx, v.address)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	all, err := ledger.List(ctx, addresses.Filter{})
-	for _, r := range all {
+	err = ledger.Each(ctx, func(r network.Reservation) {
 		if len(q.Manifests) > 0 && !slices.Contains(v.ids, r.Owner.Deployment) {
-			continue
+			return
 		}
 		if n, ok := network.Holding(networks, r.Network, r.Block.Addr()); networks == nil || ok && n.Scope == r.Scope {
-			list = append(list, Held(r))
+			each(Held(r))
 		}
-	}
-	return list, addresses.Place(v.address), err
+	})
+	return addresses.Place(v.address), err
 }
 
 // LedgerCheck is what CheckAddresses finds.
@@ -196,13 +195,13 @@ func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*Led
 	if check.Findings, err = ledger.Check(ctx); err != nil {
 		return nil, err
 	}
-	held, err := ledger.List(ctx, addresses.Filter{})
-	if err != nil {
-		return nil, err
-	}
 	networks, instances, err := v.wanted(q)
 	if err != nil || len(networks) == 0 {
 		return check, err
+	}
+	held, err := ledger.List(ctx, addresses.Filter{})
+	if err != nil {
+		return nil, err
 	}
 	check.addSubnets(networks, held)
 	check.addNeeds(networks, instances, held)
