@@ -72,6 +72,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Lost:      r.t.LostToSecondDisk(st.CurrentVMCID),
 		Asked:     r.asked.Asked,
 		Addresses: r.addresses.planned.Changes,
+		Places:    plan.Places(m),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}

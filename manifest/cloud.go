@@ -110,16 +110,32 @@ func (r *reader) readPlacement(c document.Value, group *InstanceGroup) {
 	r.readWishes(c, r.readKind(c))
 }
 
+// vmKind is what the VM type and the VM extensions of a group say.
+type vmKind struct {
+	name       string // for example: vm_type small
+	extended   bool   // there are extensions
+	properties map[string]any
+	sources    map[string]string // where each of properties stands
+}
+
+// add adds cloud_properties, which replace whole values of those before.
+func (k *vmKind) add(source string, properties map[string]any) {
+	for key, value := range properties {
+		k.properties[key], k.sources[key] = value, source
+	}
+}
+
 // readKind returns the cloud_properties of the group's VM type and of its VM
-// extensions. A later one replaces whole values of those before it.
-func (r *reader) readKind(c document.Value) map[string]any {
-	own := map[string]any{}
+// extensions.
+func (r *reader) readKind(c document.Value) vmKind {
+	own := vmKind{name: "the VM", properties: map[string]any{}, sources: map[string]string{}}
 	place, resources := c.Get("vm_type"), c.Get("vm_resources")
 	if !resources.IsNull() {
 		resources.Fail("cannot be used, because the CPI is not asked which kind of VM has these resources: name a vm_type of the cloud config in its place")
 	} else if name, ok := place.Required("the name of a VM type in vm_types of the cloud config"); ok {
 		if item, ok := r.shared.types.find(place, name, "a VM type", "vm_types", "InstanceGroupUnknownVmType"); ok {
-			maps.Copy(own, item.cloudProperties)
+			own.name = "vm_type " + name
+			own.add(own.name, item.cloudProperties)
 		}
 	}
 	for _, place := range c.Get("vm_extensions").Items() {
@@ -128,7 +144,8 @@ func (r *reader) readKind(c document.Value) map[string]any {
 			continue
 		}
 		if item, ok := r.shared.extensions.find(place, name, "a VM extension", "vm_extensions", ""); ok {
-			maps.Copy(own, item.cloudProperties)
+			own.extended = true
+			own.add("vm_extension "+name, item.cloudProperties)
 		}
 	}
 	return own

@@ -27,6 +27,7 @@ type Placement struct {
 	Blocks map[string]netip.Prefix
 
 	kinds map[string]map[string]any // cloud_properties of the VM by zone
+	kind  vmKind                    // without those of the zone
 	mbus  *url.URL                  // as written
 	leaf  *x509.Certificate         // of the agent, if the URL has no host and no name of its own
 }
@@ -198,7 +199,7 @@ func (r *reader) failAll(problems []network.Problem) {
 
 // readWishes reads the zones and networks of an instance group, and places the
 // instance as far as its static addresses tell.
-func (r *reader) readWishes(c document.Value, own map[string]any) {
+func (r *reader) readWishes(c document.Value, own vmKind) {
 	networks, zones := c.Get("networks"), c.Get("azs")
 	for _, item := range networks.Items() {
 		if item.IsMap() {
@@ -224,13 +225,14 @@ func (r *reader) readWishes(c document.Value, own map[string]any) {
 		Networks: r.shared.networks,
 		Group:    group,
 		Blocks:   map[string]netip.Prefix{},
-		kinds:    map[string]map[string]any{"": own},
+		kinds:    map[string]map[string]any{"": own.properties},
+		kind:     own,
 	}
 	for _, zone := range group.Zones {
 		item := r.shared.zones.items[zone]
 		item.place.Use()
 		p.kinds[zone] = maps.Clone(item.cloudProperties)
-		maps.Copy(p.kinds[zone], own)
+		maps.Copy(p.kinds[zone], own.properties)
 	}
 	for _, w := range group.Wishes {
 		r.use(w.Network)
@@ -248,6 +250,21 @@ func (r *reader) readWishes(c document.Value, own map[string]any) {
 	for name, addr := range members[0].Static {
 		p.Blocks[name] = p.Block(name, addr)
 	}
+}
+
+// Sources returns where each of the VM's cloud_properties stands in the cloud
+// config, for people, and where one stood that is not there any more.
+func (p *Placement) Sources() (of map[string]string, gone string) {
+	of, gone = maps.Clone(p.kind.sources), "the VM"
+	for key := range p.kinds[p.Zone] {
+		if of[key] == "" {
+			of[key] = "az " + p.Zone
+		}
+	}
+	if !p.kind.extended && len(of) == len(p.kind.sources) {
+		gone = p.kind.name // nothing else has properties
+	}
+	return of, gone
 }
 
 // Block returns the block of an address: the address alone, unless its network

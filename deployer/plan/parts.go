@@ -24,6 +24,12 @@ const (
 	PartSpec         = "spec" // configuration hash; known only after an apply
 )
 
+// The places below which the parts of a VM stand that depend on the manifest.
+const (
+	partProperties = "cloud_properties of resource pool"
+	partEnv        = "env of resource pool"
+)
+
 // NewSalt returns a key for the digests of one state, so that nobody can guess
 // the values from the digests.
 func NewSalt() string {
@@ -87,7 +93,7 @@ func sameApplied(have, want map[string]string) bool { return len(ChangedParts(ha
 func VMParts(m *manifest.Manifest) map[string]any {
 	parts := map[string]any{}
 	for k, v := range m.ResourcePool.CloudProperties {
-		parts["cloud_properties of resource pool: "+k] = v
+		parts[partProperties+": "+k] = v
 	}
 	for name, n := range m.Interfaces() {
 		for k, v := range n {
@@ -97,12 +103,12 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	for k, v := range m.ResourcePool.Env {
 		below, isMap := v.(map[string]any)
 		if k != "bosh" || !isMap {
-			parts["env of resource pool: "+k] = v
+			parts[partEnv+": "+k] = v
 			continue
 		}
 		for k, v := range below {
 			if k != "tags" && k != "mbus" {
-				parts["env of resource pool: bosh."+k] = v
+				parts[partEnv+": bosh."+k] = v
 			}
 		}
 	}
@@ -111,6 +117,21 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	}
 	maps.Copy(parts, agentParts(m))
 	return parts
+}
+
+// Places returns where parts of the VM stand in a manifest in the Director's
+// style; nil for one in create-env's.
+func Places(m *manifest.Manifest) map[string]string {
+	if m.Placement == nil {
+		return nil
+	}
+	places := map[string]string{partEnv: "env of instance group " + m.Group.Name}
+	properties, others := m.Placement.Sources()
+	for k, place := range properties {
+		places[partProperties+": "+k] = "cloud_properties of " + place
+	}
+	places[partProperties] = "cloud_properties of " + others
+	return places
 }
 
 // agentParts returns the parts that decide how the agent is reached.

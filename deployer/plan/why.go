@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func replaceReasons(w Wishes, st state.State) []Reason {
 		// Without one in its new settings, the agent would use an older one.
 		why = append(why, Reason{Cause: MBusRemoved})
 	}
-	return append(why, partReasons(parts)...)
+	return append(why, partReasons(parts, w.Places)...)
 }
 
 // asksOtherVM reports whether create_vm would get other arguments than it got
@@ -48,11 +49,13 @@ func stemcellChange(old state.Stemcell, want string) Reason {
 	return Reason{Cause: StemcellChanged, From: old.Name + "/" + old.Version, To: want}
 }
 
-// partReasons returns one reason for the changed parts of each place.
-func partReasons(parts []string) []Reason {
+// partReasons returns one reason for the changed parts of each place. places are
+// those of Wishes.
+func partReasons(parts []string, places map[string]string) []Reason {
 	var why []Reason
 	for _, p := range parts {
 		place, key, _ := strings.Cut(p, ": ")
+		place = cmp.Or(places[p], places[place], place)
 		i := slices.IndexFunc(why, func(r Reason) bool { return r.Subject == place })
 		if i < 0 {
 			i = len(why)
