@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +41,7 @@ kind, VM, and since when. With manifests it prints those of these deployments, w
 --cloud-config those on the networks of that file. It locks nothing and asks nobody
 else. With --json, there is one object per line.`,
 		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
-		Args:    func(_ *cobra.Command, args []string) error { return oneState(args, opts) },
+		Args:    anyManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
 				var place string
@@ -69,7 +71,7 @@ be deployed. It changes nothing. With --json, there is one object per line.
 
 The exit code is 0 if nothing is wrong, else 1.`,
 		Example: "  bootstrap addresses check --cloud-config cloud.yml\n  bootstrap addresses check web.yml db.yml --cloud-config cloud.yml",
-		Args:    func(_ *cobra.Command, args []string) error { return oneState(args, opts) },
+		Args:    anyManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
 				check, err := observe.CheckAddresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs})
@@ -99,10 +101,10 @@ all or, if another deployment has one of the addresses, none. What the ledger ha
 already stays as it is.`,
 		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("addresses adopt needs a manifest: " + form(cmd))
+			if err := manifestAnd(cmd, args, math.MaxInt); err != nil {
+				return err
 			}
-			return oneState(args, opts)
+			return anyManifests(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
@@ -174,9 +176,12 @@ func onLedger(ctx context.Context, c *console, opts deployer.Options, run func(c
 	return err
 }
 
-// oneState returns an error if --state does not go with the manifests.
-func oneState(manifests []string, opts deployer.Options) error {
-	if opts.StateFile != "" && len(manifests) != 1 {
+// anyManifests allows any number of manifests; --state is for a single one.
+func anyManifests(cmd *cobra.Command, args []string) error {
+	switch {
+	case slices.Contains(args, ""):
+		return errors.New("no manifest was named (the argument is empty)")
+	case len(args) != 1 && cmd.Flags().Changed("state"):
 		return errors.New("--state is for one manifest: name that one")
 	}
 	return nil

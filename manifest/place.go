@@ -105,7 +105,8 @@ func (m *Manifest) settle() {
 // instance is chosen by the IaaS.
 func (r *reader) checkMBus(p *Placement, place document.Value) {
 	w, found := p.main()
-	if found && p.mbus != nil && unspecified(p.mbus) && p.dynamic(w) {
+	_, known := network.Find(p.Networks, w.Network) // or else that is reported
+	if found && known && p.mbus != nil && unspecified(p.mbus) && p.dynamic(w) {
 		place.Fail("must have the host at which the agent is reached: %s stands for the address of the instance, but the network %q is dynamic, so that address is known only once the VM runs", p.mbus.Hostname(), w.Network)
 	}
 }

@@ -45,10 +45,7 @@ func ParseGroup(path string, fields map[string]any, networks []Network, rules Ru
 	}
 	var zonesOK bool
 	g.Zones, zonesOK = r.groupZones(path, fields)
-	items := r.list(path, fields, "networks")
-	if list, ok := fields["networks"].([]any); fields["networks"] == nil || ok && len(list) == 0 {
-		r.fail(path+".networks", MissingNetwork, "must contain at least one network")
-	}
+	items := r.filled(path, fields, "networks", MissingNetwork, "must contain at least one network")
 	for i, item := range items {
 		place := fmt.Sprintf("%s.networks[%d]", path, i)
 		entry, ok := r.fields(place, item)
@@ -95,22 +92,7 @@ func suggest(name string, networks []Network) string {
 // groupZones reads azs of a group; ok is false if it has a problem.
 func (r *reader) groupZones(path string, fields map[string]any) (zones []string, ok bool) {
 	before := len(r.problems)
-	list := r.list(path, fields, "azs")
-	if items, isList := fields["azs"].([]any); isList && len(items) == 0 {
-		r.fail(path+".azs", MissingZones, "must contain at least one zone, or be left out")
-	}
-	for i, item := range list {
-		place := fmt.Sprintf("%s.azs[%d]", path, i)
-		zone, isText := item.(string)
-		switch {
-		case !isText:
-			r.fail(place, InvalidZone, "must be the name of a zone, not %s", describe(item))
-		case !slices.Contains(r.rules.Zones, zone):
-			r.fail(place, UnknownZone, "there is no availability zone %q%s", zone, among(r.rules.Zones))
-		default:
-			zones = append(zones, zone)
-		}
-	}
+	zones = r.zoneList(path, fields, zoneKinds{MissingZones, InvalidZone, UnknownZone})
 	return zones, len(r.problems) == before
 }
 

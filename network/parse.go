@@ -96,6 +96,17 @@ func (r *reader) list(path string, fields map[string]any, key string) []any {
 	return list
 }
 
+// filled is list for one that must be given and must not be empty, or else the
+// problem is of the kind.
+func (r *reader) filled(path string, fields map[string]any, key, kind, message string) []any {
+	list, isList := fields[key].([]any)
+	if len(list) == 0 && (isList || fields[key] == nil) {
+		r.fail(path+"."+key, kind, "%s", message)
+		return nil
+	}
+	return r.list(path, fields, key)
+}
+
 // cloudProperties returns the field cloud_properties; never nil.
 func (r *reader) cloudProperties(path string, fields map[string]any) map[string]any {
 	value := fields["cloud_properties"]
@@ -348,35 +359,44 @@ func (r *reader) zones(path string, fields map[string]any) []string {
 		r.fail(path+".azs", InvalidProperty, "must not be given together with az")
 		return nil
 	}
+	kinds := zoneKinds{InvalidProperty, UnknownSubnetZone, UnknownSubnetZone}
 	if one {
 		zone, ok := r.text(path, fields, "az", false)
-		if !ok || !r.zone(path+".az", zone) {
+		if !ok || !r.zone(path+".az", zone, kinds) {
 			return nil
 		}
 		return []string{zone}
 	}
-	list := r.list(path, fields, "azs")
-	if items, ok := fields["azs"].([]any); ok && len(items) == 0 {
-		r.fail(path+".azs", InvalidProperty, "must contain at least one zone, or be left out")
+	return r.zoneList(path, fields, kinds)
+}
+
+// zoneKinds are the kinds of problems of a list of zones.
+type zoneKinds struct{ empty, noText, unknown string }
+
+// zoneList reads the field azs, each zone once.
+func (r *reader) zoneList(path string, fields map[string]any, kinds zoneKinds) []string {
+	var items []any
+	if fields["azs"] != nil {
+		items = r.filled(path, fields, "azs", kinds.empty, "must contain at least one zone, or be left out")
 	}
 	var zones []string
-	for i, item := range list {
+	for i, item := range items {
 		place := fmt.Sprintf("%s.azs[%d]", path, i)
 		zone, ok := item.(string)
 		if !ok {
-			r.fail(place, UnknownSubnetZone, "must be the name of a zone, not %s", describe(item))
-		} else if r.zone(place, zone) && !slices.Contains(zones, zone) {
+			r.fail(place, kinds.noText, "must be the name of a zone, not %s", describe(item))
+		} else if r.zone(place, zone, kinds) && !slices.Contains(zones, zone) {
 			zones = append(zones, zone)
 		}
 	}
 	return zones
 }
 
-// zone checks that a zone of a subnet is known.
-func (r *reader) zone(path, zone string) bool {
+// zone checks that a zone is known.
+func (r *reader) zone(path, zone string, kinds zoneKinds) bool {
 	known := slices.Contains(r.rules.Zones, zone)
 	if !known {
-		r.fail(path, UnknownSubnetZone, "there is no availability zone %q%s", zone, among(r.rules.Zones))
+		r.fail(path, kinds.unknown, "there is no availability zone %q%s", zone, among(r.rules.Zones))
 	}
 	return known
 }
@@ -438,10 +458,7 @@ func (r *reader) dynamic(path string, n *Network, fields map[string]any) {
 			r.fail(path+"."+key, InvalidProperty, "must not be given beside subnets: give it for each subnet")
 		}
 	}
-	items := r.list(path, fields, "subnets")
-	if list, ok := fields["subnets"].([]any); fields["subnets"] == nil || ok && len(list) == 0 {
-		r.fail(path+".subnets", InvalidProperty, "must contain at least one subnet, or be left out")
-	}
+	items := r.filled(path, fields, "subnets", InvalidProperty, "must contain at least one subnet, or be left out")
 	for i, item := range items {
 		place := fmt.Sprintf("%s.subnets[%d]", path, i)
 		entry, ok := r.fields(place, item)
