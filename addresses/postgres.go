@@ -272,7 +272,14 @@ func (d *postgres) explain(err error) (Kind, string) {
 	for _, secret := range d.secrets {
 		detail = strings.ReplaceAll(detail, secret, "xxxxx")
 	}
-	detail = strings.Join(strings.Fields(detail), " ")
+	// It has a line for each attempt: with TLS and without, for each address.
+	var lines []string
+	for line := range strings.Lines(detail) {
+		if line = strings.Join(strings.Fields(line), " "); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	detail = strings.Join(lines, " ")
 	if errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		detail = "the connection broke"
 	}

@@ -335,7 +335,7 @@ func (d *sqlite) explain(err error) (Kind, string) {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT:
 		return Corrupt, "the file is damaged: " + err.Error()
 	case sqlite3.SQLITE_IOERR:
-		return Failed, "reading or writing the file failed: " + err.Error()
+		return Failed, "reading or writing the file failed: " + err.Error() + "; check its file system, and run the same command again"
 	}
 	var of *fs.PathError
 	if errors.As(err, &of) {
