@@ -25,7 +25,7 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/rollout", "fleet/schedule"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/rubycache":           {"templates/cruby"},
@@ -64,6 +64,7 @@ func imports() map[string][]string {
 		"cpi":                     {},
 		"manifest":                {"manifest/document", "manifest/gen", "manifest/keys", "network"},
 		"manifest/keys":           {"manifest/document"},
+		"fleet/report":            {"deployer/report", "fleet", "fleet/rollout", "fleet/schedule"},
 		"fleet/rollout":           {"deployer/plan", "deployer/report", "fleet", "fleet/schedule", "state", "state/file"},
 		"fleet/schedule":          {},
 		"manifest/document":       {"manifest/gen"},
@@ -232,7 +233,7 @@ func TestImports(t *testing.T) {
 
 // These packages turn values into values: they use no file, process or network,
 // and get the time only as an argument.
-func pure() []string { return []string{"network", "state"} }
+func pure() []string { return []string{"fleet/report", "network", "state"} }
 
 func TestPurePackages(t *testing.T) {
 	for _, p := range packages(t) {

@@ -46,6 +46,7 @@ func TestHelp(t *testing.T) {
 		"start":  {"start", "--help"},
 		"disks":  {"disks", "--help"},
 
+		"fleet-report":      {"fleet", "report", "--help"},
 		"addresses-list":    {"addresses", "list", "--help"},
 		"addresses-check":   {"addresses", "check", "--help"},
 		"addresses-adopt":   {"addresses", "adopt", "--help"},

@@ -73,6 +73,8 @@ func together() [][2]string {
 		{"cache-prune", "all dry-run"},
 		{"state-import", "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"},
 		{"disks-forget", "current force"},
+		{"fleet-report", "junit out"},
+		{"fleet-report", "html out"},
 		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked created-before fix allow-shrink keep-old-disk skip-drain recreate"},
 	}
 }

@@ -35,7 +35,7 @@ recorded beside the fleet file, after every verdict.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
-	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c),
+	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c), newFleetReport(c),
 		newFleetAsk(c, rollout.Pause, "Start no further member of the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
 		newFleetAsk(c, rollout.Resume, "Let a paused run start members again", "Resume ends a pause."),
 		newFleetAsk(c, rollout.Abort, "End the running run", "Abort starts no further member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),

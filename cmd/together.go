@@ -30,6 +30,7 @@ func refusals() []refusal {
 		{"logs", "job", "only", "--only 'JOB/**/*.log' selects both"},
 		{"logs", "dir out", "tail follow", "logs are either written to an archive or shown"},
 		{"logs", "dir", "out", "each of them names the place of the archive"},
+		{"fleet-report", "junit", "html", "a report has one form"},
 		{"cache-prune", "older-than", "all", ""},
 		{"state-import", "from", cids, "the file contains the CIDs"},
 		{"state-leftovers", "adopt", "forget", "a leftover is either adopted or forgotten"},

@@ -178,7 +178,7 @@ func (r *Record) take(old *Record) {
 			*m = *last
 			m.Labels, m.Candidate = labels, candidate
 		case schedule.Running:
-			m.Canary, m.Wave, m.Attempts, m.cut, m.Down = last.Canary, last.Wave, last.Attempts, true, last.Down
+			m.Canary, m.Wave, m.Attempts, m.cut, m.Down, m.Outages = last.Canary, last.Wave, last.Attempts, true, last.Down, last.Outages
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (r *Record) changedSince(old *Record) bool {
 // forget forgets what was taken over.
 func (r *Record) forget() {
 	for _, m := range r.Members {
-		m.Canary, m.Wave, m.Attempts, m.Down = false, 0, 0, 0
+		m.Canary, m.Wave, m.Attempts, m.Down, m.Outages = false, 0, 0, 0, nil
 		if m.Verdict == schedule.Done {
 			m.Verdict, m.Reason, m.Started, m.Ended = schedule.Unchanged, "", nil, nil
 		}

@@ -82,6 +82,7 @@ type Member struct {
 	Started  *time.Time        `json:"started,omitempty"`  // of the last attempt
 	Ended    *time.Time        `json:"ended,omitempty"`
 	Down     float64           `json:"down_seconds,omitempty"` // how long the service was down
+	Outages  []Outage          `json:"outages,omitempty"`      // when it was down
 	Step     string            `json:"step,omitempty"`         // the step of its plan that runs
 	Since    *time.Time        `json:"since,omitempty"`        // when that step began
 	Log      string            `json:"log,omitempty"`          // path
@@ -90,6 +91,12 @@ type Member struct {
 
 	Candidate bool `json:"candidate,omitempty"` // it may be a canary
 	cut       bool // an earlier run was killed while it ran
+}
+
+// Outage is a time during which the service of a member was down.
+type Outage struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // Path returns the path of the record of a fleet file.

@@ -293,6 +293,7 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 		c.down[m.Name] = at
 	case !down && was:
 		m.Down += at.Sub(since).Seconds()
+		m.Outages = append(m.Outages, Outage{From: since, To: at})
 		delete(c.down, m.Name)
 	}
 }

@@ -1,0 +1,211 @@
+// Package report turns the record of a run of a fleet into a report: JSON for
+// programs, JUnit XML for CI systems, and an HTML page for people. It is pure: the
+// time and everything that is looked up come as arguments.
+package report
+
+import (
+	"encoding/json"
+	"time"
+
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+)
+
+// Format is the format of a Report.
+const Format = 1
+
+// Status says whether a run goes on.
+type Status string
+
+// The statuses.
+const (
+	Ended   Status = "ended"
+	Running Status = "running"
+	Paused  Status = "paused"
+	Killed  Status = "killed" // it has not ended, and no process continues it
+)
+
+// Report is what a run did. Its JSON form is described in docs/fleet.md: keys are
+// added to it, but none is removed or changed within a format.
+type Report struct {
+	Format  int             `json:"format"`
+	Run     string          `json:"run"`   // its id
+	Fleet   string          `json:"fleet"` // its name
+	File    string          `json:"file"`  // path of the fleet file
+	Action  string          `json:"action"`
+	Chosen  string          `json:"chosen,omitempty"` // flags that selected members
+	By      By              `json:"by"`               // who started it, or continued it last
+	Status  Status          `json:"status"`
+	Result  rollout.Result  `json:"result,omitempty"` // of a run that has ended
+	Reason  string          `json:"reason,omitempty"` // why it did not end well
+	Made    time.Time       `json:"made"`             // when the report was made
+	Started time.Time       `json:"started"`
+	Ended   *time.Time      `json:"ended,omitempty"`
+	Seconds float64         `json:"seconds"` // how long it took so far
+	Numbers rollout.Numbers `json:"numbers"`
+	Counts  map[string]int  `json:"counts"` // members by verdict, of all verdicts
+	Logs    string          `json:"logs"`   // folder of the members' logs
+	Members []Member        `json:"members"`
+}
+
+// By is who started a run.
+type By struct {
+	User string `json:"user"`
+	Host string `json:"host"`
+}
+
+// Member is what became of a member. Members have the order in which they start.
+type Member struct {
+	Name     string            `json:"name"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Verdict  schedule.Verdict  `json:"verdict"`
+	Reason   string            `json:"reason,omitempty"` // why it is blocked, failed, busy or unchanged
+	Hint     string            `json:"hint,omitempty"`   // what to do about a failure
+	ExitCode int               `json:"exit_code"`
+	Changes  []string          `json:"changes,omitempty"` // of its plan
+	Canary   bool              `json:"canary"`
+	Wave     int               `json:"wave"`              // 0: none
+	Attempts int               `json:"attempts"`          // how often it was started
+	Busy     int               `json:"busy"`              // how often another run had locked it
+	Started  *time.Time        `json:"started,omitempty"` // of the last attempt
+	Ended    *time.Time        `json:"ended,omitempty"`
+	Seconds  float64           `json:"seconds"`           // of the last attempt so far
+	Down     float64           `json:"down_seconds"`      // how long its service was down, in all attempts
+	Outages  []rollout.Outage  `json:"outages,omitempty"` // when it was down
+	Step     string            `json:"step,omitempty"`    // the step of its plan that runs
+	Machine  string            `json:"machine,omitempty"` // where it ran, if not where the run was started
+	Log      string            `json:"log,omitempty"`     // path
+
+	// LogEnd is the end of its log, for pages and CI systems, if it did not end
+	// well.
+	LogEnd string `json:"-"`
+}
+
+// Input is what New makes a report of.
+type Input struct {
+	Record *rollout.Record
+	Now    time.Time
+	Runs   bool // a process runs the run
+	// Clean makes a text safe to show: it replaces secrets.
+	Clean func(string) string
+	// LogEnd returns the end of the log file at a path; empty: there is none.
+	LogEnd func(path string) string
+}
+
+// maxLogEnds is how many members have the end of their log in a report.
+const maxLogEnds = 100
+
+// New returns the report of a run.
+func New(in Input) *Report {
+	r := in.Record
+	v := &Report{
+		Format: Format, Run: r.ID, Fleet: in.Clean(r.Name), File: in.Clean(r.Fleet), Action: string(r.Action), Chosen: in.Clean(r.Chosen),
+		By: By{User: in.Clean(r.By.User), Host: in.Clean(r.By.Host)}, Status: status(r, in.Runs), Result: r.Result, Reason: in.Clean(r.Reason),
+		Made: in.Now.UTC().Truncate(time.Millisecond), Started: r.Started.UTC(), Ended: inUTC(r.Ended), Numbers: r.Numbers, Logs: in.Clean(r.Logs),
+		Counts: map[string]int{}, Members: make([]Member, len(r.Members)),
+	}
+	if v.Status == Ended && v.Ended == nil {
+		v.Ended = &v.Made
+	}
+	end := v.end(r)
+	v.Seconds = seconds(v.Started, end)
+	for _, verdict := range schedule.Verdicts() {
+		v.Counts[verdict.String()] = 0
+	}
+	ends := 0
+	for i, m := range r.Members {
+		v.Counts[m.Verdict.String()]++
+		one := newMember(m, end, in.Clean)
+		if wrong(m.Verdict) && m.Log != "" && ends < maxLogEnds && in.LogEnd != nil {
+			one.LogEnd = in.Clean(in.LogEnd(m.Log))
+			ends++
+		}
+		v.Members[i] = one
+	}
+	return v
+}
+
+func newMember(m *rollout.Member, end time.Time, clean func(string) string) Member {
+	v := Member{
+		Name: clean(m.Name), Verdict: m.Verdict, Reason: clean(m.Reason), Hint: clean(m.Hint), ExitCode: m.ExitCode,
+		Canary: m.Canary, Wave: m.Wave, Attempts: m.Attempts, Busy: m.Tries, Started: inUTC(m.Started), Ended: inUTC(m.Ended),
+		Down: m.Down, Outages: m.Outages, Step: clean(m.Step), Machine: clean(m.Machine), Log: clean(m.Log),
+	}
+	for _, change := range m.Changes {
+		v.Changes = append(v.Changes, clean(change))
+	}
+	if len(m.Labels) > 0 {
+		v.Labels = map[string]string{}
+	}
+	for name, value := range m.Labels {
+		v.Labels[clean(name)] = clean(value)
+	}
+	switch {
+	case v.Started == nil:
+	case v.Ended != nil:
+		v.Seconds = seconds(*v.Started, *v.Ended)
+	case v.Verdict == schedule.Running:
+		v.Seconds = seconds(*v.Started, end)
+	}
+	return v
+}
+
+func status(r *rollout.Record, runs bool) Status {
+	switch {
+	case r.Ended != nil || r.Result != "":
+		return Ended
+	case !runs:
+		return Killed
+	case r.Paused:
+		return Paused
+	}
+	return Running
+}
+
+// end returns when the run ended, or until when something is known of it.
+func (v *Report) end(r *rollout.Record) time.Time {
+	switch v.Status {
+	case Ended:
+		return *v.Ended
+	case Running, Paused:
+		return v.Made
+	}
+	last := v.Started
+	for _, m := range r.Members {
+		for _, at := range []*time.Time{m.Started, m.Ended, m.Since} {
+			if at != nil && at.After(last) {
+				last = at.UTC()
+			}
+		}
+	}
+	return last
+}
+
+// until returns the end of the time that the report is about.
+func (v *Report) until() time.Time {
+	return v.Started.Add(time.Duration(v.Seconds * float64(time.Second)))
+}
+
+// seconds returns the time between two moments, in whole milliseconds.
+func seconds(from, to time.Time) float64 {
+	return max(to.Sub(from), 0).Round(time.Millisecond).Seconds()
+}
+
+func inUTC(at *time.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	utc := at.UTC()
+	return &utc
+}
+
+// wrong reports whether a member with that verdict wants somebody to look at it.
+func wrong(v schedule.Verdict) bool {
+	return v == schedule.Failed || v == schedule.Busy || v == schedule.Interrupted
+}
+
+// JSON returns the report as JSON.
+func (v *Report) JSON() ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	return append(data, '\n'), err
+}

@@ -1,0 +1,36 @@
+package rollout
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"bootstrap/state/file"
+)
+
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "fleet.yml")
+	if Running(path) {
+		t.Error("no run was started, and one is running")
+	}
+	if _, err := os.Lstat(lockPath(path)); !os.IsNotExist(err) {
+		t.Errorf("looking has made a lock file: %v", err)
+	}
+	lock, err := file.LockRun(LockName, lockPath(path), file.Holder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Running(path) {
+		t.Error("a run is running, and is not seen")
+	}
+	lock.Close() // as after a kill: the file stays
+	if Running(path) {
+		t.Error("the run was killed, and is running")
+	}
+	if lock, err = file.LockRun(LockName, lockPath(path), file.Holder{}); err != nil {
+		t.Errorf("looking keeps the lock: %v", err)
+	} else {
+		lock.Remove()
+	}
+}
