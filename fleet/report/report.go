@@ -5,6 +5,7 @@ package report
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	"bootstrap/fleet/rollout"
@@ -101,7 +102,7 @@ func New(in Input) *Report {
 	v := &Report{
 		Format: Format, Run: r.ID, Fleet: in.Clean(r.Name), File: in.Clean(r.Fleet), Action: string(r.Action), Chosen: in.Clean(r.Chosen),
 		By: By{User: in.Clean(r.By.User), Host: in.Clean(r.By.Host)}, Status: status(r, in.Runs), Result: r.Result, Reason: in.Clean(r.Reason),
-		Made: in.Now.UTC().Truncate(time.Millisecond), Started: r.Started.UTC(), Ended: inUTC(r.Ended), Numbers: r.Numbers, Logs: in.Clean(r.Logs),
+		Made: rounded(in.Now), Started: rounded(r.Started), Ended: inUTC(r.Ended), Numbers: r.Numbers, Logs: in.Clean(r.Logs),
 		Counts: map[string]int{}, Members: make([]Member, len(r.Members)),
 	}
 	if v.Status == Ended && v.Ended == nil {
@@ -129,7 +130,10 @@ func newMember(m *rollout.Member, end time.Time, clean func(string) string) Memb
 	v := Member{
 		Name: clean(m.Name), Verdict: m.Verdict, Reason: clean(m.Reason), Hint: clean(m.Hint), ExitCode: m.ExitCode,
 		Canary: m.Canary, Wave: m.Wave, Attempts: m.Attempts, Busy: m.Tries, Started: inUTC(m.Started), Ended: inUTC(m.Ended),
-		Down: m.Down, Outages: m.Outages, Step: clean(m.Step), Machine: clean(m.Machine), Log: clean(m.Log),
+		Down: math.Round(m.Down*1000) / 1000, Step: clean(m.Step), Machine: clean(m.Machine), Log: clean(m.Log),
+	}
+	for _, o := range m.Outages {
+		v.Outages = append(v.Outages, rollout.Outage{From: rounded(o.From), To: rounded(o.To)})
 	}
 	for _, change := range m.Changes {
 		v.Changes = append(v.Changes, clean(change))
@@ -174,7 +178,7 @@ func (v *Report) end(r *rollout.Record) time.Time {
 	for _, m := range r.Members {
 		for _, at := range []*time.Time{m.Started, m.Ended, m.Since} {
 			if at != nil && at.After(last) {
-				last = at.UTC()
+				last = rounded(*at)
 			}
 		}
 	}
@@ -195,9 +199,12 @@ func inUTC(at *time.Time) *time.Time {
 	if at == nil {
 		return nil
 	}
-	utc := at.UTC()
+	utc := rounded(*at)
 	return &utc
 }
+
+// rounded returns a moment in UTC, to the millisecond.
+func rounded(at time.Time) time.Time { return at.UTC().Round(time.Millisecond) }
 
 // wrong reports whether a member with that verdict wants somebody to look at it.
 func wrong(v schedule.Verdict) bool {

@@ -33,13 +33,19 @@ func unseen(c rune) bool {
 	return c != '\u200c' && c != '\u200d' && unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// oneLine returns the beginning of a text without line breaks.
+// oneLine returns the first line of a text, or the beginning of that, with a sign if
+// there is more.
 func oneLine(text string, limit int) string {
-	text = strings.Join(strings.Fields(plain(text)), " ")
-	if list := []rune(text); len(list) > limit {
+	line, rest, _ := strings.Cut(strings.TrimSpace(plain(text)), "\n")
+	line = strings.Join(strings.Fields(line), " ")
+	list := []rune(line)
+	switch {
+	case len(list) > limit:
 		return string(list[:limit-1]) + "…"
+	case rest != "":
+		return line + " …"
 	}
-	return text
+	return line
 }
 
 // span returns a duration in the form 4.2s, 42s, 1m 10s, 2h 05m or 3d 4h.
