@@ -128,7 +128,7 @@ func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
 	}
 	switch t := token.(type) {
 	case string:
-		if moment, err := time.Parse(time.RFC3339Nano, t); err == nil {
+		if moment, ok := timeIn(t); ok {
 			t = moment.UTC().Format(time.RFC3339Nano)
 		} else if !ours(key) {
 			t = w.text(t)
@@ -141,6 +141,15 @@ func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
 	data, err := marshal(token) // a number, true, false or null
 	w.out.Write(data)
 	return err
+}
+
+// timeIn returns the time that a text is. Most texts are none, which is quick to see.
+func timeIn(text string) (time.Time, bool) {
+	if len(text) < len("2006-01-02T15:04:05Z") || text[10] != 'T' {
+		return time.Time{}, false
+	}
+	moment, err := time.Parse(time.RFC3339Nano, text)
+	return moment, err == nil
 }
 
 func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind string) error {
@@ -187,9 +196,18 @@ func ours(key string) bool {
 	return false
 }
 
+// isSpecial reports whether a character may have another form in a JSON string.
+func isSpecial(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }
+
 // string writes a JSON string. It escapes all characters that control a terminal,
 // even those that JSON allows.
 func (w *rewriter) string(text string) {
+	if !strings.ContainsFunc(text, isSpecial) {
+		w.out.WriteByte('"')
+		w.out.WriteString(text)
+		w.out.WriteByte('"')
+		return
+	}
 	data, err := marshal(text)
 	if err != nil { // impossible for a text
 		return
