@@ -351,7 +351,8 @@ func newFleetStatus(c *console) *cobra.Command {
 				printLines(c, "fleet_run", []*rollout.Record{r})
 				return nil
 			}
-			c.print(func(out *ui.Writer) { ui.FleetStatus(out, r) })
+			running := rollout.Running(r.Fleet, c.holder())
+			c.print(func(out *ui.Writer) { ui.FleetStatus(out, r, running) })
 			return nil
 		},
 	}

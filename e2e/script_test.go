@@ -50,6 +50,7 @@ func TestScript(t *testing.T) {
 			"serve":     serve,
 			"jumpbox":   jumpbox,
 			"many":      many,
+			"ports":     ports,
 			"terminal":  terminal,
 			"narrow":    narrow,
 			"tamper":    tamper,
@@ -107,6 +108,22 @@ func freePort() (int, error) {
 		}
 	}
 	return 0, err
+}
+
+// ports N NAME... gives the script free ports in NAME1 to NAMEN, for each name.
+func ports(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: ports N NAME...")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for _, name := range args[1:] {
+		for i := range n {
+			port, err := freePort()
+			ts.Check(err)
+			ts.Setenv(name+strconv.Itoa(i+1), strconv.Itoa(port))
+		}
+	}
 }
 
 // handedOut contains the ports that scripts of this process have got.

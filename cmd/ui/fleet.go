@@ -102,10 +102,13 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// FleetStatus prints what became of each member.
-func FleetStatus(out *Writer, r *rollout.Record) {
-	state := "running, or killed"
+// FleetStatus prints what became of each member; running reports whether the run
+// runs.
+func FleetStatus(out *Writer, r *rollout.Record, running bool) {
+	state := "running"
 	switch {
+	case r.Ended == nil && !running:
+		state = "killed: the same command continues it"
 	case r.Ended != nil:
 		state = fmt.Sprintf("%s at %s", r.Result, Moment(*r.Ended))
 	case r.Paused:
