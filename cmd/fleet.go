@@ -351,7 +351,7 @@ func newFleetStatus(c *console) *cobra.Command {
 				printLines(c, "fleet_run", []*rollout.Record{r})
 				return nil
 			}
-			running := rollout.Running(r.Fleet, c.holder())
+			running := rollout.Running(r.Fleet)
 			c.print(func(out *ui.Writer) { ui.FleetStatus(out, r, running) })
 			return nil
 		},

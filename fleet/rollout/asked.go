@@ -83,17 +83,6 @@ func Ask(fleetFile string, w Wish, by file.Holder) error {
 	return &NotRunningError{Fleet: fleetFile, Record: r}
 }
 
-// Running reports whether a run of the fleet is running.
-func Running(fleetFile string, by file.Holder) bool {
-	lock, err := file.LockRun(LockName, lockPath(fleetFile), by)
-	if err != nil {
-		var locked *file.LockedError
-		return errors.As(err, &locked)
-	}
-	lock.Remove()
-	return false
-}
-
 // takeAsked returns what was asked since the last call; empty: nothing.
 func takeAsked(fleetFile string) (w Wish, by string, err error) {
 	path := askedPath(fleetFile)
