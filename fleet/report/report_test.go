@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -435,5 +436,44 @@ func BenchmarkReport(b *testing.B) {
 				b.ReportMetric(float64(len(data)), "bytes")
 			}
 		})
+	}
+}
+
+// A run that was continued on the next day has a short gap in its picture.
+func TestGaps(t *testing.T) {
+	t.Parallel()
+	const day = 24 * 3600
+	r := record(rollout.Done, day+100, member("a", schedule.Done, 5, 60), member("b", schedule.Done, 60, 120), member("c", schedule.Done, day, day+90))
+	tl := made(r).timeline()
+	if len(tl.Gaps) != 1 || tl.Gaps[0].Label != "23h 58m" || tl.Gaps[0].Width != gapWidth {
+		t.Fatalf("%+v", tl.Gaps)
+	}
+	g := tl.Gaps[0]
+	for i, l := range tl.Lanes {
+		if l.Width < 100 || l.X < g.X+g.Width && l.X+l.Width > g.X {
+			t.Errorf("the bar of member %d is from %s to %s, the gap from %s to %s", i, l.X, l.X+l.Width, g.X, g.X+g.Width)
+		}
+	}
+	last := tick{X: -100}
+	for _, k := range tl.Ticks {
+		if k.X < last.X+40 || math.Abs(float64(k.X-g.Middle)) < 50 {
+			t.Errorf("%+v is too near to %+v or to the gap", k, last)
+		}
+		last = k
+	}
+	if first := tl.Ticks[len(tl.Ticks)-1]; len(tl.Ticks) < 4 || !strings.HasPrefix(first.Elapsed, "+1d") {
+		t.Errorf("%+v", tl.Ticks)
+	}
+	if page := bytesOf(t, made(r).HTML); strings.Count(page, `class="gap"`) != 2 || !strings.Contains(page, "Nov 23 10:00") {
+		t.Error("the page does not show the gap")
+	}
+	// Short pauses, as between waves, are to scale.
+	if tl := made(large(200)).timeline(); len(tl.Gaps) != 0 {
+		t.Errorf("%+v", tl.Gaps)
+	}
+	// Nothing ran for any time.
+	one := record(rollout.Done, day, member("a", schedule.Failed, 0, 0))
+	if page := bytesOf(t, made(one).HTML); strings.Contains(page, "NaN") {
+		t.Error("the page has NaN")
 	}
 }

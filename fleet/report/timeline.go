@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,8 @@ type timeline struct {
 	Middle        coord // of the line with canaries and waves
 	Axes          []coord
 	Bands         []band
+	Gaps          []gap
+	Lowest        coord // height of the lanes
 	Ticks         []tick
 	Lanes         []lane
 	Now           *coord // where the run is, if it goes on
@@ -88,18 +91,6 @@ type bar struct{ X, Width coord }
 
 type legend struct{ Class, Text string }
 
-// scale turns moments into positions.
-type scale struct {
-	from        time.Time
-	total       float64 // seconds
-	left, right float64
-}
-
-func (s scale) at(t time.Time) coord {
-	share := min(max(t.Sub(s.from).Seconds()/s.total, 0), 1)
-	return coord(s.left + share*(s.right-s.left))
-}
-
 // timeline returns the picture; nil if no member was started.
 func (v *Report) timeline() *timeline {
 	members := make([]*Member, 0, len(v.Members))
@@ -123,8 +114,9 @@ func (v *Report) timeline() *timeline {
 	}
 	t.NoLane = len(v.Members) - len(members)
 	slices.SortStableFunc(members, byStart)
-	t.size(members)
-	s := scale{from: v.Started, total: max(seconds(v.Started, v.until()), 0.001), left: float64(t.Left), right: float64(t.Right)}
+	t.size(v, members)
+	s := v.scale(members, float64(t.Left), float64(t.Right))
+	t.Gaps = s.gaps()
 	t.ticks(v, s)
 	t.bands(v, s)
 	t.lanes(v, s, members)
@@ -170,10 +162,10 @@ func (t *timeline) pitch(lanes int) float64 {
 }
 
 // size fills in the places of the parts.
-func (t *timeline) size(members []*Member) {
+func (t *timeline) size(v *Report, members []*Member) {
 	longest := 0
 	for _, m := range members {
-		if !t.Dense || wrong(m.Verdict) {
+		if !t.Dense || v.isProblem(m.Verdict) {
 			longest = max(longest, utf8.RuneCountInString(m.Name))
 		}
 	}
@@ -185,7 +177,7 @@ func (t *timeline) size(members []*Member) {
 	t.Middle = bandHeight - 5
 	t.Top = bandHeight + axisHeight
 	t.Bottom = t.Top + coord(t.pitch(len(members))*float64(len(members))) + 2
-	t.Height = t.Bottom + axisHeight
+	t.Height, t.Lowest = t.Bottom+axisHeight, t.Bottom-t.Top
 	t.Axes = []coord{t.Top - 7, t.Bottom + 14}
 }
 
@@ -194,20 +186,24 @@ const mostName = 26
 
 // ticks fills in the axes: the time since the start above, the time of day below.
 func (t *timeline) ticks(v *Report, s scale) {
-	step := tickStep(s.total)
+	step := tickStep(s.shown)
 	day := v.Started.YearDay()
 	for at := 0.0; at <= s.total; at += step {
 		moment := v.Started.Add(time.Duration(at * float64(time.Second)))
+		if next, inside := s.gapAt(moment); inside {
+			at = math.Floor(seconds(v.Started, next)/step) * step
+			continue
+		}
 		one := tick{X: s.at(moment), Elapsed: "+" + round(at), Clock: clock(moment)}
+		if slices.ContainsFunc(t.Gaps, func(g gap) bool { return math.Abs(float64(g.Middle-one.X)) < gapWidth*0.75 }) {
+			continue
+		}
 		if at == 0 {
 			one.Elapsed = "0"
 		}
 		if moment.YearDay() != day {
 			day = moment.YearDay()
-			one.Clock = fmt.Sprintf("%s %d", moment.Month().String()[:3], moment.Day())
-			if h, m, _ := moment.Clock(); h+m > 0 {
-				one.Clock += fmt.Sprintf(" %02d:%02d", h, m)
-			}
+			one.Clock = fmt.Sprintf("%s %d %s", moment.Month().String()[:3], moment.Day(), strings.TrimSuffix(one.Clock, ":00"))
 		}
 		t.Ticks = append(t.Ticks, one)
 	}
@@ -313,7 +309,7 @@ func (t *timeline) lanes(v *Report, s scale, members []*Member) {
 			l.Name = string(list[:mostName-1]) + "…"
 		}
 		if t.Dense {
-			if !wrong(m.Verdict) || float64(l.Middle) < labelled+11 {
+			if !v.isProblem(m.Verdict) || float64(l.Middle) < labelled+11 {
 				l.Name = ""
 			} else {
 				labelled = float64(l.Middle)
