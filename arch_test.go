@@ -25,8 +25,9 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/rollout", "fleet/schedule"},
+		"cmd/values":              {"manifest", "manifest/document", "tunnel"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/rubycache":           {"templates/cruby"},
 		"e2e/traced":              {"cmd", "deployer/target"},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/manifest/document"
 )
@@ -32,7 +33,7 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	skipDrainFlag(f, opts)
 	cpiFlags(f, opts)
 	agentFlags(f, opts)
-	f.Var(watchFlag{&opts.WatchTime}, "update-watch-time", "how long jobs may take to run, not the manifest's; in ms")
+	f.Var(values.Watch{To: &opts.WatchTime}, "update-watch-time", "how long jobs may take to run, not the manifest's; in ms")
 	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")
 }
 
@@ -86,16 +87,16 @@ func cpiFlags(f *pflag.FlagSet, opts *deployer.Options) {
 }
 
 func oldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
-	f.Var((*mbusFlag)(&opts.OldMBus), "old-mbus", "reach the running agent at this `URL`, not at the manifest's")
-	f.Var((*fileFlag)(&opts.OldCA), "old-ca", "verify the running agent with the CA in this `FILE`")
+	f.Var((*values.MBus)(&opts.OldMBus), "old-mbus", "reach the running agent at this `URL`, not at the manifest's")
+	f.Var((*values.File)(&opts.OldCA), "old-ca", "verify the running agent with the CA in this `FILE`")
 }
 
 func viaFlag(f *pflag.FlagSet, opts *deployer.Options) {
-	f.Var((*viaValue)(&opts.Via), "via", "go through the jumpbox at this `URL`, ssh://user@host; repeatable")
+	f.Var((*values.Via)(&opts.Via), "via", "go through the jumpbox at this `URL`, ssh://user@host; repeatable")
 }
 
 func passEnvFlag(f *pflag.FlagSet, opts *deployer.Options) {
-	f.Var((*namesFlag)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` to the CPI; repeatable")
+	f.Var((*values.Names)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` to the CPI; repeatable")
 }
 
 func skipDrainFlag(f *pflag.FlagSet, opts *deployer.Options) {
@@ -116,18 +117,18 @@ func rubyFlag(f *pflag.FlagSet, path *string) {
 
 // expiryFlag adds the flag of commands that warn of certificates.
 func expiryFlag(f *pflag.FlagSet, inputs *document.Options) {
-	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*day, "warn of certificates that expire within this time")
+	timeVar(f, &inputs.ExpiryWarning, "expiry-warning", 30*values.Day, "warn of certificates that expire within this time")
 }
 
 // databaseFlagOf adds the flag of commands that use the ledger of addresses.
 func databaseFlagOf(f *pflag.FlagSet, address *string) {
-	f.Var((*databaseFlag)(address), "database", "address ledger: `PATH` or postgres:// URL (or BOOTSTRAP_DATABASE)")
+	f.Var((*values.Database)(address), "database", "address ledger: `PATH` or postgres:// URL (or BOOTSTRAP_DATABASE)")
 }
 
 // timeVar adds a flag for a time.
 func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duration, usage string) {
 	*t = value
-	f.Var((*timeFlag)(t), name, usage)
+	f.Var((*values.Time)(t), name, usage)
 }
 
 // varFlags adds the flags for operations files, the cloud config and variables,
@@ -136,9 +137,9 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
 	f.StringArrayVar(&inputs.CloudConfigs, "cloud-config", nil, "use the cloud config in this `FILE`; repeatable")
-	f.VarP(pairsFlag{&inputs.Vars, "-v", "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
-	f.Var(pairsFlag{&inputs.VarFiles, "--var-file", "NAME=PATH"}, "var-file", "give a variable the content of a file")
-	f.VarP(&varsFilesFlag{inputs: inputs, stdin: c.stdin}, "vars-file", "l", "read variables from this YAML file; - is standard input")
+	f.VarP(values.Pairs{List: &inputs.Vars, Flag: "-v", Want: "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
+	f.Var(values.Pairs{List: &inputs.VarFiles, Flag: "--var-file", Want: "NAME=PATH"}, "var-file", "give a variable the content of a file")
+	f.VarP(&values.VarsFiles{Inputs: inputs, Stdin: c.stdin}, "vars-file", "l", "read variables from this YAML file; - is standard input")
 	f.StringArrayVar(&inputs.VarsEnv, "vars-env", nil, "read variables from the environment: `PREFIX`_name=VALUE")
 	f.StringVar(&inputs.VarsStore, "vars-store", "", "keep generated variables in this YAML `FILE`")
 	inputs.Environ = c.env

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/values"
 )
 
 // eachCommand visits every command that can be run.
@@ -186,22 +188,22 @@ func TestFlagHelp(t *testing.T) {
 
 func TestTimes(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "30d": 30 * day, "3w": 21 * day,
-		"1w2d3h": 9*day + 3*time.Hour, "1.5h": 90 * time.Minute,
+		"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "30d": 30 * values.Day, "3w": 21 * values.Day,
+		"1w2d3h": 9*values.Day + 3*time.Hour, "1.5h": 90 * time.Minute,
 	} {
-		var got timeFlag
+		var got values.Time
 		if err := got.Set(text); err != nil || time.Duration(got) != want {
 			t.Errorf("%s: %v, %v", text, time.Duration(got), err)
 		}
 	}
 	for _, text := range []string{"", "5", "-5m", "d", "2d1w", "1d-1h", "x", "5 m", "99999999999w", "1d99999999h", "15251w"} {
-		var got timeFlag
+		var got values.Time
 		if err := got.Set(text); err == nil {
 			t.Errorf("%q is %v", text, time.Duration(got))
 		}
 	}
-	for d, want := range map[time.Duration]string{0: "0", 10 * time.Second: "10s", 10 * time.Minute: "10m", 2 * time.Hour: "2h", 30 * day: "30d", 90 * time.Second: "1m30s", 70 * time.Minute: "1h10m", time.Hour + time.Second: "1h0m1s"} {
-		if got := timeFlag(d); got.String() != want {
+	for d, want := range map[time.Duration]string{0: "0", 10 * time.Second: "10s", 10 * time.Minute: "10m", 2 * time.Hour: "2h", 30 * values.Day: "30d", 90 * time.Second: "1m30s", 70 * time.Minute: "1h10m", time.Hour + time.Second: "1h0m1s"} {
+		if got := values.Time(d); got.String() != want {
 			t.Errorf("%v is written %s, not %s", d, got.String(), want)
 		}
 	}

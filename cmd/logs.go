@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
@@ -52,7 +53,7 @@ interrupted.`,
 	f.StringArrayVar(&what.Only, "only", nil, "only logs that match this `GLOB`, ** for any folders; repeatable")
 	f.StringVar(&what.Dir, "dir", ".", "write the archive into this `FOLDER`, under a new name")
 	f.StringVar(&what.Out, "out", "", "write the archive to this `FILE`")
-	f.Var((*linesFlag)(&what.Tail), "tail", fmt.Sprintf("show the last `N` lines of each log (without N: %d)", defaultTail))
+	f.Var((*values.Lines)(&what.Tail), "tail", fmt.Sprintf("show the last `N` lines of each log (without N: %d)", defaultTail))
 	f.Lookup("tail").Annotations = map[string][]string{withoutValue: {strconv.Itoa(defaultTail)}}
 	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log, and then new ones")
 	c.reachFlags(f, &opts)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"bootstrap/addresses"
+	"bootstrap/cmd/values"
 	"bootstrap/deployer/report"
 )
 
@@ -74,7 +75,7 @@ func (c *console) targetArgs(command []string) string {
 // environment names it.
 func namedDatabase(c *console, address string) string {
 	var set string
-	_ = (*databaseFlag)(&set).Set(c.getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
+	_ = (*values.Database)(&set).Set(c.getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
 	if address == "" || address == set {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
@@ -86,7 +87,7 @@ func writePlan(path string, plan deployer.PlanFile) error {
 const maxPlan = 64 << 20
 
 func readPlan(path string) (*deployer.PlanFile, error) {
-	data, err := readBounded(path, maxPlan, pipeTime)
+	data, err := values.ReadFile(path, maxPlan, values.PipeTime)
 	if err != nil {
 		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
 	}

@@ -25,6 +25,7 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
 	"bootstrap/cpi"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
@@ -214,7 +215,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 // flag names one. Nothing shows its password.
 func (c *console) findDatabase(address *string) error {
 	if *address == "" {
-		if err := (*databaseFlag)(address).Set(c.getenv("BOOTSTRAP_DATABASE")); err != nil {
+		if err := (*values.Database)(address).Set(c.getenv("BOOTSTRAP_DATABASE")); err != nil {
 			return wrongUsage(c.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
 		}
 	}

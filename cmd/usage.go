@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/values"
 	"bootstrap/internal/spelling"
 	"bootstrap/state/file"
 )
@@ -176,7 +177,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		empty   *pflag.ValueRequiredError
 		wrong   *pflag.InvalidValueError
 		syntax  *pflag.InvalidSyntaxError
-		whole   wholeText
+		whole   values.Refusal
 		number  *strconv.NumError
 	)
 	command := shortPath(cmd)

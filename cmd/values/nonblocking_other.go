@@ -1,6 +1,6 @@
 //go:build !unix
 
-package cmd
+package values
 
 // nonBlocking has no flag here: pipes are not files on this operating system.
 const nonBlocking = 0

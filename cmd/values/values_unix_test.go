@@ -1,6 +1,6 @@
 //go:build unix
 
-package cmd
+package values
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func TestPipes(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := readBounded(path, 10, time.Minute); err != nil || len(data) > 0 {
+	if data, err := ReadFile(path, 10, time.Minute); err != nil || len(data) > 0 {
 		t.Errorf("a pipe that nobody writes to: %q, %v", data, err)
 	}
 	writer, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -25,13 +25,13 @@ func TestPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	if _, err := readBounded(path, 10, time.Millisecond); err == nil || !strings.Contains(err.Error(), "a pipe that did not end within 1ms") {
+	if _, err := ReadFile(path, 10, time.Millisecond); err == nil || !strings.Contains(err.Error(), "a pipe that did not end within 1ms") {
 		t.Errorf("a pipe that is never written to: %v", err)
 	}
 	if _, err := writer.WriteString("more than ten letters"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readBounded(path, 10, time.Minute); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
+	if _, err := ReadFile(path, 10, time.Minute); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
 		t.Errorf("a pipe with too much: %v", err)
 	}
 }

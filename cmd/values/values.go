@@ -1,0 +1,352 @@
+// Package values contains the values of flags: each reads the text that a person
+// gives, or says what is wrong with it without repeating a secret.
+package values
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+	"bootstrap/tunnel"
+)
+
+// Refusal is an error about a flag's value that already names the flag; other
+// errors are printed after the flag's name and value.
+type Refusal string
+
+// Error returns the text.
+func (e Refusal) Error() string { return string(e) }
+
+// Day is 24 hours.
+const Day = 24 * time.Hour
+
+// Time is a time in Go's notation, such as 90s or 2h, optionally with days
+// and weeks before it, such as 30d or 3w.
+type Time time.Duration
+
+// Type returns the word for the value in help texts.
+func (t *Time) Type() string { return "TIME" }
+
+// String returns the time as a person writes it.
+func (t *Time) String() string {
+	d := time.Duration(*t)
+	switch {
+	case d == 0:
+		return "0"
+	case d%Day == 0:
+		return strconv.FormatInt(int64(d/Day), 10) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Set reads a time.
+func (t *Time) Set(text string) error {
+	if _, err := strconv.ParseUint(text, 10, 64); err == nil && strings.Trim(text, "0") != "" {
+		return errors.New("say the unit, for example 5m or 30s")
+	}
+	rest, sum := text, time.Duration(0)
+	for _, unit := range []struct {
+		letter string
+		length time.Duration
+	}{{"w", 7 * Day}, {"d", Day}} {
+		number, after, found := strings.Cut(rest, unit.letter)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 63)
+		if err != nil {
+			return errNoTime
+		}
+		if n > uint64((math.MaxInt64-sum)/unit.length) {
+			return errors.New("it is too long")
+		}
+		rest, sum = after, sum+time.Duration(n)*unit.length
+	}
+	if rest != "" || text == "" {
+		d, err := time.ParseDuration(rest)
+		switch {
+		case err != nil || d < 0:
+			return errNoTime
+		case d > math.MaxInt64-sum:
+			return errors.New("it is too long")
+		}
+		sum += d
+	}
+	*t = Time(sum)
+	return nil
+}
+
+var errNoTime = errors.New("a time is written as in 30s, 10m, 2h, 30d or 3w")
+
+// Lines is the number of lines of a flag.
+type Lines int
+
+// Type returns the word for the value in help texts.
+func (n *Lines) Type() string { return "N" }
+
+// String returns the default for help texts.
+func (n *Lines) String() string { return strconv.Itoa(int(*n)) }
+
+// Set reads the number.
+func (n *Lines) Set(text string) error {
+	number, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return Refusal(fmt.Sprintf("--tail takes a number of lines, for example --tail 20; %q is not a number", text))
+	case number < 0:
+		return errors.New("it takes a number of lines, for example --tail 20")
+	}
+	*n = Lines(number)
+	return nil
+}
+
+// Names contains names of environment variables.
+type Names []string
+
+// Type returns the word for the value in help texts.
+func (v *Names) Type() string { return "NAME" }
+
+// String returns the default for help texts.
+func (v *Names) String() string { return strings.Join(*v, ",") }
+
+// Set adds names separated by commas.
+func (v *Names) Set(list string) error {
+	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	for one := range strings.SplitSeq(list, ",") {
+		one = strings.TrimSpace(one)
+		if !name.MatchString(one) {
+			if before, _, found := strings.Cut(one, "="); found {
+				one = before + "=…" // a value may be a secret
+			}
+			return Refusal(fmt.Sprintf("--pass-env takes names: %q is not the name of an environment variable", one))
+		}
+		*v = append(*v, one)
+	}
+	return nil
+}
+
+// maxCA limits the size of the CA file that a flag names.
+const maxCA = 1 << 20
+
+// File contains the content of the file that the flag names.
+type File string
+
+// Type returns the word for the value in help texts.
+func (v *File) Type() string { return "FILE" }
+
+// String returns the default for help texts.
+func (v *File) String() string { return "" }
+
+// Set reads the file.
+func (v *File) Set(path string) error {
+	data, err := ReadFile(path, maxCA, PipeTime)
+	*v = File(data)
+	return err
+}
+
+// PipeTime limits how long reading a pipe that a flag names may take.
+const PipeTime = time.Minute
+
+// ReadFile reads a file of at most max bytes. If it is a pipe, it waits at
+// most wait for the end; a pipe that no process writes to is empty.
+func ReadFile(path string, max int64, wait time.Duration) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err // the callers name the file
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, errors.New("it is a folder")
+	}
+	_ = f.SetReadDeadline(time.Now().Add(wait)) // only pipes have deadlines
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("it is a pipe that did not end within %v", wait)
+	}
+	if err == nil && int64(len(data)) > max {
+		err = fmt.Errorf("it is larger than the limit of %d MiB", max>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Pairs contains NAME=VALUE pairs. A text without = may be a secret value,
+// so errors do not repeat it.
+type Pairs struct {
+	List *[]string
+	Flag string // as people write it
+	Want string // NAME=VALUE or NAME=PATH
+}
+
+// Type returns the word for the value in help texts.
+func (v Pairs) Type() string { return v.Want }
+
+// String returns the default for help texts.
+func (v Pairs) String() string { return "" }
+
+// Set adds a pair.
+func (v Pairs) Set(text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if !found || name == "" || v.Want == "NAME=PATH" && value == "" {
+		return Refusal(fmt.Sprintf("%s number %d: write it as %s, for example %s", v.Flag, len(*v.List)+1, v.Want, v.example()))
+	}
+	*v.List = append(*v.List, text)
+	return nil
+}
+
+func (v Pairs) example() string {
+	if v.Want == "NAME=PATH" {
+		return v.Flag + " ca=ca.pem"
+	}
+	return v.Flag + " region=eu-1"
+}
+
+// Via contains URLs of jumpboxes.
+type Via []string
+
+// Type returns the word for the value in help texts.
+func (v *Via) Type() string { return "URL" }
+
+// String returns the default for help texts.
+func (v *Via) String() string { return "" }
+
+// Set adds URLs separated by commas. Errors do not repeat passwords.
+func (v *Via) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		if tunnel.IsVia(one) {
+			continue
+		}
+		shown := ""
+		if !strings.ContainsAny(one, "@?") {
+			shown = fmt.Sprintf(" %q", strings.TrimSpace(one))
+		}
+		return Refusal(fmt.Sprintf("--via%s: expected ssh://user@host[:port][?private-key=PATH], several with commas between them", shown))
+	}
+	*v = append(*v, text)
+	return nil
+}
+
+// Database is where the ledger of addresses is: an absolute path or a
+// postgres:// URL, perhaps with a password.
+type Database string
+
+// Type returns the word for the value in help texts.
+func (v *Database) Type() string { return "PATH" }
+
+// String returns the default for help texts.
+func (v *Database) String() string { return "" }
+
+// Set takes the path or the URL.
+func (v *Database) Set(text string) error {
+	scheme, _, isURL := strings.Cut(text, "://")
+	switch {
+	case scheme == "postgres" || scheme == "postgresql":
+	case isURL:
+		return Refusal("--database: expected a path, or postgres://user@host/database")
+	case text != "":
+		path, err := filepath.Abs(text)
+		if err != nil {
+			return err
+		}
+		text = path
+	}
+	*v = Database(text)
+	return nil
+}
+
+// MBus is the URL of an agent, with its password.
+type MBus string
+
+// Type returns the word for the value in help texts.
+func (v *MBus) Type() string { return "URL" }
+
+// String returns the default for help texts.
+func (v *MBus) String() string { return "" }
+
+// Set takes the URL.
+func (v *MBus) Set(text string) error {
+	if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" || u.Hostname() == "") {
+		return Refusal("--old-mbus: expected https://USER:PASSWORD@HOST:PORT")
+	}
+	*v = MBus(text)
+	return nil
+}
+
+// VarsFiles contains paths of variables files. For the path - it reads
+// standard input.
+type VarsFiles struct {
+	Inputs *document.Options
+	Stdin  io.Reader
+}
+
+// maxVars limits the size of variables on standard input.
+const maxVars = 64 << 20
+
+// Type returns the word for the value in help texts.
+func (v *VarsFiles) Type() string { return "FILE" }
+
+// String returns the default for help texts.
+func (v *VarsFiles) String() string { return "" }
+
+// Set adds a path.
+func (v *VarsFiles) Set(path string) error {
+	if path == "-" {
+		if slices.Contains(v.Inputs.VarsFiles, path) {
+			return Refusal("-l - can be given once: standard input is read only once")
+		}
+		data, err := io.ReadAll(io.LimitReader(v.Stdin, maxVars+1))
+		switch {
+		case err != nil:
+			return Refusal(fmt.Sprintf("-l -: cannot read standard input: %v", document.Cause(err)))
+		case len(data) > maxVars:
+			return Refusal(fmt.Sprintf("-l -: standard input is larger than the limit of %d MiB", maxVars>>20))
+		}
+		v.Inputs.Piped = data
+	}
+	v.Inputs.VarsFiles = append(v.Inputs.VarsFiles, path)
+	return nil
+}
+
+// Watch is a range of times in milliseconds.
+type Watch struct{ To **manifest.WatchTime }
+
+// Type returns the word for the value in help texts.
+func (v Watch) Type() string { return "RANGE" }
+
+// String returns the default for help texts.
+func (v Watch) String() string { return "" }
+
+// Set takes the range.
+func (v Watch) Set(text string) error {
+	watch, err := manifest.ParseWatchTime(text)
+	if err != nil {
+		return Refusal(fmt.Sprintf("--update-watch-time: %q %v; write two times in milliseconds, such as 30000-300000", text, err))
+	}
+	*v.To = &watch
+	return nil
+}
