@@ -51,8 +51,17 @@ func fleetPlan(m *rollout.Member) string {
 // FleetNumbers returns the order of a run in words.
 func FleetNumbers(r *rollout.Record) string {
 	n := r.Numbers
-	if n.ToDo == 0 {
-		return fmt.Sprintf("None of %s is to do", count(n.Members, "member"))
+	failed := 0
+	for _, m := range r.Members {
+		if m.Verdict == schedule.Failed && m.Attempts == 0 {
+			failed++
+		}
+	}
+	switch {
+	case failed > n.MaxFailures:
+		return fmt.Sprintf("%d of %s cannot be planned: none is started", failed, count(n.Members, "member"))
+	case n.ToDo == 0:
+		return fmt.Sprintf("Nothing is to do for %s", count(n.Members, "member"))
 	}
 	text := fmt.Sprintf("%d of %s to do", n.ToDo, count(n.Members, "member"))
 	var order []string

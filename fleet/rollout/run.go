@@ -383,7 +383,11 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
-	return fmt.Sprintf("the fleet %s is not updated: %s (%s)", e.Record.Name, e.Record.Reason, e.Record.Summary())
+	text := fmt.Sprintf("the fleet %s is not updated: %s", e.Record.Name, e.Record.Reason)
+	if len(e.Record.Count()) > 1 {
+		text += " (" + e.Record.Summary() + ")"
+	}
+	return text
 }
 
 // Next returns the command that goes on.
