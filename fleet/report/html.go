@@ -93,7 +93,7 @@ func (v *Report) page() page {
 	p.Rules = v.rules()
 	for _, verdict := range schedule.Verdicts() {
 		if n := v.Counts[verdict.String()]; n > 0 {
-			p.Counts = append(p.Counts, legendCount{strings.ReplaceAll(verdict.String(), " ", "-"), verdict.String(), n, coord(100 * float64(n) / float64(len(v.Members)))})
+			p.Counts = append(p.Counts, legendCount{class(verdict), v.word(verdict), n, coord(100 * float64(n) / float64(len(v.Members)))})
 		}
 	}
 	for i := range v.Members {
@@ -164,10 +164,7 @@ func (v *Report) rules() string {
 
 // figures returns the numbers at the top of the page.
 func (v *Report) figures() []figure {
-	took := "took"
-	if v.Status == Running || v.Status == Paused {
-		took = "so far"
-	}
+	took := map[Status]string{Ended: "took", Running: "so far", Paused: "so far", Killed: "at least"}[v.Status]
 	list := []figure{{took, span(v.Seconds), ""}}
 	var slowest, worst *Member
 	var times []float64
@@ -201,10 +198,7 @@ func (v *Report) figures() []figure {
 // row returns the line of a member.
 func (v *Report) row(i int) row {
 	m := &v.Members[i]
-	r := row{Member: *m, Class: class(v, m), Word: m.Verdict.String(), Place: place(v, m)}
-	if v.Status == Killed && m.Verdict == schedule.Running {
-		r.Word = "running when the run was killed"
-	}
+	r := row{Member: *m, Class: class(m.Verdict), Word: v.word(m.Verdict), Place: place(v, m)}
 	if m.Started != nil {
 		r.StartedAt, r.Took = clock(*m.Started), span(m.Seconds)
 		if m.Started.YearDay() != v.Started.YearDay() {

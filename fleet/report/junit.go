@@ -93,7 +93,7 @@ func (v *Report) JUnit() ([]byte, error) {
 			c.Error = v.problem(m)
 			s.Errors++
 		case m.Verdict != schedule.Done && m.Verdict != schedule.Unchanged:
-			c.Skipped = &junitSkipped{Message: message(m)}
+			c.Skipped = &junitSkipped{Message: v.message(m)}
 			s.Skipped++
 		}
 		s.Cases = append(s.Cases, c)
@@ -113,7 +113,7 @@ func (v *Report) isProblem(verdict schedule.Verdict) bool {
 }
 
 func (v *Report) problem(m Member) *junitProblem {
-	p := &junitProblem{Message: message(m), Type: strings.ReplaceAll(m.Verdict.String(), " ", "-")}
+	p := &junitProblem{Message: v.message(m), Type: class(m.Verdict)}
 	var text strings.Builder
 	line := func(format, value string) {
 		if value != "" {
@@ -128,8 +128,8 @@ func (v *Report) problem(m Member) *junitProblem {
 	line("Log: %s", m.Log)
 	line("\n%s", strings.TrimRight(m.LogEnd, "\n"))
 	p.Text = text.String()
-	if p.Text == "" {
-		p.Text = p.Message + "\n"
+	if m.Reason == "" {
+		p.Text = p.Message + "\n" + p.Text
 	}
 	return p
 }
@@ -138,8 +138,8 @@ func (v *Report) problem(m Member) *junitProblem {
 const maxMessage = 400
 
 // message returns what became of a member in one line.
-func message(m Member) string {
-	text := m.Verdict.String()
+func (v *Report) message(m Member) string {
+	text := v.word(m.Verdict)
 	if m.Reason != "" {
 		text += ": " + m.Reason
 	}

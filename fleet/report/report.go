@@ -192,7 +192,7 @@ func (v *Report) until() time.Time {
 
 // seconds returns the time between two moments, in whole milliseconds.
 func seconds(from, to time.Time) float64 {
-	return max(to.Sub(from), 0).Round(time.Millisecond).Seconds()
+	return float64(max(to.Sub(from), 0).Round(time.Millisecond)/time.Millisecond) / 1000
 }
 
 func inUTC(at *time.Time) *time.Time {
@@ -209,6 +209,14 @@ func rounded(at time.Time) time.Time { return at.UTC().Round(time.Millisecond) }
 // wrong reports whether a member with that verdict wants somebody to look at it.
 func wrong(v schedule.Verdict) bool {
 	return v == schedule.Failed || v == schedule.Busy || v == schedule.Interrupted
+}
+
+// word returns what a verdict means for a member of this run.
+func (v *Report) word(verdict schedule.Verdict) string {
+	if v.Status == Killed && verdict == schedule.Running {
+		return "running when the run was killed"
+	}
+	return verdict.String()
 }
 
 // JSON returns the report as JSON.

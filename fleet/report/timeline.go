@@ -124,7 +124,7 @@ func (v *Report) timeline() *timeline {
 		now := s.at(v.Made)
 		t.Now = &now
 	}
-	t.explain()
+	t.explain(v)
 	t.Title = fmt.Sprintf("Timeline of the run: %s in %s", count(len(v.Members), "member"), span(v.Seconds))
 	t.About = fmt.Sprintf("One lane for each member, from the start of the run at %s UTC. The table of all members has the same times.", clock(v.Started))
 	return t
@@ -296,7 +296,7 @@ func (t *timeline) lanes(v *Report, s scale, members []*Member) {
 	for i, m := range members {
 		top := float64(t.Top) + pitch*float64(i) + 1
 		l := lane{
-			Y: coord(top + (pitch-height)/2), Height: coord(height), Middle: coord(top + pitch/2 + 4), Class: class(v, m),
+			Y: coord(top + (pitch-height)/2), Height: coord(height), Middle: coord(top + pitch/2 + 4), Class: class(m.Verdict),
 			Name: m.Name, About: about(v, m), Canary: m.Canary && !t.Dense,
 		}
 		l.Line, l.MarkX = l.Y+l.Height/2, t.Left-14
@@ -325,7 +325,7 @@ func (t *timeline) lanes(v *Report, s scale, members []*Member) {
 // fill fills in what a lane shows of its member.
 func (t *timeline) fill(l *lane, v *Report, s scale, m *Member) {
 	if m.Started == nil {
-		l.NoteX, l.Note, l.Quiet = t.Left+4, oneLine(message(*m), int(float64(t.Right-t.Left)/6)), true
+		l.NoteX, l.Note, l.Quiet = t.Left+4, oneLine(v.message(*m), int(float64(t.Right-t.Left)/6)), true
 		if m.Verdict == schedule.Waiting || m.Verdict == schedule.NotStarted {
 			l.Waits, l.WaitsUntil = true, t.Right
 			l.NoteX = t.Right + 6
@@ -349,22 +349,19 @@ func (t *timeline) fill(l *lane, v *Report, s scale, m *Member) {
 	switch {
 	case m.Verdict == schedule.Done && m.Down > 0:
 		l.Note += ", down " + span(m.Down)
+	case m.Verdict == schedule.Running && v.Status == Killed:
+		l.Note = "running when killed"
 	case m.Verdict != schedule.Done:
 		l.Note = m.Verdict.String() + ", " + l.Note
 	}
 }
 
-// class returns the class by which a member's bar has its colour.
-func class(v *Report, m *Member) string {
-	if v.Status == Killed && m.Verdict == schedule.Running {
-		return "interrupted"
-	}
-	return strings.ReplaceAll(m.Verdict.String(), " ", "-")
-}
+// class returns the class by which a verdict has its colour.
+func class(v schedule.Verdict) string { return strings.ReplaceAll(v.String(), " ", "-") }
 
 // about returns what a browser shows when the mouse rests on a bar.
 func about(v *Report, m *Member) string {
-	text := m.Name + ": " + m.Verdict.String()
+	text := m.Name + ": " + v.word(m.Verdict)
 	if m.Started != nil {
 		text += fmt.Sprintf(", started %s UTC, took %s", clock(*m.Started), span(m.Seconds))
 	}
@@ -389,7 +386,7 @@ func place(v *Report, m *Member) string {
 }
 
 // explain fills in the meaning of the colours that occur.
-func (t *timeline) explain() {
+func (t *timeline) explain(v *Report) {
 	seen := map[string]bool{}
 	for i := range t.Lanes {
 		if t.Lanes[i].Width > 0 {
@@ -397,9 +394,8 @@ func (t *timeline) explain() {
 		}
 	}
 	for _, verdict := range schedule.Verdicts() {
-		name := strings.ReplaceAll(verdict.String(), " ", "-")
-		if seen[name] {
-			t.Legend = append(t.Legend, legend{name, verdict.String()})
+		if seen[class(verdict)] {
+			t.Legend = append(t.Legend, legend{class(verdict), v.word(verdict)})
 		}
 	}
 }
