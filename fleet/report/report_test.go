@@ -263,10 +263,9 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// Reasons come from CPIs, agents and scripts. Whatever is in them stays text.
-func TestHostileTexts(t *testing.T) {
-	t.Parallel()
-	for name, text := range map[string]string{
+// hostile are texts that would change the form of a report if they were not only text.
+func hostile() map[string]string {
+	return map[string]string{
 		"script":     `</script><script>alert(1)</script><img src=x onerror=alert(1)>`,
 		"attribute":  `" onload="alert(1)" x='`,
 		"cdata":      `]]><failure/><!-- -->`,
@@ -277,41 +276,75 @@ func TestHostileTexts(t *testing.T) {
 		"template":   `{{.Members}} ${x}`,
 		"long":       strings.Repeat("x", 10000),
 		"long lines": strings.Repeat("a line of a log\n", 1000),
-	} {
+		"empty":      "",
+		"blank":      " \n ",
+	}
+}
+
+// Reasons come from CPIs, agents and scripts. Whatever is in them stays text.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	for name, text := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := small()
-			r.Name, r.Reason, r.Chosen, r.Logs, r.By.Host = text, text, text, text, text
-			for _, m := range r.Members {
-				m.Reason, m.Hint, m.Step, m.Machine, m.Log = text, text, text, text, text
-				m.Labels, m.Changes = map[string]string{text: text}, []string{text}
-			}
-			r.Members[2].Name = text
-			v := made(r, func(in *Input) { in.LogEnd = func(string) string { return text } })
-
-			var back Report
-			data := bytesOf(t, v.JSON)
-			if err := json.Unmarshal([]byte(data), &back); err != nil || back.Members[2].Reason != string([]rune(text)) {
-				t.Errorf("JSON: %v, %.100q", err, back.Members[2].Reason)
-			}
-
-			got := parseJUnit(t, bytesOf(t, v.JUnit)).Suites[0].Cases
-			if len(got) != 5 || got[2].Failure == nil || !strings.Contains(got[2].Failure.Text, strings.ReplaceAll(plain(text), "\r\n", "\n")) {
-				t.Errorf("JUnit: %d cases, %.200q", len(got), got[2].Failure)
-			} else if n := len(got[2].Failure.Message); n > 3*maxMessage || strings.Contains(got[2].Failure.Message, "\n") {
-				t.Errorf("JUnit: a message of %d letters", n)
-			}
-
-			page := bytesOf(t, v.HTML)
-			for _, bad := range []string{"<script", "<img", `" onload`, "<failure", "<!-- ", "\x00", "\x1b", "\u009b", "\u202e"} {
-				if strings.Contains(page, bad) {
-					t.Errorf("HTML: the page has %q", bad)
-				}
-			}
-			if name == "long" && !strings.Contains(page, text) {
-				t.Error("HTML: the reason is not complete")
-			}
+			checkText(t, text)
 		})
+	}
+}
+
+func FuzzTexts(f *testing.F) {
+	for _, text := range hostile() {
+		f.Add(text)
+	}
+	f.Fuzz(checkText)
+}
+
+// checkText makes reports of a run with that text wherever it may be, and checks that
+// they have the parts of any other run.
+func checkText(t *testing.T, text string) {
+	r, tame := small(), small()
+	for _, r := range []*rollout.Record{r, tame} {
+		text := text
+		if r == tame {
+			text = "tame"
+		}
+		r.Name, r.Reason, r.Chosen, r.Logs, r.By.Host = text, text, text, text, text
+		for _, m := range r.Members {
+			m.Reason, m.Hint, m.Step, m.Machine, m.Log = text, text, text, text, text
+			m.Labels, m.Changes = map[string]string{text: text}, []string{text}
+		}
+		r.Members[2].Name = text
+	}
+	v := made(r, func(in *Input) { in.LogEnd = func(string) string { return text } })
+
+	var back Report
+	data := bytesOf(t, v.JSON)
+	if err := json.Unmarshal([]byte(data), &back); err != nil || back.Members[2].Reason != string([]rune(text)) {
+		t.Errorf("JSON: %v, %.100q", err, back.Members[2].Reason)
+	}
+
+	got := parseJUnit(t, bytesOf(t, v.JUnit)).Suites[0].Cases
+	if len(got) != 5 || got[2].Failure == nil || !strings.Contains(got[2].Failure.Text, plain(text)) {
+		t.Fatalf("JUnit: %d cases, %.200q", len(got), got[2].Failure)
+	}
+	if m := got[2].Failure.Message; len(m) > 4*maxMessage || strings.Contains(m, "\n") {
+		t.Errorf("JUnit: a message of %d letters", len(m))
+	}
+
+	page := bytesOf(t, v.HTML)
+	for _, bad := range []string{"<script", "<img", "<failure", "<!-- ", "\x00", "\x1b", "\u009b", "\u202e"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("HTML: the page has %q", bad)
+		}
+	}
+	if text == strings.Repeat("x", 10000) && !strings.Contains(page, text) {
+		t.Error("HTML: the reason is not complete")
+	}
+	if quotes := strings.Count(page, `"`); strings.TrimSpace(plain(text)) != "" {
+		other := bytesOf(t, made(tame, func(in *Input) { in.LogEnd = func(string) string { return "tame" } }).HTML)
+		if want := strings.Count(other, `"`); quotes > want+8 || quotes < want-8 { // parts that depend on a length
+			t.Errorf("HTML: the page has %d quotes, and that of other texts %d", quotes, want)
+		}
 	}
 }
 
