@@ -146,12 +146,18 @@ func (a *reservations) releaseAll(ctx context.Context) error {
 		a.t.Out.Warning(fmt.Sprintf("the ledger %s does not exist, so no address is released; if it is elsewhere: bootstrap addresses release %s --database PATH", a.t.LedgerAddress(), a.t.Installation))
 		return nil
 	}
-	if target.IsMissing(a.t.LedgerAddress()) {
-		return nil // it would be a new one
+	var released []network.Reservation
+	if !target.IsMissing(a.t.LedgerAddress()) { // or else it would be a new one
+		ledger, err := a.t.Ledger(ctx)
+		if err == nil {
+			released, err = ledger.ReleaseDeployment(ctx, a.t.Installation.String())
+		}
+		if err != nil {
+			return err
+		}
 	}
-	ledger, err := a.t.Ledger(ctx)
-	if err == nil {
-		_, err = ledger.ReleaseDeployment(ctx, a.t.Installation.String())
+	if a.t.Known.Database == "" && len(released) == 0 {
+		a.t.Out.Warning(fmt.Sprintf("this machine does not know in which ledger the deployment has its addresses, and the ledger %s has none; if they are in another one: bootstrap addresses release %s --database PATH", addresses.Place(a.t.LedgerAddress()), a.t.Installation))
 	}
-	return err
+	return nil
 }

@@ -60,7 +60,7 @@ func (r *run) findVM(context.Context) error {
 		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` creates one", r.t.StatePath)
 	}
 	r.vm = st.CurrentVMCID
-	r.t.UseInstallation(st.InstallationID)
+	r.t.UseInstallation(st)
 	return nil
 }
 

@@ -72,6 +72,24 @@ func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest
 	return &placed, nil
 }
 
+// Reached returns the manifest with the instance at an address, if it leaves open at
+// which the agent is reached.
+func (m *Manifest) Reached(addr netip.Addr) *Manifest {
+	if !addr.IsValid() || m.Placement == nil || m.CPI.MBusURL == nil || !unspecified(m.CPI.MBusURL) {
+		return m
+	}
+	w, found := m.Placement.main()
+	if !found {
+		return m
+	}
+	reached, p := *m, *m.Placement
+	reached.Placement = &p
+	p.Blocks = maps.Clone(p.Blocks)
+	p.Blocks[w.Network] = p.Block(w.Network, addr)
+	reached.settle()
+	return &reached
+}
+
 // settle fills in what follows from the zone and the addresses.
 func (m *Manifest) settle() {
 	p := m.Placement

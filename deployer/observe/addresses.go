@@ -136,7 +136,7 @@ func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exi
 	t.StatePath = path
 	if exists {
 		t.Installation = st.Installation()
-		t.UseInstallation(st.InstallationID)
+		t.UseInstallation(st)
 		t.State, err = file.OpenReadOnly(path, file.Options{Home: v.env.Home})
 	}
 	return t, exists, err

@@ -178,7 +178,8 @@ func (d *doctor) checkState(_ context.Context, v *verdict) {
 		v.fail("restore the state file from a copy, or name the right one with --state", "%v", err)
 		return
 	}
-	d.st, d.StatePath, d.Dir, d.Known = &st, r.StatePath, r.Dir, r.Known
+	d.st, d.StatePath = &st, r.StatePath
+	d.UseInstallation(st)
 	if !d.loaded {
 		d.About = r.About
 	}

@@ -159,7 +159,7 @@ func newObserver(cfg target.Config, from target.Options) (*observer, state.State
 	}
 	t := target.New(target.NewEnv(cfg), from)
 	t.StatePath = path
-	t.UseInstallation(st.InstallationID)
+	t.UseInstallation(st)
 	t.About = t.Known
 	return &observer{t}, st, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,14 +17,23 @@ import (
 	"bootstrap/state"
 )
 
-// UseManifest makes m the manifest of the deployment.
-func (t *Target) UseManifest(m *manifest.Manifest) { t.Manifest, t.About = m, aboutManifest(m) }
+// UseManifest makes m the manifest of the deployment. A command that chooses no
+// addresses reaches the agent at the one that the last deploy recorded.
+func (t *Target) UseManifest(m *manifest.Manifest) {
+	t.Manifest, t.About = m, aboutManifest(m.Reached(t.recorded))
+	if t.From.WatchTime != nil {
+		t.About.WatchTime = *t.From.WatchTime
+	}
+}
 
-// UseInstallation uses what this machine knows of the deployment with that
-// installation_id.
-func (t *Target) UseInstallation(id string) {
-	t.Dir = filepath.Join(t.Env.Home, id)
+// UseInstallation uses what this machine knows of the deployment with that state.
+func (t *Target) UseInstallation(st state.State) {
+	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
 	t.recallKnown()
+	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
+	if t.Manifest != nil {
+		t.UseManifest(t.Manifest)
+	}
 }
 
 // FindInstallation reads from this machine what a command needs that does not

@@ -21,9 +21,6 @@ func (t *Target) Read(context.Context) error {
 			return err
 		}
 		t.UseManifest(m)
-		if t.From.WatchTime != nil {
-			t.About.WatchTime = *t.From.WatchTime
-		}
 		t.Env.Secret(m.Secrets...)
 		t.Env.publish(m.Names...)
 		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {

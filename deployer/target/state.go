@@ -71,7 +71,7 @@ func (t *Target) forgottenReplies() []string {
 func (t *Target) findFolders() {
 	st := t.State.Get()
 	t.Installation = st.Installation()
-	t.UseInstallation(st.InstallationID)
+	t.UseInstallation(st)
 }
 
 // unlock unlocks the state. A first run that wrote no state removes its folder,

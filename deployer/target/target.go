@@ -6,6 +6,7 @@ package target
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 
@@ -59,7 +60,8 @@ type Target struct {
 	Agents    *Agents
 	CPI       *CPI
 
-	ends []func() // functions that run at the end, the last one first
+	recorded netip.Addr // UseInstallation: of the instance, by the state
+	ends     []func()   // functions that run at the end, the last one first
 }
 
 // New returns a deployment of which nothing is read yet. The caller must call
