@@ -24,7 +24,10 @@ func ParseShare(text string) (s Share, ok bool) {
 	if err != nil || digits[0] < '0' || digits[0] > '9' || percent && n > 100 {
 		return Share{}, false
 	}
-	return Share{n: n, percent: percent}, true
+	if percent {
+		return Percent(n), true
+	}
+	return Count(n), true
 }
 
 // Of returns how many of total members the share is: a percentage is rounded
@@ -36,15 +39,4 @@ func (s Share) Of(total int) int {
 		n = s.n * total / 100
 	}
 	return max(min(n, total), 0)
-}
-
-// IsZero reports whether the share is none of any number of members.
-func (s Share) IsZero() bool { return s.n <= 0 }
-
-// String returns the share as a fleet file has it, such as 5 or 10%.
-func (s Share) String() string {
-	if s.percent {
-		return strconv.Itoa(s.n) + "%"
-	}
-	return strconv.Itoa(s.n)
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -43,7 +44,18 @@ func TestParseShare(t *testing.T) {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	if !Count(0).IsZero() || !Percent(0).IsZero() || Percent(1).IsZero() || Count(1).IsZero() {
+	if !none(Count(0)) || !none(Percent(0)) || none(Percent(1)) || none(Count(1)) {
 		t.Error("IsZero")
 	}
 }
+
+// String returns the share as a fleet file has it, such as 5 or 10%.
+func (s Share) String() string {
+	if s.percent {
+		return strconv.Itoa(s.n) + "%"
+	}
+	return strconv.Itoa(s.n)
+}
+
+// none reports whether the share is none of any number of members.
+func none(s Share) bool { return s.n <= 0 }

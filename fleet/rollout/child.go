@@ -98,17 +98,6 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	return list, m.Vars
 }
 
-// Command returns the command line for a person to do the same by hand.
-func Command(action fleet.Strategy, m fleet.Member) string {
-	list, stdin := args(m)
-	words := append([]string{"bootstrap"}, command(action)...)
-	words = append(words, list...)
-	if stdin != nil {
-		words = append(words, "<VARIABLES")
-	}
-	return strings.Join(words, " ")
-}
-
 func command(action fleet.Strategy) []string {
 	if action == fleet.RecreateStrategy {
 		return []string{"recreate", "--fix"}

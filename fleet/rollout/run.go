@@ -101,6 +101,7 @@ type coordinator struct {
 	late     map[string]bool      // members that did not end in time
 	down     map[string]time.Time // since when the service of a member is down
 	phase    string
+	unsaved  bool // the record has changed since it was written
 }
 
 // Deploy updates the members of a fleet. The error is an *EndedError if the run
@@ -187,7 +188,11 @@ func (c *coordinator) run(ctx context.Context) error {
 		case <-bake:
 		case now := <-looks.C:
 			c.remind(now)
-			if err := c.obey(); err != nil {
+			err := c.obey()
+			if err == nil && c.unsaved { // steps, for fleet status
+				err = c.save()
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -220,7 +225,7 @@ func (c *coordinator) obey() error {
 		c.hands.Interrupt("")
 		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Aborted by %s: the running members end at their next safe step", by)})
 	}
-	return c.record.save()
+	return c.save()
 }
 
 // remind asks members to end that have run for too long.
@@ -254,10 +259,10 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 		c.limits[m.Name] = now.Add(limit)
 	}
 	c.sync(s.Member)
-	if err := c.record.save(); err != nil {
+	if err := c.save(); err != nil {
 		return err
 	}
-	c.emit(Event{Kind: OfMember, Member: m.Name, Status: "started", Canary: m.Canary, Wave: m.Wave, Log: m.Log})
+	c.emit(Event{Kind: OfMember, Member: m.Name, Status: "started", Canary: m.Canary, Wave: m.Wave, Log: m.Log, Counts: c.counts()})
 	if err := c.hands.Start(ctx, task); err != nil {
 		return c.verdict(s.Member, Outcome{Verdict: schedule.Failed, ExitCode: 1, Error: err.Error()}, now)
 	}
@@ -276,6 +281,7 @@ func (c *coordinator) take(p Progress) error {
 	case p.Step != "":
 		m.Step, m.Since = p.Step, &at
 		c.serviceIs(m, p.Down, at)
+		c.unsaved = true
 		c.emit(Event{Kind: OfMember, Member: m.Name, Status: "step", Step: p.Step})
 	case p.Changes != nil:
 		m.Changes = p.Changes
@@ -329,7 +335,7 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 			Seconds: at.Sub(*m.Started).Seconds(), Down: m.Down, Log: m.Log, Canary: m.Canary, Counts: c.counts(),
 		})
 	}
-	return c.record.save()
+	return c.save()
 }
 
 // sync makes the list for the schedule what the record says of a member.
@@ -362,6 +368,11 @@ func (c *coordinator) say(s schedule.Step) {
 		c.emit(Event{Kind: Phase, Message: text, Wave: s.Wave})
 	}
 	c.phase = key
+}
+
+func (c *coordinator) save() error {
+	c.unsaved = false
+	return c.record.save()
 }
 
 func (c *coordinator) emit(e Event) {
@@ -438,7 +449,7 @@ func (c *coordinator) end() error {
 		}
 	}
 	r.Ended, r.Paused = &now, false
-	if err := r.save(); err != nil {
+	if err := c.save(); err != nil {
 		return err
 	}
 	c.emit(Event{Kind: Over, Run: r.ID, Status: string(r.Result), Reason: r.Reason, Counts: c.counts()})
