@@ -47,7 +47,9 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
 		return dir, err
 	}
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
 	}
 	return dir, rubycache.Take(filepath.Join(dir, "cache", "ruby"))

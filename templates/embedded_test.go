@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,8 +137,8 @@ func TestNoImage(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "overlay"), string(text))
 	path := filepath.Join(dir, "engine.exe")
-	if out, err := exec.Command("go", "build", "-trimpath", "-overlay", filepath.Join(dir, "overlay"), "-o", path, "./testdata/engine").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := build(path, "-overlay", filepath.Join(dir, "overlay")); err != nil {
+		t.Fatal(err)
 	}
 	e := start(t, Config{Self: path, Cache: filepath.Join(dir, "cache")})
 	if err := e.Render(t.Context(), []Job{newJob(t, "job", map[string]string{"f": "no tag"})}, t.TempDir()); err != nil {

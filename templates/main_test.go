@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -31,13 +32,24 @@ func newProgram() *program {
 		if p.dir, err = os.MkdirTemp("", "templates-test-"); err != nil {
 			return err
 		}
-		out, err := exec.Command("go", "build", "-trimpath", "-o", p.path(), "./testdata/engine").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		if err := build(p.path()); err != nil {
+			return err
 		}
 		return rubycache.Take(p.cache())
 	})
 	return p
+}
+
+// build builds the program with the flags of make build, so that what go compiled
+// for one serves the other.
+func build(path string, flags ...string) error {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", path}, flags, []string{"./testdata/engine"})...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 func (p *program) path() string { return filepath.Join(p.dir, "engine.exe") }
