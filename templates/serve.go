@@ -32,10 +32,14 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// The code of a template occupies its processor until it returns; one must be
 	// left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	// Compiling takes half a gigabyte, and more if garbage is collected late.
-	debug.SetGCPercent(25)
+	// A collection while code is loaded would take longer than loading it, and later it
+	// would wait for the running template.
+	debug.SetGCPercent(-1)
 	answers := json.NewEncoder(out)
-	module, err := cruby.Open(ctx, cache)
+	module, err := cruby.Open(ctx, cache, func() {
+		// Compiling takes half a gigabyte, and more if garbage is collected late.
+		debug.SetGCPercent(25)
+	})
 	var library fs.FS
 	if err == nil {
 		library, err = cruby.Library()
@@ -54,7 +58,6 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	s := &server{module: module, machine: cruby.Machine{Library: library, Output: log}, out: out}
 	lines := make(chan []byte)
 	guard.Go(ctx, func() { s.read(ctx, in, lines) })
-	// A collection would wait for the running template.
 	debug.SetGCPercent(-1)
 	err = s.serve(ctx, lines)
 	if exit, ok := errors.AsType[*cruby.ExitError](err); ok {

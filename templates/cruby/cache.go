@@ -34,8 +34,8 @@ const sumsName = "sums"
 // Open loads the compiled code of the embedded image from dir, which takes a fraction
 // of a second, or compiles it, which takes seconds, and keeps it there. It compiles
 // code again that is damaged or that another user could have written. dir is created
-// with mode 0700; empty: keep nothing.
-func Open(ctx context.Context, dir string) (*Module, error) {
+// with mode 0700; empty: keep nothing. compiling is called before it compiles.
+func Open(ctx context.Context, dir string, compiling func()) (*Module, error) {
 	about, err := Embedded()
 	if err != nil {
 		return nil, err
@@ -52,6 +52,7 @@ func Open(ctx context.Context, dir string) (*Module, error) {
 			}
 		}
 	}
+	compiling()
 	wasm, err := unpack()
 	if err != nil {
 		return nil, fmt.Errorf("cannot unpack the embedded Ruby: %w", err)
@@ -205,7 +206,7 @@ func sumPart(path string, at int64) (string, error) {
 	}
 	defer f.Close()
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{io.NewSectionReader(f, at, part)}, make([]byte, 1<<20))
+	n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{io.NewSectionReader(f, at, part)}, make([]byte, 128<<10))
 	return fmt.Sprintf("%08x %d", sum.Sum32(), n), err
 }
 
