@@ -246,7 +246,7 @@ func (j *jobs) state() string {
 	if exists(j.stoppedFile()) {
 		return stateStopped
 	}
-	return monit.Summary(j.supervisor.Status())
+	return j.supervisor.State()
 }
 
 // recordHealth writes the state to the file that jobs read.

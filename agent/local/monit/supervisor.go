@@ -260,12 +260,23 @@ func (s *Supervisor) Unmonitor() {
 // Status returns the state of each service, in the order of Load.
 func (s *Supervisor) Status() []Status {
 	all := process.Usages()
+	return s.each(func(v *service) Status {
+		status := v.status()
+		v.measure(&status, all)
+		return status
+	})
+}
+
+// State returns the state of all services together; see Summary. It does not
+// look at every process of the machine, as Status does.
+func (s *Supervisor) State() string { return Summary(s.each((*service).status)) }
+
+func (s *Supervisor) each(status func(*service) Status) []Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]Status, len(s.services))
 	for i, v := range s.services {
-		out[i] = v.status()
-		v.measure(&out[i], all)
+		out[i] = status(v)
 	}
 	return out
 }
