@@ -71,6 +71,17 @@ func Place(address string) string {
 	return placeOf(address)
 }
 
+// Shared returns the address of a ledger as all who use it know it: Place without the
+// user.
+func Shared(address string) string {
+	place := Place(address)
+	if u, err := url.Parse(place); err == nil && u.User != nil {
+		u.User = nil
+		return u.String()
+	}
+	return place
+}
+
 // placeOf returns the URL without password and parameters.
 func placeOf(address string) string {
 	u, err := url.Parse(address)

@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/deployer/target"
 	"bootstrap/network"
-	"bootstrap/state"
 )
 
 // reservations reserves the addresses of the instance in the ledger, binds them to
@@ -41,16 +41,11 @@ var errTaken = errors.New("an address of the plan was reserved by another deploy
 // reserve reserves the addresses of the plan. If the run ends before a VM may
 // have them, it releases those that it has reserved.
 func (a *reservations) reserve(ctx context.Context) error {
-	if !a.t.State.Found() {
-		// After a kill the next run must find the reservations by the same id.
-		if err := a.t.State.Update(func(*state.State) error { return nil }); err != nil {
-			return err
-		}
-	}
-	// So must a delete, and a deploy that is not told which ledger.
 	if _, err := a.t.Ledger(ctx); err != nil {
 		return err
 	}
+	// After a kill the next run must find the reservations, by the same id and in the
+	// same ledger.
 	if err := a.t.RememberLedger(); err != nil {
 		return err
 	}
@@ -157,7 +152,7 @@ func (a *reservations) releaseAll(ctx context.Context) error {
 		}
 	}
 	if a.t.Known.Database == "" && len(released) == 0 {
-		a.t.Out.Warning(fmt.Sprintf("this machine does not know in which ledger the deployment has its addresses, and the ledger %s has none; if they are in another one: bootstrap addresses release %s --database PATH", addresses.Place(a.t.LedgerAddress()), a.t.Installation))
+		a.t.Out.Warning(fmt.Sprintf("the ledger %s has no address of this deployment; if another one has some, on this or another machine (%s): bootstrap addresses release %s --database PATH", addresses.Place(a.t.LedgerAddress()), cmp.Or(a.t.State.Get().Own.Ledger, "the state records none"), a.t.Installation))
 	}
 	return nil
 }

@@ -143,6 +143,7 @@ func Delete(ctx context.Context, opts Options) error {
 	r := newRun(opts)
 	return r.execute(ctx, append(r.locally(), []phase{
 		{name: "protect", do: r.refuseProtected},
+		{name: "find ledger", do: func(context.Context) error { return r.t.UnnamedLedger() }},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "confirm", do: r.confirmDelete},

@@ -80,6 +80,9 @@ func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, err
 	if err := t.Lock(ctx); err != nil {
 		return nil, err
 	}
+	if err := t.UnnamedLedger(); err != nil {
+		return nil, err
+	}
 	wrong := t.ReadIfAny()
 	var networks []network.Network
 	switch {

@@ -61,6 +61,9 @@ func (rec *records) deployment(ctx context.Context) error {
 		st.Own.Salt, st.Own.Made, st.Own.Applied = rec.journal.Salt(), rec.want.Made, applied
 		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
 		st.Own.Zone = rec.t.Manifest.Zone()
+		if rec.t.Manifest.Placement != nil {
+			st.Own.Ledger = rec.t.SharedLedger()
+		}
 		st.Own.Deployed = &now
 		if rec.address != "" {
 			st.Own.Address = rec.address

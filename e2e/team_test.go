@@ -80,6 +80,20 @@ func TestTeamLedger(t *testing.T) {
 	ends(0, "addresses adopt MANIFEST", "The ledger has all of these addresses already")
 	ends(1, "addresses release lab --database URL", "this machine has what was installed")
 
+	// Another machine has the state, and must be told which ledger.
+	for line, status := range map[string]int{
+		"deploy MANIFEST": 1, "plan MANIFEST": 1, "delete MANIFEST --yes": 1, "addresses list MANIFEST": 1, "addresses adopt MANIFEST": 1,
+		"addresses list MANIFEST --database '" + url + "'": 0,
+	} {
+		o, err := l.shell([]string{"HOME=" + l.path("second")}, "bootstrap "+line)
+		check(err)
+		check(noPassword(line, []byte(o.text)))
+		if told := strings.Contains(o.text, "are in the ledger postgres:///"); o.status != status || told != (status == 1) {
+			t.Fatalf("%s: ended with %d, want %d:\n%s", line, o.status, status, o.text)
+		}
+	}
+	check(l.serves())
+
 	// Somebody else has the address that this deployment wants.
 	l.want.Address = "127.0.0.2"
 	check(l.write())

@@ -74,6 +74,9 @@ type Own struct {
 	Address string `json:"address,omitempty"`
 	// Zone is the availability zone of the instance, also while it has no VM.
 	Zone string `json:"zone,omitempty"`
+	// Ledger is where the addresses of the instance are reserved: a path, or a URL
+	// without its password.
+	Ledger string `json:"ledger,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`
 	// Salt is the key of the digests in Made and Applied, as hex.

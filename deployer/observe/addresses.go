@@ -92,7 +92,7 @@ func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
 	for _, path := range manifests {
 		t, exists, err := v.find(target.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
 		if err == nil {
-			err = t.LostLedger()
+			err = cmp.Or(t.UnnamedLedger(), t.LostLedger())
 		}
 		if err != nil {
 			return nil, err

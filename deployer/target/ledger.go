@@ -19,6 +19,7 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/deployer/kept"
 	"bootstrap/network"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -72,10 +73,31 @@ func (t *Target) LedgerAddress() string {
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
 func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
-	if err := t.LostLedger(); err != nil {
+	if err := cmp.Or(t.UnnamedLedger(), t.LostLedger()); err != nil {
 		return nil, err
 	}
 	return t.Env.Ledger(ctx, t.LedgerAddress())
+}
+
+// recordedLedger returns where the addresses are by the state; empty: nowhere.
+func (t *Target) recordedLedger() string {
+	if t.State == nil {
+		return ""
+	}
+	return t.State.Get().Own.Ledger
+}
+
+// SharedLedger returns LedgerAddress as the state records it.
+func (t *Target) SharedLedger() string { return addresses.Shared(t.LedgerAddress()) }
+
+// UnnamedLedger returns an error if the addresses of the deployment are in the
+// database of a team, by the state, and nobody has named that on this machine.
+func (t *Target) UnnamedLedger() error {
+	recorded := t.recordedLedger()
+	if !strings.Contains(recorded, "://") || t.Env.Database != "" || recorded == t.SharedLedger() {
+		return nil
+	}
+	return fmt.Errorf("the state records that the addresses of this deployment are in the ledger %s: name that with --database or BOOTSTRAP_DATABASE", recorded)
 }
 
 // LostLedger returns an error if the file of the ledger is gone in which the
@@ -108,8 +130,8 @@ func IsMissing(address string) bool {
 // may still have addresses, because it used them before.
 func (t *Target) OldLedgers() []string {
 	var list []string
-	for _, address := range append([]string{t.Known.Database}, t.Known.OldDatabases...) {
-		known := func(other string) bool { return addresses.Same(address, other) }
+	for _, address := range append([]string{cmp.Or(t.Known.Database, t.recordedLedger())}, t.Known.OldDatabases...) {
+		known := func(other string) bool { return addresses.Same(address, other) || addresses.Shared(other) == address }
 		if address == "" || known(t.LedgerAddress()) || slices.ContainsFunc(list, known) {
 			continue
 		}
@@ -122,9 +144,15 @@ func (t *Target) OldLedgers() []string {
 // LeavesLedger returns a warning if the deployment used another ledger until now;
 // empty: it did not.
 func (t *Target) LeavesLedger() string {
-	left := t.Known.Database
-	if IsMissing(left) || !slices.Contains(t.OldLedgers(), left) {
+	left := cmp.Or(t.Known.Database, t.recordedLedger())
+	if !slices.Contains(t.OldLedgers(), left) {
 		return ""
+	}
+	if IsMissing(left) {
+		if t.Known.Database != "" {
+			return ""
+		}
+		return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s of another machine. They stay reserved there until they are released there: bootstrap addresses release %s --force", left, t.Installation)
 	}
 	place := addresses.Place(left)
 	return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s. They stay reserved there, too, so that no other deployment of that ledger gets them, until bootstrap delete releases them. To release them before: bootstrap addresses release %s --database %s --force", place, t.Installation, place)
@@ -142,7 +170,7 @@ func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledg
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
 func (t *Target) UsesLedger() bool {
-	return t.Manifest != nil && t.Manifest.Placement != nil || t.Known.Database != "" || len(t.Known.OldDatabases) > 0
+	return t.Manifest != nil && t.Manifest.Placement != nil || t.Known.Database != "" || len(t.Known.OldDatabases) > 0 || t.recordedLedger() != ""
 }
 
 // Instance is what the deployment asks of the ledger.
@@ -248,10 +276,15 @@ func (t *Target) Claims(networks []network.Network) []network.Reservation {
 	return list
 }
 
-// RememberLedger records on this machine in which ledger the addresses of the
-// deployment are.
+// RememberLedger records in the state and on this machine in which ledger the
+// addresses of the deployment are.
 func (t *Target) RememberLedger() error {
 	address, old := t.LedgerAddress(), t.OldLedgers()
+	if place := t.SharedLedger(); place != t.recordedLedger() {
+		if err := t.State.Update(func(st *state.State) error { st.Own.Ledger = place; return nil }); err != nil {
+			return err
+		}
+	}
 	if t.Known.Database == address {
 		return nil
 	}
@@ -294,6 +327,9 @@ func (t *Target) ChooseAddresses(ctx context.Context, replace, swap bool) (netwo
 	open := t.Ledger
 	if t.State == nil || t.Scratch != "" {
 		open = func(ctx context.Context) (*addresses.Ledger, error) {
+			if err := t.UnnamedLedger(); err != nil {
+				return nil, err
+			}
 			return t.Env.LedgerToRead(ctx, t.LedgerAddress())
 		}
 	}
