@@ -128,6 +128,26 @@ func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) 
 	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size}, true
 }
 
+// Compiling keeps other runs from compiling the same package, until done is called:
+// it waits for one that compiles it, at most for limit, and looks in the cache then.
+// A package that was found is not to be compiled, and done is nil.
+func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Duration) (c Compiled, found bool, done func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done, err = s.dir.Lock(waiting, "compile-"+key.hash())
+	switch {
+	case ctx.Err() != nil:
+		return c, false, nil, ctx.Err()
+	case err != nil: // two that compile the same are better than none
+		done = func() {}
+	}
+	if c, found, err = s.Compiled(ctx, key); found || err != nil {
+		done()
+		done = nil
+	}
+	return c, found, done, err
+}
+
 // NewCompiled is a package that a VM has compiled.
 type NewCompiled struct {
 	Key    CompiledKey

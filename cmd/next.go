@@ -60,7 +60,13 @@ func (c *console) targetArgs(command []string) string {
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--database", "database", namedDatabase(c, t.Database))
-	add("-l", "vars-file", quoted(t.Inputs.VarsFiles...)...)
+	for _, path := range t.Inputs.VarsFiles {
+		if path == "-" { // standard input is not there again
+			add("-l", "vars-file", "<…>")
+		} else {
+			add("-l", "vars-file", quoteArg(path))
+		}
+	}
 	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
 	add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)

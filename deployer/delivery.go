@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/agent"
@@ -125,28 +126,55 @@ func (pk *packages) deliver(ctx context.Context, p *artifact.Package) error {
 		}
 		return report.Skip("Found in the cache of compiled packages")
 	}
+	compiled, found, done, err := pk.t.Env.Store.Compiling(ctx, d.keys[p.Name], otherCompiles)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)
+	case found:
+		spec.SHA1, spec.BlobstoreID = compiled.Digest, uuid.NewString()
+		if err := pk.agent.PutBlob(ctx, spec.BlobstoreID, compiled.Path, func(int64, int64) {}); err != nil {
+			return fmt.Errorf("cannot upload package %s: %w", p.Name, err)
+		}
+		pk.spec[p.Name] = spec
+		return report.Skip("Another run has compiled it meanwhile")
+	}
+	if err := pk.compileOne(ctx, p, spec, done); err != nil {
+		return fmt.Errorf("cannot compile package %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// otherCompiles is how long a run waits for another one that compiles the same
+// package for another VM.
+const otherCompiles = 10 * time.Minute
+
+// compileOne has the agent compile a package and adds it to the spec. It calls done
+// when the cache has the package, or will not have it.
+func (pk *packages) compileOne(ctx context.Context, p *artifact.Package, spec agent.SpecPackage, done func()) error {
 	deps := map[string]agent.SpecPackage{}
 	for _, name := range p.Dependencies {
 		deps[name] = pk.spec[name]
 	}
 	out, err := pk.agent.CompilePackage(ctx, agent.CompileRequest{
-		Source:       agent.Blob{BlobstoreID: up.id, SHA1: up.digest},
+		Source:       agent.Blob{BlobstoreID: spec.BlobstoreID, SHA1: spec.SHA1},
 		Name:         p.Name,
 		Version:      p.Fingerprint,
 		Dependencies: deps,
 	})
 	if err != nil {
-		return fmt.Errorf("cannot compile package %s: %w", p.Name, err)
+		done()
+		return err
 	}
 	spec.SHA1, spec.BlobstoreID = out.SHA1, out.BlobstoreID
 	pk.spec[p.Name] = spec
-	pk.keepCompiled(ctx, spec)
+	pk.keepCompiled(ctx, spec, done)
 	return nil
 }
 
 // keepCompiled fetches a compiled package into the cache, while the next one is
-// compiled and the jobs start. The deploy succeeds without it, too.
-func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage) {
+// compiled and the jobs start, and calls done then. The deploy succeeds without it,
+// too.
+func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, done func()) {
 	d, vm := pk.delivery, pk.agent
 	if d.keepCtx == nil {
 		d.keepCtx, d.stopKeeping = context.WithCancelCause(ctx)
@@ -161,6 +189,7 @@ func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage) {
 		},
 	}
 	d.keeping.Go(guard.Part(ctx, func() {
+		defer done()
 		d.oneKeeps.Lock()
 		defer d.oneKeeps.Unlock()
 		kept, err := pk.t.Env.Store.KeepCompiled(ctx, c)
