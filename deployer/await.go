@@ -16,12 +16,19 @@ import (
 // process that dies at once runs for a moment.
 const steadyPolls = 3
 
+// Most jobs run within quickPolls; until then the pauses are at most quickPoll.
+const (
+	quickPoll  = 200 * time.Millisecond
+	quickPolls = 10 * time.Second
+)
+
 // tailLines is how many lines of each log are shown for jobs that do not start.
 const tailLines = 10
 
 // waitForRunning waits until the agent has reported several times in a row that
 // all jobs run: at least the shorter time of update_watch_time, at most its
-// longer time. It asks at once, then less and less often, up to a second apart.
+// longer time. It asks at once, and often while most jobs start: later up to a
+// second apart.
 func (j *jobs) waitForRunning(ctx context.Context) error {
 	watch := j.t.About.WatchTime
 	limit := max(watch.Max, time.Second)
@@ -31,7 +38,7 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 	began := time.Now()
 	var last agent.State
 	steady := 0
-	for pauses := wait.Grow(20*time.Millisecond, time.Second, 2); ; {
+	for quick, slow := wait.Grow(20*time.Millisecond, quickPoll, 2), wait.Grow(quickPoll, time.Second, 2); ; {
 		now, err := j.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
@@ -45,6 +52,10 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 			if steady >= steadyPolls && time.Since(began) >= watch.Min {
 				return nil
 			}
+		}
+		pauses := quick
+		if time.Since(began) > quickPolls {
+			pauses = slow
 		}
 		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
 			return j.notRunning(outer, last, limit)

@@ -67,6 +67,8 @@ func FleetNumbers(r *rollout.Record) string {
 	var order []string
 	if n.Canaries > 0 {
 		order = append(order, count(n.Canaries, "canary")+" first")
+	} else {
+		order = append(order, "no canaries")
 	}
 	if len(n.Waves) > 0 {
 		sizes := make([]string, len(n.Waves))
