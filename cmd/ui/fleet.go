@@ -41,11 +41,31 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 func fleetPlan(m *rollout.Member) string {
 	switch {
 	case m.Verdict == schedule.Waiting:
-		return strings.Join(m.Changes, ", ")
+		return together(m.Changes)
 	case m.Reason != "":
 		return fmt.Sprintf("%s: %s", m.Verdict, m.Reason)
 	}
 	return m.Verdict.String()
+}
+
+// together returns changes with each action once: "create vm, disk" for "create vm"
+// and "create disk".
+func together(changes []string) string {
+	text, last := "", ""
+	for i, c := range changes {
+		at := max(strings.LastIndexByte(c, ' '), 0)
+		action, what := c[:at], c[at:]
+		switch {
+		case i > 0 && action == last:
+			text += "," + what
+		case i > 0:
+			text += "; " + c
+		default:
+			text = c
+		}
+		last = action
+	}
+	return text
 }
 
 // FleetNumbers returns the order of a run in words.
