@@ -212,20 +212,25 @@ func (c *coordinator) obey() error {
 	if err != nil || what == "" {
 		return err
 	}
+	said := ""
 	switch what {
 	case Pause:
 		c.asked.Pause, c.record.Paused = true, true
-		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Paused by %s: no member is started until \"bootstrap fleet resume %s\"", by, c.record.Fleet)})
+		said = fmt.Sprintf("Paused by %s: no member is started until \"bootstrap fleet resume %s\"", by, c.record.Fleet)
 	case Resume:
 		c.asked.Pause, c.record.Paused = false, false
-		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Resumed by %s", by)})
+		said = fmt.Sprintf("Resumed by %s", by)
 	case Abort:
 		c.aborted = true
 		c.stop("it was aborted by " + by)
 		c.hands.Interrupt("")
-		c.emit(Event{Kind: Notice, Message: fmt.Sprintf("Aborted by %s: the running members end at their next safe step", by)})
+		said = fmt.Sprintf("Aborted by %s: the running members end at their next safe step", by)
 	}
-	return c.save()
+	if err := c.save(); err != nil {
+		return err
+	}
+	c.emit(Event{Kind: Notice, Message: said})
+	return nil
 }
 
 // remind asks members to end that have run for too long.
@@ -329,13 +334,15 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	delete(c.limits, m.Name)
 	delete(c.late, m.Name)
 	c.sync(i)
-	if m.Verdict != schedule.Waiting {
-		c.emit(Event{
-			Kind: OfMember, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint,
-			Seconds: at.Sub(*m.Started).Seconds(), Down: m.Down, Log: m.Log, Canary: m.Canary, Counts: c.counts(),
-		})
+	// Who reads of a verdict may rely on the record.
+	if err := c.save(); err != nil || m.Verdict == schedule.Waiting {
+		return err
 	}
-	return c.save()
+	c.emit(Event{
+		Kind: OfMember, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint,
+		Seconds: at.Sub(*m.Started).Seconds(), Down: m.Down, Log: m.Log, Canary: m.Canary, Counts: c.counts(),
+	})
+	return nil
 }
 
 // sync makes the list for the schedule what the record says of a member.
