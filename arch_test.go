@@ -25,8 +25,8 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
-		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/rollout", "fleet/schedule"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/values":              {"manifest", "manifest/document", "tunnel"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/rubycache":           {"templates/cruby"},
@@ -67,6 +67,7 @@ func imports() map[string][]string {
 		"manifest/keys":           {"manifest/document"},
 		"fleet/report":            {"deployer/report", "fleet", "fleet/rollout", "fleet/schedule"},
 		"fleet/rollout":           {"deployer/plan", "deployer/report", "fleet", "fleet/schedule", "state", "state/file"},
+		"fleet/queue":             {"addresses", "fleet", "fleet/rollout", "fleet/schedule", "state/file"},
 		"fleet/schedule":          {},
 		"manifest/document":       {"manifest/gen"},
 		"manifest/gen":            {},
@@ -105,7 +106,8 @@ func libraries() map[string][]string {
 		"github.com/creack/pty":         {"agent/local/sshd"},
 		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
 		"github.com/go-crypt/crypt":     {"manifest/gen"},
-		"github.com/jackc/pgx/v5":       {"addresses", "internal/postgrestest"},
+		"github.com/jackc/pgx/v5":       {"addresses", "fleet/queue", "internal/postgrestest"},
+		"github.com/riverqueue/river":   {"fleet/queue"},
 		"modernc.org/sqlite":            {"addresses"},
 		"go4.org/netipx":                {"addresses", "addresses/addressestest", "manifest", "network"},
 		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "fleet/rollout", "internal/process", "internal/listener"},

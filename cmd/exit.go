@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest/document"
@@ -82,6 +83,7 @@ func judge(err error) (code int, hint string) {
 		ended       *rollout.EndedError
 		idle        *rollout.NotRunningError
 		unplanned   *rollout.InterruptedError
+		taken       *queue.TakenOverError
 	)
 	switch {
 	case err == nil:
@@ -120,6 +122,8 @@ func judge(err error) (code int, hint string) {
 		return fleetCode(ended), ended.Next()
 	case errors.As(err, &idle):
 		return exitFailed, idle.Next()
+	case errors.As(err, &taken):
+		return exitLocked, `"bootstrap fleet status FLEET" shows what the other process does`
 	case errors.As(err, &unplanned):
 		return exitInterrupted, ""
 	case errors.As(err, &locked) && locked.What == rollout.LockName:

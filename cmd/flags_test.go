@@ -45,7 +45,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
 const harmless = "help version json events update-watch-time yes non-interactive tty no-color " +
-	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store expiry-warning " +
+	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store expiry-warning width " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir"
 
 // together lists, for some commands, sets of other flags that work with each
@@ -77,7 +77,7 @@ func together() [][2]string {
 		{"disks-forget", "current force"},
 		{"fleet-report", "junit out"},
 		{"fleet-report", "html out"},
-		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked created-before fix allow-shrink keep-old-disk skip-drain recreate"},
+		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked created-before fix allow-shrink keep-old-disk skip-drain recreate workers"},
 	}
 }
 

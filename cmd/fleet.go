@@ -35,7 +35,7 @@ recorded beside the fleet file, after every verdict.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
-	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c), newFleetReport(c),
+	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c), newFleetReport(c), newFleetWorker(c),
 		newFleetAsk(c, rollout.Pause, "Start no further member of the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
 		newFleetAsk(c, rollout.Resume, "Let a paused run start members again", "Resume ends a pause."),
 		newFleetAsk(c, rollout.Abort, "End the running run", "Abort starts no further member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),
@@ -52,6 +52,7 @@ type fleetAsked struct {
 	blocked  bool
 	before   string
 	ask      asking
+	workers  bool // members run where workers are
 }
 
 // flags adds the flags of the commands that plan or start members.
@@ -234,6 +235,10 @@ are left out. Members that another run has locked are tried again after the othe
 After any other failure no further member is started, the running ones end, and the
 command fails. To continue a run that was killed, run the same command again.
 
+With --workers, members are updated on the machines where bootstrap fleet worker runs
+with the same database, and this command decides which one is next. It needs a flag of
+its own because --database alone names the address ledger.
+
 The first Ctrl-C starts no further member and waits for the running ones. A second one
 asks these to end at their next safe step. After a third, they go on alone.`,
 		Example: "  bootstrap fleet deploy fleet.yml\n  bootstrap fleet deploy fleet.yml --only failed",
@@ -248,6 +253,7 @@ asks these to end at their next safe step. After a third, they go on alone.`,
 	}
 	a.flags(c, cmd)
 	a.ask.flags(cmd.Flags())
+	workersFlag(cmd.Flags(), &a.workers)
 	return cmd
 }
 
@@ -273,6 +279,7 @@ bootstrap fleet abort first.`,
 	}
 	a.flags(c, cmd)
 	a.ask.flags(cmd.Flags())
+	workersFlag(cmd.Flags(), &a.workers)
 	return cmd
 }
 
@@ -281,6 +288,13 @@ func runFleet(ctx context.Context, c *console, opts rollout.Options, a fleetAske
 	defer giveBack(opts.Home)
 	if a.ask.yes || a.ask.silent {
 		opts.Program.Flags = append(opts.Program.Flags, "--yes")
+	}
+	if a.workers {
+		end, err := coordinate(ctx, c, &opts, a.database)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	show, stop := fleetRenderer(ctx, c)
 	defer stop()

@@ -30,6 +30,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/internal/postgrestest"
 )
 
 // TestScript runs every script of testdata/script: deploys for real, with the
@@ -40,7 +42,13 @@ func TestScript(t *testing.T) {
 		Dir:                 "../testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		RequireExplicitExec: true,
-		Setup:               func(env *testscript.Env) error { return setup(env, bin, cache) },
+		Condition: func(name string) (bool, error) {
+			if name != "postgres" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return postgrestest.Installed(), nil
+		},
+		Setup: func(env *testscript.Env) error { return setup(env, bin, cache) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"expand":    expand,
 			"page":      page,
@@ -51,6 +59,7 @@ func TestScript(t *testing.T) {
 			"jumpbox":   jumpbox,
 			"many":      many,
 			"ports":     ports,
+			"postgres":  postgres,
 			"terminal":  terminal,
 			"narrow":    narrow,
 			"tamper":    tamper,
@@ -77,6 +86,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	env.Setenv("TESTDATA", source)
+	ownDatabase(env)
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {
 		port, err := freePort()

@@ -32,6 +32,7 @@ type Task struct {
 	Watch  string // in place of the manifest's update_watch_time; empty: the manifest's
 	Cut    bool   // an earlier start was killed: what it left may still run
 	Logs   string // folder
+	Run    string // the run's ID
 }
 
 // Progress is what happens to a member that was started.
@@ -43,6 +44,8 @@ type Progress struct {
 	Machine string   // where it runs, if not here
 	Process int
 	Ended   *Outcome // nil: it has not ended
+	Notice  string   // for the person, of the run as a whole
+	Err     error    // the run cannot continue
 	At      time.Time
 }
 
@@ -53,6 +56,7 @@ type Outcome struct {
 	Error    string // one sentence, without secrets
 	Hint     string
 	Killed   bool // a signal that nobody here sent ended its process
+	Lost     bool // the machine that ran it was lost: it is to be started again
 }
 
 // Program is how this program is started for a member.

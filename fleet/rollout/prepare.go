@@ -116,6 +116,9 @@ func newRecord(opts Options, members []fleet.Member) *Record {
 		Chosen: opts.Choice.String(),
 		Logs:   filepath.Join(opts.Home, "fleets", hex.EncodeToString(sum[:6]), id),
 	}
+	if opts.Logs != "" {
+		r.Logs = filepath.Join(opts.Logs, id)
+	}
 	for _, m := range members {
 		one := &Member{Name: m.Name, Labels: m.Labels, Candidate: canBeCanary(f.Update.Canaries, m)}
 		if m.Blocked != nil && !opts.IncludeBlocked {
@@ -282,6 +285,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		m.Verdict = schedule.Unchanged
 	case p.ExitCode == exitChanges && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Down
+	case m.cut: // what its earlier start left may be in the middle of a change
 	default:
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, p.ExitCode, p.Error, p.Hint
 	}

@@ -91,6 +91,7 @@ type Member struct {
 
 	Candidate bool `json:"candidate,omitempty"` // it may be a canary
 	cut       bool // an earlier run was killed while it ran
+	lost      int  // how often the machine that ran it was lost
 }
 
 // Outage is a time during which the service of a member was down.

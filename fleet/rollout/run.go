@@ -28,6 +28,10 @@ type Options struct {
 	// Urgent is closed when running members are asked to end at their next safe
 	// step; nil: that is never asked.
 	Urgent <-chan struct{}
+	// Hands returns the hands of a run, which call tell from several goroutines;
+	// nil: members run on this machine.
+	Hands func(tell func(Progress)) Hands
+	Logs  string // folder for the logs of runs; empty: below Home
 }
 
 // Choice says which members a run is about.
@@ -130,12 +134,17 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 		return nil, err
 	}
 	defer close(c.gone)
-	c.hands = NewHere(opts.Program, c.rules.Width, func(p Progress) {
+	tell := func(p Progress) {
 		select {
 		case c.progress <- p:
 		case <-c.gone:
 		}
-	})
+	}
+	if opts.Hands != nil {
+		c.hands = opts.Hands(tell)
+	} else {
+		c.hands = NewHere(opts.Program, c.rules.Width, tell)
+	}
 	return c.record, c.run(ctx)
 }
 
@@ -255,14 +264,11 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	if s.Canary {
 		watch = c.opts.Fleet.Update.CanaryWatch
 	}
-	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Cut: m.cut, Logs: c.record.Logs}
+	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Cut: m.cut, Logs: c.record.Logs, Run: c.record.ID}
 	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
 	m.Reason, m.Hint, m.ExitCode, m.Step, m.Since, m.Process = "", "", 0, "", nil, 0
 	m.Attempts++
 	m.Log = filepath.Join(c.record.Logs, m.Name+".log")
-	if limit := c.opts.Fleet.Update.Timeout; limit > 0 {
-		c.limits[m.Name] = now.Add(limit)
-	}
 	c.sync(s.Member)
 	if err := c.save(); err != nil {
 		return err
@@ -276,6 +282,13 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 
 // take takes what happened to a member.
 func (c *coordinator) take(p Progress) error {
+	if p.Err != nil {
+		return p.Err
+	}
+	if p.Notice != "" {
+		c.emit(Event{Kind: Notice, Message: p.Notice})
+		return nil
+	}
 	i := c.index[p.Member]
 	m := c.record.Members[i]
 	at := p.At.UTC()
@@ -291,7 +304,10 @@ func (c *coordinator) take(p Progress) error {
 	case p.Changes != nil:
 		m.Changes = p.Changes
 	case p.Process != 0:
-		m.Process, m.Machine = p.Process, p.Machine
+		m.Process, m.Machine, m.Started = p.Process, p.Machine, &at // a worker may have been awaited
+		if limit := c.opts.Fleet.Update.Timeout; limit > 0 {
+			c.limits[m.Name] = time.Now().Add(limit)
+		}
 	}
 	return nil
 }
@@ -313,6 +329,10 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 // member that exhausts the memory.
 const maxKills = 2
 
+// maxLost is how often a member is started whose machine is lost: it may be the
+// member that brings machines down.
+const maxLost = 5
+
 // verdict records how a member ended.
 func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	m := c.record.Members[i]
@@ -322,7 +342,21 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	case c.late[m.Name] && (o.Verdict == schedule.Interrupted || o.Verdict == schedule.Failed):
 		m.Verdict = schedule.Failed
 		m.Reason = fmt.Sprintf("it did not end within %s: %s", c.opts.Fleet.Update.Timeout, o.Error)
-	case o.Killed && m.Attempts < maxKills && !c.asked.Stop:
+	case o.Verdict == schedule.Waiting: // nobody has started it
+		m.Attempts--
+		m.Started, m.Ended = nil, nil
+	case o.Lost:
+		m.lost++
+		switch {
+		case c.asked.Stop:
+			m.Verdict = schedule.Interrupted
+		case m.lost >= maxLost:
+			m.Verdict, m.Reason = schedule.Failed, fmt.Sprintf("%s, for the %dth time", o.Error, m.lost)
+		default:
+			m.Verdict, m.cut = schedule.Waiting, true
+			c.emit(Event{Kind: Notice, Member: m.Name, Message: fmt.Sprintf("%s is started again: %s", m.Name, o.Error)})
+		}
+	case o.Killed && m.Attempts-m.lost < maxKills && !c.asked.Stop:
 		m.Verdict, m.cut = schedule.Waiting, true
 		c.emit(Event{Kind: Notice, Member: m.Name, Message: fmt.Sprintf("The process of %s was killed (exit code %d): it is started again", m.Name, o.ExitCode)})
 	case o.Verdict == schedule.Unchanged && m.Attempts > 1:

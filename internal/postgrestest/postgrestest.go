@@ -130,6 +130,15 @@ func serverUser() (uid, gid int) {
 	return 65534, 65534
 }
 
+// Installed reports whether New finds PostgreSQL.
+func Installed() bool {
+	_, err := find()
+	return err == nil
+}
+
+// Again starts a server that was stopped.
+func (s *Server) Again() error { return s.start() }
+
 // Restart starts a server that was stopped.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
@@ -189,6 +198,14 @@ func (s *Server) Schema(t testing.TB) string {
 	name := fmt.Sprintf("s%d", s.schemas.Add(1))
 	Exec(t, s.URL(), "CREATE SCHEMA "+name)
 	return s.URL() + "&search_path=" + name
+}
+
+// Database returns the address of a new, empty database.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("d%d", s.schemas.Add(1))
+	Exec(t, s.URL(), "CREATE DATABASE "+name)
+	return "postgres://bootstrap@/" + name + "?" + url.Values{"host": {s.folder}}.Encode()
 }
 
 // Exec runs statements on a database.

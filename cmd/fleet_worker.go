@@ -1,0 +1,127 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/fleet"
+	"bootstrap/fleet/queue"
+	"bootstrap/fleet/rollout"
+	"bootstrap/manifest/document"
+)
+
+// The most and the usual number of members that a worker runs at the same time.
+const (
+	usualWidth = 2
+	mostWidth  = 1000
+)
+
+func newFleetWorker(c *console) *cobra.Command {
+	var inputs document.Options
+	var database string
+	var width int
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Update members that fleet deploy --workers hands out",
+		Long: `Worker waits for members of any fleet in a PostgreSQL database and updates them, until
+Ctrl-C. Run it on as many machines as wanted; bootstrap fleet deploy --workers decides
+which member is updated when. The fleet file and the manifests, state files and other
+files of its members must be at the same paths as for fleet deploy, on a shared folder.
+Variables of the fleet file must be given here too: the database contains none. See
+"On several machines" in docs/fleet.md.
+
+The first Ctrl-C takes no further member and waits for the running ones. A second one
+asks these to end at their next safe step; other workers continue them. After a third,
+they go on alone.`,
+		Example: "  bootstrap fleet worker --database postgres://bootstrap@db.internal/fleets --width 4",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.started = true
+			if err := findQueue(c, &database, "fleet worker"); err != nil {
+				return err
+			}
+			if width < 1 || width > mostWidth {
+				return wrongUsage(cmd, fmt.Errorf("--width: expected a number from 1 to %d, but got %d", mostWidth, width))
+			}
+			return runWorker(cmd.Context(), c, inputs, database, width)
+		},
+	}
+	f := cmd.Flags()
+	fleetInputs(c, f, &inputs)
+	databaseFlagOf(f, &database)
+	f.Lookup("database").Usage = "the `URL` postgres://user@host/database (or BOOTSTRAP_DATABASE)"
+	f.IntVar(&width, "width", usualWidth, "update up to `N` members at the same time")
+	return cmd
+}
+
+// workersFlag adds the flag of commands that can leave members to workers.
+func workersFlag(f *pflag.FlagSet, workers *bool) {
+	f.BoolVar(workers, "workers", false, "have bootstrap fleet worker update the members, on several machines")
+}
+
+// findQueue fills in the database in which coordinators and workers meet.
+func findQueue(c *console, address *string, command string) error {
+	if err := c.findDatabase(address); err != nil {
+		return err
+	}
+	if !queue.IsDatabase(*address) {
+		return wrongUsage(c.root, fmt.Errorf("%s needs a PostgreSQL database: --database postgres://user@host/database, or BOOTSTRAP_DATABASE", command))
+	}
+	return nil
+}
+
+func runWorker(ctx context.Context, c *console, inputs document.Options, database string, width int) error {
+	home, err := c.boshHome()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own path: %w", err)
+	}
+	defer giveBack(home)
+	c.report = c.renderer(c.out) // finish prints how the command ended
+	show := ui.WorkerPlain(c.redactor.Writer(c.out))
+	if c.json {
+		show = ui.WorkerJSON(c.redactor.Lines(c.out))
+	}
+	if c.events != nil {
+		shown, record := show, ui.WorkerJSON(c.events)
+		show = func(e queue.Event) {
+			shown(e)
+			record(e)
+		}
+	}
+	urgent := make(chan struct{})
+	again := func() { close(urgent) }
+	c.second.Store(&again)
+	return queue.Run(ctx, queue.Work{
+		Database: database, Width: width, By: c.holder(),
+		Program: rollout.Program{Self: self, Env: append(slices.Clone(c.env), "BOOTSTRAP_DATABASE="+database)},
+		Read:    func(path string) (*fleet.Fleet, error) { return readFleet(c, path, inputs) },
+		Redact:  c.redactor.String, Report: show, Urgent: urgent,
+	})
+}
+
+// coordinate makes this process the coordinator of workers. The caller calls end.
+func coordinate(ctx context.Context, c *console, opts *rollout.Options, database string) (end func(), err error) {
+	if err := findQueue(c, &database, "--workers"); err != nil {
+		return nil, err
+	}
+	q, err := queue.Coordinate(ctx, queue.Options{Database: database, Fleet: opts.Fleet.Path, Flags: opts.Program.Flags, By: opts.By})
+	if err != nil {
+		return nil, err
+	}
+	opts.Hands = q.Hands
+	// Beside the fleet file, where the coordinator can read what workers write.
+	opts.Logs = strings.TrimSuffix(opts.Fleet.Path, filepath.Ext(opts.Fleet.Path)) + "-run.logs"
+	return q.Close, nil
+}

@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"bootstrap/fleet"
+)
+
+// hashes makes it slow to guess a password in a manifest from the digest.
+const hashes = 50_000
+
+// newSalt returns the salt of a digest.
+func newSalt() []byte {
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt) // never fails
+	return salt
+}
+
+// digest returns a salted digest of everything that a person wrote for a member:
+// its part of the fleet file with the values of variables, and its files. The vars
+// store is left out, because a deploy writes it.
+func digest(m fleet.Member, salt []byte) ([]byte, error) {
+	type content struct {
+		Path string
+		Sum  [sha256.Size]byte
+	}
+	var files []content
+	for _, list := range [][]string{{m.Manifest}, m.Ops, m.CloudConfigs, m.VarsFiles} {
+		for _, path := range list {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read a file of %s: %w", m.Name, err)
+			}
+			files = append(files, content{path, sha256.Sum256(data)})
+		}
+	}
+	text, err := json.Marshal([]any{m.Name, m.Manifest, m.State, m.Ops, m.CloudConfigs, m.VarsFiles, m.VarsStore, string(m.Vars), files})
+	if err != nil {
+		return nil, err
+	}
+	return pbkdf2.Key(sha256.New, string(text), salt, hashes, sha256.Size)
+}
+
+func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }

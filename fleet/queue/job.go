@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+)
+
+// job is what River hands to a worker. It is unique, and contains no secrets.
+type job struct {
+	Fleet   string `json:"fleet"` // path of the fleet file
+	Run     string `json:"run"`
+	Member  string `json:"member"`
+	Attempt int    `json:"attempt"`
+}
+
+// Kind returns River's name for such jobs.
+func (job) Kind() string { return "bootstrap_member" }
+
+// InsertOpts returns that a job is handed out once: a start that fails is not
+// repeated by River, but by the coordinator.
+func (job) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: line, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true}}
+}
+
+// line is River's queue.
+const line = "members"
+
+// told is one rollout.Progress in the table.
+type told struct {
+	Step    string    `json:"step,omitempty"`
+	Down    bool      `json:"down,omitempty"`
+	Changes []string  `json:"changes,omitempty"`
+	Process int       `json:"process,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// ended is a rollout.Outcome in the table.
+type ended struct {
+	Verdict  schedule.Verdict `json:"verdict"`
+	ExitCode int              `json:"exit_code"`
+	Error    string           `json:"error,omitempty"`
+	Hint     string           `json:"hint,omitempty"`
+	Killed   bool             `json:"killed,omitempty"`
+	Lost     bool             `json:"lost,omitempty"`
+}
+
+func (e ended) outcome() rollout.Outcome { return rollout.Outcome(e) }
+
+// lost returns the outcome of a member that is to be started again.
+func lost(why string) ended {
+	return ended{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: why, Lost: true}
+}
+
+// withdrawn is the outcome of a member that was never started.
+func withdrawn() ended { return ended{Verdict: schedule.Waiting} }
+
+// The exit codes of outcomes that no process returned.
+const (
+	exitFailed      = 1
+	exitManifest    = 65
+	exitInterrupted = 130
+)

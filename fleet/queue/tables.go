@@ -1,0 +1,72 @@
+package queue
+
+// schema contains the tables of River and of this package.
+const schema = "bootstrap_fleet"
+
+// format is the format of the tables. It grows with each change of those below,
+// and with each version of River that has more migrations.
+const format = 1
+
+// riverMigration is the last migration of River in this format.
+const riverMigration = 8
+
+// migrationLock is the advisory lock of those who create the tables.
+const migrationLock = 0x626f6f7473666c74
+
+// tables creates the tables of this package.
+//
+// coordinators has a row for each fleet. Its epoch grows with each coordinator,
+// so that one that was replaced notices it.
+//
+// tasks has a row for each start of a member. It is open until it has ended, and
+// belongs to its worker from the first beat on. asked grows with each request to
+// end: 1 at the next safe step, 2 at once.
+const tables = `BEGIN;
+CREATE TABLE IF NOT EXISTS ` + schema + `.coordinators (
+	fleet text PRIMARY KEY,
+	epoch bigint NOT NULL,
+	holder jsonb NOT NULL,
+	backend integer NOT NULL,
+	beat timestamptz NOT NULL
+);
+CREATE TABLE IF NOT EXISTS ` + schema + `.workers (
+	id text PRIMARY KEY,
+	holder jsonb NOT NULL,
+	width integer NOT NULL,
+	beat timestamptz NOT NULL
+);
+CREATE TABLE IF NOT EXISTS ` + schema + `.tasks (
+	fleet text NOT NULL,
+	run text NOT NULL,
+	member text NOT NULL,
+	attempt integer NOT NULL,
+	job bigint NOT NULL,
+	action text NOT NULL,
+	watch text NOT NULL,
+	waits boolean NOT NULL,
+	logs text NOT NULL,
+	flags text[] NOT NULL,
+	salt bytea NOT NULL,
+	digest bytea NOT NULL,
+	queued timestamptz NOT NULL,
+	worker text,
+	host text,
+	beat timestamptz,
+	asked smallint NOT NULL DEFAULT 0,
+	progress jsonb NOT NULL DEFAULT '[]',
+	ended timestamptz,
+	outcome jsonb,
+	PRIMARY KEY (fleet, run, member, attempt)
+);
+CREATE UNIQUE INDEX IF NOT EXISTS tasks_open ON ` + schema + `.tasks (fleet, member) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS tasks_worker ON ` + schema + `.tasks (worker) WHERE ended IS NULL;
+CREATE TABLE IF NOT EXISTS ` + schema + `.format (one boolean PRIMARY KEY DEFAULT true CHECK (one), format integer NOT NULL);
+INSERT INTO ` + schema + `.format (format) VALUES (1) ON CONFLICT (one) DO UPDATE SET format = excluded.format;
+COMMIT`
+
+// The times that are compared with the database's clock. A server that was away
+// heard nobody: nobody is dead before it has run for a while again.
+const (
+	sinceServer = `pg_postmaster_start_time()`
+	workerDead  = `greatest(t.beat, ` + sinceServer + `, $1) < now() - $2::interval`
+)
