@@ -46,6 +46,12 @@ func TestHelp(t *testing.T) {
 		"start":  {"start", "--help"},
 		"disks":  {"disks", "--help"},
 
+		"fleet":             {"fleet", "--help"},
+		"fleet-plan":        {"fleet", "plan", "--help"},
+		"fleet-deploy":      {"fleet", "deploy", "--help"},
+		"fleet-recreate":    {"fleet", "recreate", "--help"},
+		"fleet-status":      {"fleet", "status", "--help"},
+		"fleet-abort":       {"fleet", "abort", "--help"},
 		"fleet-report":      {"fleet", "report", "--help"},
 		"addresses-list":    {"addresses", "list", "--help"},
 		"addresses-check":   {"addresses", "check", "--help"},

@@ -17,7 +17,8 @@ const exitHelp = `  0    done
   69   the VM's agent does not answer
   70   the CPI (cloud) reported an error
   73   the plan is out of date
-  75   another run has the state locked, or others use the address ledger for too long
+  75   another run has the state locked, members of a fleet are busy, or others use the
+       address ledger for too long
   130  interrupted
 
 With --json, the last line contains the exit code, too: "kind":"result" has
