@@ -51,7 +51,7 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	for i, m := range members {
 		c.index[m.Name], c.byName[m.Name] = i, m
 	}
-	continued := continues(old, c.record)
+	continued := continues(old, opts)
 	if continued {
 		c.record.take(old)
 	}
@@ -64,7 +64,8 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	}
 	c.count()
 	if continued {
-		c.record.ID, c.record.Started, c.record.Logs = old.ID, old.Started, old.Logs
+		c.record.ID, c.record.Started = old.ID, old.Started
+		c.record.Logs = filepath.Join(filepath.Dir(c.record.Logs), filepath.Base(old.ID)) // the record may be from another machine
 		c.record.Numbers.ToDo, c.record.Numbers.Canaries, c.record.Numbers.Waves = old.Numbers.ToDo, old.Numbers.Canaries, old.Numbers.Waves
 	}
 	c.rules = rules(opts.Fleet.Update, c.record.Numbers)
@@ -78,10 +79,11 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 // choose returns the selected members in the order in which they start.
 func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	var list []fleet.Member
+	continued := continues(old, opts)
 	for _, m := range opts.Fleet.Members {
 		wanted := func(s fleet.Selector) bool {
-			last := old.Find(m.Name)
-			return s.Matches(m) && (!s.Failed || last != nil && (last.Verdict == schedule.Failed || last.Verdict == schedule.Interrupted))
+			last := old.Find(m.Name) // of a run that goes on: selected when it began
+			return s.Matches(m) && (!s.Failed || last != nil && (continued || last.Verdict == schedule.Failed || last.Verdict == schedule.Interrupted))
 		}
 		if len(opts.Only) == 0 || slices.ContainsFunc(opts.Only, wanted) {
 			list = append(list, m)
@@ -155,15 +157,15 @@ func canBeCanary(c fleet.Canaries, m fleet.Member) bool {
 
 // continues reports whether a run goes on with the last one: one that was killed,
 // and a recreate that did not end well, whose members would be recreated twice.
-func continues(old, next *Record) bool {
-	if old == nil || old.Action != next.Action || old.Chosen != next.Chosen {
+func continues(old *Record, opts Options) bool {
+	if old == nil || old.Action != opts.Action || old.Chosen != opts.Choice.String() {
 		return false
 	}
 	switch old.Result {
 	case "":
 		return true
 	case Failed, Busy, Interrupted:
-		return next.Action == fleet.RecreateStrategy
+		return opts.Action == fleet.RecreateStrategy
 	}
 	return false
 }

@@ -5,13 +5,13 @@
 package rollout
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,16 +111,28 @@ const maxRecord = 512 << 20
 // Load reads the record of a fleet file; nil if there is none.
 func Load(fleetFile string) (*Record, error) {
 	path := Path(fleetFile)
-	if info, err := os.Stat(path); err == nil && info.Size() > maxRecord {
-		return nil, fmt.Errorf("cannot read the record of the last run, %s: it is larger than %d MiB; move it away to begin a new run", path, maxRecord>>20)
-	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err == nil && !info.Mode().IsRegular(): // opening a pipe would wait for its writer
+		err = errors.New("it is not a regular file")
+	case err == nil && info.Size() > maxRecord:
+		err = fmt.Errorf("it is larger than %d MiB", maxRecord>>20)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
 	}
 	var r Record
 	if err == nil {
-		err = json.NewDecoder(bytes.NewReader(data)).Decode(&r)
+		err = json.Unmarshal(data, &r)
+	}
+	if err == nil && (r.Format == Format && r.ID == "" || slices.Contains(r.Members, nil)) {
+		err = errors.New("it is damaged")
+	}
+	if failure, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failure.Err
 	}
 	switch {
 	case err != nil:
@@ -128,11 +140,7 @@ func Load(fleetFile string) (*Record, error) {
 	case r.Format != Format:
 		return nil, fmt.Errorf("the record of the last run, %s, has the format %d, and this bootstrap reads format %d: use the version that wrote it, or move it away to begin a new run", path, r.Format, Format)
 	}
-	for _, m := range r.Members {
-		if m == nil {
-			return nil, fmt.Errorf("the record of the last run, %s, is damaged: a member is empty; move it away to begin a new run", path)
-		}
-	}
+	r.Fleet = fleetFile // also of a folder that was moved or copied
 	return &r, nil
 }
 

@@ -116,6 +116,7 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 		return nil, err
 	}
 	defer lock.Remove()
+	_ = os.Remove(askedPath(opts.Fleet.Path)) // asked of an earlier run
 	c, err := prepare(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -129,7 +130,6 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 		return nil, fmt.Errorf("cannot make the folder of the logs: %w", err)
 	}
 	prune(filepath.Dir(c.record.Logs))
-	_ = os.Remove(askedPath(opts.Fleet.Path)) // asked of an earlier run
 	if err := c.record.save(); err != nil {
 		return nil, err
 	}
@@ -166,6 +166,9 @@ func (c *coordinator) run(ctx context.Context) error {
 	looks := time.NewTicker(askEvery)
 	defer looks.Stop()
 	stopped, urgent := ctx.Done(), c.opts.Urgent
+	if err := c.obey(); err != nil { // asked while the members were planned
+		return err
+	}
 	for {
 		step := schedule.Next(c.rules, c.list, c.asked, time.Now())
 		c.say(step)
