@@ -47,7 +47,7 @@ test: image ## all tests, with the race detector; see .ci/test for flaky ones
 
 full: image ## all tests again and again, every cut and fault, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 90m ./...
-	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 FLEET=600 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom|TestFleetChaos' ./e2e
+	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 FLEET=600 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom|TestFleetChaos|TestWorkersChaos' ./e2e
 	$(MAKE) fuzz FUZZTIME=2m
 
 lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,6 +52,9 @@ type chaos struct {
 	seed                           uint64
 	rng                            *rand.Rand
 	starts, coordinators, children int
+	flags                          func(title string) []string // after the fleet file
+	logs                           string                      // folder above those of runs
+	others                         []func()                    // what else is done at random
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -58,6 +62,8 @@ func newChaos(t *testing.T) *chaos {
 	c := &chaos{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), seed: uint64(time.Now().UnixNano())}
 	c.rng = rand.New(rand.NewPCG(c.seed, 0))
 	c.home = filepath.Join(c.dir, "home")
+	c.logs = c.home
+	c.flags = func(title string) []string { return []string{"-v", "title=" + title} }
 	check(t, os.MkdirAll(filepath.Join(c.home, ".bosh"), 0o700))
 	check(t, os.Symlink(cache, filepath.Join(c.home, ".bosh", "cache")))
 	source, err := filepath.Abs("../testdata/quickstart")
@@ -89,8 +95,8 @@ func check(t *testing.T, err error) {
 
 func (c *chaos) path(name string) string { return filepath.Join(c.dir, "files", name) }
 
-func (c *chaos) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(c.bin, append([]string{"fleet"}, args...)...)
+func (c *chaos) command(what string, args ...string) *exec.Cmd {
+	cmd := exec.Command(c.bin, append([]string{"fleet", what}, args...)...)
 	cmd.Env = []string{"HOME=" + c.home, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
@@ -105,7 +111,7 @@ func (c *chaos) update(title string, kills bool) {
 			c.t.Fatalf("%s: the fleet does not get there", title)
 		}
 		var out bytes.Buffer
-		cmd := c.command("deploy", c.path("fleet.yml"), "-v", "title="+title)
+		cmd := c.command("deploy", append(c.flags(title), c.path("fleet.yml"))...)
 		cmd.Stdout, cmd.Stderr = &out, &out
 		check(c.t, cmd.Start())
 		c.starts++
@@ -140,6 +146,10 @@ func (c *chaos) disturb(cmd *exec.Cmd, done chan error, kills bool, left *int) (
 			c.t.Fatal("the command does not end")
 		}
 		*left--
+		if n := c.rng.IntN(2 + len(c.others)); n >= 2 {
+			c.others[n-2]()
+			continue
+		}
 		if c.rng.IntN(3) == 0 {
 			_ = cmd.Process.Kill()
 			c.coordinators++
@@ -156,7 +166,7 @@ func (c *chaos) disturb(cmd *exec.Cmd, done chan error, kills bool, left *int) (
 // members returns the processes of members.
 func (c *chaos) members() []process {
 	var list []process
-	for _, p := range allOf("--events=" + c.home) {
+	for _, p := range allOf("--events=" + c.logs) {
 		if strings.Contains(p.command, c.bin+" deploy ") {
 			list = append(list, p)
 		}
@@ -213,7 +223,7 @@ func (c *chaos) checkAll(title string) {
 	if record.Result != "done" || len(seen) != chaosFleet {
 		c.t.Errorf("%s: the run ended %q with %d members", title, record.Result, len(seen))
 	}
-	if out, err := c.command("plan", c.path("fleet.yml"), "-v", "title="+title).CombinedOutput(); err != nil {
+	if out, err := c.command("plan", append(slices.DeleteFunc(c.flags(title), func(f string) bool { return f == "--workers" }), c.path("fleet.yml"))...).CombinedOutput(); err != nil {
 		c.t.Errorf("%s: something is left to do: %v\n%s", title, err, out)
 	}
 }

@@ -270,6 +270,8 @@ func TestQueue(t *testing.T) {
 		"another run":                testOtherRun,
 		"interrupted members":        testInterrupted,
 		"a worker leaves":            testLeaves,
+		"a worker leaves at once":    testLeavesAtOnce,
+		"River has lost a job":       testJobGone,
 		"other files or variables":   testDigest,
 		"no coordinator, no start":   testNoCoordinator,
 		"tables of another version":  testFormat,
@@ -524,6 +526,39 @@ func testLeaves(t *testing.T, l *lab) {
 	defer l.work("h2", "hush-hush", nil)()
 	if p := l.next("the end of b", func(p rollout.Progress) bool { return p.Ended != nil }); p.Ended.Verdict != schedule.Done || p.Machine != "h2" {
 		t.Errorf("%+v on %s", p.Ended, p.Machine)
+	}
+}
+
+// A worker that is to end soon gives its members to others.
+func testLeavesAtOnce(t *testing.T, l *lab) {
+	c := l.coordinate("anna")
+	defer c.Close()
+	urgent := make(chan struct{})
+	end := l.work("h1", "hush-hush", urgent)
+	l.start(c, "a")
+	l.step("a")
+	close(urgent)
+	end()
+	if o := l.outcome("a"); !o.Lost || !strings.Contains(o.Error, "its worker was asked to end") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A start that River hands to nobody any more is made again.
+func testJobGone(t *testing.T, l *lab) {
+	c := l.coordinate("anna")
+	defer c.Close()
+	l.start(c, "a")
+	l.notice("No worker is running")
+	postgrestest.Exec(t, l.url, "UPDATE "+schema+".river_job SET state = 'discarded', finalized_at = now()")
+	if o := l.outcome("a"); !o.Lost || !strings.Contains(o.Error, "before it was started") {
+		t.Errorf("%+v", o)
+	}
+	defer l.work("h1", "hush-hush", nil)()
+	l.release("a")
+	l.start(c, "a")
+	if o := l.outcome("a"); o.Verdict != schedule.Done {
+		t.Errorf("%+v", o)
 	}
 }
 

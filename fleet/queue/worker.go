@@ -443,7 +443,7 @@ func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout
 func (w *worker) judge(r *running, e ended) ended {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leaving && r.asked == 0 && e.Verdict == schedule.Interrupted {
+	if w.leaving && r.asked == 0 && (e.Verdict == schedule.Interrupted || e.Killed) {
 		return lost("its worker was asked to end")
 	}
 	return e
