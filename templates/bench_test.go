@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"bootstrap/artifact"
 )
 
 // benchJobs returns jobs with ten templates each.
@@ -60,6 +62,26 @@ func BenchmarkRender(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkManyProperties renders 200 templates of a job that declares 600
+// properties.
+func BenchmarkManyProperties(b *testing.B) {
+	cfg := embedded(b)
+	c, properties := sample()
+	for i := range 600 {
+		properties = append(properties, artifact.Property{Name: fmt.Sprintf("large.group%d.key%d", i%20, i), Default: fmt.Sprintf("a default of some length %d", i)})
+	}
+	files := map[string]string{}
+	for i := range 200 {
+		files[fmt.Sprintf("f%d", i)] = "x <%= p('large.group1.key1') %>"
+	}
+	job := newJob(b, "job", files, properties...)
+	job.Context = c
+	renderAll(b, cfg, []Job{job}) // fills the cache
+	for b.Loop() {
+		renderAll(b, cfg, []Job{job})
 	}
 }
 

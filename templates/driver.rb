@@ -234,11 +234,11 @@ module BootstrapTemplates
     UnknownProperty = BootstrapTemplates::UnknownProperty
     UnknownLink = BootstrapTemplates::UnknownLink
 
-    def initialize(data)
+    def initialize(data, declared)
       @name = data["job"]["name"]
       @index = data["index"]
       @links = data["links"] || {}
-      @raw_properties = BootstrapTemplates.declared(data)
+      @raw_properties = declared || BootstrapTemplates.declared(data)
       @properties = openstruct(@raw_properties)
       @spec = openstruct(data)
     end
@@ -277,8 +277,8 @@ module BootstrapTemplates
     def answer(line)
       request = JSON.parse(line, :max_nesting => false)
       # A template must not see what the one before it did to its properties.
-      @context = Marshal.dump(request["context"]) if request.key?("context")
-      answer = render(request["file"], request["template"].unpack("m0")[0], Marshal.load(@context))
+      @context = copied(request["context"]) if request.key?("context")
+      answer = render(request["file"], request["template"].unpack("m0")[0], *Marshal.load(@context))
       JSON.generate(answer)
     end
 
@@ -357,6 +357,15 @@ module BootstrapTemplates
 
     private
 
+    # copied returns a context and the declared properties, as one text: they
+    # share values. If these cannot be found, each template says why.
+    def copied(context)
+      plain = Marshal.dump([context, nil])
+      Marshal.dump([context, declared(context)])
+    rescue StandardError
+      plain
+    end
+
     def kind(value)
       case value
       when Array then "a list"
@@ -371,14 +380,14 @@ module BootstrapTemplates
       end
     end
 
-    def render(file, source, data)
+    def render(file, source, data, declared)
       values = @read_globals.call
       variables = ENV.to_hash
       source.force_encoding(Encoding::UTF_8)
       source.force_encoding(Encoding::BINARY) unless source.valid_encoding?
       erb = ERB.new(source, :trim_mode => "-")
       erb.filename = file
-      { "result" => [erb.result(scope(data))].pack("m0") }
+      { "result" => [erb.result(scope(data, declared))].pack("m0") }
     rescue Exception => error # rubocop:disable Lint/RescueException
       { "error" => describe(error, file, data) }
     ensure
@@ -418,10 +427,10 @@ module BootstrapTemplates
 
     # scope returns the binding for one template. Its class is nobody else's,
     # so methods and constants that the template defines end with it.
-    def scope(data)
+    def scope(data, declared)
       own = Class.new(Context)
       own.class_eval("def get_binding; binding; end")
-      own.new(data).get_binding
+      own.new(data, declared).get_binding
     end
 
     def describe(error, file, data)
