@@ -45,6 +45,14 @@ func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 
+// createdFlag adds the flag by which a fleet continues a recreate that was killed,
+// without replacing a VM twice.
+func createdFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	const name = "created-before"
+	f.TimeVar(&opts.CreatedBefore, name, time.Time{}, []string{time.RFC3339}, "replace the VM only if it was created before this `DATE`")
+	f.Lookup(name).Hidden = true
+}
+
 // adoptFlags adds the flags for a VM that another tool created.
 func adoptFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.StringVar(&opts.AdoptFrom, "adopt-from", "", "the `MANIFEST` from which another tool created the VM")

@@ -59,6 +59,10 @@ func together() [][2]string {
 		{"deploy plan", "previous skip-drain"},
 		{"deploy", "plan adopt-from"}, // an input, which must be given again like variables
 		{"plan", "out recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"plan recreate", "created-before out recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"plan", "created-before adopt-vm"},
+		{"plan", "created-before adopt-from"},
+		{"plan", "created-before previous"},
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
 		{"delete", "keep-disk fix skip-if-missing skip-drain"},

@@ -96,6 +96,7 @@ func newRecreate(c *console) *cobra.Command {
 	}
 	c.deployFlags(cmd.Flags(), &opts)
 	planFlags(cmd.Flags(), &opts)
+	createdFlag(cmd.Flags(), &opts)
 	ask.flags(cmd.Flags())
 	return cmd
 }

@@ -61,6 +61,7 @@ not a terminal, only the plan is printed there, and progress goes to standard er
 	planFlags(f, &opts)
 	adoptFlags(f, &opts)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
+	createdFlag(f, &opts)
 	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
 	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none

@@ -93,13 +93,15 @@ type SecondDisk struct {
 
 // Asked contains the flags that change a plan; a saved plan contains them, too.
 type Asked struct {
-	Recreate      bool `json:"recreate,omitempty"`       // replace the VM though nothing changed
-	RecreateDisks bool `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
-	Fix           bool `json:"fix,omitempty"`            // replace a VM whose agent does not answer
-	SkipDrain     bool `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
-	AllowShrink   bool `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
-	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`  // keep the old disk of a migration as an orphan
-	AdoptVM       bool `json:"adopt_vm,omitempty"`       // accept that the VM was created from this manifest
+	Recreate bool `json:"recreate,omitempty"` // replace the VM though nothing changed
+	// CreatedBefore limits Recreate to a VM that was created earlier; zero: to none.
+	CreatedBefore time.Time `json:"created_before,omitzero"`
+	RecreateDisks bool      `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
+	Fix           bool      `json:"fix,omitempty"`            // replace a VM whose agent does not answer
+	SkipDrain     bool      `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
+	AllowShrink   bool      `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
+	KeepOldDisk   bool      `json:"keep_old_disk,omitempty"`  // keep the old disk of a migration as an orphan
+	AdoptVM       bool      `json:"adopt_vm,omitempty"`       // accept that the VM was created from this manifest
 }
 
 // Decision contains what a deploy changes and why, and the facts that decide

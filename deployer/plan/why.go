@@ -13,7 +13,7 @@ import (
 // nil: it need not be.
 func replaceReasons(w Wishes, st state.State) []Reason {
 	var why []Reason
-	if w.Asked.Recreate {
+	if created := st.Own.Created; w.Asked.Recreate && (w.Asked.CreatedBefore.IsZero() || created == nil || created.Before(w.Asked.CreatedBefore)) {
 		why = append(why, Reason{Cause: ByFlag, Subject: "--recreate"})
 	}
 	if sc := st.Stemcell(); sc != nil && sc.Name+"/"+sc.Version != w.Stemcell {

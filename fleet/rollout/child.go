@@ -102,11 +102,28 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	return list, m.Vars
 }
 
-func command(action fleet.Strategy) []string {
-	if action == fleet.RecreateStrategy {
-		return []string{"recreate", "--fix"}
+func command(t Task) []string {
+	if t.Action == fleet.RecreateStrategy {
+		return append([]string{"recreate", "--fix"}, once(t.Run, t.Cut)...)
 	}
 	return []string{"deploy"}
+}
+
+// once returns the flag by which a recreate that was cut does not replace a VM that
+// its run has created. The ID of the run is the time at which it began.
+func once(run string, cut bool) []string {
+	if !cut || len(run) < len(idTime) {
+		return nil
+	}
+	begun, err := time.Parse(idTime, run[:len(idTime)])
+	if err != nil {
+		return nil
+	}
+	text, err := begun.MarshalText()
+	if err != nil {
+		return nil
+	}
+	return []string{"--created-before=" + string(text)}
 }
 
 // Here starts members as processes of this machine. They survive this process.
@@ -143,7 +160,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 		from = info.Size()
 	}
 	list, stdin := args(t.Member)
-	list = append(append(command(t.Action), list...), h.program.Flags...)
+	list = append(append(command(t), list...), h.program.Flags...)
 	list = append(list, "--events="+events)
 	if t.Watch != "" {
 		list = append(list, "--update-watch-time="+t.Watch)
@@ -321,13 +338,12 @@ type Plan struct {
 	Warnings []string
 }
 
-// MakePlan plans what a deploy or recreate of a member would do. It changes
-// nothing.
-func (p Program) MakePlan(ctx context.Context, action fleet.Strategy, m fleet.Member) Plan {
-	list, stdin := args(m)
+// MakePlan plans what a task would do. It changes nothing.
+func (p Program) MakePlan(ctx context.Context, t Task) Plan {
+	list, stdin := args(t.Member)
 	words := append([]string{"plan"}, list...)
-	if action == fleet.RecreateStrategy {
-		words = append(words, "--recreate", "--fix")
+	if t.Action == fleet.RecreateStrategy {
+		words = append(append(words, "--recreate", "--fix"), once(t.Run, t.Cut)...)
 	}
 	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...)
 	cmd.Env, cmd.Stdin = p.Env, bytes.NewReader(stdin)

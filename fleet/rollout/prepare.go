@@ -51,7 +51,7 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	for i, m := range members {
 		c.index[m.Name], c.byName[m.Name] = i, m
 	}
-	continued := continues(old, opts)
+	continued, anew := continues(old, opts), *c.record
 	if continued {
 		c.record.take(old)
 	}
@@ -60,12 +60,11 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	}
 	if continued && c.record.changedSince(old) {
 		c.record.forget()
+		c.record.ID, c.record.Started, c.record.Logs = anew.ID, anew.Started, anew.Logs
 		continued = false
 	}
 	c.count()
 	if continued {
-		c.record.ID, c.record.Started = old.ID, old.Started
-		c.record.Logs = filepath.Join(filepath.Dir(c.record.Logs), filepath.Base(old.ID)) // the record may be from another machine
 		c.record.Numbers.ToDo, c.record.Numbers.Canaries, c.record.Numbers.Waves = old.Numbers.ToDo, old.Numbers.Canaries, old.Numbers.Waves
 	}
 	c.rules = rules(opts.Fleet.Update, c.record.Numbers)
@@ -107,6 +106,9 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	}
 	return list, nil
 }
+
+// idTime is the form of the time with which the ID of a run begins.
+const idTime = "20060102-150405"
 
 func newRecord(opts Options, members []fleet.Member) *Record {
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -172,6 +174,8 @@ func continues(old *Record, opts Options) bool {
 
 // take takes over what the members of the last run became.
 func (r *Record) take(old *Record) {
+	r.ID, r.Started = old.ID, old.Started
+	r.Logs = filepath.Join(filepath.Dir(r.Logs), filepath.Base(old.ID)) // the record may be from another machine
 	for _, m := range r.Members {
 		last := old.Find(m.Name)
 		if last == nil || m.Verdict == schedule.Blocked {
@@ -270,12 +274,12 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		}
 	}
 	if c.record.Action == fleet.RecreateStrategy && slices.ContainsFunc(c.opts.Only, func(s fleet.Selector) bool { return s.Outdated }) {
-		if p := c.opts.Program.MakePlan(ctx, fleet.UpdateStrategy, one); p.ExitCode == exitNothing {
+		if p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: fleet.UpdateStrategy}); p.ExitCode == exitNothing {
 			m.Verdict, m.Reason = schedule.Unchanged, "it is not outdated"
 			return m
 		}
 	}
-	p := c.opts.Program.MakePlan(ctx, c.record.Action, one)
+	p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: c.record.Action, Cut: m.cut, Run: c.record.ID})
 	switch {
 	case p.ExitCode == exitNothing && was == schedule.Done:
 		m.Verdict = schedule.Done
@@ -351,13 +355,16 @@ func rules(u fleet.Update, n Numbers) schedule.Rules {
 // keptRuns is how many runs of a fleet keep their logs.
 const keptRuns = 20
 
-// prune removes the logs of the oldest runs.
-func prune(dir string) {
+// prune removes the logs of the oldest runs, but not those in the folder keep: the
+// clock may have been set back.
+func prune(keep string) {
+	dir := filepath.Dir(keep)
 	entries, err := os.ReadDir(dir) // sorted by name, which is the time
 	if err != nil {
 		return
 	}
-	for len(entries) > keptRuns {
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == filepath.Base(keep) })
+	for len(entries) >= keptRuns {
 		_ = removal.Tree(filepath.Join(dir, entries[0].Name())) // tried again by the next run
 		entries = entries[1:]
 	}

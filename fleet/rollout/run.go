@@ -129,7 +129,7 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 	if err := os.MkdirAll(c.record.Logs, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of the logs: %w", err)
 	}
-	prune(filepath.Dir(c.record.Logs))
+	prune(c.record.Logs)
 	if err := c.record.save(); err != nil {
 		return nil, err
 	}
