@@ -193,7 +193,7 @@ nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 			}
 			opts.Report = func(rollout.Event) {}
 			if f := c.terminalOf(c.stderr); f != nil && !c.json {
-				show, stop := fleetTerminal(cmd.Context(), c, c.stderr, f)
+				show, _, stop := fleetTerminal(cmd.Context(), c, c.stderr, f)
 				defer stop()
 				opts.Report = show
 			}
@@ -296,11 +296,12 @@ func runFleet(ctx context.Context, c *console, opts rollout.Options, a fleetAske
 		}
 		defer end()
 	}
-	show, stop := fleetRenderer(ctx, c)
+	show, hide, stop := fleetRenderer(ctx, c)
 	defer stop()
 	opts.Report = show
 	if ask := c.confirm(a.ask); ask != nil {
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
+			hide()
 			yes, err := ask(ctx, deployer.Question{What: ui.FleetQuestion(r)})
 			if err == nil && !yes {
 				err = &deployer.NotConfirmedError{}
@@ -316,27 +317,28 @@ func runFleet(ctx context.Context, c *console, opts rollout.Options, a fleetAske
 	return err
 }
 
-// fleetRenderer returns a function that shows the events of a run; stop ends it.
-func fleetRenderer(ctx context.Context, c *console) (show func(rollout.Event), stop func()) {
+// fleetRenderer returns a function that shows the events of a run. hide makes room for a
+// question, and stop ends it.
+func fleetRenderer(ctx context.Context, c *console) (show func(rollout.Event), hide, stop func()) {
 	c.report = c.renderer(c.out) // finish prints how the command ended
-	show, stop = ui.FleetPlain(c.redactor.Writer(c.out)), func() {}
+	show, hide, stop = ui.FleetPlain(c.redactor.Writer(c.out)), func() {}, func() {}
 	if f := c.terminalOf(c.out); f != nil && c.getenv("TERM") != "dumb" {
-		show, stop = fleetTerminal(ctx, c, c.out, f)
+		show, hide, stop = fleetTerminal(ctx, c, c.out, f)
 	}
 	if c.json {
 		show = ui.FleetJSON(c.redactor.Lines(c.out))
 	}
 	if c.events == nil {
-		return show, stop
+		return show, hide, stop
 	}
 	shown, record := show, ui.FleetJSON(c.events)
 	return func(e rollout.Event) {
 		shown(e)
 		record(e)
-	}, stop
+	}, hide, stop
 }
 
-func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File) (show func(rollout.Event), stop func()) {
+func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File) (show func(rollout.Event), hide, stop func()) {
 	size := func() (width, height int) {
 		width, height, err := term.GetSize(int(f.Fd()))
 		if err != nil {

@@ -232,8 +232,9 @@ func fleetLine(out *Writer, e rollout.Event) {
 // FleetTerminal returns a renderer like FleetPlain, but below the lines that stay
 // there is one for each running member, with its step and since when, and one with
 // the numbers. width() is the width of the terminal, height() its height. The
-// caller must call stop at the end.
-func FleetTerminal(ctx context.Context, out *Writer, width, height func() int) (show func(rollout.Event), stop func()) {
+// caller must call hide before it asks a question, and stop at the end; hide removes
+// the part that is drawn again until the next event.
+func FleetTerminal(ctx context.Context, out *Writer, width, height func() int) (show func(rollout.Event), hide, stop func()) {
 	t := &fleetScreen{out: out, width: width, height: height, running: map[string]*member{}}
 	ticker := time.NewTicker(time.Second)
 	done := make(chan struct{})
@@ -249,13 +250,17 @@ func FleetTerminal(ctx context.Context, out *Writer, width, height func() int) (
 			}
 		}
 	})
-	return t.show, func() {
-		ticker.Stop()
-		close(done)
+	hide = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.clear()
-		_ = out.Flush()
+		t.running, t.counts, t.planned = map[string]*member{}, nil, 0
+		_ = out.Flush() // finish reports the error
+	}
+	return t.show, hide, func() {
+		ticker.Stop()
+		close(done)
+		hide()
 	}
 }
 

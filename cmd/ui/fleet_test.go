@@ -41,7 +41,13 @@ func TestFleetTerminal(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{20, 6}, {40, 8}, {80, 24}, {200, 50}} {
 		var out bytes.Buffer
 		r := &rollout.Record{Name: "shop", ID: "1", Numbers: rollout.Numbers{Members: 9, ToDo: 9, MaxInFlight: 9}}
-		show, stop := FleetTerminal(t.Context(), (&Redactor{}).Writer(&out), func() int { return size.width }, func() int { return size.height })
+		show, hide, stop := FleetTerminal(t.Context(), (&Redactor{}).Writer(&out), func() int { return size.width }, func() int { return size.height })
+		show(rollout.Event{Time: time.Now(), Record: r, Kind: rollout.Planning, Member: "m1", Verdict: schedule.Waiting})
+		hide()
+		if got := screen(t, out.String()); len(got) > 0 {
+			t.Errorf("%v: %q is left where a question is asked", size, got)
+		}
+		out.Reset()
 		names := strings.Fields("m1 m2 m3 m4 m5 m6 m7 m8 m9")
 		for _, name := range names {
 			r.Members = append(r.Members, &rollout.Member{Name: name, Verdict: schedule.Done})
