@@ -176,6 +176,21 @@ func nextAddress(refused *network.Refused) string {
 	return "correct the manifest or the cloud config, and run the same command again"
 }
 
+// holderIn returns who holds the address that was refused; nil: err says nothing of
+// that.
+func holderIn(err error) *report.Holder {
+	refused, ok := errors.AsType[*network.Refused](err)
+	if !ok || refused.Kind != network.AlreadyInUse || len(refused.Holders) != 1 {
+		return nil
+	}
+	h := refused.Holders[0]
+	address := h.Block.String()
+	if h.Block.IsSingleIP() {
+		address = h.Block.Addr().String()
+	}
+	return &report.Holder{Address: address, Network: h.Network, Deployment: h.Owner.Deployment, Name: h.Owner.Name, Instance: h.Owner.Instance}
+}
+
 // fleetCode returns the exit code of a run of a fleet that did not end well.
 func fleetCode(e *rollout.EndedError) int {
 	switch e.Record.Result {
@@ -215,7 +230,7 @@ func (c *console) finish(err error) int {
 		if !failure(told) {
 			told = nil
 		}
-		ui.JSONResult(c.events, code, told, hint)
+		ui.JSONResult(c.events, code, told, hint, holderIn(err))
 	}
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed
@@ -235,7 +250,7 @@ func (c *console) tell(code int, err error, hint string) {
 	case c.json:
 		out := c.redactor.Lines(c.out)
 		printProblems(out, err)
-		ui.JSONResult(out, code, err, hint)
+		ui.JSONResult(out, code, err, hint, holderIn(err))
 	case err != nil:
 		c.failed(code, err, hint)
 	case !told && !c.quiet && c.report != nil:

@@ -70,16 +70,18 @@ func JSON(out *Lines) func(report.Event) {
 
 // Result is the last line of the JSON output.
 type Result struct {
-	Kind     string        `json:"kind"` // "result"
-	Status   report.Status `json:"status"`
-	ExitCode int           `json:"exit_code"`
-	Error    string        `json:"error,omitempty"`
-	Hint     string        `json:"hint,omitempty"`
+	Kind     string         `json:"kind"` // "result"
+	Status   report.Status  `json:"status"`
+	ExitCode int            `json:"exit_code"`
+	Error    string         `json:"error,omitempty"`
+	Hint     string         `json:"hint,omitempty"`
+	HeldBy   *report.Holder `json:"held_by,omitempty"` // the address that was refused
 }
 
-// JSONResult prints how the run ended.
-func JSONResult(out *Lines, code int, err error, hint string) {
-	r := Result{Kind: "result", Status: report.Finished, ExitCode: code, Hint: hint}
+// JSONResult prints how the run ended. holder has the address that was refused, if
+// that is the error.
+func JSONResult(out *Lines, code int, err error, hint string, holder *report.Holder) {
+	r := Result{Kind: "result", Status: report.Finished, ExitCode: code, Hint: hint, HeldBy: holder}
 	if err != nil {
 		r.Status, r.Error = report.Failed, err.Error()
 	}

@@ -96,7 +96,7 @@ func TestResults(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	out.Reset()
-	JSONResult(r.Lines(&out), 0, nil, "")
+	JSONResult(r.Lines(&out), 0, nil, "", nil)
 	if got := out.String(); got != `{"kind":"result","status":"finished","exit_code":0}`+"\n" {
 		t.Errorf("got %q", got)
 	}
@@ -359,7 +359,7 @@ func TestLines(t *testing.T) {
 	r.Add("result", "finished", "kind", "error", "1234", "s3cret-pass")
 	var out bytes.Buffer
 	lines := r.Lines(&out)
-	JSONResult(lines, 1234, errors.New("error: s3cret-pass "+strings.Repeat("x", 1<<20)), "")
+	JSONResult(lines, 1234, errors.New("error: s3cret-pass "+strings.Repeat("x", 1<<20)), "", nil)
 	lines.Print("thing", struct {
 		At    time.Time `json:"at"`
 		N     int       `json:"n"`

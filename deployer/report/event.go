@@ -59,6 +59,15 @@ type Event struct {
 	Down    bool       `json:"down,omitempty"` // during the step the service is down
 }
 
+// Holder is who holds an address that was refused to another deployment.
+type Holder struct {
+	Address    string `json:"address"` // or a block
+	Network    string `json:"network"` // of the holder
+	Deployment string `json:"deployment"`
+	Name       string `json:"name,omitempty"` // of the deployment, for people
+	Instance   string `json:"instance"`
+}
+
 // reporter numbers stages and passes on events, one at a time.
 type reporter struct {
 	mu     sync.Mutex

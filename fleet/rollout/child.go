@@ -237,8 +237,9 @@ type follower struct {
 // event is one line of the events of deploy and plan.
 type event struct {
 	report.Event
-	ExitCode int    `json:"exit_code"`
-	Hint     string `json:"hint"`
+	ExitCode int            `json:"exit_code"`
+	Hint     string         `json:"hint"`
+	HeldBy   *report.Holder `json:"held_by"`
 }
 
 // read reads the lines that were added.
@@ -335,6 +336,7 @@ type Plan struct {
 	ExitCode int
 	Error    string
 	Hint     string
+	HeldBy   *report.Holder // who holds the address that was refused, if that is the error
 	Warnings []string
 }
 
@@ -369,7 +371,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 		case report.Warning:
 			made.Warnings = append(made.Warnings, e.Message)
 		case "result":
-			made.Error, made.Hint, told = e.Error, e.Hint, true
+			made.Error, made.Hint, made.HeldBy, told = e.Error, e.Hint, e.HeldBy, true
 		}
 	}
 	if !told {

@@ -58,21 +58,38 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	if err := c.plan(ctx); err != nil {
 		return nil, err
 	}
+	c.expectHandOvers()
 	if continued && c.record.changedSince(old) {
 		c.record.forget()
 		c.record.ID, c.record.Started, c.record.Logs = anew.ID, anew.Started, anew.Logs
 		continued = false
 	}
+	if !continued {
+		old = nil
+	}
+	c.decide(old)
+	if c.refuseHandOvers() {
+		c.decide(old)
+	}
+	for _, m := range c.record.Members {
+		if m.heldBy != nil {
+			c.planned(m)
+		}
+	}
+	return c, nil
+}
+
+// decide turns the rules into numbers: those of the old run, if that is continued.
+func (c *coordinator) decide(old *Record) {
 	c.count()
-	if continued {
+	if old != nil {
 		c.record.Numbers.ToDo, c.record.Numbers.Canaries, c.record.Numbers.Waves = old.Numbers.ToDo, old.Numbers.Canaries, old.Numbers.Waves
 	}
-	c.rules = rules(opts.Fleet.Update, c.record.Numbers)
+	c.rules = rules(c.opts.Fleet.Update, c.record.Numbers)
 	c.list = make([]schedule.Member, len(c.record.Members))
 	for i := range c.list {
 		c.sync(i)
 	}
-	return c, nil
 }
 
 // choose returns the selected members in the order in which they start.
@@ -226,7 +243,9 @@ func (c *coordinator) plan(ctx context.Context) error {
 				planned := c.planOne(ctx, *m)
 				mu.Lock()
 				*m = planned
-				c.emit(Event{Kind: Planning, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint})
+				if m.heldBy == nil { // or else it may wait for another member
+					c.planned(m)
+				}
 				mu.Unlock()
 			}
 			return nil
@@ -262,6 +281,11 @@ func (e *InterruptedError) Error() string {
 	return "interrupted while the members were planned; nothing was changed"
 }
 
+// planned reports what the plan of a member makes of it.
+func (c *coordinator) planned(m *Member) {
+	c.emit(Event{Kind: Planning, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint})
+}
+
 // planOne returns what the plan of a member makes of it.
 func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	was := m.Verdict
@@ -280,6 +304,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		}
 	}
 	p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: c.record.Action, Cut: m.cut, Run: c.record.ID})
+	m.heldBy, m.gives = p.HeldBy, givenUp(p.View)
 	switch {
 	case p.ExitCode == exitNothing && was == schedule.Done:
 		m.Verdict = schedule.Done

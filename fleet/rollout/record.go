@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/deployer/report"
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/atomicfile"
@@ -92,6 +93,9 @@ type Member struct {
 	Candidate bool `json:"candidate,omitempty"` // it may be a canary
 	cut       bool // an earlier run was killed while it ran
 	lost      int  // how often the machine that ran it was lost
+
+	heldBy *report.Holder  // who holds the address that its plan was refused
+	gives  map[string]bool // addresses that its plan gives up, as "10.0.0.5 of default"
 }
 
 // Outage is a time during which the service of a member was down.

@@ -89,23 +89,24 @@ const (
 
 // coordinator is one run.
 type coordinator struct {
-	opts     Options
-	rules    schedule.Rules
-	record   *Record
-	list     []schedule.Member // of the record, in the same order
-	index    map[string]int
-	byName   map[string]fleet.Member
-	hands    Hands
-	progress chan Progress
-	gone     chan struct{} // closed when nobody reads progress any more
-	asked    schedule.Asked
-	why      string // why the run was to end early
-	aborted  bool
-	limits   map[string]time.Time // when a running member is asked to end
-	late     map[string]bool      // members that did not end in time
-	down     map[string]time.Time // since when the service of a member is down
-	phase    string
-	unsaved  bool // the record has changed since it was written
+	opts      Options
+	rules     schedule.Rules
+	record    *Record
+	list      []schedule.Member // of the record, in the same order
+	index     map[string]int
+	byName    map[string]fleet.Member
+	hands     Hands
+	progress  chan Progress
+	gone      chan struct{} // closed when nobody reads progress any more
+	handOvers []handOver
+	asked     schedule.Asked
+	why       string // why the run was to end early
+	aborted   bool
+	limits    map[string]time.Time // when a running member is asked to end
+	late      map[string]bool      // members that did not end in time
+	down      map[string]time.Time // since when the service of a member is down
+	phase     string
+	unsaved   bool // the record has changed since it was written
 }
 
 // Deploy updates the members of a fleet. The error is an *EndedError if the run

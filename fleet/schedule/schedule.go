@@ -9,6 +9,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -141,6 +142,30 @@ func Next(rules Rules, members []Member, asked Asked, now time.Time) Step {
 	left := p.busy(p.room, func(*Member) bool { return true }, Start{})
 	p.step.Ended = c.running == 0 && !left
 	return p.step
+}
+
+// Order returns which members start in which order if each of them ends well at once.
+func Order(rules Rules, members []Member) []Start {
+	list := slices.Clone(members)
+	for i := range list {
+		list[i].Ended = time.Time{}
+		if list[i].Verdict == Failed {
+			list[i].Verdict = Blocked
+		}
+	}
+	rules.BakeCanaries, rules.BakeWaves, rules.BusyWait = 0, 0, 0
+	var order []Start
+	for {
+		step := Next(rules, list, Asked{}, time.Time{})
+		if len(step.Start) == 0 {
+			return order
+		}
+		for _, s := range step.Start {
+			m := &list[s.Member]
+			m.Verdict, m.Canary, m.Wave = Done, s.Canary, s.Wave
+		}
+		order = append(order, step.Start...)
+	}
 }
 
 // counts is what Next needs to know of all members.

@@ -329,3 +329,31 @@ func BenchmarkRun(b *testing.B) {
 		run(Rules{Canaries: 10, Width: 100, Waves: []int{100, 1000}}, members(10_000), well)
 	}
 }
+
+// Order is the order of a run in which every member ends well at once.
+func TestPredictedOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t)
+		waiting := 0
+		for _, m := range w.members {
+			if m.Verdict == Waiting {
+				waiting++
+			}
+		}
+		order := Order(w.rules, w.members)
+		seen := map[int]bool{}
+		for i, s := range order {
+			if seen[s.Member] || w.members[s.Member].Verdict != Waiting {
+				t.Fatalf("member %d is started twice, or has nothing to do", s.Member)
+			}
+			seen[s.Member] = true
+			if i > 0 && (s.Canary && !order[i-1].Canary || s.Wave < order[i-1].Wave) {
+				t.Fatalf("%+v starts after %+v", s, order[i-1])
+			}
+		}
+		if len(order) != waiting {
+			t.Fatalf("%d of %d members are started", len(order), waiting)
+		}
+	})
+}
