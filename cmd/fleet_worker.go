@@ -45,7 +45,7 @@ they go on alone.`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.started = true
-			if err := findQueue(c, &database, "fleet worker"); err != nil {
+			if err := findQueue(c, cmd, &database, "fleet worker"); err != nil {
 				return err
 			}
 			if width < 1 || width > mostWidth {
@@ -68,12 +68,12 @@ func workersFlag(f *pflag.FlagSet, workers *bool) {
 }
 
 // findQueue fills in the database in which coordinators and workers meet.
-func findQueue(c *console, address *string, command string) error {
+func findQueue(c *console, cmd *cobra.Command, address *string, command string) error {
 	if err := c.findDatabase(address); err != nil {
 		return err
 	}
 	if !queue.IsDatabase(*address) {
-		return wrongUsage(c.root, fmt.Errorf("%s needs a PostgreSQL database: --database postgres://user@host/database, or BOOTSTRAP_DATABASE", command))
+		return wrongUsage(cmd, fmt.Errorf("%s needs a PostgreSQL database: --database postgres://user@host/database, or BOOTSTRAP_DATABASE", command))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 
 // coordinate makes this process the coordinator of workers. The caller calls end.
 func coordinate(ctx context.Context, c *console, opts *rollout.Options, database string) (end func(), err error) {
-	if err := findQueue(c, &database, "--workers"); err != nil {
+	if err := findQueue(c, c.root, &database, "--workers"); err != nil {
 		return nil, err
 	}
 	q, err := queue.Coordinate(ctx, queue.Options{Database: database, Fleet: opts.Fleet.Path, Flags: opts.Program.Flags, By: opts.By})

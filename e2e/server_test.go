@@ -3,7 +3,11 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -19,11 +23,20 @@ type database struct{ server *postgrestest.Server }
 
 type databaseKey struct{}
 
-// ownDatabase gives a script room for a server.
+// ownDatabase gives a script room for a server. At the end it kills the processes of
+// which the script has left a number in a file NAME.pid: a worker waits for ever for a
+// server that is gone.
 func ownDatabase(env *testscript.Env) {
 	own := &database{}
 	env.Values[databaseKey{}] = own
 	env.Defer(func() {
+		paths, _ := filepath.Glob(filepath.Join(env.WorkDir, "*.pid"))
+		for _, path := range paths {
+			text, _ := os.ReadFile(path)
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
 		if own.server != nil {
 			own.server.Close()
 		}

@@ -162,7 +162,12 @@ func (d *database) failed(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot %s the database %s: %s", verb, d.place, d.explain(err))
+	text := fmt.Sprintf("cannot %s the database %s: %s", verb, d.place, d.explain(err))
+	var network *net.OpError
+	if errors.As(err, &network) {
+		text += "; start the server, or correct its address"
+	}
+	return errors.New(text)
 }
 
 // explain returns the cause of an error of the database, without secrets.

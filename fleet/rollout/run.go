@@ -323,9 +323,12 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 	case down && !was:
 		c.down[m.Name] = at
 	case !down && was:
+		delete(c.down, m.Name)
+		if n := len(m.Outages); n > 0 && !since.After(m.Outages[n-1].From) {
+			return // a worker tells a continued run everything again
+		}
 		m.Down += at.Sub(since).Seconds()
 		m.Outages = append(m.Outages, Outage{From: since, To: at})
-		delete(c.down, m.Name)
 	}
 }
 
