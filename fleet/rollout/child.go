@@ -133,14 +133,15 @@ type Here struct {
 	tell    func(Progress)
 
 	mu      sync.Mutex
-	running map[string]int // process by member
-	stopped bool           // Interrupt was called
+	running map[string]int  // process by member
+	asked   map[string]bool // running members that were asked to end
+	stopped bool            // Interrupt was called for all
 }
 
 // NewHere returns the hands of this machine; tell is called from several
 // goroutines.
 func NewHere(p Program, width int, tell func(Progress)) *Here {
-	return &Here{program: p, width: width, tell: tell, running: map[string]int{}}
+	return &Here{program: p, width: width, tell: tell, running: map[string]int{}, asked: map[string]bool{}}
 }
 
 // cutWait is how long a member that was cut waits for what its earlier start left
@@ -200,10 +201,14 @@ func (h *Here) watch(ctx context.Context, name string, cmd *exec.Cmd, events str
 		}
 		f.read()
 	}
-	h.mu.Lock()
-	delete(h.running, name)
-	h.mu.Unlock()
 	outcome := f.outcome(cmd, err)
+	h.mu.Lock()
+	if h.asked[name] && outcome.ExitCode == exitTerminated {
+		outcome = Outcome{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: "it was asked to end before it began"}
+	}
+	delete(h.running, name)
+	delete(h.asked, name)
+	h.mu.Unlock()
 	h.tell(Progress{Member: name, Ended: &outcome, At: time.Now()})
 }
 
@@ -215,6 +220,7 @@ func (h *Here) Interrupt(name string) {
 	h.stopped = h.stopped || name == ""
 	for member, pid := range h.running {
 		if name == "" || member == name {
+			h.asked[member] = true
 			process.Terminate(pid)
 		}
 	}
@@ -303,6 +309,7 @@ const (
 	exitNoState     = 66
 	exitLocked      = 75
 	exitInterrupted = 130
+	exitTerminated  = 143 // of a process that did not catch the signal yet
 )
 
 // outcome returns how the process ended.
