@@ -83,7 +83,9 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 func (c *coordinator) decide(old *Record) {
 	c.count()
 	if old != nil {
-		c.record.Numbers.ToDo, c.record.Numbers.Canaries, c.record.Numbers.Waves = old.Numbers.ToDo, old.Numbers.Canaries, old.Numbers.Waves
+		n := &c.record.Numbers // fewer if members were removed from the fleet file
+		n.ToDo, n.Waves = min(old.Numbers.ToDo, n.Members), old.Numbers.Waves
+		n.Canaries = min(old.Numbers.Canaries, n.ToDo)
 	}
 	c.rules = rules(c.opts.Fleet.Update, c.record.Numbers)
 	c.list = make([]schedule.Member, len(c.record.Members))
