@@ -177,6 +177,9 @@ func (c *coordinator) run(ctx context.Context) error {
 			if err := c.start(ctx, start); err != nil {
 				return err
 			}
+			if c.list[start.Member].Verdict == schedule.Failed {
+				break // the others may not be started any more
+			}
 		}
 		if step.Ended {
 			return c.end()
@@ -420,7 +423,10 @@ func (c *coordinator) say(s schedule.Step) {
 
 func (c *coordinator) save() error {
 	c.unsaved = false
-	return c.record.save()
+	if err := c.record.save(); err != nil {
+		return fmt.Errorf("%w; running members end alone, and the same command goes on", err)
+	}
+	return nil
 }
 
 func (c *coordinator) emit(e Event) {
