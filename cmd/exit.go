@@ -184,11 +184,7 @@ func holderIn(err error) *report.Holder {
 		return nil
 	}
 	h := refused.Holders[0]
-	address := h.Block.String()
-	if h.Block.IsSingleIP() {
-		address = h.Block.Addr().String()
-	}
-	return &report.Holder{Address: address, Network: h.Network, Deployment: h.Owner.Deployment, Name: h.Owner.Name, Instance: h.Owner.Instance}
+	return &report.Holder{Address: h.Address(), Network: h.Network, Deployment: h.Owner.Deployment, Name: h.Owner.Name, Instance: h.Owner.Instance}
 }
 
 // fleetCode returns the exit code of a run of a fleet that did not end well.

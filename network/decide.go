@@ -210,7 +210,7 @@ func (d *decider) outcome(in *instance) Outcome {
 // leave returns what happens to a reservation that no wish uses.
 func (d *decider) leave(in *instance, h holding) Change {
 	c := Change{Action: Release, Reservation: h.Reservation}
-	from := showBlock(h.Block)
+	from := h.Address()
 	switch {
 	case h.orphan:
 		c.Action, c.Reason = Orphan, Reason{OfOrphan, from, h.VM}
@@ -224,7 +224,7 @@ func (d *decider) leave(in *instance, h holding) Change {
 	case wanted:
 		c.Reason = d.why(in, w, h.Reservation)
 		if c.Reason.Kind == Same {
-			c.Reason = Reason{Replaced, from, showBlock(w.change.Reservation.Block)}
+			c.Reason = Reason{Replaced, from, w.change.Reservation.Address()}
 			if in.swapped && h.ofVM {
 				c.Reason.Kind = Swapped
 			}

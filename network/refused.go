@@ -131,7 +131,7 @@ func (e *Refused) capacity() string {
 func (r Reservation) held(asked netip.Prefix) string {
 	text := ""
 	if r.Block != asked {
-		text = showBlock(r.Block) + " is "
+		text = r.Address() + " is "
 	}
 	text += "held by " + r.Owner.String()
 	if r.Network != "" {

@@ -43,6 +43,9 @@ type Reservation struct {
 	Run     string // id of the run that made the reservation
 }
 
+// Address returns the address, or the block if that has several.
+func (r Reservation) Address() string { return showBlock(r.Block) }
+
 // Taken answers which addresses are reserved. Both questions must be quick for
 // any number of addresses and reservations.
 type Taken interface {

@@ -44,7 +44,7 @@ func (d *decider) cause(in *instance, w *want, r Reservation) Reason {
 			}
 			reason := d.why(in, w, h.Reservation)
 			if reason.Kind == Same {
-				return Reason{Swapped, showBlock(h.Block), showBlock(r.Block)}
+				return Reason{Swapped, h.Address(), r.Address()}
 			}
 			return reason
 		}

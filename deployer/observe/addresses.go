@@ -33,11 +33,8 @@ type HeldAddress struct {
 // Held returns a reservation as it is shown.
 func Held(r network.Reservation) HeldAddress {
 	h := HeldAddress{
-		Address: r.Block.String(), Network: r.Network, Scope: r.Scope, Deployment: r.Owner.Name, Installation: r.Owner.Deployment,
+		Address: r.Address(), Network: r.Network, Scope: r.Scope, Deployment: r.Owner.Name, Installation: r.Owner.Deployment,
 		Instance: r.Owner.Instance, Type: string(r.Kind), VM: r.VM,
-	}
-	if r.Block.IsSingleIP() {
-		h.Address = r.Block.Addr().String()
 	}
 	if !r.Since.IsZero() {
 		since := r.Since.UTC().Truncate(time.Second)

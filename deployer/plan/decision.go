@@ -408,13 +408,7 @@ func (d *Decision) addAddresses(w Wishes) {
 }
 
 // nameOf returns the name of an address in a plan: 10.0.0.5 of default.
-func nameOf(r network.Reservation) string {
-	text := r.Block.String()
-	if r.Block.IsSingleIP() {
-		text = r.Block.Addr().String()
-	}
-	return text + " of " + r.Network
-}
+func nameOf(r network.Reservation) string { return r.Address() + " of " + r.Network }
 
 func addressAction(a network.Change) Action {
 	switch a.Action {
