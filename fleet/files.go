@@ -122,6 +122,31 @@ func (f files) existing(l located, member string) string {
 	return path
 }
 
+// inFolder is path for a file whose folder must exist.
+func (f files) inFolder(l located, member string) string {
+	path := f.path(l, member)
+	if path == "" {
+		return ""
+	}
+	folder := filepath.Dir(path)
+	key := folder + string(filepath.Separator)
+	err, known := f.looked[key]
+	if !known {
+		info, failure := os.Stat(folder)
+		switch {
+		case errors.Is(failure, fs.ErrNotExist):
+			err = errors.New("does not exist; create it")
+		case failure == nil && !info.IsDir():
+			err = errors.New("is not a folder")
+		}
+		f.looked[key] = err
+	}
+	if err != nil {
+		l.place.Fail("the folder %s %v", folder, err)
+	}
+	return path
+}
+
 // allExisting is existing for a list.
 func (f files) allExisting(list []located, member string) []string {
 	if len(list) == 0 {

@@ -36,6 +36,7 @@ func TestPage(t *testing.T) {
 -- jumpboxes/west/manifest.yml --
 -- pg.yml --
 -- cloud.yml --
+-- creds/.gitkeep --
 `
 	opts := document.Options{Vars: []string{"domain=example.com"}}
 	var last string

@@ -90,6 +90,7 @@ defaults:
   cloud_config: c0.yml
   vars: {domain: example.com, size: 0}
   labels: {team: shop}
+-- creds/first.yml --
 -- web/manifest.yml --
 -- a.yml --
 -- pg.yml --
@@ -319,7 +320,7 @@ func TestStatesThroughLinks(t *testing.T) {
 // large returns a fleet file with a table of n rows.
 func large(n int) string {
 	var b strings.Builder
-	b.WriteString("-- pg.yml --\n-- cloud.yml --\n-- fleet.yml --\nmembers:\n- manifest: pg.yml\n  vars: {domain: example.com}\n  table:\n")
+	b.WriteString("-- pg.yml --\n-- cloud.yml --\n-- creds/pg-0.yml --\n-- fleet.yml --\nmembers:\n- manifest: pg.yml\n  vars: {domain: example.com}\n  table:\n")
 	for i := range n {
 		fmt.Fprintf(&b, "  - {name: pg-%d, vars: {index: %d, password: sesame-%d}, labels: {zone: z%d}}\n", i, i, i, i%3)
 	}
