@@ -32,9 +32,17 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 	fmt.Fprintln(out)
 	fmt.Fprintln(out, FleetNumbers(r))
 	for _, m := range r.Members {
-		if m.Verdict == schedule.Failed && m.Hint != "" {
-			fmt.Fprintf(out, "%s: %s\n", m.Name, m.Hint)
+		if m.Verdict == schedule.Failed {
+			unplanned(out, m.Name, m.Reason, m.Hint)
 		}
+	}
+}
+
+// unplanned prints why a member cannot be planned, and what to do.
+func unplanned(out *Writer, name, reason, hint string) {
+	fmt.Fprintf(out, "%s: cannot be planned: %s\n", name, out.clean(reason, maxMessage))
+	if hint != "" {
+		fmt.Fprintf(out, "  what to do: %s\n", out.clean(hint, maxMessage))
 	}
 }
 
@@ -42,6 +50,8 @@ func fleetPlan(m *rollout.Member) string {
 	switch {
 	case m.Verdict == schedule.Waiting:
 		return together(m.Changes)
+	case m.Verdict == schedule.Failed:
+		return "cannot be planned"
 	case m.Reason != "":
 		return fmt.Sprintf("%s: %s", m.Verdict, m.Reason)
 	}
@@ -199,10 +209,7 @@ func fleetLine(out *Writer, e rollout.Event) {
 	case e.Kind == rollout.Notice:
 		fmt.Fprintln(out, out.clean(e.Message, maxMessage))
 	case e.Kind == rollout.Planning && e.Verdict == schedule.Failed:
-		fmt.Fprintf(out, "%s: cannot be planned: %s\n", e.Member, out.clean(e.Reason, maxMessage))
-		if e.Hint != "" {
-			fmt.Fprintf(out, "  what to do: %s\n", out.clean(e.Hint, maxMessage))
-		}
+		unplanned(out, e.Member, e.Reason, e.Hint)
 	case e.Kind == rollout.OfMember && e.Status == "started":
 		what := "started"
 		if e.Canary {
