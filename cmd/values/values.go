@@ -3,6 +3,7 @@
 package values
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -323,6 +324,8 @@ func (v *VarsFiles) Set(path string) error {
 		switch {
 		case err != nil:
 			return Refusal(fmt.Sprintf("-l -: cannot read standard input: %v", document.Cause(err)))
+		case len(bytes.TrimSpace(data)) == 0: // whoever was to write it was killed, or forgot it
+			return Refusal("-l -: standard input is empty; write {} if there are no variables")
 		case len(data) > maxVars:
 			return Refusal(fmt.Sprintf("-l -: standard input is larger than the limit of %d MiB", maxVars>>20))
 		}
