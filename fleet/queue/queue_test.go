@@ -167,6 +167,9 @@ func (l *lab) work(host, password string, urgent <-chan struct{}) (end func()) {
 		})
 	})
 	return func() {
+		if l.t.Failed() {
+			l.release("a", "b", "c") // the worker waits for its members
+		}
 		cancel()
 		if err := <-ended; err != nil {
 			l.t.Error(err)
@@ -190,9 +193,19 @@ func (l *lab) next(what string, wanted func(rollout.Progress) bool) rollout.Prog
 	}
 }
 
-func (l *lab) step(name string) rollout.Progress {
+// step waits until each of the members has begun a step, in any order.
+func (l *lab) step(names ...string) {
 	l.t.Helper()
-	return l.next("a step of "+name, func(p rollout.Progress) bool { return p.Member == name && p.Step != "" })
+	left := map[string]bool{}
+	for _, name := range names {
+		left[name] = true
+	}
+	l.next("a step of "+strings.Join(names, " and "), func(p rollout.Progress) bool {
+		if p.Step != "" {
+			delete(left, p.Member)
+		}
+		return len(left) == 0
+	})
 }
 
 func (l *lab) outcome(name string) rollout.Outcome {
@@ -495,8 +508,7 @@ func testInterrupted(t *testing.T, l *lab) {
 	end := l.work("h1", "hush-hush", nil)
 	defer end()
 	l.start(c, "a", "b")
-	l.step("a")
-	l.step("b")
+	l.step("a", "b")
 	c.Interrupt("b")
 	if o := l.outcome("b"); o.Verdict == schedule.Done || o.Lost {
 		t.Errorf("%+v", o)
@@ -705,8 +717,7 @@ func testServerStops(t *testing.T, l *lab, server *postgrestest.Server) {
 	defer c.Close()
 	end := l.work("h1", "hush-hush", nil)
 	l.start(c, "a", "b")
-	l.step("a")
-	l.step("b")
+	l.step("a", "b")
 	server.Stop()
 	l.notice("Cannot reach the database")
 	l.event(Noticed)
