@@ -58,7 +58,7 @@ func (s *varsStore) read(d *document) error {
 	if atomicfile.WriteOnly(s.path) {
 		return nil // a pipe or device that only takes output
 	}
-	if info, err := os.Stat(s.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(s.path, "/dev/") {
+	if info, err := os.Stat(s.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && (!strings.HasPrefix(s.path, "/dev/") || strings.HasPrefix(s.path, "/dev/shm/")) {
 		return fmt.Errorf("cannot use %s as a vars store: it is a named pipe, but a vars store is read before it is written", s.shown)
 	}
 	data, err := readFile("the vars store", s.path)
