@@ -47,11 +47,12 @@ func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bo
 		}
 		defer closeScreen()
 		w := c.redactor.Writer(screen)
+		c.asking.Store(true) // before the question can be seen: its answer may be Ctrl-C
 		ui.Ask(w, q.What)
 		if err := w.Flush(); err != nil {
+			c.asking.Store(false)
 			return false, &deployer.UnaskedError{What: q.What}
 		}
-		c.asking.Store(true)
 		yes, err := answer(ctx, in)
 		if err == nil {
 			c.asking.Store(false)
