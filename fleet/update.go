@@ -135,17 +135,13 @@ func readWhole(v document.Value, n *int) {
 	}
 }
 
-// readWatchTime reads a watch time as the Director does, which allows one number
-// for both limits.
+// readWatchTime reads a watch time.
 func readWatchTime(v document.Value) string {
 	text, ok := v.Text()
 	if !ok {
 		return ""
 	}
-	if single := strings.TrimSpace(text); !strings.Contains(text, "-") {
-		text = single + "-" + single
-	}
-	watch, err := manifest.ParseWatchTime(text)
+	watch, err := manifest.ParseDirectorWatchTime(text)
 	if err != nil {
 		v.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 30000-600000, or one number`, err)
 		return ""

@@ -404,12 +404,13 @@ func (r *reader) readUpdate(c document.Value) {
 	}
 	place := c.Get("update_watch_time")
 	if text, ok := place.Text(); ok {
-		if single := strings.TrimSpace(text); r.shared != nil && !strings.Contains(text, "-") {
-			text = single + "-" + single // as the Director reads it
+		parse := ParseWatchTime
+		if r.shared != nil {
+			parse = ParseDirectorWatchTime
 		}
-		watch, wrong := parseWatchTime(text)
-		if wrong != "" {
-			place.Fail(`%s; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, wrong)
+		watch, err := parse(text)
+		if err != nil {
+			place.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, err)
 		}
 		r.manifest.Update.WatchTime = watch
 	}
@@ -441,34 +442,34 @@ func (r *reader) readFeatures(c document.Value) {
 
 // ParseWatchTime reads "min-max" in milliseconds, as update_watch_time has it.
 func ParseWatchTime(text string) (WatchTime, error) {
-	watch, wrong := parseWatchTime(text)
-	if wrong != "" {
-		return watch, errors.New(wrong)
-	}
-	return watch, nil
-}
-
-// parseWatchTime reads "min-max" in milliseconds; wrong describes what is wrong.
-func parseWatchTime(text string) (watch WatchTime, wrong string) {
 	parts := strings.Split(text, "-")
 	if len(parts) != 2 {
-		return WatchTime{}, "is not a range of two times"
+		return WatchTime{}, errors.New("is not a range of two times")
 	}
 	var limits [2]time.Duration
 	for i, part := range parts {
 		ms, err := strconv.Atoi(strings.Trim(part, " "))
 		if err != nil || ms < 0 {
-			return WatchTime{}, "is not a range of two whole numbers"
+			return WatchTime{}, errors.New("is not a range of two whole numbers")
 		}
 		if ms > 1000*60*60*24*365 {
-			return WatchTime{}, "is longer than a year"
+			return WatchTime{}, errors.New("is longer than a year")
 		}
 		limits[i] = time.Duration(ms) * time.Millisecond
 	}
 	if limits[1] < limits[0] {
-		return WatchTime{}, "ends before it begins"
+		return WatchTime{}, errors.New("ends before it begins")
 	}
-	return WatchTime{Min: limits[0], Max: limits[1]}, ""
+	return WatchTime{Min: limits[0], Max: limits[1]}, nil
+}
+
+// ParseDirectorWatchTime reads "min-max" or, as the Director allows, one number for
+// both, in milliseconds.
+func ParseDirectorWatchTime(text string) (WatchTime, error) {
+	if single := strings.TrimSpace(text); !strings.Contains(text, "-") {
+		text = single + "-" + single
+	}
+	return ParseWatchTime(text)
 }
 
 // prefixOf returns the range of the network's subnet, or the zero Prefix.

@@ -231,12 +231,12 @@ func TestWatchTime(t *testing.T) {
 	for text, want := range map[string]WatchTime{
 		"0-300000": {0, 5 * time.Minute}, "1000 - 1000": {time.Second, time.Second}, " 5-6 ": {5 * time.Millisecond, 6 * time.Millisecond},
 	} {
-		if got, wrong := parseWatchTime(text); wrong != "" || got != want {
-			t.Errorf("%q: got %v %s", text, got, wrong)
+		if got, err := ParseWatchTime(text); err != nil || got != want {
+			t.Errorf("%q: got %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "-", "30000", "1-", "-1", "2-1", "a-b", "1-2-3", "1.5-2", "0-99999999999999", "0-99999999999999999999"} {
-		if got, wrong := parseWatchTime(text); wrong == "" {
+		if got, err := ParseWatchTime(text); err == nil {
 			t.Errorf("%q: got %v", text, got)
 		}
 	}
