@@ -58,7 +58,7 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		u := fleet.Update
-		if len(fleet.Members) == 0 || refuseName(fleet.Name) != "" || none(u.MaxInFlight) || u.MaxFailures < 0 || u.RetryBusy.Rounds < 0 || u.RetryBusy.Wait < 0 ||
+		if len(fleet.Members) == 0 || refuseName(fleet.Name) != "" || u.MaxInFlight.n < 1 || u.MaxFailures < 0 || u.RetryBusy.Rounds < 0 || u.RetryBusy.Wait < 0 ||
 			u.BakeCanaries < 0 || u.BakeWaves < 0 || u.Timeout < 0 {
 			t.Fatalf("accepted: %+v", fleet)
 		}

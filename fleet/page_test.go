@@ -61,7 +61,11 @@ func TestPage(t *testing.T) {
 	if names != "a b web east west pg-1 pg-2 pg-3 " {
 		t.Errorf("members: %s", names)
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(canaries|max_in_flight): ([0-9%]+)` \\| (.*) \\|$").FindAllStringSubmatch(page, -1) {
+	rows := regexp.MustCompile("(?m)^\\| `(canaries|max_in_flight): ([0-9%]+)` \\| (.*) \\|$").FindAllStringSubmatch(page, -1)
+	if len(rows) != 3 {
+		t.Errorf("the page has %d rows of numbers", len(rows))
+	}
+	for _, row := range rows {
 		share, ok := ParseShare(row[2])
 		if !ok {
 			t.Fatal(row[0])

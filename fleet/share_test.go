@@ -44,9 +44,6 @@ func TestParseShare(t *testing.T) {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	if !none(Count(0)) || !none(Percent(0)) || none(Percent(1)) || none(Count(1)) {
-		t.Error("IsZero")
-	}
 }
 
 // String returns the share as a fleet file has it, such as 5 or 10%.
@@ -56,6 +53,3 @@ func (s Share) String() string {
 	}
 	return strconv.Itoa(s.n)
 }
-
-// none reports whether the share is none of any number of members.
-func none(s Share) bool { return s.n <= 0 }
