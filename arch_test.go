@@ -65,6 +65,7 @@ func imports() map[string][]string {
 		"cpi":                     {},
 		"manifest":                {"manifest/document", "manifest/gen", "manifest/keys", "network"},
 		"manifest/keys":           {"manifest/document"},
+		"manifest/manifesttest":   {"manifest/document"},
 		"fleet/report":            {"deployer/report", "fleet", "fleet/rollout", "fleet/schedule"},
 		"fleet/rollout":           {"deployer/plan", "deployer/report", "fleet", "fleet/schedule", "state", "state/file"},
 		"fleet/queue":             {"addresses", "fleet", "fleet/rollout", "fleet/schedule", "state/file"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/manifesttest"
 )
 
 // The page of fleets names every key, and Read and the schema accept its files.
@@ -43,7 +44,7 @@ func TestPage(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(# fleet.yml\n.*?)```").FindAllStringSubmatch(page, -1) {
 		last = block[1]
 		f, _ := read(t, "-- fleet.yml --\n"+last+files, opts)
-		if err := schema.Validate(instance(t, last)); err != nil {
+		if err := schema.Validate(manifesttest.Instance(t, last)); err != nil {
 			t.Error(err)
 		}
 		for _, m := range f.Members {

@@ -15,26 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/manifesttest"
 )
 
 // unpacked writes the files of an archive, and returns their folder without
 // links.
 func unpacked(t testing.TB, archive string) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range txtar.Parse([]byte(archive)).Files {
-		path := filepath.Join(dir, filepath.FromSlash(part.Name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, part.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return manifesttest.Unpack(t, txtar.Parse([]byte(archive)))
 }
 
 // read reads fleet.yml of an archive, which must be valid.

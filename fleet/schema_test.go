@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -15,51 +14,13 @@ import (
 
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/keys"
+	"bootstrap/manifest/manifesttest"
 )
 
 // compiled returns the schema, ready to check documents.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("fleet.json", document); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("fleet.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema
-}
-
-// instance returns a YAML text as JSON Schema takes it.
-func instance(t *testing.T, text string) any {
-	t.Helper()
-	d, err := document.Evaluate("-", document.Options{Stdin: strings.NewReader(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := d.Find("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(top.Plain())
-	if err != nil {
-		t.Fatal(err)
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return manifesttest.Schema(t, Schema, "")
 }
 
 // The schema accepts and refuses what Read does, except for what depends on
@@ -161,7 +122,7 @@ func TestSchemaAgreesWithRead(t *testing.T) {
 		if _, err := Read(path, document.Options{}); (err == nil) != accepted {
 			t.Errorf("Read of %s: %v", text, err)
 		}
-		if err := schema.Validate(instance(t, text)); (err == nil) != accepted {
+		if err := schema.Validate(manifesttest.Instance(t, text)); (err == nil) != accepted {
 			t.Errorf("schema of %s: %v", text, err)
 		}
 	}
@@ -171,7 +132,7 @@ func TestSchemaAgreesWithRead(t *testing.T) {
 		member("((key)): ((value)), manifest: ((m)), vars: ((v)), labels: ((l)), blocked: ((b)), table: ((t))"),
 		update("strategy: ((s)), canaries: ((c)), max_in_flight: ((n))%, waves: [((w))], bake: ((b)), max_failures: ((f)), retry_busy: ((r)), order: ((o)), timeout: ((t))s, canary_watch_time: ((a))-((b))"),
 	} {
-		if err := schema.Validate(instance(t, text)); err != nil {
+		if err := schema.Validate(manifesttest.Instance(t, text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

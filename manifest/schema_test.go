@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -15,72 +14,27 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"bootstrap/manifest/document"
 	"bootstrap/manifest/gen"
 	"bootstrap/manifest/keys"
+	"bootstrap/manifest/manifesttest"
 )
 
 // compiled returns the schema, ready to check documents.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	return compiledPart(t, "")
-}
-
-// compiledPart returns a part of the schema, such as #/$defs/cloud.
-func compiledPart(t *testing.T, part string) *jsonschema.Schema {
-	t.Helper()
-	text, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("manifest.json", document); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("manifest.json" + part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema
-}
-
-// instance returns a YAML text as JSON Schema takes it.
-func instance(t *testing.T, text string) any {
-	t.Helper()
-	d, err := document.Evaluate("-", document.Options{Stdin: strings.NewReader(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := d.Find("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(top.Properties())
-	if err != nil {
-		t.Fatal(err)
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return manifesttest.Schema(t, Schema, "")
 }
 
 // The schema has a part for cloud configs.
 func TestSchemaOfCloudConfigs(t *testing.T) {
 	t.Parallel()
-	whole, cloud := compiled(t), compiledPart(t, "#/$defs/cloud")
+	whole, cloud := compiled(t), manifesttest.Schema(t, Schema, "#/$defs/cloud")
 	for _, f := range txtar.Parse([]byte(directorStyle)).Files {
 		schema := whole
 		if f.Name == "cloud.yml" {
 			schema = cloud
 		}
-		if err := schema.Validate(instance(t, string(f.Data))); err != nil {
+		if err := schema.Validate(manifesttest.Instance(t, string(f.Data))); err != nil {
 			t.Errorf("%s is refused: %v", f.Name, err)
 		}
 	}
@@ -89,7 +43,7 @@ func TestSchemaOfCloudConfigs(t *testing.T) {
 		`networks: [{name: n, type: vip, subnets: [{static: 1.1.1.1, azs: [z1]}]}]`,
 		`networks: [{name: n, subnets: [{range: "2001:db8::/64", gateway: "2001:db8::1", reserved: ["2001:db8::2-2001:db8::9"], static: ((static)), prefix: 80}]}]`,
 	} {
-		if err := cloud.Validate(instance(t, good)); err != nil {
+		if err := cloud.Validate(manifesttest.Instance(t, good)); err != nil {
 			t.Errorf("%s is refused: %v", good, err)
 		}
 	}
@@ -97,7 +51,7 @@ func TestSchemaOfCloudConfigs(t *testing.T) {
 		`vm_type: []`, `azs: [{cloud_properties: {}}]`, `disk_types: [{name: d, disk_size: 0}]`, `networks: [{name: n, type: bridge}]`,
 		`networks: [{name: n, subnets: [{range: 10.0.0.0, gateway: 10.0.0.1}]}]`, `networks: [{name: n, subnets: [{reserve: [10.0.0.1]}]}]`,
 	} {
-		if err := cloud.Validate(instance(t, bad)); err == nil {
+		if err := cloud.Validate(manifesttest.Instance(t, bad)); err == nil {
 			t.Errorf("%s is accepted", bad)
 		}
 	}
@@ -106,7 +60,7 @@ func TestSchemaOfCloudConfigs(t *testing.T) {
 	} {
 		text := strings.Replace(directorStyle, bad, "x-left: out", 1)
 		text = strings.Replace(text, "- x-left: out", "- {x-left: out}", 1)
-		if err := whole.Validate(instance(t, string(txtar.Parse([]byte(text)).Files[0].Data))); err == nil {
+		if err := whole.Validate(manifesttest.Instance(t, string(txtar.Parse([]byte(text)).Files[0].Data))); err == nil {
 			t.Errorf("a manifest without %s is accepted", bad)
 		}
 	}
@@ -166,7 +120,7 @@ variables: [{name: a, type: ((kind))}]
 		documents[file] = string(text)
 	}
 	for name, text := range documents {
-		if err := schema.Validate(instance(t, text)); err != nil {
+		if err := schema.Validate(manifesttest.Instance(t, text)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -222,7 +176,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"cloud_provider:\n", "cloud_provider:\n  ssh_tunnel: {auth_failure_timeout: 3 hours}\n", "/cloud_provider/ssh_tunnel/auth_failure_timeout"},
 		{"cloud_provider:\n", "cloud_provider:\n  cert: {ca: {}}\n", "/cloud_provider/cert/ca"},
 	} {
-		err := schema.Validate(instance(t, replaced(t, c.old, c.new)))
+		err := schema.Validate(manifesttest.Instance(t, replaced(t, c.old, c.new)))
 		var wrong *jsonschema.ValidationError
 		if !errors.As(err, &wrong) {
 			t.Errorf("%s: accepted", c.new)
