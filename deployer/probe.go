@@ -28,7 +28,7 @@ func probePorts() []int { return []int{22, 80, 443, 6868} }
 // the ledger does not know.
 func (a *reservations) probe(ctx context.Context) {
 	dial := a.t.Env.Route.Dial
-	if dial == nil { // nothing stands between this machine and the VM
+	if dial == nil { // the VM is reached directly
 		dial = proxy.Direct().DialContext
 	}
 	ports := probePorts()

@@ -19,7 +19,8 @@ import (
 // placeholder stands in a path for the name of the member.
 const placeholder = "{name}"
 
-// located is a path as the fleet file has it, with its place; empty: none.
+// located is a path as the fleet file has it, with its place; the path is empty if
+// there is none.
 type located struct {
 	place document.Value
 	path  string
@@ -100,7 +101,7 @@ func (f files) path(l located, member string) string {
 	return filepath.Join(f.dir, text)
 }
 
-// existing is path for a file that must exist.
+// existing returns what path returns, and reports a file that does not exist.
 func (f files) existing(l located, member string) string {
 	path := f.path(l, member)
 	err, known := f.looked[path]
@@ -122,7 +123,7 @@ func (f files) existing(l located, member string) string {
 	return path
 }
 
-// inFolder is path for a file whose folder must exist.
+// inFolder returns what path returns, and reports a folder that does not exist.
 func (f files) inFolder(l located, member string) string {
 	path := f.path(l, member)
 	if path == "" {
@@ -147,7 +148,7 @@ func (f files) inFolder(l located, member string) string {
 	return path
 }
 
-// allExisting is existing for a list.
+// allExisting returns what existing returns for each path of a list.
 func (f files) allExisting(list []located, member string) []string {
 	if len(list) == 0 {
 		return nil

@@ -71,7 +71,7 @@ type Strategy string
 // The strategies.
 const (
 	UpdateStrategy   Strategy = "update"   // deploy what changed
-	RecreateStrategy Strategy = "recreate" // make a new VM, also if the agent is silent
+	RecreateStrategy Strategy = "recreate" // replace the VM, also if its agent is silent
 )
 
 // Order is the order in which members are started.

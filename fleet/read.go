@@ -19,7 +19,7 @@ import (
 // file, or of a file with variables, is wrong.
 func Read(path string, opts document.Options) (*Fleet, error) {
 	if path == "-" {
-		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, because a run that was interrupted goes on with it")
+		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, because the command that continues an interrupted run reads it again")
 	}
 	absolute, err := locate(path)
 	if err != nil {

@@ -42,9 +42,9 @@ var sections = keys.Table{
 	}},
 	{Name: "defaults", Read: inputs},
 	{Name: "update", Read: []keys.Field{
-		{Key: "strategy", Form: keys.Choice, Values: []string{string(UpdateStrategy), string(RecreateStrategy)}, About: "update (the default): deploy what changed; recreate: make each VM anew, also if its agent is silent."},
+		{Key: "strategy", Form: keys.Choice, Values: []string{string(UpdateStrategy), string(RecreateStrategy)}, About: "update (the default): deploy what changed; recreate: replace the VM of each member, also if its agent is silent."},
 		{Key: "canaries", Form: keys.Share, Of: "update.canaries", About: "How many members are updated first, as a number or a percentage; 1 unless given, 0 for none."},
-		{Key: "max_in_flight", Form: keys.Share, Least: 1, About: "How many members are updated side by side, as a number or a percentage; 1 unless given."},
+		{Key: "max_in_flight", Form: keys.Share, Least: 1, About: "How many members are updated at the same time, as a number or a percentage; 1 unless given."},
 		{Key: "waves", Form: keys.Share, List: true, Least: 1, About: "Sizes of the waves that follow the canaries, as numbers or percentages; the last size repeats. One wave unless given."},
 		{Key: "bake", Form: keys.Duration, Of: "update.bake", About: "How long to wait after the canaries and after each wave: seconds, or a time such as 5m."},
 		{Key: "max_failures", Form: keys.Whole, About: "How many members besides canaries may fail while others are still started; 0 unless given."},

@@ -115,7 +115,7 @@ type vmKind struct {
 	name       string // for example: vm_type small
 	extended   bool   // there are extensions
 	properties map[string]any
-	sources    map[string]string // where each of properties stands
+	sources    map[string]string // which part of the cloud config has each of properties
 }
 
 // add adds cloud_properties, which replace whole values of those before.

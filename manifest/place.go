@@ -271,8 +271,8 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 	}
 }
 
-// Sources returns where each of the VM's cloud_properties stands in the cloud
-// config, for people, and where one stood that is not there any more.
+// Sources returns for people which part of the cloud config has each of the VM's
+// cloud_properties, and which part had one that was removed.
 func (p *Placement) Sources() (of map[string]string, gone string) {
 	of, gone = maps.Clone(p.kind.sources), "the VM"
 	for key := range p.kinds[p.Zone] {

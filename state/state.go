@@ -75,7 +75,7 @@ type Own struct {
 	// Zone is the availability zone of the instance, also while it has no VM.
 	Zone string `json:"zone,omitempty"`
 	// Ledger is where the addresses of the instance are reserved: a path, or a URL
-	// without its password.
+	// without user, password and parameters.
 	Ledger string `json:"ledger,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`

@@ -65,8 +65,8 @@ type Wishes struct {
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
 
-	// Places is where parts of the VM, or all below a place, stand in a manifest in
-	// the Director's style; the names of parts are those of create-env's.
+	// Places are the places that reasons name in a manifest in the Director's style,
+	// by the part of the VM or by the place in create-env's style.
 	Places map[string]string
 	// Addresses is what happens to the instance's addresses, as package network
 	// decides; empty without a cloud config.

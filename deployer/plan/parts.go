@@ -24,7 +24,7 @@ const (
 	PartSpec         = "spec" // configuration hash; known only after an apply
 )
 
-// The places below which the parts of a VM stand that depend on the manifest.
+// The places of parts of a VM that Places replaces.
 const (
 	partProperties = "cloud_properties of resource pool"
 	partEnv        = "env of resource pool"
@@ -119,8 +119,8 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	return parts
 }
 
-// Places returns where parts of the VM stand in a manifest in the Director's
-// style; nil for one in create-env's.
+// Places returns which places in a manifest in the Director's style have parts of
+// the VM, as Wishes contains them; nil for a manifest in create-env's style.
 func Places(m *manifest.Manifest) map[string]string {
 	if m.Placement == nil {
 		return nil

@@ -206,7 +206,7 @@ func inUTC(at *time.Time) *time.Time {
 // rounded returns a moment in UTC, to the millisecond.
 func rounded(at time.Time) time.Time { return at.UTC().Round(time.Millisecond) }
 
-// wrong reports whether a member with that verdict wants somebody to look at it.
+// wrong reports whether somebody should look at a member with that verdict.
 func wrong(v schedule.Verdict) bool {
 	return v == schedule.Failed || v == schedule.Busy || v == schedule.Interrupted
 }

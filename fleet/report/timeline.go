@@ -374,7 +374,7 @@ func about(v *Report, m *Member) string {
 	return text
 }
 
-// place returns as what a member was started.
+// place returns "canary" or the wave in which a member was started, or "".
 func place(v *Report, m *Member) string {
 	switch {
 	case m.Canary:
