@@ -22,7 +22,8 @@ type world struct {
 	last     Step
 }
 
-func draw(t *rapid.T) *world {
+// draw draws rules and at most that many members; if well, none of them fails.
+func draw(t *rapid.T, most int, well bool) *world {
 	pause := rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(rapid.IntRange(0, 3).Draw(t, "minutes")) * time.Minute
 	})
@@ -37,10 +38,10 @@ func draw(t *rapid.T) *world {
 		},
 	}
 	verdicts := []Verdict{Done, Done, Done, Done, Done, Done, Done, Done, Done, Busy, Busy, Unchanged, Failed, Interrupted}
-	if rapid.Bool().Draw(t, "nothing fails") {
+	if well || rapid.Bool().Draw(t, "nothing fails") {
 		verdicts = verdicts[:12]
 	}
-	for i := range rapid.IntRange(0, 60).Draw(t, "members") {
+	for i := range rapid.IntRange(most/60, most).Draw(t, "members") {
 		m := Member{Candidate: rapid.IntRange(0, 2).Draw(t, "candidate") > 0}
 		if rapid.IntRange(0, 9).Draw(t, "skipped") == 0 {
 			m.Verdict = rapid.SampledFrom([]Verdict{Blocked, Unchanged}).Draw(t, "why")
@@ -196,38 +197,67 @@ func (w *world) end(i int) {
 
 // TestRules simulates runs with every order of events.
 func TestRules(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := draw(t)
-		for events := 0; ; events++ {
-			if events > 5000 {
-				t.Fatalf("the run does not end: %+v", w.last)
-			}
-			s := w.step(t)
-			if s.Ended {
-				return
-			}
-			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
-			running := w.running()
-			switch event := rapid.IntRange(0, 60).Draw(t, "event"); {
-			case event == 0:
-				w.asked.Pause = true
-			case event == 1:
-				w.asked.Stop = true
-			case event == 2: // the run is killed and goes on: who ran is started again
-				for _, i := range running {
-					w.members[i].Verdict = Waiting
-				}
-			case event < 20 && w.asked.Pause:
-				w.asked.Pause = false
-			case len(running) > 0:
-				w.end(rapid.SampledFrom(running).Draw(t, "ends"))
-			case !s.Until.IsZero() && s.Until.After(w.now):
-				w.now = s.Until
-			case s.Until.IsZero() && len(s.Start) == 0 && !w.asked.Pause && !w.asked.Stop:
-				t.Fatalf("nothing runs, nothing is waited for, and the run does not end: %+v", s)
+	rapid.Check(t, func(t *rapid.T) { draw(t, 60, false).play(t, true) })
+}
+
+// TestRulesOfThousands simulates runs of thousands of members, in which only some are
+// busy or unchanged, and which are killed and paused.
+func TestRulesOfThousands(t *testing.T) {
+	runs := rapid.Custom(func(t *rapid.T) int {
+		w := draw(t, 3000, true)
+		w.members = append(w.members, make([]Member, 1000)...)
+		for range 1000 {
+			w.outcomes, w.starts, w.wave = append(w.outcomes, []Verdict{Done}), append(w.starts, 0), append(w.wave, 0)
+		}
+		w.play(t, false)
+		done := 0
+		for _, m := range w.members {
+			if m.Verdict == Done {
+				done++
 			}
 		}
+		return done
 	})
+	most := 0
+	for seed := range 3 {
+		most = max(most, runs.Example(seed+1))
+	}
+	if most < 1000 {
+		t.Errorf("only %d members were updated", most)
+	}
+}
+
+// play simulates the run; stops says whether somebody may end it.
+func (w *world) play(t *rapid.T, stops bool) {
+	for events := 0; ; events++ {
+		if events > 5000+20*len(w.members) {
+			t.Fatalf("the run does not end: %+v", w.last)
+		}
+		s := w.step(t)
+		if s.Ended {
+			return
+		}
+		w.now = w.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
+		running := w.running()
+		switch event := rapid.IntRange(0, 60).Draw(t, "event"); {
+		case event == 0:
+			w.asked.Pause = true
+		case event == 1 && stops:
+			w.asked.Stop = true
+		case event == 2: // the run is killed and goes on: who ran is started again
+			for _, i := range running {
+				w.members[i].Verdict = Waiting
+			}
+		case event < 20 && w.asked.Pause:
+			w.asked.Pause = false
+		case len(running) > 0:
+			w.end(rapid.SampledFrom(running).Draw(t, "ends"))
+		case !s.Until.IsZero() && s.Until.After(w.now):
+			w.now = s.Until
+		case s.Until.IsZero() && len(s.Start) == 0 && !w.asked.Pause && !w.asked.Stop:
+			t.Fatalf("nothing runs, nothing is waited for, and the run does not end: %+v", s)
+		}
+	}
 }
 
 // run simulates a run in which each member ends a minute after it was started, in
@@ -334,7 +364,7 @@ func BenchmarkRun(b *testing.B) {
 func TestPredictedOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := draw(t)
+		w := draw(t, 60, false)
 		waiting := 0
 		for _, m := range w.members {
 			if m.Verdict == Waiting {
