@@ -106,7 +106,7 @@ func (p *passedFlag) Set(text string) error {
 }
 
 // read reads the fleet file and returns the options of a run.
-func (a *fleetAsked) read(c *console, path string) (rollout.Options, error) {
+func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.Options, error) {
 	c.started = true
 	var opts rollout.Options
 	home, err := c.boshHome()
@@ -139,13 +139,13 @@ func (a *fleetAsked) read(c *console, path string) (rollout.Options, error) {
 			err = s.Check(f.Members)
 		}
 		if err != nil {
-			return opts, wrongUsage(c.root, fmt.Errorf("--only: %w", err))
+			return opts, wrongUsage(cmd, fmt.Errorf("--only: %w", err))
 		}
 		opts.Only = append(opts.Only, s)
 	}
 	if a.before != "" {
 		if opts.CreatedBefore, err = time.Parse(time.RFC3339, a.before); err != nil {
-			return opts, wrongUsage(c.root, fmt.Errorf("--created-before: %q is no time such as 2026-11-22T10:00:00Z", a.before))
+			return opts, wrongUsage(cmd, fmt.Errorf("--created-before: %q is no time such as 2026-11-22T10:00:00Z", a.before))
 		}
 	}
 	return opts, nil
@@ -184,7 +184,7 @@ nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 		Example: "  bootstrap fleet plan fleet.yml\n  bootstrap fleet plan fleet.yml --only zone=z1 --json",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, err := a.read(c, args[0])
+			opts, err := a.read(cmd, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -244,11 +244,11 @@ asks these to end at their next safe step. After a third, they go on alone.`,
 		Example: "  bootstrap fleet deploy fleet.yml\n  bootstrap fleet deploy fleet.yml --only failed",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, err := a.read(c, args[0])
+			opts, err := a.read(cmd, c, args[0])
 			if err != nil {
 				return err
 			}
-			return runFleet(cmd.Context(), c, opts, a)
+			return runFleet(cmd, c, opts, a)
 		},
 	}
 	a.flags(c, cmd)
@@ -269,12 +269,12 @@ bootstrap fleet abort first.`,
 		Example: "  bootstrap fleet recreate fleet.yml\n  bootstrap fleet recreate fleet.yml --created-before 2026-11-22T10:00:00Z",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, err := a.read(c, args[0])
+			opts, err := a.read(cmd, c, args[0])
 			if err != nil {
 				return err
 			}
 			opts.Action = fleet.RecreateStrategy
-			return runFleet(cmd.Context(), c, opts, a)
+			return runFleet(cmd, c, opts, a)
 		},
 	}
 	a.flags(c, cmd)
@@ -284,13 +284,14 @@ bootstrap fleet abort first.`,
 }
 
 // runFleet runs a run of a fleet and shows it.
-func runFleet(ctx context.Context, c *console, opts rollout.Options, a fleetAsked) error {
+func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked) error {
+	ctx := cmd.Context()
 	defer giveBack(opts.Home)
 	if a.ask.yes || a.ask.silent {
 		opts.Program.Flags = append(opts.Program.Flags, "--yes")
 	}
 	if a.workers {
-		end, err := coordinate(ctx, c, &opts, a.database)
+		end, err := coordinate(cmd, c, &opts, a.database)
 		if err != nil {
 			return err
 		}
@@ -374,14 +375,28 @@ func newFleetStatus(c *console) *cobra.Command {
 	}
 }
 
-// lastRun returns the record of the last run of a fleet.
-func lastRun(c *console, path string) (*rollout.Record, error) {
+// fleetPath returns the absolute path of a fleet file of which there is at least a
+// record.
+func fleetPath(c *console, path string) (string, error) {
 	c.started = true
 	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	c.redactor.Name(path, absolute)
+	_, err = os.Stat(absolute)
+	if err != nil && !exists(rollout.Path(absolute)) {
+		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: %w", path, document.Cause(err))}
+	}
+	return absolute, nil
+}
+
+// lastRun returns the record of the last run of a fleet.
+func lastRun(c *console, path string) (*rollout.Record, error) {
+	absolute, err := fleetPath(c, path)
+	if err != nil {
+		return nil, err
+	}
 	r, err := rollout.Load(absolute)
 	if err == nil && r == nil {
 		err = &rollout.NotRunningError{Fleet: path}
@@ -398,12 +413,10 @@ func newFleetAsk(c *console, wish rollout.Wish, short, long string) *cobra.Comma
 		Example: fmt.Sprintf("  bootstrap fleet %s fleet.yml", wish),
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
-			absolute, err := filepath.Abs(args[0])
+			absolute, err := fleetPath(c, args[0])
 			if err != nil {
 				return err
 			}
-			c.redactor.Name(args[0], absolute)
 			return rollout.Ask(absolute, wish, c.holder())
 		},
 	}

@@ -112,11 +112,11 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 }
 
 // coordinate makes this process the coordinator of workers. The caller calls end.
-func coordinate(ctx context.Context, c *console, opts *rollout.Options, database string) (end func(), err error) {
-	if err := findQueue(c, c.root, &database, "--workers"); err != nil {
+func coordinate(cmd *cobra.Command, c *console, opts *rollout.Options, database string) (end func(), err error) {
+	if err := findQueue(c, cmd, &database, "--workers"); err != nil {
 		return nil, err
 	}
-	q, err := queue.Coordinate(ctx, queue.Options{Database: database, Fleet: opts.Fleet.Path, Flags: opts.Program.Flags, By: opts.By})
+	q, err := queue.Coordinate(cmd.Context(), queue.Options{Database: database, Fleet: opts.Fleet.Path, Flags: opts.Program.Flags, By: opts.By})
 	if err != nil {
 		return nil, err
 	}

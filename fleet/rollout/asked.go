@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/state/file"
 )
@@ -40,15 +41,15 @@ func (e *NotRunningError) Error() string {
 	case e.Record == nil:
 		return fmt.Sprintf("no run of %s was ever started", e.Fleet)
 	case e.Record.Ended == nil:
-		return fmt.Sprintf("no run of %s is running: the last one, of %s, was killed", e.Fleet, e.Record.Started.UTC().Format("2006-01-02 15:04 UTC"))
+		return fmt.Sprintf("no run of %s is running: the last one, of %s, was killed", e.Fleet, report.Minute(e.Record.Started))
 	}
-	return fmt.Sprintf("no run of %s is running: the last one ended at %s (%s)", e.Fleet, e.Record.Ended.UTC().Format("2006-01-02 15:04 UTC"), e.Record.Result)
+	return fmt.Sprintf("no run of %s is running: the last one ended at %s (%s)", e.Fleet, report.Minute(*e.Record.Ended), e.Record.Result)
 }
 
 // Next returns the command that goes on.
 func (e *NotRunningError) Next() string {
 	if e.Record != nil && e.Record.Ended == nil {
-		return fmt.Sprintf("\"bootstrap fleet deploy %s\" continues it, and \"bootstrap fleet abort %[1]s\" ends it", e.Fleet)
+		return fmt.Sprintf("%s continues it, and \"bootstrap fleet abort %s\" ends it", again(e.Record.Action, e.Fleet), e.Fleet)
 	}
 	return fmt.Sprintf("\"bootstrap fleet deploy %s\" starts one", e.Fleet)
 }

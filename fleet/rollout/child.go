@@ -306,7 +306,6 @@ func changes(v *plan.View) []string {
 const (
 	exitNothing     = 0
 	exitChanges     = 2
-	exitNoState     = 66
 	exitLocked      = 75
 	exitInterrupted = 130
 	exitTerminated  = 143 // of a process that did not catch the signal yet
@@ -344,7 +343,6 @@ type Plan struct {
 	Error    string
 	Hint     string
 	HeldBy   *report.Holder // who holds the address that was refused, if that is the error
-	Warnings []string
 }
 
 // MakePlan plans what a task would do. It changes nothing.
@@ -375,8 +373,6 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 		switch e.Kind {
 		case report.Planned:
 			made.View = e.Plan
-		case report.Warning:
-			made.Warnings = append(made.Warnings, e.Message)
 		case "result":
 			made.Error, made.Hint, made.HeldBy, told = e.Error, e.Hint, e.HeldBy, true
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"bootstrap/fleet"
@@ -51,41 +49,6 @@ type Hands interface {
 	// step, or at once when they were asked before.
 	Interrupt(name string)
 }
-
-// Event is one message of a run, for the person and as JSON.
-type Event struct {
-	Time    time.Time        `json:"time"`
-	Kind    Kind             `json:"kind"`
-	Run     string           `json:"run,omitempty"`
-	Member  string           `json:"member,omitempty"`
-	Verdict schedule.Verdict `json:"-"`
-	Status  string           `json:"status,omitempty"` // of a member: started, step, and its verdict
-	Step    string           `json:"step,omitempty"`
-	Canary  bool             `json:"canary,omitempty"`
-	Wave    int              `json:"wave,omitempty"`
-	Reason  string           `json:"reason,omitempty"`
-	Hint    string           `json:"hint,omitempty"`
-	Seconds float64          `json:"seconds,omitempty"`
-	Down    float64          `json:"down_seconds,omitempty"`
-	Log     string           `json:"log,omitempty"`
-	Message string           `json:"message,omitempty"`
-	Counts  map[string]int   `json:"counts,omitempty"`
-	// Record is the run itself, for who shows all of it.
-	Record *Record `json:"-"`
-}
-
-// Kind is the kind of an Event.
-type Kind string
-
-// The kinds of events.
-const (
-	Begun    Kind = "fleet"        // the run begins: Run, Counts
-	Planning Kind = "fleet_plan"   // a member was planned: Member, Status
-	OfMember Kind = "member"       // a member started, began a step, or ended
-	Phase    Kind = "fleet_phase"  // Message says which part of the run begins
-	Notice   Kind = "fleet_notice" // Message
-	Over     Kind = "fleet_end"    // the run has ended: Status, Reason, Counts
-)
 
 // coordinator is one run.
 type coordinator struct {
@@ -398,117 +361,10 @@ func (c *coordinator) sync(i int) {
 	}
 }
 
-// say reports which part of the run begins.
-func (c *coordinator) say(s schedule.Step) {
-	if len(s.Start) == 0 && s.Until.IsZero() {
-		return
-	}
-	phase := string(s.Phase)
-	if s.Phase == schedule.Waves {
-		phase = ""
-		if len(c.rules.Waves) > 0 {
-			phase = fmt.Sprintf("wave %d", s.Wave)
-		}
-	}
-	key, text := phase, phase
-	if len(s.Start) == 0 {
-		key = fmt.Sprint(phase, s.Until)
-		text = strings.TrimPrefix(fmt.Sprintf("%s: nothing is started for %s", phase, time.Until(s.Until).Round(time.Second)), ": ")
-	}
-	if text != "" && key != c.phase {
-		c.emit(Event{Kind: Phase, Message: text, Wave: s.Wave})
-	}
-	c.phase = key
-}
-
 func (c *coordinator) save() error {
 	c.unsaved = false
 	if err := c.record.save(); err != nil {
 		return fmt.Errorf("%w; running members end alone, and the same command goes on", err)
-	}
-	return nil
-}
-
-func (c *coordinator) emit(e Event) {
-	e.Time, e.Record = time.Now(), c.record
-	c.opts.Report(e)
-}
-
-func (c *coordinator) counts() map[string]int {
-	counts := map[string]int{}
-	for verdict, n := range c.record.Count() {
-		counts[verdict.String()] = n
-	}
-	return counts
-}
-
-// EndedError says that a run did not end well.
-type EndedError struct {
-	Record *Record
-}
-
-func (e *EndedError) Error() string {
-	text := fmt.Sprintf("the fleet %s is not updated: %s", e.Record.Name, e.Record.Reason)
-	if len(e.Record.Count()) > 1 {
-		text += " (" + e.Record.Summary() + ")"
-	}
-	return text
-}
-
-// Next returns the command that goes on.
-func (e *EndedError) Next() string {
-	verb := "deploy"
-	if e.Record.Action == fleet.RecreateStrategy {
-		verb = "recreate"
-	}
-	again := fmt.Sprintf("\"bootstrap fleet %s %s\"", verb, e.Record.Fleet)
-	switch e.Record.Result {
-	case Failed:
-		return fmt.Sprintf("\"bootstrap fleet status %s\" names the reasons and the logs; correct the cause, then %s does what is left", e.Record.Fleet, again)
-	case Busy:
-		return again + " tries these again"
-	case Aborted:
-		return again + " begins a new run"
-	}
-	return again + " does what is left"
-}
-
-// end records the end of the run.
-func (c *coordinator) end() error {
-	r, now := c.record, time.Now().UTC()
-	counts := r.Count()
-	canaryFailed := slices.ContainsFunc(r.Members, func(m *Member) bool { return m.Canary && m.Verdict == schedule.Failed })
-	switch {
-	case c.aborted:
-		r.Result, r.Reason = Aborted, c.why
-	case canaryFailed:
-		r.Result, r.Reason = Failed, "a canary failed"
-	case counts[schedule.Failed] > 0:
-		r.Result, r.Reason = Failed, fmt.Sprintf("%d members failed", counts[schedule.Failed])
-		if counts[schedule.Failed] == 1 {
-			r.Reason = "1 member failed"
-		}
-	case c.why != "" && counts[schedule.Waiting]+counts[schedule.Busy]+counts[schedule.Interrupted] > 0:
-		r.Result, r.Reason = Interrupted, c.why
-	case counts[schedule.Interrupted] > 0:
-		r.Result, r.Reason = Interrupted, "a member was interrupted"
-	case counts[schedule.Busy] > 0:
-		r.Result, r.Reason = Busy, "other runs still lock some members"
-	default:
-		r.Result, r.Reason = Done, ""
-	}
-	for _, m := range r.Members {
-		if m.Verdict == schedule.Waiting {
-			m.Verdict = schedule.NotStarted
-		}
-	}
-	r.Ended, r.Paused = &now, false
-	if err := c.save(); err != nil {
-		return err
-	}
-	c.emit(Event{Kind: Over, Run: r.ID, Status: string(r.Result), Reason: r.Reason, Counts: c.counts()})
-	if r.Result != Done {
-		return &EndedError{Record: r}
 	}
 	return nil
 }
