@@ -89,6 +89,7 @@ func imports() map[string][]string {
 		"internal/proxy":          {},
 		"internal/removal":        {},
 		"internal/spelling":       {},
+		"internal/unnamed":        {},
 		"internal/wait":           {"internal/guard"},
 	}
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Setenv("TMPDIR", dir)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
-		if left, _ := filepath.Glob(filepath.Join(dir, "bootstrap-cpi-*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(dir, "bootstrap-*")); len(left) > 0 {
 			fmt.Fprintln(os.Stderr, "left behind:", left)
 			status = 1
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bootstrap/internal/process"
+	"bootstrap/internal/unnamed"
 	"bootstrap/internal/wait"
 )
 
@@ -37,19 +38,19 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 	cannot := func(err error) (output, error) {
 		return output{}, &StartError{Method: method, Err: fmt.Errorf("cannot start the CPI: %w", err)}
 	}
-	stdin, err := tempFile()
+	stdin, err := unnamed.Create()
 	if err != nil {
 		return cannot(err)
 	}
-	defer discard(stdin)
+	defer unnamed.Discard(stdin)
 	if _, err := stdin.Write(request); err != nil {
 		return cannot(err)
 	}
-	stderr, err := tempFile()
+	stderr, err := unnamed.Create()
 	if err != nil {
 		return cannot(err)
 	}
-	defer discard(stderr)
+	defer unnamed.Discard(stderr)
 	stdout, err := c.record.open(ctx)
 	if err != nil {
 		return cannot(err)
@@ -136,22 +137,6 @@ func (c *Client) logLines(method, text string) {
 	defer c.shared.log.Unlock()
 	// A call that did its work must not fail because of its log.
 	_, _ = c.cfg.Log.Write(lines.Bytes())
-}
-
-// tempFile returns a file of mode 0600 that has no name where the system
-// allows that, so that a killed run leaves no secrets behind.
-func tempFile() (*os.File, error) {
-	f, err := os.CreateTemp("", "bootstrap-cpi-*")
-	if err != nil {
-		return nil, err
-	}
-	_ = os.Remove(f.Name()) // fails where open files keep their names
-	return f, nil
-}
-
-func discard(f *os.File) {
-	_ = f.Close()
-	_ = os.Remove(f.Name()) // mostly gone already
 }
 
 func readHead(f *os.File, n int64) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/unnamed"
 
 	"bootstrap/internal/wait"
 )
@@ -123,7 +124,7 @@ func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, er
 
 func (r *record) open(ctx context.Context) (*os.File, error) {
 	if r == nil {
-		return tempFile()
+		return unnamed.Create()
 	}
 	f, err := os.OpenFile(r.file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -164,7 +165,7 @@ func (r *record) lock(ctx context.Context, f *os.File) error {
 
 func (r *record) close(f *os.File) {
 	if r == nil {
-		discard(f)
+		unnamed.Discard(f)
 		return
 	}
 	_ = f.Close()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/unnamed"
 	"bootstrap/internal/wait"
 )
 
@@ -51,7 +52,7 @@ func (v *VM) followOnce(ctx context.Context, f *follower, what LogsOptions) erro
 	if err != nil {
 		return err
 	}
-	defer discard(archive)
+	defer unnamed.Discard(archive)
 	return f.read(archive, v.Report.Log)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/unnamed"
 )
 
 // LogsOptions selects the logs, and says where they go.
@@ -122,7 +123,7 @@ func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 		if err != nil {
 			return err
 		}
-		defer discard(archive)
+		defer unnamed.Discard(archive)
 		if stream {
 			err = pour(archive, target)
 		} else {
@@ -201,7 +202,7 @@ func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os
 		err = fmt.Errorf("the VM has no logs for %s", strings.Join(asked, ", "))
 	}
 	if err != nil {
-		discard(archive)
+		unnamed.Discard(archive)
 		return nil, err
 	}
 	return archive, nil
@@ -213,7 +214,7 @@ func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 	if err != nil {
 		return err
 	}
-	defer discard(archive)
+	defer unnamed.Discard(archive)
 	files, err := tailArchive(archive, what.Tail)
 	if err != nil {
 		return err

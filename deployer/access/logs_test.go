@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bootstrap/internal/unnamed"
 )
 
 // Archives that were fetched in the same second get different names.
@@ -20,7 +22,7 @@ func TestNameLogs(t *testing.T) {
 		if _, err := f.WriteString(content); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { discard(f) })
+		t.Cleanup(func() { unnamed.Discard(f) })
 		return f
 	}
 	for _, c := range [][2]string{{"first", ".tgz"}, {"second", "-2.tgz"}, {"third", "-3.tgz"}} {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"bootstrap/internal/printable"
+	"bootstrap/internal/unnamed"
 
 	"bootstrap/agent"
 )
@@ -80,7 +81,7 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 	if err != nil {
 		return nil, err
 	}
-	defer discard(archive)
+	defer unnamed.Discard(archive)
 	files, err := tailArchive(archive, lines)
 	if err != nil {
 		return nil, err
@@ -92,19 +93,20 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 }
 
 // fetchLogs fetches an archive of logs into a temporary file in dir, 0600, and
-// seeks to its beginning. With an empty dir the file is unlinked at once, if the
-// operating system can.
+// seeks to its beginning. With an empty dir it is a file without a name, because a
+// killed run must leave no secrets behind.
 func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (*os.File, error) {
 	blob, err := a.FetchLogs(ctx, kinds, filters)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "logs-*.tgz~")
+	create := unnamed.Create
+	if dir != "" {
+		create = func() (*os.File, error) { return os.CreateTemp(dir, "logs-*.tgz~") }
+	}
+	f, err := create()
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
-	}
-	if dir == "" { // a killed run must leave no secrets behind
-		_ = os.Remove(f.Name()) // if an open file cannot be removed, discard does it
 	}
 	err = a.GetBlobUpTo(ctx, agent.LogsLimit, blob.BlobstoreID, f, blob.SHA1, nil)
 	if _, large := errors.AsType[*agent.TooLargeError](err); large {
@@ -114,15 +116,10 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		discard(f)
+		unnamed.Discard(f)
 		return nil, err
 	}
 	return f, nil
-}
-
-func discard(f *os.File) {
-	_ = f.Close()
-	_ = os.Remove(f.Name())
 }
 
 // logTail is the end of one log file.

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package unnamed
+
+import "os"
+
+func create(string) (*os.File, error) { return unlinked() }
