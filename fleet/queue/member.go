@@ -1,0 +1,280 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"bootstrap/fleet"
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+	"bootstrap/internal/guard"
+	"bootstrap/internal/wait"
+)
+
+// running is a member that this worker has.
+type running struct {
+	job   job
+	here  *rollout.Here
+	asked int           // how often it was asked to end
+	lost  chan struct{} // closed when it does not belong to this worker any more
+}
+
+// taken is a start as the coordinator wrote it.
+type taken struct {
+	Action, Watch, Logs string
+	Waits               bool
+	Flags               []string
+	Salt, Digest        []byte
+}
+
+// Work runs a member that River hands out.
+func (w *worker) Work(ctx context.Context, j *river.Job[job]) error {
+	return guard.Do(ctx, func() error { return w.work(ctx, j) })
+}
+
+func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // River cancels it when the coordinator gives the member to another worker
+	defer end()
+	asked := time.Now().Round(0) // by the clock that goes on while the machine sleeps
+	t, err := w.claim(ctx, j)
+	if err != nil || t == nil {
+		return err
+	}
+	progress := make(chan rollout.Progress)
+	over := make(chan struct{})
+	defer close(over)
+	program := w.opts.Program
+	program.Flags = t.Flags
+	r := &running{job: j.Args, lost: make(chan struct{}), here: rollout.NewHere(program, w.opts.Width, func(p rollout.Progress) {
+		select {
+		case progress <- p:
+		case <-over:
+		}
+	})}
+	w.mu.Lock()
+	w.running[j.Args] = r
+	leaving := w.leaving
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		delete(w.running, j.Args)
+		w.mu.Unlock()
+	}()
+	if leaving {
+		return w.finish(ctx, j, r, asked, lost("its worker was asked to end"))
+	}
+	m, refusal := w.member(j.Args, t)
+	if refusal != nil {
+		return w.finish(ctx, j, r, asked, *refusal)
+	}
+	// A machine that slept may have lost the member meanwhile.
+	if time.Now().Round(0).Sub(asked) > deadAfter/4 {
+		if err := w.keep(ctx); err != nil || r.isGone() {
+			return w.finish(ctx, j, r, asked, lost("its worker was away"))
+		}
+	}
+	task := rollout.Task{Member: m, Action: fleet.Strategy(t.Action), Watch: t.Watch, Cut: t.Waits, Logs: t.Logs, Run: j.Args.Run}
+	w.say(w.event(j.Args, Event{Status: Started, Log: filepath.Join(t.Logs, m.Name+".log")}))
+	if err := r.here.Start(ctx, task); err != nil {
+		return w.finish(ctx, j, r, asked, w.notStarted(r, err))
+	}
+	return w.finish(ctx, j, r, asked, w.follow(ctx, r, progress))
+}
+
+// notStarted returns the outcome of a member that could not be started.
+func (w *worker) notStarted(r *running, err error) ended {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.leaving:
+		return lost("its worker was asked to end")
+	case r.asked > 0:
+		return ended{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: "it was asked to end before it was started"}
+	}
+	return ended{Verdict: schedule.Failed, ExitCode: exitFailed, Error: w.opts.Redact(err.Error()), Hint: w.hint()}
+}
+
+func (w *worker) event(id job, e Event) Event {
+	e.Fleet, e.Run, e.Member, e.Attempt = id.Fleet, id.Run, id.Member, id.Attempt
+	return e
+}
+
+func (w *worker) hint() string {
+	return fmt.Sprintf("the worker on %s needs the fleet file and all files of its members at the same paths as the coordinator, and the same -v, -l, --var-file and --vars-env", w.opts.By.Host)
+}
+
+// claim takes a start for this worker. It returns nil if it is not to be started.
+func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a, t := j.Args, &taken{}
+	err := w.db.pool.QueryRow(ctx, `UPDATE `+schema+`.tasks t SET worker = $5, host = $6, beat = now()
+		FROM `+schema+`.coordinators c
+		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND t.worker IS NULL AND t.ended IS NULL
+		AND c.fleet = t.fleet AND c.beat > now() - $7::interval
+		RETURNING t.action, t.watch, t.logs, t.waits, t.flags, t.salt, t.digest`,
+		a.Fleet, a.Run, a.Member, a.Attempt, w.id, w.opts.By.Host, deadAfter).
+		Scan(&t.Action, &t.Watch, &t.Logs, &t.Waits, &t.Flags, &t.Salt, &t.Digest)
+	if err == nil {
+		return t, nil
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return nil, err
+	}
+	var open bool
+	err = w.db.pool.QueryRow(ctx, `SELECT count(*) > 0 FROM `+schema+`.tasks t
+		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND t.worker IS NULL AND t.ended IS NULL`, a.Fleet, a.Run, a.Member, a.Attempt).Scan(&open)
+	if err == nil && open {
+		return nil, river.JobSnooze(beatEvery) // its coordinator is away: without one, nothing starts
+	}
+	return nil, err
+}
+
+// member returns the member as the coordinator meant it, or why it is not started.
+func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
+	refuse := func(format string, args ...any) (fleet.Member, *ended) {
+		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: exitManifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
+	}
+	f, err := w.opts.Read(id.Fleet)
+	if err != nil {
+		return refuse("the worker on %s cannot read the fleet file: %v", w.opts.By.Host, err)
+	}
+	i := slices.IndexFunc(f.Members, func(m fleet.Member) bool { return m.Name == id.Member })
+	if i < 0 {
+		return refuse("the fleet file that the worker on %s reads, %s, has no such member", w.opts.By.Host, id.Fleet)
+	}
+	m := f.Members[i]
+	sum, err := digest(m, t.Salt)
+	if err != nil {
+		return refuse("the worker on %s %v", w.opts.By.Host, err)
+	}
+	if !same(sum, t.Digest) {
+		return refuse("the worker on %s reads other files or variables than the coordinator, or the fleet file was changed since the coordinator read it", w.opts.By.Host)
+	}
+	return m, nil
+}
+
+// follow records what a member's process does, until it has ended.
+func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout.Progress) ended {
+	var all []told
+	var again <-chan time.Time // when to try to write what was not written
+	pauses := wait.Jitter(askEvery, longestPause)
+	for {
+		select {
+		case p := <-progress:
+			if p.Ended != nil {
+				return w.judge(r, ended(*p.Ended))
+			}
+			all = append(all, told{Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, At: p.At})
+		case <-again:
+		}
+		again = nil
+		if err := w.write(ctx, r, all); err != nil {
+			again = time.After(pauses.Next())
+		} else {
+			pauses.Reset()
+		}
+	}
+}
+
+// judge returns the outcome for the coordinator: a member that ended because this
+// worker does is to be started again elsewhere.
+func (w *worker) judge(r *running, e ended) ended {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leaving && r.asked == 0 && (e.Verdict == schedule.Interrupted || e.Killed) {
+		return lost("its worker was asked to end")
+	}
+	return e
+}
+
+// write writes the progress of a member.
+func (w *worker) write(ctx context.Context, r *running, all []told) error {
+	if r.isGone() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	data, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	id := r.job
+	tag, err := w.db.pool.Exec(ctx, `UPDATE `+schema+`.tasks SET progress = $6, beat = now()
+		WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND worker = $5 AND ended IS NULL`, id.Fleet, id.Run, id.Member, id.Attempt, w.id, data)
+	if err == nil && tag.RowsAffected() == 0 {
+		w.lose(r)
+	}
+	return err
+}
+
+func (r *running) isGone() bool {
+	select {
+	case <-r.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish records how a member ended, together with the end of River's job, and
+// tries that until the database answers. Of a member that this worker has lost it
+// records nothing.
+func (w *worker) finish(ctx context.Context, j *river.Job[job], r *running, since time.Time, e ended) error {
+	pauses := wait.Jitter(askEvery, longestPause)
+	for !r.isGone() {
+		err := w.record(ctx, j, r, e)
+		if err == nil {
+			break
+		}
+		if err := wait.Event(ctx, pauses.Next(), r.lost); err != nil {
+			return err
+		}
+	}
+	event := Event{Status: Ended, Verdict: e.Verdict, Reason: e.Error, Seconds: time.Now().Round(0).Sub(since).Seconds()}
+	switch {
+	case r.isGone():
+		event.Status, event.Reason = Lost, "this worker did not reach the database in time, and the member was given to another one"
+	case e.Lost:
+		event.Status = Lost
+	}
+	w.say(w.event(j.Args, event))
+	return nil
+}
+
+// record writes the outcome of a member and the end of River's job, both or none.
+func (w *worker) record(ctx context.Context, j *river.Job[job], r *running, e ended) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	outcome, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	id := j.Args
+	return pgx.BeginFunc(ctx, w.db.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE `+schema+`.tasks SET ended = now(), outcome = $6
+			WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND worker = $5 AND ended IS NULL`, id.Fleet, id.Run, id.Member, id.Attempt, w.id, outcome)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			w.lose(r)
+			return nil
+		}
+		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, j)
+		if errors.Is(err, rivertype.ErrNotFound) { // somebody has removed it, for example in River's web page
+			return nil
+		}
+		return err
+	})
+}

@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/rivertype"
+
+	"bootstrap/fleet/rollout"
+)
+
+// close ends an open task of which its worker has not reported the end.
+func (c *Coordinator) close(ctx context.Context, tx pgx.Tx, run, member string, attempt int, id int64, e ended) error {
+	outcome, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE `+schema+`.tasks SET ended = now(), outcome = $5
+		WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND ended IS NULL`, c.fleet, run, member, attempt, outcome); err != nil {
+		return err
+	}
+	return c.cancel(ctx, tx, id)
+}
+
+// seen is a watched task as it is now.
+type seen struct {
+	member   string
+	worker   *string
+	host     *string
+	progress []byte
+	outcome  []byte
+	dead     bool
+}
+
+// look tells what became of the members.
+func (c *Coordinator) look(ctx context.Context) error {
+	if len(c.watched) == 0 {
+		return nil
+	}
+	var members, runs []string
+	var attempts []int32
+	for name, s := range c.watched {
+		members, runs, attempts = append(members, name), append(runs, s.run), append(attempts, int32(s.attempt))
+	}
+	rows, err := c.conn.Query(ctx, `SELECT t.member, t.worker, t.host, t.progress, t.outcome, t.ended IS NULL AND t.worker IS NOT NULL AND `+workerDead+`
+		FROM `+schema+`.tasks t JOIN unnest($4::text[], $5::text[], $6::int[]) AS w (member, run, attempt)
+		ON t.member = w.member AND t.run = w.run AND t.attempt = w.attempt WHERE t.fleet = $3`, c.since, c.dead, c.fleet, members, runs, attempts)
+	if err != nil {
+		return err
+	}
+	var list []seen
+	var one seen
+	if _, err := pgx.ForEachRow(rows, []any{&one.member, &one.worker, &one.host, &one.progress, &one.outcome, &one.dead}, func() error {
+		list = append(list, one)
+		one = seen{}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, now := range list {
+		if err := c.follow(ctx, c.watched[now.member], now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow tells what became of one member.
+func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
+	name := now.member
+	if now.worker != nil {
+		s.worker, s.host = *now.worker, *now.host
+	}
+	var all []told
+	if err := json.Unmarshal(now.progress, &all); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	tell := c.tell
+	c.mu.Unlock()
+	for ; s.seen < len(all); s.seen++ {
+		p := all[s.seen]
+		tell(rollout.Progress{Member: name, Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, Machine: s.host, At: p.At})
+	}
+	switch {
+	case now.outcome != nil:
+		var e ended
+		if err := json.Unmarshal(now.outcome, &e); err != nil {
+			return err
+		}
+		c.end(s, e)
+	case now.dead:
+		return c.lose(ctx, s, fmt.Sprintf("its worker on %s does not report any more", s.host))
+	case s.worker == "" && time.Since(s.since) > usuallyTaken && time.Since(s.lookedAt) > beatEvery:
+		s.lookedAt = time.Now()
+		return c.nobody(ctx, s)
+	}
+	return nil
+}
+
+// usuallyTaken is how long it takes at most until a worker has taken a member, if
+// one is running and has room.
+const usuallyTaken = 2 * time.Second
+
+// lose ends a task whose worker is gone, unless it reports in this moment.
+func (c *Coordinator) lose(ctx context.Context, s *start, why string) error {
+	e := lost(why)
+	err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
+		return c.close(ctx, tx, s.run, s.task.Member.Name, s.attempt, s.job, e)
+	})
+	return err // the next look tells the outcome, which may be that of the worker
+}
+
+// nobody finds out why nobody has taken a member: no worker is running, all are
+// busy, or the one that took it from River was killed at that moment.
+func (c *Coordinator) nobody(ctx context.Context, s *start) error {
+	var workers int
+	if err := c.conn.QueryRow(ctx, "SELECT count(*) FROM "+schema+".workers t WHERE NOT ("+workerDead+")", c.since, c.dead).Scan(&workers); err != nil {
+		return err
+	}
+	if workers == 0 && !c.idle {
+		c.say(rollout.Progress{Notice: fmt.Sprintf("No worker is running: start \"bootstrap fleet worker --database ...\" with %s on the machines that are to update members", c.db.place)})
+	}
+	c.idle = workers == 0
+	row, err := c.client.JobGet(ctx, s.job)
+	gone := errors.Is(err, rivertype.ErrNotFound)
+	switch {
+	case err != nil && !gone:
+		return err
+	case gone, row.FinalizedAt != nil, row.State == rivertype.JobStateRunning && row.AttemptedAt != nil && time.Since(*row.AttemptedAt) > c.dead && time.Since(s.since) > c.dead:
+		return c.lose(ctx, s, "its worker was lost before it was started")
+	}
+	return nil
+}
