@@ -47,4 +47,10 @@ func digest(m fleet.Member, salt []byte) ([]byte, error) {
 	return pbkdf2.Key(sha256.New, string(text), salt, hashes, sha256.Size)
 }
 
+// matches reports whether a digest is that of the member as it is now.
+func matches(m fleet.Member, salt, sum []byte) bool {
+	now, err := digest(m, salt)
+	return err == nil && same(now, sum)
+}
+
 func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }

@@ -154,7 +154,7 @@ func (c *Coordinator) enqueue(ctx context.Context) error {
 }
 
 // enqueueOne hands over one member. It returns false if an earlier start of
-// another run still runs.
+// another run, or with other files or variables, still runs.
 func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err error) {
 	name := s.task.Member.Name
 	err = pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
@@ -170,9 +170,10 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 		var attempt int
 		var id int64
 		var dead bool
-		err := tx.QueryRow(ctx, `SELECT t.run, t.attempt, t.action, t.job, coalesce(t.host, ''), t.worker IS NULL OR `+workerDead+`
+		var salt, sum []byte
+		err := tx.QueryRow(ctx, `SELECT t.run, t.attempt, t.action, t.job, t.salt, t.digest, coalesce(t.host, ''), t.worker IS NULL OR `+workerDead+`
 			FROM `+schema+`.tasks t WHERE t.fleet = $3 AND t.member = $4 AND t.ended IS NULL FOR UPDATE`, c.since, c.dead, c.fleet, name).
-			Scan(&run, &attempt, &action, &id, &host, &dead)
+			Scan(&run, &attempt, &action, &id, &salt, &sum, &host, &dead)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
@@ -182,13 +183,17 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 				return err
 			}
 			s.task.Cut = true
-		case run == s.task.Run && action == string(s.task.Action):
+		case !s.waited && run == s.task.Run && action == string(s.task.Action) && matches(s.task.Member, salt, sum):
 			s.run, s.attempt, s.job, done = run, attempt, id, true
 			return nil
 		default:
 			if !s.waited {
 				s.waited = true
-				c.say(rollout.Progress{Notice: fmt.Sprintf("%s still runs on %s, where the run %s has started it: it is started again when that has ended", name, host, run)})
+				how := "where the run " + run + " has started it"
+				if run == s.task.Run && action == string(s.task.Action) {
+					how = "with other files or variables"
+				}
+				c.say(rollout.Progress{Notice: fmt.Sprintf("%s still runs on %s, %s: it is started again when that has ended", name, host, how)})
 			}
 			return nil
 		}

@@ -73,6 +73,7 @@ type lab struct {
 	url      string
 	ctx      context.Context
 	progress chan rollout.Progress
+	told     []rollout.Progress // what the test has seen of it
 	events   chan Event
 }
 
@@ -184,13 +185,26 @@ func (l *lab) next(what string, wanted func(rollout.Progress) bool) rollout.Prog
 	for {
 		select {
 		case p := <-l.progress:
+			l.told = append(l.told, p)
 			if wanted(p) {
 				return p
 			}
 		case <-late:
-			l.t.Fatalf("nothing was told of: %s", what)
+			l.t.Fatalf("nothing was told of: %s, but of:%s", what, l.history())
 		}
 	}
+}
+
+// history returns all that was told, in order.
+func (l *lab) history() string {
+	var text strings.Builder
+	for _, p := range l.told {
+		fmt.Fprintf(&text, "\n%s %s: step %q, notice %q, %v", p.At.Format(time.StampMilli), p.Member, p.Step, p.Notice, p.Err)
+		if p.Ended != nil {
+			fmt.Fprintf(&text, ", ended %+v", *p.Ended)
+		}
+	}
+	return text.String()
 }
 
 // step waits until each of the members has begun a step, in any order.
@@ -279,6 +293,7 @@ func TestQueue(t *testing.T) {
 		"two coordinators":           testTwoCoordinators,
 		"a coordinator is replaced":  testTakenOver,
 		"the next coordinator":       testNextCoordinator,
+		"changed between two":        testChangedMeanwhile,
 		"nobody has taken it":        testWithdrawn,
 		"another run":                testOtherRun,
 		"interrupted members":        testInterrupted,
@@ -442,6 +457,29 @@ func testNextCoordinator(t *testing.T, l *lab) {
 	}
 	end()
 	if list := l.starts("a"); len(list) != 1 {
+		t.Errorf("%q", list)
+	}
+}
+
+// The end of a start with the earlier manifest says nothing about the present one.
+func testChangedMeanwhile(t *testing.T, l *lab) {
+	c := l.coordinate("anna")
+	defer l.work("h1", "hush-hush", nil)()
+	l.start(c, "a")
+	l.step("a")
+	c.Close()
+	if err := os.WriteFile(filepath.Join(l.dir, "a.yml"), []byte("name: changed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = l.coordinate("anna")
+	defer c.Close()
+	l.start(c, "a")
+	l.notice("a still runs on h1, with other files or variables")
+	l.release("a")
+	if o := l.outcome("a"); o.Verdict != schedule.Done {
+		t.Errorf("%+v", o)
+	}
+	if list := l.starts("a"); len(list) != 2 {
 		t.Errorf("%q", list)
 	}
 }
