@@ -44,6 +44,7 @@ type Coordinator struct {
 	beaten  time.Time
 	watched map[string]*start
 	idle    bool // it was said that no worker is running
+	away    bool // it was said that the database cannot be reached
 }
 
 // Options contains what a Coordinator gets from outside.
@@ -146,7 +147,6 @@ func (c *Coordinator) say(p rollout.Progress) {
 func (c *Coordinator) loop(ctx context.Context) {
 	defer close(c.over)
 	pauses := wait.Jitter(lookEvery, longestPause)
-	away := false
 	for {
 		next := lookEvery
 		err := c.round(ctx)
@@ -159,15 +159,13 @@ func (c *Coordinator) loop(ctx context.Context) {
 			c.say(rollout.Progress{Err: err})
 			return
 		case err != nil:
-			if !away {
+			if !c.away {
 				c.say(rollout.Progress{Notice: fmt.Sprintf("Cannot reach the database %s: %s; members that run go on, and none is started until it answers", c.db.place, c.db.explain(err))})
 			}
-			away = true
+			c.away = true
 			c.disconnect()
 			next = pauses.Next()
-		case away:
-			c.say(rollout.Progress{Notice: fmt.Sprintf("The database %s answers again", c.db.place)})
-			away = false
+		default:
 			pauses.Reset()
 		}
 		timer := time.NewTimer(next)
@@ -176,7 +174,7 @@ func (c *Coordinator) loop(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-c.wake:
-			if away {
+			if c.away {
 				<-timer.C
 			}
 			timer.Stop()
@@ -192,6 +190,10 @@ func (c *Coordinator) round(ctx context.Context) error {
 	if c.conn == nil {
 		if err := c.connect(limited); err != nil {
 			return err
+		}
+		if c.away { // said before what happened to members meanwhile
+			c.say(rollout.Progress{Notice: fmt.Sprintf("The database %s answers again", c.db.place)})
+			c.away = false
 		}
 	}
 	if time.Since(c.beaten) >= beatEvery {
