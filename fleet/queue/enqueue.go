@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,6 +179,9 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
 			return err
+		case bytes.Equal(salt, s.salt): // handed over already, by a commit that was not answered
+			s.run, s.attempt, s.job, done = run, attempt, id, true
+			return nil
 		case dead:
 			if err := c.close(ctx, tx, run, name, attempt, id, lost("its worker was lost")); err != nil {
 				return err

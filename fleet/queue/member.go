@@ -45,8 +45,7 @@ func (w *worker) Work(ctx context.Context, j *river.Job[job]) error {
 func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // River cancels it when the coordinator gives the member to another worker
 	defer end()
-	asked := time.Now().Round(0) // by the clock that goes on while the machine sleeps
-	t, err := w.claim(ctx, j)
+	t, asked, err := w.take(ctx, j)
 	if err != nil || t == nil {
 		return err
 	}
@@ -71,24 +70,24 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 		w.mu.Unlock()
 	}()
 	if leaving {
-		return w.finish(ctx, j, r, asked, lost("its worker was asked to end"))
+		return w.finish(ctx, j, asked, lost("its worker was asked to end"))
 	}
 	m, refusal := w.member(j.Args, t)
 	if refusal != nil {
-		return w.finish(ctx, j, r, asked, *refusal)
+		return w.finish(ctx, j, asked, *refusal)
 	}
 	// A machine that slept may have lost the member meanwhile.
 	if time.Now().Round(0).Sub(asked) > deadAfter/4 {
 		if err := w.keep(ctx); err != nil || r.isGone() {
-			return w.finish(ctx, j, r, asked, lost("its worker was away"))
+			return w.finish(ctx, j, asked, lost("its worker was away"))
 		}
 	}
 	task := rollout.Task{Member: m, Action: fleet.Strategy(t.Action), Watch: t.Watch, Cut: t.Waits, Logs: t.Logs, Run: j.Args.Run}
 	w.say(w.event(j.Args, Event{Status: Started, Log: filepath.Join(t.Logs, m.Name+".log")}))
 	if err := r.here.Start(ctx, task); err != nil {
-		return w.finish(ctx, j, r, asked, w.notStarted(r, err))
+		return w.finish(ctx, j, asked, w.notStarted(r, err))
 	}
-	return w.finish(ctx, j, r, asked, w.follow(ctx, r, progress))
+	return w.finish(ctx, j, asked, w.follow(ctx, r, progress))
 }
 
 // notStarted returns the outcome of a member that could not be started.
@@ -113,14 +112,36 @@ func (w *worker) hint() string {
 	return fmt.Sprintf("the worker on %s needs the fleet file and all files of its members at the same paths as the coordinator, and the same -v, -l, --var-file and --vars-env", w.opts.By.Host)
 }
 
+// take claims a start, and tries that until the database answers or this worker
+// is to end. It returns when it asked for it, by the clock that goes on while the
+// machine sleeps.
+func (w *worker) take(ctx context.Context, j *river.Job[job]) (*taken, time.Time, error) {
+	pauses := wait.Jitter(askEvery, longestPause)
+	for {
+		if w.ending.Err() != nil {
+			return nil, time.Time{}, river.JobSnooze(0) // for another worker
+		}
+		asked := time.Now().Round(0)
+		t, err := w.claim(ctx, j)
+		var later *river.JobSnoozeError
+		if err == nil || errors.As(err, &later) {
+			return t, asked, err
+		}
+		if wait.For(w.ending, pauses.Next()) != nil {
+			return nil, asked, err
+		}
+	}
+}
+
 // claim takes a start for this worker. It returns nil if it is not to be started.
+// It can be repeated: the answer may be lost when the start is this worker's already.
 func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	a, t := j.Args, &taken{}
 	err := w.db.pool.QueryRow(ctx, `UPDATE `+schema+`.tasks t SET worker = $5, host = $6, beat = now()
 		FROM `+schema+`.coordinators c
-		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND t.worker IS NULL AND t.ended IS NULL
+		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND coalesce(t.worker, $5) = $5 AND t.ended IS NULL
 		AND c.fleet = t.fleet AND c.beat > now() - $7::interval
 		RETURNING t.action, t.watch, t.logs, t.waits, t.flags, t.salt, t.digest`,
 		a.Fleet, a.Run, a.Member, a.Attempt, w.id, w.opts.By.Host, deadAfter).
@@ -133,7 +154,7 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 	}
 	var open bool
 	err = w.db.pool.QueryRow(ctx, `SELECT count(*) > 0 FROM `+schema+`.tasks t
-		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND t.worker IS NULL AND t.ended IS NULL`, a.Fleet, a.Run, a.Member, a.Attempt).Scan(&open)
+		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND coalesce(t.worker, $5) = $5 AND t.ended IS NULL`, a.Fleet, a.Run, a.Member, a.Attempt, w.id).Scan(&open)
 	if err == nil && open {
 		return nil, river.JobSnooze(beatEvery) // its coordinator is away: without one, nothing starts
 	}
@@ -230,20 +251,18 @@ func (r *running) isGone() bool {
 // finish records how a member ended, together with the end of River's job, and
 // tries that until the database answers. Of a member that this worker has lost it
 // records nothing.
-func (w *worker) finish(ctx context.Context, j *river.Job[job], r *running, since time.Time, e ended) error {
+func (w *worker) finish(ctx context.Context, j *river.Job[job], since time.Time, e ended) error {
 	pauses := wait.Jitter(askEvery, longestPause)
-	for !r.isGone() {
-		err := w.record(ctx, j, r, e)
-		if err == nil {
-			break
-		}
-		if err := wait.Event(ctx, pauses.Next(), r.lost); err != nil {
+	recorded, err := w.record(ctx, j, e)
+	for err != nil {
+		if err := wait.For(ctx, pauses.Next()); err != nil {
 			return err
 		}
+		recorded, err = w.record(ctx, j, e)
 	}
 	event := Event{Status: Ended, Verdict: e.Verdict, Reason: e.Error, Seconds: time.Now().Round(0).Sub(since).Seconds()}
 	switch {
-	case r.isGone():
+	case !recorded:
 		event.Status, event.Reason = Lost, "this worker did not reach the database in time, and the member was given to another one"
 	case e.Lost:
 		event.Status = Lost
@@ -253,23 +272,25 @@ func (w *worker) finish(ctx context.Context, j *river.Job[job], r *running, sinc
 }
 
 // record writes the outcome of a member and the end of River's job, both or none.
-func (w *worker) record(ctx context.Context, j *river.Job[job], r *running, e ended) error {
+// It returns false if the member does not belong to this worker any more. It can
+// be repeated: the answer may be lost when all is written.
+func (w *worker) record(ctx context.Context, j *river.Job[job], e ended) (recorded bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	outcome, err := json.Marshal(e)
 	if err != nil {
-		return err
+		return false, err
 	}
 	id := j.Args
-	return pgx.BeginFunc(ctx, w.db.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, w.db.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE `+schema+`.tasks SET ended = now(), outcome = $6
 			WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND worker = $5 AND ended IS NULL`, id.Fleet, id.Run, id.Member, id.Attempt, w.id, outcome)
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 {
-			w.lose(r)
-			return nil
+		if recorded = tag.RowsAffected() > 0; !recorded {
+			return tx.QueryRow(ctx, `SELECT count(*) > 0 FROM `+schema+`.tasks
+				WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND worker = $5 AND outcome = $6`, id.Fleet, id.Run, id.Member, id.Attempt, w.id, outcome).Scan(&recorded)
 		}
 		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, j)
 		if errors.Is(err, rivertype.ErrNotFound) { // somebody has removed it, for example in River's web page
@@ -277,4 +298,5 @@ func (w *worker) record(ctx context.Context, j *river.Job[job], r *running, e en
 		}
 		return err
 	})
+	return recorded && err == nil, err
 }

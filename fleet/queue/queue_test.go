@@ -232,18 +232,18 @@ func (l *lab) notice(words string) {
 	l.next("the notice "+words, func(p rollout.Progress) bool { return strings.Contains(p.Notice, words) })
 }
 
-// event returns the next event of a worker with the status.
-func (l *lab) event(status string) Event {
+// event returns the next event of a worker with one of the statuses.
+func (l *lab) event(statuses ...string) Event {
 	l.t.Helper()
 	late := time.After(2 * time.Minute)
 	for {
 		select {
 		case e := <-l.events:
-			if e.Status == status {
+			if slices.Contains(statuses, e.Status) {
 				return e
 			}
 		case <-late:
-			l.t.Fatalf("no worker reported %s", status)
+			l.t.Fatalf("no worker reported %s", strings.Join(statuses, " or "))
 		}
 	}
 }
@@ -304,6 +304,8 @@ func TestQueue(t *testing.T) {
 		"no coordinator, no start":   testNoCoordinator,
 		"tables of another version":  testFormat,
 		"what the database contains": testNoSecrets,
+		"answers that are lost":      testLostAnswers,
+		"what a worker keeps":        testKeeps,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -745,6 +747,64 @@ func testNoSecrets(t *testing.T, l *lab) {
 	}
 	if err != nil || len(all) != 2 || strings.Contains(strings.Join(all, "\n"), "hush-hush") {
 		t.Errorf("%q, %v", all, err)
+	}
+}
+
+// A connection that breaks after a commit and before its answer changes nothing:
+// no member is left behind, started twice or said to be another worker's.
+func testLostAnswers(t *testing.T, l *lab) {
+	server := l.url
+	var through *proxy
+	through, l.url = newProxy(t, server)
+	c := l.coordinate("anna")
+	defer c.Close()
+	handed := through.cut("INSERT INTO "+schema+".tasks", "commit")
+	l.start(c, "a")
+	<-handed
+	claimed := through.cut("SET worker = $5", "")
+	defer l.work("h1", "hush-hush", nil)()
+	<-claimed
+	l.step("a")
+	recorded := through.cut("SET ended = now(), outcome = $6", "commit")
+	l.release("a")
+	<-recorded
+	if o := l.outcome("a"); o.Verdict != schedule.Done {
+		t.Errorf("%+v", o)
+	}
+	if e := l.event(Ended, Lost); e.Status != Ended {
+		t.Errorf("%+v", e)
+	}
+	if list := l.starts("a"); len(list) != 1 {
+		t.Errorf("%q", list)
+	}
+}
+
+// A worker that stops before it knows that a start is its own does not keep it
+// because other members still run.
+func testKeeps(t *testing.T, l *lab) {
+	c := l.coordinate("anna")
+	l.start(c, "a", "b")
+	l.notice("No worker is running")
+	c.Close()
+	postgrestest.Exec(t, l.url, "UPDATE "+schema+".tasks SET worker = 'w', beat = now() - interval '1 hour'")
+	db, err := open(l.ctx, l.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.close()
+	a := job{Fleet: l.path, Run: "r1", Member: "a", Attempt: 1}
+	r := &running{job: a, lost: make(chan struct{})}
+	w := &worker{db: db, id: "w", running: map[job]*running{a: r}}
+	if err := w.keep(l.ctx); err != nil || r.isGone() {
+		t.Errorf("%v, lost: %v", err, r.isGone())
+	}
+	var kept []string
+	rows, err := db.pool.Query(l.ctx, "SELECT member FROM "+schema+".tasks WHERE beat > now() - interval '1 minute'")
+	if err == nil {
+		kept, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil || !slices.Equal(kept, []string{"a"}) {
+		t.Errorf("%q, %v", kept, err)
 	}
 }
 

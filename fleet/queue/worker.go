@@ -61,9 +61,10 @@ const (
 // worker runs members.
 type worker struct {
 	river.WorkerDefaults[job]
-	opts Work
-	db   *database
-	id   string
+	opts   Work
+	db     *database
+	id     string
+	ending context.Context // done when this worker takes no more members
 
 	mu      sync.Mutex
 	running map[job]*running
@@ -77,7 +78,7 @@ func Run(ctx context.Context, opts Work) error {
 		return err
 	}
 	defer db.close()
-	w := &worker{opts: opts, db: db, id: opts.By.Host + "-" + uuid.NewString(), running: map[job]*running{}}
+	w := &worker{opts: opts, db: db, id: opts.By.Host + "-" + uuid.NewString(), ending: ctx, running: map[job]*running{}}
 	workers := river.NewWorkers()
 	client, err := river.NewClient(db.driver, &river.Config{
 		ID: w.id, Schema: schema, Logger: silent(), Workers: workers,
@@ -240,7 +241,17 @@ func (w *worker) keep(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rows, err := w.db.pool.Query(ctx, "UPDATE "+schema+".tasks SET beat = now() WHERE worker = $1 AND ended IS NULL RETURNING fleet, run, member, attempt", w.id)
+	var fleets, runs, members []string
+	var attempts []int32
+	for _, r := range list {
+		fleets, runs = append(fleets, r.job.Fleet), append(runs, r.job.Run)
+		members, attempts = append(members, r.job.Member), append(attempts, int32(r.job.Attempt))
+	}
+	// A start that the database gives to this worker and that it does not run, as
+	// after an answer that was lost, must not be kept.
+	rows, err := w.db.pool.Query(ctx, `UPDATE `+schema+`.tasks t SET beat = now() FROM unnest($2::text[], $3::text[], $4::text[], $5::int[]) AS r (fleet, run, member, attempt)
+		WHERE t.worker = $1 AND t.ended IS NULL AND t.fleet = r.fleet AND t.run = r.run AND t.member = r.member AND t.attempt = r.attempt
+		RETURNING t.fleet, t.run, t.member, t.attempt`, w.id, fleets, runs, members, attempts)
 	if err != nil {
 		return err
 	}
