@@ -94,6 +94,7 @@ func (s *Store) keep(target string) error {
 	if err := s.makeBackups(); err != nil {
 		return err
 	}
+	atomicfile.RemoveStale(target)
 	if err := atomicfile.Write(target, data); err != nil {
 		return err
 	}

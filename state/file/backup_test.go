@@ -252,6 +252,56 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// A removal that is killed leaves the state file, with which it is repeated, and no
+// backups without one.
+func TestKilledRemoval(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	for i := range 2 {
+		f := with(t, path, home)
+		update(t, f, func(s *state.State) { s.CurrentVMCID = fmt.Sprint("vm-", i) })
+		f.Close()
+	}
+	killed := errors.New("killed")
+	opts := Options{Home: home}
+	f, err := Open(t.Context(), path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, f, func(s *state.State) { s.CurrentVMCID = "" })
+	// What writes of a killed run leave is removed with the rest.
+	stale := filepath.Join(f.backups(), ".gone.json123")
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.opts.Trace = func(moment string) {
+		if moment == "before" {
+			panic(killed)
+		}
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != nil && v != killed {
+				panic(v)
+			}
+		}()
+		_ = f.Remove()
+	}()
+	if !fileExists(path) {
+		t.Error("the state file was removed first")
+	}
+	f.lock.Close()
+	f.installation.Close()
+	f = with(t, path, home)
+	if err := f.Remove(); err != nil {
+		t.Error(err)
+	}
+	f.Close()
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 || list[0].Name() != "home" {
+		t.Errorf("left: %v %v", list, err)
+	}
+}
+
 // A new state continues the serial numbers of the backups.
 func TestDiscardKeepsBackups(t *testing.T) {
 	dir := t.TempDir()

@@ -33,7 +33,7 @@ type Options struct {
 	Waiting func(*LockedError) // called once, before waiting; may be nil
 	Warn    func(error)        // called with errors that do not stop the store; may be nil
 
-	// Trace is called before and after each write of the file; may be nil.
+	// Trace is called before and after each write, or removal, of the file; may be nil.
 	Trace func(moment string)
 }
 
@@ -316,13 +316,17 @@ func (s *Store) write(data []byte) error {
 }
 
 // Remove deletes the state file, its mirror and its backups, except backups that
-// record what was not deleted. The lock is held until Close.
+// record what was not deleted. The lock is held until Close. The state file is the
+// last: as long as it exists, the same command removes what a killed run left.
 func (s *Store) Remove() error {
 	s.written = false
-	if err := removeAll(s.path, s.mirrorPath()); err != nil {
-		return fmt.Errorf("cannot remove the deployment state: %w", err)
+	kept := s.removeBackups()
+	s.trace("before")
+	defer s.trace("after")
+	if err := removeAll(s.mirrorPath(), s.path); err != nil {
+		return errors.Join(fmt.Errorf("cannot remove the deployment state: %w", err), kept)
 	}
-	return s.removeBackups()
+	return kept
 }
 
 func removeAll(paths ...string) error {

@@ -174,6 +174,7 @@ func (s *Store) writeGone(gone map[string]bool) error {
 	}
 	data, err := json.MarshalIndent(dropped{Gone: slices.Sorted(maps.Keys(gone))}, "", "    ")
 	if err == nil {
+		atomicfile.RemoveStale(goneFile(s.path))
 		err = atomicfile.Write(goneFile(s.path), data)
 	}
 	if err != nil {
