@@ -46,7 +46,7 @@ func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bo
 			return false, &deployer.UnaskedError{What: q.What}
 		}
 		defer closeScreen()
-		w := c.redactor.Writer(screen)
+		w := writerTo(c, screen)
 		c.asking.Store(true) // before the question can be seen: its answer may be Ctrl-C
 		ui.Ask(w, q.What)
 		if err := w.Flush(); err != nil {

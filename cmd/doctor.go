@@ -55,7 +55,7 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 }
 
 func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool) error {
-	out := c.redactor.Writer(c.out)
+	out := writerTo(c, c.out)
 	defer out.Flush()
 	count := map[observe.CheckResult]int{}
 	err := observe.Diagnose(ctx, opts.Config, opts.Options, func(check observe.Check) {

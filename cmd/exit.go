@@ -226,7 +226,7 @@ func (c *console) finish(err error) int {
 		if !failure(told) {
 			told = nil
 		}
-		ui.JSONResult(c.events, code, told, hint, holderIn(err))
+		ui.JSONResult(c.events, resultOf(c, code, told, hint))
 	}
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exitFailed
@@ -246,7 +246,7 @@ func (c *console) tell(code int, err error, hint string) {
 	case c.json:
 		out := c.redactor.Lines(c.out)
 		printProblems(out, err)
-		ui.JSONResult(out, code, err, hint, holderIn(err))
+		ui.JSONResult(out, resultOf(c, code, err, hint))
 	case err != nil:
 		c.failed(code, err, hint)
 	case !told && !c.quiet && c.report != nil:
@@ -254,10 +254,19 @@ func (c *console) tell(code int, err error, hint string) {
 		if c.plain {
 			stream = c.stderr
 		}
-		out := c.redactor.Writer(stream)
-		ui.Succeeded(out)
+		out := writerTo(c, stream)
+		ui.Succeeded(out, c.outcome, nextAfter(c, code, ""))
 		_ = out.Flush()
 	}
+}
+
+// resultOf returns the end of a run for programs.
+func resultOf(c *console, code int, err error, hint string) ui.Result {
+	r := ui.Result{Status: report.Finished, ExitCode: code, Hint: hint, HeldBy: holderIn(err), Outcome: c.outcome, Next: nextAfter(c, code, hint)}
+	if err != nil {
+		r.Status, r.Error = report.Failed, err.Error()
+	}
+	return r
 }
 
 // failure reports whether err is a failure, and not only an exit code that
@@ -269,7 +278,7 @@ func failure(err error) bool {
 }
 
 func (c *console) failed(code int, err error, hint string) {
-	out := c.redactor.Writer(c.stderr)
+	out := writerTo(c, c.stderr)
 	ui.Failed(out, code, err, hint)
 	_ = out.Flush() // no stream is left to report it on
 }

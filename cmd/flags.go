@@ -18,7 +18,9 @@ func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
 	f.BoolP("non-interactive", "n", false, "never prompt (the default without a terminal)")
 	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
-	f.Bool("no-color", false, "accepted for scripts of bosh, without effect")
+	f.Var(&c.colour, "color", "auto (on a terminal), always or never")
+	f.BoolVar(&c.noColour, "no-color", false, "the same as --color never")
+	f.BoolVar(&c.plainLines, "plain", false, "draw no line again; print what a pipe gets")
 	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
 		f.Lookup(name).Hidden = true
 	}

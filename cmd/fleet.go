@@ -163,7 +163,7 @@ func readFleet(c *console, path string, inputs document.Options) (*fleet.Fleet, 
 		c.redactor.Name(m.Name, m.Manifest, m.State)
 	}
 	if len(f.Warnings) > 0 && !c.json {
-		out := c.redactor.Writer(c.stderr)
+		out := writerTo(c, c.stderr)
 		for _, w := range document.Problems(f.Warnings).Shortened() {
 			fmt.Fprintln(out, "Warning: "+w.String())
 		}
@@ -192,7 +192,7 @@ nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 				opts.Action = fleet.RecreateStrategy
 			}
 			opts.Report = func(rollout.Event) {}
-			if f := c.terminalOf(c.stderr); f != nil && !c.json {
+			if f := screenOf(c, c.stderr); f != nil && !c.json {
 				show, _, stop := fleetTerminal(cmd.Context(), c, c.stderr, f)
 				defer stop()
 				opts.Report = show
@@ -322,8 +322,8 @@ func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked
 // question, and stop ends it.
 func fleetRenderer(ctx context.Context, c *console) (show func(rollout.Event), hide, stop func()) {
 	c.report = c.renderer(c.out) // finish prints how the command ended
-	show, hide, stop = ui.FleetPlain(c.redactor.Writer(c.out)), func() {}, func() {}
-	if f := c.terminalOf(c.out); f != nil && c.getenv("TERM") != "dumb" {
+	show, hide, stop = ui.FleetPlain(writerTo(c, c.out)), func() {}, func() {}
+	if f := screenOf(c, c.out); f != nil {
 		show, hide, stop = fleetTerminal(ctx, c, c.out, f)
 	}
 	if c.json {
@@ -347,7 +347,7 @@ func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File
 		}
 		return width, height
 	}
-	return ui.FleetTerminal(ctx, c.redactor.Writer(stream),
+	return ui.FleetTerminal(ctx, writerTo(c, stream),
 		func() int { w, _ := size(); return w },
 		func() int { _, h := size(); return h })
 }

@@ -89,7 +89,7 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	}
 	defer giveBack(home)
 	c.report = c.renderer(c.out) // finish prints how the command ended
-	show := ui.WorkerPlain(c.redactor.Writer(c.out))
+	show := ui.WorkerPlain(writerTo(c, c.out))
 	if c.json {
 		show = ui.WorkerJSON(c.redactor.Lines(c.out))
 	}

@@ -13,6 +13,25 @@ import (
 // the arguments that name the deployment.
 var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+){1,2}) MANIFEST\b`)
 
+// quotedCommand matches a command in a hint, which stands in quotes.
+var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
+
+// nextAfter returns the commands to run after this one: those in its hint, or after a
+// change of the VM the one that shows it, or that starts what was stopped.
+func nextAfter(c *console, code int, hint string) (list []string) {
+	for _, m := range quotedCommand.FindAllStringSubmatch(hint, -1) {
+		list = append(list, m[1])
+	}
+	if o := c.outcome; code == exitDone && o != nil && o.Changed && o.VM != "" {
+		next := "bootstrap status MANIFEST"
+		if o.Down {
+			next = "bootstrap start MANIFEST"
+		}
+		list = append(list, c.withTarget(next))
+	}
+	return list
+}
+
 // withTarget completes the commands in a text, so that they can be pasted.
 func (c *console) withTarget(text string) string {
 	if c.target == nil {

@@ -6,10 +6,12 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
 )
 
 // output is a stream that remembers whether all writes succeeded.
@@ -53,6 +55,59 @@ func (c *console) terminalOf(stream io.Writer) *os.File {
 	return nil
 }
 
+// screens are renderers that draw again by themselves.
+type screens struct {
+	mu    sync.Mutex
+	ticks []func(now time.Time)
+}
+
+func (s *screens) add(tick func(now time.Time)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ticks = append(s.ticks, tick)
+}
+
+func (s *screens) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tick := range s.ticks {
+		tick(time.Now())
+	}
+}
+
+// screenOf returns the terminal behind a stream if lines may be drawn again there,
+// or nil.
+func screenOf(c *console, stream io.Writer) *os.File {
+	if c.plainLines || c.getenv("TERM") == "dumb" {
+		return nil
+	}
+	return c.terminalOf(stream)
+}
+
+// writerTo returns a writer of text for people to a stream, with colours if it is a
+// terminal, unless flags or variables say otherwise: https://no-color.org and
+// https://bixense.com/clicolors.
+func writerTo(c *console, stream io.Writer) *ui.Writer {
+	out := c.redactor.Writer(stream)
+	colours := c.terminalOf(stream) != nil && c.getenv("TERM") != "dumb"
+	if force := c.getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
+		colours = true
+	}
+	if c.getenv("NO_COLOR") != "" {
+		colours = false
+	}
+	switch {
+	case c.noColour || c.colour == values.Never:
+		colours = false
+	case c.colour == values.Always:
+		colours = true
+	}
+	if colours {
+		out.Coloured()
+	}
+	return out
+}
+
 // beside returns the stream for progress of a command that prints its result to
 // standard output. With --json, that is standard output, too: the kinds
 // distinguish them.
@@ -82,7 +137,7 @@ func (c *console) product(kind, text string) {
 // print prints a result for people.
 func (c *console) print(write func(out *ui.Writer)) {
 	c.quiet = true
-	out := c.redactor.Writer(c.out)
+	out := writerTo(c, c.out)
 	write(out)
 	_ = out.Flush() // finish reports the error
 }

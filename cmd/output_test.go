@@ -67,6 +67,36 @@ func checkJSON(t *testing.T, args []string, code int, out, errs string) {
 }
 
 // With --json, the output contains nothing but JSON objects.
+// Without a terminal, output has colours only on request, and never if somebody
+// asks for none.
+func TestColours(t *testing.T) {
+	for _, c := range []struct {
+		env     []string
+		args    []string
+		colours bool
+	}{
+		{nil, nil, false},
+		{nil, []string{"--color=auto"}, false},
+		{nil, []string{"--color", "always"}, true},
+		{[]string{"NO_COLOR=1"}, []string{"--color=always"}, true}, // flags are nearer than variables
+		{[]string{"CLICOLOR_FORCE=1"}, nil, true},
+		{[]string{"CLICOLOR_FORCE=0"}, nil, false},
+		{[]string{"CLICOLOR_FORCE=1"}, []string{"--color=never"}, false},
+		{[]string{"CLICOLOR_FORCE=1"}, []string{"--no-color"}, false},
+		{[]string{"CLICOLOR_FORCE=1", "NO_COLOR=1"}, nil, false},
+		{[]string{"CLICOLOR_FORCE=1", "NO_COLOR="}, nil, true},
+	} {
+		var out, errs bytes.Buffer
+		Main(append([]string{"validate", "missing.yml"}, c.args...), strings.NewReader(""), &out, &errs, append(c.env, "HOME="+t.TempDir()))
+		if got := strings.Contains(errs.String(), "\x1b[1;31mError:\x1b[0m "); got != c.colours || !strings.Contains(errs.String(), "missing.yml") {
+			t.Errorf("%q %q: %q", c.env, c.args, errs.String())
+		}
+	}
+	if code, _, errs := run(t, "validate", "missing.yml", "--color", "blue"); code != exitUsage || !strings.Contains(errs, "expected auto, always or never") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
+
 func TestEveryCommandSpeaksJSON(t *testing.T) {
 	for _, words := range commands() {
 		for _, more := range [][]string{

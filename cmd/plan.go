@@ -48,7 +48,7 @@ not a terminal, only the plan is printed there, and progress goes to standard er
 				}
 			}
 			if !c.json {
-				ui.WriteSteps(c.redactor.Writer(c.out), plan.Plan)
+				ui.WriteSteps(writerTo(c, c.out), plan.Plan)
 			}
 			if plan.Plan.Nothing() {
 				return nil

@@ -32,6 +32,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -82,8 +83,9 @@ func (c *console) runCommand(root *cobra.Command) error {
 	root.SetArgs(fillIn(root, c.args))
 	root.SetIn(c.stdin)
 	root.SetOut(&text)
-	root.SetErr(c.redactor.Writer(c.stderr))
+	root.SetErr(writerTo(c, c.stderr))
 	err := c.untilStopped(func(ctx context.Context) error {
+		defer wait.Remind(ctx, time.Second, time.Second, c.screens.tick)()
 		cmd, err := root.ExecuteContextC(ctx)
 		if err != nil && !c.started {
 			err = wrongUsage(cmd, err)
@@ -107,9 +109,14 @@ type console struct {
 	trace          func(target.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
+	plainLines     bool                   // --plain: a terminal gets what a pipe gets
+	colour         values.Colour          // --color
+	noColour       bool                   // --no-color
+	screens        screens                // what is drawn again every second
 	eventsPath     string                 // --events; empty: none
 	events         *ui.Lines              // the file at eventsPath, from its first line on
 	report         func(report.Event)     // nil until a command reports
+	outcome        *report.Outcome        // what the run left; nil: it worked on no deployment
 	started        bool                   // the command line was understood
 	quiet          bool                   // the command has printed its result
 	silent         bool                   // print nothing: plugins, and ssh after a session
@@ -187,7 +194,13 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	if c.report == nil {
 		c.report = c.renderer(c.out)
 	}
-	opts.Report = c.report
+	opts.Report = func(e report.Event) {
+		if e.Kind == report.Ended { // finish prints it
+			c.outcome = e.Outcome
+			return
+		}
+		c.report(e)
+	}
 	opts.Running = &c.running
 	opts.Trace = c.trace
 	stop := guard.AfterDone(ctx, func() {
@@ -289,17 +302,20 @@ func (c *console) unguarded(stream io.Writer) func(report.Event) {
 	if c.json {
 		return ui.JSON(c.redactor.Lines(stream))
 	}
-	out := c.redactor.Writer(stream)
-	if f := c.terminalOf(stream); f != nil && c.getenv("TERM") != "dumb" {
-		return ui.Terminal(out, func() int {
-			width, _, err := term.GetSize(int(f.Fd()))
-			if err != nil {
-				return 80
-			}
-			return width
-		})
+	out := writerTo(c, stream)
+	f := screenOf(c, stream)
+	if f == nil {
+		return ui.Plain(out)
 	}
-	return ui.Plain(out)
+	show, tick := ui.Terminal(out, func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 80
+		}
+		return width
+	})
+	c.screens.add(tick)
+	return show
 }
 
 func (c *console) getenv(name string) string {

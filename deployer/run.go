@@ -3,6 +3,7 @@ package deployer
 import (
 	"context"
 	"errors"
+	"time"
 
 	"bootstrap/agent"
 	"bootstrap/deployer/journal"
@@ -37,6 +38,8 @@ type run struct {
 	asked Options
 	at    string // the running phase or step
 	vm    string // findVM: CID of the one that is recorded
+	began time.Time
+	out   outage
 
 	vms       *vms
 	disks     *disks
@@ -66,7 +69,7 @@ type work struct {
 func newRun(opts Options) *run {
 	t := target.New(target.NewEnv(opts.Config), opts.Options)
 	w := &work{t: t, look: target.NewLook(t, opts.Fix)}
-	r := &run{work: w, asked: opts}
+	r := &run{work: w, asked: opts, began: time.Now()}
 	r.stemcells, r.settings = &stemcells{work: w}, &settings{work: w}
 	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w, probes: opts.Probe}
 	r.vms = &vms{work: w, stemcells: r.stemcells, addresses: r.addresses}
@@ -117,7 +120,51 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 		err = stopped
 	}
 	r.t.Out.Enter("", err)
+	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome()})
 	return err
+}
+
+// outcome returns what the run leaves.
+func (r *run) outcome() *report.Outcome {
+	o := &report.Outcome{Changed: r.out.steps > 0, Seconds: time.Since(r.began).Seconds()}
+	if o.Changed {
+		total := r.out.total(time.Now()).Seconds()
+		o.Downtime, o.Down = &total, !r.out.since.IsZero()
+	}
+	if r.t.State != nil {
+		st := r.t.State.Get()
+		o.VM, o.Down = st.CurrentVMCID, o.Down || st.Own.Stopped
+		if st.Own.Address != "" {
+			o.Addresses = []string{st.Own.Address}
+		}
+	}
+	return o
+}
+
+// outage adds up how long the service is down.
+type outage struct {
+	steps int           // that have begun
+	since time.Time     // when the service went down; zero: it is not down
+	past  time.Duration // of earlier times
+}
+
+// begin records that a step begins, and whether the service is down during it.
+func (o *outage) begin(now time.Time, down bool) {
+	o.steps++
+	switch {
+	case down && o.since.IsZero():
+		o.since = now
+	case !down:
+		o.past, o.since = o.total(now), time.Time{}
+	}
+}
+
+// total returns how long the service has been down.
+func (o *outage) total(now time.Time) time.Duration {
+	if o.since.IsZero() {
+		return o.past
+	}
+	return o.past + now.Sub(o.since)
 }
 
 // step runs one step within a group of stages, unless the run was interrupted.

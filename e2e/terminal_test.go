@@ -36,7 +36,8 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range []string{"HOME", "PATH", "WORK", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
-	cmd.Env = append(cmd.Env, "TERM="+cmp.Or(ts.Getenv("TERM"), "xterm"))
+	// Scripts look for words; --color always shows the colours.
+	cmd.Env = append(cmd.Env, "TERM="+cmp.Or(ts.Getenv("TERM"), "xterm"), "NO_COLOR=1")
 	columns, err := strconv.ParseUint(cmp.Or(ts.Getenv("COLUMNS"), "80"), 10, 16)
 	ts.Check(err)
 	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: uint16(columns)})

@@ -10,9 +10,12 @@ import (
 // Check prints one finding of the doctor, for people.
 func Check(out *Writer, c observe.Check) {
 	const indent = "\n                        "
-	fmt.Fprintf(out, "%-7s  %-13s  %s\n", c.Result, c.Name, strings.ReplaceAll(out.clean(c.Detail, maxMessage), "\n", indent))
+	out.paint(map[observe.CheckResult]style{observe.CheckOK: green, observe.CheckWarn: yellow, observe.CheckFail: alarm, observe.CheckSkipped: faint}[c.Result], fmt.Sprintf("%-7s", c.Result))
+	fmt.Fprintf(out, "  %-13s  %s\n", c.Name, strings.ReplaceAll(out.clean(c.Detail, maxMessage), "\n", indent))
 	if c.Remedy != "" {
-		fmt.Fprintf(out, "%s%s\n", indent[1:], "Remedy: "+strings.ReplaceAll(out.clean(c.Remedy, maxMessage), "\n", indent))
+		fmt.Fprint(out, indent[1:])
+		out.paint(cyan, "Remedy: ")
+		fmt.Fprintf(out, "%s\n", strings.ReplaceAll(out.clean(c.Remedy, maxMessage), "\n", indent))
 	}
 	_ = out.Flush() // the writer keeps the error
 }
@@ -21,10 +24,10 @@ func Check(out *Writer, c observe.Check) {
 func Checked(out *Writer, failed, warned int) {
 	switch {
 	case failed > 0:
-		fmt.Fprintf(out, "\nFailed: %d, warnings: %d\n", failed, warned)
+		out.paint(alarm, fmt.Sprintf("\nFailed: %d, warnings: %d\n", failed, warned))
 	case warned > 0:
-		fmt.Fprintf(out, "\nNothing failed, warnings: %d\n", warned)
+		out.paint(yellow, fmt.Sprintf("\nNothing failed, warnings: %d\n", warned))
 	default:
-		fmt.Fprint(out, "\nAll is well.\n")
+		out.paint(praise, "\nAll is well.\n")
 	}
 }

@@ -72,7 +72,7 @@ func TestFleetTerminal(t *testing.T) {
 		}
 		show(rollout.Event{Time: time.Now(), Record: r, Kind: rollout.Over})
 		stop()
-		want := "m9: done after 00:00:03\n\nMembers: 9 done"
+		want := "m9: done after 3.0s\n\nMembers: 9 done"
 		if got := strings.Join(screen(t, out.String()), "\n"); !strings.HasSuffix(got, want) {
 			t.Errorf("%v: the screen ends with %q", size, got[max(0, len(got)-200):])
 		}

@@ -75,16 +75,14 @@ type Result struct {
 	ExitCode int            `json:"exit_code"`
 	Error    string         `json:"error,omitempty"`
 	Hint     string         `json:"hint,omitempty"`
+	Next     []string       `json:"next,omitempty"`    // commands to run next
 	HeldBy   *report.Holder `json:"held_by,omitempty"` // the address that was refused
+	*report.Outcome
 }
 
-// JSONResult prints how the run ended. holder has the address that was refused, if
-// that is the error.
-func JSONResult(out *Lines, code int, err error, hint string, holder *report.Holder) {
-	r := Result{Kind: "result", Status: report.Finished, ExitCode: code, Hint: hint, HeldBy: holder}
-	if err != nil {
-		r.Status, r.Error = report.Failed, err.Error()
-	}
+// JSONResult prints how a run ended.
+func JSONResult(out *Lines, r Result) {
+	r.Kind = "result"
 	out.Print("", r)
 }
 

@@ -11,9 +11,12 @@ import (
 // the differences of the manifest, the steps during which the service is down, and the
 // warnings that were not printed before; told reports whether one was.
 func writePlan(out *Writer, p plan.View, told func(string) bool) {
-	fmt.Fprintln(out, "Plan")
+	out.paint(bold, "Plan")
+	fmt.Fprintln(out)
 	for _, c := range p.Changes {
-		line := fmt.Sprintf("  %-16s %s", c.Action, c.What)
+		fmt.Fprint(out, "  ")
+		out.paint(actions[c.Action], string(c.Action))
+		line := fmt.Sprintf("%*s %s", 16-len(c.Action), "", c.What)
 		if c.Name != "" {
 			line += " " + c.Name
 		}
@@ -23,7 +26,9 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 		fmt.Fprintln(out, out.clean(line, maxMessage))
 	}
 	if len(p.Diff) > 0 {
-		fmt.Fprintln(out, "\nManifest")
+		fmt.Fprintln(out)
+		out.paint(bold, "Manifest")
+		fmt.Fprintln(out)
 		for _, d := range p.Diff {
 			fmt.Fprintln(out, "  "+d)
 		}
@@ -37,9 +42,27 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	}
 	for _, w := range p.Warnings {
 		if !told(w) {
-			fmt.Fprintln(out, "Warning: "+out.clean(w, maxMessage))
+			out.paint(yellow, "Warning: ")
+			fmt.Fprintln(out, out.clean(w, maxMessage))
 		}
 	}
+}
+
+// actions are the styles of a plan's actions: what destroys something stands out.
+var actions = map[plan.Action]style{
+	plan.Create:  green,
+	plan.Reserve: green,
+	plan.Attach:  green,
+	plan.Start:   green,
+	plan.Update:  yellow,
+	plan.Migrate: yellow,
+	plan.Orphan:  yellow,
+	plan.Replace: red,
+	plan.Remove:  red,
+	plan.Release: red,
+	plan.Keep:    faint,
+	plan.Note:    faint,
+	plan.Hold:    faint,
 }
 
 // WriteSteps prints the steps of a plan in their order, numbered.

@@ -23,10 +23,10 @@ func Condition(out *Writer, c *observe.Condition, now time.Time) {
 		fmt.Fprintf(out, "Note: %s\n", out.clean(text, maxMessage))
 	}
 	if c.Well {
-		fmt.Fprint(out, "\nAll is well.\n")
+		out.paint(praise, "\nAll is well.\n")
 		return
 	}
-	fmt.Fprint(out, "\nNot well:\n")
+	out.paint(alarm, "\nNot well:\n")
 	for _, text := range c.Problems {
 		fmt.Fprintf(out, "- %s\n", out.clean(text, maxMessage))
 	}

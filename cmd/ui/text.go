@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"bootstrap/deployer/report"
@@ -16,37 +17,55 @@ import (
 // file. The lines are those of create-env; during long stages, further lines
 // show the progress.
 func Plain(out *Writer) func(report.Event) {
-	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}}
-	return t.handle
+	return newText(out, nil).handle
 }
 
-// Terminal returns a renderer like Plain, but with progress bars that are at
-// most width() columns wide.
-func Terminal(out *Writer, width func() int) func(report.Event) {
-	t := &text{out: out, open: map[int]bool{}, warned: map[string]bool{}, width: width}
-	return t.handle
+// newText returns an empty screen; width is nil without a terminal.
+func newText(out *Writer, width func() int) *text {
+	return &text{out: out, width: width, open: map[int]bool{}, warned: map[string]bool{}, first: map[int]report.Event{}}
+}
+
+// Terminal returns a renderer like Plain, but with progress bars, and with the
+// elapsed time and the last known cause beside a stage that lasts. Lines that are
+// drawn again are at most width() columns wide. The caller calls tick about every
+// second.
+func Terminal(out *Writer, width func() int) (show func(report.Event), tick func(now time.Time)) {
+	t := newText(out, width)
+	return t.handle, t.tick
 }
 
 // text is the state of the screen, which concurrent stages share: if another
 // line interrupts an unfinished one, the latter is written again as a whole when
 // it ends.
 type text struct {
+	mu         sync.Mutex
 	out        *Writer
-	width      func() int   // nil if there is no terminal
-	open       map[int]bool // groups that are open
-	line       int          // the stage whose line is unfinished, 0 for none
-	redrawn    bool         // the line will be redrawn: a bar, or a shortened label
-	afterGroup bool         // a group has just ended
-	begun      bool         // something was written
-	told       time.Time    // when a line was last written
+	width      func() int           // nil if there is no terminal
+	open       map[int]bool         // groups that are open
+	line       int                  // the stage whose line is unfinished, 0 for none
+	label1     string               // the label of that stage
+	since      time.Time            // when it began
+	cause      string               // what it waits for, as far as known; may be empty
+	first      map[int]report.Event // the first progress of stages
+	waited     report.Event         // the last wait that was written
+	redrawn    bool                 // the line will be redrawn: a bar, or a shortened label
+	afterGroup bool                 // a group has just ended
+	begun      bool                 // something was written
+	told       time.Time            // when a line was last written
 	warned     map[string]bool
 	log        string // the log whose lines were written last
 }
 
-// quietFor is how long a plain output stays silent while bytes flow.
-const quietFor = 10 * time.Second
+// quietFor is how long a plain output stays silent while bytes flow, and waitEvery
+// is how long it does during a wait.
+const (
+	quietFor  = 10 * time.Second
+	waitEvery = 29 * time.Second
+)
 
 func (t *text) handle(e report.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	defer t.out.Flush()
 	e.Name, e.Reason = t.line1(e.Name), t.line1(e.Reason)
 	if e.Kind == report.Progress {
@@ -69,7 +88,10 @@ func (t *text) handle(e report.Event) {
 	case report.Warning:
 		t.leaveLine()
 		t.warned[e.Message] = true
-		fmt.Fprintln(t.out, "Warning: "+e.Message)
+		t.out.paint(yellow, "Warning: ")
+		fmt.Fprintln(t.out, e.Message)
+	case report.Waiting:
+		t.waiting(e)
 	case report.Planned:
 		t.leaveLine()
 		if begun {
@@ -105,35 +127,97 @@ func (t *text) begin(e report.Event) {
 	label := t.label(e)
 	fmt.Fprint(t.out, t.clip(label))
 	t.line, t.redrawn = e.Stage, t.clip(label) != label
+	t.label1, t.since, t.cause = label, e.Time, ""
+}
+
+// lasts is how long a stage lasts before its line shows the elapsed time, because
+// most stages end by then.
+const lasts = 5 * time.Second
+
+// tick draws the unfinished line again, with the elapsed time.
+func (t *text) tick(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	elapsed := now.Sub(t.since)
+	if t.line == 0 || elapsed < lasts || now.Sub(t.told) < time.Second {
+		return
+	}
+	if _, flows := t.first[t.line]; flows && now.Sub(t.told) < lasts {
+		return // the bar stays until nothing flows any more
+	}
+	defer t.out.Flush()
+	rest := " " + span(elapsed)
+	if t.cause != "" {
+		rest += ": " + t.cause
+	}
+	// A long label leaves room for half of the line.
+	room := max(t.columns()-runewidth.StringWidth(rest), t.columns()/2)
+	t.redrawn = true
+	t.out.control(clearLine)
+	fmt.Fprint(t.out, t.clip(runewidth.Truncate(t.label1, room, "…")+rest))
+}
+
+// waiting shows or remembers what a stage waits for.
+func (t *text) waiting(e report.Event) {
+	if t.width != nil {
+		if e.Stage == t.line {
+			t.cause = t.line1(e.Message)
+		}
+		return
+	}
+	if e.Stage == t.waited.Stage && e.Seconds-t.waited.Seconds < waitEvery.Seconds() {
+		return
+	}
+	t.waited = e
+	t.leaveLine()
+	fmt.Fprintf(t.out, "  after %s: %s\n", span(time.Duration(e.Seconds*float64(time.Second))), e.Message)
 }
 
 func (t *text) end(e report.Event) {
-	result := map[report.Status]string{report.Finished: "Finished", report.Failed: "Failed", report.Stopped: "Interrupted"}[e.Status]
+	delete(t.first, e.Stage)
+	result := endings[e.Status]
 	if e.Status == report.Skipped {
-		result = "Skipped [" + e.Reason + "]"
+		result.word += " [" + e.Reason + "]"
 	}
-	took := duration(e.Seconds)
+	took := " (" + duration(e.Seconds) + ")"
 	if e.Group {
 		t.leaveLine()
 		delete(t.open, e.Stage)
 		t.afterGroup = true
-		fmt.Fprintf(t.out, "%s %s (%s)\n", result, e.Name, took)
+		t.out.paint(result.style, result.word)
+		fmt.Fprintln(t.out, " "+e.Name+took)
 		return
 	}
-	result = fmt.Sprintf(" %s (%s)", result, took)
-	whole := t.label(e) + result
+	label := t.label(e) + " "
+	whole := label + result.word + took
 	fits := t.width == nil || runewidth.StringWidth(whole) <= t.columns()
 	switch {
 	case t.line == e.Stage && !t.redrawn && fits:
-		fmt.Fprintln(t.out, result)
+		label = " "
 	case t.line == e.Stage && t.width != nil:
 		t.out.control(clearLine)
-		fmt.Fprintln(t.out, t.fold(whole))
 	default:
 		t.leaveLine()
-		fmt.Fprintln(t.out, t.fold(whole))
+	}
+	if fits {
+		fmt.Fprint(t.out, label)
+		t.out.paint(result.style, result.word)
+		fmt.Fprintln(t.out, took)
+	} else {
+		t.out.paint(result.style, t.fold(whole)+"\n")
 	}
 	t.line, t.redrawn = 0, false
+}
+
+// endings are how lines of stages end.
+var endings = map[report.Status]struct {
+	word  string
+	style style
+}{
+	report.Finished: {"Finished", green},
+	report.Skipped:  {"Skipped", faint},
+	report.Failed:   {"Failed", alarm},
+	report.Stopped:  {"Interrupted", yellow},
 }
 
 // label returns the beginning of the line of a stage.
@@ -213,13 +297,16 @@ func (t *text) leaveLine() {
 }
 
 func (t *text) progress(e report.Event) {
+	if _, ok := t.first[e.Stage]; !ok {
+		t.first[e.Stage] = e
+	}
 	if t.width == nil {
 		if e.Time.Sub(t.told) < quietFor {
 			return
 		}
 		t.told = e.Time
 		t.leaveLine()
-		fmt.Fprintln(t.out, t.label(e)+" "+amount(e))
+		fmt.Fprintln(t.out, t.label(e)+" "+amount(e)+t.pace(e, ", "))
 		return
 	}
 	if e.Time.Sub(t.told) < 100*time.Millisecond && e.Done != e.Total {
@@ -228,7 +315,7 @@ func (t *text) progress(e report.Event) {
 	t.told = e.Time
 	if t.line != e.Stage {
 		t.leaveLine()
-		t.line = e.Stage
+		t.line, t.label1, t.since, t.cause = e.Stage, t.label(e), t.first[e.Stage].Time, ""
 	}
 	t.redrawn = true
 	t.out.control(clearLine)
@@ -238,8 +325,18 @@ func (t *text) progress(e report.Event) {
 // draw renders the line of a stage with a bar, or with the amount if there is no room
 // for a bar; a label that leaves no room is shortened.
 func (t *text) draw(e report.Event) string {
-	label := t.label(e)
+	label, pace := t.label(e), t.pace(e, " ")
 	room := t.columns() - runewidth.StringWidth(label) - 1
+	const whole, short = `{{ bar . "[" "#" "#" " " "]" }} {{ percent . }} {{ counters . }}`, `{{ bar . "[" "#" "#" " " "]" }} {{ percent . }}`
+	form := pb.ProgressBarTemplate(whole)
+	switch rest := room - runewidth.StringWidth(pace); {
+	case pace == "" || rest < 20:
+		pace = ""
+	case rest < 45:
+		room, form = rest, short
+	default:
+		room = rest
+	}
 	if room < 20 || e.Total <= 0 {
 		how := amount(e)
 		if space := t.columns() - runewidth.StringWidth(how) - 1; space >= 10 {
@@ -247,10 +344,26 @@ func (t *text) draw(e report.Event) string {
 		}
 		return t.clip(label)
 	}
-	bar := pb.ProgressBarTemplate(`{{ bar . "[" "#" "#" " " "]" }} {{ percent . }} {{ counters . }}`).New(0)
+	bar := form.New(0)
 	bar.Set(pb.Static, true).Set(pb.Bytes, true).Set(pb.Terminal, true)
 	bar.SetWriter(io.Discard).SetWidth(room).SetTotal(e.Total).SetCurrent(e.Done)
-	return label + " " + strings.TrimRight(bar.String(), " ")
+	return label + " " + strings.TrimRight(bar.String(), " ") + pace
+}
+
+// pace returns how fast bytes flow, and how long that takes for the rest; empty in
+// the first second.
+func (t *text) pace(e report.Event, before string) string {
+	first := t.first[e.Stage]
+	took, done := e.Time.Sub(first.Time).Seconds(), e.Done-first.Done
+	if took < 1 || done <= 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s%s/s", before, Size(int64(float64(done)/took)))
+	if e.Total > e.Done {
+		left := time.Duration(float64(e.Total-e.Done) / float64(done) * took * float64(time.Second))
+		text += ", " + span(max(left, time.Second).Round(time.Second)) + " left"
+	}
+	return text
 }
 
 func amount(e report.Event) string {
@@ -276,20 +389,44 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, suffix)
 }
 
-// duration returns a duration as HH:MM:SS.
+// duration returns a duration in tenths of seconds below a minute, and in its two
+// largest units above: 0.4s, 1m 12s.
 func duration(seconds float64) string {
-	s := int(seconds)
-	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
+	if seconds < 59.95 {
+		return fmt.Sprintf("%.1fs", seconds)
+	}
+	return span(time.Duration(seconds * float64(time.Second)).Round(time.Second))
 }
 
-// Succeeded prints that the command has succeeded.
-func Succeeded(out io.Writer) { fmt.Fprint(out, "\nSucceeded\n") }
+// Succeeded prints that the command has succeeded, and what became of the VM if it
+// was changed; o may be nil.
+func Succeeded(out *Writer, o *report.Outcome, next []string) {
+	if o != nil && o.Changed && o.VM != "" {
+		text := fmt.Sprintf("VM '%s', changed in %s", o.VM, duration(o.Seconds))
+		switch {
+		case o.Down:
+			text += "; its service is stopped"
+		case *o.Downtime > 0:
+			text += "; its service was down for " + duration(*o.Downtime)
+		}
+		fmt.Fprintln(out, text)
+		for _, command := range next {
+			fmt.Fprintln(out, "Next: "+command)
+		}
+	}
+	fmt.Fprintln(out)
+	out.paint(praise, "Succeeded")
+	fmt.Fprintln(out)
+}
 
 // Failed prints what went wrong and what to do about it.
 func Failed(out *Writer, code int, err error, hint string) {
-	fmt.Fprintf(out, "\nError: %s\n", out.clean(err.Error(), maxMessage))
+	fmt.Fprintln(out)
+	out.paint(alarm, "Error:")
+	fmt.Fprintf(out, " %s\n", out.clean(err.Error(), maxMessage))
 	if hint != "" {
-		fmt.Fprintf(out, "Hint: %s\n", hint)
+		out.paint(cyan, "Hint:")
+		fmt.Fprintf(out, " %s\n", hint)
 	}
 	fmt.Fprintf(out, "\nExit code %d\n", code)
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 
 	"github.com/mattn/go-runewidth"
@@ -47,7 +49,8 @@ func TestPlain(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
-	replay(t, "testdata/deploy.jsonl", Terminal(r.Writer(&out), func() int { return 80 }))
+	show, tick := Terminal(r.Writer(&out), func() int { return 80 })
+	replay(t, "testdata/deploy.jsonl", ticking(show, tick))
 	golden.Assert(t, out.String(), "deploy.tty.txt")
 	// At the end, the screen shows what Plain prints, except for the lines about
 	// progress.
@@ -61,12 +64,54 @@ func TestTerminal(t *testing.T) {
 		}
 		screen.WriteString(line)
 	}
-	for _, want := range []string{"  Downloading release 'web'... Finished (00:00:12)\n", "Finished validating (00:00:12)\n"} {
+	for _, want := range []string{"  Downloading release 'web'... Finished (12.3s)\n", "Finished validating (12.5s)\n"} {
 		if !strings.Contains(screen.String(), want) {
 			t.Errorf("screen lacks %q:\n%s", want, screen.String())
 		}
 	}
 }
+
+// ticking returns a renderer that draws again two seconds after each event.
+func ticking(show func(report.Event), tick func(time.Time)) func(report.Event) {
+	return func(e report.Event) {
+		show(e)
+		tick(e.Time.Add(2 * time.Second))
+	}
+}
+
+// At each width, with colours, lines that are drawn again fit into one row.
+func TestWidths(t *testing.T) {
+	for _, columns := range []int{40, 80, 100, 200} {
+		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			var out bytes.Buffer
+			r := &Redactor{}
+			w := r.Writer(&out).Coloured()
+			show, tick := Terminal(w, func() int { return columns })
+			replay(t, "testdata/deploy.jsonl", ticking(show, tick))
+			show(report.Event{Kind: report.Planned, Plan: &plan.View{Changes: []plan.Line{
+				{What: "stemcell", Name: "os/1", Action: plan.Keep},
+				{What: "vm", Name: "vm-1", Action: plan.Replace, Why: []string{"the stemcell changed: os/1 -> os/2"}},
+				{What: "disk", Name: "disk-1", Action: plan.Migrate, Why: []string{"its size changed"}},
+				{What: "address", Name: "10.0.0.5", Action: plan.Reserve, Why: []string{"the lowest free one"}},
+			}, Down: []string{"stop jobs", "delete vm"}}})
+			Failed(w, 1, errors.New("no room"), "make some")
+			down := 0.87
+			Succeeded(w, &report.Outcome{Changed: true, VM: "vm-1", Seconds: 2.34, Downtime: &down}, []string{"bootstrap status page.yml"})
+			golden.Assert(t, out.String(), fmt.Sprintf("deploy.%d.txt", columns))
+			for line := range strings.Lines(out.String()) {
+				pieces := strings.Split(line, clearLine)
+				for i, piece := range pieces {
+					bare := uncoloured.ReplaceAllString(strings.TrimSuffix(piece, "\n"), "")
+					if len(pieces) > 1 && i < len(pieces)-1 && runewidth.StringWidth(bare) >= columns {
+						t.Errorf("wider than the terminal: %q", bare)
+					}
+				}
+			}
+		})
+	}
+}
+
+var uncoloured = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // JSON can be decoded into the events that were reported.
 func TestJSONRoundTrip(t *testing.T) {
@@ -96,7 +141,7 @@ func TestResults(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	out.Reset()
-	JSONResult(r.Lines(&out), 0, nil, "", nil)
+	JSONResult(r.Lines(&out), Result{Status: report.Finished})
 	if got := out.String(); got != `{"kind":"result","status":"finished","exit_code":0}`+"\n" {
 		t.Errorf("got %q", got)
 	}
@@ -289,7 +334,8 @@ func FuzzWriter(f *testing.F) {
 		table := NewTable(w, "ONE", "TWO")
 		table.Row(text, text)
 		table.Print()
-		for _, render := range []func(report.Event){Plain(w), Terminal(w, func() int { return 40 })} {
+		terminal, _ := Terminal(w, func() int { return 40 })
+		for _, render := range []func(report.Event){Plain(w), terminal} {
 			render(report.Event{Kind: report.Begin, Stage: 1, Name: text})
 			render(report.Event{Kind: report.End, Stage: 1, Name: text, Status: report.Skipped, Reason: text})
 			render(report.Event{Kind: report.Log, Name: text, Message: text})
@@ -330,12 +376,14 @@ func FuzzTerminal(f *testing.F) {
 		var out bytes.Buffer
 		r := &Redactor{}
 		w := r.Writer(&out)
-		show := Terminal(w, func() int { return columns })
+		show, tick := Terminal(w, func() int { return columns })
 		now := time.Unix(1, 0)
 		show(report.Event{Time: now, Kind: report.Begin, Stage: 1, Name: name})
 		for i := range 3 {
 			show(report.Event{Time: now.Add(time.Duration(i) * time.Second), Kind: report.Progress, Stage: 1, Name: name, Done: done, Total: total})
 		}
+		show(report.Event{Time: now.Add(9 * time.Second), Kind: report.Waiting, Stage: 1, Name: name, Message: name, Seconds: 9})
+		tick(now.Add(10 * time.Second))
 		show(report.Event{Time: now.Add(time.Minute), Kind: report.End, Stage: 1, Name: name, Status: report.Finished})
 		for piece := range strings.SplitSeq(strings.ReplaceAll(out.String(), clearLine, "\n"), "\n") {
 			if width := runewidth.StringWidth(piece); width >= columns {
@@ -359,7 +407,7 @@ func TestLines(t *testing.T) {
 	r.Add("result", "finished", "kind", "error", "1234", "s3cret-pass")
 	var out bytes.Buffer
 	lines := r.Lines(&out)
-	JSONResult(lines, 1234, errors.New("error: s3cret-pass "+strings.Repeat("x", 1<<20)), "", nil)
+	JSONResult(lines, Result{Status: report.Failed, ExitCode: 1234, Error: "error: s3cret-pass " + strings.Repeat("x", 1<<20)})
 	lines.Print("thing", struct {
 		At    time.Time `json:"at"`
 		N     int       `json:"n"`

@@ -26,6 +26,7 @@ type Writer struct {
 	redactor *Redactor
 	to       io.Writer
 	longest  int // length of a line
+	coloured bool
 	held     []byte
 	err      error
 }

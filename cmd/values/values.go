@@ -4,6 +4,7 @@ package values
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -352,4 +353,29 @@ func (v Watch) Set(text string) error {
 	}
 	*v.To = &watch
 	return nil
+}
+
+// Colour says when output has colours.
+type Colour string
+
+// When output has colours.
+const (
+	Auto   Colour = "auto" // on a terminal
+	Always Colour = "always"
+	Never  Colour = "never"
+)
+
+// Type returns the word for the value in help texts.
+func (*Colour) Type() string { return "WHEN" }
+
+// String returns the value, or auto.
+func (c *Colour) String() string { return string(cmp.Or(*c, Auto)) }
+
+// Set reads the value.
+func (c *Colour) Set(text string) error {
+	if v := Colour(text); slices.Contains([]Colour{Auto, Always, Never}, v) {
+		*c = v
+		return nil
+	}
+	return fmt.Errorf("expected %s, %s or %s", Auto, Always, Never)
 }

@@ -21,11 +21,13 @@ const (
 	Begin    Kind = "begin"    // a stage or group begins: Stage, Parent, Name, Group
 	End      Kind = "end"      // a stage or group ends: Status, Seconds, and Reason or Error
 	Progress Kind = "progress" // within a stage: Done of Total, bytes
+	Waiting  Kind = "waiting"  // within a stage: Seconds, and Message: the cause
 	Info     Kind = "info"     // Message, for the person
 	Warning  Kind = "warning"  // Message, for the person to act on
 	Log      Kind = "log"      // Message, lines of the log Name
 	Planned  Kind = "plan"     // Plan
 	Step     Kind = "step"     // a step of the plan begins: Name, Down
+	Ended    Kind = "ended"    // the last event of a run: Outcome
 )
 
 // Status is how a stage ended.
@@ -57,6 +59,18 @@ type Event struct {
 	Message string     `json:"message,omitempty"`
 	Plan    *plan.View `json:"plan,omitempty"`
 	Down    bool       `json:"down,omitempty"` // during the step the service is down
+	Outcome *Outcome   `json:"outcome,omitempty"`
+}
+
+// Outcome is what a run left, however it ended.
+type Outcome struct {
+	Changed   bool     `json:"changed"`                    // a step of the plan began
+	VM        string   `json:"vm,omitempty"`               // its CID
+	Addresses []string `json:"addresses,omitempty"`        // of the instance
+	Seconds   float64  `json:"seconds"`                    // how long the run took
+	Downtime  *float64 `json:"downtime_seconds,omitempty"` // how long the service was down in this run; absent: nothing changed
+	// Down: the service is down at the end, or was stopped on purpose.
+	Down bool `json:"down,omitempty"`
 }
 
 // Holder is who holds an address that was refused to another deployment.

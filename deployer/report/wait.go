@@ -11,7 +11,7 @@ import (
 )
 
 // A wait reports nothing for quiet, because most waits end by then. After that
-// it reports every interval what it waits for.
+// it reports what it waits for when that changes, and at least every interval.
 const (
 	quiet    = 5 * time.Second
 	interval = 30 * time.Second
@@ -22,27 +22,38 @@ type Wait struct {
 	// End ends the wait.
 	End func()
 
+	stage *Stage
+	began time.Time
+
 	mu    sync.Mutex
 	found string
+	told  string // what was reported last; empty: nothing
 }
 
 // Wait begins a wait in the stage; the caller must call End.
 func (s *Stage) Wait(ctx context.Context) *Wait {
-	w := &Wait{found: "no answer so far"}
-	began := time.Now()
+	w := &Wait{stage: s, began: time.Now(), found: "no answer so far"}
 	w.End = wait.Remind(ctx, quiet, interval, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		s.Info(fmt.Sprintf("  after %s: %s", time.Since(began).Round(time.Second), w.found))
+		w.tell()
 	})
 	return w
 }
 
-// Say remembers the text for the next report.
+func (w *Wait) tell() {
+	w.told = w.found
+	w.stage.rep.emit(Event{Kind: Waiting, Stage: w.stage.number, Parent: w.stage.parent, Name: w.stage.name, Message: w.found, Seconds: time.Since(w.began).Seconds()})
+}
+
+// Say records what the wait has found last.
 func (w *Wait) Say(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found = text
+	if w.told != "" && w.told != text {
+		w.tell()
+	}
 }
 
 // Probe is like Say, for a failed attempt to reach the agent.

@@ -17,7 +17,7 @@ func Suggest(word string, options []string) string {
 }
 
 // Nearest returns the option that is most similar to word, or "" if none is
-// similar.
+// similar. Of two that are as similar, it is the one that word begins with.
 func Nearest(word string, options []string) string {
 	if len(word) > 64 {
 		return ""
@@ -32,7 +32,7 @@ func Nearest(word string, options []string) string {
 		if max(len(plain)-len(other), len(other)-len(plain)) > least {
 			continue // the distance is at least the difference in length
 		}
-		if d := distance(plain, other); option != "" && d <= least && (best == "" || d < least) {
+		if d := distance(plain, other); option != "" && d <= least && (best == "" || d < least || strings.HasPrefix(plain, other)) {
 			best, least = option, d
 		}
 	}

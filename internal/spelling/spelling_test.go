@@ -13,6 +13,9 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
 	}
+	if got := Nearest("plann", []string{"plain", "plan", "plans"}); got != "plan" {
+		t.Error(got)
+	}
 	if got := Suggest("relaese", options); got != `; did you mean "release"?` {
 		t.Error(got)
 	}
