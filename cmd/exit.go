@@ -36,6 +36,7 @@ const (
 	exitAgent       = 69
 	exitCPI         = 70
 	exitMoved       = 73
+	exitPutBack     = 74
 	exitLocked      = 75
 	exitInterrupted = 130
 )
@@ -75,6 +76,7 @@ func judge(err error) (code int, hint string) {
 		moved       *plan.MovedError
 		format      *deployer.PlanFormatError
 		failing     *deployer.NotRunningError
+		putBack     *deployer.PutBackError
 		unrecorded  *target.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
@@ -114,6 +116,8 @@ func judge(err error) (code int, hint string) {
 		return exitMoved, `"bootstrap plan MANIFEST --out FILE" makes a new plan; "bootstrap deploy MANIFEST" deploys without one`
 	case errors.As(err, &format):
 		return exitMoved, ""
+	case errors.As(err, &putBack):
+		return exitPutBack, "correct the cause and deploy again"
 	case errors.As(err, &failing) && failing.Previous:
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
 	case errors.As(err, &failing):

@@ -18,7 +18,7 @@ func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
 	f.BoolP("non-interactive", "n", false, "never prompt (the default without a terminal)")
 	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
-	f.Var(&c.colour, "color", "auto (on a terminal), always or never")
+	f.Var(values.Choice{To: &c.colour, Of: []string{"auto", "always", "never"}}, "color", "colours: auto (on a terminal), always or never")
 	f.BoolVar(&c.noColour, "no-color", false, "the same as --color never")
 	f.BoolVar(&c.plainLines, "plain", false, "draw no line again; print what a pipe gets")
 	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
@@ -44,6 +44,7 @@ func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk even if nothing changed")
 	f.BoolVar(&opts.Fix, "fix", false, "reboot a silent or busy VM or replace it; upload lost stemcells")
 	f.BoolVar(&opts.AllowShrink, "allow-shrink", false, "move the data to a smaller disk")
+	f.Var(values.Choice{To: (*string)(&opts.OnFailure), Of: []string{string(deployer.KeepFailed), string(deployer.PutBack)}}, "on-failure", "if new jobs do not run: keep, or previous: go back")
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 

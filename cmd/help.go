@@ -17,6 +17,7 @@ const exitHelp = `  0    done
   69   the VM's agent does not answer
   70   the CPI (cloud) reported an error
   73   the plan is out of date
+  74   the new version does not work, and the previous one was put back (--on-failure)
   75   another run has the state locked, members of a fleet are busy, or others use the
        address ledger for too long
   130  interrupted

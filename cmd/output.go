@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/cmd/ui"
-	"bootstrap/cmd/values"
 )
 
 // output is a stream that remembers whether all writes succeeded.
@@ -97,9 +96,9 @@ func writerTo(c *console, stream io.Writer) *ui.Writer {
 		colours = false
 	}
 	switch {
-	case c.noColour || c.colour == values.Never:
+	case c.noColour || c.colour == "never":
 		colours = false
-	case c.colour == values.Always:
+	case c.colour == "always":
 		colours = true
 	}
 	if colours {

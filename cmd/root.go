@@ -110,7 +110,7 @@ type console struct {
 	redactor       *ui.Redactor
 	json           bool
 	plainLines     bool                   // --plain: a terminal gets what a pipe gets
-	colour         values.Colour          // --color
+	colour         string                 // --color
 	noColour       bool                   // --no-color
 	screens        screens                // what is drawn again every second
 	eventsPath     string                 // --events; empty: none

@@ -23,9 +23,9 @@ func Deploy(ctx context.Context, opts Options) error {
 	}
 	r := newRun(opts)
 	if opts.Previous {
-		return r.execute(ctx, slices.Concat(r.locally(), r.previous(), []phase{{name: "run the plan", do: r.runPlan}}))
+		return r.goBack(ctx)
 	}
-	return r.execute(ctx, slices.Concat([]phase{
+	err := r.execute(ctx, slices.Concat([]phase{
 		{name: "find state", do: r.findExisting},
 		{name: "check inputs", do: func(context.Context) error { return opts.Planned.checkInputs(r.t) }},
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
@@ -38,6 +38,10 @@ func Deploy(ctx context.Context, opts Options) error {
 		{name: "run the plan", do: r.runPlan},
 		{name: "say", do: r.sayResult},
 	}))
+	if opts.OnFailure == PutBack && ctx.Err() == nil && r.jobsFail(err) {
+		return r.putBack(ctx, err)
+	}
+	return err
 }
 
 // MakePlan returns the plan that Deploy would run, and changes nothing.

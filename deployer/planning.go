@@ -215,6 +215,9 @@ func (r *run) announcePlan(ctx context.Context) error {
 		return err
 	}
 	r.emitPlan()
+	if r.asked.OnFailure == PutBack && r.plan.On(plan.VM) == plan.Replace {
+		r.t.Out.Warning("--on-failure=previous can put back nothing: the VM is replaced, and the previous version was deployed to the old one")
+	}
 	if r.plan.Nothing() {
 		r.t.Out.Info("No deployment, stemcell or release changes. Skipping deploy.")
 		if !r.plan.Stopped {

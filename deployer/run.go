@@ -21,6 +21,7 @@ type Options struct {
 	plan.Asked
 	Planned       *PlanFile // deploy: run this plan, or refuse
 	Previous      bool      // deploy: put back what the last successful deploy applied
+	OnFailure     OnFailure // deploy: what to do if the new jobs do not run
 	Existing      bool      // deploy: refuse to create a new deployment
 	Probe         bool      // deploy: warn of reserved addresses that answer already
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan

@@ -355,27 +355,29 @@ func (v Watch) Set(text string) error {
 	return nil
 }
 
-// Colour says when output has colours.
-type Colour string
-
-// When output has colours.
-const (
-	Auto   Colour = "auto" // on a terminal
-	Always Colour = "always"
-	Never  Colour = "never"
-)
+// Choice is one of some words.
+type Choice struct {
+	To *string
+	Of []string // the first is the default
+}
 
 // Type returns the word for the value in help texts.
-func (*Colour) Type() string { return "WHEN" }
+func (Choice) Type() string { return "WORD" }
 
-// String returns the value, or auto.
-func (c *Colour) String() string { return string(cmp.Or(*c, Auto)) }
-
-// Set reads the value.
-func (c *Colour) Set(text string) error {
-	if v := Colour(text); slices.Contains([]Colour{Auto, Always, Never}, v) {
-		*c = v
-		return nil
+// String returns the word, or the default.
+func (c Choice) String() string {
+	if c.To == nil { // pflag asks an empty value
+		return ""
 	}
-	return fmt.Errorf("expected %s, %s or %s", Auto, Always, Never)
+	return cmp.Or(*c.To, c.Of[0])
+}
+
+// Set accepts one of the words.
+func (c Choice) Set(text string) error {
+	if !slices.Contains(c.Of, text) {
+		last := len(c.Of) - 1
+		return fmt.Errorf("expected %s or %s", strings.Join(c.Of[:last], ", "), c.Of[last])
+	}
+	*c.To = text
+	return nil
 }

@@ -1,0 +1,71 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+)
+
+// OnFailure is what a deploy does if the new jobs do not run.
+type OnFailure string
+
+// What a deploy does if the new jobs do not run.
+const (
+	KeepFailed OnFailure = "keep" // leaves them as they are, to be looked at
+	PutBack    OnFailure = "previous"
+)
+
+// PutBackError says that the new jobs do not run and that those of the last
+// successful deploy were put back and run.
+type PutBackError struct{ Err error }
+
+func (e *PutBackError) Error() string {
+	return "the previous version was put back and runs, because the new one does not work: " + e.Err.Error()
+}
+
+// Unwrap returns why the new jobs do not run.
+func (e *PutBackError) Unwrap() error { return e.Err }
+
+// goBack puts back what an earlier deploy applied.
+func (r *run) goBack(ctx context.Context) error {
+	return r.execute(ctx, slices.Concat(r.locally(), r.previous(), []phase{{name: "run the plan", do: r.runPlan}}))
+}
+
+// jobsFail reports whether the run has failed because the new jobs cannot be
+// applied or do not run, on a VM whose agent answers.
+func (r *run) jobsFail(err error) bool {
+	if !slices.Contains([]plan.Kind{plan.Apply, plan.StartJobs}, plan.Kind(r.at)) {
+		return false
+	}
+	_, failing := errors.AsType[*NotRunningError](err)
+	_, refused := errors.AsType[*agent.Error](err)
+	return failing || refused
+}
+
+// putBack puts back what the last successful deploy applied, after this one has
+// failed with err.
+func (r *run) putBack(ctx context.Context, err error) error {
+	if !r.jobs.hasPrevious() {
+		return fmt.Errorf("%w; no previous version was put back: none was deployed to this VM", err)
+	}
+	r.asked.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "the new version does not work; putting back the previous one"})
+	back := newRun(r.asked.toGoBack())
+	back.began, back.out = r.began, r.out
+	if failed := back.goBack(ctx); failed != nil {
+		return fmt.Errorf("%w; the previous version could not be put back: %w", err, failed)
+	}
+	return &PutBackError{Err: err}
+}
+
+// toGoBack returns the options without those that ask for other changes.
+func (o Options) toGoBack() Options {
+	o.Previous, o.Planned, o.OnFailure = true, nil, KeepFailed
+	o.Asked = plan.Asked{SkipDrain: o.SkipDrain}
+	return o
+}
