@@ -44,7 +44,7 @@ func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk even if nothing changed")
 	f.BoolVar(&opts.Fix, "fix", false, "reboot a silent or busy VM or replace it; upload lost stemcells")
 	f.BoolVar(&opts.AllowShrink, "allow-shrink", false, "move the data to a smaller disk")
-	f.Var(values.Choice{To: (*string)(&opts.OnFailure), Of: []string{string(deployer.KeepFailed), string(deployer.PutBack)}}, "on-failure", "if new jobs do not run: keep, or previous: go back")
+	f.Var(values.Choice{To: (*string)(&opts.OnFailure), Of: []string{string(deployer.KeepFailed), string(deployer.PutBack)}}, "on-failure", "if new jobs fail: keep them, or previous: go back")
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 
