@@ -23,8 +23,9 @@ import (
 type Ledger struct {
 	repository repository
 	clock      func() time.Time
-	// own is true if no other deployment shares the ledger.
-	own bool
+	// own is the repository if it is in memory: no other deployment shares the
+	// ledger.
+	own *memory
 }
 
 // repository keeps the reservations.
@@ -79,11 +80,16 @@ func open(ctx context.Context, address string, clock func() time.Time, before fu
 }
 
 // Memory returns a ledger of one deployment for one run. held is what its
-// instances hold, by its state and its agents. Each network is a scope of its
-// own; what an instance holds cannot be reserved again, not even by itself; an
-// address that was released is the last to be given out again.
-func Memory(held []network.Reservation, clock func() time.Time) (*Ledger, error) {
+// instances hold, by its state and its agents, and released what they have given
+// up, the oldest release first. Each network is a scope of its own; what an instance
+// holds cannot be reserved again, not even by itself; an address that was released
+// is the last to be given out again.
+func Memory(held, released []network.Reservation, clock func() time.Time) (*Ledger, error) {
 	m := &memory{reservations: map[string][]network.Reservation{}}
+	for _, r := range released {
+		r.Scope = r.Network
+		m.released = append(m.released, r)
+	}
 	for _, r := range held {
 		r.Scope = r.Network
 		if holder, found, _ := m.Overlapping(r.Scope, r.Block.Addr(), lastOf(r.Block)); found {
@@ -91,7 +97,18 @@ func Memory(held []network.Reservation, clock func() time.Time) (*Ledger, error)
 		}
 		m.add(r)
 	}
-	return &Ledger{repository: m, clock: clock, own: true}, nil
+	return &Ledger{repository: m, clock: clock, own: m}, nil
+}
+
+// Released returns what was released and not reserved again, the oldest release
+// first, if the ledger is in memory. Others do not record that.
+func (l *Ledger) Released() []network.Reservation {
+	if l.own == nil {
+		return nil
+	}
+	l.own.mu.Lock()
+	defer l.own.mu.Unlock()
+	return slices.Clone(l.own.released)
 }
 
 // Close closes the database.
@@ -154,7 +171,7 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 		}
 		instances[i].Held = slices.Concat(held, claimed[i])
 	}
-	if l.own {
+	if l.own != nil {
 		networks = slices.Clone(networks)
 		for i := range networks {
 			networks[i].Scope = networks[i].Name
@@ -166,7 +183,7 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 			switch {
 			case change.Action == network.Bind && slices.ContainsFunc(claimed[i], func(c network.Reservation) bool { return sameBlock(c, change.Reservation) }):
 				outcome.Changes[j] = network.Change{Action: network.Reserve, Reservation: change.Reservation, Reason: network.Reason{Kind: network.InUse}}
-			case l.own && change.Reason.Kind == network.Rescoped:
+			case l.own != nil && change.Reason.Kind == network.Rescoped:
 				outcome.Changes[j].Reason.Kind = network.Renamed
 			}
 		}
@@ -178,7 +195,7 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 // instance: nobody holds them, and it holds none on their networks.
 func (l *Ledger) claims(t records, held, claimed []network.Reservation) (list []network.Reservation, err error) {
 	for _, c := range claimed {
-		if l.own {
+		if l.own != nil {
 			c.Scope = c.Network
 		}
 		if slices.ContainsFunc(held, func(h network.Reservation) bool { return h.Network == c.Network || sameBlock(h, c) }) {
@@ -344,7 +361,7 @@ func (l *Ledger) Adopt(ctx context.Context, reservations []network.Reservation) 
 	err = l.repository.transact(ctx, true, func(t records) error {
 		adopted = nil
 		for _, r := range reservations {
-			if l.own {
+			if l.own != nil {
 				r.Scope = r.Network
 			}
 			if r.Since.IsZero() {

@@ -71,7 +71,7 @@ func schema(t testing.TB) string {
 func TestCasesInMemory(t *testing.T) {
 	t.Parallel()
 	addressestest.Run(t, true, func(t *testing.T) *addresses.Ledger {
-		l, err := addresses.Memory(nil, time.Now)
+		l, err := addresses.Memory(nil, nil, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestFileMode(t *testing.T) {
 
 func TestPropertiesInMemory(t *testing.T) {
 	addressestest.Properties(t, true, math.MaxInt, func(t *testing.T) *addresses.Ledger {
-		l, err := addresses.Memory(nil, time.Now)
+		l, err := addresses.Memory(nil, nil, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestManyGapsThatAreTooSmall(t *testing.T) {
 		}
 	}
 	t.Run("memory", test(func(t *testing.T) *addresses.Ledger {
-		l, err := addresses.Memory(nil, time.Now)
+		l, err := addresses.Memory(nil, nil, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}

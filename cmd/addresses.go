@@ -38,8 +38,9 @@ func newAddressesList(c *console) *cobra.Command {
 		Short: "List who has which address, and since when",
 		Long: `List prints all reservations of the ledger: address, network, deployment, instance,
 kind, VM, and since when. With manifests it prints those of these deployments, with
---cloud-config those on the networks of that file. It locks nothing and asks nobody
-else. With --json, there is one object per line.`,
+--cloud-config those on the networks of that file. A deployment without a cloud config
+has its addresses in its state, where only its manifest leads to. It locks nothing and
+asks nobody else. With --json, there is one object per line.`,
 		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
 		Args:    anyManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +49,12 @@ else. With --json, there is one object per line.`,
 				return printAddresses(c, func(each func(observe.HeldAddress)) (err error) {
 					place, err = observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs}, each)
 					return err
-				}, func() string { return "No address is reserved in " + place })
+				}, func() string {
+					if len(args) > 0 {
+						return "No address is reserved in " + place + ", or recorded in a state, for what is named"
+					}
+					return "No address is reserved in " + place
+				})
 			})
 		},
 	}

@@ -1,7 +1,6 @@
 package deployer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/deployer/target"
 	"bootstrap/network"
+	"bootstrap/state"
 )
 
 // reservations reserves the addresses of the instance in the ledger, binds them to
@@ -22,6 +22,8 @@ type reservations struct {
 	// replace and swap are how the ledger was asked for the plan.
 	replace, swap bool
 	probes        bool // warn of reserved addresses that answer
+	// before is what the state had before the run reserved anything.
+	before []state.Address
 	// used is true from the moment at which a VM may have the addresses: until
 	// then, the end of the run releases what it has reserved.
 	used bool
@@ -30,7 +32,7 @@ type reservations struct {
 // choose decides the addresses for a plan.
 func (a *reservations) choose(ctx context.Context, replace, swap bool) (err error) {
 	a.replace, a.swap = replace, swap
-	a.planned, err = a.t.ChooseAddresses(ctx, replace, swap)
+	a.planned, err = a.t.Addresses.Choose(ctx, replace, swap)
 	return err
 }
 
@@ -38,20 +40,36 @@ func (a *reservations) choose(ctx context.Context, replace, swap bool) (err erro
 // the plan was made.
 var errTaken = errors.New("an address of the plan was reserved by another deployment meanwhile")
 
+// alone warns of each address that is new and that no other deployment learns of.
+func (a *reservations) alone() (notes []string) {
+	if !a.t.Addresses.InState() {
+		return nil
+	}
+	for _, c := range a.planned.Changes {
+		if c.Action == network.Reserve && c.Reason.Kind != network.InUse {
+			notes = append(notes, fmt.Sprintf("no other deployment learns that address %s of network %s is taken, because the network is the manifest's own: if several deployments share it, give them static_ips or a cloud config", c.Reservation.Address(), c.Reservation.Network))
+		}
+	}
+	return notes
+}
+
 // reserve reserves the addresses of the plan. If the run ends before a VM may
 // have them, it releases those that it has reserved.
 func (a *reservations) reserve(ctx context.Context) error {
-	if _, err := a.t.Ledger(ctx); err != nil {
-		return err
+	if !a.t.Addresses.InState() {
+		if _, err := a.t.Ledger(ctx); err != nil {
+			return err
+		}
+		// After a kill the next run must find the reservations, by the same id and in
+		// the same ledger.
+		if err := a.t.RememberLedger(); err != nil {
+			return err
+		}
 	}
-	// After a kill the next run must find the reservations, by the same id and in the
-	// same ledger.
-	if err := a.t.RememberLedger(); err != nil {
-		return err
-	}
+	a.before = a.t.State.Get().Own.Addresses
 	run := uuid.NewString()
 	a.t.AtEnd(func() { a.undo(ctx, run) })
-	got, err := a.t.ReserveAddresses(ctx, run, a.replace, a.swap)
+	got, err := a.t.Addresses.Reserve(ctx, run, a.replace, a.swap)
 	if err != nil {
 		return err
 	}
@@ -75,9 +93,14 @@ func (a *reservations) undo(ctx context.Context, run string) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	ledger, err := a.t.Ledger(ctx)
-	if err == nil {
-		_, err = ledger.Undo(ctx, a.t.Owner().Deployment, run)
+	var err error
+	if a.t.Addresses.InState() {
+		err = a.t.Addresses.Set(a.before) // or else what nobody had would be free last
+	} else {
+		err = a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
+			_, err := ledger.Undo(ctx, a.t.Owner().Deployment, run)
+			return err
+		})
 	}
 	if err != nil {
 		a.t.Out.Warning(fmt.Sprintf("addresses that this run has reserved stay reserved for this deployment: %v; the next deploy uses them, and delete releases them", err))
@@ -87,10 +110,6 @@ func (a *reservations) undo(ctx context.Context, run string) {
 // bind records which addresses the VM has, and releases all others of the
 // instance but those of a VM that is still to be deleted.
 func (a *reservations) bind(ctx context.Context) error {
-	ledger, err := a.t.Ledger(ctx)
-	if err != nil {
-		return err
-	}
 	var has []network.Reservation
 	for _, c := range a.planned.Changes {
 		if target.Has(c) && c.Action != network.Ask {
@@ -102,57 +121,10 @@ func (a *reservations) bind(ctx context.Context) error {
 	if old := st.Own.Swap; old != nil {
 		orphans = append(orphans, old.CID)
 	}
-	_, err = ledger.Record(ctx, a.t.Owner(), st.CurrentVMCID, has, orphans...)
-	return a.t.Env.Refused(err, a.t.LedgerAddress())
-}
-
-// releaseVM releases the addresses of a deleted VM that the instance no longer
-// uses.
-func (a *reservations) releaseVM(ctx context.Context, cid string) error {
-	if !a.t.UsesLedger() {
-		return nil
-	}
-	ledger, err := a.t.Ledger(ctx)
-	if err == nil {
-		_, err = ledger.ReleaseVM(ctx, a.t.Installation.String(), cid)
-	}
+	err := a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
+		_, err := ledger.Record(ctx, a.t.Owner(), st.CurrentVMCID, has, orphans...)
+		return err
+	})
+	a.used = a.used || err == nil
 	return err
-}
-
-// releaseAll releases all addresses of the deleted deployment, also in the ledgers
-// that it used before.
-func (a *reservations) releaseAll(ctx context.Context) error {
-	for _, address := range a.t.OldLedgers() {
-		if target.IsMissing(address) {
-			continue // its addresses are gone with it
-		}
-		ledger, err := a.t.Env.Ledger(ctx, address)
-		if err == nil {
-			_, err = ledger.ReleaseDeployment(ctx, a.t.Installation.String())
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			a.t.Out.Warning(fmt.Sprintf("addresses of this deployment stay reserved in a ledger that it used before: %v; then release them: bootstrap addresses release %s --database %s --force", err, a.t.Installation, addresses.Place(address)))
-		}
-	}
-	if a.t.LedgerLost() {
-		a.t.Out.Warning(fmt.Sprintf("the ledger %s does not exist, so no address is released; if it is elsewhere: bootstrap addresses release %s --database PATH", a.t.LedgerAddress(), a.t.Installation))
-		return nil
-	}
-	var released []network.Reservation
-	if !target.IsMissing(a.t.LedgerAddress()) { // or else it would be a new one
-		ledger, err := a.t.Ledger(ctx)
-		if err == nil {
-			released, err = ledger.ReleaseDeployment(ctx, a.t.Installation.String())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if a.t.Known.Database == "" && len(released) == 0 {
-		a.t.Out.Warning(fmt.Sprintf("the ledger %s has no address of this deployment; if another one has some, on this or another machine (%s): bootstrap addresses release %s --database PATH", addresses.Place(a.t.LedgerAddress()), cmp.Or(a.t.State.Get().Own.Ledger, "the state records none"), a.t.Installation))
-	}
-	return nil
 }

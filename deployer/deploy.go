@@ -159,7 +159,7 @@ func Delete(ctx context.Context, opts Options) error {
 			if old := r.t.State.Get().Own.Swap; old != nil {
 				replaced = old.CID
 			}
-			return r.runList(ctx, deleting, plan.DeleteSteps(replaced, opts.KeepDisk, r.t.UsesLedger()))
+			return r.runList(ctx, deleting, plan.DeleteSteps(replaced, opts.KeepDisk, r.t.UsesLedger() || r.t.Addresses.Recorded()))
 		}},
 	}...))
 }

@@ -83,9 +83,10 @@ func (r *run) wishes() (plan.Wishes, error) {
 	for _, rel := range m.Releases {
 		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.t.Artifacts.Releases[rel.Name].Version})
 	}
-	if text := r.t.LeavesLedger(); text != "" && m.Placement != nil {
+	if text := r.t.LeavesLedger(); text != "" && m.SharesNetworks() {
 		w.Notes = append(w.Notes, text)
 	}
+	w.Notes = append(w.Notes, r.addresses.alone()...)
 	if r.t.From.Inputs.Generate == document.Plan {
 		w.Generated = m.Generated
 	}

@@ -61,8 +61,11 @@ func (rec *records) deployment(ctx context.Context) error {
 		st.Own.Salt, st.Own.Made, st.Own.Applied = rec.journal.Salt(), rec.want.Made, applied
 		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
 		st.Own.Zone = rec.t.Manifest.Zone()
-		if rec.t.Manifest.Placement != nil {
+		if rec.t.Manifest.SharesNetworks() {
 			st.Own.Ledger = rec.t.SharedLedger()
+		}
+		if !rec.t.Addresses.InState() {
+			st.Own.Addresses = nil // static_ips names them, or a ledger has them
 		}
 		st.Own.Deployed = &now
 		if rec.address != "" {

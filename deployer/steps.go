@@ -97,7 +97,7 @@ func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
 		plan.KeepDisk:        plain(r.disks.keepCurrent),
 		plan.DeleteDisks:     plain(r.disks.deleteAll),
 		plan.DeleteStemcells: plain(r.stemcells.deleteAll),
-		plan.ReleaseAddress:  plain(r.addresses.releaseAll),
+		plan.ReleaseAddress:  plain(r.t.Addresses.ReleaseAll),
 		plan.DeleteOrphan:    r.disks.deleteOrphan,
 		plan.LookAtLeftovers: plain(func(ctx context.Context) error { return r.journal.LookAtLeftovers(ctx) }),
 		plan.Uninstall:       plain(r.records.uninstall),

@@ -54,7 +54,7 @@ func (v *vms) deleteOld(ctx context.Context) error {
 	if err := v.delete(ctx, v.t.Out.Open, old.CID); err != nil {
 		return err
 	}
-	return v.addresses.releaseVM(ctx, old.CID)
+	return v.t.Addresses.ReleaseVM(ctx, old.CID)
 }
 
 func (v *vms) delete(ctx context.Context, in *report.Stage, cid string) error {

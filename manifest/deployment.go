@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"errors"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -127,6 +126,9 @@ func (r *reader) read(top document.Value) {
 	r.manifest.Protect = top.Get("protect").LenientFlag(true)
 	r.readFeatures(top.Get("features"))
 	r.readGroups(top)
+	if r.shared == nil {
+		r.readOpen(top.Get("networks"))
+	}
 	r.readInstallation(top.Get("cloud_provider"))
 	if p := r.manifest.Placement; p != nil {
 		p.mbus = r.manifest.CPI.MBusURL
@@ -271,9 +273,9 @@ func (r *reader) readSubnet(item document.Value) *Subnet {
 	subnet := &Subnet{
 		DNS:             item.Get("dns").Texts(),
 		CloudProperties: settings(item.Get("cloud_properties")),
-		reserved:        readRanges(item.Get("reserved")),
-		static:          readRanges(item.Get("static")),
 	}
+	subnet.reserved = subnet.readRanges(item.Get("reserved"))
+	subnet.static = subnet.readRanges(item.Get("static"))
 	place := item.Get("range")
 	if text, ok := place.Required("the addresses of the network in CIDR form, such as 10.0.0.0/24"); ok {
 		subnet.Range, ok = parsePrefix(text)
@@ -299,7 +301,7 @@ func (r *reader) readSubnet(item document.Value) *Subnet {
 }
 
 // readRanges reads a list of addresses and ranges, for warnings.
-func readRanges(list document.Value) netipx.IPSet {
+func (s *Subnet) readRanges(list document.Value) netipx.IPSet {
 	if !list.IsList() {
 		return netipx.IPSet{}
 	}
@@ -310,7 +312,7 @@ func readRanges(list document.Value) netipx.IPSet {
 		}
 		parsed, ok := parseRange(item.Scalar())
 		if !ok {
-			item.Warn("is neither an IP address nor a range such as 10.0.0.2-10.0.0.9; it is ignored")
+			s.ignored = append(s.ignored, item)
 			continue
 		}
 		set.AddRange(parsed)
@@ -470,12 +472,4 @@ func ParseDirectorWatchTime(text string) (WatchTime, error) {
 		text = single + "-" + single
 	}
 	return ParseWatchTime(text)
-}
-
-// prefixOf returns the range of the network's subnet, or the zero Prefix.
-func (n *Network) prefixOf() netip.Prefix {
-	if n == nil || n.Subnet == nil {
-		return netip.Prefix{}
-	}
-	return n.Subnet.Range
 }

@@ -200,7 +200,7 @@ func (r *reader) findDisk(c document.Value) *DiskPool {
 func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 	items := list.Items()
 	if len(items) == 0 && (list.IsNull() || list.IsList()) {
-		list.Fail("must contain at least one network, with its name and static_ips")
+		list.Fail("must contain at least one network, with its name")
 	}
 	var refs []GroupNetwork
 	for _, item := range items {
@@ -221,7 +221,9 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 			}
 		}
 		primary := len(items) == 1 || slices.Contains(ref.Default, "gateway")
-		ref.StaticIPs = r.readStaticIPs(item.Get("static_ips"), r.manifest.network(ref.Name), primary)
+		network, static := r.manifest.network(ref.Name), item.Get("static_ips")
+		ref.StaticIPs = r.readStaticIPs(static, network, primary)
+		ref.open = network != nil && network.Type == typeManual && static.Len() == 0 && (static.IsNull() || static.IsList())
 		refs = append(refs, ref)
 	}
 	if len(items) == len(refs) {
@@ -275,13 +277,8 @@ func checkDefaults(list document.Value, items []document.Value, refs []GroupNetw
 // is unknown. primary is true if the address of the VM is on this network.
 func (r *reader) readStaticIPs(list document.Value, network *Network, primary bool) []string {
 	items := list.Items()
-	if len(items) == 0 && !list.Pending() && network != nil {
-		switch {
-		case network.Type == typeManual:
-			list.Fail("must contain the address of the VM, since %q is a manual network%s", document.Literal(network.Name), example(network))
-		case network.Type == typeVIP && primary:
-			list.Fail("must contain the address of the VM, since the vip network %q is its default for the gateway", document.Literal(network.Name))
-		}
+	if len(items) == 0 && !list.Pending() && network != nil && network.Type == typeVIP && primary {
+		list.Fail("must contain the address of the VM, since the vip network %q is its default for the gateway", document.Literal(network.Name))
 	}
 	var ips []string
 	for i, item := range items {
@@ -307,13 +304,4 @@ func (r *reader) readStaticIPs(list document.Value, network *Network, primary bo
 		}
 	}
 	return ips
-}
-
-// example returns the end of a message that shows the range of a network.
-func example(network *Network) string {
-	prefix := network.prefixOf()
-	if !prefix.IsValid() {
-		return ""
-	}
-	return ": an address of " + prefix.String()
 }

@@ -31,7 +31,7 @@ type Manifest struct {
 	// create-env's style, with networks and resource pools of its own.
 	CloudConfigs []string
 	Networks     []Network  // of the manifest itself
-	Placement    *Placement // nil without a cloud config
+	Placement    *Placement // nil if the manifest itself names all addresses
 	Group        InstanceGroup
 	Properties   map[string]any // of all jobs; never nil
 	Tags         map[string]string
@@ -80,6 +80,7 @@ type Subnet struct {
 	CloudProperties map[string]any
 
 	reserved, static netipx.IPSet
+	ignored          []document.Value // of both, if static_ips names the address
 }
 
 // ResourcePool describes the VM and its stemcell.
@@ -125,6 +126,8 @@ type GroupNetwork struct {
 	Name      string
 	StaticIPs []string // only the first is used
 	Default   []string // dns, gateway
+
+	open bool // the address is chosen for the instance
 }
 
 // DiskPool describes the persistent disk; Name is empty if the manifest gives
@@ -191,7 +194,7 @@ type Registry struct {
 // spec expect them. The caller may change the maps, but not the values in
 // cloud_properties.
 func (m *Manifest) Interfaces() map[string]map[string]any {
-	if m.Placement != nil {
+	if m.SharesNetworks() {
 		return m.Placement.interfaces()
 	}
 	result := make(map[string]map[string]any, len(m.Group.Networks))
@@ -216,10 +219,10 @@ func (m *Manifest) Interfaces() map[string]map[string]any {
 
 // Address returns the VM's static IP on its only network, or on the one that is
 // the default for the gateway. If the IP is known only once the VM runs, ip is
-// empty and dynamic is true. With a cloud config it may be an IP that Place gave
-// the instance, and the network may be the default for addressable.
+// empty and dynamic is true. It may be an IP that Place gave the instance; with a
+// cloud config, the network may be the default for addressable.
 func (m *Manifest) Address() (ip string, dynamic bool) {
-	if m.Placement != nil {
+	if m.SharesNetworks() {
 		return m.Placement.address()
 	}
 	for _, ref := range m.Group.Networks {
@@ -234,6 +237,10 @@ func (m *Manifest) Address() (ip string, dynamic bool) {
 	}
 	return "", true
 }
+
+// SharesNetworks reports whether the networks are those of a cloud config, which
+// many deployments share.
+func (m *Manifest) SharesNetworks() bool { return m.Placement != nil && !m.Placement.Own }
 
 // Zone returns the availability zone of the instance, or "".
 func (m *Manifest) Zone() string {

@@ -13,9 +13,13 @@ import (
 	"bootstrap/network"
 )
 
-// Placement is what a cloud config leaves open for an instance: its zone and its
-// addresses. A manifest without a cloud config has none.
+// Placement is what a manifest leaves open for an instance: its zone and its
+// addresses.
 type Placement struct {
+	// Own is true without a cloud config: then Networks are the manual networks of
+	// the manifest itself, and Group asks only for the addresses that static_ips do
+	// not name.
+	Own      bool
 	Networks []network.Network // all of the cloud config
 	// Group is what the instance group asks of them, with its zones by name. It has
 	// one instance.
@@ -93,15 +97,20 @@ func (m *Manifest) Reached(addr netip.Addr) *Manifest {
 // settle fills in what follows from the zone and the addresses.
 func (m *Manifest) settle() {
 	p := m.Placement
-	m.ResourcePool.CloudProperties = p.kinds[p.Zone]
-	m.Group.Networks = make([]GroupNetwork, len(p.Group.Wishes))
-	for i, w := range p.Group.Wishes {
-		ref := GroupNetwork{Name: w.Network, Default: w.Default}
-		if block := p.Blocks[w.Network]; block.IsValid() {
-			ref.StaticIPs = []string{block.Addr().String()}
+	refs := slices.Clone(m.Group.Networks)
+	if !p.Own {
+		m.ResourcePool.CloudProperties = p.kinds[p.Zone]
+		refs = make([]GroupNetwork, len(p.Group.Wishes))
+		for i, w := range p.Group.Wishes {
+			refs[i] = GroupNetwork{Name: w.Network, Default: w.Default, open: true}
 		}
-		m.Group.Networks[i] = ref
 	}
+	for i := range refs {
+		if block := p.Blocks[refs[i].Name]; refs[i].open && block.IsValid() {
+			refs[i].StaticIPs = []string{block.Addr().String()}
+		}
+	}
+	m.Group.Networks = refs
 	if ip, unknown := m.Address(); p.mbus != nil && !unknown && unspecified(p.mbus) {
 		own := *p.mbus
 		own.Host = ip

@@ -44,7 +44,7 @@ var sections = keys.Table{
 	}, Ignored: []string{"version", "stemcell", "exported_from"}},
 	{Name: "networks[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the network."},
-		{Key: "type", Form: keys.Choice, Need: true, Values: []string{typeManual, typeDynamic, typeVIP}, About: "manual: addresses from this manifest; dynamic: from the cloud; vip: floating addresses."},
+		{Key: "type", Form: keys.Choice, Need: true, Values: []string{typeManual, typeDynamic, typeVIP}, About: "manual: addresses of the subnet's range; dynamic: from the cloud; vip: floating addresses."},
 		{Key: "cloud_properties", Form: keys.Map, About: "Properties of a dynamic or vip network for the CPI."},
 		{Key: "dns", Form: keys.Text, List: true, About: "DNS servers of a dynamic network."},
 		{Key: "subnets", Form: keys.Section, Of: "networks[].subnets[]", List: true, About: "The one subnet of a manual network."},
@@ -54,8 +54,8 @@ var sections = keys.Table{
 		{Key: "gateway", Form: keys.Address, Need: true, About: "Address of the network's router."},
 		{Key: "dns", Form: keys.Text, List: true, About: "DNS servers."},
 		{Key: "cloud_properties", Form: keys.Map, About: "Properties of the network for the CPI."},
-		{Key: "static", Form: keys.Text, List: true, About: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, for static_ips; others get a warning."},
-		{Key: "reserved", Form: keys.Text, List: true, About: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that should not be used; these get a warning."},
+		{Key: "static", Form: keys.Text, List: true, About: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, for static_ips; other addresses in static_ips get a warning."},
+		{Key: "reserved", Form: keys.Text, List: true, About: "Addresses, or ranges such as 10.0.0.2-10.0.0.9, that are never chosen; in static_ips they get a warning."},
 	}, Ignored: []string{"az", "azs", "name"}},
 	{Name: "resource_pools[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the resource pool."},
@@ -117,7 +117,7 @@ var sections = keys.Table{
 	}, Ignored: []string{"custom_provider_definitions"}},
 	{Name: "instance_groups[].networks[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a network in networks."},
-		{Key: "static_ips", Form: keys.Addresses, About: "Address of the VM, which a manual network needs unless it is one of a cloud config."},
+		{Key: "static_ips", Form: keys.Addresses, About: "Address of the VM; without it, a VM gets the lowest free address of a manual network."},
 		{Key: "default", Form: keys.Choice, List: true, Values: []string{"dns", "gateway", "addressable"}, About: "Uses for which this network is the VM's default, if there are several; addressable needs a cloud config."},
 		{Key: "nic_group", Form: keys.Text, About: "Not supported: each network has an interface of its own."},
 	}},

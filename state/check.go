@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -104,6 +105,14 @@ func (o *Own) check(p *defects, s *State) {
 		}
 	}
 	ids := map[string]bool{}
+	for i, a := range o.Addresses {
+		where := fmt.Sprintf("bootstrap.addresses[%d]", i)
+		if _, err := netip.ParseAddr(a.Address); err != nil {
+			p.add("%s has the address %q, which is no IP address", where, a.Address)
+		}
+		p.seen(ids, where, "address", a.Address+" of network "+a.Network)
+	}
+	ids = map[string]bool{}
 	for i, c := range o.Snapshots {
 		p.seen(ids, fmt.Sprintf("bootstrap.snapshots[%d]", i), "cid", c.CID)
 	}

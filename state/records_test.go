@@ -50,8 +50,12 @@ func TestCheck(t *testing.T) {
 		"intents[0] has no stemcell":                   func(s *State) { s.Own.Intents[0].Method = "create_stemcell" },
 		"intents[1] has the id i":                      func(s *State) { s.Own.Intents = append(s.Own.Intents, s.Own.Intents[0]) },
 		"leftovers[0] has no disk":                     func(s *State) { s.Own.Leftovers[0].Method = "update_disk" },
-		"snapshots[0] has no cid":                      func(s *State) { s.Own.Snapshots = []Snapshot{{Disk: "disk-1"}} },
-		"leftovers[0] has no cid":                      func(s *State) { s.Own.Leftovers[0].CID = "" },
+		`addresses[0] has the address "x"`:             func(s *State) { s.Own.Addresses = []Address{{Network: "a", Address: "x"}} },
+		"addresses[1] has the address 10.0.0.2 of network a, which another record has too": func(s *State) {
+			s.Own.Addresses = []Address{{Network: "a", Address: "10.0.0.2"}, {Network: "a", Address: "10.0.0.2", Released: true}, {Network: "b", Address: "10.0.0.2"}}
+		},
+		"snapshots[0] has no cid": func(s *State) { s.Own.Snapshots = []Snapshot{{Disk: "disk-1"}} },
+		"leftovers[0] has no cid": func(s *State) { s.Own.Leftovers[0].CID = "" },
 	} {
 		st := sound()
 		change(&st)

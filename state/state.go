@@ -77,6 +77,10 @@ type Own struct {
 	// Ledger is where the addresses of the instance are reserved: a path, or a URL
 	// without user, password and parameters.
 	Ledger string `json:"ledger,omitempty"`
+	// Addresses are those that were chosen for the instance on networks of the
+	// manifest itself, which no ledger has. The ones given up come last, the oldest
+	// first.
+	Addresses []Address `json:"addresses,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`
 	// Salt is the key of the digests in Made and Applied, as hex.
@@ -118,6 +122,15 @@ type OldVM struct {
 	// StemcellID is the id, in Stemcells, of the stemcell that it was created
 	// from.
 	StemcellID string `json:"stemcell_id,omitempty"`
+}
+
+// Address is an address that the instance holds, or has given up.
+type Address struct {
+	Network  string    `json:"network"`
+	Address  string    `json:"address"`
+	VM       string    `json:"vm,omitempty"` // CID of the VM that uses it; empty: none yet
+	Since    time.Time `json:"since"`
+	Released bool      `json:"released,omitempty"`
 }
 
 // Orphan is a disk that is kept though no VM uses it.

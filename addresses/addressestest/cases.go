@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bootstrap/addresses"
 	"bootstrap/network"
@@ -82,6 +83,9 @@ func Run(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 			for i, s := range c.Steps {
 				w.step = fmt.Sprintf("step %d", i+1)
 				w.run(c, s)
+				if memory {
+					w.rebuild()
+				}
 			}
 		})
 	}
@@ -115,6 +119,13 @@ func (w *world) parse(c testCase, list []any) {
 		w.t.Fatalf("%s: %+v", w.step, problems)
 	}
 	w.networks = networks
+}
+
+// rebuild makes the ledger in memory anew, as each run of a deployment does.
+func (w *world) rebuild() {
+	again, err := addresses.Memory(w.all(), w.ledger.Released(), time.Now)
+	w.must(err)
+	w.ledger = again
 }
 
 // set makes what exists at the start.

@@ -101,8 +101,8 @@ func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
 			if err := t.ReadIfAny(); err != nil {
 				return nil, err
 			}
-			if t.Manifest.Placement == nil {
-				return nil, fmt.Errorf("the manifest %s has networks of its own, which no other deployment shares: addresses are reserved for manifests with a cloud config", path)
+			if !t.Manifest.SharesNetworks() {
+				return nil, fmt.Errorf("the manifest %s has networks of its own, and no ledger has their addresses: bootstrap plan says which address the deployment gets, and bootstrap addresses list which it has", path)
 			}
 		}
 		if used := t.LedgerAddress(); v.address == "" {
@@ -140,7 +140,8 @@ func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exi
 }
 
 // Addresses calls each with what the ledger has, and returns where it is: all
-// reservations, or those of deployments or of the networks of a cloud config.
+// reservations, or those of deployments or of the networks of a cloud config. What
+// deployments have by their states, without a ledger, is among theirs.
 func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery, each func(HeldAddress)) (place string, err error) {
 	v, err := q.view(cfg, false)
 	if err != nil {
@@ -157,15 +158,35 @@ func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery, each func(
 	if err != nil {
 		return "", err
 	}
+	inLedger := map[string]bool{}
+	key := func(r network.Reservation) string { return r.Owner.Deployment + " " + r.Address() }
 	err = ledger.Each(ctx, func(r network.Reservation) {
 		if len(q.Manifests) > 0 && !slices.Contains(v.ids, r.Owner.Deployment) {
 			return
 		}
 		if n, ok := network.Holding(networks, r.Network, r.Block.Addr()); networks == nil || ok && n.Scope == r.Scope {
 			each(Held(r))
+			if len(v.targets) > 0 {
+				inLedger[key(r)] = true
+			}
 		}
 	})
-	return addresses.Place(v.address), err
+	if err != nil || networks != nil {
+		return addresses.Place(v.address), err
+	}
+	for _, t := range v.targets {
+		t.About = t.Known
+		recorded, err := t.Addresses.List(ctx)
+		if err != nil {
+			return "", err
+		}
+		for _, r := range recorded {
+			if !inLedger[key(r)] { // addresses adopt has put it there
+				each(Held(r))
+			}
+		}
+	}
+	return addresses.Place(v.address), nil
 }
 
 // LedgerCheck is what CheckAddresses finds.

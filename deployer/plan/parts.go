@@ -122,7 +122,7 @@ func VMParts(m *manifest.Manifest) map[string]any {
 // Places returns which places in a manifest in the Director's style have parts of
 // the VM, as Wishes contains them; nil for a manifest in create-env's style.
 func Places(m *manifest.Manifest) map[string]string {
-	if m.Placement == nil {
+	if !m.SharesNetworks() {
 		return nil
 	}
 	places := map[string]string{partEnv: "env of instance group " + m.Group.Name}

@@ -100,7 +100,7 @@ func (c *CPI) Remember() error {
 		k.API = c.api
 	}
 	k.Database, k.OldDatabases = c.t.Known.Database, c.t.Known.OldDatabases
-	if c.t.Manifest.Placement != nil {
+	if c.t.Manifest.SharesNetworks() {
 		k.Database, k.OldDatabases = c.t.LedgerAddress(), c.t.OldLedgers()
 	}
 	if err := c.t.Folder().SetDeployment(k); err != nil {

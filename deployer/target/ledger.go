@@ -163,14 +163,14 @@ func (t *Target) LeavesLedger() string {
 func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledger, error) {
 	e.Secret(addresses.Secrets(address)...)
 	if e.Offline || IsMissing(address) {
-		return addresses.Memory(nil, time.Now)
+		return addresses.Memory(nil, nil, time.Now)
 	}
 	return e.Ledger(ctx, address)
 }
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
 func (t *Target) UsesLedger() bool {
-	return t.Manifest != nil && t.Manifest.Placement != nil || t.Known.Database != "" || len(t.Known.OldDatabases) > 0 || t.recordedLedger() != ""
+	return t.Manifest != nil && t.Manifest.SharesNetworks() || t.Known.Database != "" || len(t.Known.OldDatabases) > 0 || t.recordedLedger() != ""
 }
 
 // Instance is what the deployment asks of the ledger.
@@ -187,7 +187,7 @@ type Instance struct {
 func (t *Target) instance(replace, swap bool) Instance {
 	p := t.Manifest.Placement
 	in := Instance{networks: p.Networks, Instance: network.Instance{
-		Owner:   network.Owner{Deployment: t.Installation.String(), Name: t.Manifest.Name, Instance: t.Manifest.Group.Name + "/0"},
+		Owner:   t.Owner(),
 		Zone:    t.zone(),
 		Wishes:  p.Group.Wishes,
 		Replace: replace, Swap: swap,
@@ -203,9 +203,12 @@ func (t *Target) instance(replace, swap bool) Instance {
 	}
 	for _, w := range p.Group.Wishes {
 		addr, ok := t.addressOn(w)
+		if !ok && p.Own && in.VM != "" {
+			addr, ok = t.Addresses.reported(w)
+		}
 		n, found := network.Find(p.Networks, w.Network)
 		switch {
-		case !ok || !found:
+		case !ok || !found || p.Own && t.Addresses.renamed(w.Network, addr):
 		case n.Type == network.Dynamic:
 			in.LastKnown[w.Network] = addr
 		default:
@@ -221,7 +224,7 @@ func (t *Target) instance(replace, swap bool) Instance {
 // and its static addresses allow that one, and else the manifest's choice.
 func (t *Target) zone() string {
 	p := t.Manifest.Placement
-	if t.State == nil || t.State.Get().Own.Zone == "" {
+	if p.Own || t.State == nil || t.State.Get().Own.Zone == "" {
 		return p.Zone
 	}
 	was := network.Member{Instance: t.Manifest.Group.Name + "/0", Zone: t.State.Get().Own.Zone}
@@ -304,6 +307,9 @@ func (t *Target) addressOn(w network.Wish) (netip.Addr, bool) {
 	if st.CurrentVMCID == "" {
 		return netip.Addr{}, false
 	}
+	if addr, ok := t.Addresses.ofVM(w.Network); ok {
+		return addr, true
+	}
 	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
 		if ip, ok := a.Spec.Networks[w.Network]["ip"].(string); ok {
 			addr, err := netip.ParseAddr(ip)
@@ -317,50 +323,6 @@ func (t *Target) addressOn(w network.Wish) (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// ChooseAddresses decides which addresses the instance gets, without reserving
-// them, and puts them into the manifest. Without a cloud config it does nothing:
-// the manifest has all addresses that there are. A refusal is a *network.Refused.
-func (t *Target) ChooseAddresses(ctx context.Context, replace, swap bool) (network.Outcome, error) {
-	if t.Manifest.Placement == nil {
-		return network.Outcome{}, nil
-	}
-	open := t.Ledger
-	if t.State == nil || t.Scratch != "" {
-		open = func(ctx context.Context) (*addresses.Ledger, error) {
-			if err := t.UnnamedLedger(); err != nil {
-				return nil, err
-			}
-			return t.Env.LedgerToRead(ctx, t.LedgerAddress())
-		}
-	}
-	ledger, err := open(ctx)
-	if err != nil {
-		return network.Outcome{}, err
-	}
-	in := t.instance(replace, swap)
-	outcomes, err := ledger.Decide(ctx, in.networks, []network.Instance{in.Instance})
-	if err != nil {
-		return network.Outcome{}, t.Env.Refused(err, t.LedgerAddress())
-	}
-	return outcomes[0], t.place(in.Zone, outcomes[0])
-}
-
-// ReserveAddresses reserves what ChooseAddresses has decided, in the name of a
-// run. It returns what was reserved, which differs if another deployment was
-// faster.
-func (t *Target) ReserveAddresses(ctx context.Context, run string, replace, swap bool) (network.Outcome, error) {
-	ledger, err := t.Ledger(ctx)
-	if err != nil {
-		return network.Outcome{}, err
-	}
-	in := t.instance(replace, swap)
-	outcomes, err := ledger.Reserve(ctx, run, in.networks, []network.Instance{in.Instance})
-	if err != nil {
-		return network.Outcome{}, t.Env.Refused(err, t.LedgerAddress())
-	}
-	return outcomes[0], nil
-}
-
 // Refused adds to a refusal where commands find the ledger that it came from.
 func (e *Env) Refused(err error, address string) error {
 	usual := cmp.Or(e.Getenv("BOOTSTRAP_DATABASE"), LedgerPath(e.Home))
@@ -371,21 +333,8 @@ func (e *Env) Refused(err error, address string) error {
 }
 
 // Owner returns the instance in whose name addresses are reserved.
-func (t *Target) Owner() network.Owner { return t.instance(false, false).Owner }
-
-// place puts the addresses of an outcome into the manifest.
-func (t *Target) place(zone string, outcome network.Outcome) error {
-	blocks := map[string]netip.Prefix{}
-	for _, c := range outcome.Changes {
-		if Has(c) {
-			blocks[c.Reservation.Network] = c.Reservation.Block
-		}
-	}
-	m, err := t.Manifest.Place(zone, blocks)
-	if err == nil {
-		t.UseManifest(m)
-	}
-	return err
+func (t *Target) Owner() network.Owner {
+	return network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: t.About.Group + "/0"}
 }
 
 // Has reports whether the instance has the address after the change.

@@ -104,7 +104,7 @@ func (l *Look) answerTime(vm string) time.Duration {
 // AtAgent asks the agent of the recorded VM, if there is one, how it is.
 func (l *Look) AtAgent(ctx context.Context) error {
 	st := l.t.State.Get()
-	l.Facts, l.Running = plan.Facts{}, nil
+	l.Facts, l.Running, l.t.reported = plan.Facts{}, nil, nil
 	vm := st.CurrentVMCID
 	if vm == "" {
 		return nil
@@ -113,6 +113,7 @@ func (l *Look) AtAgent(ctx context.Context) error {
 	if l.Running, l.Facts, err = l.askAgentOf(ctx, vm, st.Own.AgentID); err != nil {
 		return err
 	}
+	l.t.reported = l.Facts.Now.Networks
 	l.learn(vm)
 	if l.Facts.Answers && l.t.Scratch == "" {
 		l.t.foundAgain(vm)

@@ -56,19 +56,21 @@ type Target struct {
 	// no plan, and may change what exists.
 	Scratch string
 
+	Addresses *Addresses
 	Artifacts *Artifacts
 	Agents    *Agents
 	CPI       *CPI
 
-	recorded netip.Addr // UseInstallation: of the instance, by the state
-	ends     []func()   // functions that run at the end, the last one first
+	recorded netip.Addr                // UseInstallation: of the instance, by the state
+	reported map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
+	ends     []func()                  // functions that run at the end, the last one first
 }
 
 // New returns a deployment of which nothing is read yet. The caller must call
 // Close.
 func New(env *Env, from Options) *Target {
 	t := &Target{Env: env, From: from, Out: report.NewOutput(env.Root)}
-	t.Artifacts, t.Agents, t.CPI = &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
+	t.Addresses, t.Artifacts, t.Agents, t.CPI = &Addresses{t: t}, &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
 	return t
 }
 
