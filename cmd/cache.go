@@ -13,6 +13,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/target"
 	"bootstrap/templates"
 )
 
@@ -138,7 +139,7 @@ func cached(home string) ([]cacheItem, error) {
 		used := p.LastUse.UTC().Truncate(time.Second)
 		list = append(list, cacheItem{Type: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
 	}
-	rubies, rubyErr := templates.CompiledRubies(filepath.Join(home, "cache", "ruby"))
+	rubies, rubyErr := templates.CompiledRubies(target.RubyCache(home))
 	for _, k := range rubies {
 		used := k.LastUse.UTC().Truncate(time.Second)
 		list = append(list, cacheItem{Type: "compiled Ruby", Name: k.Name, Size: k.Size, LastUse: &used, remove: k.Remove})

@@ -75,6 +75,7 @@ func together() [][2]string {
 		{"render", "job out show-secrets"},
 		{"interpolate", "path var-errs var-errs-unused"},
 		{"variables-rotate", "expiring-within dry-run"},
+		{"plugin-templates", "cache listen"},
 		{"cache-prune", "older-than dry-run"},
 		{"cache-prune", "all dry-run"},
 		{"state-import", "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"},

@@ -17,10 +17,12 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/target"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 	"bootstrap/manifest/document"
+	"bootstrap/templates"
 )
 
 func newFleet(c *console) *cobra.Command {
@@ -151,6 +153,15 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 	return opts, nil
 }
 
+// shareRuby makes the processes of members share one embedded Ruby. The caller calls end.
+func shareRuby(ctx context.Context, c *console, home string, p *rollout.Program) (end func()) {
+	shared := templates.Share(ctx, templates.Config{Self: p.Self, Cache: target.RubyCache(home), Env: c.env}, os.TempDir(), "/tmp")
+	if entry := shared.Entry(); entry != "" {
+		p.Env = append(p.Env, entry)
+	}
+	return shared.Close
+}
+
 // readFleet reads a fleet file and prints its warnings.
 func readFleet(c *console, path string, inputs document.Options) (*fleet.Fleet, error) {
 	f, err := fleet.Read(path, inputs)
@@ -188,6 +199,7 @@ nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 			if err != nil {
 				return err
 			}
+			defer shareRuby(cmd.Context(), c, opts.Home, &opts.Program)()
 			if recreate {
 				opts.Action = fleet.RecreateStrategy
 			}
@@ -287,6 +299,7 @@ bootstrap fleet abort first.`,
 func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked) error {
 	ctx := cmd.Context()
 	defer giveBack(opts.Home)
+	defer shareRuby(ctx, c, opts.Home, &opts.Program)()
 	if a.ask.yes || a.ask.silent {
 		opts.Program.Flags = append(opts.Program.Flags, "--yes")
 	}

@@ -103,11 +103,12 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	urgent := make(chan struct{})
 	again := func() { close(urgent) }
 	c.second.Store(&again)
+	program := rollout.Program{Self: self, Env: append(slices.Clone(c.env), "BOOTSTRAP_DATABASE="+database)}
+	defer shareRuby(ctx, c, home, &program)()
 	return queue.Run(ctx, queue.Work{
-		Database: database, Width: width, By: c.holder(),
-		Program: rollout.Program{Self: self, Env: append(slices.Clone(c.env), "BOOTSTRAP_DATABASE="+database)},
-		Read:    func(path string) (*fleet.Fleet, error) { return readFleet(c, path, inputs) },
-		Redact:  c.redactor.String, Report: show, Urgent: urgent,
+		Database: database, Width: width, By: c.holder(), Program: program,
+		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(c, path, inputs) },
+		Redact: c.redactor.String, Report: show, Urgent: urgent,
 	})
 }
 

@@ -43,13 +43,16 @@ func newPlugin(c *console) *cobra.Command {
 			return agentlocal.Run(cmd.Context(), args[0], c.stderr)
 		},
 	}
-	var cache string
+	var cache, socket string
 	ruby := &cobra.Command{
 		Use:   "templates --cache FOLDER",
-		Short: "The embedded Ruby: requests on stdin, answers on stdout",
+		Short: "The embedded Ruby: requests on stdin or a socket, and answers",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.started, c.silent = true, true
+			if socket != "" {
+				return templates.Listen(cmd.Context(), c.stdin, c.stdout, cache, socket)
+			}
 			status, err := templates.Serve(cmd.Context(), c.stdin, c.stdout, c.stderr, cache)
 			if status != 0 {
 				return exitCode(status)
@@ -58,6 +61,7 @@ func newPlugin(c *console) *cobra.Command {
 		},
 	}
 	ruby.Flags().StringVar(&cache, "cache", "", "the `FOLDER` where machine code is kept")
+	ruby.Flags().StringVar(&socket, "listen", "", "the `SOCKET` for requests of several processes; empty: stdin and stdout")
 	plugin.AddCommand(cpi, agent, ruby)
 	return plugin
 }

@@ -78,9 +78,9 @@ func (e *formatError) Error() string {
 // errGone says that Ruby had ended before the request.
 var errGone = errors.New("it had ended")
 
-// ruby is a running driver.
+// ruby is a running driver, or a turn at a shared engine.
 type ruby struct {
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil: the engine is shared
 	in     io.WriteCloser
 	out    *bufio.Reader
 	closer io.Closer // of out
@@ -204,8 +204,8 @@ func (r *ruby) read(ctx context.Context, into any) error {
 // ended returns how Ruby ended, instead of the pipe's error.
 func (r *ruby) ended(err error) error {
 	r.stop()
-	if state := r.cmd.ProcessState; state != nil {
-		return errors.New(state.String())
+	if r.cmd != nil && r.cmd.ProcessState != nil {
+		return errors.New(r.cmd.ProcessState.String())
 	}
 	return err
 }
@@ -217,7 +217,9 @@ func (r *ruby) kill() {
 	if r.stopped {
 		return
 	}
-	process.KillGroup(r.cmd.Process.Pid)
+	if r.cmd != nil {
+		process.KillGroup(r.cmd.Process.Pid)
+	}
 	// A daemon that a template started may hold the pipe open.
 	_ = r.closer.Close()
 }
@@ -233,7 +235,9 @@ func (r *ruby) stop() {
 		return
 	}
 	_ = r.in.Close()
-	_ = r.cmd.Wait()
+	if r.cmd != nil {
+		_ = r.cmd.Wait()
+	}
 }
 
 // environment returns the variables that a Ruby, or the version manager behind that

@@ -21,6 +21,7 @@ type greeting struct {
 	Ruby    string `json:"ruby,omitempty"`    // its version
 	Missing string `json:"missing,omitempty"` // a missing library
 	Error   string `json:"error,omitempty"`   // why it cannot serve
+	Image   string `json:"image,omitempty"`   // of the embedded one: its SHA-256
 }
 
 // Serve is the child process of an Engine: the embedded Ruby. It answers the
@@ -32,47 +33,63 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// The code of a template occupies its processor until it returns; one must be
 	// left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	// A collection while code is loaded would take longer than loading it, and later it
-	// would wait for the running template.
-	debug.SetGCPercent(-1)
-	answers := json.NewEncoder(out)
-	module, err := cruby.Open(ctx, cache, func() {
-		// Compiling takes half a gigabyte, and more if garbage is collected late.
-		debug.SetGCPercent(25)
-	})
-	var library fs.FS
-	if err == nil {
-		library, err = cruby.Library()
-	}
-	if err != nil {
-		return 0, errors.Join(err, answers.Encode(greeting{Error: err.Error()}))
-	}
-	about, err := cruby.Embedded()
-	if err != nil {
+	module, library, hello, err := load(ctx, cache)
+	if err := errors.Join(err, json.NewEncoder(out).Encode(hello)); err != nil {
 		return 0, err
 	}
-	if err := answers.Encode(greeting{Ruby: about.Ruby}); err != nil {
-		return 0, err
-	}
-	debug.FreeOSMemory()
 	s := &server{module: module, machine: cruby.Machine{Library: library, Output: log}, out: out}
 	lines := make(chan []byte)
 	guard.Go(ctx, func() { s.read(ctx, in, lines) })
-	debug.SetGCPercent(-1)
 	err = s.serve(ctx, lines)
+	if errors.Is(err, errLeft) {
+		return 0, nil
+	}
 	if exit, ok := errors.AsType[*cruby.ExitError](err); ok {
 		return exit.Status, nil
 	}
 	return 0, err
 }
 
+// load loads the code of the embedded Ruby, and returns the first line for those who
+// want something rendered. Afterwards garbage is never collected: a collection waits
+// for the running template.
+func load(ctx context.Context, cache string) (*cruby.Module, fs.FS, greeting, error) {
+	// A collection while code is loaded would take longer than loading it.
+	debug.SetGCPercent(-1)
+	failed := func(err error) (*cruby.Module, fs.FS, greeting, error) {
+		return nil, nil, greeting{Error: err.Error()}, err
+	}
+	module, err := cruby.Open(ctx, cache, func() {
+		// Compiling takes half a gigabyte, and more if garbage is collected late.
+		debug.SetGCPercent(25)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	library, err := cruby.Library()
+	if err != nil {
+		return failed(err)
+	}
+	about, err := cruby.Embedded()
+	if err != nil {
+		return failed(err)
+	}
+	debug.SetGCPercent(-1)
+	debug.FreeOSMemory()
+	return module, library, greeting{Ruby: about.Ruby, Image: about.Module}, nil
+}
+
 // server renders with a new Ruby for each job.
 type server struct {
-	module  *cruby.Module
-	machine cruby.Machine
-	out     io.Writer
-	ruby    *cruby.Ruby
+	module    *cruby.Module
+	machine   cruby.Machine
+	out       io.Writer
+	ruby      *cruby.Ruby
+	rendering <-chan error // gets the end of the template that is rendered
 }
+
+// errLeft says that the other side has ended while a template was rendered for it.
+var errLeft = errors.New("the template goes on without the process that asked for it")
 
 // read sends the lines of in to the channel, and closes it at the end.
 func (s *server) read(ctx context.Context, in io.Reader, lines chan<- []byte) {
@@ -93,12 +110,12 @@ func (s *server) read(ctx context.Context, in io.Reader, lines chan<- []byte) {
 func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
 	for line := range lines {
 		var text string
-		done := guard.Start(ctx, func() (err error) {
+		s.rendering = guard.Start(ctx, func() (err error) {
 			text, err = s.answer(ctx, line)
 			return err
 		})
 		select {
-		case err := <-done:
+		case err := <-s.rendering:
 			if err != nil {
 				return err
 			}
@@ -106,8 +123,8 @@ func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
 				return err
 			}
 		case <-lines:
-			// The parent waits for an answer before its next request, so it has ended.
-			return nil
+			// It waits for an answer before its next request, so it has ended.
+			return errLeft
 		}
 	}
 	return nil

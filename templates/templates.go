@@ -1,6 +1,6 @@
 // Package templates renders the ERB templates of release jobs, with the Ruby
 // embedded in this program, in a child process, or with one on this machine. The
-// Ruby is started once for all templates of a run.
+// Ruby is started once for all templates of a run, or of all members of a fleet.
 package templates
 
 import (
@@ -35,6 +35,9 @@ type Config struct {
 	// Cache is the folder in which the embedded Ruby keeps its compiled code,
 	// 70 MB; empty: each engine compiles it, which takes seconds.
 	Cache string
+	// Shared is the path in the variable SharedVariable: jobs are rendered by the engine
+	// of a Shared, unless that fails; empty: by an own Ruby.
+	Shared string
 	// Env is the environment from which Ruby gets PATH, HOME and little else;
 	// nil: the environment of this process.
 	Env []string
@@ -131,7 +134,9 @@ func (e *Engine) Warm() {
 			return
 		}
 		// An error here occurs again in Render, which reports it.
-		if r, err := startRuby(e.ctx, e.cfg); err == nil {
+		if e.shares() {
+			_, _ = ask(e.ctx, e.cfg.Shared)
+		} else if r, err := startRuby(e.ctx, e.cfg); err == nil {
 			e.ruby = r
 		}
 	}))
@@ -149,6 +154,24 @@ func (e *Engine) Close() error {
 	e.closed = true
 	e.stop()
 	return nil
+}
+
+// shares reports whether the next job is rendered by a shared engine.
+func (e *Engine) shares() bool { return e.cfg.embedded() && e.cfg.Shared != "" }
+
+// start returns a Ruby.
+func (e *Engine) start(ctx context.Context) (*ruby, error) {
+	if e.shares() {
+		r, err := join(ctx, e.cfg.Shared)
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		e.cfg.Shared = ""
+	}
+	return startRuby(ctx, e.cfg)
 }
 
 func (e *Engine) stop() {
@@ -242,6 +265,7 @@ func jobFiles(job *Job) ([]*file, error) {
 // can be rendered.
 func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failures, error) {
 	var failures Failures
+	defer e.pass()
 	facts := sync.OnceValue(func() map[string]any { return job.facts(e.id) })
 	for _, f := range files {
 		if !bytes.Contains(f.content, []byte("<%")) {
@@ -265,6 +289,13 @@ func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failur
 	return failures, nil
 }
 
+// pass ends the turn at a shared engine.
+func (e *Engine) pass() {
+	if e.ruby != nil && e.ruby.cmd == nil {
+		e.stop()
+	}
+}
+
 // templateError says what one template did instead of giving an answer.
 type templateError struct{ reason string }
 
@@ -279,7 +310,7 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 		}
 		if e.ruby == nil {
 			var err error
-			if e.ruby, err = startRuby(ctx, e.cfg); err != nil {
+			if e.ruby, err = e.start(ctx); err != nil {
 				return answer{}, err
 			}
 		}
@@ -296,6 +327,7 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 			return a, nil
 		}
 		// Ruby is in an unknown state, or has ended.
+		shared := e.ruby.cmd == nil
 		e.stop()
 		var format *formatError
 		switch {
@@ -305,6 +337,10 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 			return answer{}, context.Cause(ctx)
 		case late:
 			return answer{}, &templateError{fmt.Sprintf("it took longer than %v and was stopped", e.cfg.Timeout)}
+		case shared:
+			// The engine was killed, or the template has ended its Ruby: an own one tells.
+			e.cfg.Shared = ""
+			continue
 		case errors.Is(err, errGone) && !again:
 			// It was killed between two templates.
 			continue

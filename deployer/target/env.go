@@ -104,13 +104,17 @@ func (t *Target) StartRuby(ctx context.Context) error {
 	return nil
 }
 
+// RubyCache returns the folder of the embedded Ruby's machine code.
+func RubyCache(home string) string { return filepath.Join(home, "cache", "ruby") }
+
 // NewEngine returns a Ruby of its own, which the caller closes.
 func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 	return templates.Start(ctx, templates.Config{
-		Ruby:  e.Ruby,
-		Self:  e.Self,
-		Cache: filepath.Join(e.Home, "cache", "ruby"),
-		Env:   e.rubyEnv(),
+		Ruby:   e.Ruby,
+		Self:   e.Self,
+		Cache:  RubyCache(e.Home),
+		Shared: e.Getenv(templates.SharedVariable),
+		Env:    e.rubyEnv(),
 	})
 }
 

@@ -6,6 +6,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"bootstrap/cmd"
 )
@@ -17,5 +19,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	if len(p.Args) > 1 && p.Args[0] == "plugin" && p.Args[1] == "templates" {
+		traceRuby(p.Args)
+	}
 	os.Exit(p.Run())
+}
+
+// traceRuby appends the process and the arguments of a Ruby to the file rubies in the
+// home folder, if that exists: a Ruby gets no variable that could name another one.
+func traceRuby(args []string) {
+	f, err := os.OpenFile(filepath.Join(os.Getenv("HOME"), "rubies"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	// The test that reads the file notices a missing line.
+	_, _ = fmt.Fprintln(f, os.Getpid(), strings.Join(args, " "))
+	_ = f.Close()
 }
