@@ -24,10 +24,11 @@ type Coordinator struct {
 	flags  []string // for the processes of members
 	by     file.Holder
 	client *river.Client[pgx.Tx]
-	stop   context.Context // done when no member is to be started any more
-	ended  chan struct{}   // closed by Close
-	over   chan struct{}   // closed when the loop has ended
-	dead   time.Duration   // when a worker that does not report has lost its members
+	stop   context.Context      // done when no member is to be started any more
+	ended  chan struct{}        // closed by Close
+	over   chan struct{}        // closed when the loop has ended
+	beats  time.Duration        // how often this process reports, and looks for starts that nobody takes
+	dead   func() time.Duration // when a worker that does not report has lost its members
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -53,7 +54,8 @@ type Options struct {
 	Fleet    string // absolute path of the fleet file
 	Flags    []string
 	By       file.Holder
-	dead     time.Duration // in place of deadAfter, for tests; 0: deadAfter
+	beats    time.Duration        // in place of beatEvery, for tests; 0: beatEvery
+	dead     func() time.Duration // in place of deadAfter, for tests; nil: deadAfter
 }
 
 // Coordinate becomes the coordinator of a fleet. The error is a *file.LockedError
@@ -65,9 +67,12 @@ func Coordinate(ctx context.Context, opts Options) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{
-		db: db, fleet: opts.Fleet, flags: opts.Flags, by: opts.By, stop: ctx, dead: cmp.Or(opts.dead, deadAfter),
+		db: db, fleet: opts.Fleet, flags: opts.Flags, by: opts.By, stop: ctx, beats: cmp.Or(opts.beats, beatEvery), dead: opts.dead,
 		ended: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1),
 		tell: func(rollout.Progress) {}, watched: map[string]*start{},
+	}
+	if c.dead == nil {
+		c.dead = func() time.Duration { return deadAfter }
 	}
 	c.client, err = river.NewClient(db.driver, &river.Config{Schema: schema, Logger: silent()})
 	if err == nil {
@@ -196,7 +201,7 @@ func (c *Coordinator) round(ctx context.Context) error {
 			c.away = false
 		}
 	}
-	if time.Since(c.beaten) >= beatEvery {
+	if time.Since(c.beaten) >= c.beats {
 		if err := c.beat(limited); err != nil {
 			return err
 		}

@@ -173,7 +173,7 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 		var dead bool
 		var salt, sum []byte
 		err := tx.QueryRow(ctx, `SELECT t.run, t.attempt, t.action, t.job, t.salt, t.digest, coalesce(t.host, ''), t.worker IS NULL OR `+workerDead+`
-			FROM `+schema+`.tasks t WHERE t.fleet = $3 AND t.member = $4 AND t.ended IS NULL FOR UPDATE`, c.since, c.dead, c.fleet, name).
+			FROM `+schema+`.tasks t WHERE t.fleet = $3 AND t.member = $4 AND t.ended IS NULL FOR UPDATE`, c.since, c.dead(), c.fleet, name).
 			Scan(&run, &attempt, &action, &id, &salt, &sum, &host, &dead)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/postgrestest"
+	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -75,9 +77,10 @@ type lab struct {
 	progress chan rollout.Progress
 	told     []rollout.Progress // what the test has seen of it
 	events   chan Event
+	dead     atomic.Bool // workers that do not report are dead at once
 }
 
-func newLab(t *testing.T, server *postgrestest.Server) *lab {
+func newLab(t *testing.T, url string) *lab {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {
@@ -85,7 +88,7 @@ func newLab(t *testing.T, server *postgrestest.Server) *lab {
 			t.Fatal(err)
 		}
 	}
-	l := &lab{t: t, dir: dir, path: filepath.Join(dir, "fleet.yml"), url: server.Database(t), progress: make(chan rollout.Progress, 1000), events: make(chan Event, 1000)}
+	l := &lab{t: t, dir: dir, path: filepath.Join(dir, "fleet.yml"), url: url, progress: make(chan rollout.Progress, 1000), events: make(chan Event, 1000)}
 	l.write("members: [{glob: '[abc].yml', vars: {password: ((password))}}]\n")
 	l.fleet = l.read("hush-hush")
 	ctx, run := guard.Begin(t.Context())
@@ -115,7 +118,13 @@ func (l *lab) read(password string) *fleet.Fleet {
 }
 
 func (l *lab) options(user string) Options {
-	return Options{Database: l.url, Fleet: l.path, By: file.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}}
+	dead := func() time.Duration {
+		if l.dead.Load() {
+			return 0
+		}
+		return deadAfter
+	}
+	return Options{Database: l.url, Fleet: l.path, By: file.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}, dead: dead}
 }
 
 // coordinate returns a coordinator that tells l.progress.
@@ -124,11 +133,11 @@ func (l *lab) coordinate(user string) *Coordinator {
 	return l.begin(l.options(user))
 }
 
-// impatient returns a coordinator for which a worker is dead after a second.
-func (l *lab) impatient() *Coordinator {
+// busy returns a coordinator that reports often.
+func (l *lab) busy() *Coordinator {
 	l.t.Helper()
 	opts := l.options("anna")
-	opts.dead = time.Second
+	opts.beats = 100 * time.Millisecond
 	return l.begin(opts)
 }
 
@@ -268,10 +277,13 @@ func (l *lab) starts(name string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// dies makes every open task look as if its worker had not reported for a while.
-func (l *lab) dies() {
+// dies makes every open task look as if its worker had not reported for a while,
+// until live is called.
+func (l *lab) dies() (live func()) {
 	l.t.Helper()
 	postgrestest.Exec(l.t, l.url, "UPDATE "+schema+".tasks SET worker = 'gone', beat = now() - interval '1 hour' WHERE ended IS NULL AND worker IS NOT NULL")
+	l.dead.Store(true)
+	return func() { l.dead.Store(false) }
 }
 
 // start starts members.
@@ -286,6 +298,12 @@ func (l *lab) start(c *Coordinator, names ...string) {
 
 func TestQueue(t *testing.T) {
 	server := postgrestest.Start(t)
+	tables := server.Database(t)
+	db, err := open(t.Context(), tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.close()
 	for name, test := range map[string]func(*testing.T, *lab){
 		"two workers":                testTwoWorkers,
 		"a worker is lost":           testLost,
@@ -309,13 +327,13 @@ func TestQueue(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			test(t, newLab(t, server))
+			test(t, newLab(t, server.Copy(t, tables)))
 		})
 	}
 	t.Run("the-server-stops", func(t *testing.T) {
 		t.Parallel()
 		own := postgrestest.Start(t)
-		testServerStops(t, newLab(t, own), own)
+		testServerStops(t, newLab(t, own.Database(t)), own)
 	})
 }
 
@@ -355,15 +373,16 @@ func testTwoWorkers(t *testing.T, l *lab) {
 
 // The next start of a member waits for what the lost worker left running.
 func testLost(t *testing.T, l *lab) {
-	c := l.impatient()
+	c := l.coordinate("anna")
 	defer c.Close()
 	end := l.work("h1", "hush-hush", nil)
 	l.start(c, "a")
 	l.step("a")
-	l.dies()
+	live := l.dies()
 	if o := l.outcome("a"); !o.Lost || !strings.Contains(o.Error, "h1 does not report") {
 		t.Errorf("%+v", o)
 	}
+	live()
 	task := l.task("a")
 	task.Cut = true
 	if err := c.Start(l.ctx, task); err != nil {
@@ -381,7 +400,7 @@ func testLost(t *testing.T, l *lab) {
 
 // What a worker says about a member that it has lost changes nothing.
 func testFencing(t *testing.T, l *lab) {
-	c := l.impatient()
+	c := l.coordinate("anna")
 	defer c.Close()
 	end := l.work("h1", "hush-hush", nil)
 	l.start(c, "a")
@@ -425,7 +444,7 @@ func testTwoCoordinators(t *testing.T, l *lab) {
 
 // A coordinator whose connection broke ends if another has begun meanwhile.
 func testTakenOver(t *testing.T, l *lab) {
-	c := l.coordinate("anna")
+	c := l.busy()
 	defer c.Close()
 	postgrestest.Exec(t, l.url, "UPDATE "+schema+".coordinators SET epoch = epoch + 1, holder = '{\"user\":\"ben\",\"host\":\"h2\"}'; SELECT pg_terminate_backend(backend) FROM "+schema+".coordinators")
 	p := l.next("the end", func(p rollout.Progress) bool { return p.Err != nil })
@@ -598,7 +617,7 @@ func testLeavesAtOnce(t *testing.T, l *lab) {
 
 // A start that River hands to nobody any more is made again.
 func testJobGone(t *testing.T, l *lab) {
-	c := l.coordinate("anna")
+	c := l.busy()
 	defer c.Close()
 	l.start(c, "a")
 	l.notice("No worker is running")
@@ -670,16 +689,16 @@ func testNoCoordinator(t *testing.T, l *lab) {
 	c.Close()
 	postgrestest.Exec(t, l.url, "UPDATE "+schema+".coordinators SET beat = now() - interval '1 hour'")
 	end := l.work("h1", "hush-hush", nil)
-	for {
-		var snoozed bool
-		if err := c0(l, func(conn *pgx.Conn) error {
-			return conn.QueryRow(l.ctx, "SELECT count(*) > 0 FROM "+schema+".river_job WHERE state = 'scheduled'").Scan(&snoozed)
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if snoozed {
-			break
-		}
+	conn, err := pgx.Connect(l.ctx, l.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(l.ctx)
+	if err := wait.Poll(l.ctx, 50*time.Millisecond, func() (snoozed bool, err error) {
+		err = conn.QueryRow(l.ctx, "SELECT count(*) > 0 FROM "+schema+".river_job WHERE state = 'scheduled'").Scan(&snoozed)
+		return snoozed, err
+	}); err != nil {
+		t.Fatal(err)
 	}
 	if list := l.starts("a"); list[0] != "" {
 		t.Errorf("%q", list)
@@ -692,16 +711,6 @@ func testNoCoordinator(t *testing.T, l *lab) {
 		t.Errorf("%+v", o)
 	}
 	end()
-}
-
-// c0 calls fn with a connection.
-func c0(l *lab, fn func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(l.ctx, l.url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(l.ctx)
-	return fn(conn)
 }
 
 func testFormat(t *testing.T, l *lab) {

@@ -48,7 +48,7 @@ func (c *Coordinator) look(ctx context.Context) error {
 	}
 	rows, err := c.conn.Query(ctx, `SELECT t.member, t.worker, t.host, t.progress, t.outcome, t.ended IS NULL AND t.worker IS NOT NULL AND `+workerDead+`
 		FROM `+schema+`.tasks t JOIN unnest($4::text[], $5::text[], $6::int[]) AS w (member, run, attempt)
-		ON t.member = w.member AND t.run = w.run AND t.attempt = w.attempt WHERE t.fleet = $3`, c.since, c.dead, c.fleet, members, runs, attempts)
+		ON t.member = w.member AND t.run = w.run AND t.attempt = w.attempt WHERE t.fleet = $3`, c.since, c.dead(), c.fleet, members, runs, attempts)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
 		c.end(s, e)
 	case now.dead:
 		return c.lose(ctx, s, fmt.Sprintf("its worker on %s does not report any more", s.host))
-	case s.worker == "" && time.Since(s.since) > usuallyTaken && time.Since(s.lookedAt) > beatEvery:
+	case s.worker == "" && time.Since(s.since) > usuallyTaken && time.Since(s.lookedAt) > c.beats:
 		s.lookedAt = time.Now()
 		return c.nobody(ctx, s)
 	}
@@ -119,7 +119,7 @@ func (c *Coordinator) lose(ctx context.Context, s *start, why string) error {
 // busy, or the one that took it from River was killed at that moment.
 func (c *Coordinator) nobody(ctx context.Context, s *start) error {
 	var workers int
-	if err := c.conn.QueryRow(ctx, "SELECT count(*) FROM "+schema+".workers t WHERE NOT ("+workerDead+")", c.since, c.dead).Scan(&workers); err != nil {
+	if err := c.conn.QueryRow(ctx, "SELECT count(*) FROM "+schema+".workers t WHERE NOT ("+workerDead+")", c.since, c.dead()).Scan(&workers); err != nil {
 		return err
 	}
 	if workers == 0 && !c.idle {
@@ -131,7 +131,7 @@ func (c *Coordinator) nobody(ctx context.Context, s *start) error {
 	switch {
 	case err != nil && !gone:
 		return err
-	case gone, row.FinalizedAt != nil, row.State == rivertype.JobStateRunning && row.AttemptedAt != nil && time.Since(*row.AttemptedAt) > c.dead && time.Since(s.since) > c.dead:
+	case gone, row.FinalizedAt != nil, row.State == rivertype.JobStateRunning && row.AttemptedAt != nil && time.Since(*row.AttemptedAt) > c.dead() && time.Since(s.since) > c.dead():
 		return c.lose(ctx, s, "its worker was lost before it was started")
 	}
 	return nil

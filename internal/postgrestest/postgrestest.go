@@ -203,8 +203,24 @@ func (s *Server) Schema(t testing.TB) string {
 // Database returns the address of a new, empty database.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	return s.create(t, "template1")
+}
+
+// Copy returns the address of a new database that is like another one, which
+// nobody may use meanwhile.
+func (s *Server) Copy(t testing.TB, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.create(t, strings.TrimPrefix(u.Path, "/"))
+}
+
+func (s *Server) create(t testing.TB, from string) string {
+	t.Helper()
 	name := fmt.Sprintf("d%d", s.schemas.Add(1))
-	Exec(t, s.URL(), "CREATE DATABASE "+name)
+	Exec(t, s.URL(), "CREATE DATABASE "+name+" TEMPLATE "+from)
 	return "postgres://bootstrap@/" + name + "?" + url.Values{"host": {s.folder}}.Encode()
 }
 
