@@ -75,10 +75,15 @@ func TestWaitReadyCauses(t *testing.T) {
 			t.Parallel()
 			c := newClient(t, test.cfg)
 			var reported []agent.Probe
-			err := c.WaitReady(t.Context(), 400*time.Millisecond, func(p agent.Probe) { reported = append(reported, p) })
+			var err error
 			var silent *agent.UnreachableError
-			if !errors.As(err, &silent) {
-				t.Fatalf("got %v", err)
+			// On a busy machine an answer may take longer than this wait.
+			for limit := 400 * time.Millisecond; limit < time.Minute && (silent == nil || silent.Last.Cause != test.cause); limit *= 4 {
+				reported = nil
+				err = c.WaitReady(t.Context(), limit, func(p agent.Probe) { reported = append(reported, p) })
+				if !errors.As(err, &silent) {
+					t.Fatalf("got %v", err)
+				}
 			}
 			if silent.Last.Cause != test.cause || silent.Address != c.Address() || silent.Last.Err == nil {
 				t.Errorf("got %q of %q (%v), want %q of %q", silent.Last.Cause, silent.Address, silent.Last.Err, test.cause, c.Address())

@@ -47,8 +47,8 @@ func TestSilence(t *testing.T) {
 		return tun.Err() != nil && strings.Contains(tun.Err().Error(), "no sign of life for 500ms")
 	})
 	s.set(func() { s.mute = false })
+	address := ""
 	eventually(t, "the last that was opened answers", func() bool {
-		address := ""
 		for len(s.forwards) > 0 {
 			address = <-s.forwards
 		}
