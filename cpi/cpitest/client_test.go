@@ -20,14 +20,17 @@ import (
 // beside it. To info, which the client calls first, it returns its API version.
 const replay = `#!/bin/bash
 cd "${0%/*}"
-request=$(cat)
+IFS= read -r -d '' request # without processes: hundreds of these scripts run
 if [[ ! -e asked ]]; then
-	touch asked
-	[[ -e info-only ]] || { echo "{\"result\":{\"stemcell_formats\":[\"x\"],\"api_version\":$(<version)}}"; exit; }
+	: >asked
+	read -r version <version
+	[[ -e info-only ]] || { echo "{\"result\":{\"stemcell_formats\":[\"x\"],\"api_version\":$version}}"; exit; }
 fi
 printf '%s' "$request" >request
-cat reply
-exit "$(<exit)"
+IFS= read -r -d '' reply <reply
+read -r status <exit
+printf '%s' "$reply"
+exit "$status"
 `
 
 // sent is a request whose arguments are not decoded.
