@@ -41,7 +41,7 @@ func (a *reservations) probe(ctx context.Context) {
 		}
 		addr := c.Reservation.Block.Addr()
 		if why := probed(ctx, dial, addr, ports); why != "" {
-			a.t.Out.Warning(fmt.Sprintf("address %s of network %s answers (%s), although nobody has it in the ledger: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", addr, c.Reservation.Network, why))
+			a.t.Out.Warning(fmt.Sprintf("address %s of network %s answers (%s), although nobody has reserved it: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", addr, c.Reservation.Network, why))
 		}
 	}
 }
