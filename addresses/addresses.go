@@ -119,7 +119,7 @@ func (l *Ledger) Close() error { return l.repository.close() }
 // ledger adds it to what they hold.
 func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
-		outcomes, err = l.decide(t, networks, instances)
+		outcomes, _, err = l.decide(t, networks, instances)
 		return err
 	})
 	return outcomes, err
@@ -132,17 +132,19 @@ func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instanc
 func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	since := l.now()
 	err = l.repository.transact(ctx, true, func(t records) error {
-		outcomes, err = l.decide(t, networks, instances)
+		var claimed [][]network.Reservation
+		outcomes, claimed, err = l.decide(t, networks, instances)
 		if err != nil {
 			return err
 		}
-		for _, outcome := range outcomes {
+		for o, outcome := range outcomes {
 			for i := range outcome.Changes {
 				change := &outcome.Changes[i]
 				switch {
 				case change.Action == network.Bind && change.Before != nil:
 					err = rebind(t, *change.Before, change.Reservation)
-				case change.Action == network.Reserve:
+				case change.Action == network.Reserve || isOneOf(claimed[o], change.Reservation):
+					// What a VM has is recorded even if it is given up: until then it is not free.
 					change.Reservation.Since, change.Reservation.Run = since, run
 					err = t.insert(change.Reservation)
 				}
@@ -159,15 +161,16 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 // now returns the time as all ledgers keep it: to the millisecond.
 func (l *Ledger) now() time.Time { return l.clock().UTC().Truncate(time.Millisecond) }
 
-func (l *Ledger) decide(t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, error) {
+// decide also returns what the instances have without a record in the ledger.
+func (l *Ledger) decide(t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, [][]network.Reservation, error) {
 	instances, claimed := slices.Clone(instances), make([][]network.Reservation, len(instances))
 	for i, in := range instances {
 		held, err := t.list(ofOwner(in.Owner))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if claimed[i], err = l.claims(t, held, in.Held); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		instances[i].Held = slices.Concat(held, claimed[i])
 	}
@@ -177,18 +180,60 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 			networks[i].Scope = networks[i].Name
 		}
 	}
-	outcomes, err := network.Decide(networks, instances, t)
+	var taken network.Taken = t
+	if all := slices.Concat(claimed...); len(all) > 0 {
+		taken = withClaims{t, all}
+	}
+	outcomes, err := network.Decide(networks, instances, taken)
 	for i, outcome := range outcomes {
 		for j, change := range outcome.Changes {
 			switch {
-			case change.Action == network.Bind && slices.ContainsFunc(claimed[i], func(c network.Reservation) bool { return sameBlock(c, change.Reservation) }):
+			case change.Action == network.Bind && isOneOf(claimed[i], change.Reservation):
 				outcome.Changes[j] = network.Change{Action: network.Reserve, Reservation: change.Reservation, Reason: network.Reason{Kind: network.InUse}}
 			case l.own != nil && change.Reason.Kind == network.Rescoped:
 				outcome.Changes[j].Reason.Kind = network.Renamed
 			}
 		}
 	}
-	return outcomes, err
+	return outcomes, claimed, err
+}
+
+// isOneOf reports whether the list has a reservation of the same block.
+func isOneOf(list []network.Reservation, r network.Reservation) bool {
+	return slices.ContainsFunc(list, func(other network.Reservation) bool { return sameBlock(other, r) })
+}
+
+// withClaims answers as if what is claimed were reserved.
+type withClaims struct {
+	network.Taken
+	claimed []network.Reservation
+}
+
+func (w withClaims) Overlapping(scope string, first, last netip.Addr) (network.Reservation, bool, error) {
+	r, found, err := w.Taken.Overlapping(scope, first, last)
+	for _, c := range w.claimed {
+		if c.Scope == scope && netipx.RangeOfPrefix(c.Block).Overlaps(netipx.IPRangeFrom(first, last)) && (!found || c.Block.Addr().Less(r.Block.Addr())) {
+			r, found = c, true
+		}
+	}
+	return r, found, err
+}
+
+func (w withClaims) LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
+	var free netipx.IPSetBuilder
+	for _, r := range in {
+		free.AddRange(r)
+	}
+	for _, c := range w.claimed {
+		if c.Scope == scope {
+			free.RemovePrefix(c.Block)
+		}
+	}
+	set, err := free.IPSet()
+	if err != nil || len(set.Ranges()) == 0 {
+		return netip.Prefix{}, false, err
+	}
+	return w.Taken.LowestFree(scope, set.Ranges(), bits)
 }
 
 // claims returns those of the claimed addresses that the ledger can give to the
