@@ -282,7 +282,7 @@ func TestDownloadSilence(t *testing.T) {
 	})
 	defer close(end)
 	s := testStore(t)
-	s.client.Retry.Pace.Silence = 200 * time.Millisecond
+	s.client.Retry.Pace.Silence = time.Second
 	fetch(t, s, remote(srv.URL, data))
 	if n.Load() < 2 {
 		t.Error("the silent server was not given up")

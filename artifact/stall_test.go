@@ -69,7 +69,7 @@ func TestDownloadStalls(t *testing.T) {
 			if name == "drip" {
 				s.client.Retry.Pace.Window, s.client.Retry.Pace.Floor = 50*time.Millisecond, 1<<20
 			} else {
-				s.client.Retry.Pace.Silence = 100 * time.Millisecond
+				s.client.Retry.Pace.Silence = 500 * time.Millisecond
 			}
 			_, err := s.Fetch(context.Background(), remote(srv.URL+"/x.tgz?token=hidden", data), nil)
 			tartest.MustFail(t, err, append(c.words, srv.URL+"/x.tgz?…", "tried 3 times", "file://")...)

@@ -78,7 +78,7 @@ func TestStartFails(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
-	j := newJob(t, root, "web", "\nstart) echo \"$NAME start\" >>../log; echo $$ >pid; exec sleep 0.05 ;;\n")
+	j := newJob(t, root, "web", "\nstart) echo \"$NAME start\" >>../log; echo $$ >pid; exec sleep 0.3 ;;\n")
 	s := newSupervisor(t, j.check(""))
 	began := time.Now()
 	s.Start()
