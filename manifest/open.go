@@ -44,7 +44,11 @@ func (r *reader) readOpen(list document.Value) {
 		}
 	}
 	for _, ref := range group.Networks {
-		if _, found := network.Find(p.Networks, ref.Name); !ref.open || !found {
+		if !ref.open {
+			continue
+		}
+		r.manifest.Placement = p // also if the network is wrong: what follows from that is no mistake
+		if _, found := network.Find(p.Networks, ref.Name); !found {
 			continue
 		}
 		wish := network.Wish{Network: ref.Name, Default: ref.Default}
@@ -52,9 +56,6 @@ func (r *reader) readOpen(list document.Value) {
 			wish.Default = []string{"dns", "gateway"}
 		}
 		p.Group.Wishes = append(p.Group.Wishes, wish)
-	}
-	if len(p.Group.Wishes) > 0 {
-		r.manifest.Placement = p
 	}
 }
 
