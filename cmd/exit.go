@@ -13,6 +13,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
+	"bootstrap/deployer/health"
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
@@ -77,6 +78,7 @@ func judge(err error) (code int, hint string) {
 		format      *deployer.PlanFormatError
 		failing     *deployer.NotRunningError
 		putBack     *deployer.PutBackError
+		unhealthy   *health.UnhealthyError
 		unrecorded  *target.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
@@ -118,9 +120,9 @@ func judge(err error) (code int, hint string) {
 		return exitMoved, ""
 	case errors.As(err, &putBack):
 		return exitPutBack, "correct the cause and deploy again"
-	case errors.As(err, &failing) && failing.Previous:
+	case errors.As(err, &failing) && failing.Previous, errors.As(err, &unhealthy) && unhealthy.Previous:
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
-	case errors.As(err, &failing):
+	case errors.As(err, &failing), errors.As(err, &unhealthy):
 		return exitFailed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
 	case errors.As(err, &ended):
 		return fleetCode(ended), ended.Next()

@@ -15,7 +15,7 @@ func (j *jobs) keepApplied() error {
 	st := j.t.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
-		Releases: st.Releases, Applied: st.Own.Applied,
+		Releases: st.Releases, Applied: st.Own.Applied, Health: j.t.About.Health,
 	}
 	old, hadOld := j.t.Folder().Applied(kept.Current)
 	switch {
@@ -79,6 +79,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 		}
 	}
 	r.jobs.previous, r.address = a, st.Own.Address
+	r.t.About.Health = a.Health
 	r.jobs.rendered.archive = r.t.Folder().Rendered(which)
 	r.jobs.rendered.dir = "" // removeRendered must not remove it
 	r.plan = plan.Previous(plan.Seen(st, r.look.Facts, r.asked.Asked), r.t.About.Group, st.Own.Stopped)

@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,10 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/health"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/internal/wait"
 )
 
@@ -80,6 +84,29 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, waited time.Dur
 		State: last.JobState, Processes: processes(last), Waited: waited,
 		Logs: j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: j.hasPrevious(),
 	}
+}
+
+// checkHealth waits until the health checks of the instance group pass, in their
+// order.
+func (j *jobs) checkHealth(ctx context.Context) error {
+	if len(j.t.About.Health) == 0 {
+		return nil
+	}
+	from := target.HealthFrom(j.t, cmp.Or(j.address, j.t.State.Get().Own.Address))
+	return j.t.Out.Do(fmt.Sprintf("Checking the health of instance '%s/0'", j.t.About.Group), func(s *report.Stage) error {
+		told := s.Wait(ctx)
+		defer told.End()
+		for _, c := range j.t.About.Health {
+			err := health.Wait(ctx, c, from, func(cause string) { told.Say(health.Name(c) + ": " + cause) })
+			if failing, ok := errors.AsType[*health.UnhealthyError](err); ok {
+				failing.Previous = j.hasPrevious()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // processes lists the processes that are not running, with their states.

@@ -6,78 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/dns"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/digest"
 	"bootstrap/state"
 )
-
-// dnsRoot is the domain of all names.
-const dnsRoot = "bosh"
-
-// dnsRecords are the names of instances, in the form that the Director sends to
-// agents and that DNS servers on the VM read.
-type dnsRecords struct {
-	Records     [][2]string `json:"records"` // address, name
-	Version     uint64      `json:"version"`
-	RecordKeys  []string    `json:"record_keys"`
-	RecordInfos [][]any     `json:"record_infos"` // a value for each key
-}
-
-// dnsInstance contains the parts of an instance's names.
-type dnsInstance struct {
-	ID, AgentID, Group, Deployment string
-	Addresses                      map[string]string // by network
-}
-
-// recordsOf returns the records of one instance, one for each network, in the
-// order of their names.
-func recordsOf(version uint64, i dnsInstance) dnsRecords {
-	d := dnsRecords{
-		Records: [][2]string{},
-		Version: version,
-		RecordKeys: []string{
-			"id", "num_id", "instance_group", "group_ids", "az", "az_id", "network", "network_id", "deployment", "ip", "domain", "agent_id", "instance_index",
-		},
-		RecordInfos: [][]any{},
-	}
-	group, deployment := dnsLabel(i.Group), dnsLabel(i.Deployment)
-	names := make([]string, 0, len(i.Addresses))
-	for name := range i.Addresses {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	// There is one group, one instance and no zone. A Director numbers them
-	// with the ids of its database, which begin at 1.
-	const first = "1"
-	for n, name := range names {
-		address, network := i.Addresses[name], dnsLabel(name)
-		d.Records = append(d.Records, [2]string{address, strings.Join([]string{i.ID, group, network, deployment, dnsRoot}, ".")})
-		d.RecordInfos = append(d.RecordInfos, []any{
-			i.ID, first, group, []string{first}, nil, nil, network, strconv.Itoa(n + 1), deployment, address, dnsRoot, i.AgentID, 0,
-		})
-	}
-	return d
-}
-
-// dnsLabel returns a name in the form for domain names.
-func dnsLabel(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '_':
-			return '-'
-		case r == '-', '0' <= r && r <= '9', 'a' <= r && r <= 'z':
-			return r
-		}
-		return -1
-	}, strings.ToLower(strings.TrimSpace(name)))
-}
 
 // dnsAddresses returns the known addresses of the instance by network.
 func (j *jobs) dnsAddresses() map[string]string {
@@ -99,7 +36,7 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 		return nil
 	}
 	st := j.t.State.Get()
-	records := recordsOf(st.Own.DNSVersion+1, dnsInstance{
+	records := dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
 		ID: j.t.InstanceID(), AgentID: st.Own.AgentID, Group: j.t.About.Group, Deployment: j.t.About.Name, Addresses: j.dnsAddresses(),
 	})
 	return j.t.Out.Do("Sending DNS records", func(s *report.Stage) error {
@@ -127,7 +64,7 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 }
 
 // putDNS uploads the records as a blob.
-func (j *jobs) putDNS(ctx context.Context, records dnsRecords, progress func(done, total int64)) (agent.Blob, error) {
+func (j *jobs) putDNS(ctx context.Context, records dns.Records, progress func(done, total int64)) (agent.Blob, error) {
 	data, err := json.Marshal(records)
 	if err != nil {
 		return agent.Blob{}, err

@@ -291,6 +291,11 @@ func (j *jobs) start(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"post-start", "post-deploy"} {
+		if name == "post-deploy" {
+			if err = j.checkHealth(ctx); err != nil {
+				return err
+			}
+		}
 		err = j.t.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, instance), func(*report.Stage) error {
 			return j.runScripts(ctx, j.agent, name, nil)
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/health"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 )
@@ -44,8 +45,9 @@ func (r *run) jobsFail(err error) bool {
 		return false
 	}
 	_, failing := errors.AsType[*NotRunningError](err)
+	_, unhealthy := errors.AsType[*health.UnhealthyError](err)
 	_, refused := errors.AsType[*agent.Error](err)
-	return failing || refused
+	return failing || unhealthy || refused
 }
 
 // putBack puts back what the last successful deploy applied, after this one has

@@ -85,6 +85,7 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 		group.Disk = r.findDisk(c)
 	}
 	group.Properties = c.Get("properties").Properties()
+	group.Health = readHealth(c.Get("healthcheck"))
 	return group
 }
 

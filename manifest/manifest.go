@@ -108,6 +108,7 @@ type InstanceGroup struct {
 	Networks   []GroupNetwork
 	Disk       *DiskPool      // nil: no persistent disk
 	Properties map[string]any // nil if absent, which is not the same as {}
+	Health     []HealthCheck  // of the service, from this machine
 	Pos        document.Position
 }
 

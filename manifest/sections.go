@@ -105,6 +105,7 @@ var sections = keys.Table{
 		{Key: "persistent_disk_type", Form: keys.Text, About: "With a cloud config: name of a disk type in disk_types, for a persistent disk."},
 		{Key: "persistent_disks", Form: keys.Map, List: true, About: "Not supported: name a persistent_disk_type."},
 		{Key: "env", Form: keys.Section, Of: "resource_pools[].env", About: "With a cloud config: settings of the VM's agent."},
+		{Key: "healthcheck", Form: keys.Section, Of: "instance_groups[].healthcheck[]", List: true, About: "Tests of the service from the machine on which bootstrap runs; other tools ignore them."},
 		{Key: "tags", Form: keys.Tags, About: "With a cloud config: tags that the CPI puts on the VM, beside those of the manifest."},
 		{Key: "update", Form: keys.Section, Of: "update", About: "With a cloud config: how the VM is updated, in place of the manifest's update."},
 	}, Ignored: []string{"migrated_from", "consumes", "provides"}},
@@ -115,6 +116,15 @@ var sections = keys.Table{
 		{Key: "consumes", Form: keys.Map, About: "Sources of the links that the job consumes."},
 		{Key: "provides", Form: keys.Map, About: "Names of the links that the job provides."},
 	}, Ignored: []string{"custom_provider_definitions"}},
+	{Name: "instance_groups[].healthcheck[]", Read: []keys.Field{
+		{Key: "http", Form: keys.Word, About: "URL that must answer, such as http://:8080/health; the instance's address is the host that is left out."},
+		{Key: "status", Form: keys.Whole, Least: 100, Most: 599, About: "Status that http must answer; 200 to 399 unless given."},
+		{Key: "ca", Form: keys.Text, About: "Certificate authority of http in PEM, in place of those of this machine."},
+		{Key: "tcp", Form: keys.Word, About: "HOST:PORT that must accept a connection; :PORT for the instance's address."},
+		{Key: "exec", Form: keys.Text, List: true, About: "Program of this machine and its arguments, which must succeed; BOOTSTRAP_ADDRESS is the instance's address."},
+		{Key: "timeout", Form: keys.Duration, About: "By when the check must have passed: seconds, or a time such as 2m30s; 1m unless given."},
+		{Key: "interval", Form: keys.Duration, About: "Time from one attempt to the next: seconds, or a time such as 500ms; 1s unless given."},
+	}},
 	{Name: "instance_groups[].networks[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a network in networks."},
 		{Key: "static_ips", Form: keys.Addresses, About: "Address of the VM; without it, a VM gets the lowest free address of a manual network."},

@@ -44,6 +44,13 @@ func conditionFacts(out *Writer, c *observe.Condition, now time.Time) {
 	line("VM", "%s", vmText(c))
 	line("Agent", "%s", agentText(c))
 	line("Jobs", "%s", jobsText(c))
+	for _, h := range c.Health {
+		text := h.Check + ": well"
+		if !h.Well {
+			text = h.Check + ": fails: " + h.Error
+		}
+		line("Health", "%s", text)
+	}
 	if len(c.Addresses) > 0 {
 		line("Addresses", "%s", joined(c.Addresses, func(a observe.SeenAddress) string {
 			if a.Network == "" {

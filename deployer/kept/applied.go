@@ -12,6 +12,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
@@ -33,6 +34,8 @@ type Applied struct {
 	Releases []state.Release   `json:"releases"`
 	Applied  map[string]string `json:"applied"` // the state's Own.Applied
 	Spec     agent.Spec        `json:"spec"`
+	// Health are the checks of the service.
+	Health []manifest.HealthCheck `json:"health,omitempty"`
 }
 
 // Record records what was applied as the current deployment in a state.

@@ -81,6 +81,9 @@ type Deployment struct {
 	// addresses of it.
 	OldDatabases []string           `json:"old_databases,omitempty"`
 	Registry     *manifest.Registry `json:"registry,omitempty"` // with the port it used
+	// Health are the checks of the service; the environment of programs is that of
+	// the command that runs them.
+	Health []manifest.HealthCheck `json:"health,omitempty"`
 	// Secrets are what a redactor must hide if the manifest is not read, the
 	// newest first: the VM's logs may contain older ones.
 	Secrets []string `json:"secrets,omitempty"`

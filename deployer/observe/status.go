@@ -34,6 +34,7 @@ type Condition struct {
 	Stopped    bool          `json:"stopped"`    // the jobs were stopped with bootstrap stop
 	Jobs       []string      `json:"jobs"`       // names
 	Processes  []SeenProcess `json:"processes"`  // of the jobs
+	Health     []SeenHealth  `json:"health"`     // checks of the service
 	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: not known
 	Addresses  []SeenAddress `json:"addresses"`  // the instance's
 	LastDeploy *time.Time    `json:"deployed"`   // null: the time is not recorded
@@ -106,7 +107,7 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 	}
 	c := &Condition{
 		Kind: "status", StateFile: r.StatePath, InstallationID: st.InstallationID, Group: st.Own.Group,
-		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Addresses: []SeenAddress{},
+		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Health: []SeenHealth{}, Addresses: []SeenAddress{},
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
 	if err := r.ReadIfAny(); err != nil {

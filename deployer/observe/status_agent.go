@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/health"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
@@ -33,6 +34,38 @@ type SeenProcess struct {
 	CPU     float64 `json:"cpu_percent"`
 	Memory  int     `json:"memory_kib"`
 	Percent float64 `json:"memory_percent"`
+}
+
+// SeenHealth is a check of the service, tried once.
+type SeenHealth struct {
+	Check string `json:"check"`
+	Well  bool   `json:"well"`
+	Error string `json:"error,omitempty"`
+}
+
+// addHealth tries the health checks of a service that is not stopped on purpose.
+// The error is only that of ctx.
+func (o *observer) addHealth(ctx context.Context, c *Condition) error {
+	address := ""
+	if len(c.Addresses) > 0 {
+		address = c.Addresses[0].IP
+	}
+	from := target.HealthFrom(o.Target, address)
+	for _, check := range o.About.Health {
+		if c.Stopped {
+			return nil
+		}
+		seen := SeenHealth{Check: health.Name(check), Well: true}
+		if err := health.Once(ctx, check, from); err != nil {
+			if ctx.Err() != nil {
+				return &report.InterruptedError{Row: "check health"}
+			}
+			seen.Well, seen.Error = false, err.Error()
+			c.problem("the health check %s fails: %v", seen.Check, err)
+		}
+		c.Health = append(c.Health, seen)
+	}
+	return nil
 }
 
 // SeenAddress is an address of the instance.
@@ -138,6 +171,9 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 	if seen.Answers {
 		c.addState(now)
 		c.addMounts(ctx, client)
+		if err := o.addHealth(ctx, c); err != nil {
+			return agent.Peer{}, err
+		}
 	} else {
 		c.problem("%s", seen.Error)
 	}

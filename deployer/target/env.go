@@ -146,6 +146,12 @@ func (e *Env) packagingEnv() []string {
 // rubyEnv returns the whole environment of the Ruby that renders templates.
 func (e *Env) rubyEnv() []string { return e.inherited("PATH", "HOME") }
 
+// checkEnv returns the environment of programs that check the health of a service,
+// besides the variables that package health sets.
+func (e *Env) checkEnv() []string {
+	return append(e.inherited("PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"), e.inherited(e.PassEnv...)...)
+}
+
 // inherited returns the variables that are set, as NAME=value.
 func (e *Env) inherited(names ...string) []string {
 	var env []string

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/health"
 	"bootstrap/deployer/kept"
 	"bootstrap/manifest"
 	"bootstrap/state"
@@ -69,6 +70,15 @@ func (t *Target) InstanceID() string {
 // Folder returns the folder in which this machine keeps what it knows of the
 // deployment.
 func (t *Target) Folder() kept.Folder { return kept.At(t.Dir) }
+
+// HealthFrom returns where health checks of the instance at the address run.
+func HealthFrom(t *Target, address string) health.From {
+	from := health.From{Address: address, Dial: t.Env.Route.Dial, Env: t.Env.checkEnv()}
+	if t.About.Manifest != "" {
+		from.Dir = filepath.Dir(t.About.Manifest)
+	}
+	return from
+}
 
 // SayAddress shows the address of the instance; an empty one is not shown.
 func (t *Target) SayAddress(address string) {
@@ -141,7 +151,7 @@ func aboutManifest(m *manifest.Manifest) kept.Deployment {
 		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
 		MBus: m.CPI.MBus, CA: m.CPI.CA,
 		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
-		Registry: m.CPI.Registry,
+		Registry: m.CPI.Registry, Health: m.Group.Health,
 	}
 }
 

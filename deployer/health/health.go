@@ -1,0 +1,239 @@
+// Package health asks a service from outside whether it works: the health checks of
+// an instance group.
+package health
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+	"time"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
+	"bootstrap/internal/wait"
+	"bootstrap/manifest"
+)
+
+// From is where checks run.
+type From struct {
+	Address string // of the instance
+	Dir     string // for programs: the manifest's folder
+	Env     []string
+	// Dial opens connections; nil: directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// attempt is the longest time of one attempt.
+const attempt = 10 * time.Second
+
+// UnhealthyError says that a check did not pass in time.
+type UnhealthyError struct {
+	Check    string
+	Waited   time.Duration
+	Previous bool // deploy --previous can put back an earlier deploy
+	Err      error
+}
+
+func (e *UnhealthyError) Error() string {
+	return fmt.Sprintf("the health check %s did not pass within %s, its timeout: %v", e.Check, e.Waited, e.Err)
+}
+
+// Unwrap returns why the last attempt failed.
+func (e *UnhealthyError) Unwrap() error { return e.Err }
+
+// Wait tries a check until it passes. say gets the cause of each failure. After the
+// check's timeout the error is an *UnhealthyError.
+func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(string)) error {
+	late := errors.New("the timeout of the check is over")
+	limited, cancel := context.WithTimeoutCause(ctx, max(c.Timeout, time.Second), late)
+	defer cancel()
+	for {
+		err := Once(limited, c, from)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		say(err.Error())
+		if wait.For(limited, max(c.Interval, 50*time.Millisecond)) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &UnhealthyError{Check: Name(c), Waited: c.Timeout, Err: err}
+	}
+}
+
+// Name returns the check in words, without its secrets.
+func Name(c manifest.HealthCheck) string {
+	switch {
+	case c.HTTP != "":
+		if u, err := url.Parse(c.HTTP); err == nil {
+			return "http " + u.Redacted()
+		}
+		return "http"
+	case c.TCP != "":
+		return "tcp " + c.TCP
+	}
+	return "exec " + cmp.Or(append(c.Exec, "")[0], "?")
+}
+
+// Once tries a check once, for up to ten seconds.
+func Once(ctx context.Context, c manifest.HealthCheck, from From) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, attempt, fmt.Errorf("no answer within %s", attempt))
+	defer cancel()
+	if from.Dial == nil {
+		from.Dial = (&net.Dialer{}).DialContext
+	}
+	var err error
+	switch {
+	case c.HTTP != "":
+		err = from.get(ctx, c)
+	case c.TCP != "":
+		err = from.connect(ctx, c.TCP)
+	default:
+		err = from.run(ctx, c.Exec)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// at puts the instance's address in the place of a missing host.
+func (f From) at(host string) (string, error) {
+	if host != "" {
+		return host, nil
+	}
+	if f.Address == "" {
+		return "", errors.New("the address of the instance is not known: name a host in the check")
+	}
+	return f.Address, nil
+}
+
+func (f From) connect(ctx context.Context, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if host, err = f.at(host); err != nil {
+		return err
+	}
+	conn, err := f.Dial(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+func (f From) get(ctx context.Context, c manifest.HealthCheck) error {
+	u, err := url.Parse(c.HTTP)
+	if err != nil {
+		return errors.New("its URL cannot be read")
+	}
+	host, err := f.at(u.Hostname())
+	if err != nil {
+		return err
+	}
+	u.Host = host
+	if strings.Contains(host, ":") {
+		u.Host = "[" + host + "]"
+	}
+	if port := portOf(c.HTTP); port != "" {
+		u.Host = net.JoinHostPort(host, port)
+	}
+	config := &tls.Config{}
+	if c.CA != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(c.CA)) {
+			return errors.New("ca contains no certificate")
+		}
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{DialContext: guard.Dial(f.Dial), TLSClientConfig: config, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return errors.New("its URL cannot be read")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		var wrapped *url.Error // which repeats the URL
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 1<<20) // the service may dislike a broken connection
+	switch {
+	case c.Status != 0 && resp.StatusCode != c.Status:
+		return fmt.Errorf("the status is %s, not %d", resp.Status, c.Status)
+	case c.Status == 0 && (resp.StatusCode < 200 || resp.StatusCode > 399):
+		return fmt.Errorf("the status is %s", resp.Status)
+	}
+	return nil
+}
+
+func portOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Port()
+}
+
+// run runs a program of this machine. What it prints last is the cause of a failure.
+func (f From) run(ctx context.Context, words []string) error {
+	if len(words) == 0 {
+		return errors.New("no program is named")
+	}
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Dir = f.Dir
+	cmd.Env = append(append([]string{}, f.Env...), "BOOTSTRAP_ADDRESS="+f.Address)
+	process.OwnGroup(cmd)
+	cmd.WaitDelay = time.Second // a process that it left may keep its output open
+	var out tail
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("cannot start it: %w", err)
+	}
+	_, err := process.Wait(ctx, cmd, func() time.Duration { return time.Second })
+	if err != nil {
+		if text := out.text(); text != "" {
+			return fmt.Errorf("%w: %s", err, text)
+		}
+	}
+	return err
+}
+
+// tail keeps the end of what is written.
+type tail struct{ data []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	if over := len(t.data) - 4096; over > 0 {
+		t.data = append(t.data[:0], t.data[over:]...)
+	}
+	return len(p), nil
+}
+
+// text returns the last line that is not empty.
+func (t *tail) text() string {
+	data := bytes.TrimSpace(t.data)
+	return string(data[bytes.LastIndexByte(data, '\n')+1:])
+}

@@ -1,0 +1,95 @@
+package manifest
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"bootstrap/manifest/document"
+)
+
+// HealthCheck is a test of the service from this machine: one of HTTP, TCP and Exec.
+type HealthCheck struct {
+	HTTP     string        `json:"http,omitempty"`   // a URL; without a host it is the instance's
+	TCP      string        `json:"tcp,omitempty"`    // host:port; without a host it is the instance's
+	Exec     []string      `json:"exec,omitempty"`   // a program of this machine with its arguments
+	Status   int           `json:"status,omitempty"` // of HTTP; 0: 200 to 399
+	CA       string        `json:"ca,omitempty"`     // PEM, of HTTP; empty: those of this machine
+	Timeout  time.Duration `json:"timeout"`          // by when it must have passed
+	Interval time.Duration `json:"interval"`         // from the end of one attempt to the next
+}
+
+// The times of a check that names none.
+const (
+	healthTimeout  = time.Minute
+	healthInterval = time.Second
+)
+
+// readHealth reads the health checks of an instance group.
+func readHealth(c document.Value) []HealthCheck {
+	var list []HealthCheck
+	for _, item := range c.Items() {
+		if !sections.Map(item, "instance_groups[].healthcheck[]") {
+			continue
+		}
+		list = append(list, readHealthCheck(item))
+	}
+	return list
+}
+
+func readHealthCheck(c document.Value) HealthCheck {
+	h := HealthCheck{Timeout: healthTimeout, Interval: healthInterval}
+	kinds := 0
+	for _, key := range []string{"http", "tcp", "exec"} {
+		if !c.Get(key).IsNull() {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		c.Fail("must have one of http, tcp and exec")
+	}
+	if place := c.Get("http"); !place.IsNull() {
+		h.HTTP, _ = place.Text()
+		if u, err := url.Parse(h.HTTP); !place.Pending() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true)) {
+			place.Fail("must be a URL such as http://:8080/health, in which the host of the instance may be left out")
+		}
+	}
+	if place := c.Get("tcp"); !place.IsNull() {
+		h.TCP, _ = place.Text()
+		if _, port, err := net.SplitHostPort(h.TCP); !place.Pending() && (err != nil || !validPort(port, false)) {
+			place.Fail("must be HOST:PORT, or :PORT for the instance's address")
+		}
+	}
+	if place := c.Get("exec"); !place.IsNull() {
+		h.Exec = place.Texts()
+		if !place.Pending() && (len(h.Exec) == 0 || strings.TrimSpace(h.Exec[0]) == "") {
+			place.Fail("must be a list: a program and its arguments")
+		}
+	}
+	if place := c.Get("status"); !place.IsNull() {
+		status, ok := place.Whole()
+		if ok && (status < 100 || status > 599) {
+			place.Fail("must be a status of HTTP from 100 to 599, but is %d", status)
+		}
+		h.Status = status
+	}
+	h.CA, _ = c.Get("ca").Text()
+	if place := c.Get("timeout"); !place.IsNull() {
+		h.Timeout = place.Seconds()
+	}
+	if place := c.Get("interval"); !place.IsNull() {
+		h.Interval = place.Seconds()
+	}
+	return h
+}
+
+// validPort reports whether the text is a port, or empty if that is allowed.
+func validPort(text string, empty bool) bool {
+	if text == "" {
+		return empty
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && port > 0
+}
