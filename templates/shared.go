@@ -26,8 +26,8 @@ import (
 const SharedVariable = "BOOTSTRAP_ENGINE"
 
 const (
-	// askName is the name of a Shared's socket. A process that connects to it gets the
-	// path of the socket at which an engine listens, or nothing.
+	// askName is the name of a Shared's socket. A process that writes an empty line there
+	// gets the path of the socket at which an engine listens, or nothing.
 	askName = "ask"
 	// sharedPrefix is the beginning of the name of a Shared's folder.
 	sharedPrefix = "bootstrap-engine-"
@@ -133,6 +133,9 @@ func (s *Shared) serve() {
 		s.parts.Go(guard.Part(s.ctx, func() {
 			defer conn.Close()
 			defer guard.AfterDone(s.ctx, func() { conn.Close() })()
+			if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+				return // it only wants to know whether this process lives
+			}
 			if socket, err := s.engine(); err == nil {
 				_, _ = conn.Write([]byte(socket + "\n")) // who does not read it starts a Ruby
 			}
@@ -245,6 +248,9 @@ func ask(ctx context.Context, asks string) (string, error) {
 	}
 	defer r.stop()
 	defer guard.AfterDone(ctx, r.kill)()
+	if _, err := r.in.Write([]byte("\n")); err != nil {
+		return "", err
+	}
 	socket, err := r.out.ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("it has no engine: %w", err)

@@ -207,8 +207,8 @@ func TestSharedElsewhere(t *testing.T) {
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("the folder is still there: %v", err)
 	}
-	if _, err := os.Stat(s.dir); err != nil {
-		t.Error(err)
+	if _, err := os.Stat(s.dir); err != nil || s.started != 0 {
+		t.Errorf("of another process that lives, it has started %d engines, and the folder is there: %v", s.started, err)
 	}
 	if Share(t.Context(), cfg, filepath.Join(s.dir, strings.Repeat("x", 100))) != nil {
 		t.Error("a path that is too long is used")
