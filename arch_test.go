@@ -25,7 +25,8 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "state/file"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/values":              {"manifest", "manifest/document", "tunnel"},
 		"e2e":                     {}, // its tests see the program, state files and plans
@@ -101,8 +102,8 @@ func imports() map[string][]string {
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero": {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":        {"cmd"},
-		"github.com/spf13/pflag":        {"cmd"},
+		"github.com/spf13/cobra":        {"cmd", "cmd/complete"},
+		"github.com/spf13/pflag":        {"cmd", "cmd/complete"},
 		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
 		"github.com/mattn/go-runewidth": {"cmd/ui"},
 		"go.yaml.in/yaml/v2":            {"manifest/document", "artifact/metadata"},

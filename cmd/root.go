@@ -24,6 +24,7 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/addresses"
+	"bootstrap/cmd/complete"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
@@ -145,7 +146,6 @@ func newRoot(c *console) *cobra.Command {
 		Version:       version(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	c.everywhereFlags(root.PersistentFlags())
 	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
@@ -159,6 +159,7 @@ func newRoot(c *console) *cobra.Command {
 	c.root = root
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}")
 	c.checkArgs(root)
+	complete.All(root, c.boshHome)
 	return root
 }
 

@@ -1,8 +1,10 @@
 package observe
 
 import (
+	"path/filepath"
 	"slices"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/state"
 )
 
@@ -16,3 +18,14 @@ func Disks(st state.State) []SeenDisk {
 }
 
 func rank(u DiskUse) int { return slices.Index([]DiskUse{DiskCurrent, DiskUnused, DiskOrphan}, u) }
+
+// Jobs returns the names of the jobs that the last deploy from this machine has
+// applied. home is ~/.bosh.
+func Jobs(home string, st state.State) []string {
+	applied, _ := kept.At(filepath.Join(home, st.InstallationID)).Applied(kept.Current)
+	var list []string
+	for _, job := range applied.Spec.Job.Templates {
+		list = append(list, job.Name)
+	}
+	return list
+}

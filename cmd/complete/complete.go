@@ -1,0 +1,194 @@
+// Package complete gives shells what may follow on a command line: the names of files,
+// and what this machine knows of a deployment.
+package complete
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/values"
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/report"
+	"bootstrap/fleet"
+	"bootstrap/manifest/document"
+	"bootstrap/state/file"
+)
+
+// All gives all commands below cmd the completion of their arguments, by the
+// words of their Use, and of those flags whose values this machine knows. home returns
+// ~/.bosh.
+func All(cmd *cobra.Command, home Home) {
+	for _, sub := range cmd.Commands() {
+		All(sub, home)
+	}
+	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() || strings.Contains(cmd.Use, "MANIFEST") {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeArgument(home, cmd, args)
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { completeFlag(home, cmd, f) })
+	if !cmd.HasParent() {
+		cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { completeFlag(home, cmd, f) })
+	}
+}
+
+// Home returns the folder ~/.bosh.
+type Home func() (string, error)
+
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// documents completes the names of YAML files.
+func documents() ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// completeArgument completes the argument after args.
+func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	_, words, _ := strings.Cut(cmd.Use, " ")
+	at := len(args)
+	if f := cmd.Flags().Lookup("state"); f != nil && f.Changed && strings.HasPrefix(words, "{MANIFEST | --state FILE}") {
+		at++ // it stands for the manifest
+	}
+	first := strings.TrimLeft(words, "[{")
+	switch {
+	case at == 0 && (strings.HasPrefix(first, "MANIFEST") || strings.HasPrefix(first, "FLEET")), strings.Contains(words, "MANIFEST..."):
+		return documents()
+	case at == 0 && words == "FOLDER":
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case at == 0 && strings.HasPrefix(first, "fleet"):
+		return []cobra.Completion{"fleet"}, noFiles
+	case at == 1 && strings.HasSuffix(words, "SERIAL"):
+		return serials(cmd, args), noFiles
+	case at == 1 && strings.Contains(words, "CID"):
+		return diskCIDs(home, cmd, args), noFiles
+	case at >= 1 && strings.Contains(words, "{NAME..."):
+		return variableNames(cmd, args[0]), noFiles
+	}
+	return nil, noFiles
+}
+
+// completeFlag gives a flag the completion of its values.
+func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
+	var complete cobra.CompletionFunc
+	switch choice, isChoice := f.Value.(values.Choice); {
+	case isChoice:
+		complete = cobra.FixedCompletions(choice.Of, noFiles)
+	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "vars-store", f.Name == "cloud-config", f.Name == "adopt-from":
+		complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return documents()
+		}
+	case f.Name == "state", f.Name == "plan", f.Name == "from":
+		complete = cobra.FixedCompletions([]cobra.Completion{"json"}, cobra.ShellCompDirectiveFilterFileExt)
+	case f.Name == "job":
+		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return jobNames(home, cmd, args), noFiles
+		}
+	case f.Name == "only" && strings.HasSuffix(cmd.Use, "FLEET"):
+		complete = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return members(args), noFiles
+		}
+	default:
+		return // the shell's own, which is files
+	}
+	_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // each flag has one
+}
+
+// statePath returns the path of the state file that a command line names; empty:
+// none.
+func statePath(cmd *cobra.Command, args []string) string {
+	manifest, flag := "", ""
+	if len(args) > 0 {
+		manifest = args[0]
+	}
+	if f := cmd.Flags().Lookup("state"); f != nil {
+		flag = f.Value.String()
+	}
+	if manifest == "" && flag == "" {
+		return ""
+	}
+	path, err := file.Path(manifest, flag)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// serials lists the backups of a state file.
+func serials(cmd *cobra.Command, args []string) (list []cobra.Completion) {
+	versions, err := file.Versions(statePath(cmd, args))
+	if err != nil {
+		return nil
+	}
+	for _, v := range versions {
+		list = append(list, cobra.CompletionWithDesc(strconv.Itoa(v.Serial), "written "+report.Minute(v.Written)))
+	}
+	return list
+}
+
+// diskCIDs lists the persistent disks that a state file records.
+func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
+	dir, err := home()
+	if err != nil {
+		return nil
+	}
+	st, _, err := file.Read(statePath(cmd, args), dir)
+	if err != nil {
+		return nil
+	}
+	for _, d := range observe.Disks(st) {
+		list = append(list, cobra.CompletionWithDesc(d.CID, fmt.Sprintf("%d MiB, %s", d.Size, d.Use)))
+	}
+	return list
+}
+
+// jobNames lists the jobs of the last deploy from this machine.
+func jobNames(home Home, cmd *cobra.Command, args []string) []cobra.Completion {
+	dir, err := home()
+	if err != nil {
+		return nil
+	}
+	st, found, err := file.Read(statePath(cmd, args), dir)
+	if err != nil || !found {
+		return nil
+	}
+	return observe.Jobs(dir, st)
+}
+
+// variableNames lists the variables of a manifest, as far as the flags allow to read
+// it.
+func variableNames(cmd *cobra.Command, manifest string) (list []cobra.Completion) {
+	opts := document.Options{}
+	if f := cmd.Flags().Lookup("ops-file"); f != nil {
+		if ops, ok := f.Value.(pflag.SliceValue); ok {
+			opts.Ops = ops.GetSlice()
+		}
+	}
+	variables, err := document.Variables(manifest, opts)
+	if err != nil {
+		return nil
+	}
+	for _, v := range variables {
+		list = append(list, cobra.CompletionWithDesc(v.Name, v.Type))
+	}
+	return list
+}
+
+// members lists the selectors of a fleet file.
+func members(args []string) (list []cobra.Completion) {
+	list = []cobra.Completion{"outdated", "failed"}
+	if len(args) == 0 {
+		return list
+	}
+	f, err := fleet.Read(args[0], document.Options{})
+	if err != nil {
+		return list
+	}
+	for _, m := range f.Members {
+		list = append(list, m.Name)
+	}
+	return list
+}

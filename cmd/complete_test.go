@@ -1,0 +1,66 @@
+package cmd
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What the shell gets for an argument or a flag, without the descriptions.
+func TestComplete(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("m.yml", "name: x\nvariables:\n- {name: admin_password, type: password}\n- {name: ca, type: certificate}\n")
+	state := `{"director_id":"d-1","installation_id":"7f0c0b56-1111-4222-8333-944455556666","disks":[{"id":"1","cid":"disk-1","size":64}],"current_disk_id":"1"}`
+	write("m-state.json", state)
+	write("m-state.json.backups/7.json", state)
+	write("home/.bosh/7f0c0b56-1111-4222-8333-944455556666/applied/current/record.json", `{"vm":"vm-1","spec":{"job":{"templates":[{"name":"page"},{"name":"nats"}]}}}`)
+	write("fleet.yml", "members:\n- {name: a, manifest: m.yml}\n- {name: b, manifest: m.yml, state: b.json}\n")
+	for _, c := range []struct{ args, want string }{
+		{"deploy ", "yml yaml :8"},
+		{"fleet deploy ", "yml yaml :8"},
+		{"addresses adopt a.yml ", "yml yaml :8"},
+		{"deploy m.yml ", ":4"},
+		{"cache list ", ":4"},
+		{"schema ", "fleet :4"},
+		{"disks attach m.yml ", "disk-1 :4"},
+		{"disks delete --state m-state.json ", "disk-1 :4"},
+		{"disks attach missing.yml ", ":4"},
+		{"state restore m.yml ", "7 :4"},
+		{"variables rotate m.yml ", "admin_password ca :4"},
+		{"variables rotate m.yml ca ", "admin_password ca :4"},
+		{"logs m.yml --job ", "page nats :4"},
+		{"render m.yml --job ", "page nats :4"},
+		{"fleet plan fleet.yml --only ", "outdated failed a b :4"},
+		{"deploy m.yml --on-failure ", "keep previous :4"},
+		{"status --color ", "auto always never :4"},
+		{"deploy m.yml --vars-store ", "yml yaml :8"},
+		{"deploy m.yml --state ", "json :8"},
+		{"dep", "deploy :4"},
+	} {
+		var out, errs bytes.Buffer
+		args := append([]string{"__complete"}, strings.Split(c.args, " ")...)
+		if code := Main(args, strings.NewReader(""), &out, &errs, []string{"HOME=" + filepath.Join(dir, "home")}); code != 0 {
+			t.Errorf("%s: %d %s", c.args, code, errs.String())
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: got %q, want %q", c.args, got, c.want)
+		}
+	}
+}
