@@ -152,8 +152,8 @@ func (s *sshServer) serve(conn net.Conn) {
 		}
 		listeners = append(listeners, l)
 		port := uint32(l.Addr().(*net.TCPAddr).Port)
+		s.forwards <- l.Addr().String() // before the tunnel is open
 		_ = req.Reply(true, ssh.Marshal(struct{ Port uint32 }{port}))
-		s.forwards <- l.Addr().String()
 		s.done.Go(func() { s.forward(sshConn, l, want.Host, port) })
 	}
 }
