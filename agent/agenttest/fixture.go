@@ -143,7 +143,7 @@ const monit = `check process %[1]s
   group vcap
 `
 
-// daemon is a job with one process that takes a second to stop, and all
+// daemon is a job with one process that takes a moment to stop, and all
 // scripts. mark is a word that its files hold.
 func daemon(job, mark string) map[string]string {
 	return map[string]string{
@@ -158,7 +158,7 @@ start)
   ;;
 stop)
   kill "$(cat "$pidfile")"
-  sleep 1
+  sleep 0.3
   rm -f "$pidfile"
   echo "stopped" >> "$log/ctl.log"
   ;;

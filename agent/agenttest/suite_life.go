@@ -129,7 +129,7 @@ func (s *suite) stop(t *testing.T) {
 	if err := s.c.Stop(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	// GetState is called at once: the stop program ends a second after the
+	// GetState is called at once: the stop program ends a moment after the
 	// process.
 	if got := s.logs(t, s.alpha)["ctl.log"]; !strings.HasSuffix(got, "stopped\n") {
 		t.Errorf("stop came back before the job was down: %q", got)
