@@ -48,6 +48,11 @@ func planFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 
+// templatesFlag adds the flag that shows more of a plan.
+func templatesFlag(f *pflag.FlagSet, opts *deployer.Options) {
+	f.BoolVar(&opts.Templates, "templates", false, "show how the rendered files differ from those that run")
+}
+
 // createdFlag adds the flag by which a fleet continues a recreate that was killed,
 // without replacing a VM twice.
 func createdFlag(f *pflag.FlagSet, opts *deployer.Options) {

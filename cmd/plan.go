@@ -25,7 +25,11 @@ func newPlan(c *console) *cobra.Command {
 with a reason for each change and the steps during which the service would be down.
 It changes nothing. Variables that a deploy would generate are shown by name. The
 exit code is 0 if there is nothing to do, and 2 if there is. If standard output is
-not a terminal, only the plan is printed there, and progress goes to standard error.`,
+not a terminal, only the plan is printed there, and progress goes to standard error.
+
+With --templates, it renders the jobs and compares the files with those of the last
+deploy, which the machine of that deploy has kept. Secrets are shown as <redacted>; a
+line of which nothing but a secret differs says so.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,6 +67,7 @@ not a terminal, only the plan is printed there, and progress goes to standard er
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	createdFlag(f, &opts)
 	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
+	templatesFlag(f, &opts)
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
 	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none
 	return cmd

@@ -83,8 +83,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	r.jobs.rendered.archive = r.t.Folder().Rendered(which)
 	r.jobs.rendered.dir = "" // removeRendered must not remove it
 	r.plan = plan.Previous(plan.Seen(st, r.look.Facts, r.asked.Asked), r.t.About.Group, st.Own.Stopped)
-	r.emitPlan()
-	return nil
+	return r.emitPlan(ctx)
 }
 
 // applyPrevious applies the previous jobs and packages.

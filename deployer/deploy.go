@@ -254,7 +254,9 @@ func (r *run) runPlan(ctx context.Context) error {
 			return err
 		}
 		r.t.Out.Info("Another deployment has reserved an address of the plan meanwhile: this is the new plan")
-		r.emitPlan()
+		if err := r.emitPlan(ctx); err != nil {
+			return err
+		}
 	}
 	return errTaken
 }

@@ -95,6 +95,18 @@ func (j *jobs) render(ctx context.Context) error {
 	})
 }
 
+// renderTo renders the jobs into a folder, as far as their address is known.
+func (j *jobs) renderTo(ctx context.Context, dir string) error {
+	defer func(address string) { j.address = address }(j.address)
+	var dynamic bool
+	if j.address, dynamic = j.t.Manifest.Address(); dynamic {
+		j.address = j.known
+	}
+	return j.t.Out.Do("Rendering job templates", func(*report.Stage) error {
+		return j.t.Env.RedactFailures(j.t.Env.Engine.Render(ctx, j.templateJobs(), dir))
+	})
+}
+
 // templateJobs returns the jobs of the instance group with the values for their
 // templates.
 func (j *jobs) templateJobs() []templates.Job {

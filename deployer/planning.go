@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
+	"bootstrap/deployer/changed"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
@@ -15,10 +16,19 @@ import (
 	"bootstrap/state"
 )
 
-// emitPlan reports the plan in words.
-func (r *run) emitPlan() {
+// emitPlan reports the plan in words, and how the rendered files differ if that
+// was asked.
+func (r *run) emitPlan(ctx context.Context) (err error) {
 	view := r.plan.View()
+	if r.asked.Templates {
+		view.Templates, view.TemplatesNote, err = changed.Compare(ctx, changed.Case{
+			Folder: r.t.Folder(), VM: r.t.State.Get().CurrentVMCID, Facts: r.look.Facts, Secrets: len(r.t.Known.Secrets),
+			Archive: r.jobs.rendered.archive, Render: r.jobs.renderTo, Redact: r.t.Env.Redact,
+			Moves: r.plan.NewVM() && r.want.Dynamic,
+		})
+	}
 	r.t.Out.Root.Emit(report.Event{Kind: report.Planned, Plan: &view})
+	return err
 }
 
 // showPlan makes the plan and reports it.
@@ -33,8 +43,7 @@ func (r *run) showPlan(ctx context.Context) error {
 	if n := len(r.t.State.Get().Own.Intents); n > 0 {
 		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.Undetermined, Count: n})
 	}
-	r.emitPlan()
-	return nil
+	return r.emitPlan(ctx)
 }
 
 // wishes collects what the manifest asks for.
@@ -215,7 +224,9 @@ func (r *run) announcePlan(ctx context.Context) error {
 	if err := r.asked.Planned.checkPlan(r.t, r.plan); err != nil {
 		return err
 	}
-	r.emitPlan()
+	if err := r.emitPlan(ctx); err != nil {
+		return err
+	}
 	if r.asked.OnFailure == PutBack && r.plan.On(plan.VM) == plan.Replace {
 		r.t.Out.Warning("--on-failure=previous can put back nothing: the VM is replaced, and the previous version was deployed to the old one")
 	}

@@ -22,6 +22,7 @@ type Options struct {
 	Planned       *PlanFile // deploy: run this plan, or refuse
 	Previous      bool      // deploy: put back what the last successful deploy applied
 	OnFailure     OnFailure // deploy: what to do if the new jobs do not run
+	Templates     bool      // deploy: show how the rendered files differ from those that run
 	Existing      bool      // deploy: refuse to create a new deployment
 	Probe         bool      // deploy: warn of reserved addresses that answer already
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
@@ -40,7 +41,7 @@ type run struct {
 	at    string // the running phase or step
 	vm    string // findVM: CID of the one that is recorded
 	began time.Time
-	out   outage
+	out   report.Outage
 
 	vms       *vms
 	disks     *disks
@@ -127,11 +128,7 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 
 // outcome returns what the run leaves.
 func (r *run) outcome() *report.Outcome {
-	o := &report.Outcome{Changed: r.out.steps > 0, Seconds: time.Since(r.began).Seconds()}
-	if o.Changed {
-		total := r.out.total(time.Now()).Seconds()
-		o.Downtime, o.Down = &total, !r.out.since.IsZero()
-	}
+	o := r.out.Outcome(time.Now(), r.began)
 	if r.t.State != nil {
 		st := r.t.State.Get()
 		o.VM, o.Down = st.CurrentVMCID, o.Down || st.Own.Stopped
@@ -140,32 +137,6 @@ func (r *run) outcome() *report.Outcome {
 		}
 	}
 	return o
-}
-
-// outage adds up how long the service is down.
-type outage struct {
-	steps int           // that have begun
-	since time.Time     // when the service went down; zero: it is not down
-	past  time.Duration // of earlier times
-}
-
-// begin records that a step begins, and whether the service is down during it.
-func (o *outage) begin(now time.Time, down bool) {
-	o.steps++
-	switch {
-	case down && o.since.IsZero():
-		o.since = now
-	case !down:
-		o.past, o.since = o.total(now), time.Time{}
-	}
-}
-
-// total returns how long the service has been down.
-func (o *outage) total(now time.Time) time.Duration {
-	if o.since.IsZero() {
-		return o.past
-	}
-	return o.past + now.Sub(o.since)
 }
 
 // step runs one step within a group of stages, unless the run was interrupted.

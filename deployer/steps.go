@@ -26,7 +26,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		case !isQuiet(s.Kind):
 			in = ""
 		}
-		r.out.begin(time.Now(), s.Down)
+		r.out.Begin(time.Now(), s.Down)
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
 			return err

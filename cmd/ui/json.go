@@ -190,7 +190,7 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 // are not redacted: programs compare them, and a password may be the same word.
 func ours(key string) bool {
 	switch key {
-	case "kind", "status", "use", "result", "action":
+	case "kind", "status", "use", "result", "action", "change":
 		return true
 	}
 	return false

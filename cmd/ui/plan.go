@@ -33,6 +33,7 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 			fmt.Fprintln(out, "  "+d)
 		}
 	}
+	writeTemplates(out, p)
 	switch {
 	case p.Nothing():
 	case len(p.Down) > 0:
@@ -47,6 +48,56 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 		}
 	}
 }
+
+// writeTemplates prints how the rendered files differ from those that run.
+func writeTemplates(out *Writer, p plan.View) {
+	if p.Templates == nil && p.TemplatesNote == "" {
+		return
+	}
+	fmt.Fprintln(out)
+	out.paint(bold, "Templates")
+	fmt.Fprintln(out)
+	fmt.Fprint(out, templatesNote(p, "  "))
+	for _, f := range p.Templates {
+		fmt.Fprintln(out, out.clean("  "+fileLine(f), maxMessage))
+		for line := range strings.SplitSeq(f.Diff, "\n") {
+			if line == "" {
+				continue // there is no difference: even an empty line begins with a sign
+			}
+			fmt.Fprint(out, "    ")
+			out.paint(signs[line[0]], line+"\n")
+		}
+	}
+}
+
+// templatesNote returns what is said before the list of files, line by line.
+func templatesNote(p plan.View, indent string) (text string) {
+	switch {
+	case p.Templates == nil:
+		return indent + "Not compared: " + p.TemplatesNote + "\n"
+	case p.TemplatesNote != "":
+		text = indent + "Note: " + p.TemplatesNote + "\n"
+	}
+	if len(p.Templates) == 0 {
+		text += indent + "No rendered file differs.\n"
+	}
+	return text
+}
+
+// fileLine returns the line of a rendered file that differs.
+func fileLine(f plan.File) string {
+	text := f.Job + "/" + f.Path + ": " + string(f.Change)
+	if f.Mode != "" {
+		text += ", mode " + f.Mode
+	}
+	if f.Hidden != "" {
+		text += ", " + f.Hidden
+	}
+	return text
+}
+
+// signs are the styles of the lines of a difference, by their first byte.
+var signs = map[byte]style{'-': red, '+': green, '@': cyan}
 
 // actions are the styles of a plan's actions: what destroys something stands out.
 var actions = map[plan.Action]style{

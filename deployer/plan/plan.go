@@ -111,7 +111,32 @@ type View struct {
 	// that depend on the features of the CPI.
 	Calls []string `json:"calls,omitempty"`
 	Maybe []string `json:"maybe,omitempty"`
+	// Templates are the rendered files that differ from those that run, if that
+	// was asked; nil: that is not known. TemplatesNote says why, or what makes it
+	// inexact.
+	Templates     []File `json:"templates,omitzero"`
+	TemplatesNote string `json:"templates_note,omitempty"`
 }
+
+// File is a rendered file that differs from the one that runs.
+type File struct {
+	Job    string     `json:"job"`
+	Path   string     `json:"path"` // in the job's folder
+	Change FileChange `json:"change"`
+	Mode   string     `json:"mode,omitempty"`   // of both, if they differ: 0644 -> 0755
+	Diff   string     `json:"diff,omitempty"`   // lines in the unified format, without secrets
+	Hidden string     `json:"hidden,omitempty"` // why there is no Diff
+}
+
+// FileChange is how a rendered file differs.
+type FileChange string
+
+// How a rendered file differs.
+const (
+	FileNew     FileChange = "new"
+	FileRemoved FileChange = "removed"
+	FileChanged FileChange = "changed"
+)
 
 // Line is a Change in words.
 type Line struct {
