@@ -122,15 +122,17 @@ func (c *console) beside() io.Writer {
 func (c *console) product(kind, text string) {
 	c.quiet = true
 	if c.json {
-		c.redactor.Lines(c.out).Product(kind, struct {
-			Text string `json:"text"`
-		}{text})
+		c.redactor.Lines(c.out).Product(kind, textLine{text})
 		return
 	}
 	if c.terminalOf(c.out) != nil {
 		text = ui.Visible(text)
 	}
 	_, _ = io.WriteString(c.out, text) // finish reports the error
+}
+
+type textLine struct {
+	Text string `json:"text"`
 }
 
 // print prints a result for people.

@@ -50,8 +50,10 @@ func (c *console) printFile(path, content string) {
 		c.product("file", ui.File(path, content))
 		return
 	}
-	c.redactor.Lines(c.out).Product("file", struct {
-		Path    string `json:"path"`
-		Content string `json:"content"`
-	}{path, content})
+	c.redactor.Lines(c.out).Product("file", fileLine{path, content})
+}
+
+type fileLine struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
 }

@@ -42,13 +42,15 @@ yaml-language-server find it by the first line of the file:
 			}
 			if c.json {
 				c.quiet = true
-				c.redactor.Lines(c.out).Product("schema", struct {
-					Schema json.RawMessage `json:"schema"`
-				}{schema})
+				c.redactor.Lines(c.out).Product("schema", schemaLine{schema})
 				return nil
 			}
 			c.product("schema", string(schema))
 			return nil
 		},
 	}
+}
+
+type schemaLine struct {
+	Schema json.RawMessage `json:"schema"`
 }

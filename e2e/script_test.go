@@ -86,6 +86,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	env.Setenv("TESTDATA", source)
+	env.Setenv("BOOTSTRAP_TRACE_SCHEMA", filepath.Join(filepath.Dir(source), "docs", "json.schema.json"))
 	ownDatabase(env)
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {

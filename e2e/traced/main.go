@@ -19,6 +19,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	if p.Stdout, err = checkJSON(os.Getenv("BOOTSTRAP_TRACE_SCHEMA"), p.Args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	if len(p.Args) > 1 && p.Args[0] == "plugin" && p.Args[1] == "templates" {
 		traceRuby(p.Args)
 	}
