@@ -16,10 +16,11 @@ import (
 	"bootstrap/state"
 )
 
-// emitPlan reports the plan in words, and how the rendered files differ if that
-// was asked.
+// emitPlan reports the plan in words, how long the service will be down by
+// earlier runs, and how the rendered files differ if that was asked.
 func (r *run) emitPlan(ctx context.Context) (err error) {
 	view := r.plan.View()
+	view.Downtime, view.OfRuns = r.t.Folder().Expected(view.Down)
 	if r.asked.Templates {
 		view.Templates, view.TemplatesNote, err = changed.Compare(ctx, changed.Case{
 			Folder: r.t.Folder(), VM: r.t.State.Get().CurrentVMCID, Facts: r.look.Facts, Secrets: len(r.t.Known.Secrets),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 )
@@ -18,7 +19,7 @@ func (r *run) runList(ctx context.Context, group string, steps []plan.Step) erro
 // runSteps runs the steps of the plan in their order. group names the stages of
 // those that change the VM.
 func (r *run) runSteps(ctx context.Context, group string) error {
-	in := ""
+	in, took := "", kept.Times{}
 	for _, s := range r.plan.Steps {
 		switch {
 		case changesVM(s.Kind):
@@ -26,11 +27,18 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		case !isQuiet(s.Kind):
 			in = ""
 		}
-		r.out.Begin(time.Now(), s.Down)
+		began := time.Now()
+		r.out.Begin(began, s.Down)
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
 			return err
 		}
+		if s.Down {
+			took[string(s.Kind)] += time.Since(began).Seconds()
+		}
+	}
+	if err := r.t.Folder().AddTimes(took); err != nil {
+		r.t.Out.Warning(err.Error())
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	switch {
 	case p.Nothing():
 	case len(p.Down) > 0:
-		fmt.Fprintf(out, "\nThe service is down for: %s\n", strings.Join(p.Down, ", "))
+		fmt.Fprintf(out, "\nThe service is down for: %s\n", downtime(p))
 	case !p.Creates():
 		fmt.Fprintln(out, "\nNo jobs are stopped.")
 	}
@@ -47,6 +47,19 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 			fmt.Fprintln(out, out.clean(w, maxMessage))
 		}
 	}
+}
+
+// downtime returns the steps during which the service is down, and how long these
+// will take, if earlier runs have done all of them.
+func downtime(p plan.View) string {
+	text := strings.Join(p.Down, ", ")
+	switch p.OfRuns {
+	case 0:
+		return text
+	case 1:
+		return text + "; about " + duration(p.Downtime) + ", as in an earlier deploy"
+	}
+	return fmt.Sprintf("%s; about %s, as in %d earlier deploys", text, duration(p.Downtime), p.OfRuns)
 }
 
 // writeTemplates prints how the rendered files differ from those that run.

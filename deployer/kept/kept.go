@@ -1,6 +1,6 @@
 // Package kept stores what this machine knows of a deployment beside its state:
 // how the agent is reached, what commands need that do not read the manifest,
-// what the CPI could not do, and what was applied last. The files are in the
+// what the CPI could not do, how long runs took, and what was applied last. The files are in the
 // folder ~/.bosh/<installation_id>: JSON with mode 0600, each beginning with the
 // number of its format. Files without a number were written by older versions
 // and are read as well.
@@ -34,6 +34,7 @@ const (
 	agentFile      = "agent.json"
 	deploymentFile = "installation.json"
 	secondDiskFile = "second-disk.json"
+	timesFile      = "times.json"
 	appliedFile    = "record.json" // below applied/<which>
 )
 
@@ -50,7 +51,7 @@ func (e *NewerError) Error() string {
 // Check returns a *NewerError for a folder in which a newer version of bootstrap
 // has written: this version would overwrite what it does not know.
 func (f Folder) Check() error {
-	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, filepath.Join("applied", string(Current), appliedFile)} {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, filepath.Join("applied", string(Current), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -99,7 +100,7 @@ func withFormat(v any) ([]byte, error) {
 
 // RemoveStale removes temporary files that interrupted writes left behind.
 func (f Folder) RemoveStale() {
-	for _, name := range []string{agentFile, deploymentFile} {
+	for _, name := range []string{agentFile, deploymentFile, timesFile} {
 		atomicfile.RemoveStale(filepath.Join(f.dir, name))
 	}
 }

@@ -43,7 +43,7 @@ func TestFormat(t *testing.T) {
 
 // A file that a newer version wrote is refused, and is not overwritten.
 func TestNewerFormat(t *testing.T) {
-	for _, name := range []string{"agent.json", "installation.json", "second-disk.json", "applied/current/record.json"} {
+	for _, name := range []string{"agent.json", "installation.json", "second-disk.json", "times.json", "applied/current/record.json"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(`{"format": 2, "vm": 7}`), 0o600)); err != nil {
@@ -143,5 +143,41 @@ func TestApplied(t *testing.T) {
 	a, _ := f.Applied(Current)
 	if a.Record(&st); st.CurrentManifestSHA != "one" {
 		t.Errorf("recorded %q", st.CurrentManifestSHA)
+	}
+}
+
+// What a plan expects is the sum of the medians of what its steps took, in the
+// last runs.
+func TestTimes(t *testing.T) {
+	f := At(t.TempDir())
+	expect := func(seconds float64, runs int, kinds ...string) {
+		t.Helper()
+		if s, n := f.Expected(kinds); s != seconds || n != runs {
+			t.Errorf("%v: %v s of %d runs, want %v of %d", kinds, s, n, seconds, runs)
+		}
+	}
+	add := func(run Times) {
+		t.Helper()
+		if err := f.AddTimes(run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(0, 0, "stop")
+	add(Times{"stop": 2, "start": 1})
+	expect(3, 1, "start", "stop", "stop")
+	add(Times{"stop": 8})
+	add(nil)
+	expect(6, 1, "start", "stop")
+	expect(5, 2, "stop")
+	expect(0, 0, "stop", "create vm")
+	add(Times{"stop": 3})
+	expect(3, 3, "stop")
+	for range mostTimes {
+		add(Times{"apply": 0.5})
+	}
+	expect(0.5, mostTimes, "apply")
+	expect(0, 0, "stop")
+	if err := f.Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -105,6 +105,10 @@ type View struct {
 	Steps    []string `json:"steps,omitempty"`
 	// Down are the steps that run while the service is down, in their order.
 	Down []string `json:"down,omitempty"`
+	// Downtime is how many seconds they are expected to take, as in so many
+	// earlier runs of this deployment; 0: not known.
+	Downtime float64 `json:"downtime_seconds,omitempty"`
+	OfRuns   int     `json:"of_runs,omitempty"`
 	// Compiles is how many packages are compiled while the service is down.
 	Compiles int `json:"compiles,omitempty"`
 	// Calls are the calls of the CPI and the agent, each once; Maybe are those
