@@ -37,7 +37,7 @@ quickstart: build ## one VM on this machine, serving a page
 	@echo "The page: http://127.0.0.1:8787/"
 
 unit: image ## the tests of each package and of the layout, without whole runs, compiling Ruby, the race detector and vet; many wait, so that more run at a time than there are cores
-	$(GO) test -short -vet=off -p 8 -parallel 8 $$($(GO) list ./... | grep -v '/e2e$$')
+	$(GO) test -short -vet=off -p 4 -parallel 8 $$($(GO) list ./... | grep -v '/e2e$$')
 
 e2e: image ## the tests that run the program; SCRIPT=name runs one of testdata/script
 	$(GO) test -count=1 ./e2e $(if $(SCRIPT),-run '^TestScript$$/^$(SCRIPT)$$')
