@@ -199,13 +199,17 @@ func (t *text) end(e report.Event) {
 	default:
 		t.leaveLine()
 	}
-	if fits {
-		fmt.Fprint(t.out, label)
-		t.out.paint(result.style, result.word)
-		fmt.Fprintln(t.out, took)
-	} else {
-		t.out.paint(result.style, t.fold(whole)+"\n")
+	if !fits {
+		label, took = t.fold(whole), ""
+		if i := strings.LastIndex(label, result.word); i >= 0 {
+			label, took = label[:i], label[i+len(result.word):]
+		} else { // the word is broken
+			result.word = ""
+		}
 	}
+	fmt.Fprint(t.out, label)
+	t.out.paint(result.style, result.word)
+	fmt.Fprintln(t.out, took)
 	t.line, t.redrawn = 0, false
 }
 
