@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/term"
 
@@ -52,26 +51,6 @@ func (c *console) terminalOf(stream io.Writer) *os.File {
 		return f
 	}
 	return nil
-}
-
-// screens are renderers that draw again by themselves.
-type screens struct {
-	mu    sync.Mutex
-	ticks []func(now time.Time)
-}
-
-func (s *screens) add(tick func(now time.Time)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ticks = append(s.ticks, tick)
-}
-
-func (s *screens) tick() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, tick := range s.ticks {
-		tick(time.Now())
-	}
 }
 
 // screenOf returns the terminal behind a stream if lines may be drawn again there,

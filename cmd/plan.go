@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
@@ -17,7 +19,8 @@ import (
 
 func newPlan(c *console) *cobra.Command {
 	var opts deployer.Options
-	var out string
+	var out, format string
+	var seen planSeen
 	cmd := &cobra.Command{
 		Use:   "plan MANIFEST",
 		Short: "Print what deploy would do, and why",
@@ -29,32 +32,41 @@ not a terminal, only the plan is printed there, and progress goes to standard er
 
 With --templates, it renders the jobs and compares the files with those of the last
 deploy, which the machine of that deploy has kept. Secrets are shown as <redacted>; a
-line of which nothing but a secret differs says so.`,
-		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json",
+line of which nothing but a secret differs says so. With --format md, it prints the
+plan in markdown, for a comment on a pull request.`,
+		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			if c.terminalOf(c.out) == nil {
+			switch {
+			case format == markdown && c.json:
+				return wrongUsage(cmd, togetherError("json", "format md", "a plan is printed in one form"))
+			case format == markdown:
+				seen.instead(c)
+			case c.terminalOf(c.out) == nil:
 				c.productOf(report.Planned) // on a terminal, the plan is part of the text
 			}
 			opts.Manifest = args[0]
-			var plan deployer.PlanFile
+			var made deployer.PlanFile
 			err := c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
-				plan, err = deployer.MakePlan(ctx, opts)
+				made, err = deployer.MakePlan(ctx, opts)
 				return err
 			})
 			if err != nil {
 				return err
 			}
 			if out != "" {
-				if err := writePlan(out, plan); err != nil {
+				if err := writePlan(out, made); err != nil {
 					return err
 				}
 			}
-			if !c.json {
-				ui.WriteSteps(writerTo(c, c.out), plan.Plan)
+			switch {
+			case format == markdown:
+				c.print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, seen.plan) })
+			case !c.json:
+				ui.WriteSteps(writerTo(c, c.out), made.Plan)
 			}
-			if plan.Plan.Nothing() {
+			if made.Plan.Nothing() {
 				return nil
 			}
 			return &changesError{}
@@ -68,9 +80,31 @@ line of which nothing but a secret differs says so.`,
 	createdFlag(f, &opts)
 	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
 	templatesFlag(f, &opts)
+	f.Var(values.Choice{To: &format, Of: []string{"text", markdown}}, "format", "print text, or md: markdown for pull requests")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
 	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none
 	return cmd
+}
+
+// markdown is the format for a comment on a pull request.
+const markdown = "md"
+
+// planSeen is the last plan that a run reported.
+type planSeen struct{ plan plan.View }
+
+// instead lets the command print the plan at its end, and progress go to standard
+// error.
+func (s *planSeen) instead(c *console) {
+	nowhere, rest := c.renderer(io.Discard), c.renderer(c.stderr)
+	c.plain = true
+	c.report = func(e report.Event) {
+		if e.Kind != report.Planned {
+			rest(e)
+			return
+		}
+		s.plan = *e.Plan
+		nowhere(e) // which records it for --events
+	}
 }
 
 // changesError says that a plan contains changes; it is not a failure.

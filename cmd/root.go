@@ -86,7 +86,7 @@ func (c *console) runCommand(root *cobra.Command) error {
 	root.SetOut(&text)
 	root.SetErr(writerTo(c, c.stderr))
 	err := c.untilStopped(func(ctx context.Context) error {
-		defer wait.Remind(ctx, time.Second, time.Second, c.screens.tick)()
+		defer wait.Remind(ctx, time.Second, time.Second, c.screens.Tick)()
 		cmd, err := root.ExecuteContextC(ctx)
 		if err != nil && !c.started {
 			err = wrongUsage(cmd, err)
@@ -113,7 +113,7 @@ type console struct {
 	plainLines     bool                   // --plain: a terminal gets what a pipe gets
 	colour         string                 // --color
 	noColour       bool                   // --no-color
-	screens        screens                // what is drawn again every second
+	screens        ui.Screens             // what is drawn again every second
 	eventsPath     string                 // --events; empty: none
 	events         *ui.Lines              // the file at eventsPath, from its first line on
 	report         func(report.Event)     // nil until a command reports
@@ -315,7 +315,7 @@ func (c *console) unguarded(stream io.Writer) func(report.Event) {
 		}
 		return width
 	})
-	c.screens.add(tick)
+	c.screens.Add(tick)
 	return show
 }
 
