@@ -9,7 +9,7 @@ GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 # leave the information for debuggers out again, and it takes an eighth of the time.
 FLAGS = -trimpath -gcflags=all=-dwarf=false
 
-.PHONY: build image check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
+.PHONY: build image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '-s -w' -o bootstrap .
@@ -18,7 +18,7 @@ CRUBY = templates/cruby
 NPM ?= npm
 image: $(CRUBY)/image/about.json ## the Ruby that is embedded; needs npm
 
-$(CRUBY)/image/about.json: templates/driver.rb $(CRUBY)/module.go $(CRUBY)/package-lock.json $(wildcard $(CRUBY)/build/*)
+$(CRUBY)/image/about.json: templates/driver.rb $(addprefix $(CRUBY)/,cache.go image.go memory.go module.go sections.go shipped.go) $(CRUBY)/package-lock.json $(wildcard $(CRUBY)/build/* $(CRUBY)/build/corpus/*)
 	@if ! command -v $(NPM) >/dev/null; then \
 	  echo "no npm: the program is built without its Ruby, templates will need --ruby PATH" >&2; \
 	elif ! (cd $(CRUBY) && $(NPM) ci --loglevel=error >/dev/null); then \
@@ -28,7 +28,10 @@ $(CRUBY)/image/about.json: templates/driver.rb $(CRUBY)/module.go $(CRUBY)/packa
 	  CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build; \
 	fi
 
-check-image: image ## that the image is the same when it is built again
+profile: image ## which functions of Ruby have machine code in the program, from templates/cruby/build/corpus
+	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -profile
+
+check-image: image ## that the image, its machine code and the profile are the same when they are built again
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -check
 
 quickstart: build ## one VM on this machine, serving a page

@@ -30,7 +30,6 @@ func imports() map[string][]string {
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/values":              {"manifest", "manifest/document", "tunnel"},
 		"e2e":                     {}, // its tests see the program, state files and plans
-		"e2e/rubycache":           {"templates/cruby"},
 		"e2e/traced":              {"cmd", "deployer/target"},
 		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/changed", "deployer/dns", "deployer/health", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"deployer/target":         {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/health", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "manifest", "manifest/document", "network", "registry", "state", "state/file", "templates", "tunnel"},

@@ -29,16 +29,14 @@ import (
 	"time"
 
 	_ "bootstrap/cmd" // go test must notice that the program has changed, and not use a cached result
-	"bootstrap/e2e/rubycache"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
 // built builds the program with the points at which a test can kill it, and
-// without the race detector, with which compiling Ruby would take a minute. The
-// flags are those of make build, so that what go compiled for one serves the other.
-// All tests share its folder, and a cache with the Ruby that earlier test runs
-// compiled.
+// without the race detector, with which Ruby would be slow. The flags are those of
+// make build, so that what go compiled for one serves the other. All tests share its
+// folder, and a cache.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
 	if err != nil {
@@ -52,7 +50,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
 	}
-	return dir, rubycache.Take(filepath.Join(dir, "cache", "ruby"))
+	return dir, nil
 })
 
 // used is set by the first test that needs the program.
@@ -77,9 +75,6 @@ func TestMain(m *testing.M) {
 		os.Exit(status)
 	}
 	if dir, _ := built(); dir != "" {
-		if err := rubycache.Keep(filepath.Join(dir, "cache", "ruby")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(status)

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -8,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -45,47 +48,18 @@ func renders(t *testing.T, cfg Config) {
 // TestCacheOfSeveral damages the cache, kills the child process that rebuilds
 // it, and then starts two processes at once.
 func TestCacheOfSeveral(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles Ruby, which takes as long as all other tests of make unit")
-	}
 	t.Parallel()
 	cfg := embedded(t)
+	cfg.Cache = filepath.Join(t.TempDir(), "cache")
 	renders(t, cfg)
-	cache := filepath.Join(t.TempDir(), "cache")
-	if err := os.CopyFS(cache, os.DirFS(cfg.Cache)); err != nil {
-		t.Fatal(err)
-	}
-	for name, mode := range map[string]fs.FileMode{"": 0o700, "lock": 0o600} {
-		if err := os.Chmod(filepath.Join(cache, name), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cfg.Cache = cache
-	code, err := filepath.Glob(filepath.Join(cache, "*", "wazero-*", "*"))
-	if err != nil || len(code) != 1 {
-		t.Fatal(code, err)
-	}
-	f, err := os.OpenFile(code[0], os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// wazero ignores it, because it is not code.
-	if _, err := f.WriteAt([]byte{0xff}, info.Size()-1); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// wazero does not check this byte, because it is not code.
+	damage(t, cfg.Cache, func(size int64) int64 { return size - 1 })
 
 	killed := exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache)
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(time.Second, func() { _ = killed.Process.Kill() })
+	time.AfterFunc(50*time.Millisecond, func() { _ = killed.Process.Kill() })
 	ends(t, killed)
 
 	var group sync.WaitGroup
@@ -94,7 +68,7 @@ func TestCacheOfSeveral(t *testing.T) {
 	}
 	group.Wait()
 	before := tree(t, cfg.Cache)
-	if len(before) != 4 {
+	if len(before) != 5 {
 		t.Fatalf("the cache has %v", before)
 	}
 	renders(t, cfg)
@@ -103,6 +77,173 @@ func TestCacheOfSeveral(t *testing.T) {
 			t.Errorf("%s was made again", name)
 		}
 	}
+}
+
+// damage changes a byte of the machine code in a cache.
+func damage(t *testing.T, cache string, at func(size int64) int64) {
+	t.Helper()
+	code, err := filepath.Glob(filepath.Join(cache, "*", "wazero-*", "*"))
+	if err != nil || len(code) != 1 {
+		t.Fatal(code, err)
+	}
+	data, err := os.ReadFile(code[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[at(int64(len(data)))] ^= 0xff
+	if err := os.WriteFile(code[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedCode damages the middle of the machine code, of which wazero has a sum.
+func TestDamagedCode(t *testing.T) {
+	t.Parallel()
+	cfg := embedded(t)
+	cfg.Cache = filepath.Join(t.TempDir(), "cache")
+	renders(t, cfg)
+	before := tree(t, cfg.Cache)
+	damage(t, cfg.Cache, func(size int64) int64 { return size / 2 })
+	renders(t, cfg)
+	again := tree(t, cfg.Cache)
+	if len(again) != len(before) {
+		t.Errorf("the cache has %v", again)
+	}
+	renders(t, cfg)
+	for name, made := range tree(t, cfg.Cache) {
+		if made != again[name] {
+			t.Errorf("%s was made again", name)
+		}
+	}
+}
+
+// TestOtherMachine starts a program whose machine code cannot be used: it compiles,
+// says so once, and keeps what it compiled.
+func TestOtherMachine(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("compiles Ruby, which takes as long as all other tests of make unit")
+	}
+	cfg := embedded(t)
+	dir := t.TempDir()
+	native, err := filepath.Abs("cruby/native/" + runtime.GOARCH + "/code.tar.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(dir, "bad")
+	put(t, bad, "no archive")
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {native: bad}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "overlay"), string(overlay))
+	cfg.Self, cfg.Cache = filepath.Join(dir, "engine.exe"), filepath.Join(dir, "cache")
+	if err := build(cfg.Self, "-overlay", filepath.Join(dir, "overlay")); err != nil {
+		t.Fatal(err)
+	}
+	var said atomic.Int32
+	cfg.Compiling = func() { said.Add(1) }
+	renders(t, cfg)
+	renders(t, cfg)
+	if said.Load() != 1 {
+		t.Errorf("it said %d times that it compiles", said.Load())
+	}
+}
+
+// TestRareFunctions renders templates that need functions of Ruby for which the
+// program has no machine code: all of Ruby is compiled, and the job begins again.
+func TestRareFunctions(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("compiles Ruby, which takes as long as all other tests of make unit")
+	}
+	cfg := embedded(t)
+	var said atomic.Int32
+	cfg.Compiling = func() { said.Add(1) }
+	const rare = `<% require "ripper" %><%= begin; Ripper.sexp("a = 1").flatten.first(3).inspect; rescue Exception; "rescued"; end %>`
+	first := newJob(t, "first", map[string]string{"f": rare + ` <%= name %>`})
+	second := newJob(t, "second", map[string]string{
+		"1": `<% class ::String; def shout; upcase + "!"; end; end %><%= name.shout %>`,
+		"2": `<%= name.shout %> ` + rare,
+		"3": `<%= name.shout %> <%= Ripper.lex("1").length %>`,
+	})
+	third := newJob(t, "third", map[string]string{"f": `<%= name %> <%= name.respond_to?(:shout) %>`})
+	for name, jobs := range map[string][]Job{"at once": {first, second, third}, "later": {third, second, first}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := start(t, cfg).Render(t.Context(), jobs, dir); err != nil {
+				t.Fatal(err)
+			}
+			const sexp = "[:program, :assign, :var_field]"
+			for path, want := range map[string]string{
+				"first/f": sexp + " first", "second/1": "SECOND!", "second/2": "SECOND! " + sexp, "second/3": "SECOND! 1", "third/f": "third false",
+			} {
+				if got := read(t, dir, path); got != want {
+					t.Errorf("%s: got %q, want %q", path, got, want)
+				}
+			}
+		})
+	}
+	if said.Load() > 1 {
+		t.Errorf("it said %d times that it compiles", said.Load())
+	}
+	t.Run("what is printed", func(t *testing.T) {
+		cmd := exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache)
+		var in, log bytes.Buffer
+		facts := newJob(t, "job", nil)
+		for i, text := range []string{`<% $stderr.puts "one" %>`, `<% $stderr.puts "two" %>` + rare + `<% $stderr.puts "three" %>`, `<% $stderr.puts "four"; exit! 3 %>`} {
+			req := request{File: "f", Template: []byte(text)}
+			if i == 0 {
+				req.Context = facts.facts("id")
+			}
+			line, err := json.Marshal(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Write(append(line, '\n'))
+		}
+		out := answers(t, cmd, &in, &log)
+		if want := "one\ntwo\nthree\nfour\n"; log.String() != want {
+			t.Errorf("printed %q, want %q: %s", log.String(), want, out)
+		}
+		if cmd.ProcessState.ExitCode() != 3 {
+			t.Errorf("it ended with %v: %s", cmd.ProcessState, out)
+		}
+	})
+}
+
+// answers starts a Ruby and gives it the requests, each when the one before is
+// answered.
+func answers(t *testing.T, cmd *exec.Cmd, requests *bytes.Buffer, log io.Writer) string {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		all.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(lines.Text(), `{"state":`) {
+			continue
+		}
+		line, err := requests.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		if _, err := in.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends(t, cmd)
+	return all.String()
 }
 
 // tree returns the files below dir with their times, and checks the modes.

@@ -43,7 +43,7 @@ func Listen(ctx context.Context, in io.Reader, out io.Writer, cache, socket stri
 	width := runtime.GOMAXPROCS(0)
 	// The code of a template occupies its processor until it returns.
 	runtime.GOMAXPROCS(width + 1)
-	module, library, hello, err := load(ctx, cache)
+	module, library, hello, err := load(ctx, cache, func(state) {})
 	if err != nil {
 		return errors.Join(err, json.NewEncoder(out).Encode(hello))
 	}

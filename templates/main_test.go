@@ -9,14 +9,13 @@ import (
 	"sync"
 	"testing"
 
-	"bootstrap/e2e/rubycache"
 	"bootstrap/templates/cruby"
 
 	"go.uber.org/goleak"
 )
 
 // program is the program for the child process, built when a test first needs
-// it, and the cache of all tests, with the Ruby that earlier test runs compiled.
+// it, and the cache of all tests.
 type program struct {
 	dir   string
 	build func() error
@@ -32,10 +31,7 @@ func newProgram() *program {
 		if p.dir, err = os.MkdirTemp("", "templates-test-"); err != nil {
 			return err
 		}
-		if err := build(p.path()); err != nil {
-			return err
-		}
-		return rubycache.Take(p.cache())
+		return build(p.path())
 	})
 	return p
 }
@@ -61,9 +57,6 @@ var self = newProgram()
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if self.dir != "" {
-			if err := rubycache.Keep(self.cache()); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
 			_ = os.RemoveAll(self.dir)
 		}
 		os.Exit(code)

@@ -44,6 +44,7 @@ type request struct {
 type answer struct {
 	Result []byte     `json:"result"`
 	Error  *rubyError `json:"error"`
+	State  state      `json:"state"` // it is not the answer yet
 }
 
 type rubyError struct {
@@ -137,8 +138,8 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	}
 	sctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var hello greeting
-	if err := r.read(sctx, &hello); err != nil {
+	hello, err := r.greeting(sctx, cfg)
+	if err != nil {
 		r.stop()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -150,6 +151,24 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// greeting waits until Ruby has what it needs.
+func (r *ruby) greeting(ctx context.Context, cfg Config) (hello greeting, err error) {
+	for {
+		hello = greeting{}
+		if err := r.read(ctx, &hello); err != nil || hello.State == "" {
+			return hello, err
+		}
+		cfg.enter(hello.State)
+	}
+}
+
+// enter is called with each state of a Ruby.
+func (c Config) enter(s state) {
+	if s == compiling && c.Compiling != nil {
+		c.Compiling()
+	}
 }
 
 // problem says why a Ruby cannot be used.
@@ -171,20 +190,39 @@ func libraryHint(library string) string {
 	return fmt.Sprintf("Debian, Ubuntu: apt install ruby; Fedora: dnf install rubygem-%s; Arch: pacman -S ruby-%[1]s; others: gem install %[1]s", library)
 }
 
-// render sends one request and waits for its answer. It kills Ruby when ctx ends.
-// After an error other than a formatError only stop may be called.
-func (r *ruby) render(ctx context.Context, req request) (answer, error) {
-	var a answer
+// render sends one request and waits for its answer. It kills Ruby when ctx ends, or
+// when a template takes too long, which it reports as late. After an error other than a
+// formatError only stop may be called.
+func (r *ruby) render(ctx context.Context, cfg Config, req request) (a answer, late bool, err error) {
 	line, err := json.Marshal(req)
 	if err != nil {
-		return a, &formatError{err}
+		return a, false, &formatError{err}
 	}
-	stop := guard.AfterDone(ctx, r.kill)
-	defer stop()
-	if _, err := r.in.Write(append(line, '\n')); err != nil {
-		return a, fmt.Errorf("%w: %w", errGone, r.ended(err))
+	late, err = within(ctx, cfg.Timeout, func(ctx context.Context) error {
+		defer guard.AfterDone(ctx, r.kill)()
+		if _, err := r.in.Write(append(line, '\n')); err != nil {
+			return fmt.Errorf("%w: %w", errGone, r.ended(err))
+		}
+		return r.read(ctx, &a)
+	})
+	for err == nil && a.State != "" {
+		cfg.enter(a.State)
+		limit := startTimeout
+		if a.State == loaded {
+			limit = cfg.Timeout
+		}
+		a = answer{}
+		late, err = within(ctx, limit, func(ctx context.Context) error { return r.read(ctx, &a) })
 	}
-	return a, r.read(ctx, &a)
+	return a, late, err
+}
+
+// within calls f with a deadline, and reports whether that has passed.
+func within(ctx context.Context, limit time.Duration, f func(context.Context) error) (late bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = f(ctx)
+	return ctx.Err() != nil, err
 }
 
 // read reads the next line of the driver.

@@ -22,7 +22,18 @@ type greeting struct {
 	Missing string `json:"missing,omitempty"` // a missing library
 	Error   string `json:"error,omitempty"`   // why it cannot serve
 	Image   string `json:"image,omitempty"`   // of the embedded one: its SHA-256
+	State   state  `json:"state,omitempty"`   // what it does before it greets
 }
+
+// state is what the embedded Ruby does before a greeting or an answer, as a line of its
+// own.
+type state string
+
+const (
+	loading   state = "loading"   // its code, which may be waiting for another process
+	compiling state = "compiling" // which takes seconds
+	loaded    state = "loaded"
+)
 
 // Serve is the child process of an Engine: the embedded Ruby. It answers the
 // requests on in, one per line, until in ends, and then returns even if a
@@ -33,11 +44,19 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// The code of a template occupies its processor until it returns; one must be
 	// left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	module, library, hello, err := load(ctx, cache)
+	// Of a failure here one learns elsewhere: it is the end of the other side.
+	tell := func(s state) { _ = json.NewEncoder(out).Encode(greeting{State: s}) }
+	module, library, hello, err := load(ctx, cache, tell)
 	if err := errors.Join(err, json.NewEncoder(out).Encode(hello)); err != nil {
 		return 0, err
 	}
-	s := &server{module: module, machine: cruby.Machine{Library: library, Output: log}, out: out}
+	s := &server{module: module, out: out, log: jobLog{to: log}}
+	s.machine = cruby.Machine{Library: library, Output: &s.log}
+	s.whole = func() (*cruby.Module, error) {
+		tell(loading)
+		defer tell(loaded)
+		return loadCode(tell, func(compile func()) (*cruby.Module, error) { return cruby.Open(ctx, cache, compile) })
+	}
 	lines := make(chan []byte)
 	guard.Go(ctx, func() { s.read(ctx, in, lines) })
 	err = s.serve(ctx, lines)
@@ -53,16 +72,11 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 // load loads the code of the embedded Ruby, and returns the first line for those who
 // want something rendered. Afterwards garbage is never collected: a collection waits
 // for the running template.
-func load(ctx context.Context, cache string) (*cruby.Module, fs.FS, greeting, error) {
-	// A collection while code is loaded would take longer than loading it.
-	debug.SetGCPercent(-1)
+func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, fs.FS, greeting, error) {
 	failed := func(err error) (*cruby.Module, fs.FS, greeting, error) {
 		return nil, nil, greeting{Error: err.Error()}, err
 	}
-	module, err := cruby.Open(ctx, cache, func() {
-		// Compiling takes half a gigabyte, and more if garbage is collected late.
-		debug.SetGCPercent(25)
-	})
+	module, err := loadCode(tell, func(compile func()) (*cruby.Module, error) { return cruby.OpenReached(ctx, cache, compile) })
 	if err != nil {
 		return failed(err)
 	}
@@ -74,9 +88,26 @@ func load(ctx context.Context, cache string) (*cruby.Module, fs.FS, greeting, er
 	if err != nil {
 		return failed(err)
 	}
-	debug.SetGCPercent(-1)
-	debug.FreeOSMemory()
 	return module, library, greeting{Ruby: about.Ruby, Image: about.Module}, nil
+}
+
+// loadCode calls open without collections of garbage, with a function that it calls
+// before it compiles.
+func loadCode(tell func(state), open func(compile func()) (*cruby.Module, error)) (*cruby.Module, error) {
+	// A collection while code is loaded would take longer than loading it.
+	debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(-1)
+	compiles := false
+	m, err := open(func() {
+		compiles = true
+		tell(compiling)
+		// Compiling takes half a gigabyte, and more if garbage is collected late.
+		debug.SetGCPercent(25)
+	})
+	if compiles {
+		debug.FreeOSMemory()
+	}
+	return m, err
 }
 
 // server renders with a new Ruby for each job.
@@ -86,6 +117,10 @@ type server struct {
 	out       io.Writer
 	ruby      *cruby.Ruby
 	rendering <-chan error // gets the end of the template that is rendered
+	log       jobLog
+	job       [][]byte // the requests since the last one with a context
+	// whole opens the code with all functions of Ruby; nil: that is not for this server.
+	whole func() (*cruby.Module, error)
 }
 
 // errLeft says that the other side has ended while a template was rendered for it.
@@ -142,11 +177,46 @@ func (s *server) answer(ctx context.Context, line []byte) (string, error) {
 		if err := s.renew(ctx); err != nil {
 			return "", err
 		}
+		s.job = nil
+		s.log.begin()
 	}
 	if s.ruby == nil {
 		return "", errors.New("the first request has no context")
 	}
+	s.job = append(s.job, line)
+	text, err := s.eval(ctx, line)
+	if errors.Is(err, cruby.ErrMissing) && s.whole != nil {
+		return s.repeat(ctx)
+	}
+	return text, err
+}
+
+func (s *server) eval(ctx context.Context, line []byte) (string, error) {
 	return s.ruby.Eval(ctx, `BootstrapTemplates.answer("`+base64.StdEncoding.EncodeToString(line)+`".unpack1("m"))`)
+}
+
+// repeat renders the templates of the job again, with all functions of Ruby, and returns
+// the last answer. A Ruby cannot go on where it missed one.
+func (s *server) repeat(ctx context.Context) (text string, err error) {
+	err = errors.Join(s.ruby.Close(ctx), s.module.Close(ctx))
+	s.ruby = nil
+	if err != nil {
+		return "", err
+	}
+	if s.module, err = s.whole(); err != nil {
+		return "", err
+	}
+	s.whole = nil
+	if err := s.renew(ctx); err != nil {
+		return "", err
+	}
+	s.log.repeat()
+	for _, line := range s.job {
+		if text, err = s.eval(ctx, line); err != nil {
+			return "", err
+		}
+	}
+	return text, nil
 }
 
 func (s *server) renew(ctx context.Context) (err error) {
@@ -159,4 +229,23 @@ func (s *server) renew(ctx context.Context) (err error) {
 	}
 	s.ruby, err = s.module.Start(ctx, s.machine)
 	return err
+}
+
+// jobLog gets what the templates of a job print, and leaves out what they print again
+// when they are repeated.
+type jobLog struct {
+	to            io.Writer
+	written, skip int
+}
+
+func (l *jobLog) begin() { l.written, l.skip = 0, 0 }
+
+func (l *jobLog) repeat() { l.written, l.skip = 0, l.written }
+
+func (l *jobLog) Write(p []byte) (int, error) {
+	l.written += len(p)
+	again := min(l.skip, len(p))
+	l.skip -= again
+	n, err := l.to.Write(p[again:])
+	return again + n, err
 }

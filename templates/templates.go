@@ -32,12 +32,16 @@ type Config struct {
 	// Self is the path of this program, which is started again as the embedded
 	// Ruby; empty: the Ruby on PATH is used.
 	Self string
-	// Cache is the folder in which the embedded Ruby keeps its compiled code,
-	// 70 MB; empty: each engine compiles it, which takes seconds.
+	// Cache is the folder in which the embedded Ruby keeps its machine code, 50 MB;
+	// empty: each engine compiles it, which takes seconds.
 	Cache string
 	// Shared is the path in the variable SharedVariable: jobs are rendered by the engine
 	// of a Shared, unless that fails; empty: by an own Ruby.
 	Shared string
+	// Compiling is called before the embedded Ruby is compiled, which takes seconds:
+	// where this program has no machine code for the machine, or when a template needs a
+	// part of Ruby that few do. Any goroutine may call it. nil: nobody wants to know.
+	Compiling func()
 	// Env is the environment from which Ruby gets PATH, HOME and little else;
 	// nil: the environment of this process.
 	Env []string
@@ -318,10 +322,7 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 		if e.knows != job {
 			req.Context = facts()
 		}
-		tctx, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
-		a, err := e.ruby.render(tctx, req)
-		late := tctx.Err() != nil
-		cancel()
+		a, late, err := e.ruby.render(ctx, e.cfg, req)
 		if err == nil {
 			e.knows = job
 			return a, nil

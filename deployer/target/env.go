@@ -115,6 +115,9 @@ func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 		Cache:  RubyCache(e.Home),
 		Shared: e.Getenv(templates.SharedVariable),
 		Env:    e.rubyEnv(),
+		Compiling: func() {
+			e.Root.Info("Compiling the embedded Ruby, once for this machine: this takes some seconds")
+		},
 	})
 }
 

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -31,43 +33,125 @@ const unused = 30 * 24 * time.Hour
 // written last.
 const sumsName = "sums"
 
+// OpenReached is Open for the functions that templates reach, by the image's profile:
+// they are compiled in a third of the time, and for most machines their code is in
+// this program. A call of another function is ErrMissing.
+func OpenReached(ctx context.Context, dir string, compiling func()) (*Module, error) {
+	return source{name: CacheName, wasm: reached, shipped: true, compiling: compiling}.open(ctx, dir)
+}
+
 // Open loads the compiled code of the embedded image from dir, which takes a fraction
 // of a second, or compiles it, which takes seconds, and keeps it there. It compiles
 // code again that is damaged or that another user could have written. dir is created
 // with mode 0700; empty: keep nothing. compiling is called before it compiles.
 func Open(ctx context.Context, dir string, compiling func()) (*Module, error) {
+	return source{name: wholeName, wasm: whole, compiling: compiling}.open(ctx, dir)
+}
+
+// CacheName returns the name of the folder in which a cache has the code of OpenReached
+// for an image.
+func CacheName(about About) string {
+	return fmt.Sprintf("ruby-%x", sha256.Sum256([]byte(about.Module+about.Profile)))[:len("ruby-")+16]
+}
+
+func wholeName(about About) string { return wholePrefix + about.Module[:16] }
+
+const wholePrefix = "ruby-whole-"
+
+// lockName returns the file whose lock belongs to a folder. Who compiles the whole code
+// must not keep those from starting who need none of it.
+func lockName(name string) string {
+	if strings.HasPrefix(name, wholePrefix) {
+		return "lock-whole"
+	}
+	return "lock"
+}
+
+// source is where code comes from that is not stored yet.
+type source struct {
+	name      func(About) string
+	wasm      func() ([]byte, error)
+	shipped   bool // this program may have its machine code
+	compiling func()
+}
+
+func (c source) open(ctx context.Context, dir string) (*Module, error) {
 	about, err := Embedded()
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStore(ctx, dir, CacheName(about))
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err == nil {
-		defer s.close()
-		if s.verified {
-			if m, err := s.load(ctx); err == nil {
-				return m, nil
-			}
+	for range 2 {
+		s, err := openStore(ctx, dir, c.name(about))
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			break
+		}
+		m, err := c.from(ctx, s)
+		s.close()
+		if err == nil {
+			return m, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 	}
-	compiling()
-	wasm, err := unpack()
+	// Without a folder.
+	c.compiling()
+	wasm, err := c.wasm()
 	if err != nil {
 		return nil, fmt.Errorf("cannot unpack the embedded Ruby: %w", err)
 	}
-	if s != nil && !s.verified {
-		if m, err := s.fill(ctx, wasm); err == nil {
-			return m, nil
-		}
+	memory, err := unpack(memoryName)
+	if err != nil {
+		return nil, fmt.Errorf("cannot unpack the embedded Ruby: %w", err)
 	}
-	return Compile(ctx, wasm, nil)
+	return CompileImage(ctx, wasm, memory)
 }
 
-// CacheName returns the name of the folder in which a cache has the code of an
-// image.
-func CacheName(about About) string { return "ruby-" + about.Module[:16] }
+// from loads the code from its folder, which it fills before if nothing valid is there.
+func (c source) from(ctx context.Context, s *store) (*Module, error) {
+	if s.verified {
+		m, err := s.load(ctx)
+		if err != nil {
+			// The next one who opens the folder fills it again.
+			err = errors.Join(err, os.Remove(filepath.Join(s.folder(), sumsName)))
+		}
+		return m, err
+	}
+	if c.shipped {
+		m, err := s.unship(ctx)
+		if err == nil {
+			return m, nil
+		}
+		if err := os.RemoveAll(s.folder()); err != nil {
+			return nil, err
+		}
+	}
+	c.compiling()
+	wasm, err := c.wasm()
+	if err != nil {
+		return nil, err
+	}
+	return s.fill(ctx, wasm)
+}
+
+// whole returns the code of the image.
+func whole() ([]byte, error) { return unpack(codeName) }
+
+// reached returns the code of the image with the functions of its profile.
+func reached() ([]byte, error) {
+	wasm, err := whole()
+	if err != nil {
+		return nil, err
+	}
+	profile, err := image.ReadFile("image/" + profileName)
+	if err != nil {
+		return nil, err
+	}
+	return reduce(wasm, profile)
+}
 
 // store is the folder with the code of one image, under a lock that readers share and
 // a writer has alone.
@@ -77,6 +161,7 @@ type store struct {
 	lock *flock.Flock
 	// verified: the folder has the right checksums; otherwise it was removed.
 	verified bool
+	files    map[string]int64 // if it is verified: the sizes by path
 }
 
 func openStore(ctx context.Context, dir, name string) (*store, error) {
@@ -86,7 +171,7 @@ func openStore(ctx context.Context, dir, name string) (*store, error) {
 	if err := own(dir); err != nil {
 		return nil, err
 	}
-	s := &store{dir: dir, name: name, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
+	s := &store{dir: dir, name: name, lock: flock.New(filepath.Join(dir, lockName(name)), flock.SetPermissions(0o600))}
 	const poll = 20 * time.Millisecond
 	if _, err := s.lock.TryRLockContext(ctx, poll); err != nil {
 		return nil, err
@@ -151,6 +236,9 @@ func (s *store) verify() bool {
 	if err != nil {
 		return false
 	}
+	if s.files, err = s.list(); err != nil {
+		return false
+	}
 	sums, err := s.sum()
 	if err != nil || !bytes.Equal(said, sums) {
 		return false
@@ -160,15 +248,9 @@ func (s *store) verify() bool {
 	return true
 }
 
-// sum returns a line for each part of each file of the folder, except sums itself. It
-// reads parts in parallel, because that is a good part of the time of a start.
-func (s *store) sum() ([]byte, error) {
-	var (
-		mu    sync.Mutex
-		lines []string
-		group errgroup.Group
-	)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+// list returns the sizes of the files of the folder, except sums itself.
+func (s *store) list() (map[string]int64, error) {
+	files := map[string]int64{}
 	err := filepath.WalkDir(s.folder(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == sumsName {
 			return err
@@ -178,56 +260,113 @@ func (s *store) sum() ([]byte, error) {
 			return cmp.Or(err, fmt.Errorf("%s is not a file", path))
 		}
 		name, err := filepath.Rel(s.folder(), path)
-		for at := int64(0); at <= info.Size(); at += part {
+		files[filepath.ToSlash(name)] = info.Size()
+		return err
+	})
+	return files, err
+}
+
+// sum returns a line for each part of each of the files. It reads parts in parallel,
+// because that is a good part of the time of a start.
+func (s *store) sum() ([]byte, error) {
+	var (
+		mu    sync.Mutex
+		lines []string
+		group errgroup.Group
+	)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for name, size := range s.files {
+		for _, p := range parts(name, size) {
 			group.Go(guard.Func(func() error {
-				sum, err := sumPart(path, at)
+				sum, err := sumPart(filepath.Join(s.folder(), filepath.FromSlash(name)), p)
 				mu.Lock()
 				defer mu.Unlock()
-				lines = append(lines, fmt.Sprintf("%s %d %s\n", sum, at, filepath.ToSlash(name)))
+				lines = append(lines, fmt.Sprintf("%s %d %d %s\n", sum, p.at, p.size, name))
 				return err
 			}))
 		}
-		return err
-	})
-	err = cmp.Or(group.Wait(), err)
+	}
+	err := group.Wait()
 	slices.Sort(lines)
 	return []byte(strings.Join(lines, "")), err
 }
 
-const part = 8 << 20
+// part is a part of a file with one checksum.
+type part struct{ at, size int64 }
 
-// sumPart returns the checksum and the length of a part. It is to find damage, not
-// intent: whoever can change a file here can change the sums, too. CRC-32C takes a
-// tenth of the time of SHA-256, as processors compute it.
-func sumPart(path string, at int64) (string, error) {
+const (
+	partSize = 8 << 20
+	headSize = 1 << 20 // more than the tables in front of the machine code
+	tailSize = 4 << 10 // more than what follows it
+)
+
+// parts returns the parts of a file that are summed. wazero has a sum of its own for
+// machine code, which it checks as it loads it.
+func parts(name string, size int64) []part {
+	if isCode(name) && size > headSize+tailSize {
+		return []part{{0, headSize}, {size - tailSize, tailSize}}
+	}
+	var list []part
+	for at := int64(0); at == 0 || at < size; at += partSize {
+		list = append(list, part{at, min(partSize, size-at)})
+	}
+	return list
+}
+
+// isCode reports whether wazero made the file.
+func isCode(name string) bool { return strings.HasPrefix(name, "wazero-") }
+
+// sumPart returns the checksum of a part. It is to find damage, not intent: whoever can
+// change a file here can change the sums, too. CRC-32C takes a tenth of the time of
+// SHA-256, as processors compute it.
+func sumPart(path string, p part) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{io.NewSectionReader(f, at, part)}, make([]byte, 128<<10))
-	return fmt.Sprintf("%08x %d", sum.Sum32(), n), err
+	n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{io.NewSectionReader(f, p.at, p.size)}, make([]byte, 128<<10))
+	if err == nil && n != p.size {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Sprintf("%08x", sum.Sum32()), err
 }
 
-// hollowName is the file of the image without its functions.
-const hollowName = "module.wasm"
+// The files of a folder, beside that of wazero.
+const (
+	hollowName = "module.wasm" // the code of the image with functions that only fail
+	storedName = "memory"      // see PackMemory
+)
 
 // load takes the code from the folder. wazero still needs the module, and checks each
 // function of it, which takes time: so it gets a module with empty functions, for
-// which fill has stored the code.
+// which the folder has the machine code of the real one.
 func (s *store) load(ctx context.Context) (*Module, error) {
 	wasm, err := os.ReadFile(filepath.Join(s.folder(), hollowName))
 	if err != nil {
 		return nil, err
 	}
-	return compileIn(ctx, wasm, s.folder())
+	m, err := s.compile(ctx, wasm, s.folder())
+	if err != nil {
+		return nil, err
+	}
+	// Where another version of wazero or another processor wants other code, wazero has
+	// compiled the empty functions now.
+	files, err := s.list()
+	if err != nil || !maps.Equal(files, s.files) {
+		return nil, errors.Join(err, errors.New("the stored code is for another machine"), m.Close(ctx))
+	}
+	return m, nil
 }
 
-// fill compiles the image and stores its code.
+// fill compiles code and stores it.
 func (s *store) fill(ctx context.Context, wasm []byte) (*Module, error) {
+	if err := s.storeMemory(); err != nil {
+		return nil, err
+	}
 	full := filepath.Join(s.folder(), "full")
-	m, err := compileIn(ctx, wasm, full)
+	m, err := s.compile(ctx, wasm, full)
 	if err != nil {
 		return nil, err
 	}
@@ -236,17 +375,33 @@ func (s *store) fill(ctx context.Context, wasm []byte) (*Module, error) {
 	return m, nil
 }
 
-// keep stores the code of the image where wazero looks for the code of the module with
-// empty functions, and writes its sums.
+// storeMemory creates the folder with the memory of the image.
+func (s *store) storeMemory() error {
+	if err := os.MkdirAll(s.folder(), 0o700); err != nil {
+		return err
+	}
+	return unpackTo(memoryName, filepath.Join(s.folder(), storedName))
+}
+
+// keep stores the machine code that full has, and writes the sums.
 func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
-	empty, err := hollow(wasm)
+	if err := place(ctx, wasm, full, s.folder()); err != nil {
+		return err
+	}
+	return s.vouch()
+}
+
+// place moves machine code from one folder to where wazero looks in the other for the
+// code of the module with empty functions, and writes this module.
+func place(ctx context.Context, wasm []byte, full, folder string) error {
+	empty, err := reduce(wasm, nil)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(s.folder(), hollowName), empty, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, hollowName), empty, 0o600); err != nil {
 		return err
 	}
-	m, err := compileIn(ctx, empty, s.folder())
+	m, err := compileIn(ctx, empty, folder)
 	if err != nil {
 		return err
 	}
@@ -258,17 +413,28 @@ func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
 	if err != nil {
 		return err
 	}
-	to, err := filepath.Glob(filepath.Join(s.folder(), "wazero-*", "*"))
+	to, err := filepath.Glob(filepath.Join(folder, "wazero-*", "*"))
 	if err != nil || len(from) != 1 || len(to) != 1 {
 		return cmp.Or(err, errors.New("this is not how wazero keeps code"))
 	}
 	if err := os.Rename(from[0], to[0]); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(full); err != nil {
-		return err
+	return os.RemoveAll(full)
+}
+
+// compile compiles with a folder as wazero's cache, for the memory that is stored.
+func (s *store) compile(ctx context.Context, wasm []byte, cache string) (*Module, error) {
+	memory, err := openInitial(filepath.Join(s.folder(), storedName))
+	if err != nil {
+		return nil, err
 	}
-	return s.vouch()
+	m, err := compileIn(ctx, wasm, cache)
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	m.initial = memory
+	return m, nil
 }
 
 // compileIn compiles with a folder as wazero's cache.
@@ -288,6 +454,11 @@ func compileIn(ctx context.Context, wasm []byte, dir string) (*Module, error) {
 // vouch writes the sums of the stored files, and removes unused code of other
 // versions.
 func (s *store) vouch() error {
+	files, err := s.list()
+	if err != nil {
+		return err
+	}
+	s.files = files
 	sums, err := s.sum()
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// newStore returns a store with a file of several parts and a small one.
+// newStore returns a store with a file of several parts, machine code and a small file.
 func newStore(t *testing.T, dir string) *store {
 	t.Helper()
 	s := openTest(t, dir)
@@ -22,7 +22,7 @@ func newStore(t *testing.T, dir string) *store {
 	if err := os.MkdirAll(sub, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"wazero-x/code": bytes.Repeat([]byte("code"), part/2), hollowName: []byte("module")} {
+	for name, data := range map[string][]byte{"wazero-x/code": bytes.Repeat([]byte("code"), headSize), storedName: bytes.Repeat([]byte("memory"), partSize/3), hollowName: []byte("module")} {
 		if err := os.WriteFile(filepath.Join(s.folder(), name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -44,6 +44,16 @@ func openTest(t *testing.T, dir string) *store {
 	return s
 }
 
+// overwrite changes one byte.
+func overwrite(path string, at int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("X"), at)
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
 // TestDamage changes a store in every way; no changed store may be used.
 func TestDamage(t *testing.T) {
 	t.Parallel()
@@ -51,19 +61,16 @@ func TestDamage(t *testing.T) {
 		damage func(folder string) error
 		stays  bool
 	}{
-		"nothing": {func(folder string) error { return nil }, true},
-		"one byte": {func(folder string) error {
-			f, err := os.OpenFile(filepath.Join(folder, "wazero-x", "code"), os.O_RDWR, 0)
-			if err == nil {
-				_, err = f.WriteAt([]byte("X"), part+5)
-				err = errors.Join(err, f.Close())
-			}
-			return err
-		}, false},
-		"shorter": {func(folder string) error { return os.Truncate(filepath.Join(folder, "wazero-x", "code"), part) }, false},
-		"longer":  {func(folder string) error { return os.Truncate(filepath.Join(folder, hollowName), 7) }, false},
-		"empty":   {func(folder string) error { return os.Truncate(filepath.Join(folder, hollowName), 0) }, false},
-		"removed": {func(folder string) error { return os.Remove(filepath.Join(folder, hollowName)) }, false},
+		"nothing":                       {func(folder string) error { return nil }, true},
+		"one byte":                      {func(folder string) error { return overwrite(filepath.Join(folder, storedName), partSize+5) }, false},
+		"the table of the machine code": {func(folder string) error { return overwrite(filepath.Join(folder, "wazero-x", "code"), 100) }, false},
+		"the end of the machine code":   {func(folder string) error { return overwrite(filepath.Join(folder, "wazero-x", "code"), 4*headSize-1) }, false},
+		// wazero has a sum of that.
+		"the machine code": {func(folder string) error { return overwrite(filepath.Join(folder, "wazero-x", "code"), 2*headSize) }, true},
+		"shorter":          {func(folder string) error { return os.Truncate(filepath.Join(folder, "wazero-x", "code"), headSize) }, false},
+		"longer":           {func(folder string) error { return os.Truncate(filepath.Join(folder, hollowName), 7) }, false},
+		"empty":            {func(folder string) error { return os.Truncate(filepath.Join(folder, hollowName), 0) }, false},
+		"removed":          {func(folder string) error { return os.Remove(filepath.Join(folder, hollowName)) }, false},
 		"renamed": {func(folder string) error {
 			return os.Rename(filepath.Join(folder, "wazero-x"), filepath.Join(folder, "wazero-y"))
 		}, false},

@@ -4,7 +4,9 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -18,8 +20,9 @@ var image embed.FS
 type About struct {
 	Package string // the npm package, name@version
 	Ruby    string // its version
-	Module  string // SHA-256 of the module, in hex
+	Module  string // SHA-256 of the module and its memory, in hex
 	Driver  string // SHA-256 of the Ruby file that it has loaded, in hex
+	Profile string // SHA-256 of the list of functions that templates reach, in hex
 }
 
 // ErrNoImage says that the program was built without an image.
@@ -48,8 +51,16 @@ func Library() (fs.FS, error) {
 	return OpenLibrary(data)
 }
 
-func unpack() ([]byte, error) {
-	small, err := image.ReadFile("image/ruby.wasm.zst")
+// The files of the image with a Ruby that is ready to render.
+const (
+	codeName    = "code.wasm.zst" // a module without data
+	memoryName  = "memory.zst"    // the file of PackMemory that it starts with
+	profileName = "profile"       // a Profile
+)
+
+// unpack decompresses a file of the image.
+func unpack(name string) ([]byte, error) {
+	small, err := image.ReadFile("image/" + name)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +70,31 @@ func unpack() ([]byte, error) {
 	}
 	defer d.Close()
 	return d.DecodeAll(small, nil)
+}
+
+// unpackTo decompresses a file of the image to a new file.
+func unpackTo(name, path string) error {
+	small, err := image.Open("image/" + name)
+	if err != nil {
+		return err
+	}
+	defer small.Close()
+	d, err := zstd.NewReader(small)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return writeNew(path, d)
+}
+
+// writeNew writes a new file that only this user can read.
+func writeNew(path string, from io.Reader) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Close())
 }
 
 // Notice returns the licences of the parts of the image.

@@ -52,7 +52,7 @@ func List(dir string) ([]Kept, error) {
 
 // Remove removes the code, unless another process compiles or loads it now.
 func (k Kept) Remove() error {
-	lock := flock.New(filepath.Join(k.dir, "lock"), flock.SetPermissions(0o600))
+	lock := flock.New(filepath.Join(k.dir, lockName(k.Name)), flock.SetPermissions(0o600))
 	got, err := lock.TryLock()
 	if err != nil {
 		return fmt.Errorf("cannot remove the compiled Ruby %s: %w", k.Name, err)

@@ -5,24 +5,44 @@ package cruby
 import (
 	"fmt"
 	"os"
+	"unsafe"
 
 	"github.com/tetratelabs/wazero/experimental"
 	"golang.org/x/sys/unix"
 )
 
+// mapsFiles: allocator maps the file of a memory.
+const mapsFiles = true
+
 // mapped is memory that grows in place up to its capacity, uses no memory until it is
 // written to, and is returned to the system at once.
 type mapped struct{ reserved []byte }
 
-func allocator() experimental.MemoryAllocator {
+// allocator returns memory that begins as the file says, which may be nil.
+func allocator(m *initial) experimental.MemoryAllocator {
 	return experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
-		page := uint64(os.Getpagesize())
-		reserved, err := unix.Mmap(-1, 0, int((most+page-1)&^(page-1)), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		reserved, err := unix.Mmap(-1, 0, pages(most), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 		if err != nil {
 			panic(fmt.Errorf("cannot reserve %d MB of addresses: %w", most>>20, err))
 		}
-		return &mapped{reserved}
+		memory := &mapped{reserved}
+		if m == nil || m.file == nil {
+			return memory
+		}
+		for _, r := range m.runs {
+			if err := overlay(reserved[r.at:r.at+r.size], m.file, r.from); err != nil {
+				panic(fmt.Errorf("cannot map %s: %w", m.file.Name(), err))
+			}
+		}
+		return memory
 	})
+}
+
+// overlay maps a part of a file over memory. What is written there does not change the
+// file.
+func overlay(memory []byte, file *os.File, from int64) error {
+	_, err := unix.MmapPtr(int(file.Fd()), from, unsafe.Pointer(&memory[0]), uintptr(len(memory)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
+	return err
 }
 
 // Reallocate makes the first size bytes usable; nil: out of memory.
@@ -30,8 +50,7 @@ func (m *mapped) Reallocate(size uint64) []byte {
 	if size > uint64(len(m.reserved)) {
 		return nil
 	}
-	page := uint64(os.Getpagesize())
-	if err := unix.Mprotect(m.reserved[:(size+page-1)&^(page-1)], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+	if err := unix.Mprotect(m.reserved[:pages(size)], unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return nil
 	}
 	return m.reserved[:size]
@@ -41,4 +60,10 @@ func (m *mapped) Reallocate(size uint64) []byte {
 func (m *mapped) Free() {
 	_ = unix.Munmap(m.reserved)
 	m.reserved = nil
+}
+
+// pages rounds up to the pages of this machine.
+func pages(size uint64) int {
+	page := uint64(os.Getpagesize())
+	return int((size + page - 1) &^ (page - 1))
 }

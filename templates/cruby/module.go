@@ -29,6 +29,7 @@ type Module struct {
 	runtime wazero.Runtime
 	code    wazero.CompiledModule
 	cache   wazero.CompilationCache // nil: none that is closed with the module
+	initial *initial                // the memory of a new machine; nil: the module's own
 }
 
 // Compile compiles a WebAssembly module, or takes its code from the cache, which may
@@ -44,6 +45,21 @@ func Compile(ctx context.Context, wasm []byte, cache wazero.CompilationCache) (*
 		_ = m.Close(ctx)
 		return nil, fmt.Errorf("cannot compile Ruby: %w", err)
 	}
+	return m, nil
+}
+
+// CompileImage compiles the module of an image whose machines start with a memory: see
+// PackMemory.
+func CompileImage(ctx context.Context, wasm, memory []byte) (*Module, error) {
+	first, err := newInitial(memory)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Compile(ctx, wasm, nil)
+	if err != nil {
+		return nil, err
+	}
+	m.initial = first
 	return m, nil
 }
 
@@ -68,6 +84,9 @@ func (m *Module) Close(ctx context.Context) error {
 	err := m.runtime.Close(ctx)
 	if m.cache != nil {
 		err = errors.Join(err, m.cache.Close(ctx))
+	}
+	if m.initial != nil {
+		err = errors.Join(err, m.initial.Close())
 	}
 	return err
 }
@@ -145,7 +164,7 @@ func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 	if !machine.Frozen {
 		config = config.WithRandSource(rand.Reader).WithSysWalltime().WithSysNanotime().WithSysNanosleep()
 	}
-	instance, err := m.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, allocator()), m.code, config)
+	instance, err := m.instantiate(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start Ruby: %w", err)
 	}
@@ -163,6 +182,18 @@ func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 		}
 	}
 	return r, nil
+}
+
+// instantiate returns an instance with its first memory.
+func (m *Module) instantiate(ctx context.Context, config wazero.ModuleConfig) (api.Module, error) {
+	instance, err := m.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, allocator(m.initial)), m.code, config)
+	if err != nil || m.initial == nil || m.initial.file != nil {
+		return instance, err
+	}
+	if err := m.initial.write(instance.Memory()); err != nil {
+		return nil, errors.Join(err, instance.Close(ctx))
+	}
+	return instance, nil
 }
 
 // Close frees the memory.
@@ -204,6 +235,10 @@ type ExitError struct{ Status int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
 
+// ErrMissing says that Ruby needed a function that the module of OpenReached lacks.
+// Ruby itself also ends in this way when it finds itself broken.
+var ErrMissing = errors.New("Ruby needs a function that was left out")
+
 // Eval evaluates code whose value must be a text. An exception that the code does not
 // rescue is an error without its message. After an error only Close may be called.
 func (r *Ruby) Eval(ctx context.Context, code string) (string, error) {
@@ -211,6 +246,10 @@ func (r *Ruby) Eval(ctx context.Context, code string) (string, error) {
 	var exit *sys.ExitError
 	if errors.As(err, &exit) {
 		return "", &ExitError{Status: int(exit.ExitCode())}
+	}
+	// The error of wazero is in a package that others cannot import.
+	if err != nil && strings.HasPrefix(err.Error(), "wasm error: unreachable") {
+		err = fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	return text, err
 }

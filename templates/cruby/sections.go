@@ -56,8 +56,8 @@ func Join(list []Section) []byte {
 	return out
 }
 
-// hollow returns the module with functions that only fail.
-func hollow(wasm []byte) ([]byte, error) {
+// reduce returns the module with the functions of the profile; the others only fail.
+func reduce(wasm []byte, p Profile) ([]byte, error) {
 	list, err := Sections(wasm)
 	if err != nil {
 		return nil, err
@@ -66,16 +66,68 @@ func hollow(wasm []byte) ([]byte, error) {
 		if list[i].ID != sectionCode {
 			continue
 		}
-		count, n := binary.Uvarint(list[i].Body)
-		if n <= 0 || count > uint64(len(list[i].Body)) {
-			return nil, errors.New("its code cannot be read")
+		bodies, err := functions(list[i].Body)
+		if err != nil {
+			return nil, err
 		}
-		body := binary.AppendUvarint(nil, count)
-		for range count {
-			// Three bytes: no locals, unreachable, end.
-			body = append(body, 3, 0, 0x00, 0x0b)
+		out := binary.AppendUvarint(nil, uint64(len(bodies)))
+		for f, body := range bodies {
+			if !p.has(f) {
+				body = []byte{0, 0x00, 0x0b} // no locals, unreachable, end
+			}
+			out = binary.AppendUvarint(out, uint64(len(body)))
+			out = append(out, body...)
 		}
-		list[i].Body = body
+		list[i].Body = out
 	}
 	return Join(list), nil
 }
+
+// functions splits the section of code.
+func functions(code []byte) ([][]byte, error) {
+	count, n := binary.Uvarint(code)
+	if n <= 0 || count > uint64(len(code)) {
+		return nil, errors.New("its code cannot be read")
+	}
+	code = code[n:]
+	list := make([][]byte, count)
+	for i := range list {
+		size, n := binary.Uvarint(code)
+		if n <= 0 || size > uint64(len(code)-n) {
+			return nil, fmt.Errorf("function %d is incomplete", i)
+		}
+		list[i] = code[n : n+int(size)]
+		code = code[n+int(size):]
+	}
+	return list, nil
+}
+
+// Functions returns the size of each of a module's own functions.
+func Functions(wasm []byte) (sizes []int, err error) {
+	list, err := Sections(wasm)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range list {
+		if s.ID != sectionCode {
+			continue
+		}
+		bodies, err := functions(s.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, body := range bodies {
+			sizes = append(sizes, len(body))
+		}
+	}
+	return sizes, nil
+}
+
+// Profile says which of a module's own functions templates reach: a bit for each. The
+// empty one has none.
+type Profile []byte
+
+func (p Profile) has(f int) bool { return f/8 < len(p) && p[f/8]>>(f%8)&1 == 1 }
+
+// Add adds a function, for which the profile has a bit.
+func (p Profile) Add(f int) { p[f/8] |= 1 << (f % 8) }

@@ -17,8 +17,11 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -51,9 +54,11 @@ func main() {
 	var b builder
 	flag.StringVar(&b.source, "package", "templates/cruby/node_modules/@ruby/3.3-wasm-wasi", "the folder of the npm package")
 	flag.StringVar(&b.driver, "driver", "templates/driver.rb", "the Ruby file that the image has loaded")
-	flag.StringVar(&b.out, "out", "templates/cruby/image", "the folder that the image is written to")
-	check := flag.Bool("check", false, "write nothing, but compare with what is in the folder")
+	flag.StringVar(&b.out, "out", "templates/cruby", "the folder with the folders that are written to")
+	flag.BoolVar(&b.profile, "profile", false, "make the profile again")
+	check := flag.Bool("check", false, "write nothing, but compare with what is in the folder, and the profile, too")
 	flag.Parse()
+	b.profile = b.profile || *check
 	err := b.run(context.Background())
 	if err == nil && *check {
 		err = b.compare()
@@ -68,6 +73,7 @@ func main() {
 
 type builder struct {
 	source, driver, out string
+	profile             bool
 	files               map[string][]byte // of the image, by name
 }
 
@@ -88,11 +94,7 @@ func (b *builder) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the standard library: %w", err)
 	}
-	module, ruby, err := image(ctx, files["ruby.wasm"], lib, string(driver))
-	if err != nil {
-		return err
-	}
-	small, err := compress(module)
+	made, err := image(ctx, files["ruby.wasm"], lib, string(driver))
 	if err != nil {
 		return err
 	}
@@ -100,15 +102,42 @@ func (b *builder) run(ctx context.Context) error {
 	if err := json.Unmarshal(files["../package.json"], &from); err != nil {
 		return err
 	}
-	about, err := json.MarshalIndent(cruby.About{
-		Package: from.Name + "@" + from.Version, Ruby: ruby, Module: sum(module), Driver: sum(driver),
-	}, "", "  ")
+	pkg := from.Name + "@" + from.Version
+	b.files = map[string][]byte{}
+	if b.profile {
+		folder, err := cruby.OpenLibrary(lib)
+		if err != nil {
+			return err
+		}
+		if made.profile, err = profile(ctx, made.code, made.memory, folder, filepath.Join(filepath.Dir(b.driver), "testdata", "golden")); err != nil {
+			return err
+		}
+		b.files["build/profile.txt"] = writeProfile(made.profile, pkg)
+	} else if made.profile, err = readProfile(profileText, pkg); err != nil {
+		return err
+	}
+	about := cruby.About{
+		Package: pkg, Ruby: made.version,
+		Module: sum(append(slices.Clone(made.code), made.memory...)), Driver: sum(driver), Profile: sum(made.profile),
+	}
+	text, err := json.MarshalIndent(about, "", "  ")
 	if err != nil {
 		return err
 	}
-	b.files = map[string][]byte{
-		"ruby.wasm.zst": small, "library.zip": lib, "about.json": append(about, '\n'),
-		"NOTICE": files["NOTICE"], "LICENSE": files["LICENSE"],
+	machineCode, err := cruby.MachineCode(ctx, about, made.code, made.profile)
+	if err != nil {
+		return fmt.Errorf("cannot make the machine code: %w", err)
+	}
+	maps.Copy(b.files, map[string][]byte{
+		"image/library.zip": lib, "image/about.json": append(text, '\n'), "image/profile": made.profile,
+		"image/NOTICE": files["NOTICE"], "image/LICENSE": files["LICENSE"],
+	})
+	for name, data := range map[string][]byte{
+		"image/code.wasm.zst": made.code, "image/memory.zst": made.memory, "native/" + runtime.GOARCH + "/code.tar.zst": machineCode,
+	} {
+		if b.files[name], err = compress(data); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -118,12 +147,27 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
+// write writes the files, and removes those of another version, which would be embedded,
+// too.
 func (b *builder) write() error {
-	if err := os.MkdirAll(b.out, 0o755); err != nil {
+	old, err := filepath.Glob(filepath.Join(b.out, "image", "*"))
+	if err != nil {
 		return err
 	}
+	for _, path := range old {
+		if _, ok := b.files["image/"+filepath.Base(path)]; ok || filepath.Base(path) == "README.md" {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
 	for name, data := range b.files {
-		if err := os.WriteFile(filepath.Join(b.out, name), data, 0o644); err != nil {
+		path := filepath.Join(b.out, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
 			return err
 		}
 	}
@@ -237,35 +281,45 @@ func boot(ctx context.Context, wasm []byte, lib fs.FS) (*cruby.Ruby, func(), err
 	return r, func() { _ = m.Close(ctx) }, nil
 }
 
-// image returns the module with everything loaded, and the version of Ruby.
-func image(ctx context.Context, wasm, lib []byte, driver string) (module []byte, version string, err error) {
+// made is a Ruby with everything loaded.
+type made struct {
+	code, memory []byte // see snapshot, cruby.PackMemory
+	profile      cruby.Profile
+	version      string // of Ruby
+}
+
+func image(ctx context.Context, wasm, lib []byte, driver string) (*made, error) {
 	opened, err := open(wasm)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read the module of Ruby: %w", err)
+		return nil, fmt.Errorf("cannot read the module of Ruby: %w", err)
 	}
 	folder, err := cruby.OpenLibrary(lib)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	r, end, err := boot(ctx, opened, folder)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer end()
 	for _, code := range []string{prelude, driver, "BootstrapTemplates.answer(%(" + rehearsal + "))", "3.times { GC.start }"} {
 		if _, err := evaluate(ctx, r, code); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	if version, err = r.Eval(ctx, "RUBY_VERSION"); err != nil {
-		return nil, "", err
+	m := &made{}
+	if m.version, err = r.Eval(ctx, "RUBY_VERSION"); err != nil {
+		return nil, err
 	}
 	memory, ok := r.Memory()
 	if !ok {
-		return nil, "", errors.New("its memory cannot be read")
+		return nil, errors.New("its memory cannot be read")
 	}
-	module, err = snapshot(wasm, memory, r.Global)
-	return module, version, err
+	if m.code, err = snapshot(wasm, memory, r.Global); err != nil {
+		return nil, err
+	}
+	m.memory, err = cruby.PackMemory(memory)
+	return m, err
 }
 
 // evaluate returns the value of the code as a text; exceptions are errors.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"bootstrap/templates/cruby"
 )
@@ -99,8 +100,9 @@ func open(wasm []byte) ([]byte, error) {
 	return cruby.Join(list), nil
 }
 
-// snapshot returns the module with the memory and the globals that it has now
-// as the ones that it starts with. Nothing in it may read data segments later.
+// snapshot returns the module without data, whose globals and size of the memory are
+// those of now: with that memory it goes on from here. Nothing in it may read data
+// segments later.
 func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]byte, error) {
 	list, err := cruby.Sections(wasm)
 	if err != nil {
@@ -120,13 +122,10 @@ func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]by
 		body = appendSigned(body, int32(v))
 		body = append(body, 0x0b)
 	}
-	data, count := segments(memory)
 	for id, body := range map[byte][]byte{
 		sectionGlobal: body,
 		// With no upper limit, which is the host's affair.
-		sectionMemory:    binary.AppendUvarint([]byte{1, 0}, uint64(len(memory)/pageSize)),
-		sectionDataCount: binary.AppendUvarint(nil, count),
-		sectionData:      data,
+		sectionMemory: binary.AppendUvarint([]byte{1, 0}, uint64(len(memory)/pageSize)),
 	} {
 		s, err := find(list, id)
 		if err != nil {
@@ -134,6 +133,7 @@ func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]by
 		}
 		s.Body = body
 	}
+	list = slices.DeleteFunc(list, func(s cruby.Section) bool { return s.ID == sectionData || s.ID == sectionDataCount })
 	return cruby.Join(list), nil
 }
 
@@ -142,33 +142,6 @@ func bit(set bool) byte {
 		return 1
 	}
 	return 0
-}
-
-// block is how finely zeros are left out of the data: one page of a machine, so
-// that what is not written stays free.
-const block = 4 << 10
-
-// segments is a data section with all blocks of memory that are not zero.
-func segments(memory []byte) (body []byte, count uint64) {
-	zero := make([]byte, block)
-	for at := 0; at < len(memory); {
-		end := at
-		for end < len(memory) && !bytes.Equal(memory[end:end+block], zero) {
-			end += block
-		}
-		if end == at {
-			at += block
-			continue
-		}
-		body = append(body, 0, 0x41) // active, at a constant address
-		body = appendSigned(body, int32(at))
-		body = append(body, 0x0b)
-		body = binary.AppendUvarint(body, uint64(end-at))
-		body = append(body, memory[at:end]...)
-		count++
-		at = end
-	}
-	return append(binary.AppendUvarint(nil, count), body...), count
 }
 
 // appendSigned appends a number in signed LEB128.
