@@ -104,6 +104,34 @@ func (e *evaluation) resolve(name string) *variable {
 	return def.value
 }
 
+// expectKeys begins to make the keys of definitions without a value.
+func (e *evaluation) expectKeys() {
+	for _, def := range e.distinct() {
+		if def.kind != "" && e.given(def.name) == nil {
+			e.expectKey(def)
+		}
+	}
+}
+
+// expectKey begins to make the key of a definition, unless its kind depends on a
+// variable.
+func (e *evaluation) expectKey(def *definition) {
+	expected := gen.Definition{Name: def.name, Type: def.kind}
+	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
+		expected.Options, _ = place.node.plain().(map[string]any)
+		for name, value := range expected.Options {
+			switch {
+			case !unfilled(value):
+			case name == "key_type" || name == "key_length":
+				return
+			default:
+				delete(expected.Options, name)
+			}
+		}
+	}
+	e.keys.Expect(expected)
+}
+
 // failCycle reports a variable whose options depend on itself.
 func (e *evaluation) failCycle(def *definition) {
 	cycle := append(slices.Clone(e.chain[slices.Index(e.chain, def.name):]), def.name)
@@ -158,7 +186,7 @@ func (e *evaluation) generate(def *definition) {
 		def.state = planned
 		return
 	}
-	value, err := gen.Generate(wanted, e.certificate)
+	value, err := e.keys.Generate(wanted, e.certificate)
 	if err != nil {
 		e.failGenerating(def, err)
 		return

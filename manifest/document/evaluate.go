@@ -12,6 +12,7 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 
 	"bootstrap/internal/spelling"
+	"bootstrap/manifest/gen"
 )
 
 // Options are the inputs of an evaluation besides the document: operations,
@@ -47,6 +48,7 @@ type evaluation struct {
 	definitions []*definition
 	byName      map[string]*definition // the first one of each name
 	chain       []string               // variables being generated, each one needed by the one before it
+	keys        gen.Keys
 	missing     []*missing
 	missingBy   map[string]*missing // by name
 	generated   []string            // names, in the order of generation
@@ -100,6 +102,7 @@ func (e *evaluation) interpolate() error {
 		if err := e.store.acquire(e.document); err != nil || e.problems.failed() {
 			return err
 		}
+		e.expectKeys()
 	}
 	e.collectPlainText(e.root)
 	for _, def := range e.definitions {
@@ -237,6 +240,7 @@ func (e *evaluation) finish() (*Document, error) {
 func (e *evaluation) close() {
 	if e != nil {
 		e.store.close()
+		e.keys.Close()
 	}
 }
 

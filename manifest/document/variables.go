@@ -159,7 +159,7 @@ func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 		return nil, err
 	}
 	if !r.DryRun {
-		defer e.store.close()
+		defer e.close()
 		if err := e.store.acquire(e.document); err != nil {
 			return nil, err
 		}
@@ -300,6 +300,9 @@ func (e *evaluation) regenerate(rotated []Rotated) {
 	e.generated = nil
 	for _, v := range rotated {
 		delete(e.store.values, v.Name)
+		if e.opts.Generate == Write {
+			e.expectKey(e.byName[v.Name])
+		}
 	}
 	f := filler{document: e.document, lookup: e.resolve, missing: e.recordMissing}
 	for _, v := range rotated {

@@ -31,6 +31,34 @@ func BenchmarkGenerate(b *testing.B) {
 	}
 }
 
+// BenchmarkKeys generates a CA and seven certificates that it signs.
+func BenchmarkKeys(b *testing.B) {
+	defs := []Definition{{"ca", "certificate", map[string]any{"is_ca": true}}}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		defs = append(defs, Definition{name, "certificate", map[string]any{"ca": "ca", "common_name": name}})
+	}
+	for _, name := range []string{"when needed", "expected"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				var keys Keys
+				v := values{}
+				for _, d := range defs {
+					if name == "expected" {
+						keys.Expect(d)
+					}
+				}
+				for _, d := range defs {
+					value, err := keys.Generate(d, v.find)
+					if err != nil {
+						b.Fatal(err)
+					}
+					v[d.Name] = value
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkCheck(b *testing.B) {
 	v := values{}
 	ca := map[string]any{"is_ca": true}

@@ -66,6 +66,10 @@ func Parts(kind string) []string {
 // The function ca returns the value of the certificate that signs. Errors of the
 // definition are joined *OptionErrors.
 func Generate(d Definition, ca func(name string) (value any, found bool)) (any, error) {
+	return generate(d, ca, nil)
+}
+
+func generate(d Definition, ca func(string) (any, bool), keys *Keys) (any, error) {
 	o, problems := parse(d)
 	if len(problems) > 0 {
 		errs := make([]error, len(problems))
@@ -74,14 +78,15 @@ func Generate(d Definition, ca func(name string) (value any, found bool)) (any, 
 		}
 		return nil, errors.Join(errs...)
 	}
-	value, err := generate(d, o, ca)
+	o.keys = keys
+	value, err := generateFrom(d, o, ca)
 	if err != nil {
 		return nil, fmt.Errorf("cannot generate variable %q: %w", d.Name, err)
 	}
 	return value, nil
 }
 
-func generate(d Definition, o options, ca func(string) (any, bool)) (any, error) {
+func generateFrom(d Definition, o options, ca func(string) (any, bool)) (any, error) {
 	switch d.Type {
 	case "password":
 		return random(lowerAndDigits, o.length), nil

@@ -17,6 +17,11 @@ import (
 )
 
 func newKey(o options) (crypto.Signer, error) {
+	if o.keys != nil {
+		if key, err := o.keys.take(o); key != nil || err != nil {
+			return key, err
+		}
+	}
 	switch o.keyType {
 	case "ed25519":
 		_, key, err := ed25519.GenerateKey(rand.Reader)

@@ -29,6 +29,7 @@ type options struct {
 
 	keyType   string
 	keyLength int
+	keys      *Keys // nil: the key is made when it is needed
 
 	commonName    string
 	organizations []string

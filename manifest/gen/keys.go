@@ -1,0 +1,113 @@
+package gen
+
+import (
+	"context"
+	"crypto"
+	"runtime"
+	"sync"
+
+	"bootstrap/internal/guard"
+)
+
+// Keys makes RSA keys before Generate needs them, as many at a time as there are
+// processors. Keys of one kind are interchangeable, so the values are the same
+// as without it, except for their randomness. The zero value can be used.
+type Keys struct {
+	mu      sync.Mutex
+	queue   []*comingKey // not begun
+	workers int
+	coming  map[keyShape][]*comingKey // not taken
+}
+
+// keyShape is what keys are interchangeable by.
+type keyShape struct {
+	kind   string
+	length int
+}
+
+// comingKey is a key that is being made or will be.
+type comingKey struct {
+	options options
+	done    chan struct{} // closed when key and err are set
+	key     crypto.Signer
+	err     error
+}
+
+// Expect begins to make the key that Generate will need for the definition.
+// Definitions without an RSA key, and wrong ones, need none.
+func (k *Keys) Expect(d Definition) {
+	o, problems := parse(d)
+	if len(problems) > 0 || o.keyType != "rsa" {
+		return
+	}
+	c := &comingKey{options: o, done: make(chan struct{})}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.coming == nil {
+		k.coming = map[keyShape][]*comingKey{}
+	}
+	shape := keyShape{o.keyType, o.keyLength}
+	k.coming[shape] = append(k.coming[shape], c)
+	k.queue = append(k.queue, c)
+	if k.workers < runtime.GOMAXPROCS(0) {
+		k.workers++
+		guard.Go(context.Background(), k.work)
+	}
+}
+
+// work makes keys until none is left.
+func (k *Keys) work() {
+	for c := k.next(); c != nil; c = k.next() {
+		c.err = guard.Call(func() (err error) {
+			c.key, err = newKey(c.options)
+			return err
+		})
+		close(c.done)
+	}
+}
+
+func (k *Keys) next() *comingKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.queue) == 0 {
+		k.workers--
+		return nil
+	}
+	c := k.queue[0]
+	k.queue = k.queue[1:]
+	return c
+}
+
+// Generate is like the function Generate, and takes a key that was expected.
+func (k *Keys) Generate(d Definition, ca func(name string) (value any, found bool)) (any, error) {
+	return generate(d, ca, k)
+}
+
+// take returns a key that was expected and waits until it is made, or nil if
+// none of that kind is left.
+func (k *Keys) take(o options) (crypto.Signer, error) {
+	c := k.taken(keyShape{o.keyType, o.keyLength})
+	if c == nil {
+		return nil, nil
+	}
+	<-c.done
+	return c.key, c.err
+}
+
+func (k *Keys) taken(shape keyShape) *comingKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := k.coming[shape]
+	if len(list) == 0 {
+		return nil
+	}
+	k.coming[shape] = list[1:]
+	return list[0]
+}
+
+// Close gives up the keys that were not begun. It does not wait for the others.
+func (k *Keys) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.queue, k.coming = nil, nil
+}
