@@ -32,7 +32,7 @@ const tailLines = 10
 // waitForRunning waits until the agent has reported several times in a row that
 // all jobs run: at least the shorter time of update_watch_time, at most its
 // longer time. It asks at once, and often while most jobs start: later up to a
-// second apart.
+// second apart. It wakes a monit that sleeps over what it started.
 func (j *jobs) waitForRunning(ctx context.Context) error {
 	watch := j.t.About.WatchTime
 	limit := max(watch.Max, time.Second)
@@ -40,12 +40,21 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWatchTime)
 	defer cancel()
 	began := time.Now()
+	quickSince := began
 	var last agent.State
-	steady := 0
-	for quick, slow := wait.Grow(20*time.Millisecond, quickPoll, 2), wait.Grow(quickPoll, time.Second, 2); ; {
+	steady, asleep := 0, agent.SleepSince(began)
+	for quick, slow := quickPauses(), wait.Grow(quickPoll, time.Second, 2); ; {
 		now, err := j.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
+			slept := asleep.Begins(now, time.Now())
+			if asleep.Lasts(time.Now()) {
+				_ = j.agent.Start(ctx) // if it fails, monit wakes by itself
+				slept = true
+			}
+			if slept {
+				quick, quickSince = quickPauses(), time.Now()
+			}
 			// An agent reads the processes before the job state, so the two may
 			// disagree.
 			if now.JobState == "running" && len(plan.NotRunning(now)) == 0 {
@@ -58,7 +67,7 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 			}
 		}
 		pauses := quick
-		if time.Since(began) > quickPolls {
+		if time.Since(quickSince) > quickPolls {
 			pauses = slow
 		}
 		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
@@ -68,6 +77,8 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 		}
 	}
 }
+
+func quickPauses() *wait.Growing { return wait.Grow(20*time.Millisecond, quickPoll, 2) }
 
 var errWatchTime = errors.New("update_watch_time is over")
 
