@@ -44,7 +44,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// The code of a template occupies its processor until it returns; one must be
 	// left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	// Of a failure here one learns elsewhere: it is the end of the other side.
+	// It fails only if the other side has ended, which read notices.
 	tell := func(s state) { _ = json.NewEncoder(out).Encode(greeting{State: s}) }
 	module, library, hello, err := load(ctx, cache, tell)
 	if err := errors.Join(err, json.NewEncoder(out).Encode(hello)); err != nil {
