@@ -31,9 +31,10 @@ exit code is 0 if there is nothing to do, and 2 if there is. If standard output 
 not a terminal, only the plan is printed there, and progress goes to standard error.
 
 With --templates, it renders the jobs and compares the files with those of the last
-deploy, which the machine of that deploy has kept. Secrets are shown as <redacted>; a
-line of which nothing but a secret differs says so. With --format md, it prints the
-plan in markdown, for a comment on a pull request.`,
+deploy, which the machine of that deploy has kept. Secrets are shown as <redacted>,
+even in base64; what else templates make of them, such as a hash, is shown. A line of
+which nothing but a secret differs says so. With --format md, it prints the plan in
+markdown, for a comment on a pull request.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -5,6 +5,8 @@
 package ui
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"regexp"
@@ -37,7 +39,8 @@ type Redactor struct {
 const minSecret = 4
 
 // Add adds values that must not be shown, in any form in which a text may contain
-// them: unchanged, escaped, as JSON, in a URL, line by line.
+// them: unchanged, escaped, as JSON, in a URL, line by line, or as templates encode
+// them.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +49,7 @@ func (r *Redactor) Add(values ...string) {
 	}
 	for _, v := range values {
 		v = strings.TrimRight(v, "\n")
-		forms := []string{v, visible(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v)}
+		forms := append(encoded(v), v, visible(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v))
 		if u, err := url.Parse(v); err == nil && u.User != nil {
 			if pw, ok := u.User.Password(); ok {
 				forms = append(forms, pw)
@@ -80,6 +83,26 @@ func (r *Redactor) Name(names ...string) {
 		}
 	}
 	r.compiled = nil
+}
+
+// encoded returns the forms of a value in base64 and in hex, the latter only of
+// passwords: nobody writes a certificate so. A short one is in too many texts.
+func encoded(v string) []string {
+	if len(v) < 8 {
+		return nil
+	}
+	forms := []string{hex.EncodeToString([]byte(v))}
+	alphabets := []*base64.Encoding{base64.StdEncoding, base64.URLEncoding}
+	if len(v) > 128 {
+		forms, alphabets = nil, alphabets[:1]
+	}
+	for _, alphabet := range alphabets {
+		for _, text := range []string{v, v + "\n"} {
+			form := alphabet.EncodeToString([]byte(text))
+			forms = append(forms, form, strings.TrimRight(form, "="))
+		}
+	}
+	return forms
 }
 
 func jsonForm(v string) string {
