@@ -154,7 +154,7 @@ func (f From) get(ctx context.Context, c manifest.HealthCheck) error {
 	if port := portOf(c.HTTP); port != "" {
 		u.Host = net.JoinHostPort(host, port)
 	}
-	config := &tls.Config{}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM([]byte(c.CA)) {
