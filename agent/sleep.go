@@ -29,7 +29,7 @@ func SleepSince(started time.Time) *Sleep {
 
 const (
 	// sleepLeast is longer than monit needs to pass again.
-	sleepLeast = 100 * time.Millisecond
+	sleepLeast = 50 * time.Millisecond
 	// restartLeast keeps restarts of monit in different seconds: the agent
 	// recognizes a restart by the second it happened in.
 	restartLeast = time.Second

@@ -22,7 +22,7 @@ const steadyPolls = 3
 
 // Most jobs run within quickPolls; until then the pauses are at most quickPoll.
 const (
-	quickPoll  = 200 * time.Millisecond
+	quickPoll  = 100 * time.Millisecond
 	quickPolls = 10 * time.Second
 )
 
@@ -43,7 +43,7 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 	quickSince := began
 	var last agent.State
 	steady, asleep := 0, agent.SleepSince(began)
-	for quick, slow := quickPauses(), wait.Grow(quickPoll, time.Second, 2); ; {
+	for quick, slow := quickPauses(), wait.Grow(2*quickPoll, time.Second, 2); ; {
 		now, err := j.agent.GetState(ctx, false)
 		if err == nil {
 			last = now

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"bootstrap/agent"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/wait"
 )
 
 // stop stops the jobs on the running VM, with the scripts of the job
@@ -60,6 +63,7 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upd
 		if err != nil {
 			return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)
 		}
+		awaitUnmonitored(ctx, vm)
 	}
 	err := j.t.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s'", instance), func(s *report.Stage) error { return stopProcesses(ctx, vm, s) })
 	if err != nil {
@@ -81,6 +85,30 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upd
 		}
 	}
 	return nil
+}
+
+const (
+	// unmonitorPolls are done in less time than the agent would wait.
+	unmonitorPolls = 10
+	// alertPause is longer than monit needs to send the agent an alert.
+	alertPause = 100 * time.Millisecond
+)
+
+// awaitUnmonitored waits until monit has done what drain asks it for: to leave
+// the processes unmonitored, and to send an alert about each. That takes some
+// hundredths of a second, but a stop that comes before makes the agent wait for
+// half a second. If it takes longer, the stop comes anyway.
+func awaitUnmonitored(ctx context.Context, vm *agent.Client) {
+	polls := 0
+	_ = wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		polls++
+		now, err := vm.GetState(ctx, false)
+		monitored := slices.ContainsFunc(now.Processes, func(p agent.Process) bool { return p.State != "unknown" })
+		return !monitored || polls == unmonitorPolls, err
+	})
+	if polls > 1 { // an agent without monit is done when it has answered the drain
+		_ = wait.For(ctx, alertPause)
+	}
 }
 
 // stopProcesses stops the jobs and waits. Processes that do not stop are a
