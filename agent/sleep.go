@@ -28,8 +28,8 @@ func SleepSince(started time.Time) *Sleep {
 }
 
 const (
-	// sleepLeast is longer than monit needs to pass again.
-	sleepLeast = 50 * time.Millisecond
+	// sleepLeast is longer than monit needs to send an alert and pass again.
+	sleepLeast = 100 * time.Millisecond
 	// restartLeast keeps restarts of monit in different seconds: the agent
 	// recognizes a restart by the second it happened in.
 	restartLeast = time.Second
