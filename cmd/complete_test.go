@@ -26,6 +26,7 @@ func TestComplete(t *testing.T) {
 	write("m-state.json", state)
 	write("m-state.json.backups/7.json", state)
 	write("home/.bosh/7f0c0b56-1111-4222-8333-944455556666/applied/current/record.json", `{"vm":"vm-1","spec":{"job":{"templates":[{"name":"page"},{"name":"nats"}]}}}`)
+	write("odd.yml", "name: x\nvariables:\n- {name: \"a\\nb\", type: password}\n- {name: \"\\e[2J\", type: password}\n- {name: c, type: password}\n")
 	write("fleet.yml", "members:\n- {name: a, manifest: m.yml}\n- {name: b, manifest: m.yml, state: b.json}\n")
 	for _, c := range []struct{ args, want string }{
 		{"deploy ", "yml yaml :8"},
@@ -40,6 +41,9 @@ func TestComplete(t *testing.T) {
 		{"state restore m.yml ", "7 :4"},
 		{"variables rotate m.yml ", "admin_password ca :4"},
 		{"variables rotate m.yml ca ", "admin_password ca :4"},
+		{"variables rotate odd.yml ", "c :4"},
+		{"variables rotate - ", ":4"},
+		{"variables rotate m.yml --events events.json ", "admin_password ca :4"},
 		{"logs m.yml --job ", "page nats :4"},
 		{"render m.yml --job ", "page nats :4"},
 		{"fleet plan fleet.yml --only ", "outdated failed a b :4"},
@@ -51,7 +55,7 @@ func TestComplete(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append([]string{"__complete"}, strings.Split(c.args, " ")...)
-		if code := Main(args, strings.NewReader(""), &out, &errs, []string{"HOME=" + filepath.Join(dir, "home")}); code != 0 {
+		if code := Main(args, strings.NewReader("name: x\nvariables:\n- {name: typed, type: password}\n"), &out, &errs, []string{"HOME=" + filepath.Join(dir, "home")}); code != 0 {
 			t.Errorf("%s: %d %s", c.args, code, errs.String())
 		}
 		var got []string
@@ -62,5 +66,8 @@ func TestComplete(t *testing.T) {
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: got %q, want %q", c.args, got, c.want)
 		}
+	}
+	if _, err := os.Stat("events.json"); err == nil {
+		t.Error("to complete a command line wrote the file of its events")
 	}
 }

@@ -286,9 +286,11 @@ func (c *console) renderer(stream io.Writer) func(report.Event) {
 	})
 }
 
-// openEvents opens the file to which events are appended, if one is named.
+// openEvents opens the file to which events are appended, if one is named. A shell
+// that asks what may follow on a command line must leave no file.
 func (c *console) openEvents() error {
-	if c.eventsPath == "" || c.events != nil {
+	asks := len(c.args) > 0 && (c.args[0] == cobra.ShellCompRequestCmd || c.args[0] == cobra.ShellCompNoDescRequestCmd)
+	if c.eventsPath == "" || c.events != nil || asks {
 		return nil
 	}
 	f, err := os.OpenFile(c.eventsPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -4,8 +4,11 @@ package complete
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -140,7 +143,9 @@ func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Comple
 		return nil
 	}
 	for _, d := range observe.Disks(st) {
-		list = append(list, cobra.CompletionWithDesc(d.CID, fmt.Sprintf("%d MiB, %s", d.Size, d.Use)))
+		if isWord(d.CID) {
+			list = append(list, cobra.CompletionWithDesc(d.CID, fmt.Sprintf("%d MiB, %s", d.Size, d.Use)))
+		}
 	}
 	return list
 }
@@ -161,26 +166,47 @@ func jobNames(home Home, cmd *cobra.Command, args []string) []cobra.Completion {
 // variableNames lists the variables of a manifest, as far as the flags allow to read
 // it.
 func variableNames(cmd *cobra.Command, manifest string) (list []cobra.Completion) {
+	if !isFile(manifest) {
+		return nil
+	}
 	opts := document.Options{}
 	if f := cmd.Flags().Lookup("ops-file"); f != nil {
 		if ops, ok := f.Value.(pflag.SliceValue); ok {
 			opts.Ops = ops.GetSlice()
 		}
 	}
+	if slices.ContainsFunc(opts.Ops, func(path string) bool { return !isFile(path) }) {
+		return nil
+	}
 	variables, err := document.Variables(manifest, opts)
 	if err != nil {
 		return nil
 	}
 	for _, v := range variables {
-		list = append(list, cobra.CompletionWithDesc(v.Name, v.Type))
+		if isWord(v.Name) {
+			list = append(list, cobra.CompletionWithDesc(v.Name, v.Type))
+		}
 	}
 	return list
+}
+
+// isFile reports whether a path names a file. To read the terminal or a pipe would
+// take what belongs to the person, or wait for ever.
+func isFile(path string) bool {
+	about, err := os.Stat(path)
+	return err == nil && about.Mode().IsRegular()
+}
+
+// isWord reports whether all of a name can be shown: a shell would take a line break
+// for the end of it, and pass on what controls the terminal.
+func isWord(name string) bool {
+	return !strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
 // members lists the selectors of a fleet file.
 func members(args []string) (list []cobra.Completion) {
 	list = []cobra.Completion{"outdated", "failed"}
-	if len(args) == 0 {
+	if len(args) == 0 || !isFile(args[0]) {
 		return list
 	}
 	f, err := fleet.Read(args[0], document.Options{})
@@ -188,7 +214,9 @@ func members(args []string) (list []cobra.Completion) {
 		return list
 	}
 	for _, m := range f.Members {
-		list = append(list, m.Name)
+		if isWord(m.Name) {
+			list = append(list, m.Name)
+		}
 	}
 	return list
 }
