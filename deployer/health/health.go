@@ -57,6 +57,7 @@ func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(strin
 	late := errors.New("the timeout of the check is over")
 	limited, cancel := context.WithTimeoutCause(ctx, max(c.Timeout, time.Second), late)
 	defer cancel()
+	var before error // why the attempt before failed
 	for {
 		err := Once(limited, c, from)
 		if err == nil {
@@ -65,6 +66,10 @@ func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(strin
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if before != nil && errors.Is(err, late) { // it was cut short, which says nothing about the service
+			err = before
+		}
+		before = err
 		say(err.Error())
 		if wait.For(limited, max(c.Interval, 50*time.Millisecond)) == nil {
 			continue

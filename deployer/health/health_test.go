@@ -119,6 +119,24 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// The cause is what the service answered, not that the last attempt was cut short.
+func TestLastAttemptIsCutShort(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	check := manifest.HealthCheck{HTTP: server.URL, Timeout: time.Second, Interval: time.Millisecond}
+	err := Wait(t.Context(), check, From{}, func(string) {})
+	if failing, ok := errors.AsType[*UnhealthyError](err); !ok || !strings.Contains(failing.Err.Error(), "502 Bad Gateway") {
+		t.Error(err)
+	}
+}
+
 // A program that hangs is ended with all that it started.
 func TestProgramThatHangs(t *testing.T) {
 	check := manifest.HealthCheck{Exec: []string{"sh", "-c", "sleep 600 & sleep 600"}, Timeout: time.Second}
