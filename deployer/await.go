@@ -31,8 +31,8 @@ const tailLines = 10
 
 // waitForRunning waits until the agent has reported several times in a row that
 // all jobs run: at least the shorter time of update_watch_time, at most its
-// longer time. It asks at once, and often while most jobs start: later up to a
-// second apart. It wakes a monit that sleeps over what it started.
+// longer time. It asks at once, and often while most jobs start and when they
+// run: otherwise later up to a second apart. It wakes a monit that sleeps over what it started.
 func (j *jobs) waitForRunning(ctx context.Context) error {
 	watch := j.t.About.WatchTime
 	limit := max(watch.Max, time.Second)
@@ -67,7 +67,7 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 			}
 		}
 		pauses := quick
-		if time.Since(quickSince) > quickPolls {
+		if steady == 0 && time.Since(quickSince) > quickPolls {
 			pauses = slow
 		}
 		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
