@@ -94,6 +94,12 @@ func (rec *records) previous(context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if rec.t.Known.Name != "" {
+		rec.t.Known.Health = a.Health
+		if err := rec.t.Folder().SetDeployment(rec.t.Known); err != nil {
+			return fmt.Errorf("cannot keep which health checks the deployment has: %w", err)
+		}
+	}
 	if rec.jobs.rendered.archive == rec.t.Folder().Rendered(kept.Current) {
 		return nil
 	}

@@ -113,6 +113,9 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 	if err := r.ReadIfAny(); err != nil {
 		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
+	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
+		r.About.Health = r.Known.Health
+	}
 	c.Deployment, c.Group = r.About.Name, cmp.Or(c.Group, r.About.Group)
 	c.addRecords(st)
 	c.addUnfinished(st)

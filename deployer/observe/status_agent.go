@@ -43,12 +43,16 @@ type SeenHealth struct {
 	Error string `json:"error,omitempty"`
 }
 
-// addHealth tries the health checks of a service that is not stopped on purpose.
-// The error is only that of ctx.
-func (o *observer) addHealth(ctx context.Context, c *Condition) error {
+// addHealth tries the health checks of a service that is not stopped on purpose, at
+// the address that the last deploy recorded, unless the VM has others. The error is
+// only that of ctx.
+func (o *observer) addHealth(ctx context.Context, c *Condition, recorded []SeenAddress) error {
 	address := ""
-	if len(c.Addresses) > 0 {
-		address = c.Addresses[0].IP
+	for _, a := range append(recorded, c.Addresses...) {
+		if slices.ContainsFunc(c.Addresses, func(has SeenAddress) bool { return has.IP == a.IP }) {
+			address = a.IP
+			break
+		}
 	}
 	from := target.HealthFrom(o.Target, address)
 	for _, check := range o.About.Health {
@@ -169,9 +173,10 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 	}
 	c.Agent = seen
 	if seen.Answers {
+		recorded := slices.Clone(c.Addresses)
 		c.addState(now)
 		c.addMounts(ctx, client)
-		if err := o.addHealth(ctx, c); err != nil {
+		if err := o.addHealth(ctx, c, recorded); err != nil {
 			return agent.Peer{}, err
 		}
 	} else {
