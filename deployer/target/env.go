@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -37,17 +38,18 @@ type Config struct {
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit
 
-	Ruby     string                 // path of the Ruby that renders; empty: the embedded one
-	Embedded map[string]fs.FS       // releases and stemcells of `embedded:` URLs
-	Getenv   func(string) string    // proxies, SSH_AUTH_SOCK, PATH
-	Self     string                 // this program, for the embedded CPI
-	Holder   file.Holder            // the holder that the lock file names
-	Redact   func(string) string    // removes secrets from a text
-	Secret   func(values ...string) // adds values that the redactor hides
-	Name     func(names ...string)  // adds public names, which stay readable; may be nil
-	Report   func(report.Event)
-	Running  *cpi.Running // lists the running CPI calls; may be nil
-	Trace    func(Point)  // is called at each point where a test may kill the run; may be nil
+	Ruby      string                 // path of the Ruby that renders; empty: the embedded one
+	Embedded  map[string]fs.FS       // releases and stemcells of `embedded:` URLs
+	Getenv    func(string) string    // proxies, SSH_AUTH_SOCK, PATH
+	Self      string                 // this program, for the embedded CPI
+	Holder    file.Holder            // the holder that the lock file names
+	Redact    func(string) string    // removes secrets from a text
+	Secret    func(values ...string) // adds values that the redactor hides
+	Name      func(names ...string)  // adds public names, which stay readable; may be nil
+	Report    func(report.Event)
+	Continued *report.Stage // run within the output of this run; nil: alone
+	Running   *cpi.Running  // lists the running CPI calls; may be nil
+	Trace     func(Point)   // is called at each point where a test may kill the run; may be nil
 
 	// OpenLog opens a log file for appending, 0600, which removes secrets from
 	// what is written.
@@ -66,7 +68,7 @@ type Env struct {
 }
 
 // NewEnv returns an environment in which nothing has begun yet.
-func NewEnv(c Config) *Env { return &Env{Config: c, Root: report.New(c.Report)} }
+func NewEnv(c Config) *Env { return &Env{Config: c, Root: cmp.Or(c.Continued, report.New(c.Report))} }
 
 // OpenRoute opens the route to the VM and to downloads.
 func (e *Env) OpenRoute(ctx context.Context) (err error) {
