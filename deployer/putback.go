@@ -57,9 +57,8 @@ func (r *run) putBack(ctx context.Context, err error) error {
 		return fmt.Errorf("%w; no previous version was put back: none was deployed to this VM", err)
 	}
 	r.asked.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "the new version does not work; putting back the previous one"})
-	again := r.asked.toGoBack()
-	again.Continued = r.t.Env.Root // a number of a stage is for one stage of the output
-	back := newRun(again)
+	r.asked.Continued = r.t.Env.Root // a number of a stage is for one stage of the output
+	back := newRun(r.asked.toGoBack())
 	back.began, back.out = r.began, r.out
 	if failed := back.goBack(ctx); failed != nil {
 		return fmt.Errorf("%w; the previous version could not be put back: %w", err, failed)
