@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"crypto/x509"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -52,13 +54,13 @@ func readHealthCheck(c document.Value) HealthCheck {
 	}
 	if place := c.Get("http"); !place.IsNull() {
 		h.HTTP, _ = place.Text()
-		if u, err := url.Parse(h.HTTP); !place.Pending() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true)) {
+		if u, err := url.Parse(h.HTTP); !place.Pending() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true) || anyAddress(u.Hostname())) {
 			place.Fail("must be a URL such as http://:8080/health, in which the host of the instance may be left out")
 		}
 	}
 	if place := c.Get("tcp"); !place.IsNull() {
 		h.TCP, _ = place.Text()
-		if _, port, err := net.SplitHostPort(h.TCP); !place.Pending() && (err != nil || !validPort(port, false)) {
+		if host, port, err := net.SplitHostPort(h.TCP); !place.Pending() && (err != nil || !validPort(port, false) || anyAddress(host)) {
 			place.Fail("must be HOST:PORT, or :PORT for the instance's address")
 		}
 	}
@@ -66,6 +68,11 @@ func readHealthCheck(c document.Value) HealthCheck {
 		h.Exec = place.Texts()
 		if !place.Pending() && (len(h.Exec) == 0 || strings.TrimSpace(h.Exec[0]) == "") {
 			place.Fail("must be a list: a program and its arguments")
+		}
+	}
+	for _, key := range []string{"status", "ca"} {
+		if place := c.Get(key); !place.IsNull() && c.Get("http").IsNull() {
+			place.Fail("is only for http")
 		}
 	}
 	if place := c.Get("status"); !place.IsNull() {
@@ -76,13 +83,24 @@ func readHealthCheck(c document.Value) HealthCheck {
 		h.Status = status
 	}
 	h.CA, _ = c.Get("ca").Text()
-	if place := c.Get("timeout"); !place.IsNull() {
-		h.Timeout = place.Seconds()
+	if place := c.Get("ca"); h.CA != "" && h.HTTP != "" && !place.Pending() && !x509.NewCertPool().AppendCertsFromPEM([]byte(h.CA)) {
+		place.Fail("contains no certificate in PEM")
+	}
+	if place := c.Get("timeout"); !place.IsNull() && !place.Pending() {
+		if h.Timeout = place.Seconds(); h.Timeout < time.Second {
+			place.Fail("must be at least one second")
+		}
 	}
 	if place := c.Get("interval"); !place.IsNull() {
 		h.Interval = place.Seconds()
 	}
 	return h
+}
+
+// anyAddress reports whether the host is 0.0.0.0 or ::, which would be this machine.
+func anyAddress(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsUnspecified()
 }
 
 // validPort reports whether the text is a port, or empty if that is allowed.

@@ -31,7 +31,7 @@ func sshKeys(t *testing.T) map[string]string {
 		"OPENSSH PRIVATE KEY": {Type: "ssh", Options: map[string]any{"key_type": "ed25519"}},
 		"PRIVATE KEY":         {Type: "certificate", Options: map[string]any{"key_type": "ed25519", "is_ca": true}},
 	} {
-		value, err := gen.Generate(d, nil)
+		value, err := new(gen.Keys).Generate(d, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

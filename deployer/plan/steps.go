@@ -265,11 +265,11 @@ func StopSteps() []Step {
 }
 
 // StartSteps returns the steps of bootstrap start.
-func StartSteps() []Step { return []Step{{Kind: StartJobs}, {Kind: RecordStarted}} }
+func StartSteps() []Step { return []Step{{Kind: RecordStarted}, {Kind: StartJobs}} }
 
 // RestartSteps returns the steps of bootstrap restart.
 func RestartSteps() []Step {
-	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: StartJobs}, {Kind: RecordStarted}}
+	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: RecordStarted}, {Kind: StartJobs}}
 }
 
 // Previous returns the plan of deploy --previous, on the existing VM; stopped

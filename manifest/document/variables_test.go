@@ -231,7 +231,7 @@ func TestVariablesOfAnotherCA(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
 	opts.ExpiryWarning = time.Hour
-	other, err := gen.Generate(gen.Definition{Name: "root", Type: "certificate", Options: map[string]any{"is_ca": true, "common_name": "root", "key_type": "ecdsa"}}, nil)
+	other, err := new(gen.Keys).Generate(gen.Definition{Name: "root", Type: "certificate", Options: map[string]any{"is_ca": true, "common_name": "root", "key_type": "ecdsa"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestCAKeyForms(t *testing.T) {
 				t.Parallel()
 				value := map[any]any{"certificate": ca["certificate"], "private_key": text}
 				find := func(string) (any, bool) { return value, true }
-				leaf, err := Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, find)
+				leaf, err := new(Keys).Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, find)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +91,7 @@ func TestCAErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, func(string) (any, bool) { return c.value, c.value != nil })
+			_, err := new(Keys).Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, func(string) (any, bool) { return c.value, c.value != nil })
 			if err == nil || !strings.HasPrefix(err.Error(), `cannot generate variable "leaf": option ca: `) || !strings.HasSuffix(err.Error(), c.want) {
 				t.Errorf("error is %v, want %s", err, c.want)
 			}
@@ -105,7 +105,7 @@ func TestExpiredCA(t *testing.T) {
 		v := values{}
 		v.add(t, "certificate", "ca", quick(map[string]any{"is_ca": true, "duration": 1}))
 		time.Sleep(25 * time.Hour)
-		_, err := Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, v.find)
+		_, err := new(Keys).Generate(Definition{"leaf", "certificate", quick(map[string]any{"ca": "ca"})}, v.find)
 		if want := `cannot generate variable "leaf": option ca: variable "ca" cannot sign certificates: it expired on 2000-01-02 00:00 UTC; rotate it`; err == nil || err.Error() != want {
 			t.Errorf("error is %v", err)
 		}

@@ -23,7 +23,7 @@ func BenchmarkGenerate(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Generate(Definition{"v", c.kind, c.options}, v.find); err != nil {
+				if _, err := new(Keys).Generate(Definition{"v", c.kind, c.options}, v.find); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -44,7 +44,7 @@ func FuzzOptions(f *testing.F) {
 			options["key_type"] = "ecdsa"
 		}
 		Requires(d)
-		value, err := Generate(d, v.find)
+		value, err := new(Keys).Generate(d, v.find)
 		var problem *OptionError
 		switch {
 		case errors.As(err, &problem):
@@ -84,7 +84,7 @@ func FuzzCheck(f *testing.F) {
 			Check(Definition{"v", kind, map[string]any{"username": "x"}}, value, v.find, time.Now(), month)
 		}
 		Validity(value)
-		_, _ = Generate(defs[0], func(string) (any, bool) { return value, true })
+		_, _ = new(Keys).Generate(defs[0], func(string) (any, bool) { return value, true })
 		ExpiringWithin(defs, map[string]any{"leaf": value}, time.Now(), month)
 	})
 }

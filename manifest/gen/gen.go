@@ -56,19 +56,6 @@ func Parts(kind string) []string {
 	return nil
 }
 
-// Generate returns a new value: a string for a password, else a map of strings:
-//
-//	certificate: certificate, private_key, ca
-//	ssh:         private_key, public_key, public_key_fingerprint
-//	rsa:         private_key, public_key
-//	user:        username, password, password_hash
-//
-// The function ca returns the value of the certificate that signs. Errors of the
-// definition are joined *OptionErrors.
-func Generate(d Definition, ca func(name string) (value any, found bool)) (any, error) {
-	return generate(d, ca, nil)
-}
-
 func generate(d Definition, ca func(string) (any, bool), keys *Keys) (any, error) {
 	o, problems := parse(d)
 	if len(problems) > 0 {

@@ -29,7 +29,7 @@ func (v values) find(name string) (any, bool) {
 
 func (v values) add(t testing.TB, kind, name string, options map[string]any) any {
 	t.Helper()
-	value, err := Generate(Definition{Name: name, Type: kind, Options: options}, v.find)
+	value, err := new(Keys).Generate(Definition{Name: name, Type: kind, Options: options}, v.find)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestOptionErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Generate(Definition{Name: "v", Type: c.kind, Options: c.options}, values{}.find)
+			_, err := new(Keys).Generate(Definition{Name: "v", Type: c.kind, Options: c.options}, values{}.find)
 			var problem *OptionError
 			if !errors.As(err, &problem) {
 				t.Fatalf("error is %v", err)
@@ -339,7 +339,7 @@ func TestOptionErrors(t *testing.T) {
 
 func TestAllOptionErrorsAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Generate(Definition{Name: "x", Type: "certificate", Options: map[string]any{"duration": "1y", "is_ca": 1, "foo": nil}}, nil)
+	_, err := new(Keys).Generate(Definition{Name: "x", Type: "certificate", Options: map[string]any{"duration": "1y", "is_ca": 1, "foo": nil}}, nil)
 	want := `cannot generate variable "x": option foo: the type certificate has no such option; it has common_name, organization, organizations, alternative_names, is_ca, ca, key_usage, extended_key_usage, duration, key_type, key_length
 cannot generate variable "x": option is_ca: must be true or false, not a number
 cannot generate variable "x": option ca: must be provided, unless is_ca is true: the name of the variable with the CA that signs the certificate
@@ -357,7 +357,7 @@ func TestParts(t *testing.T) {
 		if kind == "certificate" {
 			d.Options = map[string]any{"is_ca": true, "common_name": "x"}
 		}
-		value, err := Generate(d, nil)
+		value, err := new(Keys).Generate(d, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,15 @@ func (k *Keys) next() *comingKey {
 	return c
 }
 
-// Generate is like the function Generate, and takes a key that was expected.
+// Generate returns a new value: a string for a password, else a map of strings:
+//
+//	certificate: certificate, private_key, ca
+//	ssh:         private_key, public_key, public_key_fingerprint
+//	rsa:         private_key, public_key
+//	user:        username, password, password_hash
+//
+// The function ca returns the value of the certificate that signs. A key that was
+// expected is taken. Errors of the definition are joined *OptionErrors.
 func (k *Keys) Generate(d Definition, ca func(name string) (value any, found bool)) (any, error) {
 	return generate(d, ca, k)
 }
