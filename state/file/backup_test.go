@@ -302,6 +302,39 @@ func TestKilledRemoval(t *testing.T) {
 	}
 }
 
+// A run that is killed after a write knows later what that write has dropped: no
+// backup is kept for it.
+func TestKilledAfterDropping(t *testing.T) {
+	dir := t.TempDir()
+	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
+	f := with(t, path, home)
+	update(t, f, func(s *state.State) { s.CurrentVMCID = "vm-1" })
+	f.Close()
+	f = with(t, path, home)
+	f.opts.Trace = func(moment string) {
+		if moment == "after" {
+			panic("killed")
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = f.Update(func(s *state.State) error { s.CurrentVMCID = ""; return nil })
+	}()
+	f.lock.Close()
+	f.installation.Close()
+	f = with(t, path, home)
+	if vm := f.Get().CurrentVMCID; vm != "" {
+		t.Fatalf("VM %s is recorded", vm)
+	}
+	if err := f.Remove(); err != nil {
+		t.Error(err)
+	}
+	f.Close()
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 || list[0].Name() != "home" {
+		t.Errorf("left: %v %v", list, err)
+	}
+}
+
 // A new state continues the serial numbers of the backups.
 func TestDiscardKeepsBackups(t *testing.T) {
 	dir := t.TempDir()

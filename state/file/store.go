@@ -279,13 +279,18 @@ func (s *Store) Update(change func(*state.State) error) error {
 			return err
 		}
 	}
+	if !s.written {
+		s.warn(s.startBackups())
+	}
+	// Before the write: after a kill between the two, a backup would seem to be the only
+	// record of what was deleted. The next write corrects a list that is ahead.
+	s.warn(s.recordDropped(s.current.Resources(), next.Resources()))
 	s.trace("before")
 	err = s.write(data)
 	s.trace("after")
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", s.path, err)
 	}
-	s.warn(s.recordDropped(s.current.Resources(), next.Resources()))
 	s.current, s.fresh = next, false
 	// The installation of a new state is locked only after the write. No other
 	// process knows it, so this does not wait, and a run that is killed before
@@ -308,9 +313,6 @@ func (s *Store) Update(change func(*state.State) error) error {
 func (s *Store) write(data []byte) error {
 	if err := atomicfile.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
 		return err
-	}
-	if !s.written {
-		s.warn(s.startBackups())
 	}
 	return atomicfile.Write(s.path, data)
 }
