@@ -180,11 +180,7 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 			networks[i].Scope = networks[i].Name
 		}
 	}
-	var taken network.Taken = t
-	if all := slices.Concat(claimed...); len(all) > 0 {
-		taken = withClaims{t, all}
-	}
-	outcomes, err := network.Decide(networks, instances, taken)
+	outcomes, err := network.Decide(networks, instances, t)
 	for i, outcome := range outcomes {
 		for j, change := range outcome.Changes {
 			switch {
@@ -201,39 +197,6 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 // isOneOf reports whether the list has a reservation of the same block.
 func isOneOf(list []network.Reservation, r network.Reservation) bool {
 	return slices.ContainsFunc(list, func(other network.Reservation) bool { return sameBlock(other, r) })
-}
-
-// withClaims answers as if what is claimed were reserved.
-type withClaims struct {
-	network.Taken
-	claimed []network.Reservation
-}
-
-func (w withClaims) Overlapping(scope string, first, last netip.Addr) (network.Reservation, bool, error) {
-	r, found, err := w.Taken.Overlapping(scope, first, last)
-	for _, c := range w.claimed {
-		if c.Scope == scope && netipx.RangeOfPrefix(c.Block).Overlaps(netipx.IPRangeFrom(first, last)) && (!found || c.Block.Addr().Less(r.Block.Addr())) {
-			r, found = c, true
-		}
-	}
-	return r, found, err
-}
-
-func (w withClaims) LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
-	var free netipx.IPSetBuilder
-	for _, r := range in {
-		free.AddRange(r)
-	}
-	for _, c := range w.claimed {
-		if c.Scope == scope {
-			free.RemovePrefix(c.Block)
-		}
-	}
-	set, err := free.IPSet()
-	if err != nil || len(set.Ranges()) == 0 {
-		return netip.Prefix{}, false, err
-	}
-	return w.Taken.LowestFree(scope, set.Ranges(), bits)
 }
 
 // claims returns those of the claimed addresses that the ledger can give to the

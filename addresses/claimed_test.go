@@ -37,9 +37,6 @@ func TestSwapOfAVMThatTheLedgerDoesNotKnow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, c := range outcomes[0].Changes {
-				t.Log(i, c.Action, c.Reservation.Block, c.Reason)
-			}
 			if got := outcomes[0].Changes[0].Reservation.Block; got == old {
 				t.Errorf("the new VM gets %s, too", got)
 			}

@@ -16,6 +16,9 @@ import (
 // to another. A refusal is a *Refused; other errors are those of the ledger.
 func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
 	d := &decider{networks: networks, taken: taken, instances: make([]*instance, len(instances))}
+	for _, in := range instances {
+		d.held = append(d.held, in.Held...)
+	}
 	for i := range instances {
 		in := &instance{Instance: &instances[i]}
 		d.instances[i] = in
@@ -62,6 +65,7 @@ type decider struct {
 	networks  []Network
 	taken     Taken
 	instances []*instance
+	held      []Reservation // that the instances hold
 	chosen    []Reservation // that this decision reserves
 }
 

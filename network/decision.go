@@ -11,7 +11,7 @@ type Instance struct {
 	Zone   string // empty: none
 	VM     string // CID of its VM; empty: it has none
 	Wishes []Wish
-	Held   []Reservation // of the ledger, in any order
+	Held   []Reservation // in any order; they are taken, even those that the ledger does not have
 	// Orphans are CIDs of VMs that the instance no longer uses, and that still
 	// exist: what they hold stays theirs.
 	Orphans []string

@@ -2,6 +2,7 @@ package network
 
 import (
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 )
@@ -69,11 +70,23 @@ func (d *decider) holder(r Reservation) (*Reservation, error) {
 			return &other, nil
 		}
 	}
-	holder, found, err := d.taken.Overlapping(r.Scope, r.Block.Addr(), netipx.PrefixLastIP(r.Block))
+	holder, found, err := d.overlapping(r.Scope, r.Block.Addr(), netipx.PrefixLastIP(r.Block))
 	if err != nil || !found {
 		return nil, err
 	}
 	return &holder, nil
+}
+
+// overlapping returns the lowest reservation that has one of the addresses. The
+// ledger may not have what the instances hold.
+func (d *decider) overlapping(scope string, first, last netip.Addr) (Reservation, bool, error) {
+	lowest, found, err := d.taken.Overlapping(scope, first, last)
+	for _, r := range d.held {
+		if r.Scope == scope && netipx.RangeOfPrefix(r.Block).Overlaps(netipx.IPRangeFrom(first, last)) && (!found || r.Block.Addr().Less(lowest.Block.Addr())) {
+			lowest, found = r, true
+		}
+	}
+	return lowest, found, err
 }
 
 // inUse returns the error for a static address that somebody holds.
@@ -135,13 +148,13 @@ func ascending(list []netipx.IPRange) [][]netipx.IPRange {
 }
 
 // lowestOf returns the lowest block that neither the ledger nor this decision
-// has reserved.
+// has reserved, and that no instance holds.
 func (d *decider) lowestOf(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
 	var b netipx.IPSetBuilder
 	for _, r := range in {
 		b.AddRange(r)
 	}
-	for _, r := range d.chosen {
+	for _, r := range slices.Concat(d.held, d.chosen) {
 		if r.Scope == scope {
 			b.RemovePrefix(r.Block)
 		}
@@ -180,7 +193,7 @@ func (d *decider) noCapacity(in *instance, w *want) error {
 		for _, r := range ranges {
 			first := r.From()
 			for s.ofZone(in.Zone) && len(refused.Holders) < shown && first.IsValid() && first.Compare(r.To()) <= 0 {
-				holder, found, err := d.taken.Overlapping(n.Scope, first, r.To())
+				holder, found, err := d.overlapping(n.Scope, first, r.To())
 				if err != nil {
 					return err
 				}
