@@ -209,9 +209,9 @@ func (s *Shared) start(c *child) error {
 	return nil
 }
 
-// join returns a turn at the engine whose Shared has that socket.
-func join(ctx context.Context, asks string) (*ruby, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// join returns a turn at the shared engine.
+func join(ctx context.Context, cfg Config) (*ruby, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.patience)
 	defer cancel()
 	about, err := cruby.Embedded()
 	if err != nil {
@@ -219,7 +219,7 @@ func join(ctx context.Context, asks string) (*ruby, error) {
 	}
 	for range attempts {
 		var socket string
-		if socket, err = ask(ctx, asks); err != nil {
+		if socket, err = ask(ctx, cfg.Shared); err != nil {
 			return nil, err
 		}
 		var r *ruby

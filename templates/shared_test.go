@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,6 +191,23 @@ func TestSharedElsewhere(t *testing.T) {
 		cfg.Shared = socket
 		if got, err := renderOne(t, start(t, cfg), "<%= 1 %>"); got != "1" || err != nil {
 			t.Errorf("%s: got %q and %v", socket, got, err)
+		}
+	}
+	// A coordinator that is stopped does not answer.
+	silent, err := net.Listen("unix", filepath.Join(s.dir, "silent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	stopped := cfg
+	stopped.Shared, stopped.patience = silent.Addr().String(), 10*time.Millisecond
+	for _, warm := range []bool{false, true} {
+		e := start(t, stopped)
+		if warm {
+			e.Warm()
+		}
+		if got, err := renderOne(t, e, "<%= 1 %>"); got != "1" || err != nil {
+			t.Errorf("silent: got %q and %v", got, err)
 		}
 	}
 	// A folder that another process has left behind is removed.

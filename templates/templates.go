@@ -47,6 +47,8 @@ type Config struct {
 	Env []string
 	// Timeout is the deadline of one template; 0: one minute.
 	Timeout time.Duration
+
+	patience time.Duration // in place of patience, for tests; 0: patience
 }
 
 // embedded reports whether the Ruby in this program is used.
@@ -119,6 +121,7 @@ func Start(ctx context.Context, cfg Config) *Engine {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
 	}
+	cfg.patience = cmp.Or(cfg.patience, patience)
 	if cfg.Env == nil {
 		cfg.Env = os.Environ()
 	}
@@ -139,8 +142,14 @@ func (e *Engine) Warm() {
 		}
 		// An error here occurs again in Render, which reports it.
 		if e.shares() {
-			_, _ = ask(e.ctx, e.cfg.Shared)
-		} else if r, err := startRuby(e.ctx, e.cfg); err == nil {
+			ctx, cancel := context.WithTimeout(e.ctx, e.cfg.patience)
+			defer cancel()
+			if _, err := ask(ctx, e.cfg.Shared); err == nil {
+				return
+			}
+			e.cfg.Shared = ""
+		}
+		if r, err := startRuby(e.ctx, e.cfg); err == nil {
 			e.ruby = r
 		}
 	}))
@@ -166,7 +175,7 @@ func (e *Engine) shares() bool { return e.cfg.embedded() && e.cfg.Shared != "" }
 // start returns a Ruby.
 func (e *Engine) start(ctx context.Context) (*ruby, error) {
 	if e.shares() {
-		r, err := join(ctx, e.cfg.Shared)
+		r, err := join(ctx, e.cfg)
 		if err == nil {
 			return r, nil
 		}
