@@ -28,23 +28,32 @@ type About struct {
 // ErrNoImage says that the program was built without an image.
 var ErrNoImage = errors.New("this program was built without its Ruby: build it on a machine with npm (make build), or name a Ruby with --ruby PATH")
 
+var errOtherImage = errors.New("the embedded Ruby was built by another version of bootstrap: build it again, with the program (make build)")
+
 // Embedded returns what the image in this program was built from, without reading
 // the image.
-func Embedded() (About, error) {
+func Embedded() (About, error) { return embedded(image) }
+
+func embedded(files fs.FS) (About, error) {
 	var about About
-	text, err := image.ReadFile("image/about.json")
+	text, err := fs.ReadFile(files, "image/about.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return about, ErrNoImage
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &about)
 	}
+	for _, name := range []string{codeName, memoryName, profileName, libraryName} {
+		if _, missing := fs.Stat(files, "image/"+name); err == nil && missing != nil {
+			err = errOtherImage
+		}
+	}
 	return about, err
 }
 
 // Library opens the library that belongs to the image.
 func Library() (fs.FS, error) {
-	data, err := image.ReadFile("image/library.zip")
+	data, err := image.ReadFile("image/" + libraryName)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +65,7 @@ const (
 	codeName    = "code.wasm.zst" // a module without data
 	memoryName  = "memory.zst"    // the file of PackMemory that it starts with
 	profileName = "profile"       // a Profile
+	libraryName = "library.zip"   // see Library
 )
 
 // unpack decompresses a file of the image.
