@@ -1,0 +1,299 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+
+	"bootstrap/network"
+	"bootstrap/state"
+)
+
+// Seen returns a decision that changes nothing, with what steps need to know of
+// the VM and of the command line.
+func Seen(st state.State, f Facts, asked Asked) Decision {
+	d := Decision{
+		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounts: len(f.Mounted), DiskAsked: f.DiskAsked,
+		AgentID: f.Now.AgentID, Applied: f.Now.ConfigurationHash,
+		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk,
+	}
+	if !f.Answers {
+		why := f.WhyLost()
+		d.Lost = &why
+	}
+	return d
+}
+
+// Decide decides what a deploy does, from wishes, state and facts. The error is
+// an *AgentSilentError for a VM that exists and does not answer, a
+// *DiskGoneError, a *ShrinkError or a *NoSecondDiskError.
+func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
+	d := Seen(st, f, w.Asked)
+	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS
+	d.Dynamic, d.Address, d.Light, d.API = w.Dynamic, !w.NoAddress, w.Light, w.API
+	d.Leftovers = leftoverCalls(st)
+	if st.Own.Swap != nil {
+		d.Replaced = st.Own.Swap.CID
+	}
+	if f.DiskGone {
+		return d, &DiskGoneError{CID: st.Disk().CID}
+	}
+	vm, err := d.decideVM(w, st, f)
+	if err != nil {
+		return d, err
+	}
+	disk, err := decideDisk(w, st, f, vm.Action)
+	if err != nil {
+		return d, err
+	}
+	if vm.Action == Keep {
+		if why, must := diskReplaces(w, st, f, disk); must {
+			vm.Action, vm.Why = Replace, []Reason{why}
+			if disk, err = decideDisk(w, st, f, Replace); err != nil {
+				return d, err
+			}
+		}
+	}
+	jobs := decideJobs(w, st, f, vm.Action)
+	if vm.Action == Keep && w.Strategy != "" && st.CurrentManifestSHA != "" && (jobs.Action == Update || disk.Action != Keep) {
+		vm.Action, vm.Why = Replace, append([]Reason{{Cause: Strategy, To: w.Strategy}}, jobs.Why...)
+		if disk.Action != Keep {
+			vm.Why = append(vm.Why, Reason{Cause: DiskChanges, Why: disk.Why})
+		}
+		if disk, err = decideDisk(w, st, f, Replace); err != nil {
+			return d, err
+		}
+		jobs = decideJobs(w, st, f, Replace)
+	}
+	d.Swap = vm.Action == Replace && w.Strategy == "create-swap-delete" && w.NoSwap == "" && f.Answers && st.Own.Swap == nil
+	d.Stopped = st.Own.Stopped
+	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
+	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
+	d.Disk = diskWork(w, st, f, vm.Action, disk.Action)
+	d.list(w, st, f, vm, disk, jobs)
+	d.warn(w, st, f, vm, disk)
+	return d, nil
+}
+
+// decideVM decides the action on the VM, as if disk and jobs did not change.
+func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
+	vm := Change{What: VM, Name: st.CurrentVMCID, Action: Keep}
+	because := func(action Action, why ...Reason) { vm.Action, vm.Why = action, why }
+	switch {
+	case st.CurrentVMCID == "":
+		vm.Name = w.Group + "/0"
+		because(Create, Reason{Cause: NoVM})
+	case !f.HasVM:
+		because(Create, Reason{Cause: VMGone})
+	case f.Answers:
+		if why := replaceReasons(w, st); len(why) > 0 {
+			because(Replace, why...)
+		}
+	case st.Own.AgentID != "" && !st.Own.Reached:
+		// A run was interrupted before anything was applied to it, or while it
+		// was deleted: no job has to be stopped.
+		because(Replace, Reason{Cause: NeverUsed})
+	case w.Lost:
+		because(Replace, Reason{Cause: LostToDisk})
+	case !w.Asked.Fix:
+		return vm, &AgentSilentError{VM: st.CurrentVMCID, Err: f.AgentErr}
+	default:
+		because(Replace, f.WhyLost())
+	}
+	d.Silent = vm.Action == Replace && !f.Answers
+	return vm, nil
+}
+
+// list adds all changes, and the things that are kept.
+func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change) {
+	sc := Change{What: Stemcell, Name: w.Stemcell, Action: Keep}
+	if (vm.Action == Create || vm.Action == Replace) && !uploaded(st, w.Stemcell) {
+		sc.Action, sc.Why = Create, []Reason{{Cause: NotUploaded}}
+		if old := st.Stemcell(); old != nil {
+			sc.Why = []Reason{{Cause: StemcellReplaced, Subject: old.Name + "/" + old.Version}}
+		}
+	}
+	if old := st.Stemcell(); old != nil && (vm.Action == Create || vm.Action == Replace) {
+		d.DropsStemcell = old.Name+"/"+old.Version != w.Stemcell
+	}
+	d.Changes = append(d.Changes, sc, vm)
+	if w.Disk != nil || disk.Action != Keep {
+		d.Changes = append(d.Changes, disk)
+	}
+	d.Changes = append(d.Changes, jobs)
+	d.compile(w, st, f, vm, jobs)
+	if vm.Action == Keep {
+		d.addSmall(w, st)
+	}
+	d.addAddresses(w)
+	for _, x := range unused(st) {
+		switch x.Action = Remove; {
+		case x.What == Disk && x.Name == d.Disk.Begun, x.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, x.Name):
+			continue // the resumed migration uses this disk or deletes it afterwards
+		case x.What == Disk && w.Asked.KeepOldDisk:
+			x = Change{What: State, Action: Note, Why: []Reason{{Cause: DiskKept, Subject: x.Name}}}
+		}
+		d.Changes = append(d.Changes, x)
+	}
+	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseChanges(w.Releases, st.Releases, nil)) > 0) {
+		d.Changes = append(d.Changes, Change{What: State, Action: Note, Why: []Reason{recordReason(w, st)}})
+	}
+	if len(w.Generated) > 0 {
+		d.Changes = append(d.Changes, Change{What: Variables, Action: Create, Why: []Reason{{Cause: Generated, Names: w.Generated}}})
+	}
+}
+
+// addAddresses adds what happens to the addresses. Those that the IaaS chooses are
+// no change.
+func (d *Decision) addAddresses(w Wishes) {
+	for _, a := range w.Addresses {
+		if a.Action == network.Ask {
+			continue
+		}
+		d.Ledger = true
+		c := Change{What: Address, Name: nameOf(a.Reservation), Action: addressAction(a)}
+		if c.Action != Keep {
+			c.Why = []Reason{{Cause: AddressRule, Subject: string(a.Reason.Kind), From: a.Reason.From, To: a.Reason.To}}
+		}
+		d.Changes = append(d.Changes, c)
+	}
+}
+
+// nameOf returns the name of an address in a plan: 10.0.0.5 of default.
+func nameOf(r network.Reservation) string { return r.Address() + " of " + r.Network }
+
+func addressAction(a network.Change) Action {
+	switch a.Action {
+	case network.Reserve:
+		return Reserve
+	case network.Release:
+		return Release
+	case network.Hold, network.Orphan:
+		return Hold
+	}
+	if a.Before != nil {
+		return Note
+	}
+	return Keep
+}
+
+// warn adds what a person should know beside the changes.
+func (d *Decision) warn(w Wishes, st state.State, f Facts, vm, disk Change) {
+	add := func(r Reason) { d.Warnings = append(d.Warnings, r) }
+	if w.Strategy == "create-swap-delete" && vm.Action == Replace && !d.Swap && w.NoSwap != "" {
+		add(Reason{Cause: NoSwap, To: w.NoSwap})
+	}
+	switch {
+	case d.Shrinks:
+		add(Reason{Cause: Shrinks, Subject: disk.Name, From: strconv.Itoa(st.Disk().Size), To: strconv.Itoa(w.Disk.Size)})
+	case disk.Action == Migrate && d.Disk.Method == "":
+		add(Reason{Cause: DataMoves, Subject: disk.Name, Why: disk.Why})
+	case disk.Action == Migrate:
+		add(Reason{Cause: ResizeOrMove, Subject: disk.Name, Why: disk.Why})
+	}
+	if disk.Action == Create {
+		for _, o := range st.Own.Orphans {
+			add(Reason{Cause: OrphanStays, Subject: o.CID, To: o.Why})
+		}
+	}
+	if vm.Action == Replace && !d.Swap && f.Answers && asksOtherVM(w, st) {
+		add(Reason{Cause: NoWayBack, Subject: vm.Name})
+	}
+	if d.Silent && f.HasVM && st.Own.Reached {
+		add(Reason{Cause: NotStopped, Subject: st.CurrentVMCID, Why: []Reason{f.WhyLost()}})
+	}
+	if d.Stopped {
+		add(Reason{Cause: StaysStopped})
+	}
+	if _, stays := w.agentWork(st); len(stays) > 0 && vm.Action == Keep {
+		add(Reason{Cause: SettingsStay, Names: stays, To: w.Stuck})
+	}
+	for _, text := range w.Notes {
+		add(Reason{Cause: Warned, To: text})
+	}
+}
+
+// compile adds the packages that are compiled while the service is down. A VM
+// that stays must stop its jobs first, because its agent removes their packages
+// when it compiles. A new VM beside the old one compiles before the old one
+// stops.
+func (d *Decision) compile(w Wishes, st state.State, f Facts, vm, jobs Change) {
+	var why Cause
+	switch {
+	case vm.Action == Keep && jobs.Action == Update && w.Missing > 0 && st.Own.Swap != nil && len(f.Now.Job.Templates) == 0:
+		// An earlier run was interrupted, or failed, before it put a job on the new VM.
+		d.Beside, d.CompilesAny = true, true
+		return
+	case vm.Action == Keep && jobs.Action == Update && w.Missing > 0:
+		d.Compiles, why = w.Missing, CompilesInPlace
+	case vm.Action == Replace && !d.Swap && f.Answers && w.MissingNew > 0:
+		d.Compiles, why = w.MissingNew, CompilesOnNew
+	default:
+		d.CompilesAny = vm.Action != Keep && w.MissingNew > 0
+		return
+	}
+	d.CompilesAny = true
+	d.Changes = append(d.Changes, Change{What: Packages, Action: Create, Why: []Reason{{Cause: why, Count: d.Compiles}}})
+}
+
+// addSmall adds the changes that need no downtime on a VM that stays.
+func (d *Decision) addSmall(w Wishes, st state.State) {
+	switch {
+	case len(st.Own.Applied) > 0 && st.Own.Applied[PartTags] != w.Applied[PartTags]:
+		d.Changes = append(d.Changes, Change{What: Tags, Action: Update, Why: []Reason{{Cause: TagsChanged}}})
+	case len(st.Own.Applied) == 0 && st.Own.AgentID != "":
+		// The run may have been killed before it tagged the VM.
+		d.Changes = append(d.Changes, Change{What: Tags, Action: Update, Why: []Reason{{Cause: TagsUnfinished}}})
+	}
+	if list, _ := w.agentWork(st); len(list) > 0 {
+		d.Changes = append(d.Changes, Change{What: Agent, Action: Update, Why: []Reason{{Cause: SettingsChanged, Names: list}}})
+	}
+	if w.DNS && (st.Own.DNSVersion == 0 || d.Touches() && st.Own.Applied[PartAddress] != w.Applied[PartAddress]) {
+		d.Changes = append(d.Changes, Change{What: DNS, Action: Update, Why: []Reason{{Cause: NoDNSRecords}}})
+	}
+}
+
+// decideJobs decides the action on the jobs.
+func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
+	c := Change{What: Jobs, Name: w.Group, Action: Keep}
+	if vm == Create || vm == Replace {
+		c.Action, c.Why = Create, []Reason{{Cause: NewVM}}
+		return c
+	}
+	c.Why = jobReasons(w, st, f)
+	switch {
+	case len(c.Why) > 0:
+		c.Action = Update
+	case st.Own.Stopped:
+	case !f.running():
+		c.Action, c.Why = Start, f.unwell()
+		if f.Now.JobState == "failing" {
+			// A failing job must be stopped with its scripts before it is started again.
+			c.Action = Update
+		}
+	}
+	return c
+}
+
+func uploaded(st state.State, stemcell string) bool {
+	return slices.ContainsFunc(st.Stemcells, func(s state.Stemcell) bool { return s.Name+"/"+s.Version == stemcell })
+}
+
+// unused lists the things that an earlier run left: the state owns them and
+// nothing uses them.
+func unused(st state.State) []Change {
+	var list []Change
+	if old := st.Own.Swap; old != nil {
+		list = append(list, Change{What: VM, Name: old.CID, Why: []Reason{{Cause: VMReplaced}}})
+	}
+	for _, d := range st.Disks {
+		if d.ID != st.CurrentDiskID {
+			list = append(list, Change{What: Disk, Name: d.CID, Why: []Reason{{Cause: Unused}}})
+		}
+	}
+	for _, sc := range st.Stemcells {
+		if sc.ID != st.CurrentStemcellID && (st.Own.Swap == nil || sc.ID != st.Own.Swap.StemcellID) {
+			list = append(list, Change{What: Stemcell, Name: sc.CID, Why: []Reason{{Cause: Unused}}})
+		}
+	}
+	return list
+}

@@ -1,0 +1,57 @@
+package plan
+
+import (
+	"crypto/x509"
+	"errors"
+
+	"bootstrap/agent"
+)
+
+// Facts are what a run has found out about the VM and its disks.
+type Facts struct {
+	Answers   bool              // the agent of the recorded VM answered
+	AgentErr  error             // why not
+	Now       agent.State       // what it reported
+	Mounted   []string          // CIDs of the disks that the VM has mounted
+	HasVM     bool              // the VM exists
+	DiskGone  bool              // the CPI says that the current disk does not exist
+	DiskAsked bool              // the CPI was asked for the current disk
+	Reached   agent.Access      // how the agent was reached
+	Served    *x509.Certificate // the agent's own; nil: unknown
+}
+
+// Busy reports whether the agent does not answer because it is busy with a
+// task.
+func (f Facts) Busy() bool {
+	_, busy := errors.AsType[*agent.BusyError](f.AgentErr)
+	return busy && !f.Answers
+}
+
+// WhyLost returns why the VM cannot be used.
+func (f Facts) WhyLost() Reason {
+	if f.Busy() {
+		return Reason{Cause: AgentBusy}
+	}
+	return Reason{Cause: AgentSilent}
+}
+
+// running reports whether all jobs run.
+func (f Facts) running() bool { return f.Now.JobState == "running" && len(NotRunning(f.Now)) == 0 }
+
+func (f Facts) unwell() []Reason {
+	if list := NotRunning(f.Now); len(list) > 0 {
+		return list
+	}
+	return []Reason{{Cause: JobsState, To: f.Now.JobState}}
+}
+
+// NotRunning lists the processes that do not run, with their states.
+func NotRunning(now agent.State) []Reason {
+	var list []Reason
+	for _, p := range now.Processes {
+		if p.State != "running" {
+			list = append(list, Reason{Cause: ProcessState, Subject: p.Name, To: p.State})
+		}
+	}
+	return list
+}

@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"time"
+
+	"bootstrap/manifest"
+	"bootstrap/network"
+	"bootstrap/state"
+)
+
+// Wishes is what the manifest, its artifacts and the command line ask for, as
+// far as a plan compares it.
+type Wishes struct {
+	Digest    string // of the manifest, as create-env computes it
+	Group     string
+	Stemcell  string            // name/version
+	Light     bool              // the stemcell only names an image of the cloud
+	Releases  []state.Release   // without ids
+	Used      map[string]bool   // names of the releases that the VM's jobs are from
+	Made      map[string]string // digests of what a VM would be created from
+	Applied   map[string]string // digests of what would be applied to it
+	Disk      *manifest.DiskPool
+	Dynamic   bool   // only the VM knows its address
+	NoAddress bool   // and it has not reported it yet
+	Strategy  string // update.vm_strategy
+	NoSwap    string // why a new VM cannot be created beside the old one; empty: it can
+	Snapshot  bool
+	DNS       bool
+	API       int // effective CPI API version; 0: unknown
+
+	Missing    int // packages that would be compiled in place
+	MissingNew int // packages that would be compiled on a new VM
+
+	// Places are the places that reasons name in a manifest in the Director's style,
+	// by the part of the VM or by the place in create-env's style.
+	Places map[string]string
+	// Addresses is what happens to the instance's addresses, as package network
+	// decides; empty without a cloud config.
+	Addresses []network.Change
+
+	SecondDisk SecondDisk // what is recorded about attaching a second disk
+	Lost       bool       // the VM went silent when a second disk was attached
+
+	Differs []string // settings of the agent that were seen to differ from the manifest
+	Stays   []string // settings of the agent that cannot change on a running VM
+	Stuck   string   // why
+
+	Generated []string // names of variables that the deploy will generate
+	Notes     []string // warnings of the manifest
+	Asked     Asked
+}
+
+// SecondDisk is what this machine has recorded about a CPI that could not attach
+// a second disk; the zero value: nothing.
+type SecondDisk struct {
+	When time.Time
+	New  bool // it failed on a new VM, too, so that replacing the VM does not help
+}
+
+// Asked contains the flags that change a plan; a saved plan contains them, too.
+type Asked struct {
+	Recreate bool `json:"recreate,omitempty"` // replace the VM though nothing changed
+	// CreatedBefore limits Recreate to a VM that was created earlier; zero: to none.
+	CreatedBefore time.Time `json:"created_before,omitzero"`
+	RecreateDisks bool      `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
+	Fix           bool      `json:"fix,omitempty"`            // replace a VM whose agent does not answer
+	SkipDrain     bool      `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
+	AllowShrink   bool      `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
+	KeepOldDisk   bool      `json:"keep_old_disk,omitempty"`  // keep the old disk of a migration as an orphan
+	AdoptVM       bool      `json:"adopt_vm,omitempty"`       // accept that the VM was created from this manifest
+}
