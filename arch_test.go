@@ -25,7 +25,7 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "state/file"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/values":              {"manifest", "manifest/document", "tunnel"},
@@ -36,6 +36,7 @@ func imports() map[string][]string {
 		"deployer/observe":        {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/health", "deployer/kept", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"deployer/reach":          {"agent", "deployer/kept", "deployer/report", "tunnel"},
 		"deployer/report":         {"agent", "deployer/plan"},
+		"deployer/ledger":         {"addresses", "deployer/target", "manifest", "network", "state/file"},
 		"deployer/access":         {"agent", "deployer/report", "tunnel"},
 		"deployer/changed":        {"artifact/archive", "deployer/kept", "deployer/plan"},
 		"deployer/journal":        {"cpi", "deployer/kept", "deployer/plan", "deployer/report", "state", "state/file"},

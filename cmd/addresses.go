@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 	"bootstrap/network"
@@ -114,7 +115,7 @@ already stays as it is.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
-				adopted, err := deployer.AdoptAddresses(ctx, opts, args)
+				adopted, err := ledger.Adopt(ctx, opts.Config, opts.Options, args)
 				if err != nil {
 					return err
 				}
@@ -131,7 +132,7 @@ already stays as it is.`,
 
 func newAddressesRelease(c *console) *cobra.Command {
 	var opts deployer.Options
-	var what deployer.ReleaseOptions
+	var what ledger.Selection
 	var ask asking
 	cmd := &cobra.Command{
 		Use:   "release {ADDRESS | DEPLOYMENT}...",
@@ -149,9 +150,12 @@ it asks first. It prints what it released.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			what.What, opts.Confirm = args, c.confirm(ask)
+			what.Words = args
+			confirm := c.confirm(ask)
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
-				released, err := deployer.ReleaseAddresses(ctx, opts, what)
+				released, err := ledger.Release(ctx, opts.Config, what, func(ctx context.Context, lines []string) error {
+					return agreed(ctx, confirm, lines)
+				})
 				if err != nil {
 					return err
 				}

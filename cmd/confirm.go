@@ -61,6 +61,18 @@ func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bo
 	}
 }
 
+// agreed asks with what confirm returned, and returns an error unless the answer is yes.
+func agreed(ctx context.Context, confirm func(context.Context, deployer.Question) (bool, error), lines []string) error {
+	if confirm == nil {
+		return nil
+	}
+	yes, err := confirm(ctx, deployer.Question{What: lines})
+	if err == nil && !yes {
+		err = &deployer.NotConfirmedError{}
+	}
+	return err
+}
+
 // screen returns where a question is shown: standard output or standard error, if one
 // of them is a terminal, else the controlling terminal of the process. With JSON it is
 // never standard output.

@@ -316,11 +316,7 @@ func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked
 	if ask := c.confirm(a.ask); ask != nil {
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
 			hide()
-			yes, err := ask(ctx, deployer.Question{What: ui.FleetQuestion(r)})
-			if err == nil && !yes {
-				err = &deployer.NotConfirmedError{}
-			}
-			return err
+			return agreed(ctx, ask, ui.FleetQuestion(r))
 		}
 	}
 	urgent := make(chan struct{})

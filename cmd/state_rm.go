@@ -65,7 +65,7 @@ type removedView struct {
 // confirmForgotten asks before the only record of something is removed.
 func (c *console) confirmForgotten(ctx context.Context, path, home string, confirm func(context.Context, deployer.Question) (bool, error)) error {
 	if confirm == nil {
-		return nil
+		return nil // and the state need not be read
 	}
 	what := "the state file " + path + " is removed; it cannot be read, and what it records stays in the cloud"
 	if st, err := readState(path, home); err == nil {
@@ -75,9 +75,5 @@ func (c *console) confirmForgotten(ctx context.Context, path, home string, confi
 		}
 		what = "the state file " + path + " is removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
 	}
-	yes, err := confirm(ctx, deployer.Question{What: []string{what}})
-	if err == nil && !yes {
-		err = &deployer.NotConfirmedError{}
-	}
-	return err
+	return agreed(ctx, confirm, []string{what})
 }

@@ -57,13 +57,26 @@ func (r *run) putBack(ctx context.Context, err error) error {
 		return fmt.Errorf("%w; no previous version was put back: none was deployed to this VM", err)
 	}
 	r.asked.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "the new version does not work; putting back the previous one"})
-	r.asked.Continued = r.t.Env.Root // a number of a stage is for one stage of the output
+	r.asked.Continued = r.t.Env.Root // so that no two stages of the output have the same number
 	back := newRun(r.asked.toGoBack())
 	back.began, back.out = r.began, r.out
 	if failed := back.goBack(ctx); failed != nil {
+		withoutPrevious(err)
+		withoutPrevious(failed)
 		return fmt.Errorf("%w; the previous version could not be put back: %w", err, failed)
 	}
 	return &PutBackError{Err: err}
+}
+
+// withoutPrevious records in the error of jobs that do not run or do not work that
+// deploy --previous does not help: it has just failed.
+func withoutPrevious(err error) {
+	if failing, ok := errors.AsType[*NotRunningError](err); ok {
+		failing.Previous = false
+	}
+	if unhealthy, ok := errors.AsType[*health.UnhealthyError](err); ok {
+		unhealthy.Previous = false
+	}
 }
 
 // toGoBack returns the options without those that ask for other changes.

@@ -53,20 +53,22 @@ func readHealthCheck(c document.Value) HealthCheck {
 		c.Fail("must have one of http, tcp and exec")
 	}
 	if place := c.Get("http"); !place.IsNull() {
-		h.HTTP, _ = place.Text()
-		if u, err := url.Parse(h.HTTP); !place.Pending() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true) || anyAddress(u.Hostname())) {
+		text, ok := place.Text()
+		h.HTTP = text
+		if u, err := url.Parse(text); ok && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true) || anyAddress(u.Hostname())) {
 			place.Fail("must be a URL such as http://:8080/health, in which the host of the instance may be left out")
 		}
 	}
 	if place := c.Get("tcp"); !place.IsNull() {
-		h.TCP, _ = place.Text()
-		if host, port, err := net.SplitHostPort(h.TCP); !place.Pending() && (err != nil || !validPort(port, false) || anyAddress(host)) {
+		text, ok := place.Text()
+		h.TCP = text
+		if host, port, err := net.SplitHostPort(text); ok && (err != nil || !validPort(port, false) || anyAddress(host)) {
 			place.Fail("must be HOST:PORT, or :PORT for the instance's address")
 		}
 	}
 	if place := c.Get("exec"); !place.IsNull() {
 		h.Exec = place.Texts()
-		if !place.Pending() && (len(h.Exec) == 0 || strings.TrimSpace(h.Exec[0]) == "") {
+		if place.IsList() && (len(h.Exec) == 0 || strings.TrimSpace(h.Exec[0]) == "") {
 			place.Fail("must be a list: a program and its arguments")
 		}
 	}

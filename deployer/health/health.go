@@ -4,7 +4,6 @@ package health
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -54,7 +53,7 @@ func (e *UnhealthyError) Unwrap() error { return e.Err }
 // Wait tries a check until it passes. say gets the cause of each failure. After the
 // check's timeout the error is an *UnhealthyError.
 func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(string)) error {
-	late := errors.New("the timeout of the check is over")
+	late := errors.New("no answer by then")
 	limited, cancel := context.WithTimeoutCause(ctx, max(c.Timeout, time.Second), late)
 	defer cancel()
 	var before error // why the attempt before failed
@@ -92,7 +91,10 @@ func Name(c manifest.HealthCheck) string {
 	case c.TCP != "":
 		return "tcp " + c.TCP
 	}
-	return "exec " + cmp.Or(append(c.Exec, "")[0], "?")
+	if len(c.Exec) == 0 {
+		return "exec"
+	}
+	return "exec " + c.Exec[0]
 }
 
 // Once tries a check once, for up to ten seconds.
@@ -103,16 +105,20 @@ func Once(ctx context.Context, c manifest.HealthCheck, from From) error {
 		from.Dial = (&net.Dialer{}).DialContext
 	}
 	var err error
+	printed := ""
 	switch {
 	case c.HTTP != "":
 		err = from.get(ctx, c)
 	case c.TCP != "":
 		err = from.connect(ctx, c.TCP)
 	default:
-		err = from.run(ctx, c.Exec)
+		printed, err = from.run(ctx, c.Exec)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	if err != nil && printed != "" {
+		err = fmt.Errorf("%w: %s", err, printed)
 	}
 	return err
 }
@@ -152,12 +158,13 @@ func (f From) get(ctx context.Context, c manifest.HealthCheck) error {
 	if err != nil {
 		return err
 	}
-	u.Host = host
-	if strings.Contains(host, ":") {
-		u.Host = "[" + host + "]"
-	}
-	if port := portOf(c.HTTP); port != "" {
+	switch port := u.Port(); {
+	case port != "":
 		u.Host = net.JoinHostPort(host, port)
+	case strings.Contains(host, ":"):
+		u.Host = "[" + host + "]"
+	default:
+		u.Host = host
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
@@ -194,36 +201,24 @@ func (f From) get(ctx context.Context, c manifest.HealthCheck) error {
 	return nil
 }
 
-func portOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	return u.Port()
-}
-
-// run runs a program of this machine. What it prints last is the cause of a failure.
-func (f From) run(ctx context.Context, words []string) error {
+// run runs a program of this machine, and returns the last line that the program
+// printed.
+func (f From) run(ctx context.Context, words []string) (printed string, err error) {
 	if len(words) == 0 {
-		return errors.New("no program is named")
+		return "", errors.New("no program is named")
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = f.Dir
 	cmd.Env = append(append([]string{}, f.Env...), "BOOTSTRAP_ADDRESS="+f.Address)
 	process.OwnGroup(cmd)
-	cmd.WaitDelay = time.Second // a process that it left may keep its output open
+	cmd.WaitDelay = time.Second // a process that the program started may keep the output open
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("cannot start it: %w", err)
+		return "", fmt.Errorf("cannot start it: %w", err)
 	}
-	_, err := process.Wait(ctx, cmd, func() time.Duration { return time.Second })
-	if err != nil {
-		if text := out.text(); text != "" {
-			return fmt.Errorf("%w: %s", err, text)
-		}
-	}
-	return err
+	_, err = process.Wait(ctx, cmd, func() time.Duration { return time.Second })
+	return out.lastLine(), err
 }
 
 // tail keeps the end of what is written.
@@ -237,8 +232,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text returns the last line that is not empty.
-func (t *tail) text() string {
+// lastLine returns the last line that is not empty.
+func (t *tail) lastLine() string {
 	data := bytes.TrimSpace(t.data)
 	return string(data[bytes.LastIndexByte(data, '\n')+1:])
 }

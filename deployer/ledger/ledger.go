@@ -1,4 +1,6 @@
-package deployer
+// Package ledger changes the ledger of addresses by hand: it adopts what existing
+// deployments have, and releases what nobody has any more.
+package ledger
 
 import (
 	"cmp"
@@ -18,21 +20,20 @@ import (
 	"bootstrap/state/file"
 )
 
-// AdoptAddresses records in the ledger which addresses the VMs of existing
+// Adopt records in the ledger which addresses the VMs of existing
 // deployments have, all or none, and returns what is new there. The states are
 // locked meanwhile.
-func AdoptAddresses(ctx context.Context, opts Options, manifests []string) ([]network.Reservation, error) {
-	env := target.NewEnv(opts.Config)
+func Adopt(ctx context.Context, cfg target.Config, from target.Options, manifests []string) ([]network.Reservation, error) {
+	env := target.NewEnv(cfg)
 	defer env.Close()
-	manifests, err := target.Distinct(manifests, opts.StateFile)
+	manifests, err := target.Distinct(manifests, from.StateFile)
 	if err != nil {
 		return nil, err
 	}
 	var targets []*target.Target
 	var all []network.Reservation
-	address := opts.Database
+	address := cfg.Database
 	for _, path := range manifests {
-		from := opts.Options
 		from.Manifest = path
 		t := target.New(env, from)
 		defer t.Close()
@@ -104,19 +105,19 @@ func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, err
 	return t.Claims(networks), nil
 }
 
-// ReleaseOptions selects what ReleaseAddresses releases.
-type ReleaseOptions struct {
-	What  []string // addresses, names of deployments, installation ids
+// Selection is what Release releases.
+type Selection struct {
+	Words []string // addresses, names of deployments, installation ids
 	Force bool     // also what belongs to a deployment that exists
 }
 
-// ReleaseAddresses releases addresses, or all that deployments hold, and returns
-// them. The deployments must not exist any more, unless what.Force is true: then
-// the user is asked.
-func ReleaseAddresses(ctx context.Context, opts Options, what ReleaseOptions) ([]network.Reservation, error) {
-	env := target.NewEnv(opts.Config)
+// Release releases addresses, or all that deployments hold, and returns them. The
+// deployments must not exist any more, unless what.Force is true. confirm gets a line
+// for each address before anything is released, and its error ends the call.
+func Release(ctx context.Context, cfg target.Config, what Selection, confirm func(context.Context, []string) error) ([]network.Reservation, error) {
+	env := target.NewEnv(cfg)
 	defer env.Close()
-	address := cmp.Or(opts.Database, target.LedgerPath(opts.Home))
+	address := cmp.Or(cfg.Database, target.LedgerPath(cfg.Home))
 	ledger, err := env.LedgerToRead(ctx, address)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func ReleaseAddresses(ctx context.Context, opts Options, what ReleaseOptions) ([
 	}
 	var chosen []network.Reservation
 	var lines []string
-	for _, text := range what.What {
+	for _, text := range what.Words {
 		found, err := selected(all, text)
 		if err != nil {
 			return nil, fmt.Errorf("%w, in the ledger %s", err, addresses.Place(address))
@@ -136,7 +137,7 @@ func ReleaseAddresses(ctx context.Context, opts Options, what ReleaseOptions) ([
 			if slices.Contains(chosen, r) {
 				continue
 			}
-			why := inUseBy(r, opts.Home, strings.Contains(address, "://"))
+			why := inUseBy(r, cfg.Home, strings.Contains(address, "://"))
 			if why != "" && !what.Force {
 				return nil, &InUseError{Reservation: r, Why: why}
 			}
@@ -144,14 +145,8 @@ func ReleaseAddresses(ctx context.Context, opts Options, what ReleaseOptions) ([
 			lines = append(lines, fmt.Sprintf("address %s of %s is released%s; another deployment may get it", r.Block.Addr(), r.Owner, prefixed(", although ", why)))
 		}
 	}
-	if opts.Confirm != nil {
-		yes, err := opts.Confirm(ctx, Question{What: lines})
-		if err != nil {
-			return nil, err
-		}
-		if !yes {
-			return nil, &NotConfirmedError{}
-		}
+	if err := confirm(ctx, lines); err != nil {
+		return nil, err
 	}
 	return ledger.Release(ctx, chosen...)
 }
