@@ -406,7 +406,7 @@ func duration(seconds float64) string {
 // was changed; o may be nil.
 func Succeeded(out *Writer, o *report.Outcome, next []string) {
 	if o != nil && o.Changed && o.VM != "" {
-		text := fmt.Sprintf("VM '%s', changed in %s", o.VM, duration(o.Seconds))
+		text := fmt.Sprintf("VM '%s'; the run took %s", o.VM, duration(o.Seconds))
 		switch {
 		case o.Down:
 			text += "; its service is stopped"
