@@ -367,7 +367,7 @@ func TestDownloadRefuses(t *testing.T) {
 		"other scheme":    {"ftp://example.com/x", good, []string{`scheme "ftp"`}},
 		"nothing":         {"", "", []string{"url is empty"}},
 		"not there":       {"file:///no/such/file.tgz", "", []string{"there is no file /no/such/file.tgz"}},
-		"not embedded":    {"embedded:nothing", "", []string{`"nothing"`, "embedded"}},
+		"not embedded":    {"embedded:nothing", "", []string{"embedded:nothing does not exist; there are embedded:cpi and embedded:os"}},
 		"device":          {"file:///dev/null", "", []string{"neither a file nor a folder"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"bootstrap/artifact/archive"
@@ -33,7 +35,7 @@ func (s *Store) Fetch(ctx context.Context, src Source, p archive.Progress) (File
 	case scheme == "embedded":
 		f.Folder = true
 		if f.fsys = s.embedded[rest]; f.fsys == nil {
-			err = fmt.Errorf("nothing named %q is embedded", rest)
+			err = fmt.Errorf("%s does not exist; there are embedded:%s", src.URL, strings.Join(slices.Sorted(maps.Keys(s.embedded)), " and embedded:"))
 		}
 	default:
 		err = s.local(&f)

@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -38,7 +40,7 @@ func sha256Of(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum25
 
 func testStore(t testing.TB) *Store {
 	t.Helper()
-	s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh"), Getenv: func(string) string { return "" }})
+	s := Open(Config{Dir: filepath.Join(t.TempDir(), "bosh"), Getenv: func(string) string { return "" }, Embedded: map[string]fs.FS{"os": fstest.MapFS{}, "cpi": fstest.MapFS{}}})
 	s.client.Retry.Pause, s.client.Retry.Longest = time.Millisecond, 5*time.Millisecond
 	return s
 }

@@ -203,6 +203,10 @@ func (c *console) printPruned(gone []cacheItem, dry bool) {
 			fmt.Fprintf(out, "%s %s %s (%s)\n", verb, i.Type, i.Name, ui.Size(i.Size))
 			sum += i.Size
 		}
+		if len(gone) == 0 {
+			fmt.Fprintln(out, "Nothing to remove: the cache is empty, or its entries are newer or needed. See: bootstrap cache list")
+			return
+		}
 		fmt.Fprintf(out, "%s %d of these, %s\n", verb, len(gone), ui.Size(sum))
 	})
 }

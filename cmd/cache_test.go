@@ -86,7 +86,7 @@ func TestCacheListAndPrune(t *testing.T) {
 	mustSay(t, out, "compiled package  ruby/f1 (os/1)", "CPI package", "golang", "the-installation", "compiled Ruby     ruby-89ab", "5 B")
 
 	code, out = cacheRun(t, home, "prune", "--older-than", "1d")
-	if code != 0 || out != "Removed 0 of these, 0 B\n" {
+	if code != 0 || !strings.HasPrefix(out, "Nothing to remove: ") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out = cacheRun(t, home, "prune", "--all", "--dry-run")

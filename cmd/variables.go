@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 )
 
@@ -76,6 +78,7 @@ next deploy gives the new values to the VM.`,
 				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
 			c.started = true
+			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], Inputs: inputs}}
 			rotated, err := document.Rotate(args[0], inputs, what)
 			if err != nil {
 				return err
@@ -114,7 +117,14 @@ func (c *console) printRotated(rotated []document.Rotated, dry bool) {
 	}
 	c.print(func(out *ui.Writer) {
 		for _, r := range rotated {
-			fmt.Fprintf(out, "%s %s (%s): %s\n", verb, r.Name, r.Type, r.Why)
+			why := ""
+			if r.Why != "named" {
+				why = ": " + r.Why
+			}
+			fmt.Fprintf(out, "%s %s (%s)%s\n", verb, r.Name, r.Type, why)
+		}
+		if len(rotated) > 0 && !dry {
+			fmt.Fprintln(out, "The next deploy brings them to the VM: "+c.withTarget("bootstrap deploy MANIFEST"))
 		}
 		if len(rotated) == 0 {
 			fmt.Fprintln(out, "Nothing to rotate")

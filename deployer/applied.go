@@ -75,7 +75,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 			return err
 		}
 		if !has {
-			return &NoWayBackError{Why: fmt.Sprintf("package %s is not on the VM any more", name)}
+			return &NoWayBackError{Why: fmt.Sprintf("package %s is no longer on the VM", name)}
 		}
 	}
 	r.jobs.previous, r.address = a, st.Own.Address

@@ -131,7 +131,7 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 			return "", err
 		}
 		if !has {
-			return fmt.Sprintf("package %s of the previous deploy is not on the VM any more", name), nil
+			return fmt.Sprintf("package %s of the previous deploy is no longer on the VM", name), nil
 		}
 	}
 	err = j.t.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {

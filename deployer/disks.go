@@ -2,9 +2,9 @@ package deployer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
@@ -74,11 +74,30 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	}
 	switch d := plan.DiskOf(st, cid); {
 	case d == nil:
-		return state.Orphan{}, fmt.Errorf("there is no disk %s in the state file: `bootstrap disks MANIFEST` lists the existing ones", cid)
+		return state.Orphan{}, fmt.Errorf("there is no disk %q; %s", cid, recordedDisks(st))
 	case d.ID == st.CurrentDiskID:
 		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
 	}
 	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
+}
+
+// recordedDisks says which disks the state file records.
+func recordedDisks(st state.State) string {
+	var list []string
+	for _, d := range st.Disks {
+		use := "unused"
+		if d.ID == st.CurrentDiskID {
+			use = "current"
+		}
+		list = append(list, fmt.Sprintf("%s (%s)", d.CID, use))
+	}
+	for _, o := range st.Own.Orphans {
+		list = append(list, o.CID+" (orphan)")
+	}
+	if len(list) == 0 {
+		return "the state file records none"
+	}
+	return "the state file records " + strings.Join(list, ", ")
 }
 
 // attach makes the orphan the current disk.
@@ -122,7 +141,7 @@ func (r *diskRecord) find(context.Context) error {
 	st := r.t.State.Get()
 	if r.cid == "" {
 		if r.cid = plan.CurrentDisk(st); r.cid == "" {
-			return errors.New("there is no current disk: `bootstrap disks MANIFEST` lists the existing ones")
+			return fmt.Errorf("there is no current disk; %s", recordedDisks(st))
 		}
 		return nil
 	}

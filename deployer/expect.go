@@ -64,7 +64,11 @@ func (r *run) confirmDelete(ctx context.Context) error {
 	if d == nil || r.asked.KeepDisk {
 		return nil
 	}
-	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}, Data: true})
+	what := []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}
+	if st.CurrentVMCID != "" {
+		what = append([]string{fmt.Sprintf("VM %s is deleted", st.CurrentVMCID)}, what...)
+	}
+	return r.question(ctx, Question{What: what, Data: true})
 }
 
 // refuseSilent stops a delete if the agent, which it needs, does not answer.

@@ -33,7 +33,7 @@ func newAuth(cfg Config) (*auth, error) {
 	case cfg.User == "":
 		return nil, errors.New("no user is given")
 	case cfg.PrivateKey == "" && cfg.Password == "" && cfg.AgentSocket == "":
-		return nil, errors.New("there is no way to log in: give a private key or a password, or run an ssh-agent")
+		return nil, errors.New("there is no private key, no password and no ssh-agent")
 	case cfg.PrivateKey == "" && cfg.Password == "":
 		conn, err := net.DialTimeout("unix", cfg.AgentSocket, dialTimeout)
 		if err != nil {

@@ -11,7 +11,7 @@ func TestCheckLogin(t *testing.T) {
 		want string
 	}{
 		"password":    {Config{Host: "h", User: "u", Password: "p"}, ""},
-		"nothing":     {Config{Host: "h", User: "u"}, "no way to log in"},
+		"nothing":     {Config{Host: "h", User: "u"}, "no private key, no password and no ssh-agent"},
 		"no key":      {Config{Host: "h", User: "u", PrivateKey: "garbage"}, "cannot read the private key"},
 		"lost socket": {Config{Host: "h", User: "u", AgentSocket: "/nonexistent"}, "ssh-agent does not answer"},
 	} {

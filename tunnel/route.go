@@ -122,6 +122,9 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 	} else if cfg.Password == "" && home != "" {
 		cfg.PrivateKey = ownKey(filepath.Join(home, ".ssh"), cfg.Passphrase)
 	}
+	if cfg.PrivateKey == "" && cfg.Password == "" && cfg.AgentSocket == "" {
+		return Config{}, errors.New("no private key, password or ssh-agent; add ?private-key=PATH to its URL, or run an ssh-agent")
+	}
 	return cfg, nil
 }
 

@@ -148,7 +148,7 @@ func TestParseVia(t *testing.T) {
 			t.Errorf("machine %d: %+v", i, got)
 		}
 	}
-	for _, text := range []string{"", "host", "ssh://host", "ssh://u:s3cret@host:x", "socks5://u@host", "ssh://u@host/path", "ssh://u@a,,ssh://u@b", "ssh://u@a?private-key=/no/such/key", "ssh://u@a b", "ssh://u@a]22", "ssh://u@a:0"} {
+	for _, text := range []string{"", "host", "ssh://host", "ssh://u:s3cret@host:x", "socks5://u@host", "ssh://u@host/path", "ssh://u@a,,ssh://u@b", "ssh://u@a?private-key=/no/such/key", "ssh://u@a b", "ssh://u@a]22", "ssh://u@a:0", "ssh://u@a"} {
 		if _, err := ParseVia(text, noEnv); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("ParseVia(%q): %v", text, err)
 		}

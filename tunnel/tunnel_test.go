@@ -240,7 +240,7 @@ func TestBadConfig(t *testing.T) {
 	}{
 		"no host":          {Config{User: "vcap", PrivateKey: plain}, "no host is given"},
 		"no user":          {Config{Host: "x", PrivateKey: plain}, "no user is given"},
-		"nothing":          {Config{Host: "x", User: "vcap"}, "there is no way to log in"},
+		"nothing":          {Config{Host: "x", User: "vcap"}, "there is no private key, no password and no ssh-agent"},
 		"locked":           {Config{Host: "x", User: "vcap", PrivateKey: locked}, "set the environment variable BOOTSTRAP_SSH_PASSPHRASE"},
 		"wrong passphrase": {Config{Host: "x", User: "vcap", PrivateKey: locked, Passphrase: "wrong"}, "BOOTSTRAP_SSH_PASSPHRASE does not belong to the private key"},
 		"no key":           {Config{Host: "x", User: "vcap", PrivateKey: "top secret text"}, "cannot read the private key"},

@@ -22,11 +22,14 @@ func Check(out *Writer, c observe.Check) {
 
 // Checked prints the result of all checks.
 func Checked(out *Writer, failed, warned int) {
+	warnings := count(warned, "warning")
 	switch {
+	case failed > 0 && warned > 0:
+		out.paint(alarm, fmt.Sprintf("\n%s failed, %s\n", count(failed, "check"), warnings))
 	case failed > 0:
-		out.paint(alarm, fmt.Sprintf("\nFailed: %d, warnings: %d\n", failed, warned))
+		out.paint(alarm, fmt.Sprintf("\n%s failed\n", count(failed, "check")))
 	case warned > 0:
-		out.paint(yellow, fmt.Sprintf("\nNothing failed, warnings: %d\n", warned))
+		out.paint(yellow, fmt.Sprintf("\n%s\n", warnings))
 	default:
 		out.paint(praise, "\nAll is well.\n")
 	}

@@ -425,3 +425,17 @@ func TestLines(t *testing.T) {
 		t.Error("a list is taken for an object")
 	}
 }
+
+// The last line of the doctor counts what is wrong, and nothing that is not.
+func TestChecked(t *testing.T) {
+	for _, c := range []struct {
+		failed, warned int
+		want           string
+	}{{0, 0, "All is well."}, {0, 1, "1 warning"}, {0, 2, "2 warnings"}, {1, 0, "1 check failed"}, {2, 1, "2 checks failed, 1 warning"}} {
+		var out bytes.Buffer
+		Checked((&Redactor{}).Writer(&out), c.failed, c.warned)
+		if got := out.String(); got != "\n"+c.want+"\n" {
+			t.Errorf("%d failed, %d warned: %q", c.failed, c.warned, got)
+		}
+	}
+}

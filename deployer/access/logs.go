@@ -223,7 +223,7 @@ func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 		v.Report.Log(f.name, f.lines)
 	}
 	if len(files) == 0 {
-		v.Report.Info("The logs are empty.")
+		v.Report.Info("There are no log lines yet.")
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ func (e *InterruptedError) Error() string {
 	if e.Look {
 		return "interrupted; nothing was changed"
 	}
-	text := fmt.Sprintf("interrupted at %q; everything that was made is recorded; run the same command again to continue", e.Row)
+	text := fmt.Sprintf("interrupted at %q; nothing is lost: run the same command again to continue", e.Row)
 	if e.Left != "" {
 		text += fmt.Sprintf("; the VM's agent is still running %s, which it cannot cancel: the next run waits until %[1]s has ended, unless you add --fix", e.Left)
 	}
