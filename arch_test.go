@@ -25,7 +25,8 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/build", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/cached", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "state/file"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/values":              {"manifest", "manifest/document", "tunnel"},

@@ -3,18 +3,13 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/artifact"
+	"bootstrap/cmd/cached"
 	"bootstrap/cmd/ui"
-	"bootstrap/cpi/build"
-	"bootstrap/deployer/target"
-	"bootstrap/templates"
 )
 
 func newCache(c *console) *cobra.Command {
@@ -43,7 +38,7 @@ With --json, there is one object per line.`,
 			if err != nil {
 				return err
 			}
-			list, err := cached(home)
+			list, err := cached.List(home)
 			if err != nil {
 				return err
 			}
@@ -82,7 +77,7 @@ download or compile again what they need.`,
 			if all {
 				before = time.Now().AddDate(1, 0, 0) // clocks may be wrong
 			}
-			gone, err := prune(home, before, dry)
+			gone, err := cached.Prune(home, before, dry)
 			c.printPruned(gone, dry)
 			return err
 		},
@@ -94,98 +89,7 @@ download or compile again what they need.`,
 	return cmd
 }
 
-// cacheItem is one entry of the cache; its JSON is what --json prints.
-type cacheItem struct {
-	Type    string     `json:"type"`
-	Name    string     `json:"name"`
-	Size    int64      `json:"size"` // bytes
-	LastUse *time.Time `json:"last_use,omitempty"`
-	UsedBy  []string   `json:"used_by,omitempty"` // installation ids
-	Removed *bool      `json:"removed,omitempty"` // by prune; false with --dry-run
-
-	remove func() error // nil: artifact removes the entry
-}
-
-func (i cacheItem) used() time.Time {
-	if i.LastUse == nil {
-		return time.Time{}
-	}
-	return *i.LastUse
-}
-
-func entryItem(e artifact.Entry) cacheItem {
-	item := cacheItem{Type: string(e.Kind), Name: e.Name, Size: e.Size}
-	if !e.LastUse.IsZero() {
-		used := e.LastUse.UTC().Truncate(time.Second)
-		item.LastUse = &used
-	}
-	return item
-}
-
-func store(home string) *artifact.Store { return artifact.Open(artifact.Config{Dir: home}) }
-
-// cached lists all entries of the cache, the one used last first.
-func cached(home string) ([]cacheItem, error) {
-	entries, err := store(home).Entries()
-	if err != nil {
-		return nil, err
-	}
-	var list []cacheItem
-	for _, e := range entries {
-		list = append(list, entryItem(e))
-	}
-	packages, err := build.List(filepath.Join(home, "cache", "compiled"), home)
-	for _, p := range packages {
-		used := p.LastUse.UTC().Truncate(time.Second)
-		list = append(list, cacheItem{Type: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
-	}
-	rubies, rubyErr := templates.CompiledRubies(target.RubyCache(home))
-	for _, k := range rubies {
-		used := k.LastUse.UTC().Truncate(time.Second)
-		list = append(list, cacheItem{Type: "compiled Ruby", Name: k.Name, Size: k.Size, LastUse: &used, remove: k.Remove})
-	}
-	slices.SortStableFunc(list, func(a, b cacheItem) int { return b.used().Compare(a.used()) })
-	return list, errors.Join(err, rubyErr)
-}
-
-// prune removes the entries that were last used before a time, and returns them.
-func prune(home string, before time.Time, dry bool) ([]cacheItem, error) {
-	old := func(list []cacheItem) []cacheItem {
-		return slices.DeleteFunc(list, func(i cacheItem) bool { return len(i.UsedBy) > 0 || !i.used().Before(before) })
-	}
-	if dry {
-		list, err := cached(home)
-		return old(list), err
-	}
-	s := store(home)
-	done, err := s.Alone()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	list, err := cached(home)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := s.Prune(before)
-	var gone []cacheItem
-	for _, e := range entries {
-		gone = append(gone, entryItem(e))
-	}
-	for _, item := range old(list) {
-		if item.remove == nil {
-			continue
-		}
-		if failed := item.remove(); failed != nil {
-			err = errors.Join(err, failed)
-			continue
-		}
-		gone = append(gone, item)
-	}
-	return gone, err
-}
-
-func (c *console) printPruned(gone []cacheItem, dry bool) {
+func (c *console) printPruned(gone []cached.Item, dry bool) {
 	if c.json {
 		removed := !dry
 		for i := range gone {
@@ -211,7 +115,7 @@ func (c *console) printPruned(gone []cacheItem, dry bool) {
 	})
 }
 
-func cacheTable(out *ui.Writer, list []cacheItem) {
+func cacheTable(out *ui.Writer, list []cached.Item) {
 	table := ui.NewTable(out, "KIND", "NAME", "SIZE", "LAST USE", "NEEDED BY")
 	sum := int64(0)
 	for _, i := range list {

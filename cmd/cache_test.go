@@ -16,6 +16,7 @@ import (
 	"gotest.tools/v3/golden"
 
 	"bootstrap/artifact"
+	"bootstrap/cmd/cached"
 )
 
 func TestCacheHelp(t *testing.T) {
@@ -109,9 +110,9 @@ func TestCacheListAndPrune(t *testing.T) {
 func TestCacheAsJSON(t *testing.T) {
 	home := cacheHome(t)
 	_, out := cacheRun(t, home, "list", "--json")
-	kinds := map[string]cacheItem{}
+	kinds := map[string]cached.Item{}
 	for line := range strings.Lines(out) {
-		var item cacheItem
+		var item cached.Item
 		if err := json.Unmarshal([]byte(line), &item); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}

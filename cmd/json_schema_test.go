@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"gotest.tools/v3/golden"
 
+	"bootstrap/cmd/cached"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
@@ -31,7 +32,7 @@ func printed() map[string]any {
 		"address": observe.HeldAddress{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
 		"problem": problem{}, "unchecked": unchecked{},
 		"state": stateView{}, "backup": backupView{}, "leftover": leftoverView{}, "removed": removedView{},
-		"variable": variableLine{}, "rotation": rotatedLine{}, "cached": cacheItem{},
+		"variable": variableLine{}, "rotation": rotatedLine{}, "cached": cached.Item{},
 		"fleet_run": rollout.Record{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {
