@@ -116,7 +116,8 @@ func (c *console) printPruned(gone []cached.Item, dry bool) {
 }
 
 func cacheTable(out *ui.Writer, list []cached.Item) {
-	table := ui.NewTable(out, "KIND", "NAME", "SIZE", "LAST USE", "NEEDED BY")
+	table := ui.NewTable(out, "KIND", "NAME", "SIZE", "LAST USE", "NEEDED BY").
+		Yield("NEEDED BY", 12).Yield("NAME", 40).Yield("LAST USE", 12).Yield("NEEDED BY", 0).Yield("NAME", 24).Yield("LAST USE", 0).Yield("NAME", 12).Yield("KIND", 12)
 	sum := int64(0)
 	for _, i := range list {
 		used, by := "-", "-"
@@ -126,7 +127,7 @@ func cacheTable(out *ui.Writer, list []cached.Item) {
 		if len(i.UsedBy) > 0 {
 			by = strings.Join(i.UsedBy, ", ")
 		}
-		table.Row(i.Type, i.Name, ui.Size(i.Size), used, by)
+		table.Row(i.Type, out.Brief(i.Name), ui.Size(i.Size), used, by)
 		sum += i.Size
 	}
 	table.Row("all", "", ui.Size(sum), "", "")

@@ -20,7 +20,7 @@ func (c *console) everywhereFlags(f *pflag.FlagSet) {
 	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
 	f.Var(values.Choice{To: &c.colour, Of: []string{"auto", "always", "never"}}, "color", "colours: auto (on a terminal), always or never")
 	f.BoolVar(&c.noColour, "no-color", false, "the same as --color never")
-	f.BoolVar(&c.plainLines, "plain", false, "draw no line again; print what a pipe gets")
+	f.BoolVar(&c.plainLines, "plain", false, "shorten and redraw nothing; print what a pipe gets")
 	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
 		f.Lookup(name).Hidden = true
 	}

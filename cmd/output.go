@@ -62,11 +62,25 @@ func screenOf(c *console, stream io.Writer) *os.File {
 	return c.terminalOf(stream)
 }
 
+// widthOf returns a function that returns the width of a terminal.
+func widthOf(f *os.File) func() int {
+	return func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 80
+		}
+		return width
+	}
+}
+
 // writerTo returns a writer of text for people to a stream, with colours if it is a
 // terminal, unless flags or variables say otherwise: https://no-color.org and
 // https://bixense.com/clicolors.
 func writerTo(c *console, stream io.Writer) *ui.Writer {
 	out := c.redactor.Writer(stream)
+	if f := screenOf(c, stream); f != nil {
+		out.Within(widthOf(f))
+	}
 	colours := c.terminalOf(stream) != nil && c.getenv("TERM") != "dumb"
 	if force := c.getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
 		colours = true

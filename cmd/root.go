@@ -21,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"bootstrap/addresses"
 	"bootstrap/cmd/complete"
@@ -310,13 +309,7 @@ func (c *console) unguarded(stream io.Writer) func(report.Event) {
 	if f == nil {
 		return ui.Plain(out)
 	}
-	show, tick := ui.Terminal(out, func() int {
-		width, _, err := term.GetSize(int(f.Fd()))
-		if err != nil {
-			return 80
-		}
-		return width
-	})
+	show, tick := ui.Terminal(out, widthOf(f))
 	c.screens.Add(tick)
 	return show
 }

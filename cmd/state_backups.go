@@ -78,7 +78,8 @@ func backupTable(out *ui.Writer, views []backupView) {
 		fmt.Fprintln(out, "No backups")
 		return
 	}
-	table := ui.NewTable(out, "SERIAL", "WRITTEN", "DEPLOY", "RECORDS")
+	table := ui.NewTable(out, "SERIAL", "WRITTEN", "DEPLOY", "RECORDS").
+		Yield("RECORDS", 16).Yield("DEPLOY", 0).Yield("RECORDS", 0)
 	for _, v := range views {
 		deploy := "unfinished"
 		if v.Finished {

@@ -140,7 +140,8 @@ func (c *console) printState(path string, st state.State) error {
 
 func (v stateView) print(out *ui.Writer) {
 	fmt.Fprintf(out, "State file %s, serial number %d\nInstallation %s\n\n", v.Path, v.Serial, v.InstallationID)
-	table := ui.NewTable(out, "WHAT", "CID", "USE", "DETAILS")
+	table := ui.NewTable(out, "WHAT", "CID", "USE", "DETAILS").
+		Yield("DETAILS", 12).Yield("USE", 0)
 	row := func(what, cid string, current bool, other string, details ...string) {
 		if current {
 			other = "current"

@@ -165,7 +165,8 @@ func variableLines(list []document.Variable, now time.Time) []variableLine {
 }
 
 func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
-	table := ui.NewTable(out, "NAME", "TYPE", "VALUE", "EXPIRES")
+	table := ui.NewTable(out, "NAME", "TYPE", "VALUE", "EXPIRES").
+		Yield("EXPIRES", 12).Yield("TYPE", 0).Yield("EXPIRES", 0)
 	for _, v := range list {
 		kind, expires := v.Type, "-"
 		if kind == "" {

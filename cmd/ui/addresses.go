@@ -14,7 +14,8 @@ type Addresses struct{ table *Table }
 
 // NewAddresses begins a table of reservations.
 func NewAddresses(out *Writer) *Addresses {
-	return &Addresses{NewTable(out, "ADDRESS", "NETWORK", "DEPLOYMENT", "INSTANCE", "KIND", "VM", "SINCE")}
+	return &Addresses{NewTable(out, "ADDRESS", "NETWORK", "DEPLOYMENT", "INSTANCE", "KIND", "VM", "SINCE").
+		Yield("SINCE", 0).Yield("KIND", 0).Yield("NETWORK", 16).Yield("VM", 0).Yield("INSTANCE", 0).Yield("NETWORK", 12)}
 }
 
 // Add adds a reservation.
@@ -35,7 +36,8 @@ func (t *Addresses) Print() { t.table.Print() }
 // LedgerCheck prints how many addresses are free and needed, and what is wrong.
 func LedgerCheck(out *Writer, check *observe.LedgerCheck) {
 	if len(check.Subnets) > 0 {
-		table := NewTable(out, "NETWORK", "RANGE", "ZONES", "FREE", "OF", "STATIC FREE", "OF")
+		table := NewTable(out, "NETWORK", "RANGE", "ZONES", "FREE", "OF", "STATIC FREE", "OF").
+			Yield("ZONES", 12).Yield("OF", 0).Yield("ZONES", 0)
 		for _, s := range check.Subnets {
 			table.Row(s.Network, orDash(s.Range), orDash(strings.Join(s.Zones, ", ")), many(s.Free), many(s.Total), many(s.StaticFree), many(s.Static))
 		}
@@ -43,7 +45,8 @@ func LedgerCheck(out *Writer, check *observe.LedgerCheck) {
 		fmt.Fprintln(out)
 	}
 	if len(check.Needs) > 0 {
-		table := NewTable(out, "NETWORK", "NEEDED", "STATIC", "FOR A SWAP", "HELD")
+		table := NewTable(out, "NETWORK", "NEEDED", "STATIC", "FOR A SWAP", "HELD").
+			Yield("FOR A SWAP", 0).Yield("STATIC", 0)
 		for _, n := range check.Needs {
 			table.Row(n.Network, strconv.Itoa(n.Needed), strconv.Itoa(n.Static), strconv.Itoa(n.Swap), strconv.Itoa(n.Held))
 		}

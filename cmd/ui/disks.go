@@ -12,7 +12,8 @@ func Disks(out *Writer, list []observe.SeenDisk) {
 		fmt.Fprintln(out, "There are no disks")
 		return
 	}
-	table := NewTable(out, "DISK", "SIZE", "USE", "SINCE", "WHY")
+	table := NewTable(out, "DISK", "SIZE", "USE", "SINCE", "WHY").
+		Yield("WHY", 12).Yield("SINCE", 12).Yield("WHY", 0).Yield("SIZE", 0).Yield("SINCE", 0)
 	for _, d := range list {
 		since := "-"
 		if d.Since != nil {

@@ -9,9 +9,14 @@ import (
 
 // Check prints one finding of the doctor, for people.
 func Check(out *Writer, c observe.Check) {
-	const indent = "\n                        "
+	const column = 24
+	indent := "\n" + strings.Repeat(" ", out.indent(column))
 	out.paint(map[observe.CheckResult]style{observe.CheckOK: green, observe.CheckWarn: yellow, observe.CheckFail: alarm, observe.CheckSkipped: faint}[c.Result], fmt.Sprintf("%-7s", c.Result))
-	fmt.Fprintf(out, "  %-13s  %s\n", c.Name, strings.ReplaceAll(out.clean(c.Detail, maxMessage), "\n", indent))
+	var lines []string
+	for line := range strings.SplitSeq(out.clean(c.Detail, maxMessage), "\n") {
+		lines = append(lines, out.broken(line, column))
+	}
+	fmt.Fprintf(out, "  %-13s  %s\n", c.Name, strings.Join(lines, indent))
 	if c.Remedy != "" {
 		fmt.Fprint(out, indent[1:])
 		out.paint(cyan, "Remedy: ")

@@ -19,7 +19,8 @@ import (
 // FleetPlan prints the plans of all members as one table, and the numbers of the
 // run.
 func FleetPlan(out *Writer, r *rollout.Record) {
-	table := NewTable(out, "MEMBER", "PLAN", "THE SERVICE IS DOWN FOR", "ORDER")
+	table := NewTable(out, "MEMBER", "PLAN", "THE SERVICE IS DOWN FOR", "ORDER").
+		Yield("THE SERVICE IS DOWN FOR", 16).Yield("PLAN", 20).Yield("THE SERVICE IS DOWN FOR", 0).Yield("ORDER", 0).Yield("PLAN", 12)
 	canaries := r.Numbers.Canaries
 	for _, m := range r.Members {
 		order := ""
@@ -160,7 +161,8 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 		fmt.Fprintf(out, "Reason: %s\n", r.Reason)
 	}
 	fmt.Fprintln(out)
-	table := NewTable(out, "MEMBER", "VERDICT", "TOOK", "DOWN", "STEP OR REASON")
+	table := NewTable(out, "MEMBER", "VERDICT", "TOOK", "DOWN", "STEP OR REASON").
+		Yield("STEP OR REASON", 16).Yield("DOWN", 0).Yield("TOOK", 0).Yield("STEP OR REASON", 12)
 	for _, m := range r.Members {
 		took, down := "-", "-"
 		if m.Started != nil && m.Ended != nil && m.Ended.After(*m.Started) {

@@ -176,7 +176,8 @@ func conditionProcesses(out *Writer, c *observe.Condition) {
 		return
 	}
 	fmt.Fprintln(out)
-	table := NewTable(out, "PROCESS", "STATE", "UPTIME", "CPU", "MEMORY")
+	table := NewTable(out, "PROCESS", "STATE", "UPTIME", "CPU", "MEMORY").
+		Yield("CPU", 0).Yield("MEMORY", 0).Yield("UPTIME", 0)
 	for _, p := range c.Processes {
 		table.Row(p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), fmt.Sprintf("%.1f%%", p.CPU),
 			fmt.Sprintf("%s (%.1f%%)", Size(int64(p.Memory)<<10), p.Percent))
@@ -189,7 +190,8 @@ func conditionDisks(out *Writer, c *observe.Condition) {
 		return
 	}
 	fmt.Fprintln(out)
-	table := NewTable(out, "DISK", "SIZE", "USE", "MOUNTED")
+	table := NewTable(out, "DISK", "SIZE", "USE", "MOUNTED").
+		Yield("USE", 12).Yield("SIZE", 0).Yield("MOUNTED", 0)
 	for _, d := range c.Disks {
 		mounted := "-"
 		if d.Mounted != nil {
@@ -212,7 +214,8 @@ func conditionCertificates(out *Writer, c *observe.Condition) {
 		return
 	}
 	fmt.Fprintln(out)
-	table := NewTable(out, "CERTIFICATE", "SUBJECT", "FOR", "EXPIRES")
+	table := NewTable(out, "CERTIFICATE", "SUBJECT", "FOR", "EXPIRES").
+		Yield("FOR", 12).Yield("SUBJECT", 16).Yield("EXPIRES", 12).Yield("FOR", 0).Yield("SUBJECT", 0)
 	for _, cert := range c.Certificates {
 		left := fmt.Sprintf("%d days left", cert.DaysLeft)
 		switch {

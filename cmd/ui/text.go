@@ -242,10 +242,12 @@ func (t *text) line1(s string) string {
 // a line that is redrawn must not be wider than the terminal.
 const clearLine = "\r\x1b[K"
 
+func (t *text) columns() int { return columns(t.width) }
+
 // columns returns how wide a line may be; the last column stays free, because some
 // terminals start a new row when it is written.
-func (t *text) columns() int {
-	width := t.width()
+func columns(terminal func() int) int {
+	width := terminal()
 	if width <= 0 {
 		width = 80
 	}

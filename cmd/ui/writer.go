@@ -8,6 +8,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // These limits apply to all output. Replies of other programs are limited where
@@ -27,6 +29,7 @@ type Writer struct {
 	to       io.Writer
 	longest  int // length of a line
 	coloured bool
+	width    func() int // of the terminal; nil: there is none
 	held     []byte
 	err      error
 }
@@ -39,6 +42,56 @@ func (r *Redactor) Writer(to io.Writer) *Writer {
 // LogWriter returns a writer to a log file, where the lines may be longer.
 func (r *Redactor) LogWriter(to io.Writer) *Writer {
 	return &Writer{redactor: r, to: to, longest: maxLogged}
+}
+
+// Within makes tables and lists fit a terminal that is width() columns wide, and
+// returns the writer.
+func (w *Writer) Within(width func() int) *Writer {
+	w.width = width
+	return w
+}
+
+// room returns how wide lines may be, 0 for any width; the last column stays free,
+// because some terminals start a new row when it is written.
+func (w *Writer) room() int {
+	if w.width == nil {
+		return 0
+	}
+	return columns(w.width)
+}
+
+// indent returns where further lines of a text begin whose first line begins at a
+// column: there, or further to the left on a narrow terminal.
+func (w *Writer) indent(begins int) int {
+	if room := w.room(); room > 0 && room-begins < 20 {
+		return 4
+	}
+	return begins
+}
+
+// broken breaks a text that begins at a column between words, so that it fits the
+// terminal. A long word, which may be a path or a CID, stays as it is.
+func (w *Writer) broken(text string, begins int) string {
+	room, used := w.room(), begins
+	if room == 0 || begins+runewidth.StringWidth(text) <= room {
+		return text
+	}
+	indent := w.indent(begins)
+	var b strings.Builder
+	for i, word := range strings.Fields(text) {
+		width := runewidth.StringWidth(word)
+		switch {
+		case i > 0 && used+1+width > room:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used = indent
+		case i > 0:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += width
+	}
+	return b.String()
 }
 
 // Write accepts p and writes the complete lines. It never fails: Err returns the
