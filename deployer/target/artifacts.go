@@ -23,6 +23,9 @@ type Artifacts struct {
 
 	Releases map[string]*artifact.Release // by name; fetched ones
 	Stemcell *artifact.Stemcell           // nil: it was not fetched
+
+	mu    sync.Mutex             // guards early
+	early map[source]*earlyFetch // begun, and not asked for yet
 }
 
 // publish does so with the names in releases.
@@ -210,7 +213,7 @@ func (a *Artifacts) download(ctx context.Context, src artifact.Source, name stri
 		return a.t.Env.Store.Fetch(ctx, src, nil)
 	}
 	err = a.t.Out.Do(name, func(s *report.Stage) error {
-		file, err = a.t.Env.Store.Fetch(ctx, src, s.Progress)
+		file, err = a.fetch(ctx, src, s.Progress)
 		if err == nil && file.Cached {
 			return report.Skip("Found in local cache")
 		}

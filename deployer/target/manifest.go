@@ -14,9 +14,11 @@ import (
 )
 
 // Read reads, evaluates and checks the manifest.
-func (t *Target) Read(context.Context) error {
+func (t *Target) Read(ctx context.Context) error {
 	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
-		m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
+		inputs := t.From.Inputs
+		inputs.Waiting = func(top document.Value) { t.Artifacts.begin(ctx, manifest.Downloads(top)) }
+		m, err := manifest.Load(t.From.Manifest, inputs)
 		if err != nil {
 			return err
 		}

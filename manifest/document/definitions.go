@@ -104,18 +104,20 @@ func (e *evaluation) resolve(name string) *variable {
 	return def.value
 }
 
-// expectKeys begins to make the keys of definitions without a value.
-func (e *evaluation) expectKeys() {
+// expectKeys begins to make the keys of definitions without a value, and reports
+// whether there are any.
+func (e *evaluation) expectKeys() (found bool) {
 	for _, def := range e.distinct() {
-		if def.kind != "" && e.given(def.name) == nil {
-			e.expectKey(def)
+		if def.kind != "" && e.given(def.name) == nil && e.expectKey(def) {
+			found = true
 		}
 	}
+	return found
 }
 
-// expectKey begins to make the key of a definition, unless its kind depends on a
-// variable.
-func (e *evaluation) expectKey(def *definition) {
+// expectKey begins to make the key of a definition, and reports whether it does:
+// there may be none, or its kind may depend on a variable.
+func (e *evaluation) expectKey(def *definition) bool {
 	expected := gen.Definition{Name: def.name, Type: def.kind}
 	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
 		expected.Options, _ = place.node.plain().(map[string]any)
@@ -123,13 +125,13 @@ func (e *evaluation) expectKey(def *definition) {
 			switch {
 			case !unfilled(value):
 			case name == "key_type" || name == "key_length":
-				return
+				return false
 			default:
 				delete(expected.Options, name)
 			}
 		}
 	}
-	e.keys.Expect(expected)
+	return e.keys.Expect(expected)
 }
 
 // failCycle reports a variable whose options depend on itself.

@@ -37,6 +37,9 @@ type Options struct {
 	Lenient bool
 	Stdin   io.Reader
 	Piped   []byte // what the variables file - contains: standard input
+	// Waiting is called, if keys of variables must be made, before their values are
+	// waited for: with the document whose variables are not filled in; nil: it is not.
+	Waiting func(top Value)
 }
 
 // evaluation is one evaluation of a document. Each file is read once.
@@ -102,7 +105,9 @@ func (e *evaluation) interpolate() error {
 		if err := e.store.acquire(e.document); err != nil || e.problems.failed() {
 			return err
 		}
-		e.expectKeys()
+		if expected := e.expectKeys(); expected && e.opts.Waiting != nil {
+			e.opts.Waiting(e.top())
+		}
 	}
 	e.collectPlainText(e.root)
 	for _, def := range e.definitions {

@@ -33,12 +33,12 @@ type comingKey struct {
 	err     error
 }
 
-// Expect begins to make the key that Generate will need for the definition.
-// Definitions without an RSA key, and wrong ones, need none.
-func (k *Keys) Expect(d Definition) {
+// Expect begins to make the key that Generate will need for the definition, and
+// reports whether it does. Definitions without an RSA key, and wrong ones, need none.
+func (k *Keys) Expect(d Definition) bool {
 	o, problems := parse(d)
 	if len(problems) > 0 || o.keyType != "rsa" {
-		return
+		return false
 	}
 	c := &comingKey{options: o, done: make(chan struct{})}
 	k.mu.Lock()
@@ -53,6 +53,7 @@ func (k *Keys) Expect(d Definition) {
 		k.workers++
 		guard.Go(context.Background(), k.work)
 	}
+	return true
 }
 
 // work makes keys until none is left.
