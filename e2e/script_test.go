@@ -86,7 +86,9 @@ func setup(env *testscript.Env, bin, cache string) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	env.Setenv("TESTDATA", source)
-	env.Setenv("BOOTSTRAP_TRACE_SCHEMA", filepath.Join(filepath.Dir(source), "docs", "json.schema.json"))
+	if err := checkJSON(env); err != nil {
+		return err
+	}
 	ownDatabase(env)
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {
@@ -375,6 +377,9 @@ func events(ts *testscript.TestScript, neg bool, args []string) {
 			}
 			delete(open, e.Stage)
 		}
+	}
+	if kept, err := os.ReadDir(ts.Getenv("BOOTSTRAP_TRACE_JSON")); err != nil || len(kept) == 0 {
+		ts.Fatalf("no program kept the JSON that it printed, which must be compared with the schema: %v", err)
 	}
 	if last != "result" || len(open) > 0 {
 		ts.Fatalf("the last is a %s, and never ended: %v", last, open)

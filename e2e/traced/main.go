@@ -19,7 +19,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	if p.Stdout, err = checkJSON(os.Getenv("BOOTSTRAP_TRACE_SCHEMA"), p.Args); err != nil {
+	if p.Stdout, err = keepJSON(os.Getenv("BOOTSTRAP_TRACE_JSON"), p.Args); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
