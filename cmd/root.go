@@ -147,6 +147,11 @@ func newRoot(c *console) *cobra.Command {
 	}
 	root.SetVersionTemplate("bootstrap {{.Version}}\n")
 	c.everywhereFlags(root.PersistentFlags())
+	if isPlugin(c.args) {
+		root.AddCommand(newPlugin(c))
+		c.root = root
+		return root
+	}
 	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
 	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSchema(c))
@@ -158,9 +163,15 @@ func newRoot(c *console) *cobra.Command {
 	c.root = root
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}")
 	c.checkArgs(root)
-	complete.All(root, c.boshHome)
+	if len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd) {
+		complete.All(root, c.boshHome)
+	}
 	return root
 }
+
+// isPlugin reports whether this process is one of the program's own children. A call
+// of the embedded CPI takes as long as making all other commands does.
+func isPlugin(args []string) bool { return len(args) > 1 && args[0] == "plugin" }
 
 // deployment runs a command that works on a deployment, after filling in the
 // options from the environment and the terminal.
