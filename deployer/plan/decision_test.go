@@ -91,6 +91,8 @@ func TestDecide(t *testing.T) {
 		"never reached":            {state: func(s *state.State) { s.Own.Reached = false }, facts: silent, plan: []string{"vm replace: its agent does not answer, and it has no jobs to stop", "jobs create"}},
 		"process fails": {facts: func(f *Facts) { f.Now.JobState = "failing"; f.Now.Processes[0].State = "failing" },
 			plan: []string{"jobs update in place: process web is failing"}},
+		"process starts": {facts: func(f *Facts) { f.Now.JobState = "starting"; f.Now.Processes[0].State = "starting" },
+			plan: []string{"jobs start: process web is not running yet"}},
 		"jobs down":            {facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }, plan: []string{"jobs start: the agent reports \"stopped\""}},
 		"jobs stopped by stop": {state: func(s *state.State) { s.Own.Stopped = true }, facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }},
 		"disk grows":           {want: func(w *Wishes) { w.Disk.Size = 128 }, plan: []string{"disk migrate: size 64 -> 128 MiB"}},

@@ -221,6 +221,9 @@ func (r Reason) String() string {
 	case LinksChanged:
 		return fmt.Sprintf("links of job %s changed", r.Subject)
 	case ProcessState:
+		if r.To == "starting" {
+			return fmt.Sprintf("process %s is not running yet", r.Subject)
+		}
 		return fmt.Sprintf("process %s is %s", r.Subject, r.To)
 	case JobsState:
 		if r.To == "" {
