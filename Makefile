@@ -8,11 +8,16 @@ GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 # What is compiled with the same flags is compiled once. -ldflags '-s -w' would
 # leave the information for debuggers out again, and it takes an eighth of the time.
 FLAGS = -trimpath -gcflags=all=-dwarf=false
+# Functions begin at multiples of 16 bytes, as on arm64, not of 32: 0.3 MB.
+LDFLAGS = -s -w -funcalign=16
 
-.PHONY: build image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
+.PHONY: build dist image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
-	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '-s -w' -o bootstrap .
+	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
+
+dist: image ## the programs for every platform, in dist; see .ci/dist
+	@GO="$(GO)" FLAGS="$(FLAGS)" LDFLAGS="$(LDFLAGS)" .ci/dist
 
 CRUBY = templates/cruby
 NPM ?= npm
@@ -70,5 +75,5 @@ fuzz: ## every fuzz target for FUZZTIME, two at a time; see .ci/fuzz
 bench: image ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-clean: ## what build made
-	rm -f bootstrap
+clean: ## what build and dist made
+	rm -rf bootstrap dist

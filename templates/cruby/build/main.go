@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -56,14 +57,22 @@ func main() {
 	flag.StringVar(&b.driver, "driver", "templates/driver.rb", "the Ruby file that the image has loaded")
 	flag.StringVar(&b.out, "out", "templates/cruby", "the folder with the folders that are written to")
 	flag.BoolVar(&b.profile, "profile", false, "make the profile again")
+	native := flag.Bool("native", false, "make only the machine code, of the image that is in the folder, for the processor that this program was compiled for")
 	check := flag.Bool("check", false, "write nothing, but compare with what is in the folder, and the profile, too")
 	flag.Parse()
 	b.profile = b.profile || *check
-	err := b.run(context.Background())
+	make := b.run
+	if *native {
+		make = b.runNative
+	}
+	err := make(context.Background())
 	if err == nil && *check {
 		err = b.compare()
 	} else if err == nil {
-		err = b.write()
+		err = b.write(context.Background())
+	}
+	if err == nil && !*check && !*native {
+		err = b.clean()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cannot build the image of Ruby:", err)
@@ -74,7 +83,7 @@ func main() {
 type builder struct {
 	source, driver, out string
 	profile             bool
-	files               map[string][]byte // of the image, by name
+	files               map[string][]byte // what is made, by name; those named .zst are to be compressed
 }
 
 func (b *builder) run(ctx context.Context) error {
@@ -131,15 +140,35 @@ func (b *builder) run(ctx context.Context) error {
 	maps.Copy(b.files, map[string][]byte{
 		"image/library.zip": lib, "image/about.json": append(text, '\n'), "image/profile": made.profile,
 		"image/NOTICE": files["NOTICE"], "image/LICENSE": files["LICENSE"],
+		"image/code.wasm.zst": made.code, "image/memory.zst": made.memory, nativeFile: machineCode,
 	})
-	for name, data := range map[string][]byte{
-		"image/code.wasm.zst": made.code, "image/memory.zst": made.memory, "native/" + runtime.GOARCH + "/code.tar.zst": machineCode,
-	} {
-		if b.files[name], err = compress(data); err != nil {
-			return err
-		}
-	}
 	return nil
+}
+
+const nativeFile = "native/" + runtime.GOARCH + "/code.tar.zst"
+
+// runNative makes the machine code alone. A program for another processor does it in
+// an emulator.
+func (b *builder) runNative(ctx context.Context) error {
+	var about cruby.About
+	text, err := os.ReadFile(filepath.Join(b.out, "image", "about.json"))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &about); err != nil {
+		return err
+	}
+	profile, err := os.ReadFile(filepath.Join(b.out, "image", "profile"))
+	if err != nil {
+		return err
+	}
+	code, err := b.read("image/code.wasm.zst")
+	if err != nil {
+		return err
+	}
+	machineCode, err := cruby.MachineCode(ctx, about, code, profile)
+	b.files = map[string][]byte{nativeFile: machineCode}
+	return err
 }
 
 func sum(data []byte) string {
@@ -147,20 +176,17 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// write writes the files, and removes those of another version, which would be embedded,
-// too.
-func (b *builder) write() error {
-	old, err := filepath.Glob(filepath.Join(b.out, "image", "*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range old {
-		if _, ok := b.files["image/"+filepath.Base(path)]; ok || filepath.Base(path) == "README.md" {
+// write compresses and writes the files.
+func (b *builder) write(ctx context.Context) error {
+	for name, data := range b.files {
+		if !compressed(name) {
 			continue
 		}
-		if err := os.Remove(path); err != nil {
+		small, err := compress(ctx, data)
+		if err != nil {
 			return err
 		}
+		b.files[name] = small
 	}
 	for name, data := range b.files {
 		path := filepath.Join(b.out, name)
@@ -174,9 +200,26 @@ func (b *builder) write() error {
 	return nil
 }
 
+// clean removes the files of an image of another version, which would be embedded, too.
+func (b *builder) clean() error {
+	old, err := filepath.Glob(filepath.Join(b.out, "image", "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if _, ok := b.files["image/"+filepath.Base(path)]; ok || filepath.Base(path) == "README.md" {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *builder) compare() error {
 	for name, data := range b.files {
-		there, err := os.ReadFile(filepath.Join(b.out, name))
+		there, err := b.read(name)
 		if err != nil {
 			return err
 		}
@@ -185,6 +228,22 @@ func (b *builder) compare() error {
 		}
 	}
 	return nil
+}
+
+func compressed(name string) bool { return filepath.Ext(name) == ".zst" }
+
+// read returns a file of the folder, not compressed.
+func (b *builder) read(name string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(b.out, name))
+	if err != nil || !compressed(name) {
+		return data, err
+	}
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.DecodeAll(data, nil)
 }
 
 // standardLibrary returns an archive of the Ruby files that are inside the
@@ -343,7 +402,20 @@ func literal(text string) string {
 	return `"` + base64.StdEncoding.EncodeToString([]byte(text)) + `".unpack1("m").force_encoding("UTF-8")`
 }
 
-func compress(data []byte) ([]byte, error) {
+// compress compresses with the program zstd, which takes an eighth less than the package
+// at its best, or with the package where there is no zstd. Memory for unpacking is
+// what the window takes, so both have 8 MiB.
+func compress(ctx context.Context, data []byte) ([]byte, error) {
+	if _, err := exec.LookPath("zstd"); err == nil {
+		var out, said bytes.Buffer
+		cmd := exec.CommandContext(ctx, "zstd", "-q", "-19", "--zstd=wlog=23", "--single-thread", "--no-check", "-c", fmt.Sprintf("--stream-size=%d", len(data)))
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &said
+		if err := cmd.Run(); err != nil {
+			return nil, fmt.Errorf("zstd: %w: %s", err, said.String())
+		}
+		return out.Bytes(), nil
+	}
+	fmt.Fprintln(os.Stderr, "no zstd: the program is 1.5 MB larger than with it")
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
 	if err != nil {
 		return nil, err
