@@ -25,7 +25,7 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/cached", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/local", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "artifact", "cmd/cached", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "state/file"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
@@ -46,7 +46,8 @@ func imports() map[string][]string {
 		"deployer/kept":           {"agent", "manifest", "state"},
 		"deployer/plan":           {"agent", "artifact", "manifest", "network", "state"},
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
-		"cpi/local":               {"cpi", "agent", "artifact"},
+		"cpi/local":               {"cpi", "agent", "artifact", "cpi/local/namespace"},
+		"cpi/local/namespace":     {},
 		"cpi/cpitest":             {"cpi"},
 		"agent/local":             {"agent", "agent/local/machine", "agent/local/monit", "agent/local/sshd", "artifact/archive", "artifact/packaging"},
 		"addresses":               {"network"},

@@ -91,6 +91,8 @@ type State struct {
 // VM names the VM as the CPI knows it.
 type VM struct {
 	Name string `json:"name"`
+	// Machine is what an embedded VM is made of; empty: a folder, or a real VM.
+	Machine string `json:"machine,omitempty"`
 }
 
 // Process is one supervised process of a job.

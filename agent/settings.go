@@ -58,14 +58,23 @@ type Cert struct {
 	PrivateKey  string `json:"private_key,omitempty"`
 }
 
+// What an embedded VM is made of: a folder and processes of this machine, or
+// Linux namespaces in which these are all that exists.
+const (
+	MachineFolder    = "folder"
+	MachineNamespace = "namespace"
+)
+
 // Boot is the file boot.json in the folder of an embedded VM, which takes the
 // place of the metadata service of an IaaS: the embedded CPI writes it, the
 // embedded agent reads it when it starts. Exactly one of SettingsFile and
 // Registry is set.
 type Boot struct {
 	Name string `json:"name"` // VM CID
+	// Machine is what the VM is made of; empty means MachineFolder.
+	Machine string `json:"machine,omitempty"`
 	// SettingsFile contains Settings as JSON (CPI API v2). It may change while
-	// the VM runs.
+	// the VM runs. A relative path begins at the VM's folder.
 	SettingsFile string `json:"settings_file,omitempty"`
 	// Registry is the URL with credentials of the registry (CPI API v1). The
 	// agent reaches it only through a port that is forwarded to the VM by SSH.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"log"
 	"os"
 
@@ -8,60 +9,56 @@ import (
 
 	agentlocal "bootstrap/agent/local"
 	cpilocal "bootstrap/cpi/local"
+	"bootstrap/cpi/local/namespace"
 	"bootstrap/templates"
 )
 
 // newPlugin returns the commands that this program runs as its own child
-// processes: the embedded CPI, the embedded agent and the embedded Ruby.
+// processes: the embedded CPI, agent and Ruby, and what a VM consists of.
 func newPlugin(c *console) *cobra.Command {
 	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: noArgs}
-	var config string
-	cpi := &cobra.Command{
-		Use:   "cpi --config FILE",
-		Short: "One call of the embedded CPI: a request on stdin, a response on stdout",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	part := func(use, short string, takes cobra.PositionalArgs, run func(ctx context.Context, args []string) (status int, err error)) *cobra.Command {
+		added := &cobra.Command{Use: use, Short: short, Args: takes, RunE: func(cmd *cobra.Command, args []string) error {
 			c.started, c.silent = true, true
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			if code := cpilocal.Run(cmd.Context(), config, self, c.stdin, c.stdout, c.stderr); code != 0 {
-				return exitCode(code)
-			}
-			return nil
-		},
-	}
-	cpi.Flags().StringVar(&config, "config", "", "the `FILE` of the CPI's configuration")
-	agent := &cobra.Command{
-		Use:   "agent FOLDER",
-		Short: "The agent of the embedded VM in that folder",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started, c.silent = true, true
-			log.SetOutput(c.redactor.Writer(c.stderr)) // log messages of net/http go to the agent's log
-			return agentlocal.Run(cmd.Context(), args[0], c.stderr)
-		},
-	}
-	var cache, socket string
-	ruby := &cobra.Command{
-		Use:   "templates --cache FOLDER",
-		Short: "The embedded Ruby: requests on stdin or a socket, and answers",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.started, c.silent = true, true
-			if socket != "" {
-				return templates.Listen(cmd.Context(), c.stdin, c.stdout, cache, socket)
-			}
-			status, err := templates.Serve(cmd.Context(), c.stdin, c.stdout, c.stderr, cache)
+			status, err := run(cmd.Context(), args)
 			if status != 0 {
 				return exitCode(status)
 			}
 			return err
-		},
+		}}
+		plugin.AddCommand(added)
+		return added
 	}
+	var config string
+	cpi := part("cpi --config FILE", "One call of the embedded CPI: a request on stdin, a response on stdout", noArgs, func(ctx context.Context, _ []string) (int, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return 0, err
+		}
+		return cpilocal.Run(ctx, config, self, c.stdin, c.stdout, c.stderr), nil
+	})
+	cpi.Flags().StringVar(&config, "config", "", "the `FILE` of the CPI's configuration")
+	agent := func(ctx context.Context, folder string) (int, error) {
+		log.SetOutput(c.redactor.Writer(c.stderr)) // log messages of net/http go to the agent's log
+		return 0, agentlocal.Run(ctx, folder, c.stderr)
+	}
+	part("agent FOLDER", "The agent of the embedded VM in that folder", cobra.ExactArgs(1), func(ctx context.Context, args []string) (int, error) {
+		return agent(ctx, args[0])
+	})
+	part("agent-inside FOLDER", "The same inside of the VM's namespaces, where the folder has another path", cobra.ExactArgs(1), func(ctx context.Context, _ []string) (int, error) {
+		return agent(ctx, namespace.Guest)
+	})
+	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
+		return 0, namespace.Main(ctx, args)
+	})
+	var cache, socket string
+	ruby := part("templates --cache FOLDER", "The embedded Ruby: requests on stdin or a socket, and answers", noArgs, func(ctx context.Context, _ []string) (int, error) {
+		if socket != "" {
+			return 0, templates.Listen(ctx, c.stdin, c.stdout, cache, socket)
+		}
+		return templates.Serve(ctx, c.stdin, c.stdout, c.stderr, cache)
+	})
 	ruby.Flags().StringVar(&cache, "cache", "", "the `FOLDER` where machine code is kept")
 	ruby.Flags().StringVar(&socket, "listen", "", "the `SOCKET` for requests of several processes; empty: stdin and stdout")
-	plugin.AddCommand(cpi, agent, ruby)
 	return plugin
 }

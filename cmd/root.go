@@ -193,6 +193,10 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Holder = c.holder()
 	opts.Embedded = map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()}
+	opts.Machine = func(ctx context.Context, asked string) (m target.Machine) {
+		m.Kind, m.Remedy, m.Refused = cpilocal.NewMachine(ctx, self, asked)
+		return m
+	}
 	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add

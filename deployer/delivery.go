@@ -81,7 +81,7 @@ func (pk *packages) startUploads(ctx context.Context) {
 func (pk *packages) compile(ctx context.Context) error {
 	pk.t.AtEnd(pk.awaitKept)
 	if pk.delivery == nil {
-		if err := pk.planDelivery(ctx, nil); err != nil {
+		if err := pk.planDeliveryToNew(ctx); err != nil {
 			return err
 		}
 	}

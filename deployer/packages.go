@@ -60,10 +60,10 @@ func (d *delivery) isMissing(p *artifact.Package) bool {
 	return slices.ContainsFunc(d.missing, func(l target.Located) bool { return l.Package == p })
 }
 
-// planDelivery finds out how each package gets to a VM that has these packages,
-// nil for a new VM. It changes nothing.
-func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.SpecPackage) error {
-	err := pk.sort(ctx, have)
+// planDelivery finds out how each package gets to a VM that has these packages
+// and is made of that. It changes nothing.
+func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.SpecPackage, machine string) error {
+	err := pk.sort(ctx, have, machine)
 	if err != nil || pk.missing() == 0 || len(pk.delivery.kept) == 0 || pk.look.Running == nil {
 		return err
 	}
@@ -72,7 +72,12 @@ func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.Spec
 	if have, err = pk.withBlobs(ctx, pk.delivery.kept, have); err != nil {
 		return err
 	}
-	return pk.sort(ctx, have)
+	return pk.sort(ctx, have, machine)
+}
+
+// planDeliveryToNew is planDelivery for a new VM, which has nothing.
+func (pk *packages) planDeliveryToNew(ctx context.Context) error {
+	return pk.planDelivery(ctx, nil, pk.t.NewMachine(ctx).Kind)
 }
 
 // withBlobs returns have without the packages whose blobs the agent has lost,
@@ -100,7 +105,7 @@ func (pk *packages) withBlobs(ctx context.Context, kept []target.Located, have m
 	return have, nil
 }
 
-func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage) error {
+func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage, machine string) error {
 	order, err := pk.t.Artifacts.PackageOrder()
 	if err != nil {
 		return err
@@ -111,9 +116,10 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage)
 		there: map[string]agent.SpecPackage{},
 		blobs: map[string]*upload{},
 	}
+	on := compiledOn(pk.t.Artifacts.Stemcell, machine)
 	for _, l := range order {
 		p := l.Package
-		key := d.compiledKey(p, compiledOn(pk.t.Artifacts.Stemcell))
+		key := d.compiledKey(p, on)
 		d.keys[p.Name] = key
 		if onVM(p, key, have) {
 			d.kept = append(d.kept, l)
@@ -144,13 +150,17 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage)
 // missing returns how many packages are compiled on the VM.
 func (pk *packages) missing() int { return len(pk.delivery.missing) }
 
-// compiledOn returns the system that compiled packages of a stemcell run on.
-func compiledOn(sc *artifact.Stemcell) string {
+// compiledOn returns the system that compiled packages of a stemcell run on, on
+// an embedded VM of that kind.
+func compiledOn(sc *artifact.Stemcell, machine string) string {
 	on := sc.OS + "/" + sc.Version
 	switch {
 	case slices.Contains(sc.Formats, "local"):
 		// The VM runs on this machine, and the stemcell does not name it.
 		on += fmt.Sprintf(" on %s %s", build.Machine(), runtime.GOARCH)
+		if machine == agent.MachineNamespace {
+			on += " below /var/vcap" // files may have that path in them
+		}
 	case strings.Contains(sc.Name, "arm64") || strings.Contains(sc.Name, "aarch64"):
 		on += " arm64" // only the name contains it
 	}

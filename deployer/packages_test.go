@@ -110,7 +110,7 @@ func TestPlanDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := deliveryRun(t, c.compiled)
 			fillCache(t, r, c.cached)
-			if err := r.packages.planDelivery(context.Background(), c.have); err != nil {
+			if err := r.packages.planDelivery(context.Background(), c.have, ""); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.packages.delivery.told(); got != c.want {
@@ -137,7 +137,7 @@ func TestPlanDelivery(t *testing.T) {
 // fillCache adds compiled packages to the cache, as another run would.
 func fillCache(t *testing.T, r *run, names []string) {
 	t.Helper()
-	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
@@ -160,7 +160,7 @@ func fillCache(t *testing.T, r *run, names []string) {
 func TestCachedPackagesAreTheCompiledOnes(t *testing.T) {
 	r := deliveryRun(t, false)
 	fillCache(t, r, []string{"ruby"})
-	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	if up := r.packages.delivery.blobs["ruby"]; up.path == "ruby.tgz" || up.digest == "cc" {
@@ -182,7 +182,7 @@ func TestCompiledKeyHasTheWholeClosure(t *testing.T) {
 	r := deliveryRun(t, false)
 	r.t.Artifacts.Releases["web"].Package("openssl").Dependencies = []string{"perl"}
 	r.t.Artifacts.Releases["web"].Packages = append(r.t.Artifacts.Releases["web"].Packages, &artifact.Package{Name: "perl", Fingerprint: "p1"})
-	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	got := slices.Sorted(slices.Values(r.packages.delivery.keys["nginx"].Dependencies))
@@ -193,7 +193,7 @@ func TestCompiledKeyHasTheWholeClosure(t *testing.T) {
 
 func TestCompiledOn(t *testing.T) {
 	sc := func(name string, formats ...string) string {
-		return compiledOn(&artifact.Stemcell{Name: name, OS: "os", Version: "1.2", Formats: formats})
+		return compiledOn(&artifact.Stemcell{Name: name, OS: "os", Version: "1.2", Formats: formats}, "")
 	}
 	if got := sc("bosh-aws-xen-hvm-os-go_agent", "aws-light"); got != "os/1.2" {
 		t.Error(got)
@@ -221,7 +221,7 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	if err := r.packages.planDelivery(context.Background(), onTheVM()); err != nil {
+	if err := r.packages.planDelivery(context.Background(), onTheVM(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.packages.delivery.told(); got != "kept [ruby openssl nginx] cached [] compiled [] missing []" || asked.Load() > 0 {
@@ -229,7 +229,7 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	}
 	have := onTheVM()
 	delete(have, "ruby")
-	if err := r.packages.planDelivery(context.Background(), have); err != nil {
+	if err := r.packages.planDelivery(context.Background(), have, ""); err != nil {
 		t.Fatal(err)
 	}
 	// A package that was compiled with the lost one can still be used.
@@ -240,7 +240,7 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 		t.Error("what the agent told was changed")
 	}
 	server.Close()
-	if err := r.packages.planDelivery(context.Background(), have); err == nil || !strings.Contains(err.Error(), "cannot find out which packages the VM has") {
+	if err := r.packages.planDelivery(context.Background(), have, ""); err == nil || !strings.Contains(err.Error(), "cannot find out which packages the VM has") {
 		t.Error(err)
 	}
 }
@@ -265,7 +265,7 @@ func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 	t.Helper()
 	r = deliveryRun(t, false)
 	fillCache(t, r, []string{"ruby", "openssl", "nginx"})
-	if err := r.packages.planDelivery(context.Background(), nil); err != nil {
+	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	large := filepath.Join(t.TempDir(), "large")

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/changed"
 	"bootstrap/deployer/plan"
@@ -48,7 +49,7 @@ func (r *run) showPlan(ctx context.Context) error {
 }
 
 // wishes collects what the manifest asks for.
-func (r *run) wishes() (plan.Wishes, error) {
+func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 	m, st := r.t.Manifest, r.t.State.Get()
 	order, err := r.t.Artifacts.PackageOrder()
 	if err != nil {
@@ -83,6 +84,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Asked:     r.asked.Asked,
 		Addresses: r.addresses.planned.Changes,
 		Places:    plan.Places(m),
+		Machine:   machineReason(r.t.NewMachine(ctx)),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
@@ -104,6 +106,18 @@ func (r *run) wishes() (plan.Wishes, error) {
 		w.Notes = append(w.Notes, target.Place(problem))
 	}
 	return w, nil
+}
+
+// machineReason returns what a plan says of the kind of a new VM; zero: nothing,
+// because it is the kind that was asked for, or there is only one.
+func machineReason(m target.Machine) plan.Reason {
+	switch {
+	case m.Refused != nil:
+		return plan.Reason{Cause: plan.MadeOf, Subject: m.Kind, To: m.Refused.Error()}
+	case m.Kind == agent.MachineNamespace:
+		return plan.Reason{Cause: plan.MadeOf, Subject: m.Kind}
+	}
+	return plan.Reason{}
 }
 
 // noSwap returns why a new VM cannot be created beside the running one; empty:
@@ -131,15 +145,15 @@ func (r *run) makePlan(ctx context.Context) error {
 	if err := r.chooseAddresses(ctx); err != nil {
 		return err
 	}
-	w, err := r.wishes()
+	w, err := r.wishes(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.packages.sort(ctx, nil); err != nil {
+	if err := r.packages.sort(ctx, nil, r.t.NewMachine(ctx).Kind); err != nil {
 		return err
 	}
 	w.MissingNew = r.packages.missing()
-	if err := r.packages.planDelivery(ctx, r.look.Facts.Now.Packages); err != nil {
+	if err := r.packages.planDelivery(ctx, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine); err != nil {
 		return err
 	}
 	w.Missing = r.packages.missing()
@@ -162,7 +176,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.t.Diff()
 	r.hints = r.lastAddresses()
 	if r.plan.NewVM() {
-		return r.packages.planDelivery(ctx, nil)
+		return r.packages.planDeliveryToNew(ctx)
 	}
 	var dynamic bool
 	r.agent = r.look.Running
@@ -201,7 +215,7 @@ func (r *run) planSwap(ctx context.Context, first plan.Wishes, st state.State) (
 	if err := r.addresses.choose(ctx, true, true); err != nil {
 		return first, plan.Decision{}, err
 	}
-	w, err := r.wishes()
+	w, err := r.wishes(ctx)
 	if err != nil {
 		return w, plan.Decision{}, err
 	}

@@ -90,6 +90,10 @@ func setup(env *testscript.Env, bin, cache string) error {
 		return err
 	}
 	ownDatabase(env)
+	env.Setenv("MACHINE", "folder") // what VMs are made of: the cheapest
+	if kind := os.Getenv("TEST_MACHINE"); kind != "" {
+		env.Setenv("MACHINE", kind)
+	}
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {
 		port, err := freePort()

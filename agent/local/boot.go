@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"bootstrap/internal/atomicfile"
@@ -37,8 +38,21 @@ func readBoot(dir string) (agent.Boot, error) {
 		return boot, fmt.Errorf("cannot use the VM's boot file %s: it has no name", name)
 	case (boot.SettingsFile == "") == (boot.Registry == ""):
 		return boot, fmt.Errorf("cannot use the VM's boot file %s: it must have either settings_file or registry", name)
+	case !slices.Contains([]string{"", agent.MachineFolder, agent.MachineNamespace}, boot.Machine):
+		return boot, fmt.Errorf("cannot use the VM's boot file %s: a newer bootstrap made a VM of the kind '%s'", name, boot.Machine)
+	}
+	if boot.SettingsFile != "" && !filepath.IsAbs(boot.SettingsFile) {
+		boot.SettingsFile = filepath.Join(dir, boot.SettingsFile)
 	}
 	return boot, nil
+}
+
+// machineOf returns the VM that boot describes.
+func machineOf(dir string, boot agent.Boot) machine.VM {
+	if boot.Machine == agent.MachineNamespace {
+		return machine.Inside(dir)
+	}
+	return machine.New(dir)
 }
 
 // folderLock makes this process the only agent of its VM.
@@ -126,7 +140,11 @@ func makeFolders(vm machine.VM) error {
 	if err := makeFolder(vm.Temp(), 0o700); err != nil {
 		return err
 	}
-	if err := replaceLink(vm.Path("data", "sys"), vm.Path("sys")); err != nil {
+	sys := vm.Path("data", "sys")
+	if vm.Mounts() {
+		sys = filepath.Join("data", "sys") // leads to the logs from outside, too
+	}
+	if err := replaceLink(sys, vm.Path("sys")); err != nil {
 		return err
 	}
 	return replaceLink(filepath.Join(vm.Dir(), "agent.log"), vm.Path("bosh", "log", "current"))

@@ -2,9 +2,7 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -85,7 +83,8 @@ func (s *settings) disk(cid string) (diskSettings, error) {
 }
 
 // disks are the persistent and dynamic disks of the VM. A disk is a folder on
-// this machine; mounting it creates a link to that folder.
+// this machine; mounting it creates a link to that folder, or a mount where the
+// VM has its own.
 type disks struct {
 	vm       machine.VM
 	log      *slog.Logger
@@ -134,88 +133,6 @@ func (d *disks) removePersistent(ctx context.Context, c *call) (any, error) {
 		return nil, failf("Removing persistent disk settings: %w", err)
 	}
 	return struct{}{}, nil
-}
-
-// The two places where a disk can be mounted. Mounting makes the place a link
-// to the folder of the disk; the folder that was there before is kept as
-// hiddenStore.
-const (
-	storeName       = "store"
-	migrationTarget = "store_migration_target"
-	hiddenStore     = ".store-unmounted"
-)
-
-// mountedAt returns the folder of the disk that is mounted at the place, or "".
-func (d *disks) mountedAt(place string) string {
-	target, err := os.Readlink(d.vm.Path(place))
-	if err != nil {
-		return ""
-	}
-	return target
-}
-
-// repairStore repairs the store after a killed agent. Links survive the end of
-// the agent and of the VM, so nothing has to be mounted again.
-func (d *disks) repairStore() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	store := d.vm.Path(storeName)
-	if target := d.mountedAt(storeName); target != "" {
-		if target == d.mountedAt(migrationTarget) {
-			return os.Remove(d.vm.Path(migrationTarget)) // the migration was finished
-		}
-		all, err := d.settings.disks()
-		if err != nil {
-			return err
-		}
-		for _, disk := range all {
-			if folder, err := diskFolder(disk); err == nil && folder == target {
-				return nil
-			}
-		}
-		d.log.Warn("the persistent disk that was mounted is gone", "folder", target)
-		return d.unmountPlace(storeName)
-	}
-	_, err := os.Lstat(store)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = os.Rename(d.vm.Path(hiddenStore), store)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = makeFolder(store, 0o700)
-	}
-	return err
-}
-
-// mountPlace mounts the folder of a disk.
-func (d *disks) mountPlace(place, folder string) error {
-	at := d.vm.Path(place)
-	info, err := os.Lstat(at)
-	switch {
-	case err == nil && info.IsDir() && place == storeName:
-		if err := removal.Tree(d.vm.Path(hiddenStore)); err != nil {
-			return err
-		}
-		if err := os.Rename(at, d.vm.Path(hiddenStore)); err != nil {
-			return err
-		}
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	return replaceLink(folder, at)
-}
-
-func (d *disks) unmountPlace(place string) error {
-	if err := os.Remove(d.vm.Path(place)); err != nil {
-		return err
-	}
-	if place != storeName {
-		return nil
-	}
-	err := os.Rename(d.vm.Path(hiddenStore), d.vm.Path(storeName))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = makeFolder(d.vm.Path(storeName), 0o700)
-	}
-	return err
 }
 
 func (d *disks) mountMessage(ctx context.Context, c *call) (any, error) {
@@ -307,7 +224,7 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 		return nil, failf("Getting persistent disk settings: %w", err)
 	}
 	if place := d.placeOf(disk); place != "" {
-		if err := d.awaitUnused(ctx, d.mountedAt(place)); err != nil {
+		if err := d.awaitUnused(ctx, place); err != nil {
 			return nil, failf("Unmounting persistent disk: %w", err)
 		}
 	}
@@ -326,9 +243,13 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 // busyTimeout is how long an unmount waits while the disk is in use.
 const busyTimeout = 10 * time.Minute
 
-// awaitUnused waits until no process of the VM uses the disk: as on a real VM,
-// a job that still writes must keep its disk.
-func (d *disks) awaitUnused(ctx context.Context, folder string) error {
+// awaitUnused waits until no process of the VM uses the disk that is mounted at
+// the place: as on a real VM, a job that still writes must keep its disk.
+func (d *disks) awaitUnused(ctx context.Context, place string) error {
+	folder := d.mountedAt(place)
+	if d.vm.Mounts() {
+		folder = d.vm.Path(place) // as processes see it
+	}
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
 	for logged := false; ; logged = true {
@@ -387,7 +308,7 @@ func (d *disks) migrate(ctx context.Context) error {
 			return failf("Remounting persistent disk as readonly: Error finding device for mount point %s: <nil cause>", d.vm.Path(place))
 		}
 	}
-	if err := d.awaitUnused(ctx, m.From); err != nil {
+	if err := d.awaitUnused(ctx, storeName); err != nil {
 		return failf("Remounting persistent disk as readonly: %w", err)
 	}
 	marker := d.vm.Path("bosh", "migration.json")
@@ -403,10 +324,10 @@ func (d *disks) migrate(ctx context.Context) error {
 	if err := syncFolder(m.To); err != nil {
 		return failf("Copying files from old disk to new disk: %w", err)
 	}
-	if err := replaceLink(m.To, d.vm.Path(storeName)); err != nil {
+	if err := d.moveMount(m.To); err != nil {
 		return failf("Remounting new disk on original mountpoint: %w", err)
 	}
-	return removeFiles(d.vm.Path(migrationTarget), marker)
+	return removeFiles(marker)
 }
 
 // emptyForMigration removes what an interrupted run of the same migration

@@ -65,7 +65,7 @@ func Run(ctx context.Context, dir string, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	vm := machine.New(dir)
+	vm := machineOf(dir, boot)
 	if err := makeFolders(vm); err != nil {
 		return fmt.Errorf("cannot lay out the VM's folder: %w", err)
 	}

@@ -24,7 +24,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -124,7 +123,7 @@ func (c certificates) of(bus *url.URL) (tls.Certificate, error) {
 
 // own returns the VM's own certificate, which the first call makes.
 func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
-	file := filepath.Join(c.vm.Dir(), "agent_cert.pem")
+	file := c.vm.Own("agent_cert.pem")
 	data, err := os.ReadFile(file)
 	if err == nil {
 		return tls.X509KeyPair(data, data)

@@ -1,6 +1,10 @@
 package local
 
-import "context"
+import (
+	"context"
+
+	"bootstrap/agent"
+)
 
 // state is the value of get_state.
 type state struct {
@@ -9,9 +13,7 @@ type state struct {
 	JobState  string       `json:"job_state"`
 	Vitals    *vitals      `json:"vitals,omitempty"`
 	Processes []jobProcess `json:"processes,omitempty"`
-	VM        struct {
-		Name string `json:"name"`
-	} `json:"vm"`
+	VM        agent.VM     `json:"vm"`
 }
 
 // getState is the message get_state.
@@ -27,6 +29,9 @@ func (a *embeddedAgent) getState(_ context.Context, c *call) (any, error) {
 	settings := a.settings.get()
 	value := state{spec: *s, AgentID: settings.AgentID, JobState: a.jobs.state(), Processes: a.jobs.processes()}
 	value.VM.Name = settings.VM.Name
+	if a.boot.Machine != agent.MachineFolder {
+		value.VM.Machine = a.boot.Machine
+	}
 	if filter == "full" {
 		value.Vitals = vitalsOf(a.vm, a.disks)
 	}

@@ -7,24 +7,31 @@ import (
 	"path/filepath"
 	"testing"
 
+	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/cpi/cpitest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, version := range []int{1, 2} {
-		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+	for _, test := range []struct {
+		version int
+		machine string
+	}{{1, agent.MachineFolder}, {2, agent.MachineFolder}, {1, agent.MachineNamespace}, {2, agent.MachineNamespace}} {
+		t.Run(fmt.Sprintf("v%d in a %s", test.version, test.machine), func(t *testing.T) {
 			t.Parallel()
+			if test.machine == agent.MachineNamespace {
+				needNamespaces(t)
+			}
 			server := newRegistry(t)
-			w := newWorld(t, version, server.configure)
+			w := newWorld(t, test.version, server.configure)
 			image := filepath.Join(t.TempDir(), "image")
 			write(t, image, nil, 0o600)
 			c := w.client() // one client for all tests: each new one would call info again
 			cpitest.Suite{
 				Client: func(*testing.T) *cpi.Client { return c },
 				Image:  image, StemcellProperties: map[string]any{"infrastructure": "local"},
-				VMProperties: map[string]any{"cpu": 1, "ram": 256}, Networks: dynamic(),
+				VMProperties: map[string]any{"cpu": 1, "ram": 256, "machine": test.machine}, Networks: dynamic(),
 				DiskSize:        64,
 				MissingStemcell: "sc-0123456789abcdef", MissingVM: "vm-0123456789abcdef", MissingDisk: "disk-0123456789abcdef",
 				Strict: true,

@@ -10,7 +10,9 @@ import (
 
 	"bootstrap/internal/removal"
 
+	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/namespace"
 )
 
 // disk is the record of a disk, whose data are in the folder data beside it.
@@ -83,8 +85,19 @@ func (c *call) loadDisk(cid string) (disk, error) {
 	return d, nil
 }
 
-func (c *call) dataDir(disk string) string {
-	return filepath.Join(c.root.path(disks(), disk), "data")
+// dataDir is the folder of a disk's data.
+func (c *call) dataDir(d disk) string {
+	if d.VM != "" {
+		if there := filepath.Join(c.root.attachedDir(d.VM), d.CID); isFolder(there) {
+			return there
+		}
+	}
+	return filepath.Join(c.root.path(disks(), d.CID), "data")
+}
+
+func isFolder(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.IsDir()
 }
 
 func (c *call) hasDisk(context.Context) (any, error) {
@@ -137,7 +150,10 @@ func (c *call) attachDisk(ctx context.Context) (any, error) {
 	if err := c.root.save(disks(), diskCID, d); err != nil {
 		return nil, err
 	}
-	data := c.dataDir(diskCID)
+	data, err := c.lend(d, machine)
+	if err != nil {
+		return nil, fmt.Errorf("cannot attach disk '%s': %w", diskCID, err)
+	}
 	err = c.changeSettings(ctx, machine, func(persistent map[string]any) { persistent[diskCID] = data })
 	if err != nil {
 		return nil, err
@@ -169,8 +185,20 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.root.takeBack(diskCID, vmCID); err != nil {
+		return nil, fmt.Errorf("cannot detach disk '%s': %w", diskCID, err)
+	}
 	d.VM = ""
 	return nil, c.root.save(disks(), diskCID, d)
+}
+
+// lend makes the data of a disk visible in a VM, and returns where they are
+// there.
+func (c *call) lend(d disk, machine vm) (string, error) {
+	if machine.Machine != agent.MachineNamespace {
+		return filepath.Join(c.root.path(disks(), d.CID), "data"), nil
+	}
+	return namespace.GuestDisk(d.CID), c.root.handOver(d.CID, machine.CID)
 }
 
 func (c *call) getDisks(context.Context) (any, error) {
@@ -265,7 +293,7 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = copyTree(ctx, c.dataDir(diskCID), filepath.Join(dir, "data"))
+	err = copyTree(ctx, c.dataDir(d), filepath.Join(dir, "data"))
 	if err == nil {
 		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Metadata: metadata, CreatedAt: time.Now().UTC()})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/namespace"
 )
 
 // killer calls the CPI and kills it at random moments.
@@ -103,7 +104,7 @@ func (k *killer) check(t *testing.T, after string) map[string][]string {
 		var settings agent.Settings
 		if err := readJSON(k.file("vms", cid, bootFile), &boot); err != nil {
 			t.Errorf("after %s: %v", after, err)
-		} else if err := readJSON(boot.SettingsFile, &settings); err != nil || settings.VM.Name != cid {
+		} else if err := readJSON(k.file("vms", cid, settingsFile), &settings); err != nil || settings.VM.Name != cid {
 			t.Errorf("after %s: %v, %+v", after, err, settings)
 		}
 	}
@@ -137,13 +138,17 @@ func TestKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("this system does not show the environments of processes")
 	}
-	rounds := 40
+	t.Run(agent.MachineFolder, func(t *testing.T) { t.Parallel(); testKilled(t, newWorld(t, 2, nil), 40) })
+	t.Run(agent.MachineNamespace, func(t *testing.T) { t.Parallel(); testKilled(t, namespaces(t), 20) })
+}
+
+func testKilled(t *testing.T, w *world, rounds int) {
 	if text := os.Getenv("BOOTSTRAP_KILLS"); text != "" {
 		if _, err := fmt.Sscan(text, &rounds); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k := &killer{world: newWorld(t, 2, nil)}
+	k := &killer{world: w}
 	k.cfg = filepath.Join(k.jobs, "killed.json")
 	write(t, k.cfg, []byte(`{"root":"`+k.root+`","agent":{"mbus":"https://u:p@127.0.0.1:1"}}`), 0o600)
 	image := filepath.Join(t.TempDir(), "image")
@@ -165,8 +170,8 @@ func TestKilled(t *testing.T) {
 		}
 		vm, disk := pick("vms"), pick("disks")
 		calls := [][]any{
-			{"create_vm", "a", kept, map[string]any{}, dynamic(), []any{}, map[string]any{}},
-			{"create_vm", "a", kept, map[string]any{}, dynamic(), []any{}, map[string]any{}},
+			{"create_vm", "a", kept, map[string]any{"machine": w.machine}, dynamic(), []any{}, map[string]any{}},
+			{"create_vm", "a", kept, map[string]any{"machine": w.machine}, dynamic(), []any{}, map[string]any{}},
 			{"delete_vm", vm}, {"delete_vm", vm}, {"reboot_vm", vm}, {"set_vm_metadata", vm, map[string]any{"round": round}},
 			{"create_disk", 1, map[string]any{}, nil}, {"create_disk", 1, map[string]any{}, nil}, {"delete_disk", disk},
 			{"attach_disk", vm, disk}, {"attach_disk", vm, disk}, {"detach_disk", vm, disk}, {"update_disk", disk, 2, map[string]any{}},
@@ -193,7 +198,11 @@ func TestKilled(t *testing.T) {
 		for _, disk := range attached {
 			k.must(t, "attach_disk", vm, disk)
 			disks := get(t, k.file("vms", vm, settingsFile))["disks"].(map[string]any)["persistent"].(map[string]any)
-			if disks[disk] != k.file("disks", disk, "data") {
+			want := k.file("disks", disk, "data")
+			if w.machine == agent.MachineNamespace {
+				want = namespace.GuestDisk(disk)
+			}
+			if disks[disk] != want {
 				t.Errorf("settings of %s: %v", vm, disks)
 			}
 		}

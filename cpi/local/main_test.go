@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,7 +20,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/namespace"
 )
 
 // TestMain also runs the CPI and the agent in child processes. The agent is only
@@ -28,8 +31,20 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "plugin" && os.Args[2] == "cpi" {
 		os.Exit(Run(context.Background(), os.Args[4], os.Args[0], os.Stdin, os.Stdout, os.Stderr))
 	}
-	if len(os.Args) == 4 && os.Args[1] == "plugin" && os.Args[2] == "agent" {
-		if err := standIn(os.Args[3]); err != nil {
+	if len(os.Args) > 3 && os.Args[1] == "plugin" && os.Args[2] == "machine" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := namespace.Main(ctx, os.Args[3:]); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 4 && os.Args[1] == "plugin" && (os.Args[2] == "agent" || os.Args[2] == "agent-inside") {
+		dir := os.Args[3]
+		if os.Args[2] == "agent-inside" {
+			dir = namespace.Guest
+		}
+		if err := standIn(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -66,6 +81,7 @@ func standIn(dir string) error {
 
 // world is a CPI with its own root.
 type world struct {
+	machine    string // of its VMs
 	root, jobs string
 	cfg        map[string]any
 	log        *journal
@@ -80,7 +96,7 @@ func newWorld(t testing.TB, apiVersion int, change func(cfg map[string]any)) *wo
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{root: filepath.Join(dir, "home", ".bosh", "local"), jobs: filepath.Join(dir, "jobs"), log: &journal{}}
+	w := &world{machine: agent.MachineFolder, root: filepath.Join(dir, "home", ".bosh", "local"), jobs: filepath.Join(dir, "jobs"), log: &journal{}}
 	w.cfg = map[string]any{
 		"root": "", "api_version": apiVersion,
 		"agent": map[string]any{"mbus": "https://mbus:hunter2@0.0.0.0:6868", "ntp": []string{}, "blobstore": map[string]any{"provider": "local"}},
@@ -169,12 +185,14 @@ func dynamic() map[string]map[string]any {
 
 func (w *world) vm(t *testing.T, stemcell string) string {
 	t.Helper()
-	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, Networks: dynamic(), Env: map[string]any{"bosh": map[string]any{"password": "*"}}})
+	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, CloudProperties: map[string]any{"machine": w.machine}, Networks: dynamic(), Env: map[string]any{"bosh": map[string]any{"password": "*"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return vm.CID
 }
+
+func folder() map[string]any { return map[string]any{"machine": agent.MachineFolder} }
 
 func (w *world) disk(t *testing.T) string {
 	t.Helper()

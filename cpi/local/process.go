@@ -29,33 +29,18 @@ const agentStart = 30 * time.Second
 
 var errStarting = errors.New("it is still starting")
 
-// startAgent starts the agent of the VM in dir, detached, so that it survives
-// this call and inherits nothing from it. It returns when the agent is up; if
-// the agent ended instead, the error contains its words.
+// startAgent starts the agent of a VM that is a folder, detached, so that it
+// survives this call and inherits nothing from it. It returns when the agent is
+// up; if the agent ended instead, the error contains its words.
 func startAgent(ctx context.Context, self, dir string) error {
-	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, program, err := prepareStart(self, dir)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	if err := closeOnExec(); err != nil {
-		return err
-	}
-	program, err := exec.LookPath(self)
-	if err != nil {
-		return err
-	}
-	if program, err = filepath.Abs(program); err != nil {
-		return err
-	}
 	cmd := exec.Command(program, "plugin", "agent", dir)
 	cmd.Dir = dir
-	cmd.Env = []string{mark(dir)}
-	for _, name := range []string{"PATH", "HOME", "LANG"} {
-		if value, ok := os.LookupEnv(name); ok {
-			cmd.Env = append(cmd.Env, name+"="+value)
-		}
-	}
+	cmd.Env = environment(dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	process.OwnSession(cmd)
 	if err := cmd.Start(); err != nil {
@@ -64,6 +49,36 @@ func startAgent(ctx context.Context, self, dir string) error {
 	ended := guard.Start(ctx, cmd.Wait) // the agent's report says more than its exit status
 	return awaitAgent(ctx, dir, cmd.Process.Pid, ended)
 }
+
+// prepareStart opens the log of the VM in dir, and returns the path of this
+// program.
+func prepareStart(self, dir string) (log *os.File, program string, err error) {
+	if err := closeOnExec(); err != nil {
+		return nil, "", err
+	}
+	if program, err = exec.LookPath(self); err != nil {
+		return nil, "", err
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return nil, "", err
+	}
+	log, err = os.OpenFile(filepath.Join(dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	return log, program, err
+}
+
+// environment is that of the first processes of the VM in dir.
+func environment(dir string) []string {
+	env := []string{mark(dir)}
+	for _, name := range []string{"PATH", "HOME", "LANG"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// anyPID stands for an agent whose process id has no meaning outside of its VM.
+const anyPID = 0
 
 // awaitAgent waits until the agent reports that it is ready, or ends.
 func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) error {
@@ -76,7 +91,7 @@ func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) er
 		default:
 		}
 		report, err := reportOf(dir)
-		return err == nil && report.Ready && report.PID == pid, nil
+		return err == nil && report.Ready && (report.PID == pid || pid == anyPID), nil
 	})
 	if errors.Is(err, errStarting) {
 		return nil
@@ -87,7 +102,7 @@ func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) er
 // lastWords returns why an agent ended: its report, or else the end of its log.
 // The report may come from an earlier agent.
 func lastWords(dir string, pid int) string {
-	if report, err := reportOf(dir); err == nil && report.PID == pid && report.Ended != "" {
+	if report, err := reportOf(dir); err == nil && (report.PID == pid || pid == anyPID) && report.Ended != "" {
 		return report.Ended
 	}
 	text, err := os.ReadFile(filepath.Join(dir, logFile))
@@ -110,10 +125,14 @@ func reportOf(dir string) (agent.BootReport, error) {
 func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir) }
 
 // endVM ends the agent of the VM in dir first, because it would restart the
-// others, and then every other process of the VM.
+// others, and then every other process of the VM. Those of a namespace VM end
+// with its first one, the only one with the mark.
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
+	if machineOf(dir) == agent.MachineNamespace {
+		return process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
+	}
 	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) {
 		pid, err := agentOf(dir)
 		if err != nil || pid == 0 {

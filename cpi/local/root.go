@@ -91,6 +91,7 @@ func (r *root) close() {
 	for _, k := range kinds() {
 		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if it is not empty
 	}
+	_ = os.Remove(filepath.Join(r.dir, attachedFolder))
 	entries, err := os.ReadDir(r.dir)
 	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
 		r.lock.Remove()
@@ -117,6 +118,9 @@ func (r *root) sweep(ctx context.Context) error {
 				return fmt.Errorf("cannot remove what a killed call left behind: %w", err)
 			}
 		}
+	}
+	if err := r.sweepAttached(ctx); err != nil {
+		return fmt.Errorf("cannot take back the disks of a VM that is gone: %w", err)
 	}
 	return nil
 }
@@ -216,6 +220,9 @@ func (r *root) remove(ctx context.Context, k kind, cid string) error {
 func (r *root) discard(ctx context.Context, k kind, dir string) error {
 	if k == vms() {
 		if err := endVM(ctx, dir); err != nil {
+			return err
+		}
+		if err := r.takeBackAll(filepath.Base(dir)); err != nil {
 			return err
 		}
 	}

@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/namespace"
 )
 
 // settings is agent.Settings with the whole env of create_vm.
@@ -178,10 +180,11 @@ func (c *call) changeSettings(ctx context.Context, machine vm, change func(persi
 	if err != nil {
 		return err
 	}
+	file := filepath.Join(c.root.path(vms(), machine.CID), settingsFile)
 	var registry *registryClient
 	all := map[string]any{}
 	if start.Registry == "" {
-		err = readJSON(start.SettingsFile, &all)
+		err = readJSON(file, &all)
 	} else if registry, err = c.registry(); err == nil {
 		err = registry.get(ctx, machine.CID, &all)
 	}
@@ -201,8 +204,11 @@ func (c *call) changeSettings(ctx context.Context, machine vm, change func(persi
 	if registry != nil {
 		return registry.put(ctx, machine.CID, all)
 	}
-	if err := writeJSON(start.SettingsFile, all); err != nil {
+	if err := writeJSON(file, all); err != nil {
 		return fmt.Errorf("cannot write the settings of VM '%s': %w", machine.CID, err)
+	}
+	if machine.Machine == agent.MachineNamespace {
+		return namespace.GiveFile(file)
 	}
 	return nil
 }

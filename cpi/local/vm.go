@@ -19,6 +19,7 @@ type vm struct {
 	CID             string         `json:"cid"`
 	AgentID         string         `json:"agent_id"`
 	Stemcell        string         `json:"stemcell"`
+	Machine         string         `json:"machine,omitempty"` // what it is made of; empty: a folder
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Networks        networks       `json:"networks"`
 	Metadata        map[string]any `json:"metadata,omitempty"`
@@ -34,13 +35,19 @@ const (
 	vcapDir      = "vcap"
 )
 
-// vmSizes are the cloud_properties of a VM. They are recorded and do not limit
-// its processes.
+// vmSizes are the cloud_properties that are sizes of a VM. They are recorded and
+// do not limit its processes.
 func vmSizes() []string { return []string{"cpu", "ram", "ephemeral_disk_size"} }
 
-func checkSizes(where string, props map[string]any) error {
-	if err := known(where, props, vmSizes()...); err != nil {
+// machineProperty is the cloud property that names what the VM is made of.
+const machineProperty = "machine"
+
+func checkProperties(where string, props map[string]any) error {
+	if err := known(where, props, append(vmSizes(), machineProperty)...); err != nil {
 		return err
+	}
+	if asked, ok := props[machineProperty]; ok && asked != agent.MachineFolder && asked != agent.MachineNamespace {
+		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s or %s", machineProperty, asked, where, agent.MachineNamespace, agent.MachineFolder)
 	}
 	for _, key := range vmSizes() {
 		value, ok := props[key]
@@ -59,7 +66,7 @@ func (c *call) calculate() (any, error) {
 	if err := c.args(&desired); err != nil {
 		return nil, err
 	}
-	if err := checkSizes("the size asked for", desired); err != nil {
+	if err := checkProperties("the size asked for", desired); err != nil {
 		return nil, err
 	}
 	return desired, nil
@@ -78,7 +85,7 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	if err := c.args((*cidArg)(&machine.AgentID), (*cidArg)(&machine.Stemcell), &machine.CloudProperties, &asked, &near, &env); err != nil {
 		return nil, err
 	}
-	if err := checkSizes("the VM's cloud_properties", machine.CloudProperties); err != nil {
+	if err := checkProperties("the VM's cloud_properties", machine.CloudProperties); err != nil {
 		return nil, err
 	}
 	var err error
@@ -92,6 +99,9 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 		if err := c.root.load(disks(), cid, &disk{}); err != nil {
 			return nil, err
 		}
+	}
+	if machine.Machine, err = c.machine(ctx, machine.CloudProperties); err != nil {
+		return nil, err
 	}
 	cid, dir, err := c.root.create(vms())
 	if err != nil {
@@ -114,7 +124,7 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 	if err != nil {
 		return err
 	}
-	start := agent.Boot{Name: machine.CID, SSH: c.cfg.SSH.server(machine.Networks.address())}
+	start := agent.Boot{Name: machine.CID, Machine: machine.Machine, SSH: c.cfg.SSH.server(machine.Networks.address())}
 	if c.usesRegistry() {
 		registry, err := c.registry()
 		if err != nil {
@@ -129,6 +139,9 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 		if err := writeJSON(start.SettingsFile, settings); err != nil {
 			return fmt.Errorf("cannot write the agent's settings: %w", err)
 		}
+		if machine.Machine == agent.MachineNamespace {
+			start.SettingsFile = settingsFile // the folder has another path inside
+		}
 	}
 	if err := writeJSON(filepath.Join(dir, bootFile), start); err != nil {
 		return fmt.Errorf("cannot write the agent's settings: %w", err)
@@ -136,7 +149,7 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 	if err := os.Mkdir(filepath.Join(dir, vcapDir), 0o700); err != nil {
 		return fmt.Errorf("cannot make the VM: %w", err)
 	}
-	if err := startAgent(ctx, c.self, dir); err != nil {
+	if err := c.start(ctx, machine); err != nil {
 		return fmt.Errorf("cannot start the agent: %w", err)
 	}
 	return c.root.save(vms(), machine.CID, machine)
@@ -196,14 +209,14 @@ func (c *call) rebootVM(ctx context.Context) (any, error) {
 	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
-	if err := c.root.load(vms(), cid, &vm{}); err != nil {
+	var machine vm
+	if err := c.root.load(vms(), cid, &machine); err != nil {
 		return nil, err
 	}
-	dir := c.root.path(vms(), cid)
-	if err := endVM(ctx, dir); err != nil {
+	if err := endVM(ctx, c.root.path(vms(), cid)); err != nil {
 		return nil, fmt.Errorf("cannot stop VM '%s': %w", cid, err)
 	}
-	if err := startAgent(ctx, c.self, dir); err != nil {
+	if err := c.start(ctx, machine); err != nil {
 		return nil, fmt.Errorf("cannot start the agent of VM '%s': %w", cid, err)
 	}
 	return nil, nil

@@ -26,7 +26,7 @@ func TestVMFolder(t *testing.T) {
 	stemcell := w.stemcell(t)
 	networks := map[string]map[string]any{"a": {"type": "manual", "ip": "127.0.0.1", "netmask": "255.0.0.0", "gateway": "127.0.0.1", "dns": []any{"127.0.0.1"}, "default": []any{"dns", "gateway"}, "cloud_properties": map[string]any{}}}
 	env := map[string]any{"bosh": map[string]any{"password": "*", "mbus": map[string]any{"cert": map[string]any{"ca": "CA"}}}, "other": "kept"}
-	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, Networks: networks, Env: env})
+	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, CloudProperties: folder(), Networks: networks, Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestVMFolder(t *testing.T) {
 	if err := readJSON(filepath.Join(dir, bootFile), &boot); err != nil {
 		t.Fatal(err)
 	}
-	want := agent.Boot{Name: vm.CID, SettingsFile: filepath.Join(dir, settingsFile), SSH: &agent.BootSSH{Address: "127.0.0.1:2222", User: "vcap", Password: "hunter2", AuthorizedKeys: []string{"ssh-ed25519 AAAA"}}}
+	want := agent.Boot{Name: vm.CID, Machine: agent.MachineFolder, SettingsFile: filepath.Join(dir, settingsFile), SSH: &agent.BootSSH{Address: "127.0.0.1:2222", User: "vcap", Password: "hunter2", AuthorizedKeys: []string{"ssh-ed25519 AAAA"}}}
 	if !reflect.DeepEqual(boot, want) {
 		t.Errorf("boot.json %+v, want %+v", boot, want)
 	}
@@ -102,7 +102,7 @@ func TestAgentIsDetached(t *testing.T) {
 	leaky := w.path() + "-leaky"
 	write(t, leaky, []byte("#!/bin/bash\nexport SECRET=hunter2\nexec 7>"+w.path()+".held\nexec "+w.path()+"\n"), 0o700)
 	c := cpi.New(cpi.Config{Path: leaky, Env: w.env(), StemcellAPI: 3, Log: w.log})
-	vm, err := c.CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()})
+	vm, err := c.CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, CloudProperties: folder(), Networks: dynamic()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestCreateVMRefuses(t *testing.T) {
 	}
 	c := w.client()
 	good := func(change func(*cpi.VMRequest)) cpi.VMRequest {
-		vm := cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()}
+		vm := cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, CloudProperties: folder(), Networks: dynamic()}
 		change(&vm)
 		return vm
 	}
@@ -310,7 +310,7 @@ func TestRegistry(t *testing.T) {
 			stemcell, disk := w.stemcell(t), w.disk(t)
 			c := w.clientFor(tt.stemcellAPI)
 			w.made = c
-			vm, err := c.CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()})
+			vm, err := c.CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, CloudProperties: folder(), Networks: dynamic()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -371,7 +371,7 @@ func TestRegistryFails(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, tt.change)
 			stemcell := w.stemcell(t)
-			_, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()})
+			_, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, CloudProperties: folder(), Networks: dynamic()})
 			if err == nil || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
 			}
@@ -387,11 +387,11 @@ func TestNoMBus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, func(cfg map[string]any) { cfg["agent"] = map[string]any{"mbus": ""} })
 	stemcell := w.stemcell(t)
-	_, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()})
+	_, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, CloudProperties: folder(), Networks: dynamic()})
 	if err == nil || !strings.Contains(err.Error(), "set agent.mbus") {
 		t.Errorf("got %v", err)
 	}
-	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic(),
+	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, CloudProperties: folder(), Networks: dynamic(),
 		Env: map[string]any{"bosh": map[string]any{"mbus": map[string]any{"urls": []any{"https://u:p@127.0.0.1:1"}}}}})
 	if err != nil {
 		t.Fatal(err)

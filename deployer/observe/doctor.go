@@ -64,6 +64,7 @@ func diagnoses() []diagnosis {
 		{"manifest", (*doctor).checkManifest},
 		{"tools", (*doctor).checkTools},
 		{"ruby", (*doctor).checkRuby},
+		{"machine", (*doctor).checkMachine},
 		{"state", (*doctor).checkState},
 		{"lock", (*doctor).checkLock},
 		{"proxies", (*doctor).checkProxies},

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/target"
 	"bootstrap/manifest"
@@ -266,4 +268,30 @@ func sources(m *manifest.Manifest) []string {
 		}
 	}
 	return remote
+}
+
+// checkMachine finds out what a new VM of the embedded CPI would be made of.
+func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
+	if d.Env.Machine == nil || d.loaded && !d.EmbeddedCPI() {
+		v.skip("the embedded CPI is not used")
+		return
+	}
+	var m target.Machine
+	if d.loaded {
+		m = d.NewMachine(ctx)
+	} else {
+		m = d.Env.Machine(ctx, "")
+	}
+	switch {
+	case m.Refused == nil && m.Kind == agent.MachineNamespace:
+		v.say("new VMs of the embedded CPI are made of namespaces")
+	case m.Refused == nil:
+		v.say("the VM's cloud_properties ask for a folder")
+	case m.Kind == agent.MachineNamespace:
+		v.fail(cmp.Or(m.Remedy, "remove `machine` from the VM's cloud_properties"), "the VM's cloud_properties ask for namespaces: %v", m.Refused)
+	case m.Remedy != "":
+		v.warn(m.Remedy, "new VMs of the embedded CPI are folders without namespaces, in which only releases that use $VCAP_ROOT run: %v", m.Refused)
+	default:
+		v.say("new VMs of the embedded CPI are folders without namespaces, in which only releases that use $VCAP_ROOT run: %v", m.Refused)
+	}
 }

@@ -115,6 +115,9 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if old := st.Stemcell(); old != nil && (vm.Action == Create || vm.Action == Replace) {
 		d.DropsStemcell = old.Name+"/"+old.Version != w.Stemcell
 	}
+	if (vm.Action == Create || vm.Action == Replace) && w.Machine.Cause != "" {
+		vm.Why = append(slices.Clone(vm.Why), w.Machine)
+	}
 	d.Changes = append(d.Changes, sc, vm)
 	if w.Disk != nil || disk.Action != Keep {
 		d.Changes = append(d.Changes, disk)

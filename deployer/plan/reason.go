@@ -71,6 +71,7 @@ const (
 	VMReplaced      Cause = "vm-replaced"
 	Unused          Cause = "unused"
 	PutBackAsked    Cause = "put-back"
+	MadeOf          Cause = "made-of" // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
 	AddressRule     Cause = "address" // Subject: the network.ReasonKind, From, To
 )
 
@@ -240,6 +241,14 @@ func (r Reason) String() string {
 		return "generated: " + names
 	case DiskKept:
 		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
+	case MadeOf:
+		switch {
+		case r.To == "":
+			return "made of namespaces"
+		case r.Subject == "namespace":
+			return "it cannot be made of namespaces, as its cloud_properties ask for: " + r.To
+		}
+		return "a folder without namespaces: " + r.To
 	case AddressRule:
 		return network.Reason{Kind: network.ReasonKind(r.Subject), From: r.From, To: r.To}.String()
 	case PutBackAsked:

@@ -28,6 +28,8 @@ type Wishes struct {
 	DNS       bool
 	API       int // effective CPI API version; 0: unknown
 
+	Machine Reason // of which kind a new VM is; zero: there is nothing to say
+
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
 

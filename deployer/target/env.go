@@ -38,10 +38,13 @@ type Config struct {
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit
 
-	Ruby      string                 // path of the Ruby that renders; empty: the embedded one
-	Embedded  map[string]fs.FS       // releases and stemcells of `embedded:` URLs
-	Getenv    func(string) string    // proxies, SSH_AUTH_SOCK, PATH
-	Self      string                 // this program, for the embedded CPI
+	Ruby     string              // path of the Ruby that renders; empty: the embedded one
+	Embedded map[string]fs.FS    // releases and stemcells of `embedded:` URLs
+	Getenv   func(string) string // proxies, SSH_AUTH_SOCK, PATH
+	Self     string              // this program, for the embedded CPI
+	// Machine returns what a new VM of the embedded CPI is made of if its
+	// cloud_properties ask for that; may be nil.
+	Machine   func(ctx context.Context, asked string) Machine
 	Holder    file.Holder            // the holder that the lock file names
 	Redact    func(string) string    // removes secrets from a text
 	Secret    func(values ...string) // adds values that the redactor hides
@@ -54,6 +57,13 @@ type Config struct {
 	// OpenLog opens a log file for appending, 0600, which removes secrets from
 	// what is written.
 	OpenLog func(path string) (io.WriteCloser, error)
+}
+
+// Machine is what a VM of the embedded CPI is made of.
+type Machine struct {
+	Kind    string // agent.MachineFolder or agent.MachineNamespace; empty: unknown
+	Refused error  // why it is not, or cannot be, made of namespaces; nil: it is, or a folder was asked for
+	Remedy  string // what a person can do about that; may be empty
 }
 
 // Env contains what the deploys of a process share. The caller must call Close.

@@ -20,6 +20,15 @@ func (t *Target) EmbeddedCPI() bool {
 	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
 }
 
+// NewMachine returns what a new VM is made of; zero without the embedded CPI.
+func (t *Target) NewMachine(ctx context.Context) Machine {
+	if !t.EmbeddedCPI() || t.Env.Machine == nil {
+		return Machine{}
+	}
+	asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
+	return t.Env.Machine(ctx, asked)
+}
+
 // CheckPorts tries the addresses at which the agent of a new VM on this machine
 // will listen. vm is the CID of the VM that the new one replaces, which may
 // still use them; empty: there is none.

@@ -84,7 +84,7 @@ func about(pid int, argv []string) Process {
 	if len(argv) > 0 && argv[0] != "" {
 		p.Name = filepath.Base(argv[0])
 	}
-	if len(argv) == 4 && argv[1] == "plugin" && argv[2] == "agent" {
+	if len(argv) == 4 && argv[1] == "plugin" && (argv[2] == "agent" || argv[2] == "agent-inside") {
 		p.VM = argv[3]
 	}
 	return p

@@ -48,6 +48,7 @@ func TestAbout(t *testing.T) {
 	for want, args := range map[string][]string{
 		"process 7 (mysql)":                          {"/usr/bin/mysql", "-pSECRET"},
 		"process 7 (the agent of the VM in /a/vm-1)": {"/opt/bootstrap", "plugin", "agent", "/a/vm-1"},
+		"process 7 (the agent of the VM in /a/vm-2)": {"/run/machine/program", "plugin", "agent-inside", "/a/vm-2"},
 		"process 7 (bootstrap)":                      {"bootstrap", "plugin", "agent", "/a/vm-1", "SECRET"},
 		"process 7":                                  {""},
 	} {

@@ -10,23 +10,40 @@ import (
 	"strings"
 )
 
-// guestRoot is the path on a real VM of the folder that is $VCAP_ROOT here.
+// guestRoot is the path on a real VM, and inside namespaces, of the folder that is
+// $VCAP_ROOT.
 const guestRoot = "/var/vcap"
 
 // VM is one embedded VM. Its processes have VCAP_ROOT in their environment.
 type VM struct {
-	dir  string // also has the files of the CPI and the agent
-	root string // $VCAP_ROOT
+	dir    string // also has the files of the CPI and the agent
+	root   string // $VCAP_ROOT
+	inside bool   // this process runs in the VM's namespaces
 }
 
 // New returns the VM in the folder dir, an absolute path.
 func New(dir string) VM { return VM{dir: dir, root: filepath.Join(dir, "vcap")} }
+
+// Inside returns the VM in whose namespaces this process runs: all processes and
+// mounts that it sees are those of the VM. dir is the VM's folder there.
+func Inside(dir string) VM { return VM{dir: dir, root: guestRoot, inside: true} }
+
+// Mounts reports whether persistent disks are mounted; else they are linked.
+func (v VM) Mounts() bool { return v.inside }
 
 // Dir is the folder of the VM.
 func (v VM) Dir() string { return v.dir }
 
 // Root is the folder that a real VM has at /var/vcap.
 func (v VM) Root() string { return v.root }
+
+// Own returns the path of a file of the agent's own, which jobs do not need.
+func (v VM) Own(name string) string {
+	if v.inside {
+		return v.Path("bosh", name) // its folder cannot be written to
+	}
+	return filepath.Join(v.dir, name)
+}
 
 // Path returns the path of a file below Root.
 func (v VM) Path(elem ...string) string {
@@ -37,8 +54,7 @@ func (v VM) Path(elem ...string) string {
 func (v VM) Temp() string { return v.Path("bosh", "tmp") }
 
 // Command returns a command that runs a program inside the VM. Everything that
-// runs in the VM is made here or gets Env, except packaging scripts: a mount
-// namespace with a real /var/vcap belongs here.
+// runs in the VM is made here or gets Env, except packaging scripts.
 func (v VM) Command(argv []string, env ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = v.Path("bosh")

@@ -3,6 +3,8 @@ package machine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -17,6 +19,12 @@ const (
 
 // Members returns the processes of the VM without this one.
 func (v VM) Members(ctx context.Context) ([]int, error) {
+	if v.inside {
+		// The first process ends last, by itself.
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(process.Usages())), func(pid int) bool {
+			return pid == 1 || pid == os.Getpid() || !process.Lives(pid)
+		}), nil
+	}
 	return process.WithVariable(ctx, "VCAP_ROOT="+v.root)
 }
 

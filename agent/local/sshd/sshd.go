@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -98,7 +97,7 @@ func (s *Server) HostKey() (ssh.PublicKey, error) {
 
 // hostKey reads the host key, which the first call makes.
 func (s *Server) hostKey() (ssh.Signer, error) {
-	file := filepath.Join(s.cfg.VM.Dir(), "ssh_host_key")
+	file := s.cfg.VM.Own("ssh_host_key")
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, key, gerr := ed25519.GenerateKey(rand.Reader)

@@ -1,0 +1,109 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bootstrap/cpi/local/namespace"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/removal"
+)
+
+// attachedFolder contains a folder for each VM of namespaces, which the VM can
+// see, with the data of the disks that are attached to it. In the folder of such
+// a disk, data is a link to them.
+const attachedFolder = "attached"
+
+func (r *root) attachedDir(vm string) string { return filepath.Join(r.dir, attachedFolder, vm) }
+
+// handOver moves the data of a disk to where a VM sees them. It first makes the
+// link there and then exchanges both, so that data always leads to them.
+func (r *root) handOver(disk, vm string) error {
+	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
+	if isFolder(there) {
+		return nil
+	}
+	if err := os.MkdirAll(r.attachedDir(vm), 0o700); err != nil {
+		return err
+	}
+	if err := namespace.GiveTree(data); err != nil {
+		return err
+	}
+	if err := os.Remove(there); err != nil && !errors.Is(err, fs.ErrNotExist) { // the link of a killed call
+		return err
+	}
+	if err := os.Symlink(filepath.Join("..", "..", attachedFolder, vm, disk), there); err != nil {
+		return err
+	}
+	if err := namespace.Exchange(data, there); err != nil {
+		return err
+	}
+	return errors.Join(atomicfile.SyncDir(filepath.Dir(there)), atomicfile.SyncDir(filepath.Dir(data)))
+}
+
+// takeBack moves the data of a disk back to its folder.
+func (r *root) takeBack(disk, vm string) error {
+	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
+	_, err := os.Lstat(there)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case isFolder(there):
+		if err := namespace.Exchange(data, there); err != nil {
+			return err
+		}
+	}
+	return errors.Join(atomicfile.SyncDir(filepath.Dir(data)), os.Remove(there))
+}
+
+// takeBackAll moves the data of all disks of a VM back, whose processes have
+// ended.
+func (r *root) takeBackAll(vm string) error {
+	entries, err := os.ReadDir(r.attachedDir(vm))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		disk := entry.Name()
+		if _, err := os.Lstat(r.path(disks(), disk)); !isCID(disks(), disk) || errors.Is(err, fs.ErrNotExist) {
+			// Not a disk, or one whose folder was removed by hand.
+			if err := removal.Tree(filepath.Join(r.attachedDir(vm), disk)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.takeBack(disk, vm); err != nil {
+			return err
+		}
+	}
+	return os.Remove(r.attachedDir(vm))
+}
+
+// sweepAttached takes back the disks of VMs that no longer exist.
+func (r *root) sweepAttached(ctx context.Context) error {
+	entries, err := os.ReadDir(filepath.Join(r.dir, attachedFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		dir := r.path(vms(), entry.Name())
+		if _, err := os.Lstat(dir); !isCID(vms(), entry.Name()) || !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := endVM(ctx, dir); err != nil {
+			return err
+		}
+		if err := r.takeBackAll(entry.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package namespace
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// buildVM makes the root file system of a VM, in the namespaces that Start has
+// made, and starts the first process of the VM. It returns when that has started
+// the agent.
+func buildVM(spec Spec, arg string) error {
+	if err := buildRoot(spec); err != nil {
+		return err
+	}
+	report, says, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	// Relative, because the VM's owner may not enter the folders on the way.
+	if err := os.Chdir(filepath.Join(spec.Dir, rootDir)); err != nil {
+		return err
+	}
+	cmd := exec.Command("."+guestProgram, "plugin", "machine", "init", arg)
+	cmd.Env = os.Environ()
+	cmd.ExtraFiles = []*os.File{os.NewFile(logFD, "log"), os.NewFile(aliveFD, "alive"), says}
+	isolateAgain(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS|syscall.CLONE_NEWPID|syscall.CLONE_NEWIPC|syscall.CLONE_NEWUTS)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("this machine refuses process namespaces: %w", err)
+	}
+	_ = says.Close()
+	return reported(report)
+}
+
+// builder mounts one root file system.
+type builder struct {
+	Spec
+	root   string   // where it is mounted
+	layers *os.Root // the files that differ; jobs can write there, so links in it are not followed
+}
+
+func buildRoot(spec Spec) error {
+	layers, err := os.OpenRoot(filepath.Join(spec.Dir, layersDir))
+	if err != nil {
+		return err
+	}
+	defer layers.Close()
+	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir), layers: layers}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return mountError("/", err)
+	}
+	if err := mount("tmpfs", b.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
+		return err
+	}
+	for _, step := range []func() error{b.system, b.etc, b.var_, b.own, b.devices, b.views, b.guest} {
+		if err := step(); err != nil {
+			return fmt.Errorf("cannot make the root file system of the VM: %w", err)
+		}
+	}
+	return nil
+}
+
+func mountError(target string, err error) error {
+	return &fs.PathError{Op: "mount", Path: target, Err: err}
+}
+
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		return mountError(target, err)
+	}
+	return nil
+}
+
+// at is a path inside, as seen by the builder.
+func (b *builder) at(guest string) string { return filepath.Join(b.root, guest) }
+
+// bind shows a folder or file at a place inside, which it makes.
+func (b *builder) bind(source, guest string, flags uintptr) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	target := b.at(guest)
+	if info.IsDir() {
+		err = os.MkdirAll(target, 0o755)
+	} else if _, missing := os.Lstat(target); missing != nil {
+		err = os.WriteFile(target, nil, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return mount(source, target, "", unix.MS_BIND|flags, "")
+}
+
+// bindReadOnly is bind, read-only with all that is mounted below.
+func (b *builder) bindReadOnly(source, guest string) error {
+	if err := b.bind(source, guest, unix.MS_REC); err != nil {
+		return err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, b.at(guest), unix.AT_RECURSIVE, &attr); err != nil {
+		return mountError(guest, err)
+	}
+	return nil
+}
+
+// layer makes a folder of the VM's own files, if it is missing.
+func (b *builder) layer(name string, mode fs.FileMode) error {
+	if info, err := b.layers.Lstat(name); err == nil && info.IsDir() {
+		return nil
+	} else if err == nil {
+		if err := b.layers.Remove(name); err != nil {
+			return err
+		}
+	}
+	if err := b.layers.MkdirAll(name, 0o755); err != nil {
+		return err
+	}
+	return b.layers.Chmod(name, mode)
+}
+
+// system shows the programs and libraries of the machine. The VM can add files to
+// the folders of the first list.
+func (b *builder) system() error {
+	for _, dir := range []string{"/usr", "/opt", "/srv"} {
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := b.layer(dir[1:]+"/upper", 0o755); err != nil {
+			return err
+		}
+		if err := b.openFolders(dir, systemDepth(dir)); err != nil {
+			return err
+		}
+		if err := b.overlay(dir); err != nil {
+			if err := b.bindReadOnly(dir, dir); err != nil {
+				return err
+			}
+		}
+	}
+	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu"} {
+		info, err := os.Lstat(dir)
+		if err != nil {
+			continue
+		}
+		if info.IsDir() {
+			err = b.bindReadOnly(dir, dir)
+		} else if target, failed := os.Readlink(dir); failed == nil {
+			err = os.Symlink(target, b.at(dir))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// systemDepth is how deep the VM can add files to a folder.
+func systemDepth(dir string) int {
+	if dir == "/usr" {
+		return 2
+	}
+	return 1
+}
+
+// overlay mounts the machine's folder with the VM's files on top.
+func (b *builder) overlay(dir string) error {
+	name := dir[1:]
+	if err := b.layer(name+"/work", 0o700); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.at(dir), 0o755); err != nil {
+		return err
+	}
+	// Relative paths, because commas and colons separate the options.
+	if err := os.Chdir(filepath.Join(b.Dir, layersDir)); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr", dir, name, name)
+	if err := mount("overlay", b.at(dir), "overlay", unix.MS_NODEV, options); err != nil {
+		return err
+	}
+	// Its owner cannot remove a folder that it may not read.
+	_ = b.layers.Chmod(name+"/work/work", 0o700)
+	return nil
+}
+
+// openFolders copies the folders of the machine, without files, to the VM's
+// layer: only the owner of a folder can add files to it, and those of the machine
+// belong to a user that the VM does not have.
+func (b *builder) openFolders(dir string, depth int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // nobody but its owner may read it
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		below := filepath.Join(dir, entry.Name())
+		info, err := entry.Info()
+		if err != nil || info.Mode().Perm()&0o005 != 0o005 {
+			continue
+		}
+		if err := b.layer(b.upper(below), info.Mode().Perm()|0o700); err != nil {
+			return err
+		}
+		if depth > 1 {
+			if err := b.openFolders(below, depth-1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// upper is the place of a file of the machine in the layer of its folder.
+func (b *builder) upper(name string) string {
+	top, rest, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
+	return top + "/upper/" + rest
+}
+
+// var_ makes a /var of the VM's own, with its jobs, packages and data.
+func (b *builder) var_() error {
+	for name, mode := range map[string]fs.FileMode{
+		"": 0o755, "cache": 0o755, "lib": 0o755, "lib/misc": 0o755, "local": 0o755, "log": 0o755, "mail": 0o755, "opt": 0o755,
+		"spool": 0o755, "spool/cron": 0o755, "spool/cron/crontabs": 0o700, "tmp": 0o777 | fs.ModeSticky, "vcap": 0o755,
+	} {
+		if err := b.layer(filepath.Join("var", name), mode); err != nil {
+			return err
+		}
+	}
+	for name, target := range map[string]string{"var/run": "/run", "var/lock": "/run/lock"} {
+		if _, err := b.layers.Lstat(name); err != nil {
+			if err := b.layers.Symlink(target, name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.bind(filepath.Join(b.Dir, layersDir, "var"), "/var", 0); err != nil {
+		return err
+	}
+	// What is installed on the machine, for tools that look there.
+	for _, dir := range []string{"lib/dpkg", "lib/rpm"} {
+		if info, err := os.Stat("/var/" + dir); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := b.layer("var/"+dir, 0o755); err != nil {
+			return err
+		}
+		if err := b.bindReadOnly("/var/"+dir, "/var/"+dir); err != nil {
+			return err
+		}
+	}
+	return b.bind(filepath.Join(b.Dir, vcapDir), GuestVcap, 0)
+}
+
+// own makes the folders in which the VM has only its own files.
+func (b *builder) own() error {
+	// As on a machine that was started again.
+	if err := removeContents(b.layers, "tmp"); err != nil {
+		return err
+	}
+	for _, dir := range []struct {
+		name string
+		mode fs.FileMode
+	}{{"home", 0o755}, {"home/vcap", 0o755}, {"root", 0o700}, {"tmp", 0o777 | fs.ModeSticky}} {
+		if err := b.layer(dir.name, dir.mode); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"home", "root", "tmp"} {
+		if err := b.bind(filepath.Join(b.Dir, layersDir, name), "/"+name, 0); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"/mnt", "/media", "/boot"} {
+		if err := os.Mkdir(b.at(name), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeContents removes what is in a folder; a missing one is no error.
+func removeContents(root *os.Root, dir string) error {
+	info, err := root.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	return root.RemoveAll(dir)
+}
+
+// devices makes a /dev with the usual nodes, which are those of the machine.
+func (b *builder) devices() error {
+	if err := os.Mkdir(b.at("/dev"), 0o755); err != nil {
+		return err
+	}
+	if err := mount("tmpfs", b.at("/dev"), "tmpfs", unix.MS_NOSUID, "mode=0755,size=1m"); err != nil {
+		return err
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		if err := b.bind("/dev/"+name, "/dev/"+name, 0); err != nil {
+			return err
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"core": "/proc/kcore", "ptmx": "pts/ptmx",
+	} {
+		if err := os.Symlink(target, b.at("/dev/"+name)); err != nil {
+			return err
+		}
+	}
+	for _, m := range []struct{ name, kind, data string }{
+		{"/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620"},
+		{"/dev/shm", "tmpfs", "mode=1777"},
+	} {
+		if err := os.Mkdir(b.at(m.name), 0o755); err != nil {
+			return err
+		}
+		if err := mount(m.kind, b.at(m.name), m.kind, unix.MS_NOSUID|unix.MS_NOEXEC, m.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// views makes the places that show the kernel's state. Init mounts /proc, which
+// shows the processes of its own namespace.
+func (b *builder) views() error {
+	if err := os.Mkdir(b.at("/proc"), 0o555); err != nil {
+		return err
+	}
+	if err := b.bindReadOnly("/sys", "/sys"); err != nil {
+		return err
+	}
+	if err := os.Mkdir(b.at("/run"), 0o755); err != nil {
+		return err
+	}
+	if err := mount("tmpfs", b.at("/run"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+		return err
+	}
+	return os.Mkdir(b.at("/run/lock"), 0o777)
+}
+
+// guest shows the VM's folder, in which the agent finds its settings.
+func (b *builder) guest() error {
+	// The program and the disks are mounted before the folder becomes read-only.
+	if err := b.bind(b.Dir, Guest, 0); err != nil {
+		return err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, b.at(Guest), 0, &attr); err != nil {
+		return mountError(Guest, err)
+	}
+	if err := b.bindReadOnly(b.Program, filepath.Join(Guest, programFile)); err != nil {
+		return err
+	}
+	if err := b.bind(b.Disks, filepath.Join(Guest, disksDir), 0); err != nil {
+		return err
+	}
+	for _, name := range b.Files {
+		if err := b.bind(filepath.Join(b.Dir, name), filepath.Join(Guest, name), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// vcapID is the number of the user and the group vcap, as on a real VM.
+const vcapID = 1000
+
+// firstPerson is the first number of users who are people.
+const firstPerson = 1000
+
+// etc shows the machine's /etc with the VM's own users and names on top.
+func (b *builder) etc() error {
+	if err := b.layer("etc/upper", 0o755); err != nil {
+		return err
+	}
+	if err := b.openFolders("/etc", 2); err != nil {
+		return err
+	}
+	if err := b.etcFiles(); err != nil {
+		return err
+	}
+	if err := b.overlay("/etc"); err == nil {
+		return nil
+	}
+	// Without an overlay the VM has copies.
+	if err := b.copyReadable("/etc"); err != nil {
+		return err
+	}
+	return b.bind(filepath.Join(b.Dir, layersDir, "etc", "upper"), "/etc", 0)
+}
+
+// etcFiles writes the files that are not the machine's. Those that jobs may
+// change are kept when the VM is started again.
+func (b *builder) etcFiles() error {
+	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": readText("/etc/resolv.conf")}
+	kept := map[string]string{
+		"passwd":  users(readText("/etc/passwd")),
+		"group":   groups(readText("/etc/group")),
+		"shadow":  "root:*:19000:0:99999:7:::\nvcap:*:19000:0:99999:7:::\n",
+		"gshadow": "root:*::\nvcap:*::\n",
+		"hosts":   fmt.Sprintf("127.0.0.1 localhost %s\n::1 localhost ip6-localhost ip6-loopback\n%s", b.Hostname, otherHosts(readText("/etc/hosts"))),
+	}
+	// A job may append to these; it could not change the machine's own.
+	for _, name := range []string{"environment", "profile", "sysctl.conf", "security/limits.conf", "nsswitch.conf", "bash.bashrc", "ld.so.conf"} {
+		if text := readText("/etc/" + name); text != "" {
+			kept[name] = text
+		}
+	}
+	for name, text := range kept {
+		if _, err := b.layers.Lstat("etc/upper/" + name); errors.Is(err, fs.ErrNotExist) {
+			fresh[name] = text
+		}
+	}
+	for name, text := range fresh {
+		mode := fs.FileMode(0o644)
+		if strings.HasSuffix(name, "shadow") {
+			mode = 0o640
+		}
+		// A job may have put a link in its place.
+		file := "etc/upper/" + name
+		if err := b.layers.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := b.layers.WriteFile(file, []byte(text), mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readText(name string) string {
+	text, _ := os.ReadFile(name)
+	return string(text)
+}
+
+// otherHosts are the lines of the machine's hosts that name others.
+func otherHosts(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || strings.HasPrefix(fields[0], "#") || strings.HasPrefix(fields[0], "127.") || fields[0] == "::1" {
+			continue
+		}
+		out.WriteString(strings.TrimRight(line, "\n") + "\n")
+	}
+	return out.String()
+}
+
+// users are the machine's users without people, and vcap.
+func users(text string) string {
+	return withoutPeople(text) + fmt.Sprintf("vcap:x:%d:%d:BOSH:/home/vcap:/bin/bash\n", vcapID, vcapID)
+}
+
+// groups are the machine's groups without those of people, and those of a
+// stemcell.
+func groups(text string) string {
+	out := withoutPeople(text) + fmt.Sprintf("vcap:x:%d:\n", vcapID)
+	for i, name := range []string{"bosh_sudoers", "bosh_sshers", "admin"} {
+		if !strings.Contains("\n"+out, "\n"+name+":") {
+			out += fmt.Sprintf("%s:x:%d:vcap\n", name, vcapID+1+i)
+		}
+	}
+	return out
+}
+
+func withoutPeople(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimRight(line, "\n"), ":")
+		if len(fields) < 4 {
+			continue
+		}
+		id, err := strconv.Atoi(fields[2])
+		if err != nil || fields[0] == "vcap" || id >= firstPerson && id < 65000 {
+			continue
+		}
+		if fields[0] == "root" && len(fields) == 7 {
+			fields[5] = "/root"
+		}
+		out.WriteString(strings.Join(fields, ":") + "\n")
+	}
+	return out.String()
+}
+
+// copyReadable copies what this user can read of a folder of the machine to the
+// VM's layer, and keeps what is there.
+func (b *builder) copyReadable(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it may not be read
+		}
+		place := b.upper(name)
+		if _, err := b.layers.Lstat(place); err == nil || name == dir {
+			return nil
+		}
+		info, err := entry.Info()
+		switch {
+		case err != nil:
+			return nil
+		case entry.IsDir():
+			return b.layer(place, info.Mode().Perm()|0o700)
+		case entry.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(name)
+			if err != nil {
+				return nil
+			}
+			return b.layers.Symlink(target, place)
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil
+		}
+		return b.layers.WriteFile(place, text, info.Mode().Perm()|0o600)
+	})
+}

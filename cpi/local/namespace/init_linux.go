@@ -1,0 +1,165 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/wait"
+)
+
+// How long the agent and then the jobs get to end before they are killed, and
+// the pause before a crashed agent is started again.
+const (
+	agentGrace   = 2 * time.Second
+	jobsGrace    = 2 * time.Second
+	endPause     = 20 * time.Millisecond
+	restartPause = 250 * time.Millisecond
+)
+
+// crashed is the exit code of a Go program that the runtime ended.
+const crashed = 2
+
+// runInit is the first process of a VM, in the namespaces that buildVM has made.
+// It enters the root file system, runs the agent, collects processes without a
+// parent, and ends with all processes of the VM when ctx ends or the agent does.
+// An agent that crashes is started again.
+func runInit(ctx context.Context, spec Spec) error {
+	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
+	signal.Notify(i.children, syscall.SIGCHLD)
+	defer signal.Stop(i.children)
+	err := enter(spec)
+	if err == nil {
+		err = i.startAgent()
+	}
+	report(err)
+	if err != nil {
+		return err
+	}
+	return i.run(ctx)
+}
+
+// enter makes the new root, the current folder, the only file system that this
+// process can reach.
+func enter(spec Spec) error {
+	// A mount that was made outside cannot become the root; a copy can, in which
+	// all others stay locked.
+	if err := mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Chdir("../" + rootDir); err != nil { // the copy is on top
+		return err
+	}
+	if err := mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("cannot enter the VM's root file system: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("cannot leave the machine's root file system: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	unix.Umask(0o022)
+	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
+		return fmt.Errorf("cannot name the VM: %w", err)
+	}
+	return pretendUsers()
+}
+
+// initProcess is the first process of a VM.
+type initProcess struct {
+	spec     Spec
+	log      *os.File // of the agent
+	agent    int
+	children chan os.Signal
+}
+
+func (i *initProcess) startAgent() error {
+	agent, err := os.StartProcess(guestProgram, append([]string{guestProgram}, i.spec.Args...), &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"},
+		Files: []*os.File{nil, i.log, i.log},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot start the agent: %w", err)
+	}
+	i.agent = agent.Pid
+	return agent.Release() // collect waits for it, as for all others
+}
+
+// run collects processes until the agent ends for good or ctx ends.
+func (i *initProcess) run(ctx context.Context) error {
+	for {
+		status, ended := i.collect()
+		switch {
+		case ended && ctx.Err() == nil && (status.Signaled() || status.ExitStatus() == crashed):
+			fmt.Fprintln(i.log, "the agent crashed, and is started again")
+			_ = wait.For(ctx, restartPause)
+			if err := i.startAgent(); err != nil {
+				return err
+			}
+		case ended:
+			i.end()
+			return nil
+		}
+		select {
+		case <-i.children:
+		case <-ctx.Done():
+			i.endAgent()
+			i.end()
+			return nil
+		}
+	}
+}
+
+// collect collects the processes that have ended, and reports whether the agent
+// is one of them.
+func (i *initProcess) collect() (agent syscall.WaitStatus, ended bool) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil || pid <= 0:
+			return agent, ended
+		case pid == i.agent:
+			agent, ended = status, true
+		}
+	}
+}
+
+// endAgent asks the agent to end first, because it would start jobs again.
+func (i *initProcess) endAgent() {
+	_ = syscall.Kill(i.agent, syscall.SIGTERM)
+	for until := time.Now().Add(agentGrace); time.Now().Before(until); pause() {
+		if _, ended := i.collect(); ended {
+			return
+		}
+	}
+	_ = syscall.Kill(i.agent, syscall.SIGKILL)
+}
+
+// end asks the jobs to end. The kernel kills those that are left when this
+// process ends.
+func (i *initProcess) end() {
+	_ = syscall.Kill(-1, syscall.SIGTERM)
+	for until := time.Now().Add(jobsGrace); time.Now().Before(until); pause() {
+		i.collect()
+		if errors.Is(syscall.Kill(-1, 0), syscall.ESRCH) {
+			return
+		}
+	}
+}
+
+func pause() { _ = wait.For(context.Background(), endPause) }

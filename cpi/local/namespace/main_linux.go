@@ -1,0 +1,35 @@
+package namespace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"syscall"
+)
+
+// Main runs the part of a machine that args name: "try", "build SPEC" or "init
+// SPEC". It reports to the process that has started it how that went.
+func Main(ctx context.Context, args []string) error {
+	for _, fd := range []int{logFD, aliveFD, saysFD} {
+		syscall.CloseOnExec(fd)
+	}
+	if args[0] == "try" {
+		report(try())
+		return nil
+	}
+	var spec Spec
+	if len(args) != 2 {
+		return fmt.Errorf("cannot run a part of a machine with %d arguments", len(args))
+	}
+	if err := json.Unmarshal([]byte(args[1]), &spec); err != nil {
+		return fmt.Errorf("cannot read the description of the VM: %w", err)
+	}
+	switch args[0] {
+	case "build":
+		report(buildVM(spec, args[1]))
+		return nil
+	case "init":
+		return runInit(ctx, spec)
+	}
+	return fmt.Errorf("a machine has no part '%s'", args[0])
+}

@@ -1,0 +1,46 @@
+// Package namespace makes the machine of an embedded VM out of Linux namespaces,
+// without root: a root file system made of the machine's own, a real /var/vcap,
+// and processes that see nothing else and end together.
+//
+// Start runs the part "build" of Main in new user and mount namespaces. It mounts
+// the root file system, starts the part "init" in namespaces inside of those, and
+// ends. Init is the first process of the VM and runs the agent. What build has
+// mounted is locked for init and everything below it: the kernel lets none of
+// them unmount it or make it writable.
+package namespace
+
+import "path"
+
+// Places inside.
+const (
+	// Guest is the folder of the VM, which cannot be written to inside, except
+	// for the agent's lock and log.
+	Guest = "/run/machine"
+	// GuestVcap is the VM's folder of jobs, packages and data.
+	GuestVcap = "/var/vcap"
+)
+
+// guestProgram is where this program is inside.
+const guestProgram = Guest + "/" + programFile
+
+// Names in the VM's folder.
+const (
+	vcapDir     = "vcap"
+	disksDir    = "disks"  // where the attached disks are mounted inside
+	rootDir     = "root"   // where the root file system is mounted
+	layersDir   = "layers" // what differs from the machine's own files
+	programFile = "program"
+)
+
+// GuestDisk is where the VM finds the data of a disk that is attached to it.
+func GuestDisk(cid string) string { return path.Join(Guest, disksDir, cid) }
+
+// Spec describes a VM.
+type Spec struct {
+	Dir      string   `json:"dir"`   // of the VM
+	Disks    string   `json:"disks"` // contains the data of the attached disks
+	Hostname string   `json:"hostname"`
+	Files    []string `json:"files"`   // in Dir, which the agent may write to
+	Program  string   `json:"program"` // this one
+	Args     []string `json:"args"`    // of the program, for the agent
+}

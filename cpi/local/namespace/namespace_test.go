@@ -1,0 +1,223 @@
+//go:build linux
+
+package namespace
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bootstrap/internal/process"
+	"bootstrap/internal/removal"
+)
+
+// TestMain is also the program in the VMs: the parts of the machine, and an agent
+// that runs the script in the VM's folder.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "plugin" && os.Args[2] == "machine" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := Main(ctx, os.Args[3:]); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == "agent" {
+		if err := syscall.Exec("/bin/bash", []string{"bash", Guest + "/script"}, os.Environ()); err != nil {
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// runInside runs a script as the agent of a VM, and returns what it printed when
+// no process of the VM is left.
+func runInside(t *testing.T, script string) (dir, output string) {
+	t.Helper()
+	if err := Try(t.Context(), os.Args[0]); err != nil {
+		t.Skipf("no namespaces here: %v", err)
+	}
+	dir, ended := startInside(t, script)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the VM does not end")
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, string(text)
+}
+
+func startInside(t *testing.T, script string) (dir string, ended <-chan error) {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(base, "vm-1")
+	for _, name := range []string{filepath.Join(dir, vcapDir), filepath.Join(base, "disks", "disk-1")} {
+		if err := os.MkdirAll(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := GiveFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	ended, err = Start(t.Context(), Spec{
+		Dir: dir, Disks: filepath.Join(base, "disks"), Hostname: "vm-of-a-test",
+		Files: []string{"written"}, Program: os.Args[0], Args: []string{"agent"},
+	}, []string{"MARK=" + dir}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, ended
+}
+
+// expect checks the lines "NAME=VALUE" that a script printed.
+func expect(t *testing.T, output string, want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for line := range strings.Lines(output) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			got[name] = value
+		}
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s: %q, want %q", name, got[name], value)
+		}
+	}
+	if t.Failed() {
+		t.Log(output)
+	}
+}
+
+// What the jobs of releases do with a machine works.
+func TestWhatJobsDo(t *testing.T) {
+	t.Parallel()
+	_, output := runInside(t, `
+echo root=$(id -u) host=$(hostname) first=$(cat /proc/1/comm >/dev/null && echo yes)
+echo vcap=$(id -u vcap) group=$(getent group vcap | cut -d: -f3)
+touch /var/vcap/f && chown vcap:vcap /var/vcap/f && echo chown=$?
+install -d -o vcap -g vcap /var/vcap/data/dir && echo install=$?
+setpriv --reuid=vcap --regid=vcap --init-groups true && echo setpriv=$?
+echo x >/usr/local/bin/tool && echo usr=$?
+mkdir /opt/job && echo opt=$?
+echo '127.0.0.1 other' >>/etc/hosts && echo hosts=$?
+echo x >/etc/new && echo etc=$?
+echo x >/tmp/f && echo tmp=$?
+echo x >/dev/shm/f && echo shm=$?
+echo x >/run/machine/written && echo written=$?
+mount --bind /run/machine/disks/disk-1 /mnt && echo x >/mnt/f && umount /mnt && echo disk=$?
+(sleep 0.01 &) # its parent ends first
+`)
+	expect(t, output, map[string]string{
+		"root": "0 host=vm-of-a-test first=yes", "vcap": "1000 group=1000", "chown": "0", "install": "0", "setpriv": "0",
+		"usr": "0", "opt": "0", "hosts": "0", "etc": "0", "tmp": "0", "shm": "0", "written": "0", "disk": "0",
+	})
+}
+
+// Nothing inside reaches what is outside of the VM's folder.
+func TestWhatAVMCannotDo(t *testing.T) {
+	t.Parallel()
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("untouched"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(outside, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	dir, output := runInside(t, `
+PATH=/usr/sbin:/usr/bin
+no() { name=$1; shift; if "$@" >/dev/null 2>&1; then echo $name=done; else echo $name=refused; fi; }
+outside=`+outside+`
+no read cat $outside
+no write sh -c "echo x >$outside"
+no root ls /proc/1/root/$outside
+no unmount umount /sys
+no guest umount /run/machine
+no writable mount -o remount,rw,bind /run/machine
+no settings sh -c 'echo x >/run/machine/script'
+no replace mv /run/machine/written /run/machine/other
+no system mount -o remount,rw,bind /sys
+no device mknod /tmp/sda b 8 0
+no character mknod /tmp/mem c 1 1
+no kernel sh -c 'echo x >/proc/sys/kernel/core_pattern'
+no module sh -c 'echo x >/sys/kernel/uevent_helper'
+no kill kill -9 `+strconv.Itoa(os.Getpid())+`
+no processes test $(ls -d /proc/[0-9]* | wc -l) -gt 20
+no again unshare -rm umount /run/machine
+no chroot sh -c 'mkdir -p /tmp/jail/bin; cd /; chroot /proc/1/root cat `+outside+`'
+no home ls `+filepath.Dir(outside)+`
+ln -s `+outside+` /var/vcap/link; no link sh -c 'echo x >/var/vcap/link'
+cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; echo setuid=$(/tmp/id -u)
+`)
+	want := map[string]string{"setuid": "0"} // of the VM
+	for _, name := range strings.Fields("read write root unmount guest writable settings replace system device character kernel module kill processes again chroot home link") {
+		want[name] = "refused"
+	}
+	expect(t, output, want)
+	if text, err := os.ReadFile(outside); err != nil || string(text) != "untouched" {
+		t.Errorf("outside: %q, %v", text, err)
+	}
+	if err := removal.Tree(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// An agent that crashes is started again; one that ends, ends the VM with what it
+// left running.
+func TestAgentEnds(t *testing.T) {
+	t.Parallel()
+	dir, output := runInside(t, `
+if [ ! -e /var/vcap/crashed ]; then
+  touch /var/vcap/crashed
+  (trap '' TERM; exec sleep 1000) &
+  kill -9 $$
+fi
+echo processes=$(pgrep -c sleep)
+`)
+	expect(t, output, map[string]string{"processes": "1"})
+	if pids, err := process.WithVariable(t.Context(), "MARK="+dir); err != nil || len(pids) > 0 {
+		t.Errorf("left: %v, %v", pids, err)
+	}
+}
+
+// The end of the first process ends all others, however it ends.
+func TestFirstProcessEnds(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if err := Try(t.Context(), os.Args[0]); err != nil {
+			t.Skipf("no namespaces here: %v", err)
+		}
+		dir, ended := startInside(t, "setsid sleep 1000 & exec sleep 1000")
+		pids, err := process.WithVariable(t.Context(), "MARK="+dir)
+		if err != nil || len(pids) != 1 {
+			t.Fatalf("found %v, %v", pids, err)
+		}
+		if err := syscall.Kill(pids[0], signal); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatal("the VM does not end")
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package namespace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
+)
+
+// The descriptors that the processes of the machine inherit.
+const (
+	logFD   = 3 // of the agent
+	aliveFD = 4 // open as long as the VM runs
+	saysFD  = 5 // where the process reports how it started
+)
+
+// started is the report of success; any other is the reason for a failure.
+const started = "started"
+
+// buildTime is how long it may take until the agent of a VM is started.
+const buildTime = time.Minute
+
+// reportLimit is how much of a report is read.
+const reportLimit = 4 << 10
+
+// Start makes the machine and starts its agent, whose output goes to log. ended
+// is closed when no process of the VM is left. The processes that make up the
+// machine have env; the agent and the jobs do not.
+func Start(ctx context.Context, spec Spec, env []string, log *os.File) (ended <-chan error, err error) {
+	if err := layOut(spec); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	alive, held, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := build(ctx, spec, string(text), env, log, held); err != nil {
+		_ = alive.Close()
+		return nil, err
+	}
+	return guard.Start(context.WithoutCancel(ctx), func() error {
+		defer alive.Close()
+		_, _ = alive.Read(make([]byte, 1)) // returns when the last holder has ended
+		return nil
+	}), nil
+}
+
+// layOut makes the files and folders of the VM that mounts need.
+func layOut(spec Spec) error {
+	for _, name := range []string{rootDir, layersDir, disksDir} {
+		name = filepath.Join(spec.Dir, name)
+		if err := os.MkdirAll(name, 0o700); err != nil {
+			return err
+		}
+		if err := GiveFile(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{spec.Dir, spec.Disks, filepath.Join(spec.Dir, vcapDir)} {
+		if err := GiveFile(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range append([]string{programFile}, spec.Files...) {
+		name = filepath.Join(spec.Dir, name)
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Close(), GiveFile(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build runs the first part and waits for its end. The parts keep held open.
+func build(ctx context.Context, spec Spec, arg string, env []string, log, held *os.File) error {
+	defer held.Close()
+	report, says, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer report.Close()
+	defer says.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, buildTime, fmt.Errorf("it took longer than %s", buildTime))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, spec.Program, "plugin", "machine", "build", arg)
+	cmd.Dir, cmd.Env = spec.Dir, env
+	cmd.ExtraFiles = []*os.File{log, held, says}
+	process.OwnSession(cmd)
+	isolate(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("this machine refuses user namespaces: %w", err)
+	}
+	_ = says.Close()
+	err = reported(report)
+	if failed := cmd.Wait(); ctx.Err() != nil {
+		return context.Cause(ctx)
+	} else if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// reported returns the error that a part of the machine reports.
+func reported(report io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(report, reportLimit))
+	switch {
+	case err != nil:
+		return err
+	case len(text) == 0:
+		return errors.New("a process of the VM ended at once")
+	case string(text) != started:
+		return errors.New(string(text))
+	}
+	return nil
+}
+
+// report reports how a part of the machine started.
+func report(err error) {
+	says := os.NewFile(saysFD, "report")
+	text := started
+	if err != nil {
+		text = err.Error()
+	}
+	_, _ = io.WriteString(says, text)
+	_ = says.Close()
+}
+
+// isolate gives a command its own namespaces, in which the VM's owner is root.
+func isolate(cmd *exec.Cmd, flags uintptr) {
+	attr := cmd.SysProcAttr
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+		cmd.SysProcAttr = attr
+	}
+	attr.Cloneflags = flags
+	uid, gid := owner()
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+	if os.Getuid() != 0 {
+		return
+	}
+	// The way to the VM's folder leads through folders of other users. The VM
+	// itself does not have them.
+	others := syscall.SysProcIDMap{ContainerID: 1, HostID: 0, Size: systemIDs}
+	attr.UidMappings, attr.GidMappings = append(attr.UidMappings, others), append(attr.GidMappings, others)
+	attr.GidMappingsEnableSetgroups = true
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // of the mappings: the VM's owner
+}
+
+// isolateAgain gives a command namespaces inside of those of this process. Only
+// the VM's owner exists there.
+func isolateAgain(cmd *exec.Cmd, flags uintptr) {
+	only := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, UidMappings: only, GidMappings: only}
+}
+
+// systemIDs is how many users and groups a machine has.
+const systemIDs = 1 << 16
+
+// nobodyElse is the user and group of the VMs that root makes: nobody else has
+// it, and it may do nothing outside of a VM's folder.
+const nobodyElse = 1_999_999_999
+
+// owner returns the user and group that is root in the VM: this one, but never
+// the machine's root.
+func owner() (uid, gid int) {
+	if os.Getuid() == 0 {
+		return nobodyElse, nobodyElse
+	}
+	return os.Getuid(), os.Getgid()
+}
+
+// GiveFile makes a file the VM's own.
+func GiveFile(name string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	uid, gid := owner()
+	return os.Lchown(name, uid, gid)
+}
+
+// GiveTree makes a folder with all that is in it the VM's own, if it is not yet.
+func GiveTree(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil || os.Getuid() != 0 {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == nobodyElse {
+		return nil
+	}
+	err = filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || name == dir {
+			return err
+		}
+		return GiveFile(name)
+	})
+	if err != nil {
+		return err
+	}
+	return GiveFile(dir) // last: it says that all are given
+}
