@@ -31,6 +31,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
+	"bootstrap/cpi/local/namespace"
 	"bootstrap/internal/postgrestest"
 )
 
@@ -43,10 +44,13 @@ func TestScript(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		RequireExplicitExec: true,
 		Condition: func(name string) (bool, error) {
-			if name != "postgres" {
-				return false, fmt.Errorf("unknown condition %q", name)
+			switch name {
+			case "postgres":
+				return postgrestest.Installed(), nil
+			case "namespace":
+				return namespace.Try(t.Context(), filepath.Join(bin, "bootstrap")) == nil, nil
 			}
-			return postgrestest.Installed(), nil
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Setup: func(env *testscript.Env) error { return setup(env, bin, cache) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

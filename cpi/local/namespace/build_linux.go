@@ -138,10 +138,14 @@ func (b *builder) system() error {
 		if err := b.openFolders(dir, systemDepth(dir)); err != nil {
 			return err
 		}
-		if err := b.overlay(dir); err != nil {
-			if err := b.bindReadOnly(dir, dir); err != nil {
-				return err
-			}
+		err := b.overlay(dir)
+		if err != nil {
+			err = b.bindReadOnly(dir, dir)
+		} else if dir == "/usr" {
+			err = b.addTools()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu"} {

@@ -1,0 +1,81 @@
+package namespace
+
+import (
+	"embed"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+//go:embed tools
+var tools embed.FS
+
+// tool is a program that changes the user. The machine's own could only pretend
+// to do so, and programs that refuse to be root would notice.
+type tool struct {
+	name   string
+	source string // in the folder tools
+	dir    string // where it is if the machine has none
+	real   bool   // it uses the machine's own
+}
+
+func toolList() []tool {
+	return []tool{
+		{name: "chpst", source: "chpst", dir: "usr/sbin"},
+		{name: "setpriv", source: "setpriv", dir: "usr/bin", real: true},
+		{name: "start-stop-daemon", source: "start-stop-daemon", real: true},
+		{name: "su", source: "su", dir: "usr/bin"},
+		{name: "runuser", source: "su", dir: "usr/sbin"},
+		{name: "sudo", source: "sudo", dir: "usr/bin"},
+	}
+}
+
+// toolsDir is where the tools find each other, below /usr.
+const toolsDir = "lib/machine"
+
+// addTools puts the tools into the VM's /usr, in place of those of the machine.
+func (b *builder) addTools() error {
+	if _, err := os.Stat("/usr/bin/unshare"); err != nil {
+		return nil // which they need
+	}
+	if err := b.layer("usr/upper/"+toolsDir+"/real", 0o755); err != nil {
+		return err
+	}
+	if err := b.addTool("run-as", "usr/upper/"+toolsDir+"/run-as"); err != nil {
+		return err
+	}
+	for _, t := range toolList() {
+		own := ""
+		for _, dir := range []string{"usr/bin", "usr/sbin"} {
+			if info, err := os.Stat(filepath.Join("/", dir, t.name)); err == nil && info.Mode().IsRegular() {
+				own, t.dir = filepath.Join("/", dir, t.name), dir
+			}
+		}
+		if t.dir == "" || t.real && own == "" && t.name != "setpriv" {
+			continue
+		}
+		if err := b.addTool(t.source, b.upper("/"+t.dir+"/"+t.name)); err != nil {
+			return err
+		}
+		if !t.real || own == "" {
+			continue
+		}
+		if err := b.bindReadOnly(own, "/usr/"+toolsDir+"/real/"+t.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addTool writes a tool to the VM's files.
+func (b *builder) addTool(source, file string) error {
+	text, err := tools.ReadFile("tools/" + source)
+	if err != nil {
+		return err
+	}
+	_ = b.layers.Remove(file) // which may be a link, if a job has changed it
+	if err := b.layers.WriteFile(file, text, fs.FileMode(0o755)); err != nil {
+		return err
+	}
+	return b.layers.Chmod(file, 0o755)
+}
