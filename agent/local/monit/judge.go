@@ -283,12 +283,12 @@ func (m *measuring) connect(ctx context.Context, c Connection) error {
 
 // measure fills in the memory of the process, and its share of the processors
 // since the last Status or since its start.
-func (v *service) measure(st *Status, all map[int]process.Usage) {
+func (v *service) measure(st *Status, all func() map[int]process.Usage) {
 	if st.PID == 0 {
 		v.lastCPU = cpuSample{}
 		return
 	}
-	sum, _ := family(all, st.PID)
+	sum, _ := family(all(), st.PID)
 	now := cpuSample{of: process.Identity{PID: st.PID}, at: time.Now(), total: sum.CPU}
 	st.MemKB = int(sum.MemoryKB)
 	st.MemPct, _ = memory(sum, true)

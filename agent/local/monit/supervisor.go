@@ -259,7 +259,7 @@ func (s *Supervisor) Unmonitor() {
 
 // Status returns the state of each service, in the order of Load.
 func (s *Supervisor) Status() []Status {
-	all := process.Usages()
+	all := sync.OnceValue(process.Usages) // of no use where no service runs
 	return s.each(func(v *service) Status {
 		status := v.status()
 		v.measure(&status, all)
