@@ -117,6 +117,11 @@ func (j *jobs) reload() error {
 		if err != nil {
 			return fmt.Errorf("cannot use a job's monit file: %w", err)
 		}
+		for i := range parsed {
+			if j.vm.ChangesUsers() {
+				parsed[i].RunAs(j.vm.As)
+			}
+		}
 		checks = append(checks, parsed...)
 	}
 	for _, s := range monit.Unsupported(checks) {

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,26 @@ func (v VM) Dir() string { return v.dir }
 
 // Root is the folder that a real VM has at /var/vcap.
 func (v VM) Root() string { return v.root }
+
+// runAs is the program inside namespaces that runs another one as a user of the
+// VM.
+const runAs = "/usr/lib/machine/run-as"
+
+// ChangesUsers reports whether As works.
+func (v VM) ChangesUsers() bool {
+	_, err := os.Stat(runAs)
+	return v.inside && err == nil
+}
+
+// As returns the command that runs argv as a user and a group of the VM; an empty
+// user is root.
+func (v VM) As(user, group string, argv []string) []string {
+	who := cmp.Or(user, "root")
+	if group != "" {
+		who += ":" + group
+	}
+	return append([]string{runAs, who}, argv...)
+}
 
 // Own returns the path of a file of the agent's own, which jobs do not need.
 func (v VM) Own(name string) string {

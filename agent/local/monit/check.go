@@ -4,6 +4,7 @@ package monit
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -50,8 +51,8 @@ type Check struct {
 // Program is a command of a check. It is executed without a shell.
 type Program struct {
 	Argv    []string
-	UID     string        // "as uid": not supported
-	GID     string        // "and gid": not supported
+	UID     string        // "as uid": supported by RunAs
+	GID     string        // "and gid": the same
 	Timeout time.Duration // never 0 if Argv is set; 30 s by default
 }
 
@@ -131,6 +132,20 @@ const (
 	ActionExec      Action = "exec"
 	ActionUnmonitor Action = "unmonitor"
 )
+
+// whyOwner is why "as uid" is not supported without RunAs.
+const whyOwner = "programs run as the user of the agent"
+
+// RunAs makes the programs of a check with "as uid" run as that user and group:
+// as returns the command for that.
+func (c *Check) RunAs(as func(uid, gid string, argv []string) []string) {
+	for _, p := range []*Program{&c.Start, &c.Stop, &c.Restart} {
+		if p.Argv != nil && (p.UID != "" || p.GID != "") {
+			p.Argv, p.UID, p.GID = as(p.UID, p.GID, p.Argv), "", ""
+		}
+	}
+	c.Unsupported = slices.DeleteFunc(c.Unsupported, func(s Statement) bool { return s.Why == whyOwner })
+}
 
 // Unsupported returns the statements of the checks that the Supervisor ignores.
 func Unsupported(checks []Check) []Statement {

@@ -287,7 +287,7 @@ func (p *parser) program(from int, into *Program) {
 	}
 	*into = prog
 	if as {
-		p.unsupported(from, "programs run as the user of the agent")
+		p.unsupported(from, whyOwner)
 	}
 }
 

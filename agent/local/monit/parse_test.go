@@ -266,3 +266,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// As the VM's own users, programs run as the file says, and nothing is left
+// unsupported.
+func TestRunAs(t *testing.T) {
+	t.Parallel()
+	checks, err := Parse("x.monitrc", []byte("check process x with pidfile /run/x\n  start program \"/bin/x start\" as uid vcap and gid adm\n  stop program \"/bin/x stop\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := checks[0]
+	c.RunAs(func(uid, gid string, argv []string) []string { return append([]string{"as", uid, gid}, argv...) })
+	if got := strings.Join(c.Start.Argv, " "); got != "as vcap adm /bin/x start" {
+		t.Errorf("start: %s", got)
+	}
+	if got := strings.Join(c.Stop.Argv, " "); got != "/bin/x stop" || len(c.Unsupported) > 0 {
+		t.Errorf("stop: %s, unsupported %v", got, c.Unsupported)
+	}
+}

@@ -122,8 +122,8 @@ echo su=$(su - vcap -c 'id -un; pwd' | tr '\n' ' ')
 echo runuser=$(runuser -u vcap -- id -un) sudo=$(sudo -u vcap id -un) root=$(sudo id -un)
 if type start-stop-daemon >/dev/null 2>&1; then
   start-stop-daemon --start --chuid vcap --background --make-pidfile --pidfile /tmp/pid --exec /bin/sleep -- 1000
-  until [ -s /tmp/pid ] && kill -0 $(cat /tmp/pid); do sleep 0.01; done
-  readlink /proc/$(cat /tmp/pid)/exe | sed 's/.*sleep/daemon=sleep/'
+  until [ -s /tmp/pid ] && readlink /proc/$(cat /tmp/pid)/exe | grep -q sleep; do sleep 0.01; done
+  echo daemon=sleep
   start-stop-daemon --stop --oknodo --pidfile /tmp/pid && echo stopped=$?
 else
   echo daemon=sleep; echo stopped=0
@@ -132,6 +132,7 @@ chpst -u vcap bash -c 'echo $$ $PPID' >/tmp/pids; read pid parent </tmp/pids; [ 
 chpst -u vcap touch /var/vcap/data/dir/own && echo own=$(stat -c %U /var/vcap/data/dir/own)
 chpst -u vcap su root -c true 2>/dev/null || echo up=refused
 perl -e '$( = $) = 1000; $< = $> = 1000; print "given=up\n"'
+if type sysctl >/dev/null 2>&1; then sysctl -w kernel.shmmax=284934144 2>/dev/null; fi; echo sysctl=$?
 echo x >/usr/local/bin/tool && echo usr=$?
 mkdir /opt/job && echo opt=$?
 echo '127.0.0.1 other' >>/etc/hosts && echo hosts=$?
@@ -144,7 +145,7 @@ mount --bind /run/machine/disks/disk-1 /mnt && echo x >/mnt/f && umount /mnt && 
 `)
 	expect(t, output, map[string]string{
 		"root": "0 host=vm-of-a-test first=yes", "vcap": "1000 group=1000", "chown": "0", "install": "0", "setpriv": "1000 numbers=vcap",
-		"chpst": "vcap vcap 100", "su": "vcap /home/vcap", "runuser": "vcap sudo=vcap root=root", "daemon": "sleep", "stopped": "0",
+		"sysctl": "0", "chpst": "vcap vcap 100", "su": "vcap /home/vcap", "runuser": "vcap sudo=vcap root=root", "daemon": "sleep", "stopped": "0",
 		"same": "yes", "own": "root", "up": "refused", "given": "up",
 		"usr": "0", "opt": "0", "hosts": "0", "etc": "0", "tmp": "0", "shm": "0", "written": "0", "disk": "0",
 	})

@@ -27,6 +27,7 @@ func toolList() []tool {
 		{name: "su", source: "su", dir: "usr/bin"},
 		{name: "runuser", source: "su", dir: "usr/sbin"},
 		{name: "sudo", source: "sudo", dir: "usr/bin"},
+		{name: "sysctl", source: "sysctl", real: true},
 	}
 }
 
