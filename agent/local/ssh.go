@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"regexp"
+	"sync"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -16,7 +17,7 @@ type sshReply struct {
 	HostPublicKey string `json:"host_public_key,omitempty"`
 }
 
-var userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+var userName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`) })
 
 // ssh is the message ssh, which adds and removes temporary users.
 func (a *embeddedAgent) ssh(_ context.Context, c *call) (any, error) {
@@ -44,7 +45,7 @@ func (a *embeddedAgent) ssh(_ context.Context, c *call) (any, error) {
 }
 
 func (a *embeddedAgent) addUser(name, publicKey string) (any, error) {
-	if !userName.MatchString(name) {
+	if !userName().MatchString(name) {
 		return nil, failf("Creating user: %q is no user name", name)
 	}
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(publicKey))

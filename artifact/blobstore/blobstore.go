@@ -126,6 +126,11 @@ func (store *Store) Refusal(e *download.RefusedError) string {
 	return fmt.Sprintf("%s is not public (%d)", store.Name, e.Code)
 }
 
+// isRegion reports whether a text can be the name of a region.
+func isRegion(name string) bool {
+	return 0 < len(name) && len(name) <= 40 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
 // bucketName is stricter than every provider: the name becomes part of a path or
 // host.
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -133,7 +138,6 @@ var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 var (
 	awsHost      = regexp.MustCompile(`^s3[-.]?([a-z0-9-]*)\.amazonaws\.com(\.cn)?$`)
 	alicloudHost = regexp.MustCompile(`^oss-[a-z0-9-]+\.aliyuncs\.com$`)
-	regionName   = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 )
 
 func s3Blobstore(opts options) (*Store, error) {
@@ -152,7 +156,7 @@ func s3Blobstore(opts options) (*Store, error) {
 	if region == "" {
 		region = "us-east-1"
 	}
-	if !regionName.MatchString(region) {
+	if !isRegion(region) {
 		return nil, fmt.Errorf("config/final.yml names the region %q, which is not a valid region name", region)
 	}
 	key, secret := opts.text("access_key_id"), opts.text("secret_access_key")
@@ -161,7 +165,7 @@ func s3Blobstore(opts options) (*Store, error) {
 		region := region
 		u := *at
 		aws := u.Host == "" || awsHost.MatchString(u.Hostname())
-		if regionName.MatchString(answered) && aws {
+		if isRegion(answered) && aws {
 			region = answered
 		}
 		if u.Host == "" || answered != "" && aws {
