@@ -80,15 +80,11 @@ func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, f
 	if err != nil {
 		return failed(err)
 	}
-	library, err := cruby.Library()
-	if err != nil {
-		return failed(err)
-	}
 	about, err := cruby.Embedded()
 	if err != nil {
 		return failed(err)
 	}
-	return module, library, greeting{Ruby: about.Ruby, Image: about.Module}, nil
+	return module, cruby.Library(), greeting{Ruby: about.Ruby, Image: about.Module}, nil
 }
 
 // loadCode calls open without collections of garbage, with a function that it calls

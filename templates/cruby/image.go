@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -51,21 +52,35 @@ func embedded(files fs.FS) (About, error) {
 	return about, err
 }
 
-// Library opens the library that belongs to the image.
-func Library() (fs.FS, error) {
-	data, err := image.ReadFile("image/" + libraryName)
+// Library opens the library that belongs to the image. It is unpacked when a template
+// needs the first file of it, which few do.
+func Library() fs.FS {
+	return later(sync.OnceValues(func() (fs.FS, error) {
+		data, err := unpack(libraryName)
+		if err != nil {
+			return nil, err
+		}
+		return OpenLibrary(data)
+	}))
+}
+
+// later is a folder that is opened with the first of its files.
+type later func() (fs.FS, error)
+
+func (l later) Open(name string) (fs.File, error) {
+	folder, err := l()
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	return OpenLibrary(data)
+	return folder.Open(name)
 }
 
 // The files of the image with a Ruby that is ready to render.
 const (
-	codeName    = "code.wasm.zst" // a module without data
-	memoryName  = "memory.zst"    // the file of PackMemory that it starts with
-	profileName = "profile"       // a Profile
-	libraryName = "library.zip"   // see Library
+	codeName    = "code.wasm.zst"   // a module without data
+	memoryName  = "memory.zst"      // the file of PackMemory that it starts with
+	profileName = "profile"         // a Profile
+	libraryName = "library.zip.zst" // see Library
 )
 
 // unpack decompresses a file of the image.
