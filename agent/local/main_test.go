@@ -11,12 +11,27 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"bootstrap/cpi/local/namespace"
 )
 
 // TestMain is also the agent: tests that kill one run this binary with
 // AGENT_DIR in its environment. With AGENT_FULL_DISK it cannot write files of
 // more than a MiB.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "plugin" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		run := func() error { return namespace.Main(ctx, os.Args[3:]) }
+		if os.Args[2] == "agent-inside" {
+			run = func() error { return Run(ctx, namespace.Guest, os.Stderr) }
+		}
+		if err := run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv("AGENT_DIR"); dir != "" {
 		if os.Getenv("AGENT_FULL_DISK") != "" {
 			signal.Ignore(syscall.SIGXFSZ)
