@@ -311,9 +311,11 @@ func (l *lab) manifest() map[string]any {
 		env["lab"] = w.Env
 	}
 	pool := m{"name": "default", "network": "default", "env": env, "stemcell": m{"url": "file://" + l.path(fmt.Sprintf("stemcell-%d.tgz", w.Stemcell))}}
+	properties := m{"machine": machine()}
 	if w.CPU > 0 {
-		pool["cloud_properties"] = m{"cpu": w.CPU}
+		properties["cpu"] = w.CPU
 	}
+	pool["cloud_properties"] = properties
 	network, join := m{"name": "default", "type": "dynamic"}, m{"name": "default"}
 	if !w.Dynamic {
 		network = m{"name": "default", "type": "manual", "subnets": list{m{"range": "127.0.0.0/24", "gateway": "127.0.0.254"}}}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -94,10 +95,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 		return err
 	}
 	ownDatabase(env)
-	env.Setenv("MACHINE", "folder") // what VMs are made of: the cheapest
-	if kind := os.Getenv("TEST_MACHINE"); kind != "" {
-		env.Setenv("MACHINE", kind)
-	}
+	env.Setenv("MACHINE", machine())
 	env.Setenv("PASSWORD", "mbus-password-of-this-script")
 	for _, name := range []string{"MBUS_PORT", "PAGE_PORT", "SSH_PORT", "HTTP_PORT"} {
 		port, err := freePort()
@@ -112,6 +110,10 @@ func setup(env *testscript.Env, bin, cache string) error {
 	env.Defer(func() { endAll(func() []process { return ofVMs(env.WorkDir) }) })
 	return nil
 }
+
+// machine is what the VMs of tests are made of: the cheapest, or what TEST_MACHINE
+// names, such as "namespace".
+func machine() string { return cmp.Or(os.Getenv("TEST_MACHINE"), "folder") }
 
 // freePort finds a port below those that the system uses for connections: the
 // system may use one of these again before the script listens there.

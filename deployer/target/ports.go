@@ -25,8 +25,12 @@ func (t *Target) NewMachine(ctx context.Context) Machine {
 	if !t.EmbeddedCPI() || t.Env.Machine == nil {
 		return Machine{}
 	}
-	asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
-	return t.Env.Machine(ctx, asked)
+	if t.machine == nil {
+		asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
+		m := t.Env.Machine(ctx, asked)
+		t.machine = &m
+	}
+	return *t.machine
 }
 
 // CheckPorts tries the addresses at which the agent of a new VM on this machine

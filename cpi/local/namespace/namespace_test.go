@@ -136,7 +136,8 @@ if type sysctl >/dev/null 2>&1; then sysctl -w kernel.shmmax=284934144 2>/dev/nu
 echo x >/usr/local/bin/tool && echo usr=$?
 mkdir /opt/job && echo opt=$?
 echo '127.0.0.1 other' >>/etc/hosts && echo hosts=$?
-echo x >/etc/new && echo etc=$?
+echo x >/etc/new && echo etc=$(cat /etc/new)
+file=$(find /usr/bin -type f -size -100k | head -n 1); sed -i 's/a/a/' $file && echo replaced=$?
 echo x >/tmp/f && echo tmp=$?
 echo x >/dev/shm/f && echo shm=$?
 echo x >/run/machine/written && echo written=$?
@@ -147,7 +148,7 @@ mount --bind /run/machine/disks/disk-1 /mnt && echo x >/mnt/f && umount /mnt && 
 		"root": "0 host=vm-of-a-test first=yes", "vcap": "1000 group=1000", "chown": "0", "install": "0", "setpriv": "1000 numbers=vcap",
 		"sysctl": "0", "chpst": "vcap vcap 100", "su": "vcap /home/vcap", "runuser": "vcap sudo=vcap root=root", "daemon": "sleep", "stopped": "0",
 		"same": "yes", "own": "root", "up": "refused", "given": "up",
-		"usr": "0", "opt": "0", "hosts": "0", "etc": "0", "tmp": "0", "shm": "0", "written": "0", "disk": "0",
+		"usr": "0", "opt": "0", "hosts": "0", "etc": "x", "replaced": "0", "tmp": "0", "shm": "0", "written": "0", "disk": "0",
 	})
 }
 
