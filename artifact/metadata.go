@@ -143,6 +143,7 @@ type stemcellMF struct {
 	APIVersion      int            `yaml:"api_version"`
 	Formats         []string       `yaml:"stemcell_formats"`
 	CloudProperties map[string]any `yaml:"cloud_properties"`
+	ProvidedJobs    []string       `yaml:"provided_jobs"` // only of the embedded stemcell
 }
 
 func parseStemcellMF(text []byte) (*Stemcell, error) {
@@ -164,6 +165,7 @@ func parseStemcellMF(text []byte) (*Stemcell, error) {
 		Name: mf.Name, Version: mf.Version, OS: mf.OS, APIVersion: max(mf.APIVersion, 1),
 		Formats: mf.Formats, Protocol: mf.Protocol, ImageDigest: mf.SHA1,
 		CloudProperties: properties.(map[string]any),
+		ProvidedJobs:    mf.ProvidedJobs,
 	}
 	return st, nil
 }

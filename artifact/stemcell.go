@@ -25,6 +25,9 @@ type Stemcell struct {
 	Formats         []string
 	Protocol        string // bosh_protocol
 	CloudProperties map[string]any
+	// ProvidedJobs are names of jobs that the agent of the stemcell replaces: their
+	// packages are not needed.
+	ProvidedJobs []string
 	// Digest is "sha256:<hex>" of the verified file; empty if the manifest has no
 	// digest.
 	Digest string

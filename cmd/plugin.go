@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	agentlocal "bootstrap/agent/local"
+	"bootstrap/agent/local/bpm"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/templates"
@@ -51,6 +52,10 @@ func newPlugin(c *console) *cobra.Command {
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return 0, namespace.Main(ctx, args)
 	})
+	wrapper := part("bpm COMMAND [JOB]", "The program bpm in an embedded VM: processes of config/bpm.yml", cobra.ArbitraryArgs, func(ctx context.Context, args []string) (int, error) {
+		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.getenv("VCAP_ROOT"), Version: version(), Stdout: c.stdout, Stderr: c.stderr}), nil
+	})
+	wrapper.DisableFlagParsing = true
 	var cache, socket string
 	ruby := part("templates --cache FOLDER", "The embedded Ruby: requests on stdin or a socket, and answers", noArgs, func(ctx context.Context, _ []string) (int, error) {
 		if socket != "" {

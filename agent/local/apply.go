@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/internal/removal"
 
+	"bootstrap/agent/local/bpm"
 	"bootstrap/agent/local/machine"
 	"bootstrap/artifact/archive"
 )
@@ -87,6 +88,13 @@ func (j *jobs) install(ctx context.Context, s *spec) error {
 	}
 	if err := a.removeArchive(); err != nil {
 		return err
+	}
+	provided, err := a.provideBPM()
+	if err != nil {
+		return failf("Applying job %s: %w", bpm.Name, err)
+	}
+	if provided {
+		j.log.Info("the embedded bpm runs the processes of config/bpm.yml", "in place of the release's job", a.replacesBPM())
 	}
 	if err := j.bundles.keepOnly("jobs", a.installed["jobs"]); err != nil {
 		return failf("Keeping only needed jobs: %w", err)
@@ -201,6 +209,9 @@ func versionSum(version string, d digest) string {
 // installJob unpacks the job unless it was unpacked before.
 func (a *applier) installJob(t specTemplate) (string, error) {
 	dir, err := a.jobInstall(a.spec, t)
+	if err == nil && t.Name == bpm.Name {
+		return dir, a.writeBPM(dir)
+	}
 	if err != nil || exists(dir) {
 		return dir, err
 	}

@@ -81,6 +81,9 @@ func (j *jobs) boot() error {
 	if err := j.forgetPIDs(); err != nil {
 		return fmt.Errorf("cannot remove the pid files from before the machine's restart: %w", err)
 	}
+	if err := j.bundles.refreshBPM(); err != nil {
+		j.log.Error("bpm cannot be written", "cause", err)
+	}
 	if err := j.reload(); err != nil {
 		// The agent must start anyway: otherwise the VM could not be repaired.
 		j.log.Error("the jobs cannot be supervised", "cause", err)
@@ -166,13 +169,9 @@ func (j *jobs) configure(s *spec, t specTemplate, index int) error {
 	if _, err := os.Stat(dir); err != nil {
 		return failf("Looking up job directory: install dir does not exist")
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.monit"))
+	files, err := monitFiles(dir)
 	if err != nil {
 		return err
-	}
-	slices.Sort(files)
-	if main := filepath.Join(dir, "monit"); exists(main) {
-		files = append([]string{main}, files...)
 	}
 	if err := os.MkdirAll(j.vm.Path("monit", "job"), 0o755); err != nil {
 		return err
@@ -192,6 +191,19 @@ func (j *jobs) configure(s *spec, t specTemplate, index int) error {
 		}
 	}
 	return nil
+}
+
+// monitFiles returns the monit files of a job in the folder dir.
+func monitFiles(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.monit"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	if main := filepath.Join(dir, "monit"); exists(main) {
+		files = append([]string{main}, files...)
+	}
+	return files, nil
 }
 
 // stop is the message stop: from protocol 3 on it waits until no process is

@@ -62,6 +62,11 @@ func (a *Artifacts) FetchAll(ctx context.Context) error {
 		if err := a.checkJobs(); err != nil {
 			return err
 		}
+		for _, ref := range a.t.Manifest.Group.Jobs {
+			if a.provided(ref) {
+				s.Info(fmt.Sprintf("Job %s of release %s: %s has its own, which is used instead; the packages of the job are not compiled", ref.Name, ref.Release, a.Stemcell.Name))
+			}
+		}
 		for _, p := range document.Problems(UnknownProperties(a.t.Manifest, a.Releases)).Shortened() {
 			s.Warning(Place(p))
 		}

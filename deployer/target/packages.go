@@ -3,15 +3,23 @@ package target
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bootstrap/artifact"
+	"bootstrap/manifest"
 )
 
 // located is a package with its release.
 type Located struct {
 	Release string
 	Package *artifact.Package
+}
+
+// provided reports whether the agent of the stemcell replaces the job, which then
+// needs no packages.
+func (a *Artifacts) provided(job manifest.JobRef) bool {
+	return a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name)
 }
 
 // PackageOrder lists the packages of the group's jobs, dependencies first. It
@@ -52,6 +60,9 @@ func (a *Artifacts) PackageOrder() ([]Located, error) {
 		order = append(order, done[name])
 	}
 	for _, ref := range a.t.Manifest.Group.Jobs {
+		if a.provided(ref) {
+			continue
+		}
 		rel := a.Releases[ref.Release]
 		for _, name := range rel.Job(ref.Name).Packages {
 			visit(rel, name, "job "+ref.Name)

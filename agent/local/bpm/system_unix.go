@@ -1,0 +1,60 @@
+//go:build unix
+
+package bpm
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+)
+
+// send sends a signal to one process.
+func send(pid int, name string) error {
+	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT}
+	return syscall.Kill(pid, signals[name])
+}
+
+// replaceThis executes a program in place of this one.
+func replaceThis(argv, env []string) error {
+	path, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = syscall.Exec(path, argv, env)
+	}
+	return fmt.Errorf("cannot run %s: %w", argv[0], err)
+}
+
+// set sets the limits for this process, from which the next one that it starts
+// inherits them. It returns those that are not held.
+func (l limits) set() (missing []string) {
+	if l.Memory != "" {
+		missing = append(missing, "limits.memory")
+	}
+	if l.Processes != nil {
+		// RLIMIT_NPROC counts all processes of the user, also outside the VM.
+		missing = append(missing, "limits.processes")
+	}
+	if l.OpenFiles != nil && !setLimit(syscall.RLIMIT_NOFILE, *l.OpenFiles) {
+		missing = append(missing, "limits.open_files")
+	}
+	size := uint64(0) // the default of bpm-release
+	if l.CoreFileSize != nil {
+		size = *l.CoreFileSize
+	}
+	if !setLimit(syscall.RLIMIT_CORE, size) {
+		missing = append(missing, "limits.core_file_size")
+	}
+	return missing
+}
+
+// setLimit sets both limits of a resource; if that needs privileges, the largest
+// possible value is set and the result is false.
+func setLimit(resource int, n uint64) bool {
+	if syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: n}) == nil {
+		return true
+	}
+	var now syscall.Rlimit
+	if syscall.Getrlimit(resource, &now) == nil {
+		_ = syscall.Setrlimit(resource, &syscall.Rlimit{Cur: now.Max, Max: now.Max})
+	}
+	return false
+}
