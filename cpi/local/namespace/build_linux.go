@@ -46,24 +46,47 @@ type builder struct {
 }
 
 func buildRoot(spec Spec) error {
-	layers, err := os.OpenRoot(filepath.Join(spec.Dir, layersDir))
-	if err != nil {
-		return err
-	}
-	defer layers.Close()
-	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir), layers: layers}
+	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir)}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return mountError("/", err)
 	}
 	if err := mount("tmpfs", b.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
 		return err
 	}
+	if err := b.openLayers(); err != nil {
+		return err
+	}
+	defer func() { _ = b.layers.Close() }()
 	for _, step := range []func() error{b.system, b.etc, b.var_, b.own, b.devices, b.views, b.guest} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot make the root file system of the VM: %w", err)
 		}
 	}
 	return nil
+}
+
+// openLayers opens the folder of the VM's own files. They are in memory, and end
+// with the VM, if the file system of the folder cannot be part of an overlay.
+func (b *builder) openLayers() error {
+	dir := filepath.Join(b.Dir, layersDir)
+	open := func() (err error) {
+		b.layers, err = os.OpenRoot(dir)
+		return err
+	}
+	if err := open(); err != nil {
+		return err
+	}
+	if err := b.layer("opt/upper", 0o755); err != nil {
+		return err
+	}
+	if b.overlay("/opt") == nil {
+		return unix.Unmount(b.at("/opt"), unix.MNT_DETACH)
+	}
+	_ = b.layers.Close()
+	if err := mount("tmpfs", dir, "tmpfs", unix.MS_NODEV, "mode=0700"); err != nil {
+		return err
+	}
+	return open()
 }
 
 func mountError(target string, err error) error {
