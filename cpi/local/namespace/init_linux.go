@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -84,6 +85,13 @@ type initProcess struct {
 }
 
 func (i *initProcess) startAgent() error {
+	// The keys of the person's session are not for the VM. A session belongs to a
+	// thread, and to what it starts.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("cannot leave the session's keys: %w", err)
+	}
 	agent, err := os.StartProcess(guestProgram, append([]string{guestProgram}, i.spec.Args...), &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"},

@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bootstrap/internal/process"
 	"bootstrap/internal/removal"
@@ -162,6 +165,12 @@ func TestWhatAVMCannotDo(t *testing.T) {
 	if err := os.Chmod(outside, 0o666); err != nil {
 		t.Fatal(err)
 	}
+	// A key of the person, which processes inherit with the session.
+	runtime.LockOSThread() // which has the session, and starts the VM
+	defer runtime.UnlockOSThread()
+	if _, err := unix.AddKey("user", "key-of-a-test", []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
+		t.Logf("no keys here: %v", err)
+	}
 	dir, output := runInside(t, `
 PATH=/usr/sbin:/usr/bin
 no() { name=$1; shift; if "$@" >/dev/null 2>&1; then echo $name=done; else echo $name=refused; fi; }
@@ -183,12 +192,13 @@ no kill kill -9 `+strconv.Itoa(os.Getpid())+`
 no processes test $(ls -d /proc/[0-9]* | wc -l) -gt 20
 no again unshare -rm umount /run/machine
 no chroot sh -c 'mkdir -p /tmp/jail/bin; cd /; chroot /proc/1/root cat `+outside+`'
+no key perl -e 'my ($type, $name) = ("user", "key-of-a-test"); exit(syscall(`+strconv.Itoa(unix.SYS_KEYCTL)+`, 10, -3, $type, $name, 0) > 0 ? 0 : 1)' # searches the session
 no home ls `+filepath.Dir(outside)+`
 ln -s `+outside+` /var/vcap/link; no link sh -c 'echo x >/var/vcap/link'
 cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; echo setuid=$(/tmp/id -u)
 `)
 	want := map[string]string{"setuid": "0"} // of the VM
-	for _, name := range strings.Fields("read write root unmount guest writable settings replace system device character kernel module kill processes again chroot home link") {
+	for _, name := range strings.Fields("read write root unmount guest writable settings replace system device character kernel module kill processes again chroot key home link") {
 		want[name] = "refused"
 	}
 	expect(t, output, want)
