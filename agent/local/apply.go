@@ -94,7 +94,7 @@ func (j *jobs) install(ctx context.Context, s *spec) error {
 		return failf("Applying job %s: %w", bpm.Name, err)
 	}
 	if provided {
-		j.log.Info("the embedded bpm runs the processes of config/bpm.yml", "in place of the release's job", a.replacesBPM())
+		j.log.Info("the embedded bpm is installed", "replaces_job", a.replacesBPM())
 	}
 	if err := j.bundles.keepOnly("jobs", a.installed["jobs"]); err != nil {
 		return failf("Keeping only needed jobs: %w", err)

@@ -12,10 +12,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"bootstrap/agent/local/bpm"
 	"bootstrap/cpi/local/namespace"
 )
 
-// TestMain is also the agent: tests that kill one run this binary with
+// TestMain is also the parts of a VM, bpm and the agent: tests that kill one run this binary with
 // AGENT_DIR in its environment. With AGENT_FULL_DISK it cannot write files of
 // more than a MiB.
 func TestMain(m *testing.M) {
@@ -23,6 +24,9 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		run := func() error { return namespace.Main(ctx, os.Args[3:]) }
+		if os.Args[2] == "bpm" {
+			os.Exit(bpm.Run(ctx, bpm.Call{Args: os.Args[3:], Root: os.Getenv("VCAP_ROOT"), Stdout: os.Stdout, Stderr: os.Stderr}))
+		}
 		if os.Args[2] == "agent-inside" {
 			run = func() error { return Run(ctx, namespace.Guest, os.Stderr) }
 		}

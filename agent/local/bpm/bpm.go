@@ -132,11 +132,11 @@ func (c Call) run(ctx context.Context) (status int, err error) {
 	}
 	switch command {
 	case "start":
-		return 0, p.logged("start", func(p process) error { return p.start(ctx) })
+		return 0, p.logged(ctx, "start", func(p process) error { return p.start(ctx) })
 	case "stop":
-		return 0, p.logged("stop", func(p process) error { return p.stop(ctx) })
+		return 0, p.logged(ctx, "stop", func(p process) error { return p.stop(ctx) })
 	case "run":
-		err := p.logged("run", func(p process) (err error) {
+		err := p.logged(ctx, "run", func(p process) (err error) {
 			status, err = p.run(ctx, o, c.Stdout, c.Stderr)
 			return err
 		})
@@ -225,5 +225,9 @@ func (p process) shell() error {
 	if term := os.Getenv("TERM"); term != "" && !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "TERM=") }) {
 		env = append(env, "TERM="+term)
 	}
-	return replaceThis([]string{"/bin/bash"}, env)
+	argv := []string{"/bin/bash"}
+	if p.becomesVcap(s) {
+		argv = p.vm.As("vcap", "vcap", argv)
+	}
+	return replaceThis(argv, env)
 }

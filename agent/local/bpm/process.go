@@ -90,7 +90,7 @@ func (p process) running() (int, error) {
 
 // logged calls do while no other bpm changes this process; bpm.log of the job
 // has what happens and the error.
-func (p process) logged(command string, do func(process) error) error {
+func (p process) logged(ctx context.Context, command string, do func(process) error) error {
 	dir := p.vm.Path("sys", "log", p.job)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
@@ -106,11 +106,11 @@ func (p process) logged(command string, do func(process) error) error {
 		return err
 	}
 	lock := flock.New(filepath.Join(locks, p.String()+".lock"), flock.SetPermissions(0o600))
-	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
+	limited, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	if _, err := lock.TryLockContext(ctx, lockPause); err != nil {
+	if _, err := lock.TryLockContext(limited, lockPause); err != nil {
 		p.log.Error("cannot lock", "cause", err)
-		return fmt.Errorf("another bpm has been working on %s for %s", p, lockTimeout)
+		return fmt.Errorf("cannot %s %s: another bpm works on it: %w", command, p, err)
 	}
 	defer lock.Unlock()
 	if err := do(p); err != nil {
@@ -270,7 +270,8 @@ func (p process) hook(ctx context.Context, s *settings, stdout, stderr *os.File)
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
 	p.log.Info("hooks.pre_start", "program", s.Hooks.PreStart)
-	cmd := &exec.Cmd{Path: p.vm.Resolve(s.Hooks.PreStart), Env: p.environ(s)[1:], Dir: p.vm.Path("jobs", p.job), Stdout: stdout, Stderr: stderr}
+	env := p.environ(s)
+	cmd := &exec.Cmd{Path: lookPath(p.vm.Resolve(s.Hooks.PreStart), env), Env: env[1:], Dir: p.vm.Path("jobs", p.job), Stdout: stdout, Stderr: stderr}
 	cmd.Args = []string{cmd.Path}
 	system.OwnGroup(cmd)
 	err := cmd.Start()
@@ -286,6 +287,10 @@ func (p process) hook(ctx context.Context, s *settings, stdout, stderr *os.File)
 	return nil
 }
 
+// becomesVcap reports whether the process runs as vcap; otherwise it runs as the
+// user of this process.
+func (p process) becomesVcap(s *settings) bool { return p.vm.ChangesUsers() && !s.Unsafe.Privileged }
+
 // command returns the command of the process, in its own session.
 func (p process) command(s *settings) *exec.Cmd {
 	env := p.environ(s)
@@ -296,7 +301,7 @@ func (p process) command(s *settings) *exec.Cmd {
 	dir := p.workDir(s)
 	// Without PWD a shell shows where the link of the job leads.
 	cmd := &exec.Cmd{Path: lookPath(args[0], env), Args: args, Env: append(env, "PWD="+dir), Dir: dir}
-	if p.vm.ChangesUsers() && !s.Unsafe.Privileged {
+	if p.becomesVcap(s) {
 		args[0] = cmd.Path
 		cmd.Args = p.vm.As("vcap", "vcap", args)
 		cmd.Path = cmd.Args[0]
