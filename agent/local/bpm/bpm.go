@@ -120,8 +120,8 @@ func (c Call) run(ctx context.Context) (status int, err error) {
 	case "trace":
 		return 0, errors.New("bpm trace is not part of the embedded bpm; on the machine itself, strace -p $(bpm pid JOB) does it")
 	}
-	if flags.NArg() != 1 {
-		return 0, fmt.Errorf("bpm %s needs one job; see: bpm help", command)
+	if flags.NArg() == 0 { // further arguments are ignored, as by bpm-release
+		return 0, fmt.Errorf("bpm %s needs a job; see: bpm help", command)
 	}
 	p := process{vm: vm, job: flags.Arg(0), name: o.process}
 	if p.name == "" {

@@ -289,15 +289,15 @@ func TestFaults(t *testing.T) {
 	}
 	v := newVM(t, sleeper)
 	for args, want := range map[string]string{
-		"start":          "bpm start needs one job",
-		"start ../x":     `"../x" is not the name of a process`,
-		"start other":    "there is no job other on this VM",
-		"restart web":    `unknown command "restart"`,
-		"start web -x":   "unknown shorthand flag",
-		"trace web":      "bpm trace is not part of the embedded bpm",
-		"shell web":      "process is not running or could not be found",
-		"logs web -n 1":  "logs not found",
-		"stop web extra": "needs one job",
+		"start":         "bpm start needs a job",
+		"start ../x":    `"../x" is not the name of a process`,
+		"start other":   "there is no job other on this VM",
+		"restart web":   `unknown command "restart"`,
+		"start web -x":  "unknown shorthand flag",
+		"trace web":     "bpm trace is not part of the embedded bpm",
+		"shell web":     "process is not running or could not be found",
+		"logs web -n 1": "logs not found",
+		"pid web extra": "process is not running or could not be found",
 	} {
 		if _, errs, status := v.bpm(strings.Fields(args)...); status != 1 || !strings.Contains(errs, want) {
 			t.Errorf("bpm %s: %d %q, want %q", args, status, errs, want)
