@@ -133,19 +133,30 @@ func (b *builder) bindReadOnly(source, guest string) error {
 	return nil
 }
 
-// layer makes a folder of the VM's own files, if it is missing.
+// layer makes a folder of the VM's own files, if it is missing. What a job has put
+// in its place or in that of a folder above, such as a link that leads out of
+// the VM, is removed.
 func (b *builder) layer(name string, mode fs.FileMode) error {
-	if info, err := b.layers.Lstat(name); err == nil && info.IsDir() {
-		return nil
-	} else if err == nil {
-		if err := b.layers.Remove(name); err != nil {
+	parts := strings.Split(filepath.Clean(name), "/")
+	for i := range parts {
+		at := strings.Join(parts[:i+1], "/")
+		info, err := b.layers.Lstat(at)
+		if err == nil && info.IsDir() {
+			continue
+		}
+		if err == nil {
+			if err := b.layers.Remove(at); err != nil {
+				return err
+			}
+		}
+		if err := b.layers.Mkdir(at, 0o755); err != nil {
 			return err
 		}
+		if i == len(parts)-1 {
+			return b.layers.Chmod(at, mode)
+		}
 	}
-	if err := b.layers.MkdirAll(name, 0o755); err != nil {
-		return err
-	}
-	return b.layers.Chmod(name, mode)
+	return nil
 }
 
 // system shows the programs and libraries of the machine. The VM can add files to

@@ -55,7 +55,7 @@ func (b *builder) etcFiles() error {
 		}
 	}
 	for name, text := range kept {
-		if _, err := b.layers.Lstat("etc/upper/" + name); errors.Is(err, fs.ErrNotExist) {
+		if info, err := b.layers.Lstat("etc/upper/" + name); err != nil || !info.Mode().IsRegular() {
 			fresh[name] = text
 		}
 	}

@@ -66,6 +66,13 @@ func startInside(t *testing.T, script string) (dir string, ended <-chan error) {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(base, "vm-1")
+	return dir, startIn(t, dir, script)
+}
+
+// startIn starts the VM in dir.
+func startIn(t *testing.T, dir, script string) (ended <-chan error) {
+	t.Helper()
+	base := filepath.Dir(dir)
 	for _, name := range []string{filepath.Join(dir, vcapDir), filepath.Join(base, "disks", "disk-1")} {
 		if err := os.MkdirAll(name, 0o700); err != nil {
 			t.Fatal(err)
@@ -89,7 +96,7 @@ func startInside(t *testing.T, script string) (dir string, ended <-chan error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, ended
+	return ended
 }
 
 // expect checks the lines "NAME=VALUE" that a script printed.
@@ -248,5 +255,43 @@ func TestFirstProcessEnds(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("the VM does not end")
 		}
+	}
+}
+
+// Links that jobs leave in the files of the VM lead nowhere when it is started
+// again: what is written then is written by the person.
+func TestLinksOfAVMAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	outside, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(outside, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := runInside(t, `
+mv /usr/lib/machine /usr/lib/moved; ln -s ../../../../../../../../../../..`+outside+` /usr/lib/machine
+mv /var/lib /var/moved; ln -s `+outside+` /var/lib
+ln -sf `+outside+`/passwd /etc/passwd; ln -sf `+outside+`/resolv.conf /etc/resolv.conf; ln -sf `+outside+`/chpst /usr/sbin/chpst
+ls -ld /usr/lib/machine /var/lib
+`)
+	log := filepath.Join(dir, "log")
+	if text, err := os.ReadFile(log); err != nil || strings.Count(string(text), "->") != 2 {
+		t.Fatalf("the links were not made: %s, %v", text, err)
+	}
+	select {
+	case <-startIn(t, dir, "echo user=$(id -un) tool=$(chpst -u vcap id -un)"):
+	case <-time.After(time.Minute):
+		t.Fatal("the VM does not end")
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "tool=vcap") {
+		t.Errorf("started again: %s", text)
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("outside: %v, %v", left, err)
 	}
 }
