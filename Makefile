@@ -23,7 +23,7 @@ CRUBY = templates/cruby
 NPM ?= npm
 image: $(CRUBY)/image/about.json ## the Ruby that is embedded; needs npm
 
-$(CRUBY)/image/about.json: templates/driver.rb $(addprefix $(CRUBY)/,cache.go image.go memory.go module.go sections.go shipped.go) $(CRUBY)/package-lock.json $(wildcard $(CRUBY)/build/* $(CRUBY)/build/corpus/*)
+$(CRUBY)/image/about.json: templates/driver.rb $(addprefix $(CRUBY)/,cache.go image.go memory.go module.go sections.go shipped.go) $(CRUBY)/package-lock.json $(filter-out %.sum,$(wildcard $(CRUBY)/build/* $(CRUBY)/build/corpus/*))
 	@if ! command -v $(NPM) >/dev/null; then \
 	  echo "no npm: the program is built without its Ruby, templates will need --ruby PATH" >&2; \
 	elif ! (cd $(CRUBY) && $(NPM) ci --loglevel=error >/dev/null); then \
@@ -36,8 +36,8 @@ $(CRUBY)/image/about.json: templates/driver.rb $(addprefix $(CRUBY)/,cache.go im
 profile: image ## which functions of Ruby have machine code in the program, from templates/cruby/build/corpus
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -profile
 
-check-image: image ## that the image, its machine code and the profile are the same when they are built again
-	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -check
+check-image: image ## that the image is what build/image.sum says and its machine code the same when it is made again; CHECK=-profile builds all again
+	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -check $(CHECK)
 
 quickstart: build ## one VM on this machine, serving a page
 	./bootstrap deploy testdata/quickstart/manifest.yml
@@ -57,6 +57,7 @@ full: image ## all tests again and again, every cut and fault, and the fuzzers f
 	$(GO) test -race -count=3 -timeout 90m ./...
 	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 FLEET=600 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom|TestFleetChaos|TestWorkersChaos' ./e2e
 	$(MAKE) fuzz FUZZTIME=2m
+	$(MAKE) check-image CHECK=-profile
 
 lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	$(GO) vet ./...

@@ -159,7 +159,9 @@ func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 		config = config.WithEnv(name, value)
 	}
 	if machine.Output != nil {
-		config = config.WithStdout(machine.Output).WithStderr(machine.Output)
+		// Ruby looks at what kind of file it writes to: its memory would depend on that.
+		out := struct{ io.Writer }{machine.Output}
+		config = config.WithStdout(out).WithStderr(out)
 	}
 	if !machine.Frozen {
 		config = config.WithRandSource(rand.Reader).WithSysWalltime().WithSysNanotime().WithSysNanosleep()

@@ -58,12 +58,14 @@ func main() {
 	flag.StringVar(&b.out, "out", "templates/cruby", "the folder with the folders that are written to")
 	flag.BoolVar(&b.profile, "profile", false, "make the profile again")
 	native := flag.Bool("native", false, "make only the machine code, of the image that is in the folder, for the processor that this program was compiled for")
-	check := flag.Bool("check", false, "write nothing, but compare with what is in the folder, and the profile, too")
+	check := flag.Bool("check", false, "write nothing, but compare what is in the folder with its recorded digests and with machine code that is made again; with -profile, build and compare all")
 	flag.Parse()
-	b.profile = b.profile || *check
 	make := b.run
-	if *native {
+	switch {
+	case *native:
 		make = b.runNative
+	case *check && !b.profile:
+		make = b.runCheck
 	}
 	err := make(context.Background())
 	if err == nil && *check {
@@ -118,7 +120,7 @@ func (b *builder) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if made.profile, err = profile(ctx, made.code, made.memory, folder, filepath.Join(filepath.Dir(b.driver), "testdata", "golden")); err != nil {
+		if made.profile, err = profile(ctx, made.code, made.memory, folder, b.golden()); err != nil {
 			return err
 		}
 		b.files["build/profile.txt"] = writeProfile(made.profile, pkg)
@@ -142,7 +144,7 @@ func (b *builder) run(ctx context.Context) error {
 		"image/NOTICE": files["NOTICE"], "image/LICENSE": files["LICENSE"],
 		"image/code.wasm.zst": made.code, "image/memory.zst": made.memory, nativeFile: machineCode,
 	})
-	return nil
+	return b.record(made, lib)
 }
 
 const nativeFile = "native/" + runtime.GOARCH + "/code.tar.zst"
@@ -212,19 +214,6 @@ func (b *builder) clean() error {
 		}
 		if err := os.Remove(path); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-func (b *builder) compare() error {
-	for name, data := range b.files {
-		there, err := b.read(name)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(there, data) {
-			return fmt.Errorf("%s is another one when it is built again: %s was %s", name, sum(data), sum(there))
 		}
 	}
 	return nil

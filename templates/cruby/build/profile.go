@@ -26,6 +26,13 @@ import (
 //go:embed corpus
 var corpus embed.FS
 
+// What is rendered for a profile, and with which context.
+const (
+	corpusFiles = "corpus/*.erb"
+	contextFile = "corpus/context.json"
+	goldenFiles = "[^o]*.erb"
+)
+
 const separator = "\n%%%\n"
 
 // profileText is the profile that make profile has made from the corpus.
@@ -65,14 +72,14 @@ func profile(ctx context.Context, wasm, memory []byte, library fs.FS, more strin
 		return nil, err
 	}
 	defer m.Close(ctx)
-	facts, err := corpus.ReadFile("corpus/context.json")
+	facts, err := corpus.ReadFile(contextFile)
 	if err != nil {
 		return nil, err
 	}
-	if err := rehearseAll(ctx, m, corpus, "corpus/*.erb", library, facts); err != nil {
+	if err := rehearseAll(ctx, m, corpus, corpusFiles, library, facts); err != nil {
 		return nil, err
 	}
-	if err := rehearseAll(ctx, m, os.DirFS(more), "[^o]*.erb", library, facts); err != nil {
+	if err := rehearseAll(ctx, m, os.DirFS(more), goldenFiles, library, facts); err != nil {
 		return nil, err
 	}
 	sizes, err := cruby.Functions(wasm)
