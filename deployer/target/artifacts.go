@@ -116,6 +116,17 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 			return nil
 		}))
 	}
+	fetchStemcell := func() (err error) {
+		a.Stemcell, err = a.fetchStemcell(ctx)
+		return err
+	}
+	if stemcell && strings.HasPrefix(a.t.Manifest.ResourcePool.Stemcell.URL, "embedded:") {
+		// First, which takes no time: blobs of jobs that it replaces are not fetched.
+		start(fetchStemcell)
+		_ = g.Wait()
+		jobs = slices.DeleteFunc(slices.Clone(jobs), a.provided)
+		stemcell = false
+	}
 	for _, rel := range releases {
 		start(func() error {
 			got, err := a.fetchRelease(ctx, rel, jobs)
@@ -129,10 +140,7 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 		})
 	}
 	if stemcell {
-		start(func() (err error) {
-			a.Stemcell, err = a.fetchStemcell(ctx)
-			return err
-		})
+		start(fetchStemcell)
 	}
 	_ = g.Wait()
 	a.publish()
