@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +74,20 @@ func (b *blobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(data)
+}
+
+// asked returns the requests so far. One that was cut may still be answered.
+func (b *blobs) asked() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.paths)
+}
+
+// stored returns a blob.
+func (b *blobs) stored(id string) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.files[id]
 }
 
 func newBlobs() *blobs { return &blobs{files: map[string][]byte{}} }
@@ -134,7 +149,7 @@ func TestBlobs(t *testing.T) {
 		}
 	}
 	sum := sha1.Sum([]byte(blobID))
-	for _, path := range store.paths {
+	for _, path := range store.asked() {
 		if want := fmt.Sprintf(" /blobs/%02x/%s", sum[0], blobID); !strings.HasSuffix(path, want) {
 			t.Errorf("asked for %s, want %s", path, want)
 		}
@@ -162,8 +177,8 @@ func TestBlobRefusals(t *testing.T) {
 			t.Errorf("id %q: got %v", id, err)
 		}
 	}
-	if len(store.paths) != 0 {
-		t.Errorf("asked for %q", store.paths)
+	if len(store.asked()) != 0 {
+		t.Errorf("asked for %q", store.asked())
 	}
 	if err := c.GetBlobUpTo(ctx, agent.LogsLimit, blobID, io.Discard, "", nil); err == nil || !strings.Contains(err.Error(), "does not have it") {
 		t.Errorf("got %v, want that the blob is missing", err)
@@ -174,7 +189,7 @@ func TestBlobRefusals(t *testing.T) {
 	if err := c.PutBlob(ctx, blobID, filepath.Dir(path), nil); err == nil {
 		t.Error("a folder is uploaded")
 	}
-	if n := len(store.paths); n != 1 {
+	if n := len(store.asked()); n != 1 {
 		t.Errorf("%d requests, want 1: none is worth repeating", n)
 	}
 	stranger := newClient(t, agent.Config{URL: strings.Replace(url, "mbus:", "mbus:x", 1), CA: ca.pem})
@@ -259,8 +274,8 @@ func TestBlobRetries(t *testing.T) {
 				} else {
 					err = c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &got, digest, nil)
 				}
-				if (err == nil) != test.ok || len(store.paths) != test.want {
-					t.Errorf("got %v after %d requests, want %d", err, len(store.paths), test.want)
+				if (err == nil) != test.ok || len(store.asked()) != test.want {
+					t.Errorf("got %v after %d requests, want %d", err, len(store.asked()), test.want)
 				}
 				if err != nil && strings.Contains(err.Error(), password) {
 					t.Errorf("%q holds the password", err)
@@ -271,7 +286,7 @@ func TestBlobRetries(t *testing.T) {
 				if test.ok && method == "GET" && !bytes.Equal(got.Bytes(), content) {
 					t.Error("the parts do not make the whole")
 				}
-				if test.ok && method == "PUT" && !bytes.Equal(store.files[blobID], content) {
+				if test.ok && method == "PUT" && !bytes.Equal(store.stored(blobID), content) {
 					t.Error("the blob is not the file")
 				}
 			})
@@ -296,8 +311,8 @@ func TestBlobWriterFails(t *testing.T) {
 	store.files[blobID] = make([]byte, 1<<20)
 	c := newClient(t, agent.Config{URL: serve(t, ca.good(t), store), CA: ca.pem})
 	err := c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &fullDisk{left: 1 << 18}, "", nil)
-	if err == nil || !strings.HasSuffix(err.Error(), "no space left") || len(store.paths) != 1 {
-		t.Errorf("got %v after %d requests", err, len(store.paths))
+	if err == nil || !strings.HasSuffix(err.Error(), "no space left") || len(store.asked()) != 1 {
+		t.Errorf("got %v after %d requests", err, len(store.asked()))
 	}
 }
 
