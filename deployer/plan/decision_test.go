@@ -210,3 +210,27 @@ func TestDown(t *testing.T) {
 		t.Error("a spec whose packages are missing is prepared")
 	}
 }
+
+// Another run may compile a package after the plan was made, which is no reason to
+// refuse the plan.
+func TestDiffersByPackages(t *testing.T) {
+	t.Parallel()
+	planned := func(missing int) Plan {
+		w := same()
+		w.Applied["template: web"] = "z"
+		w.Missing = missing
+		d, err := Decide(w, deployed(), well())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Of(d)
+	}
+	for _, test := range []struct {
+		before, after int
+		differs       bool
+	}{{2, 2, false}, {2, 1, false}, {2, 0, false}, {0, 1, true}, {1, 2, true}} {
+		if what := Differs(planned(test.before), planned(test.after)); (what != "") != test.differs {
+			t.Errorf("%d packages, then %d: %q", test.before, test.after, what)
+		}
+	}
+}

@@ -174,9 +174,15 @@ func (v View) Creates() bool {
 }
 
 // Differs returns, in words, how b differs from a; empty: it does not.
-// Generated variables do not count, because they do not change the VM.
+// Generated variables do not count, because they do not change the VM, and neither do
+// packages that another run has compiled since a was made.
 func Differs(a, b Plan) string {
 	was, is := changesOf(a), changesOf(b)
+	compiled := b.Compiles < a.Compiles
+	if compiled {
+		packages := func(c Change) bool { return c.What == Packages }
+		was, is = slices.DeleteFunc(was, packages), slices.DeleteFunc(is, packages)
+	}
 	for _, c := range is {
 		if !slices.ContainsFunc(was, c.equal) {
 			return "now: " + c.String()
@@ -188,7 +194,7 @@ func Differs(a, b Plan) string {
 		}
 	}
 	same := func(a, b Step) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Down == b.Down }
-	if !slices.EqualFunc(a.Steps, b.Steps, same) {
+	if !compiled && !slices.EqualFunc(a.Steps, b.Steps, same) { // what compiles in place has other steps
 		return "the steps are different"
 	}
 	return ""
