@@ -58,10 +58,13 @@ func main() {
 	flag.StringVar(&b.out, "out", "templates/cruby", "the folder with the folders that are written to")
 	flag.BoolVar(&b.profile, "profile", false, "make the profile again")
 	native := flag.Bool("native", false, "make only the machine code, of the image that is in the folder, for the processor that this program was compiled for")
+	flag.BoolVar(&b.best, "best", false, "make nothing, but compress what is in the folder again with the program zstd, which takes longer")
 	check := flag.Bool("check", false, "write nothing, but compare what is in the folder with its recorded digests and with machine code that is made again; with -profile, build and compare all")
 	flag.Parse()
 	make := b.run
 	switch {
+	case b.best:
+		make = b.readAll
 	case *native:
 		make = b.runNative
 	case *check && !b.profile:
@@ -73,7 +76,7 @@ func main() {
 	} else if err == nil {
 		err = b.write(context.Background())
 	}
-	if err == nil && !*check && !*native {
+	if err == nil && !*check && !*native && !b.best {
 		err = b.clean()
 	}
 	if err != nil {
@@ -85,6 +88,7 @@ func main() {
 type builder struct {
 	source, driver, out string
 	profile             bool
+	best                bool              // compress with the program zstd
 	files               map[string][]byte // what is made, by name; those named .zst are to be compressed
 }
 
@@ -173,6 +177,27 @@ func (b *builder) runNative(ctx context.Context) error {
 	return err
 }
 
+// readAll reads what is in the folder, to be compressed again.
+func (b *builder) readAll(context.Context) error {
+	b.files = map[string][]byte{}
+	for _, pattern := range []string{"image/*.zst", "native/*/*.zst"} {
+		found, err := filepath.Glob(filepath.Join(b.out, pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			name, err := filepath.Rel(b.out, path)
+			if err != nil {
+				return err
+			}
+			if b.files[name], err = b.read(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func sum(data []byte) string {
 	s := sha256.Sum256(data)
 	return hex.EncodeToString(s[:])
@@ -184,7 +209,7 @@ func (b *builder) write(ctx context.Context) error {
 		if !compressed(name) {
 			continue
 		}
-		small, err := compress(ctx, data)
+		small, err := compress(ctx, data, b.best)
 		if err != nil {
 			return err
 		}
@@ -392,11 +417,10 @@ func literal(text string) string {
 	return `"` + base64.StdEncoding.EncodeToString([]byte(text)) + `".unpack1("m").force_encoding("UTF-8")`
 }
 
-// compress compresses with the program zstd, which takes an eighth less than the package
-// at its best, or with the package where there is no zstd. Memory for unpacking is
-// what the window takes, so both have 8 MiB.
-func compress(ctx context.Context, data []byte) ([]byte, error) {
-	if _, err := exec.LookPath("zstd"); err == nil {
+// compress compresses. With best, the program zstd does, which takes an eighth less and
+// twenty times as long. Memory for unpacking is what the window takes, so both have 8 MiB.
+func compress(ctx context.Context, data []byte, best bool) ([]byte, error) {
+	if best {
 		var out, said bytes.Buffer
 		cmd := exec.CommandContext(ctx, "zstd", "-q", "-19", "--zstd=wlog=23", "--single-thread", "--no-check", "-c", fmt.Sprintf("--stream-size=%d", len(data)))
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &said
@@ -405,7 +429,6 @@ func compress(ctx context.Context, data []byte) ([]byte, error) {
 		}
 		return out.Bytes(), nil
 	}
-	fmt.Fprintln(os.Stderr, "no zstd: the program is 1.5 MB larger than with it")
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
 	if err != nil {
 		return nil, err
