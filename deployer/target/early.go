@@ -2,6 +2,8 @@ package target
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"bootstrap/artifact"
@@ -54,9 +56,10 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 			return err
 		})
 	}
+	begun := slices.Collect(maps.Values(a.early))
 	a.t.AtEnd(func() {
 		cancel()
-		for _, e := range a.early {
+		for _, e := range begun {
 			<-e.ended
 		}
 	})
@@ -72,9 +75,16 @@ func (a *Artifacts) fetch(ctx context.Context, src artifact.Source, progress fun
 	if e == nil {
 		return a.t.Env.Store.Fetch(ctx, src, progress)
 	}
-	e.progress.Store(&progress)
-	if err := <-e.ended; err != nil {
-		return artifact.File{}, err
+	if progress != nil {
+		e.progress.Store(&progress)
+	}
+	select {
+	case err := <-e.ended:
+		if err != nil {
+			return artifact.File{}, err
+		}
+	case <-ctx.Done():
+		return artifact.File{}, context.Cause(ctx)
 	}
 	file := e.file
 	file.Source = src

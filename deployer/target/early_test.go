@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +90,13 @@ func TestEarlyDownloads(t *testing.T) {
 	}
 	if file, err = target.Artifacts.download(context.Background(), src, "Downloading release 'web'"); err != nil || !file.Cached {
 		t.Errorf("the second time: %+v, %v", file, err)
+	}
+	// One that nobody waits for any more ends with the run, too.
+	interrupted, stop := context.WithCancelCause(t.Context())
+	stop(errors.New("interrupted"))
+	src = artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: server.URL + "/stemcell.tgz", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(nil))}
+	if _, err := target.Artifacts.fetch(interrupted, src, nil); err == nil || err.Error() != "interrupted" {
+		t.Errorf("a wait that is interrupted ends with %v", err)
 	}
 	target.Close()
 	select {
