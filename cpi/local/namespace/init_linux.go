@@ -16,12 +16,13 @@ import (
 )
 
 // How long the agent and then the jobs get to end before they are killed, and
-// the pause before a crashed agent is started again.
+// the pauses before a crashed agent is started again.
 const (
 	agentGrace   = 2 * time.Second
 	jobsGrace    = 2 * time.Second
 	endPause     = 20 * time.Millisecond
-	restartPause = 250 * time.Millisecond
+	firstPause   = 250 * time.Millisecond
+	longestPause = 15 * time.Second
 )
 
 // crashed is the exit code of a Go program that the runtime ended.
@@ -81,6 +82,7 @@ type initProcess struct {
 	spec     Spec
 	log      *os.File // of the agent
 	agent    int
+	began    time.Time // when the agent was started
 	children chan os.Signal
 }
 
@@ -101,18 +103,22 @@ func (i *initProcess) startAgent() error {
 	if err != nil {
 		return fmt.Errorf("cannot start the agent: %w", err)
 	}
-	i.agent = agent.Pid
+	i.agent, i.began = agent.Pid, time.Now()
 	return agent.Release() // collect waits for it, as for all others
 }
 
 // run collects processes until the agent ends for good or ctx ends.
 func (i *initProcess) run(ctx context.Context) error {
+	pauses := wait.Grow(firstPause, longestPause, 2) // an agent that always crashes fills its log
 	for {
 		status, ended := i.collect()
 		switch {
 		case ended && ctx.Err() == nil && (status.Signaled() || status.ExitStatus() == crashed):
 			fmt.Fprintln(i.log, "the agent crashed, and is started again")
-			_ = wait.For(ctx, restartPause)
+			if time.Since(i.began) > longestPause {
+				pauses.Reset()
+			}
+			_ = wait.For(ctx, pauses.Next())
 			if err := i.startAgent(); err != nil {
 				return err
 			}
