@@ -152,11 +152,11 @@ func (t *Table) fit() []int {
 	done := 0
 	for ; done < len(t.yields) && excess() > 0; done++ {
 		y := t.yields[done]
-		if widths[y.column] > y.width {
-			widths[y.column] = max(y.width, min(widths[y.column]-excess(), widths[y.column]))
-			if y.width == 0 {
-				widths[y.column] = 0
-			}
+		switch width := widths[y.column]; {
+		case y.width == 0:
+			widths[y.column] = 0
+		case width > y.width:
+			widths[y.column] = max(y.width, width-excess())
 		}
 	}
 	// What the last columns left free widens the others again.

@@ -59,13 +59,6 @@ type Config struct {
 	OpenLog func(path string) (io.WriteCloser, error)
 }
 
-// Machine is what a VM of the embedded CPI is made of.
-type Machine struct {
-	Kind    string // agent.MachineFolder or agent.MachineNamespace; empty: unknown
-	Refused error  // why it is not, or cannot be, made of namespaces; nil: it is, or a folder was asked for
-	Remedy  string // what a person can do about that; may be empty
-}
-
 // Env contains what the deploys of a process share. The caller must call Close.
 type Env struct {
 	Config

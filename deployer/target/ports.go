@@ -12,26 +12,7 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/listener"
-	"bootstrap/manifest"
 )
-
-// EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
-func (t *Target) EmbeddedCPI() bool {
-	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
-}
-
-// NewMachine returns what a new VM is made of; zero without the embedded CPI.
-func (t *Target) NewMachine(ctx context.Context) Machine {
-	if !t.EmbeddedCPI() || t.Env.Machine == nil {
-		return Machine{}
-	}
-	if t.machine == nil {
-		asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
-		m := t.Env.Machine(ctx, asked)
-		t.machine = &m
-	}
-	return *t.machine
-}
 
 // CheckPorts tries the addresses at which the agent of a new VM on this machine
 // will listen. vm is the CID of the VM that the new one replaces, which may

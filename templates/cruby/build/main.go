@@ -61,16 +61,16 @@ func main() {
 	flag.BoolVar(&b.best, "best", false, "make nothing, but compress what is in the folder again with the program zstd, which takes longer")
 	check := flag.Bool("check", false, "write nothing, but compare what is in the folder with its recorded digests and with machine code that is made again; with -profile, build and compare all")
 	flag.Parse()
-	make := b.run
+	do := b.run
 	switch {
 	case b.best:
-		make = b.readAll
+		do = b.readAll
 	case *native:
-		make = b.runNative
+		do = b.runNative
 	case *check && !b.profile:
-		make = b.runCheck
+		do = b.runCheck
 	}
-	err := make(context.Background())
+	err := do(context.Background())
 	if err == nil && *check {
 		err = b.compare()
 	} else if err == nil {

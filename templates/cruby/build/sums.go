@@ -106,7 +106,7 @@ func (b *builder) runCheck(ctx context.Context) error {
 		case name == profiled:
 			return errors.New("the profile was made from another image or from other templates: make profile")
 		default:
-			return fmt.Errorf("%s of the image has the digest %s, and %s says %q: if its input has changed, commit what make image wrote there", name, line, sumsFile, was)
+			return fmt.Errorf("the image has %q, and %s has %q: if its input has changed, commit what make image wrote there", line, sumsFile, was)
 		}
 	}
 	return b.runNative(ctx)
