@@ -1,0 +1,33 @@
+package target
+
+import (
+	"context"
+	"slices"
+
+	"bootstrap/manifest"
+)
+
+// Machine is what a VM of the embedded CPI is made of.
+type Machine struct {
+	Kind    string // agent.MachineFolder or agent.MachineNamespace; empty: unknown
+	Refused error  // why it is not, or cannot be, made of namespaces; nil: it is, or a folder was asked for
+	Remedy  string // what a person can do about that; may be empty
+}
+
+// EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
+func (t *Target) EmbeddedCPI() bool {
+	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
+}
+
+// NewMachine returns what a new VM is made of; zero without the embedded CPI.
+func (t *Target) NewMachine(ctx context.Context) Machine {
+	if !t.EmbeddedCPI() || t.Env.Machine == nil {
+		return Machine{}
+	}
+	if t.machine == nil {
+		asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
+		m := t.Env.Machine(ctx, asked)
+		t.machine = &m
+	}
+	return *t.machine
+}
