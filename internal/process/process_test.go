@@ -106,6 +106,18 @@ func TestEndAllByVariable(t *testing.T) {
 	if Lives(gentle.Process.Pid) || Lives(stubborn.Process.Pid) || !Lives(other.Process.Pid) {
 		t.Error("the wrong ones ended")
 	}
+	// One that is ending may not be listed any more.
+	ending, listed := child(t, "trap '' TERM; while :; do sleep 1; done"), false
+	err = EndAll(t.Context(), 100*time.Millisecond, func() ([]int, error) {
+		if listed {
+			return nil, nil
+		}
+		listed = true
+		return []int{ending.Process.Pid}, nil
+	})
+	if err != nil || Lives(ending.Process.Pid) {
+		t.Errorf("it still runs, and the error is %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := EndAll(ctx, time.Hour, func() ([]int, error) { return []int{1 << 30}, nil }); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "do not end") {

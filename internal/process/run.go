@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"time"
 
 	"bootstrap/internal/guard"
@@ -36,22 +37,36 @@ func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended
 // endPause is the pause between two checks whether processes have ended.
 const endPause = 20 * time.Millisecond
 
-// EndAll ends the processes that list returns, until it returns none: each gets
-// TERM once, and KILL if it still exists after grace.
+// EndAll ends the processes that list returns, until it returns none and all that it
+// returned have ended: each gets TERM once, and KILL if it still exists after grace.
 func EndAll(ctx context.Context, grace time.Duration, list func() ([]int, error)) error {
-	asked := map[int]bool{}
+	seen := map[int]Identity{}
 	kill := time.Now().Add(grace)
 	for {
 		pids, err := list()
-		if err != nil || len(pids) == 0 {
+		if err != nil {
 			return err
 		}
+		// A process that is ending does not show its environment any more. The first
+		// one of a VM of namespaces ends after all others of the VM.
+		for pid, id := range seen {
+			if id.Alive() && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
+		if len(pids) == 0 {
+			return nil
+		}
 		for _, pid := range pids {
+			id, runs := Identify(pid)
+			asked := seen[pid] == id
+			if runs {
+				seen[pid] = id
+			}
 			switch {
 			case time.Now().After(kill):
 				Kill(pid)
-			case !asked[pid]:
-				asked[pid] = true
+			case runs && !asked:
 				Terminate(pid)
 			}
 		}
