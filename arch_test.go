@@ -48,6 +48,7 @@ func imports() map[string][]string {
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
 		"cpi/local":               {"cpi", "agent", "artifact", "cpi/local/namespace"},
 		"cpi/local/namespace":     {},
+		"cpi/local/vmtest":        {},
 		"cpi/cpitest":             {"cpi"},
 		"agent/local":             {"agent", "agent/local/bpm", "agent/local/machine", "agent/local/monit", "agent/local/sshd", "artifact/archive", "artifact/packaging"},
 		"addresses":               {"network"},

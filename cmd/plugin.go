@@ -47,7 +47,10 @@ func newPlugin(c *console) *cobra.Command {
 		return agent(ctx, args[0])
 	})
 	part("agent-inside FOLDER", "The same inside of the VM's namespaces, where the folder has another path", cobra.ExactArgs(1), func(ctx context.Context, _ []string) (int, error) {
-		return agent(ctx, namespace.Guest)
+		if status, err := agent(ctx, namespace.Guest); err != nil || ctx.Err() == nil {
+			return status, err
+		}
+		return namespace.Interrupted, nil
 	})
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return 0, namespace.Main(ctx, args)

@@ -23,6 +23,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/vmtest"
 )
 
 // TestMain also runs the CPI and the agent in child processes. The agent is only
@@ -282,6 +283,14 @@ func (w *world) nothingLeft(t *testing.T) {
 	}
 	if pids := processesBelow(w.root); len(pids) > 0 {
 		t.Errorf("processes left: %v", pids)
+	}
+	// Of the path, what is below the folder of this test.
+	end := strings.TrimPrefix(w.root, filepath.Dir(filepath.Dir(filepath.Dir(w.jobs))))[1:]
+	if inside := vmtest.Processes(end); len(inside) > 0 {
+		t.Errorf("processes left in VMs: %v", inside)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && strings.Contains(string(mounts), end) {
+		t.Errorf("mounts left: %s", mounts)
 	}
 	if strings.Contains(w.log.String(), "hunter2") {
 		t.Errorf("the log tells a secret:\n%s", w.log)

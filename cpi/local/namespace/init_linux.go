@@ -28,10 +28,16 @@ const (
 // crashed is the exit code of a Go program that the runtime ended.
 const crashed = 2
 
+// again reports whether an agent that ended so is started again. One that powered the
+// VM off or cannot run is not.
+func again(status syscall.WaitStatus) bool {
+	return status.Signaled() || status.ExitStatus() == crashed || status.ExitStatus() == Interrupted
+}
+
 // runInit is the first process of a VM, in the namespaces that buildVM has made.
 // It enters the root file system, runs the agent, collects processes without a
 // parent, and ends with all processes of the VM when ctx ends or the agent does.
-// An agent that crashes is started again.
+// An agent that crashes, or that something in the VM ends, is started again.
 func runInit(ctx context.Context, spec Spec) error {
 	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
 	signal.Notify(i.children, syscall.SIGCHLD)
@@ -113,8 +119,8 @@ func (i *initProcess) run(ctx context.Context) error {
 	for {
 		status, ended := i.collect()
 		switch {
-		case ended && ctx.Err() == nil && (status.Signaled() || status.ExitStatus() == crashed):
-			fmt.Fprintln(i.log, "the agent crashed, and is started again")
+		case ended && ctx.Err() == nil && again(status):
+			fmt.Fprintln(i.log, "the agent crashed or was killed, and is started again")
 			if time.Since(i.began) > longestPause {
 				pauses.Reset()
 			}

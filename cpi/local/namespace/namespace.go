@@ -20,6 +20,10 @@ const (
 	GuestVcap = "/var/vcap"
 )
 
+// Interrupted is the exit code of an agent that a signal has ended, of which only the
+// first process of the VM knows whether it is to run again.
+const Interrupted = 130
+
 // guestProgram is where this program is inside.
 const guestProgram = Guest + "/" + programFile
 

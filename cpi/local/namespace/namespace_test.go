@@ -217,8 +217,8 @@ cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; echo setuid=$(/tmp/id -u)
 	}
 }
 
-// An agent that crashes is started again; one that ends, ends the VM with what it
-// left running.
+// An agent that crashes or is interrupted is started again; one that ends, ends the
+// VM with what it left running.
 func TestAgentEnds(t *testing.T) {
 	t.Parallel()
 	dir, output := runInside(t, `
@@ -226,6 +226,10 @@ if [ ! -e /var/vcap/crashed ]; then
   touch /var/vcap/crashed
   (trap '' TERM; exec sleep 1000) &
   kill -9 $$
+fi
+if [ ! -e /var/vcap/interrupted ]; then
+  touch /var/vcap/interrupted
+  exit 130
 fi
 echo processes=$(pgrep -c sleep)
 `)

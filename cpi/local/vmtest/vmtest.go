@@ -1,0 +1,43 @@
+// Package vmtest finds what embedded VMs leave behind.
+package vmtest
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Process is one in a VM.
+type Process struct {
+	PID     int
+	VM      string // the name of the VM's folder
+	Command string
+}
+
+// Processes returns the processes in VMs of namespaces whose folder is below a folder
+// vms, of which end is the end of the path. Most of them show it only by what is
+// mounted for them, which is named from the root of its file system.
+func Processes(end string) []Process {
+	here, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return nil // only Linux has namespaces
+	}
+	var list []Process
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		if there, err := os.Readlink(proc + "/ns/mnt"); err != nil || there == here {
+			continue
+		}
+		mounts, _ := os.ReadFile(proc + "/mountinfo")
+		_, vm, found := strings.Cut(string(mounts), "/"+end+"/vms/")
+		pid, err := strconv.Atoi(filepath.Base(proc))
+		if !found || err != nil {
+			continue
+		}
+		vm, _, _ = strings.Cut(vm, "/")
+		command, _ := os.ReadFile(proc + "/cmdline")
+		list = append(list, Process{pid, vm, strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))})
+	}
+	return list
+}
