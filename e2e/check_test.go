@@ -114,17 +114,17 @@ func (l *lab) onlyProcessesOf(vm string) error {
 	var stray []string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		stray = nil
-		agents := 0
-		for _, p := range allOf(l.dir) {
+		agents := map[int]bool{}
+		for _, p := range slices.Concat(allOf(l.dir), inVMs(filepath.Join(filepath.Base(l.dir), "home"))) {
 			switch {
 			case vm == "" || !strings.Contains(p.command, filepath.Join("vms", vm)):
 				stray = append(stray, p.command)
 			case strings.Contains(p.command, "plugin agent"):
-				agents++
+				agents[p.pid] = true
 			}
 		}
-		if vm != "" && agents != 1 {
-			stray = append(stray, fmt.Sprintf("and there are %d agents", agents))
+		if vm != "" && len(agents) != 1 {
+			stray = append(stray, fmt.Sprintf("and there are %d agents", len(agents)))
 		}
 		if len(stray) == 0 {
 			return nil

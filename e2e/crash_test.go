@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"bootstrap/agent"
 )
 
 // trial is one scenario with one fault. The run is then repeated, and must
@@ -42,12 +44,23 @@ type figures struct {
 
 // lane runs trials one after the other in its own lab.
 type lane struct {
-	t     *testing.T
-	lab   *lab
-	fit   func(*lab) error
-	world world
-	has   bool // a deployment exists
-	shape string
+	t       *testing.T
+	machine string // what its VMs are made of; empty: as those of other tests
+	lab     *lab
+	fit     func(*lab) error
+	world   world
+	has     bool // a deployment exists
+	shape   string
+}
+
+// newLane returns the lane of that number. The VMs of the first one are made of
+// namespaces, unless TEST_MACHINE says what those of all are made of.
+func newLane(t *testing.T, number int) *lane {
+	n := &lane{t: t}
+	if number == 0 && os.Getenv("TEST_MACHINE") == "" && namespaces() {
+		n.machine = agent.MachineNamespace
+	}
+	return n
 }
 
 // reset removes the lab, so that a fault in it does not affect the next trial.
@@ -65,6 +78,7 @@ func (n *lane) prepare(s scenario) error {
 		if err != nil {
 			return err
 		}
+		l.machine = cmp.Or(n.machine, l.machine)
 		n.lab = l
 		if n.fit != nil {
 			if err := n.fit(l); err != nil {
@@ -340,9 +354,9 @@ func matrix(t *testing.T, all []trial) {
 		return tr, true
 	}
 	var group sync.WaitGroup
-	for range lanes() {
+	for i := range lanes() {
 		group.Go(func() {
-			n := &lane{t: t}
+			n := newLane(t, i)
 			defer n.reset()
 			for {
 				tr, ok := take()
@@ -357,7 +371,7 @@ func matrix(t *testing.T, all []trial) {
 					f.Lock()
 					f.failed++
 					f.Unlock()
-					t.Errorf("%s (alone: CRASH='^%s$'): %v", tr.name, regexp.QuoteMeta(tr.name), err)
+					t.Errorf("%s (alone: TEST_MACHINE=%s CRASH='^%s$'): %v", tr.name, cmp.Or(n.machine, machine()), regexp.QuoteMeta(tr.name), err)
 					n.reset()
 				}
 			}
@@ -391,7 +405,7 @@ func findPoints(t *testing.T) map[string][]string {
 	var group sync.WaitGroup
 	for i := range lanes() {
 		group.Go(func() {
-			n := &lane{t: t}
+			n := newLane(t, i)
 			defer n.reset()
 			for j := i; j < len(list); j += lanes() {
 				s := list[j]

@@ -95,6 +95,7 @@ func program(t *testing.T) (bin, cache string) {
 // lab has its own home folder, ports, releases and manifest for deploys.
 type lab struct {
 	dir, bin string
+	machine  string       // what its VMs are made of
 	mbus     [2]int       // ports; more than one for VMs that exist beside each other
 	page     int          // port
 	ssh      int          // the port of the VM's SSH server, for a registry
@@ -163,7 +164,7 @@ func newLab(t *testing.T) (*lab, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, bin: filepath.Join(bin, "bootstrap"), want: newWish()}
+	l := &lab{dir: dir, bin: filepath.Join(bin, "bootstrap"), machine: machine(), want: newWish()}
 	for _, p := range []*int{&l.mbus[0], &l.mbus[1], &l.page, &l.ssh} {
 		if *p, err = freePort(); err != nil {
 			return nil, err
@@ -311,7 +312,7 @@ func (l *lab) manifest() map[string]any {
 		env["lab"] = w.Env
 	}
 	pool := m{"name": "default", "network": "default", "env": env, "stemcell": m{"url": "file://" + l.path(fmt.Sprintf("stemcell-%d.tgz", w.Stemcell))}}
-	properties := m{"machine": machine()}
+	properties := m{"machine": l.machine}
 	if w.CPU > 0 {
 		properties["cpu"] = w.CPU
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -22,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +34,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
+	"bootstrap/agent"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/vmtest"
 	"bootstrap/internal/postgrestest"
 )
 
@@ -49,7 +53,9 @@ func TestScript(t *testing.T) {
 			case "postgres":
 				return postgrestest.Installed(), nil
 			case "namespace":
-				return namespace.Try(t.Context(), filepath.Join(bin, "bootstrap")) == nil, nil
+				return namespaces(), nil
+			case "folder":
+				return machine() == agent.MachineFolder, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
@@ -111,9 +117,16 @@ func setup(env *testscript.Env, bin, cache string) error {
 	return nil
 }
 
-// machine is what the VMs of tests are made of: the cheapest, or what TEST_MACHINE
-// names, such as "namespace".
-func machine() string { return cmp.Or(os.Getenv("TEST_MACHINE"), "folder") }
+// machine is what the VMs of tests are made of that do not choose: the cheapest, or
+// what TEST_MACHINE names.
+func machine() string { return cmp.Or(os.Getenv("TEST_MACHINE"), agent.MachineFolder) }
+
+// namespaces reports whether tests may choose VMs of namespaces.
+var namespaces = sync.OnceValue(func() bool {
+	dir, err := built()
+	return err == nil && os.Getenv("TEST_MACHINE") != agent.MachineFolder &&
+		namespace.Try(context.Background(), filepath.Join(dir, "bootstrap")) == nil
+})
 
 // freePort finds a port below those that the system uses for connections: the
 // system may use one of these again before the script listens there.
@@ -292,7 +305,7 @@ func askAgent(url string) (*x509.Certificate, int, error) {
 // processes PATTERN prints the command lines of the VMs' processes; with ! there
 // must be none.
 func processes(ts *testscript.TestScript, neg bool, _ []string) {
-	list := ofVMs(ts.MkAbs("."))
+	list := slices.Concat(ofVMs(ts.MkAbs(".")), inVMs(homeOf(ts)))
 	if neg && len(list) > 0 {
 		ts.Fatalf("%d processes are left: %v", len(list), list)
 	}
@@ -303,7 +316,13 @@ func processes(ts *testscript.TestScript, neg bool, _ []string) {
 
 // killall kills every process of the VMs at once, as a power failure would.
 func killAll(ts *testscript.TestScript, _ bool, args []string) {
-	endAll(func() []process { return ofVMs(ts.MkAbs(".")) })
+	endAll(func() []process { return slices.Concat(ofVMs(ts.MkAbs(".")), inVMs(homeOf(ts))) })
+}
+
+// homeOf is the end of the path of the script's home, which no other script has.
+func homeOf(ts *testscript.TestScript) string {
+	dir := ts.MkAbs(".")
+	return filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir), "home")
 }
 
 // serve FOLDER serves files over HTTP at $HTTP_PORT until the script ends.
@@ -325,6 +344,15 @@ type process struct {
 
 // ofVMs lists the processes of VMs below dir, which is in their environment.
 func ofVMs(dir string) []process { return allOf("VCAP_ROOT=" + dir + "/") }
+
+// inVMs lists the processes in VMs of namespaces of a home folder, whose path ends
+// with end.
+func inVMs(end string) (list []process) {
+	for _, p := range vmtest.Processes(end + "/.bosh/local") {
+		list = append(list, process{p.PID, p.Command + " in vms/" + p.VM})
+	}
+	return list
+}
 
 // allOf lists the processes with that text in their command line or environment.
 func allOf(text string) []process {
