@@ -25,7 +25,7 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/cached", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/cached", "cmd/complete", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "state/file"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
@@ -46,8 +46,9 @@ func imports() map[string][]string {
 		"deployer/kept":           {"agent", "manifest", "state"},
 		"deployer/plan":           {"agent", "artifact", "manifest", "network", "state"},
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
-		"cpi/local":               {"cpi", "agent", "artifact", "cpi/local/namespace"},
-		"cpi/local/namespace":     {},
+		"cpi/local":               {"cpi", "agent", "artifact", "cpi/local/namespace", "cpi/local/network"},
+		"cpi/local/namespace":     {"cpi/local/network"},
+		"cpi/local/network":       {},
 		"cpi/local/vmtest":        {},
 		"cpi/cpitest":             {"cpi"},
 		"agent/local":             {"agent", "agent/local/bpm", "agent/local/machine", "agent/local/monit", "agent/local/sshd", "artifact/archive", "artifact/packaging"},
@@ -106,21 +107,22 @@ func imports() map[string][]string {
 // import a library that is not listed.
 func libraries() map[string][]string {
 	return map[string][]string{
-		"github.com/tetratelabs/wazero": {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":        {"cmd", "cmd/complete"},
-		"github.com/spf13/pflag":        {"agent/local/bpm", "cmd", "cmd/complete"}, // bpm: the flags of the real one
-		"github.com/cheggaaa/pb/v3":     {"cmd/ui"},
-		"github.com/mattn/go-runewidth": {"cmd/ui"},
-		"go.yaml.in/yaml/v2":            {"manifest/document", "artifact/metadata"},
-		"go.yaml.in/yaml/v3":            {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
-		"github.com/creack/pty":         {"agent/local/sshd"},
-		"golang.org/x/crypto/ssh":       {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
-		"github.com/go-crypt/crypt":     {"manifest/gen"},
-		"github.com/jackc/pgx/v5":       {"addresses", "fleet/queue", "internal/postgrestest"},
-		"github.com/riverqueue/river":   {"fleet/queue"},
-		"modernc.org/sqlite":            {"addresses"},
-		"go4.org/netipx":                {"addresses", "addresses/addressestest", "manifest", "network"},
-		"github.com/shirou/gopsutil/v4": {"agent/local", "agent/local/monit", "fleet/rollout", "internal/process", "internal/listener"},
+		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
+		"github.com/spf13/cobra":         {"cmd", "cmd/complete"},
+		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete"}, // bpm: the flags of the real one
+		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
+		"github.com/mattn/go-runewidth":  {"cmd/ui"},
+		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
+		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
+		"github.com/vishvananda/netlink": {"cpi/local/network"},
+		"github.com/creack/pty":          {"agent/local/sshd"},
+		"golang.org/x/crypto/ssh":        {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
+		"github.com/go-crypt/crypt":      {"manifest/gen"},
+		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/postgrestest"},
+		"github.com/riverqueue/river":    {"fleet/queue"},
+		"modernc.org/sqlite":             {"addresses"},
+		"go4.org/netipx":                 {"addresses", "addresses/addressestest", "manifest", "network"},
+		"github.com/shirou/gopsutil/v4":  {"agent/local", "agent/local/monit", "fleet/rollout", "internal/process", "internal/listener"},
 	}
 }
 

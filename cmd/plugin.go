@@ -11,6 +11,7 @@ import (
 	"bootstrap/agent/local/bpm"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/network"
 	"bootstrap/templates"
 )
 
@@ -54,6 +55,9 @@ func newPlugin(c *console) *cobra.Command {
 	})
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return 0, namespace.Main(ctx, args)
+	})
+	part("network CABLE", "The process that connects an embedded VM to its network", cobra.ExactArgs(1), func(ctx context.Context, args []string) (int, error) {
+		return 0, network.Main(ctx, args[0])
 	})
 	wrapper := part("bpm COMMAND [JOB]", "The program bpm in an embedded VM: processes of config/bpm.yml", cobra.ArbitraryArgs, func(ctx context.Context, args []string) (int, error) {
 		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.getenv("VCAP_ROOT"), Version: version(), Stdout: c.stdout, Stderr: c.stderr}), nil

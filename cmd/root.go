@@ -197,6 +197,11 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		m.Kind, m.Remedy, m.Refused = cpilocal.NewMachine(ctx, self, asked)
 		return m
 	}
+	opts.Network = func(networks map[string]map[string]any, ports any, machine string) (n target.Network) {
+		n.Own, n.Out, n.Ports, n.Problem = cpilocal.NewNetwork(networks, ports, machine)
+		return n
+	}
+	opts.Inside = cpilocal.Dialer
 	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add

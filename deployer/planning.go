@@ -85,6 +85,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Addresses: r.addresses.planned.Changes,
 		Places:    plan.Places(m),
 		Machine:   machineReason(r.t.NewMachine(ctx)),
+		Network:   networkReason(r.t.NewNetwork(ctx)),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
@@ -118,6 +119,15 @@ func machineReason(m target.Machine) plan.Reason {
 		return plan.Reason{Cause: plan.MadeOf, Subject: m.Kind}
 	}
 	return plan.Reason{}
+}
+
+// networkReason returns what a plan says of the network of a new VM; zero: nothing,
+// because it is that of this machine, or of a cloud.
+func networkReason(n target.Network) plan.Reason {
+	if !n.Own {
+		return plan.Reason{}
+	}
+	return plan.Reason{Cause: plan.Connected, To: n.Out, Names: n.Ports}
 }
 
 // noSwap returns why a new VM cannot be created beside the running one; empty:

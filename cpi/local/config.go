@@ -24,6 +24,7 @@ type config struct {
 		Blobstore agent.Blobstore `json:"blobstore"`
 	} `json:"agent"`
 	Registry registryConfig `json:"registry"`
+	Ports    []string       `json:"ports"`
 	SSH      sshConfig      `json:"ssh"`
 }
 

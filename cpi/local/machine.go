@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/network"
 )
 
 // NewMachine returns what a new VM is made of: what its cloud_properties ask for, or
@@ -66,6 +67,11 @@ func (c *call) start(ctx context.Context, machine vm) error {
 			return err
 		}
 	}
+	open, err := network.Open(ctx, machine.Ports)
+	if err != nil {
+		return err
+	}
+	defer closeFiles(open)
 	// What an earlier agent reported says nothing about this one.
 	if err := os.WriteFile(filepath.Join(dir, lockFile), nil, 0o600); err != nil {
 		return err
@@ -77,9 +83,15 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		Files:    []string{lockFile, logFile},
 		Program:  program,
 		Args:     []string{"plugin", "agent-inside", dir},
+		Network:  machine.Own,
 	}, environment(dir), log)
 	if err != nil {
 		return err
+	}
+	if machine.Own != nil {
+		if err := c.connect(ctx, machine, program, open); err != nil {
+			return err
+		}
 	}
 	return awaitAgent(ctx, dir, anyPID, ended)
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,6 +24,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/network"
 	"bootstrap/cpi/local/vmtest"
 )
 
@@ -36,6 +38,14 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if err := namespace.Main(ctx, os.Args[3:]); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 4 && os.Args[1] == "plugin" && os.Args[2] == "network" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := network.Main(ctx, os.Args[3]); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -76,6 +86,9 @@ func standIn(dir string) error {
 	if err := job.Start(); err != nil {
 		return err
 	}
+	if _, err := net.InterfaceByName("eth0"); err == nil && dir == namespace.Guest {
+		_ = serve() // of a VM with a network of its own
+	}
 	fmt.Fprintf(lock, `{"pid":%d,"started":%q,"ready":true,"job":%d}`, os.Getpid(), time.Now().Format(time.RFC3339), job.Process.Pid)
 	return job.Wait()
 }
@@ -105,14 +118,19 @@ func newWorld(t testing.TB, apiVersion int, change func(cfg map[string]any)) *wo
 	if change != nil {
 		change(w.cfg)
 	}
+	w.writeConfig(t)
+	write(t, w.path(), binCPI(t), 0o700)
+	t.Cleanup(func() { killMarked(t, w.root) })
+	return w
+}
+
+func (w *world) writeConfig(t testing.TB) {
+	t.Helper()
 	text, err := json.Marshal(w.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(w.jobs, "local_cpi", "config", "cpi.json"), text, 0o600)
-	write(t, w.path(), binCPI(t), 0o700)
-	t.Cleanup(func() { killMarked(t, w.root) })
-	return w
 }
 
 func (w *world) path() string { return filepath.Join(w.jobs, "local_cpi", "bin", "cpi") }

@@ -19,6 +19,7 @@ import (
 	"bootstrap/internal/wait"
 
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/network"
 )
 
 // kind is a kind of things that the CPI makes: a folder of the root, in which
@@ -92,6 +93,7 @@ func (r *root) close() {
 		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if it is not empty
 	}
 	_ = os.Remove(filepath.Join(r.dir, attachedFolder))
+	_ = network.Tidy(r.networks())
 	entries, err := os.ReadDir(r.dir)
 	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
 		r.lock.Remove()

@@ -138,6 +138,11 @@ func (c *call) dispatch(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	c.root = root
+	if c.req.Method != "delete_vm" && c.req.Method != "reboot_vm" {
+		if err := c.reconnect(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return method(ctx)
 }
 

@@ -45,7 +45,7 @@ func resolve(asked networks) (networks, error) {
 			network = map[string]any{}
 		}
 		props, _ := network["cloud_properties"].(map[string]any)
-		if err := known(fmt.Sprintf("the cloud_properties of network '%s'", name), props); err != nil {
+		if err := known(fmt.Sprintf("the cloud_properties of network '%s'", name), props, kindProperty); err != nil {
 			return nil, err
 		}
 		ip, _ := network["ip"].(string)
@@ -53,6 +53,11 @@ func resolve(asked networks) (networks, error) {
 		case kind == "dynamic" && ip == "":
 			network["ip"], network["netmask"], network["gateway"] = "127.0.0.1", "255.0.0.0", "127.0.0.1"
 		case kind == "dynamic" || kind == "manual" || kind == "" || kind == "vip":
+			if own, err := kindOf(name, network); err != nil {
+				return nil, err
+			} else if own != NetworkMachine && runtime.GOOS == "linux" {
+				break
+			}
 			if err := checkAddress(name, ip); err != nil {
 				return nil, err
 			}
@@ -77,14 +82,8 @@ func checkAddress(network, ip string) error {
 	if address.Is4() && address.IsLoopback() && runtime.GOOS == "linux" {
 		return nil
 	}
-	mine, err := net.InterfaceAddrs()
-	if err != nil {
-		return fmt.Errorf("cannot list this machine's addresses: %w", err)
-	}
-	for _, one := range mine {
-		if prefix, err := netip.ParsePrefix(one.String()); err == nil && prefix.Addr().Unmap().WithZone("") == address {
-			return nil
-		}
+	if mine, err := isMine(ip); err != nil || mine {
+		return err
 	}
 	return fail(cpi.TypeCloudError, "cannot use network '%s': %s is not an address of this machine, on which the VM runs; use 127.0.0.1 or another of its addresses", network, ip)
 }
@@ -116,9 +115,12 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	if c.cfg.Agent.MBus == "" && len(fromEnv.Bosh.MBus.URLs) == 0 {
 		return s, fail(cpi.TypeCloudError, "cannot make a VM whose agent nobody can reach: set agent.mbus in cloud_provider.properties")
 	}
-	mbus, err := ownAddress(c.cfg.Agent.MBus, machine.Networks)
-	if err != nil {
-		return s, err
+	mbus := c.cfg.Agent.MBus
+	if machine.Own == nil {
+		var err error
+		if mbus, err = ownAddress(mbus, machine.Networks); err != nil {
+			return s, err
+		}
 	}
 	s.AgentID = machine.AgentID
 	s.VM.Name = machine.CID

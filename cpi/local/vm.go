@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/network"
 )
 
 // vm is the record of a VM. Beside it are boot.json and settings.json, which
@@ -22,6 +23,8 @@ type vm struct {
 	Machine         string         `json:"machine,omitempty"` // what it is made of; empty: a folder
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Networks        networks       `json:"networks"`
+	Own             *network.Spec  `json:"own_network,omitempty"` // nil: this machine's
+	Ports           []network.Port `json:"ports,omitempty"`       // that this machine publishes
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
@@ -101,6 +104,9 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 		}
 	}
 	if machine.Machine, err = c.machine(ctx, machine.CloudProperties); err != nil {
+		return nil, err
+	}
+	if err := c.ownNetwork(&machine); err != nil {
 		return nil, err
 	}
 	cid, dir, err := c.root.create(vms())

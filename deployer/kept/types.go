@@ -74,6 +74,7 @@ type Deployment struct {
 	CPI         string             `json:"cpi,omitempty"` // path of bin/cpi
 	Packages    string             `json:"packages,omitempty"`
 	Jobs        string             `json:"jobs,omitempty"`
+	Local       string             `json:"local,omitempty"`       // folder of the embedded CPI; empty: another CPI
 	API         int                `json:"api_version,omitempty"` // of the CPI, as it reported last
 	StemcellAPI int                `json:"stemcell_api_version,omitempty"`
 	Database    string             `json:"database,omitempty"` // where its addresses are reserved; empty: nowhere

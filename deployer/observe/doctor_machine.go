@@ -282,6 +282,7 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	} else {
 		m = d.Env.Machine(ctx, "")
 	}
+	defer d.sayNetwork(ctx, v)
 	switch {
 	case m.Refused == nil && m.Kind == agent.MachineNamespace:
 		v.say("new VMs of the embedded CPI are made of namespaces")
@@ -293,5 +294,21 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 		v.warn(m.Remedy, "new VMs of the embedded CPI are folders without namespaces, in which only releases that use $VCAP_ROOT run: %v", m.Refused)
 	default:
 		v.say("new VMs of the embedded CPI are folders without namespaces, in which only releases that use $VCAP_ROOT run: %v", m.Refused)
+	}
+}
+
+// sayNetwork adds what connects a new VM of the embedded CPI.
+func (d *doctor) sayNetwork(ctx context.Context, v *verdict) {
+	if !d.loaded {
+		return
+	}
+	n := d.NewNetwork(ctx)
+	switch {
+	case n.Problem != nil:
+		v.fail("follow the message", "%v", n.Problem)
+	case n.Own && n.Out != "":
+		v.say("it has a network of its own, and reaches the outside through %s", n.Out)
+	case n.Own:
+		v.say("it has a network of its own, without a way out")
 	}
 }

@@ -118,6 +118,9 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if (vm.Action == Create || vm.Action == Replace) && w.Machine.Cause != "" {
 		vm.Why = append(slices.Clone(vm.Why), w.Machine)
 	}
+	if (vm.Action == Create || vm.Action == Replace) && w.Network.Cause != "" {
+		vm.Why = append(slices.Clone(vm.Why), w.Network)
+	}
 	d.Changes = append(d.Changes, sc, vm)
 	if w.Disk != nil || disk.Action != Keep {
 		d.Changes = append(d.Changes, disk)

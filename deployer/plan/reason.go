@@ -71,8 +71,9 @@ const (
 	VMReplaced      Cause = "vm-replaced"
 	Unused          Cause = "unused"
 	PutBackAsked    Cause = "put-back"
-	MadeOf          Cause = "made-of" // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
-	AddressRule     Cause = "address" // Subject: the network.ReasonKind, From, To
+	MadeOf          Cause = "made-of"   // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
+	Connected       Cause = "connected" // To: the program that leads out of a VM's own network, Names: published ports
+	AddressRule     Cause = "address"   // Subject: the network.ReasonKind, From, To
 )
 
 // The causes of warnings alone.
@@ -249,12 +250,26 @@ func (r Reason) String() string {
 			return "it cannot be made of namespaces, as its cloud_properties ask for: " + r.To
 		}
 		return "a folder without namespaces: " + r.To
+	case Connected:
+		return connectedText(r.To, names)
 	case AddressRule:
 		return network.Reason{Kind: network.ReasonKind(r.Subject), From: r.From, To: r.To}.String()
 	case PutBackAsked:
 		return "requested with --previous, which puts back what the previous deploy applied"
 	}
 	return r.warning(names)
+}
+
+// connectedText describes a network of a VM's own.
+func connectedText(out, ports string) string {
+	text := "with a network of its own, isolated"
+	if out != "" {
+		text = "with a network of its own, and the outside through " + out
+	}
+	if ports != "" {
+		text += ", publishing " + ports
+	}
+	return text
 }
 
 // warning returns the text of the causes that only warnings have.

@@ -29,6 +29,7 @@ type Wishes struct {
 	API       int // effective CPI API version; 0: unknown
 
 	Machine Reason // of which kind a new VM is; zero: there is nothing to say
+	Network Reason // what connects a new VM; zero: there is nothing to say
 
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM

@@ -26,7 +26,7 @@ func (a *Agents) accesses(how kept.Agent) []agent.Access {
 // clients returns what creates clients for the deployment's agents.
 func (a *Agents) clients(replyTo string) reach.Agents {
 	return reach.Agents{
-		Dial: a.t.Env.Route.Dial, TunnelErr: a.t.CPI.tunnelErr, TaskTimeout: a.t.Env.TaskTimeout, ReplyTo: replyTo,
+		Dial: dialAgent(a.t), TunnelErr: a.t.CPI.tunnelErr, TaskTimeout: a.t.Env.TaskTimeout, ReplyTo: replyTo,
 		Redact: a.t.Env.Redact, Secret: a.t.Env.Secret, Trace: a.t.Env.traceAgent(), Report: a.t.Out.Root,
 	}
 }
@@ -89,6 +89,6 @@ func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
 func (t *Target) Reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
 		CID: vm, Agent: client, Deployment: t.About.Name, Group: t.About.Group,
-		Dir: t.Dir, Dial: t.Env.Route.Dial, Redact: t.Env.Redact, Report: t.Out.Root,
+		Dir: t.Dir, Dial: dialAgent(t), Redact: t.Env.Redact, Report: t.Out.Root,
 	}
 }

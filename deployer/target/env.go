@@ -44,7 +44,13 @@ type Config struct {
 	Self     string              // this program, for the embedded CPI
 	// Machine returns what a new VM of the embedded CPI is made of if its
 	// cloud_properties ask for that; may be nil.
-	Machine   func(ctx context.Context, asked string) Machine
+	Machine func(ctx context.Context, asked string) Machine
+	// Network returns what connects a new VM of the embedded CPI with these networks,
+	// published ports and kind; may be nil.
+	Network func(networks map[string]map[string]any, ports any, machine string) Network
+	// Inside returns how a VM of the embedded CPI is reached whose network is its
+	// own; nil: it is not. May be nil.
+	Inside    func(root, cid string) proxy.Dial
 	Holder    file.Holder            // the holder that the lock file names
 	Redact    func(string) string    // removes secrets from a text
 	Secret    func(values ...string) // adds values that the redactor hides

@@ -22,6 +22,9 @@ import (
 // addresses reaches the agent at the one that the last deploy recorded.
 func (t *Target) UseManifest(m *manifest.Manifest) {
 	t.Manifest, t.About = m, aboutManifest(m.Reached(t.recorded))
+	if t.EmbeddedCPI() {
+		t.About.Local = t.localRoot()
+	}
 	if t.From.WatchTime != nil {
 		t.About.WatchTime = *t.From.WatchTime
 	}
@@ -31,6 +34,7 @@ func (t *Target) UseManifest(m *manifest.Manifest) {
 func (t *Target) UseInstallation(st state.State) {
 	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
 	t.recallKnown()
+	t.seenVM = st.CurrentVMCID
 	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
 	if t.Manifest != nil {
 		t.UseManifest(t.Manifest)
@@ -73,7 +77,7 @@ func (t *Target) Folder() kept.Folder { return kept.At(t.Dir) }
 
 // HealthFrom returns where health checks of the instance at the address run.
 func HealthFrom(t *Target, address string) health.From {
-	from := health.From{Address: address, Dial: t.Env.Route.Dial, Env: t.Env.checkEnv()}
+	from := health.From{Address: address, Dial: dialService(t), Env: t.Env.checkEnv()}
 	if t.About.Manifest != "" {
 		from.Dir = filepath.Dir(t.About.Manifest)
 	}
@@ -96,6 +100,7 @@ func (t *Target) currentStemcell() *state.Stemcell {
 // manifest.
 func (c *CPI) Remember() error {
 	k := aboutManifest(c.t.Manifest)
+	k.Local = c.t.About.Local
 	k.API, k.StemcellAPI, k.Secrets = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion, c.t.rememberedSecrets()
 	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
 	if c.Build != nil {

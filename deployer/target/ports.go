@@ -21,6 +21,9 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 	if !t.EmbeddedCPI() {
 		return nil
 	}
+	if n := t.NewNetwork(ctx); n.Own || n.Problem != nil {
+		return n.Problem // its agent listens at no address of this machine
+	}
 	var errs []error
 	for _, p := range t.AgentPorts() {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)

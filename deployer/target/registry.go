@@ -123,7 +123,7 @@ func (c *CPI) OpenTunnel(ctx context.Context) error {
 	return c.t.Out.Do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *report.Stage) (err error) {
 		handler := c.registry.Tunnel()
 		cfg := c.TunnelConfig(want)
-		cfg.Dial, cfg.Report = c.t.Env.Route.Dial, s.Info
+		cfg.Dial, cfg.Report = dialAgent(c.t), s.Info
 		cfg.KnownHosts, cfg.HostName = filepath.Join(c.t.Dir, "known_hosts"), cid
 		cfg.Remote = net.JoinHostPort("127.0.0.1", fmt.Sprint(c.registry.port))
 		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout

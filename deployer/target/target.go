@@ -63,6 +63,7 @@ type Target struct {
 
 	recorded netip.Addr                // UseInstallation: of the instance, by the state
 	reported map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
+	seenVM   string                    // UseInstallation: the VM of the state
 	machine  *Machine                  // NewMachine; nil: it was not asked
 	ends     []func()                  // functions that run at the end, the last one first
 }

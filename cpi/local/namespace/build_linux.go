@@ -30,7 +30,11 @@ func buildVM(spec Spec, arg string) error {
 	cmd := exec.Command("."+guestProgram, "plugin", "machine", "init", arg)
 	cmd.Env = os.Environ()
 	cmd.ExtraFiles = []*os.File{os.NewFile(logFD, "log"), os.NewFile(aliveFD, "alive"), says}
-	isolateAgain(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS|syscall.CLONE_NEWPID|syscall.CLONE_NEWIPC|syscall.CLONE_NEWUTS)
+	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)
+	if spec.Network != nil {
+		flags |= syscall.CLONE_NEWNET
+	}
+	isolateAgain(cmd, flags)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("this machine refuses process namespaces: %w", err)
 	}

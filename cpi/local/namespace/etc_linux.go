@@ -40,7 +40,7 @@ func (b *builder) etc() error {
 // etcFiles writes the files that are not the machine's. Those that jobs may
 // change are kept when the VM is started again.
 func (b *builder) etcFiles() error {
-	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": readText("/etc/resolv.conf")}
+	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": b.resolvers()}
 	kept := map[string]string{
 		"passwd":  users(readText("/etc/passwd")),
 		"group":   groups(readText("/etc/group")),
@@ -74,6 +74,18 @@ func (b *builder) etcFiles() error {
 		}
 	}
 	return nil
+}
+
+// resolvers are the name servers of the VM's network.
+func (b *builder) resolvers() string {
+	if b.Network == nil {
+		return readText("/etc/resolv.conf")
+	}
+	var out strings.Builder
+	for _, server := range b.Network.DNS {
+		fmt.Fprintf(&out, "nameserver %s\n", server)
+	}
+	return out.String()
 }
 
 func readText(name string) string {

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bootstrap/cpi/local/network"
+	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 
@@ -42,7 +44,10 @@ func runInit(ctx context.Context, spec Spec) error {
 	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
 	signal.Notify(i.children, syscall.SIGCHLD)
 	defer signal.Stop(i.children)
-	err := enter(spec)
+	serve, err := connect(spec)
+	if err == nil {
+		err = enter(spec)
+	}
 	if err == nil {
 		err = i.startAgent()
 	}
@@ -50,7 +55,27 @@ func runInit(ctx context.Context, spec Spec) error {
 	if err != nil {
 		return err
 	}
+	guard.Go(ctx, func() { serve(ctx) })
 	return i.run(ctx)
+}
+
+// connect makes the network of a VM that has one of its own. serve then connects
+// others to it.
+func connect(spec Spec) (serve func(context.Context), err error) {
+	if spec.Network == nil {
+		return func(context.Context) {}, nil
+	}
+	ends, err := network.Configure(spec.Network)
+	if err != nil {
+		return nil, err
+	}
+	// Relative, because the name of a socket is short and the VM's owner may not
+	// enter the folders on the way.
+	l, err := network.Listen("..")
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { network.Serve(ctx, l, ends) }, nil
 }
 
 // enter makes the new root, the current folder, the only file system that this

@@ -9,7 +9,11 @@
 // them unmount it or make it writable.
 package namespace
 
-import "path"
+import (
+	"path"
+
+	"bootstrap/cpi/local/network"
+)
 
 // Places inside.
 const (
@@ -47,4 +51,7 @@ type Spec struct {
 	Files    []string `json:"files"`   // in Dir, which the agent may write to
 	Program  string   `json:"program"` // this one
 	Args     []string `json:"args"`    // of the program, for the agent
+	// Network is what the VM has instead of this machine's network; nil: it shares
+	// that.
+	Network *network.Spec `json:"network,omitempty"`
 }

@@ -22,6 +22,9 @@ func Try(context.Context, string) error { return errOther }
 // GiveFile does nothing: only Linux has namespaces.
 func GiveFile(string) error { return nil }
 
+// Owner returns this user and group.
+func Owner() (uid, gid int) { return os.Getuid(), os.Getgid() }
+
 // GiveTree does nothing: only Linux has namespaces.
 func GiveTree(string) error { return nil }
 

@@ -150,7 +150,7 @@ func isolate(cmd *exec.Cmd, flags uintptr) {
 		cmd.SysProcAttr = attr
 	}
 	attr.Cloneflags = flags
-	uid, gid := owner()
+	uid, gid := Owner()
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
 	if os.Getuid() != 0 {
@@ -178,9 +178,9 @@ const systemIDs = 1 << 16
 // it, and it may do nothing outside of a VM's folder.
 const nobodyElse = 1_999_999_999
 
-// owner returns the user and group that is root in the VM: this one, but never
+// Owner returns the user and group that is root in the VM: this one, but never
 // the machine's root.
-func owner() (uid, gid int) {
+func Owner() (uid, gid int) {
 	if os.Getuid() == 0 {
 		return nobodyElse, nobodyElse
 	}
@@ -192,7 +192,7 @@ func GiveFile(name string) error {
 	if os.Getuid() != 0 {
 		return nil
 	}
-	uid, gid := owner()
+	uid, gid := Owner()
 	return os.Lchown(name, uid, gid)
 }
 

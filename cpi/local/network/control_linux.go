@@ -1,0 +1,257 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/guard"
+)
+
+// Limits of the conversation with a VM's first process.
+const (
+	messageLimit = 4 << 10
+	askTime      = 10 * time.Second
+	maxAsking    = 256 // clients at the same time
+)
+
+// question is what a client asks the first process of a VM: for a connection from
+// inside the VM to an address, or, without one, for the ends of its interfaces.
+type question struct {
+	Network string `json:"network,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+// answer has descriptors with it unless it has an error.
+type answer struct {
+	Error   string `json:"error,omitempty"`
+	Refused bool   `json:"refused,omitempty"` // nobody listens there
+}
+
+// Listen opens the socket at which a VM's first process hands out connections.
+// dir is the VM's folder, or a descriptor's path of it.
+func Listen(dir string) (*net.UnixListener, error) {
+	name := filepath.Join(dir, controlFile)
+	_ = os.Remove(name) // of an earlier start of the VM
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for the VM's network: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // inside, the file has another path
+	return l, nil
+}
+
+// Serve hands out connections from inside of this process's network namespace,
+// and the ends of its interfaces, until ctx ends.
+func Serve(ctx context.Context, l *net.UnixListener, ends []*os.File) {
+	defer guard.AfterDone(ctx, func() { _ = l.Close() })()
+	slots := make(chan struct{}, maxAsking)
+	for {
+		conn, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // too many open files, for example
+			continue
+		}
+		slots <- struct{}{}
+		guard.Go(ctx, func() {
+			defer func() { <-slots }()
+			defer conn.Close()
+			answerTo(ctx, conn, ends)
+		})
+	}
+}
+
+func answerTo(ctx context.Context, conn *net.UnixConn, ends []*os.File) {
+	_ = conn.SetDeadline(time.Now().Add(askTime))
+	text := make([]byte, messageLimit)
+	n, err := conn.Read(text)
+	var q question
+	if err != nil || json.Unmarshal(text[:n], &q) != nil {
+		return
+	}
+	if q.Address == "" {
+		if send(conn, answer{}, ends...) != nil {
+			return
+		}
+		// The client sees the end of the VM by the end of the connection.
+		_ = conn.SetDeadline(time.Time{})
+		_, _ = conn.Read(text)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	made, err := (&net.Dialer{}).DialContext(ctx, q.Network, q.Address)
+	if err != nil {
+		_ = send(conn, answer{Error: err.Error(), Refused: errors.Is(err, syscall.ECONNREFUSED)})
+		return
+	}
+	defer made.Close()
+	filer, ok := made.(interface{ File() (*os.File, error) })
+	if !ok {
+		return
+	}
+	file, err := filer.File()
+	if err != nil {
+		_ = send(conn, answer{Error: err.Error()})
+		return
+	}
+	defer file.Close()
+	_ = send(conn, answer{}, file)
+}
+
+func send(conn *net.UnixConn, a answer, files ...*os.File) error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err = conn.WriteMsgUnix(text, rights, nil)
+	return err
+}
+
+// ask asks the first process of the VM in dir, and returns the descriptors of its
+// answer. The connection ends with the VM.
+func ask(ctx context.Context, dir string, q question) (conn *net.UnixConn, files []*os.File, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime+time.Second)
+	defer cancel()
+	if conn, err = reach(ctx, dir); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = conn.Close()
+		}
+	}()
+	defer guard.AfterDone(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	text, err := json.Marshal(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := conn.Write(text); err != nil {
+		return nil, nil, err
+	}
+	text = make([]byte, messageLimit)
+	rights := make([]byte, unix.CmsgSpace(4*maxInterfaces))
+	n, m, _, _, err := conn.ReadMsgUnix(text, rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	if files, err = received(rights[:m]); err != nil {
+		return nil, nil, err
+	}
+	var a answer
+	switch err = json.Unmarshal(text[:n], &a); {
+	case err != nil:
+	case a.Refused:
+		err = syscall.ECONNREFUSED
+	case a.Error != "":
+		err = errors.New(a.Error)
+	case len(files) == 0:
+		err = errors.New("the VM hands out nothing")
+	}
+	if err != nil {
+		closeAll(files)
+		return nil, nil, err
+	}
+	return conn, files, nil
+}
+
+// maxInterfaces is how many interfaces a VM can have.
+const maxInterfaces = 16
+
+// reach connects to the socket in a folder, also if its path is too long for the
+// name of a socket.
+func reach(ctx context.Context, dir string) (*net.UnixConn, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", filepath.Join(byDescriptor(folder), controlFile))
+	if err != nil {
+		return nil, fmt.Errorf("the VM does not run: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// byDescriptor is a short path of an open folder for this process.
+func byDescriptor(folder *os.File) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(folder.Fd()))
+}
+
+func received(rights []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "from the VM"))
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Dial connects to an address from inside the VM in dir. The connection is made
+// by the VM: nothing but the VM's network can be reached.
+func Dial(ctx context.Context, dir, network, address string) (net.Conn, error) {
+	conn, err := dial(ctx, dir, network, address)
+	if err != nil {
+		host, port, _ := net.SplitHostPort(address)
+		addr, _ := netip.ParseAddr(host)
+		number, _ := strconv.ParseUint(port, 10, 16)
+		where := &net.TCPAddr{IP: addr.AsSlice(), Port: int(number)}
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: where, Err: err}
+	}
+	return conn, nil
+}
+
+func dial(ctx context.Context, dir, network, address string) (net.Conn, error) {
+	control, files, err := ask(ctx, dir, question{Network: network, Address: address})
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	defer closeAll(files)
+	conn, err := net.FileConn(files[0])
+	if err != nil {
+		return nil, err
+	}
+	switch conn.(type) {
+	case *net.TCPConn, *net.UDPConn:
+		return conn, nil
+	}
+	_ = conn.Close()
+	return nil, errors.New("the VM hands out something else than a connection")
+}

@@ -1,0 +1,294 @@
+//go:build !windows
+
+package local
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+	"bootstrap/internal/process"
+)
+
+// servicePort is where stand-in agents with a network of their own listen.
+const servicePort = 70
+
+// serve answers a line of text: an address is fetched from inside the VM, anything
+// else is repeated with the name of the VM.
+func serve() error {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", servicePort))
+	if err != nil {
+		return err
+	}
+	packets, err := net.ListenPacket("udp", fmt.Sprintf(":%d", servicePort))
+	if err != nil {
+		return err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	go func() {
+		text := make([]byte, 1<<10)
+		for {
+			n, from, err := packets.ReadFrom(text)
+			if err != nil {
+				return
+			}
+			_, _ = packets.WriteTo(fmt.Appendf(nil, "%s: %s", name, text[:n]), from)
+		}
+	}()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				line, _ := bufio.NewReader(conn).ReadString('\n')
+				line = strings.TrimSpace(line)
+				if _, _, err := net.SplitHostPort(line); err != nil {
+					fmt.Fprintf(conn, "%s: %s", name, line)
+					return
+				}
+				inner, err := net.DialTimeout("tcp", line, 10*time.Second)
+				if err != nil {
+					fmt.Fprint(conn, err)
+					return
+				}
+				defer inner.Close()
+				fmt.Fprintln(inner, "from "+name)
+				_, _ = io.Copy(conn, inner)
+			}()
+		}
+	}()
+	return nil
+}
+
+// say sends a line over a connection and returns the answer; empty: there is none.
+func say(conn net.Conn, err error, line string) string {
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintln(conn, line)
+	answer, _ := io.ReadAll(conn)
+	return string(answer)
+}
+
+// inside says something to the service of a VM as bootstrap reaches agents.
+func (w *world) inside(t *testing.T, vm, line string) string {
+	t.Helper()
+	dial := Dialer(w.root, vm)
+	if dial == nil {
+		t.Fatalf("VM %s has no network of its own", vm)
+	}
+	conn, err := dial(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", servicePort))
+	return say(conn, err, line)
+}
+
+func published(t *testing.T, address, line string) string {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	return say(conn, err, line)
+}
+
+// freePort is a port of this machine that nobody uses.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// setPorts changes the published ports of VMs that are created from then on.
+func (w *world) setPorts(t *testing.T, ports ...string) {
+	t.Helper()
+	w.cfg["ports"] = ports
+	w.writeConfig(t)
+	w.made = nil
+}
+
+func (w *world) ownVM(ctx context.Context, stemcell, name, ip, kind string) (string, error) {
+	vm, err := w.client().CreateVM(ctx, cpi.VMRequest{
+		AgentID: name, StemcellCID: stemcell, CloudProperties: map[string]any{"machine": w.machine},
+		Networks: map[string]map[string]any{"default": {
+			"type": "manual", "ip": ip, "netmask": "255.255.255.0", "gateway": "10.244.7.1",
+			"cloud_properties": map[string]any{"kind": kind}, "default": []string{"dns", "gateway"},
+		}},
+		Env: map[string]any{"bosh": map[string]any{"password": "*"}},
+	})
+	return vm.CID, err
+}
+
+func (w *world) mustOwnVM(t *testing.T, stemcell, name, ip, kind string) string {
+	t.Helper()
+	vm, err := w.ownVM(t.Context(), stemcell, name, ip, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vm
+}
+
+// cable returns the process that connects a VM.
+func (w *world) cable(t *testing.T, vm string) int {
+	t.Helper()
+	found := 0
+	until(t, "the cable of "+vm, func() bool {
+		for _, pid := range processesBelow(w.file("vms", vm)) {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if strings.Contains(string(text), "plugin\x00network\x00") && process.Lives(pid) {
+				found = pid
+			}
+		}
+		return found != 0
+	})
+	return found
+}
+
+// Two VMs of a network reach each other, and this machine their published ports; a
+// VM without the helper that leads outside reaches nothing else. What is killed comes
+// back, and nothing is left at the end.
+func TestOwnNetwork(t *testing.T) {
+	t.Parallel()
+	w := namespaces(t)
+	stemcell := w.stemcell(t)
+	port := freePort(t)
+	w.setPorts(t, fmt.Sprintf("%s:%d", port, servicePort), fmt.Sprintf("%s:%d/udp", port, servicePort))
+	a := w.mustOwnVM(t, stemcell, "vm-a", "10.244.7.5", NetworkIsolated)
+	w.setPorts(t)
+	b := w.mustOwnVM(t, stemcell, "vm-b", "10.244.7.6", NetworkIsolated)
+
+	check := func(when string) {
+		t.Helper()
+		if got := w.inside(t, b, "10.244.7.5:70"); got != "vm-a: from vm-b" {
+			t.Errorf("%s, b gets %q from a", when, got)
+		}
+		if got := w.inside(t, a, "10.244.7.6:70"); got != "vm-b: from vm-a" {
+			t.Errorf("%s, a gets %q from b", when, got)
+		}
+		if got := published(t, "127.0.0.1:"+port, "hello"); got != "vm-a: hello" {
+			t.Errorf("%s, the published port answers %q", when, got)
+		}
+	}
+	check("at first")
+	packets, err := net.Dial("udp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	_ = packets.SetDeadline(time.Now().Add(20 * time.Second))
+	answer := make([]byte, 100)
+	fmt.Fprint(packets, "packet")
+	if n, err := packets.Read(answer); err != nil || string(answer[:n]) != "vm-a: packet" {
+		t.Errorf("the UDP port answers %q, %v", answer[:n], err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got := w.inside(t, a, l.Addr().String()); !strings.Contains(got, "refused") {
+		t.Errorf("the VM reaches this machine's loopback: %q", got)
+	}
+	if got := w.inside(t, a, "192.0.2.1:70"); !strings.Contains(got, "unreachable") && !strings.Contains(got, "no route") {
+		t.Errorf("an isolated VM reaches the outside: %q", got)
+	}
+
+	// The address is taken, and the port, too.
+	if _, err := w.ownVM(t.Context(), stemcell, "vm-c", "10.244.7.5", NetworkIsolated); err == nil || !strings.Contains(err.Error(), "VM '"+a+"' has it") {
+		t.Errorf("the same address twice: %v", err)
+	}
+	w.setPorts(t, port+":70")
+	if _, err := w.ownVM(t.Context(), stemcell, "vm-c", "10.244.7.7", NetworkIsolated); err == nil || !strings.Contains(err.Error(), "at 127.0.0.1:"+port+": process ") {
+		t.Errorf("the same port twice: %v", err)
+	}
+
+	// The next call replaces a cable that was killed.
+	old := w.cable(t, a)
+	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the end of the cable", func() bool { return !process.Lives(old) })
+	if got := published(t, "127.0.0.1:"+port, "hello"); got != "" {
+		t.Errorf("without a cable, the port answers %q", got)
+	}
+	if found, err := w.client().HasVM(t.Context(), b); err != nil || !found {
+		t.Errorf("has_vm: %v, %v", found, err)
+	}
+	check("with another cable")
+	if err := w.client().RebootVM(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	check("after a reboot")
+
+	if err := w.client().DeleteVM(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("tcp", "127.0.0.1:"+port); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the port of a deleted VM: %v, %v", conn, err)
+	}
+	if got := w.inside(t, b, "still"); got != "vm-b: still" {
+		t.Errorf("the other VM answers %q", got)
+	}
+	if err := errors.Join(w.client().DeleteVM(t.Context(), b), w.client().DeleteStemcell(t.Context(), stemcell)); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingLeft(t)
+}
+
+// A VM whose first process is killed takes its cable along, and is back after
+// reboot_vm. So is one in a folder with a long path and spaces.
+func TestOwnNetworkEnds(t *testing.T) {
+	t.Parallel()
+	needNamespaces(t)
+	long := filepath.Join("a home with spaces", strings.Repeat("long", 30))
+	w := newWorld(t, 2, nil)
+	w.machine, w.root = agent.MachineNamespace, filepath.Join(filepath.Dir(w.jobs), long, "root")
+	w.cfg["root"] = w.root
+	w.writeConfig(t)
+	stemcell := w.stemcell(t)
+	vm := w.mustOwnVM(t, stemcell, "vm-a", "10.244.7.5", NetworkIsolated)
+	if got := w.inside(t, vm, "hello"); got != "vm-a: hello" {
+		t.Errorf("it answers %q", got)
+	}
+	cable := w.cable(t, vm)
+	for _, pid := range processesBelow(w.root) {
+		if pid != cable {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	until(t, "the end of all processes", func() bool { return len(processesBelow(w.root)) == 0 })
+	if found, err := w.client().HasVM(t.Context(), vm); err != nil || !found {
+		t.Errorf("has_vm: %v, %v", found, err)
+	}
+	if err := w.client().RebootVM(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.inside(t, vm, "again"); got != "vm-a: again" {
+		t.Errorf("after a reboot it answers %q", got)
+	}
+	if err := errors.Join(w.client().DeleteVM(t.Context(), vm), w.client().DeleteStemcell(t.Context(), stemcell)); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingLeft(t)
+}
