@@ -1,10 +1,8 @@
 package report
 
 import (
-	"bytes"
-	_ "embed" // the page's template
+	_ "embed" // the page's style
 	"fmt"
-	"html/template"
 	"maps"
 	"slices"
 	"strings"
@@ -14,10 +12,10 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-//go:embed page.html
-var pageTemplate string
+//go:embed page.css
+var pageStyle string
 
-// page is what the template shows.
+// page is what the page shows: see write.
 type page struct {
 	*Report
 	Headline string
@@ -67,15 +65,10 @@ type row struct {
 // HTML returns the report as one page that needs no other file, no network and no
 // scripts.
 func (v *Report) HTML() ([]byte, error) {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, v.page()); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	var m markup
+	p := v.page()
+	p.write(&m)
+	return []byte(m.text.String()), nil
 }
 
 func (v *Report) page() page {
