@@ -1,8 +1,10 @@
 package cmd
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -52,7 +54,6 @@ func newHelp(c *console) *cobra.Command {
 			}
 			c.started, c.quiet = true, true
 			about.InitDefaultHelpFlag()
-			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
@@ -64,6 +65,22 @@ func newHelp(c *console) *cobra.Command {
 			return slices.DeleteFunc(subcommands(about), other), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
+}
+
+// showHelp prints the help of a command. Templates of cobra are not used, for the
+// reason of the page of a fleet report: see markup there.
+func showHelp(cmd *cobra.Command, _ []string) {
+	var text strings.Builder
+	if about := strings.TrimRightFunc(cmp.Or(cmd.Long, cmd.Short), unicode.IsSpace); about != "" {
+		text.WriteString(about + "\n\n")
+	}
+	if cmd.Runnable() || cmd.HasSubCommands() {
+		text.WriteString(cmd.UsageString())
+	}
+	if cmd.Runnable() {
+		text.WriteString("\nExit codes: bootstrap help exit-codes\n")
+	}
+	cmd.Print(text.String())
 }
 
 // child returns the subcommand with that name or alias, nil if there is none.

@@ -142,10 +142,15 @@ func newRoot(c *console) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
-		Version:       version(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetVersionTemplate("bootstrap {{.Version}}\n")
+	said := root.Flags().BoolP("version", "v", false, "version for bootstrap")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *said {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "bootstrap %s\n", version())
+			return err
+		}
+		return cmd.Help()
+	}
 	c.everywhereFlags(root.PersistentFlags())
 	if isPlugin(c.args) {
 		root.AddCommand(newPlugin(c))
@@ -161,7 +166,7 @@ func newRoot(c *console) *cobra.Command {
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(flagError)
 	c.root = root
-	root.SetHelpTemplate(root.HelpTemplate() + "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}")
+	root.SetHelpFunc(showHelp)
 	c.checkArgs(root)
 	if len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd) {
 		complete.All(root, c.boshHome)
