@@ -110,7 +110,7 @@ func libraries() map[string][]string {
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
 		"github.com/spf13/cobra":         {"cmd", "cmd/complete"},
 		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete"}, // bpm: the flags of the real one
-		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
+		"github.com/cheggaaa/pb":         {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
 		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init

@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/cenkalti/backoff/v5 v5.0.3
-	github.com/cheggaaa/pb/v3 v3.2.1
+	github.com/cheggaaa/pb v1.0.30
 	github.com/creack/pty v1.1.24
 	github.com/go-crypt/crypt v0.14.15
 	github.com/gofrs/flock v0.13.1
@@ -39,7 +39,6 @@ require (
 )
 
 require (
-	github.com/VividCortex/ewma v1.2.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.2.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/ebitengine/purego v0.11.2 // indirect

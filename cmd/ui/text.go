@@ -2,14 +2,13 @@ package ui
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
 
 	"bootstrap/deployer/report"
 
-	"github.com/cheggaaa/pb/v3"
+	"github.com/cheggaaa/pb"
 	"github.com/mattn/go-runewidth"
 )
 
@@ -333,13 +332,12 @@ func (t *text) progress(e report.Event) {
 func (t *text) draw(e report.Event) string {
 	label, pace := t.label(e), t.pace(e, " ")
 	room := t.columns() - runewidth.StringWidth(label) - 1
-	const whole, short = `{{ bar . "[" "#" "#" " " "]" }} {{ percent . }} {{ counters . }}`, `{{ bar . "[" "#" "#" " " "]" }} {{ percent . }}`
-	form := pb.ProgressBarTemplate(whole)
+	short := false
 	switch rest := room - runewidth.StringWidth(pace); {
 	case pace == "" || rest < 20:
 		pace = ""
 	case rest < 45:
-		room, form = rest, short
+		room, short = rest, true
 	default:
 		room = rest
 	}
@@ -350,10 +348,11 @@ func (t *text) draw(e report.Event) string {
 		}
 		return t.clip(label)
 	}
-	bar := form.New(0)
-	bar.Set(pb.Static, true).Set(pb.Bytes, true).Set(pb.Terminal, true)
-	bar.SetWriter(io.Discard).SetWidth(room).SetTotal(e.Total).SetCurrent(e.Done)
-	return label + " " + strings.TrimRight(bar.String(), " ") + pace
+	bar := pb.New64(e.Total).Set64(e.Done).SetUnits(pb.U_BYTES).SetWidth(room)
+	bar.BarStart, bar.Current, bar.CurrentN, bar.Empty, bar.BarEnd = "[", "#", "#", " ", "]"
+	bar.NotPrint, bar.ShowTimeLeft, bar.ShowCounters = true, false, !short
+	bar.Update()
+	return label + " " + strings.TrimSpace(bar.String()) + pace
 }
 
 // pace returns how fast bytes flow, and how long that takes for the rest; empty in
