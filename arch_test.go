@@ -46,7 +46,7 @@ func imports() map[string][]string {
 		"deployer/kept":           {"agent", "manifest", "state"},
 		"deployer/plan":           {"agent", "artifact", "manifest", "network", "state"},
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
-		"cpi/local":               {"cpi", "agent", "artifact", "cpi/local/namespace", "cpi/local/network"},
+		"cpi/local":               {"cpi", "agent", "artifact", "artifact/archive", "cpi/local/namespace", "cpi/local/network"},
 		"cpi/local/namespace":     {"cpi/local/network"},
 		"cpi/local/network":       {},
 		"cpi/local/vmtest":        {},

@@ -58,12 +58,17 @@ type Cert struct {
 	PrivateKey  string `json:"private_key,omitempty"`
 }
 
-// What an embedded VM is made of: a folder and processes of this machine, or
-// Linux namespaces in which these are all that exists.
+// What an embedded VM is made of: a folder and processes of this machine; Linux
+// namespaces in which these are all that exists; or such namespaces with the root
+// file system and the agent of a stemcell.
 const (
 	MachineFolder    = "folder"
 	MachineNamespace = "namespace"
+	MachineContainer = "container"
 )
+
+// Isolated reports whether an embedded VM of that kind has its own namespaces.
+func Isolated(machine string) bool { return machine == MachineNamespace || machine == MachineContainer }
 
 // Boot is the file boot.json in the folder of an embedded VM, which takes the
 // place of the metadata service of an IaaS: the embedded CPI writes it, the

@@ -198,8 +198,8 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Holder = c.holder()
 	opts.Embedded = map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()}
-	opts.Machine = func(ctx context.Context, asked string) (m target.Machine) {
-		m.Kind, m.Remedy, m.Refused = cpilocal.NewMachine(ctx, self, asked)
+	opts.Machine = func(ctx context.Context, asked string, image bool) (m target.Machine) {
+		m.Kind, m.Remedy, m.Refused = cpilocal.NewMachine(ctx, self, asked, image)
 		return m
 	}
 	opts.Network = func(networks map[string]map[string]any, ports any, machine string) (n target.Network) {

@@ -115,7 +115,7 @@ func machineReason(m target.Machine) plan.Reason {
 	switch {
 	case m.Refused != nil:
 		return plan.Reason{Cause: plan.MadeOf, Subject: m.Kind, To: m.Refused.Error()}
-	case m.Kind == agent.MachineNamespace:
+	case agent.Isolated(m.Kind):
 		return plan.Reason{Cause: plan.MadeOf, Subject: m.Kind}
 	}
 	return plan.Reason{}

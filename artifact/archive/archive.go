@@ -28,6 +28,9 @@ type Limits struct {
 	// AnyLinks allows symbolic links that lead out of the folder, as packages
 	// compiled on a VM have them. Nothing is ever written through a link.
 	AnyLinks bool
+	// Skip reports whether an entry with that cleaned name is not unpacked; nil:
+	// all are.
+	Skip func(name string) bool
 }
 
 const ratioFrom = 2 << 30

@@ -195,7 +195,7 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 // lend makes the data of a disk visible in a VM, and returns where they are
 // there.
 func (c *call) lend(d disk, machine vm) (string, error) {
-	if machine.Machine != agent.MachineNamespace {
+	if !agent.Isolated(machine.Machine) {
 		return filepath.Join(c.root.path(disks(), d.CID), "data"), nil
 	}
 	return namespace.GuestDisk(d.CID), c.root.handOver(d.CID, machine.CID)

@@ -10,29 +10,57 @@ import (
 	"path/filepath"
 
 	"bootstrap/agent"
+	"bootstrap/cpi"
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/cpi/local/network"
 )
 
 // NewMachine returns what a new VM is made of: what its cloud_properties ask for, or
-// the best that this machine allows to the program self. The error is why that
-// is not namespaces, and the remedy what a person can do about it, if that is
-// known.
-func NewMachine(ctx context.Context, self, asked string) (machine, remedy string, refused error) {
-	if asked == agent.MachineFolder {
+// the best that this machine allows to the program self; with an image of a
+// stemcell always a container. The error is why it is not, or cannot be, made of
+// namespaces, and the remedy what a person can do about it, if that is known.
+func NewMachine(ctx context.Context, self, asked string, image bool) (machine, remedy string, refused error) {
+	if asked == agent.MachineFolder && !image {
 		return asked, "", nil
 	}
 	refused = namespace.Try(ctx, self)
-	if refused == nil {
+	if refused != nil {
+		remedy = namespace.Remedy()
+	}
+	switch {
+	case image:
+		return agent.MachineContainer, remedy, refused
+	case refused == nil:
 		return agent.MachineNamespace, "", nil
 	}
-	return cmp.Or(asked, agent.MachineFolder), namespace.Remedy(), refused
+	return cmp.Or(asked, agent.MachineFolder), remedy, refused
+}
+
+// needContainers returns why this machine cannot run VMs of stemcells with an image.
+func (c *call) needContainers(ctx context.Context) error {
+	_, remedy, refused := NewMachine(ctx, c.self, "", true)
+	if refused == nil {
+		return nil
+	}
+	advice := "use embedded:local-stemcell"
+	if remedy != "" {
+		advice = remedy + ", or " + advice
+	}
+	return fail(cpi.TypeCloudError, "cannot use a stemcell with a root file system, whose VMs are made of namespaces: %v; %s", refused, advice)
 }
 
 // machine returns what the VM that create_vm makes is made of.
-func (c *call) machine(ctx context.Context, properties map[string]any) (string, error) {
+func (c *call) machine(ctx context.Context, properties map[string]any, image string) (string, error) {
 	asked, _ := properties[machineProperty].(string)
-	machine, _, refused := NewMachine(ctx, c.self, asked)
+	switch {
+	case image != "" && asked != "" && asked != agent.MachineContainer:
+		return "", fail(cpi.TypeCloudError, "cannot use 'machine: %s' in the VM's cloud_properties: a stemcell with a root file system needs a %s", asked, agent.MachineContainer)
+	case image == "" && asked == agent.MachineContainer:
+		return "", fail(cpi.TypeCloudError, "cannot use 'machine: %s' in the VM's cloud_properties: the stemcell has no root file system", asked)
+	case image != "":
+		return agent.MachineContainer, c.needContainers(ctx)
+	}
+	machine, _, refused := NewMachine(ctx, c.self, asked, false)
 	if machine == agent.MachineNamespace && refused != nil {
 		return "", fmt.Errorf("cannot make a VM of namespaces, as its cloud_properties ask for: %w", refused)
 	}
@@ -51,21 +79,22 @@ func machineOf(dir string) string {
 // start starts a VM, and returns when its agent is up.
 func (c *call) start(ctx context.Context, machine vm) error {
 	dir := c.root.path(vms(), machine.CID)
-	if machine.Machine != agent.MachineNamespace {
+	if !agent.Isolated(machine.Machine) {
 		return startAgent(ctx, c.self, dir)
 	}
 	if err := os.MkdirAll(c.root.attachedDir(machine.CID), 0o700); err != nil {
 		return err
+	}
+	if machine.Machine == agent.MachineContainer {
+		return c.startContainer(ctx, machine)
 	}
 	log, program, err := prepareStart(c.self, dir)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	for _, name := range []string{bootFile, settingsFile} {
-		if err := namespace.GiveFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := giveFiles(dir); err != nil {
+		return err
 	}
 	open, err := network.Open(ctx, machine.Ports)
 	if err != nil {
@@ -94,4 +123,14 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		}
 	}
 	return awaitAgent(ctx, dir, anyPID, ended)
+}
+
+// giveFiles makes the files that the agent of the VM in dir reads the VM's own.
+func giveFiles(dir string) error {
+	for _, name := range []string{bootFile, settingsFile} {
+		if err := namespace.GiveFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

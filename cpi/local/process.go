@@ -125,12 +125,12 @@ func reportOf(dir string) (agent.BootReport, error) {
 func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir) }
 
 // endVM ends the agent of the VM in dir first, because it would restart the
-// others, and then every other process of the VM. Those of a namespace VM end
+// others, and then every other process of the VM. Those of a VM of namespaces end
 // with its first one, the only one with the mark.
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
-	if machineOf(dir) == agent.MachineNamespace {
+	if agent.Isolated(machineOf(dir)) {
 		return process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
 	}
 	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) {

@@ -94,6 +94,7 @@ func (r *root) close() {
 	}
 	_ = os.Remove(filepath.Join(r.dir, attachedFolder))
 	_ = network.Tidy(r.networks())
+	_ = os.Remove(filepath.Join(r.dir, imagesFolder))
 	entries, err := os.ReadDir(r.dir)
 	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
 		r.lock.Remove()
@@ -124,7 +125,7 @@ func (r *root) sweep(ctx context.Context) error {
 	if err := r.sweepAttached(ctx); err != nil {
 		return fmt.Errorf("cannot take back the disks of a VM that is gone: %w", err)
 	}
-	return nil
+	return r.sweepImages()
 }
 
 func isCID(k kind, cid string) bool {

@@ -137,6 +137,10 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 		given["preconfigured"] = true // the machine has the address already
 		s.Networks[name] = given
 	}
+	if machine.Machine == agent.MachineContainer {
+		s.NTP = []string{} // the clock is that of this machine
+		addNameservers(s.Networks)
+	}
 	s.Env = env
 	if s.Env == nil {
 		s.Env = map[string]any{}
@@ -209,7 +213,7 @@ func (c *call) changeSettings(ctx context.Context, machine vm, change func(persi
 	if err := writeJSON(file, all); err != nil {
 		return fmt.Errorf("cannot write the settings of VM '%s': %w", machine.CID, err)
 	}
-	if machine.Machine == agent.MachineNamespace {
+	if agent.Isolated(machine.Machine) {
 		return namespace.GiveFile(file)
 	}
 	return nil

@@ -13,40 +13,55 @@ import (
 	"bootstrap/cpi"
 )
 
-// stemcell is the record of a stemcell, without its image, because a VM
-// consists only of this program.
+// stemcell is the record of a stemcell. The VMs of one without an image consist
+// only of this program.
 type stemcell struct {
 	CID             string         `json:"cid"`
+	Image           string         `json:"image,omitempty"` // digest
 	CloudProperties map[string]any `json:"cloud_properties"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
 
-func (c *call) createStemcell(context.Context) (any, error) {
+func (c *call) createStemcell(ctx context.Context) (any, error) {
 	var image string
 	var props map[string]any
 	if err := c.args(&image, &props); err != nil {
 		return nil, err
 	}
-	if infrastructure, ok := props["infrastructure"]; ok && infrastructure != "local" {
-		return nil, fail(cpi.TypeCloudError, "cannot use a stemcell for the infrastructure '%v': this CPI needs one for 'local', such as embedded:local-stemcell", infrastructure)
-	}
-	if err := known("the stemcell's cloud_properties", props, "infrastructure", "name", "version", "os_type", "os_distro", "architecture"); err != nil {
-		return nil, err
-	}
-	if info, err := os.Stat(image); err != nil {
+	info, err := os.Stat(image)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("cannot read the stemcell's image: %w", err)
-	} else if !info.Mode().IsRegular() {
+	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("cannot read the stemcell's image: %s is not a file", image)
+	}
+	made := stemcell{CloudProperties: props, CreatedAt: time.Now().UTC()}
+	if info.Size() == 0 {
+		err = checkLight(props)
+	} else if err = c.needContainers(ctx); err == nil {
+		made.Image, err = c.root.addImage(ctx, image)
+	}
+	if err != nil {
+		return nil, err
 	}
 	cid, dir, err := c.root.create(stemcells())
 	if err != nil {
 		return nil, err
 	}
-	if err := c.root.save(stemcells(), cid, stemcell{CID: cid, CloudProperties: props, CreatedAt: time.Now().UTC()}); err != nil {
+	made.CID = cid
+	if err := c.root.save(stemcells(), cid, made); err != nil {
 		_ = removal.Tree(dir) // the next call tries again
 		return nil, err
 	}
 	return cid, nil
+}
+
+// checkLight refuses a stemcell without an image that is not for this CPI.
+func checkLight(props map[string]any) error {
+	if infrastructure, ok := props["infrastructure"]; ok && infrastructure != "local" {
+		return fail(cpi.TypeCloudError, "cannot use a light stemcell for the infrastructure '%v': this CPI needs one for 'local', such as embedded:local-stemcell, or one for warden or docker with its image", infrastructure)
+	}
+	return known("the stemcell's cloud_properties", props, "infrastructure", "name", "version", "os_type", "os_distro", "architecture")
 }
 
 func (c *call) hasStemcell(context.Context) (any, error) {
@@ -65,7 +80,10 @@ func (c *call) deleteStemcell(ctx context.Context) (any, error) {
 	if err := c.root.load(stemcells(), cid, &stemcell{}); err != nil {
 		return nil, err
 	}
-	return nil, c.root.remove(ctx, stemcells(), cid)
+	if err := c.root.remove(ctx, stemcells(), cid); err != nil {
+		return nil, err
+	}
+	return nil, c.root.sweepImages()
 }
 
 // known refuses properties that this CPI would ignore.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"bootstrap/agent"
@@ -21,6 +22,7 @@ type vm struct {
 	AgentID         string         `json:"agent_id"`
 	Stemcell        string         `json:"stemcell"`
 	Machine         string         `json:"machine,omitempty"` // what it is made of; empty: a folder
+	Image           string         `json:"image,omitempty"`   // digest of the stemcell's
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Networks        networks       `json:"networks"`
 	Own             *network.Spec  `json:"own_network,omitempty"` // nil: this machine's
@@ -49,8 +51,9 @@ func checkProperties(where string, props map[string]any) error {
 	if err := known(where, props, append(vmSizes(), machineProperty)...); err != nil {
 		return err
 	}
-	if asked, ok := props[machineProperty]; ok && asked != agent.MachineFolder && asked != agent.MachineNamespace {
-		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s or %s", machineProperty, asked, where, agent.MachineNamespace, agent.MachineFolder)
+	kinds := []any{agent.MachineNamespace, agent.MachineContainer, agent.MachineFolder}
+	if asked, ok := props[machineProperty]; ok && !slices.Contains(kinds, asked) {
+		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s, %s or %s", append([]any{machineProperty, asked, where}, kinds...)...)
 	}
 	for _, key := range vmSizes() {
 		value, ok := props[key]
@@ -95,15 +98,17 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	if machine.Networks, err = resolve(asked); err != nil {
 		return nil, err
 	}
-	if err := c.root.load(stemcells(), machine.Stemcell, &stemcell{}); err != nil {
+	var from stemcell
+	if err := c.root.load(stemcells(), machine.Stemcell, &from); err != nil {
 		return nil, err
 	}
+	machine.Image = from.Image
 	for _, cid := range near {
 		if err := c.root.load(disks(), cid, &disk{}); err != nil {
 			return nil, err
 		}
 	}
-	if machine.Machine, err = c.machine(ctx, machine.CloudProperties); err != nil {
+	if machine.Machine, err = c.machine(ctx, machine.CloudProperties, machine.Image); err != nil {
 		return nil, err
 	}
 	if err := c.ownNetwork(&machine); err != nil {
@@ -131,7 +136,7 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 		return err
 	}
 	start := agent.Boot{Name: machine.CID, Machine: machine.Machine, SSH: c.cfg.SSH.server(machine.Networks.address())}
-	if c.usesRegistry() {
+	if c.usesRegistry() && machine.Machine != agent.MachineContainer {
 		registry, err := c.registry()
 		if err != nil {
 			return err
@@ -145,15 +150,17 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 		if err := writeJSON(start.SettingsFile, settings); err != nil {
 			return fmt.Errorf("cannot write the agent's settings: %w", err)
 		}
-		if machine.Machine == agent.MachineNamespace {
+		if agent.Isolated(machine.Machine) {
 			start.SettingsFile = settingsFile // the folder has another path inside
 		}
 	}
 	if err := writeJSON(filepath.Join(dir, bootFile), start); err != nil {
 		return fmt.Errorf("cannot write the agent's settings: %w", err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, vcapDir), 0o700); err != nil {
-		return fmt.Errorf("cannot make the VM: %w", err)
+	if machine.Machine != agent.MachineContainer {
+		if err := os.Mkdir(filepath.Join(dir, vcapDir), 0o700); err != nil {
+			return fmt.Errorf("cannot make the VM: %w", err)
+		}
 	}
 	if err := c.start(ctx, machine); err != nil {
 		return fmt.Errorf("cannot start the agent: %w", err)
@@ -207,7 +214,10 @@ func (c *call) deleteVM(ctx context.Context) (any, error) {
 	if err := endVM(ctx, c.root.path(vms(), cid)); err != nil {
 		return nil, fmt.Errorf("cannot delete VM '%s': %w", cid, err)
 	}
-	return nil, c.root.remove(ctx, vms(), cid)
+	if err := c.root.remove(ctx, vms(), cid); err != nil {
+		return nil, err
+	}
+	return nil, c.root.sweepImages()
 }
 
 func (c *call) rebootVM(ctx context.Context) (any, error) {

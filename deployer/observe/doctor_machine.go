@@ -280,10 +280,14 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	if d.loaded {
 		m = d.NewMachine(ctx)
 	} else {
-		m = d.Env.Machine(ctx, "")
+		m = d.Env.Machine(ctx, "", false)
 	}
 	defer d.sayNetwork(ctx, v)
 	switch {
+	case m.Refused == nil && m.Kind == agent.MachineContainer:
+		v.say("new VMs of the embedded CPI are containers of the stemcell")
+	case m.Kind == agent.MachineContainer:
+		v.fail(cmp.Or(m.Remedy, "use embedded:local-stemcell"), "the VMs of a stemcell with a root file system are made of namespaces: %v", m.Refused)
 	case m.Refused == nil && m.Kind == agent.MachineNamespace:
 		v.say("new VMs of the embedded CPI are made of namespaces")
 	case m.Refused == nil:

@@ -244,8 +244,12 @@ func (r Reason) String() string {
 		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
 	case MadeOf:
 		switch {
+		case r.To == "" && r.Subject == "container":
+			return "a container of the stemcell"
 		case r.To == "":
 			return "made of namespaces"
+		case r.Subject == "container":
+			return "a stemcell with a root file system cannot run here, because its VMs are made of namespaces: " + r.To
 		case r.Subject == "namespace":
 			return "it cannot be made of namespaces, as its cloud_properties ask for: " + r.To
 		}

@@ -43,8 +43,8 @@ type Config struct {
 	Getenv   func(string) string // proxies, SSH_AUTH_SOCK, PATH
 	Self     string              // this program, for the embedded CPI
 	// Machine returns what a new VM of the embedded CPI is made of if its
-	// cloud_properties ask for that; may be nil.
-	Machine func(ctx context.Context, asked string) Machine
+	// cloud_properties ask for that, and if its stemcell has an image; may be nil.
+	Machine func(ctx context.Context, asked string, image bool) Machine
 	// Network returns what connects a new VM of the embedded CPI with these networks,
 	// published ports and kind; may be nil.
 	Network func(networks map[string]map[string]any, ports any, machine string) Network

@@ -3,13 +3,14 @@ package target
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"bootstrap/manifest"
 )
 
 // Machine is what a VM of the embedded CPI is made of.
 type Machine struct {
-	Kind    string // agent.MachineFolder or agent.MachineNamespace; empty: unknown
+	Kind    string // agent.MachineFolder, agent.MachineNamespace or agent.MachineContainer; empty: unknown
 	Refused error  // why it is not, or cannot be, made of namespaces; nil: it is, or a folder was asked for
 	Remedy  string // what a person can do about that; may be empty
 }
@@ -26,8 +27,17 @@ func (t *Target) NewMachine(ctx context.Context) Machine {
 	}
 	if t.machine == nil {
 		asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
-		m := t.Env.Machine(ctx, asked)
+		m := t.Env.Machine(ctx, asked, t.hasImage())
 		t.machine = &m
 	}
 	return *t.machine
+}
+
+// hasImage reports whether the stemcell has the image of a root file system, as far
+// as it is known before it is downloaded.
+func (t *Target) hasImage() bool {
+	if t.Artifacts.Stemcell != nil {
+		return !slices.Contains(t.Artifacts.Stemcell.Formats, "local")
+	}
+	return !strings.HasPrefix(t.Manifest.ResourcePool.Stemcell.URL, "embedded:")
 }

@@ -3,6 +3,7 @@ package listener
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -20,8 +21,8 @@ const searchTime = 3 * time.Second
 type Process struct {
 	PID  int    // 0: unknown
 	Name string // of the program; empty: unknown
-	// VM is the folder of the embedded VM whose agent the process is; empty: it
-	// is not an agent.
+	// VM is the folder of the embedded VM that the process belongs to; empty: it
+	// belongs to none.
 	VM string
 }
 
@@ -48,7 +49,11 @@ func At(ctx context.Context, address string) Process {
 		if c.Status == "LISTEN" && uint64(c.Laddr.Port) == number && c.Pid > 0 && clash(c.Laddr.IP, host) {
 			// A process without a readable command line may be of another user.
 			argv, _ := (&process.Process{Pid: c.Pid}).CmdlineSliceWithContext(ctx)
-			return about(int(c.Pid), argv)
+			p := about(int(c.Pid), argv)
+			if p.VM == "" {
+				p.VM = vmOf(ctx, c.Pid)
+			}
+			return p
 		}
 	}
 	return Process{}
@@ -69,8 +74,10 @@ func (p Process) String() string {
 	switch {
 	case p.PID == 0:
 		return "another process"
-	case p.VM != "":
+	case p.VM != "" && p.Name == "":
 		return fmt.Sprintf("process %d (the agent of the VM in %s)", p.PID, p.VM)
+	case p.VM != "":
+		return fmt.Sprintf("process %d (%s of the VM in %s)", p.PID, p.Name, p.VM)
 	case p.Name == "":
 		return fmt.Sprintf("process %d", p.PID)
 	}
@@ -85,7 +92,30 @@ func about(pid int, argv []string) Process {
 		p.Name = filepath.Base(argv[0])
 	}
 	if len(argv) == 4 && argv[1] == "plugin" && (argv[2] == "agent" || argv[2] == "agent-inside") {
-		p.VM = argv[3]
+		p.Name, p.VM = "", argv[3]
 	}
 	return p
+}
+
+// generations is how far a process may be from the first process of its VM.
+const generations = 32
+
+// vmOf returns the folder of the VM of namespaces that a process belongs to; empty:
+// none.
+func vmOf(ctx context.Context, pid int32) string {
+	for range generations {
+		parent, err := (&process.Process{Pid: pid}).PpidWithContext(ctx)
+		if err != nil || parent <= 1 {
+			return ""
+		}
+		pid = parent
+		argv, _ := (&process.Process{Pid: pid}).CmdlineSliceWithContext(ctx)
+		var vm struct {
+			Dir string `json:"dir"`
+		}
+		if len(argv) == 5 && argv[1] == "plugin" && argv[2] == "machine" && json.Unmarshal([]byte(argv[4]), &vm) == nil {
+			return vm.Dir
+		}
+	}
+	return ""
 }

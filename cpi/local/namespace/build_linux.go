@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,8 +16,17 @@ import (
 // buildVM makes the root file system of a VM, in the namespaces that Start has
 // made, and starts the first process of the VM. It returns when that has started
 // the agent.
-func buildVM(spec Spec, arg string) error {
-	if err := buildRoot(spec); err != nil {
+func buildVM(spec Spec) error {
+	build := buildRoot
+	if spec.Image != "" {
+		build = buildContainer
+	}
+	if err := build(spec); err != nil {
+		return err
+	}
+	spec.Added = nil // its arguments can be seen in lists of processes
+	arg, err := json.Marshal(spec)
+	if err != nil {
 		return err
 	}
 	report, says, err := os.Pipe()
@@ -27,7 +37,7 @@ func buildVM(spec Spec, arg string) error {
 	if err := os.Chdir(filepath.Join(spec.Dir, rootDir)); err != nil {
 		return err
 	}
-	cmd := exec.Command("."+guestProgram, "plugin", "machine", "init", arg)
+	cmd := exec.Command("."+guestProgram, "plugin", "machine", "init", string(arg))
 	cmd.Env = os.Environ()
 	cmd.ExtraFiles = []*os.File{os.NewFile(logFD, "log"), os.NewFile(aliveFD, "alive"), says}
 	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)
@@ -341,7 +351,7 @@ func removeContents(root *os.Root, dir string) error {
 
 // devices makes a /dev with the usual nodes, which are those of the machine.
 func (b *builder) devices() error {
-	if err := os.Mkdir(b.at("/dev"), 0o755); err != nil {
+	if err := os.MkdirAll(b.at("/dev"), 0o755); err != nil {
 		return err
 	}
 	if err := mount("tmpfs", b.at("/dev"), "tmpfs", unix.MS_NOSUID, "mode=0755,size=1m"); err != nil {

@@ -125,7 +125,11 @@ func (i *initProcess) startAgent() error {
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("cannot leave the session's keys: %w", err)
 	}
-	agent, err := os.StartProcess(guestProgram, append([]string{guestProgram}, i.spec.Args...), &os.ProcAttr{
+	argv := append([]string{guestProgram}, i.spec.Args...)
+	if len(i.spec.Boot) > 0 {
+		argv = i.spec.Boot
+	}
+	agent, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"},
 		Files: []*os.File{nil, i.log, i.log},
@@ -144,7 +148,7 @@ func (i *initProcess) run(ctx context.Context) error {
 	for {
 		status, ended := i.collect()
 		switch {
-		case ended && ctx.Err() == nil && again(status):
+		case ended && ctx.Err() == nil && (again(status) || len(i.spec.Boot) > 0):
 			fmt.Fprintln(i.log, "the agent crashed or was killed, and is started again")
 			if time.Since(i.began) > longestPause {
 				pauses.Reset()

@@ -26,7 +26,7 @@ func Main(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "build":
-		report(buildVM(spec, args[1]))
+		report(buildVM(spec))
 		return nil
 	case "init":
 		return runInit(ctx, spec)

@@ -10,6 +10,7 @@
 package namespace
 
 import (
+	"io/fs"
 	"path"
 
 	"bootstrap/cpi/local/network"
@@ -54,4 +55,20 @@ type Spec struct {
 	// Network is what the VM has instead of this machine's network; nil: it shares
 	// that.
 	Network *network.Spec `json:"network,omitempty"`
+
+	// Image is the folder with the root file system of a stemcell, on the file
+	// system of Dir; empty: the VM has the files of this machine.
+	Image string `json:"image,omitempty"`
+	// Boot is the command of the stemcell that runs in place of the agent, and is
+	// started again whenever it ends.
+	Boot []string `json:"boot,omitempty"`
+	// Added are files that the stemcell does not have, or has otherwise.
+	Added []File `json:"added,omitempty"`
+}
+
+// File is a file of a VM.
+type File struct {
+	Name string      `json:"name"` // relative to the root
+	Text string      `json:"text"`
+	Mode fs.FileMode `json:"mode"`
 }

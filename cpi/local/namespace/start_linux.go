@@ -70,7 +70,11 @@ func layOut(spec Spec) error {
 			return err
 		}
 	}
-	for _, name := range []string{spec.Dir, spec.Disks, filepath.Join(spec.Dir, vcapDir)} {
+	given := []string{spec.Dir, spec.Disks}
+	if spec.Image == "" {
+		given = append(given, filepath.Join(spec.Dir, vcapDir))
+	}
+	for _, name := range given {
 		if err := GiveFile(name); err != nil {
 			return err
 		}

@@ -1,0 +1,233 @@
+package local
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/cpi/local/namespace"
+	"bootstrap/internal/listener"
+	"bootstrap/internal/wait"
+)
+
+// containerTools are programs that only the agent of a stemcell finds, in front of
+// those of the stemcell.
+//
+//go:embed tools
+var containerTools embed.FS
+
+// monitAddress is where the monit of every stemcell listens.
+const monitAddress = "127.0.0.1:2822"
+
+// knock is how long one attempt to reach an agent may take, and the pause between
+// two.
+const (
+	knockTime  = time.Second
+	knockPause = 5 * time.Millisecond
+)
+
+// startContainer starts a VM of a stemcell, and returns when its agent listens.
+func (c *call) startContainer(ctx context.Context, machine vm) error {
+	dir := c.root.path(vms(), machine.CID)
+	mbus, err := mbusOf(dir)
+	if err != nil {
+		return err
+	}
+	for what, address := range map[string]string{"its agent": mbus, "the stemcell's monit": monitAddress} {
+		if err := free(ctx, address); err != nil {
+			return fmt.Errorf("%s would listen at %s: %w; all VMs of stemcells share this machine's ports", what, address, err)
+		}
+	}
+	spec, err := c.container(machine, dir)
+	if err != nil {
+		return err
+	}
+	log, program, err := prepareStart(c.self, dir)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := giveFiles(dir); err != nil {
+		return err
+	}
+	spec.Program = program
+	ended, err := namespace.Start(ctx, spec, environment(dir), log)
+	if err != nil {
+		return err
+	}
+	return awaitPort(ctx, dir, mbus, ended)
+}
+
+// mbusOf returns the host and port of the agent of the VM in dir.
+func mbusOf(dir string) (string, error) {
+	var given agent.Settings
+	if err := readJSON(filepath.Join(dir, settingsFile), &given); err != nil {
+		return "", err
+	}
+	mbus := given.MBus
+	if urls := given.Env.Bosh.MBus.URLs; len(urls) > 0 {
+		mbus = urls[0]
+	}
+	target, err := url.Parse(mbus)
+	if err != nil || target.Scheme != "https" || target.Port() == "" {
+		return "", errors.New("the agent's mbus must be https://USER:PASSWORD@HOST:PORT") // it has a password
+	}
+	return target.Host, nil
+}
+
+// free returns an error that names the process which listens at an address.
+func free(ctx context.Context, address string) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%v has the port", listener.At(ctx, address))
+	}
+	if err == nil {
+		err = l.Close()
+	}
+	return err
+}
+
+// awaitPort waits until the agent listens, or the VM ends. An agent that does not
+// listen after agentStart is slow, which is not an error.
+func awaitPort(ctx context.Context, dir, address string, ended <-chan error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
+	defer cancel()
+	dialer := net.Dialer{Timeout: knockTime}
+	err := wait.Poll(limited, knockPause, func() (bool, error) {
+		select {
+		case <-ended:
+			return false, fmt.Errorf("it ended at once: %s", lastWords(dir, anyPID))
+		default:
+		}
+		conn, err := dialer.DialContext(limited, "tcp", address)
+		if err != nil {
+			return false, nil
+		}
+		return true, conn.Close()
+	})
+	if errors.Is(err, errStarting) {
+		return nil
+	}
+	return err
+}
+
+// container describes a VM of a stemcell.
+func (c *call) container(machine vm, dir string) (namespace.Spec, error) {
+	image := c.root.imageDir(machine.Image)
+	spec := namespace.Spec{
+		Dir:      dir,
+		Disks:    c.root.attachedDir(machine.CID),
+		Hostname: machine.AgentID,
+		Image:    image,
+		Boot:     []string{"/" + runitProgram},
+	}
+	if !isFolder(image) {
+		return spec, fmt.Errorf("the unpacked image of its stemcell is gone: somebody removed %s", image)
+	}
+	if !regular(image, runitProgram) {
+		spec.Boot = []string{"/" + agentProgram, "-P", "ubuntu", "-C", "/" + agentConfig}
+	}
+	config, err := containerAgent(image)
+	if err != nil {
+		return spec, err
+	}
+	spec.Added = []namespace.File{
+		{Name: agentConfig, Text: config, Mode: 0o644},
+		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
+		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
+	}
+	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+		spec.Added = append(spec.Added, namespace.File{Name: "etc/resolv.conf", Text: string(text), Mode: 0o644})
+	}
+	err = fs.WalkDir(containerTools, "tools", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := containerTools.ReadFile(name)
+		spec.Added = append(spec.Added, namespace.File{Name: path.Join(path.Dir(agentProgram), path.Base(name)), Text: string(text), Mode: 0o755})
+		return err
+	})
+	return spec, err
+}
+
+// containerAgent returns the agent.json of a stemcell with the changes for a VM
+// of this CPI, as a warden stemcell has them: settings come from a file, and disks
+// are folders.
+func containerAgent(image string) (string, error) {
+	root, err := os.OpenRoot(image)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	all := map[string]any{}
+	text, err := root.ReadFile(agentConfig)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("cannot read the stemcell's /%s: %w", agentConfig, err)
+	}
+	linux := section(section(all, "Platform"), "Linux")
+	for option, value := range map[string]any{
+		"UseDefaultTmpDir": true, "UsePreformattedPersistentDisk": true, "BindMountPersistentDisk": true, "SkipDiskSetup": true,
+		"CreatePartitionIfNoEphemeralDisk": false, "DevicePathResolutionType": "", "ServiceManager": "",
+	} {
+		linux[option] = value
+	}
+	all["Infrastructure"] = map[string]any{"Settings": map[string]any{
+		"Sources": []any{map[string]any{"Type": "File", "SettingsPath": path.Join(namespace.Guest, settingsFile)}},
+	}}
+	text, err = json.MarshalIndent(all, "", "  ")
+	return string(text) + "\n", err
+}
+
+// section returns the object at a key, which it makes if it is missing.
+func section(of map[string]any, key string) map[string]any {
+	value, ok := of[key].(map[string]any)
+	if !ok {
+		value = map[string]any{}
+		of[key] = value
+	}
+	return value
+}
+
+// addNameservers makes the agent, which writes resolv.conf, use the name servers of
+// this machine unless a network has some.
+func addNameservers(all networks) {
+	for _, network := range all {
+		if given, ok := network["dns"].([]any); ok && len(given) > 0 {
+			return
+		}
+	}
+	servers := nameservers()
+	for _, network := range all {
+		network["dns"] = servers
+	}
+}
+
+// nameservers returns those of this machine.
+func nameservers() []string {
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil {
+		return nil
+	}
+	var servers []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
+			servers = append(servers, fields[1])
+		}
+	}
+	return servers
+}
