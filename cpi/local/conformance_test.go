@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 	for _, test := range []struct {
 		version int
 		machine string
-	}{{1, agent.MachineFolder}, {2, agent.MachineFolder}, {1, agent.MachineNamespace}, {2, agent.MachineNamespace}} {
+	}{{1, agent.MachineFolder}, {2, agent.MachineFolder}, {1, agent.MachineNamespace}, {2, agent.MachineNamespace}, {2, agent.MachineContainer}} {
 		t.Run(fmt.Sprintf("v%d in a %s", test.version, test.machine), func(t *testing.T) {
 			t.Parallel()
 			if test.machine == agent.MachineNamespace {
@@ -27,6 +27,10 @@ func TestConformance(t *testing.T) {
 			w := newWorld(t, test.version, server.configure)
 			image := filepath.Join(t.TempDir(), "image")
 			write(t, image, nil, 0o600)
+			if test.machine == agent.MachineContainer {
+				w = containers(t)
+				write(t, image, rootFS(t), 0o600)
+			}
 			c := w.client() // one client for all tests: each new one would call info again
 			cpitest.Suite{
 				Client: func(*testing.T) *cpi.Client { return c },

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -45,14 +47,18 @@ func (c *call) startContainer(ctx context.Context, machine vm) error {
 	if err != nil {
 		return err
 	}
-	for what, address := range map[string]string{"its agent": mbus, "the stemcell's monit": monitAddress} {
-		if err := free(ctx, address); err != nil {
-			return fmt.Errorf("%s would listen at %s: %w; all VMs of stemcells share this machine's ports", what, address, err)
-		}
-	}
 	spec, err := c.container(machine, dir)
 	if err != nil {
 		return err
+	}
+	ports := map[string]string{mbus: "its agent"}
+	if regular(spec.Image, monitProgram) {
+		ports[monitAddress] = "the stemcell's monit"
+	}
+	for _, address := range slices.Sorted(maps.Keys(ports)) {
+		if err := free(ctx, address); err != nil {
+			return fmt.Errorf("%s would listen at %s: %w; VMs of stemcells use the ports of this machine", ports[address], address, err)
+		}
 	}
 	log, program, err := prepareStart(c.self, dir)
 	if err != nil {

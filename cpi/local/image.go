@@ -27,6 +27,7 @@ const imagesFolder = "images"
 const (
 	agentProgram = "var/vcap/bosh/bin/bosh-agent"
 	agentConfig  = "var/vcap/bosh/agent.json"
+	monitProgram = "var/vcap/bosh/bin/monit"
 	runitProgram = "usr/sbin/runsvdir-start"
 )
 

@@ -142,7 +142,7 @@ func TestMachineProperty(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
 	_, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: "sc", Networks: dynamic(), CloudProperties: map[string]any{"machine": "cloud"}})
-	if err == nil || !strings.Contains(err.Error(), "cannot use 'machine: cloud' in the VM's cloud_properties: it must be namespace or folder") {
+	if err == nil || !strings.Contains(err.Error(), "cannot use 'machine: cloud' in the VM's cloud_properties: it must be namespace, container or folder") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -35,7 +35,9 @@ func Processes(end string) []Process {
 		if !found || err != nil {
 			continue
 		}
-		vm, _, _ = strings.Cut(vm, "/")
+		if end := strings.IndexAny(vm, "/ "); end >= 0 { // of the folder, or of its field
+			vm = vm[:end]
+		}
 		command, _ := os.ReadFile(proc + "/cmdline")
 		list = append(list, Process{pid, vm, strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))})
 	}
