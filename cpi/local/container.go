@@ -20,6 +20,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/network"
 	"bootstrap/internal/listener"
 	"bootstrap/internal/wait"
 )
@@ -40,40 +41,52 @@ const (
 	knockPause = 5 * time.Millisecond
 )
 
-// startContainer starts a VM of a stemcell, and returns when its agent listens.
-func (c *call) startContainer(ctx context.Context, machine vm) error {
-	dir := c.root.path(vms(), machine.CID)
-	mbus, err := mbusOf(dir)
+// bootStemcell makes a VM run what a stemcell boots.
+func (c *call) bootStemcell(ctx context.Context, machine vm, spec *namespace.Spec) (await func(ended <-chan error) error, err error) {
+	mbus, err := mbusOf(spec.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	spec, err := c.container(machine, dir)
+	if err := c.fromStemcell(machine, spec); err != nil {
+		return nil, err
+	}
+	dial := (&net.Dialer{Timeout: knockTime}).DialContext
+	if machine.Own != nil {
+		dial = func(ctx context.Context, kind, address string) (net.Conn, error) {
+			return network.Dial(ctx, spec.Dir, kind, address)
+		}
+		mbus, err = inside(mbus, machine.Own)
+	} else {
+		err = portsFree(ctx, mbus, spec.Image)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return func(ended <-chan error) error { return awaitPort(ctx, spec.Dir, mbus, dial, ended) }, nil
+}
+
+// portsFree refuses a VM whose agent or monit could not listen at the ports of this
+// machine.
+func portsFree(ctx context.Context, mbus, image string) error {
 	ports := map[string]string{mbus: "its agent"}
-	if regular(spec.Image, monitProgram) {
+	if regular(image, monitProgram) {
 		ports[monitAddress] = "the stemcell's monit"
 	}
 	for _, address := range slices.Sorted(maps.Keys(ports)) {
 		if err := free(ctx, address); err != nil {
-			return fmt.Errorf("%s would listen at %s: %w; VMs of stemcells use the ports of this machine", ports[address], address, err)
+			return fmt.Errorf("%s would listen at %s: %w; this VM uses the ports of this machine: give it an address that this machine does not have", ports[address], address, err)
 		}
 	}
-	log, program, err := prepareStart(c.self, dir)
-	if err != nil {
-		return err
+	return nil
+}
+
+// inside replaces "all addresses" by that of a VM with a network of its own.
+func inside(address string, own *network.Spec) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		host = own.Interfaces[0].Address.Addr().String()
 	}
-	defer log.Close()
-	if err := giveFiles(dir); err != nil {
-		return err
-	}
-	spec.Program = program
-	ended, err := namespace.Start(ctx, spec, environment(dir), log)
-	if err != nil {
-		return err
-	}
-	return awaitPort(ctx, dir, mbus, ended)
+	return net.JoinHostPort(host, port), err
 }
 
 // mbusOf returns the host and port of the agent of the VM in dir.
@@ -105,19 +118,20 @@ func free(ctx context.Context, address string) error {
 	return err
 }
 
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // awaitPort waits until the agent listens, or the VM ends. An agent that does not
 // listen after agentStart is slow, which is not an error.
-func awaitPort(ctx context.Context, dir, address string, ended <-chan error) error {
+func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-chan error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
 	defer cancel()
-	dialer := net.Dialer{Timeout: knockTime}
 	err := wait.Poll(limited, knockPause, func() (bool, error) {
 		select {
 		case <-ended:
 			return false, fmt.Errorf("it ended at once: %s", lastWords(dir, anyPID))
 		default:
 		}
-		conn, err := dialer.DialContext(limited, "tcp", address)
+		conn, err := dial(limited, "tcp", address)
 		if err != nil {
 			return false, nil
 		}
@@ -129,35 +143,26 @@ func awaitPort(ctx context.Context, dir, address string, ended <-chan error) err
 	return err
 }
 
-// container describes a VM of a stemcell.
-func (c *call) container(machine vm, dir string) (namespace.Spec, error) {
+// fromStemcell makes a VM have the files of its stemcell.
+func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	image := c.root.imageDir(machine.Image)
-	spec := namespace.Spec{
-		Dir:      dir,
-		Disks:    c.root.attachedDir(machine.CID),
-		Hostname: machine.AgentID,
-		Image:    image,
-		Boot:     []string{"/" + runitProgram},
-	}
 	if !isFolder(image) {
-		return spec, fmt.Errorf("the unpacked image of its stemcell is gone: somebody removed %s", image)
+		return fmt.Errorf("the unpacked image of its stemcell is gone: somebody removed %s", image)
 	}
+	spec.Image, spec.Boot = image, []string{"/" + runitProgram}
 	if !regular(image, runitProgram) {
 		spec.Boot = []string{"/" + agentProgram, "-P", "ubuntu", "-C", "/" + agentConfig}
 	}
 	config, err := containerAgent(image)
 	if err != nil {
-		return spec, err
+		return err
 	}
 	spec.Added = []namespace.File{
 		{Name: agentConfig, Text: config, Mode: 0o644},
 		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
 		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
 	}
-	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
-		spec.Added = append(spec.Added, namespace.File{Name: "etc/resolv.conf", Text: string(text), Mode: 0o644})
-	}
-	err = fs.WalkDir(containerTools, "tools", func(name string, entry fs.DirEntry, err error) error {
+	return fs.WalkDir(containerTools, "tools", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -165,7 +170,6 @@ func (c *call) container(machine vm, dir string) (namespace.Spec, error) {
 		spec.Added = append(spec.Added, namespace.File{Name: path.Join(path.Dir(agentProgram), path.Base(name)), Text: string(text), Mode: 0o755})
 		return err
 	})
-	return spec, err
 }
 
 // containerAgent returns the agent.json of a stemcell with the changes for a VM
@@ -210,26 +214,28 @@ func section(of map[string]any, key string) map[string]any {
 }
 
 // addNameservers makes the agent, which writes resolv.conf, use the name servers of
-// this machine unless a network has some.
-func addNameservers(all networks) {
-	for _, network := range all {
-		if given, ok := network["dns"].([]any); ok && len(given) > 0 {
+// the VM's network if the manifest names none.
+func addNameservers(given networks, own *network.Spec) {
+	for _, one := range given {
+		if servers, ok := one["dns"].([]any); ok && len(servers) > 0 {
 			return
 		}
 	}
-	servers := nameservers()
-	for _, network := range all {
-		network["dns"] = servers
+	for _, one := range given {
+		one["dns"] = nameservers(own)
 	}
 }
 
-// nameservers returns those of this machine.
-func nameservers() []string {
-	text, err := os.ReadFile("/etc/resolv.conf")
-	if err != nil {
-		return nil
+// nameservers returns those of a VM's network; nil: of this machine's.
+func nameservers(own *network.Spec) []string {
+	servers := []string{}
+	if own != nil {
+		for _, server := range own.DNS {
+			servers = append(servers, server.String())
+		}
+		return servers
 	}
-	var servers []string
+	text, _ := os.ReadFile("/etc/resolv.conf")
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
 			servers = append(servers, fields[1])

@@ -85,14 +85,28 @@ func (c *call) start(ctx context.Context, machine vm) error {
 	if err := os.MkdirAll(c.root.attachedDir(machine.CID), 0o700); err != nil {
 		return err
 	}
-	if machine.Machine == agent.MachineContainer {
-		return c.startContainer(ctx, machine)
+	spec := namespace.Spec{
+		Dir:      dir,
+		Disks:    c.root.attachedDir(machine.CID),
+		Hostname: machine.AgentID,
+		Network:  machine.Own,
 	}
 	log, program, err := prepareStart(c.self, dir)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+	spec.Program = program
+	// await returns when the agent is up.
+	var await func(ended <-chan error) error
+	if machine.Machine == agent.MachineContainer {
+		await, err = c.bootStemcell(ctx, machine, &spec)
+	} else {
+		await, err = bootAgent(ctx, &spec)
+	}
+	if err != nil {
+		return err
+	}
 	if err := giveFiles(dir); err != nil {
 		return err
 	}
@@ -101,19 +115,7 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		return err
 	}
 	defer closeFiles(open)
-	// What an earlier agent reported says nothing about this one.
-	if err := os.WriteFile(filepath.Join(dir, lockFile), nil, 0o600); err != nil {
-		return err
-	}
-	ended, err := namespace.Start(ctx, namespace.Spec{
-		Dir:      dir,
-		Disks:    c.root.attachedDir(machine.CID),
-		Hostname: machine.AgentID,
-		Files:    []string{lockFile, logFile},
-		Program:  program,
-		Args:     []string{"plugin", "agent-inside", dir},
-		Network:  machine.Own,
-	}, environment(dir), log)
+	ended, err := namespace.Start(ctx, spec, environment(dir), log)
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,18 @@ func (c *call) start(ctx context.Context, machine vm) error {
 			return err
 		}
 	}
-	return awaitAgent(ctx, dir, anyPID, ended)
+	return await(ended)
+}
+
+// bootAgent makes a VM run the embedded agent.
+func bootAgent(ctx context.Context, spec *namespace.Spec) (await func(ended <-chan error) error, err error) {
+	spec.Files = []string{lockFile, logFile}
+	spec.Args = []string{"plugin", "agent-inside", spec.Dir}
+	// What an earlier agent reported says nothing about this one.
+	if err := os.WriteFile(filepath.Join(spec.Dir, lockFile), nil, 0o600); err != nil {
+		return nil, err
+	}
+	return func(ended <-chan error) error { return awaitAgent(ctx, spec.Dir, anyPID, ended) }, nil
 }
 
 // giveFiles makes the files that the agent of the VM in dir reads the VM's own.

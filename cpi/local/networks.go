@@ -226,7 +226,7 @@ func (c *call) wishNetwork(machine *vm) (err error) {
 		return nil
 	}
 	machine.Ports = ports
-	if machine.Machine != agent.MachineNamespace {
+	if !agent.Isolated(machine.Machine) {
 		return fail(cpi.TypeCloudError, "cannot give the VM the address %s: it is not an address of this machine, and only a VM of namespaces has a network of its own; use 127.0.0.1 or another of its addresses", machine.Own.Interfaces[0].Address.Addr())
 	}
 	return nil

@@ -139,7 +139,7 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	}
 	if machine.Machine == agent.MachineContainer {
 		s.NTP = []string{} // the clock is that of this machine
-		addNameservers(s.Networks)
+		addNameservers(s.Networks, machine.Own)
 	}
 	s.Env = env
 	if s.Env == nil {

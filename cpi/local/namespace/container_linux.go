@@ -60,7 +60,9 @@ func (b *builder) stemcell() error {
 	return nil
 }
 
-func (b *builder) add() error { return b.put(b.Added...) }
+func (b *builder) add() error {
+	return b.put(append([]File{{Name: "etc/resolv.conf", Text: b.resolvers(), Mode: 0o644}}, b.Added...)...)
+}
 
 // put writes files of the VM, in place of what the stemcell or a job has there.
 func (b *builder) put(files ...File) error {
