@@ -2,7 +2,8 @@ package ui
 
 // A style is a colour of text on a terminal: the parameters of SGR, select graphic
 // rendition, ECMA-48 8.3.117. Only the eight basic colours are used, because a
-// terminal's theme keeps them readable on its own background.
+// terminal's theme keeps them readable on its own background. Of them only red is bold,
+// too: many terminals draw bold ones brighter, and bright green is not readable on white.
 type style string
 
 const (
@@ -14,7 +15,6 @@ const (
 	yellow style = "33"
 	cyan   style = "36"
 	alarm  style = "1;31"
-	praise style = "1;32"
 )
 
 // Coloured makes the writer use colours, and returns it.

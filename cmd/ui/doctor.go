@@ -36,6 +36,6 @@ func Checked(out *Writer, failed, warned int) {
 	case warned > 0:
 		out.paint(yellow, fmt.Sprintf("\n%s\n", warnings))
 	default:
-		out.paint(praise, "\nAll is well.\n")
+		out.paint(green, "\nAll is well.\n")
 	}
 }

@@ -23,7 +23,7 @@ func Condition(out *Writer, c *observe.Condition, now time.Time) {
 		fmt.Fprintf(out, "Note: %s\n", out.clean(text, maxMessage))
 	}
 	if c.Well {
-		out.paint(praise, "\nAll is well.\n")
+		out.paint(green, "\nAll is well.\n")
 		return
 	}
 	out.paint(alarm, "\nNot well:\n")

@@ -420,7 +420,7 @@ func Succeeded(out *Writer, o *report.Outcome, next []string) {
 		}
 	}
 	fmt.Fprintln(out)
-	out.paint(praise, "Succeeded")
+	out.paint(green, "Succeeded")
 	fmt.Fprintln(out)
 }
 
