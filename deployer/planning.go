@@ -69,6 +69,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Stemcell:  r.t.Artifacts.Stemcell.Name + "/" + r.t.Artifacts.Stemcell.Version,
 		Light:     target.IsLight(r.t.Artifacts.Stemcell),
 		Used:      map[string]bool{},
+		Embedded:  map[string]bool{},
 		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
 		Applied:   plan.Digests(r.journal.Salt(), plan.InstanceParts(m, r.t.Artifacts.Releases, packages, address)),
 		Disk:      m.Group.Disk,
@@ -94,6 +95,9 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		w.Used[ref.Release] = true
 	}
 	for _, rel := range m.Releases {
+		if strings.HasPrefix(rel.URL, "embedded:") {
+			w.Embedded[rel.Name] = true
+		}
 		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.t.Artifacts.Releases[rel.Name].Version})
 	}
 	if text := r.t.LeavesLedger(); text != "" && m.SharesNetworks() {

@@ -140,7 +140,7 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 		}
 		d.Changes = append(d.Changes, x)
 	}
-	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseChanges(w.Releases, st.Releases, nil)) > 0) {
+	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseRecords(w, st)) > 0) {
 		d.Changes = append(d.Changes, Change{What: State, Action: Note, Why: []Reason{recordReason(w, st)}})
 	}
 	if len(w.Generated) > 0 {

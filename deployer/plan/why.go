@@ -142,6 +142,15 @@ func releaseChanges(want, have []state.Release, used map[string]bool) []Reason {
 	return why
 }
 
+// releaseRecords returns the changes of releases for which alone the state is
+// written. The releases in this program have other versions with each new one, which
+// is no change of a deployment.
+func releaseRecords(w Wishes, st state.State) []Reason {
+	return slices.DeleteFunc(releaseChanges(w.Releases, st.Releases, nil), func(r Reason) bool {
+		return r.Cause == ReleaseChanged && w.Embedded[r.Subject]
+	})
+}
+
 func recordReason(w Wishes, st state.State) Reason {
 	switch {
 	case len(st.Own.Made) == 0 && st.CurrentManifestSHA == w.Digest:

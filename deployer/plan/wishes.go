@@ -16,6 +16,7 @@ type Wishes struct {
 	Stemcell  string            // name/version
 	Light     bool              // the stemcell only names an image of the cloud
 	Releases  []state.Release   // without ids
+	Embedded  map[string]bool   // names of releases that are part of this program
 	Used      map[string]bool   // names of the releases that the VM's jobs are from
 	Made      map[string]string // digests of what a VM would be created from
 	Applied   map[string]string // digests of what would be applied to it
