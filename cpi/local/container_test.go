@@ -269,6 +269,31 @@ func TestContainerPortInUse(t *testing.T) {
 	}
 }
 
+// VMs of stemcells with networks of their own have all ports, also the same ones.
+func TestContainerOwnNetwork(t *testing.T) {
+	t.Parallel()
+	needNamespaces(t)
+	w := newWorld(t, 2, nil)
+	stemcell := w.realStemcell(t, image(t, rootFS(t)))
+	for _, ip := range []string{"10.244.99.2", "10.244.99.3"} {
+		network := map[string]any{"type": "manual", "ip": ip, "netmask": "255.255.255.0", "gateway": "10.244.99.1", "cloud_properties": map[string]any{"kind": NetworkIsolated}}
+		vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: map[string]map[string]any{"default": network}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := Dialer(w.root, vm.CID)(t.Context(), "tcp", ip+":6868")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		defer func() {
+			if err := w.client().DeleteVM(t.Context(), vm.CID); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+}
+
 // Kinds that do not fit the stemcell are refused.
 func TestContainerKinds(t *testing.T) {
 	t.Parallel()

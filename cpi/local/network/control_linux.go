@@ -137,12 +137,13 @@ func ask(ctx context.Context, dir string, q question) (conn *net.UnixConn, files
 	if conn, err = reach(ctx, dir); err != nil {
 		return nil, nil, err
 	}
+	opened := conn // an error has no result
 	defer func() {
 		if err != nil {
-			_ = conn.Close()
+			_ = opened.Close()
 		}
 	}()
-	defer guard.AfterDone(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	defer guard.AfterDone(ctx, func() { _ = opened.SetDeadline(time.Unix(1, 0)) })()
 	text, err := json.Marshal(q)
 	if err != nil {
 		return nil, nil, err
