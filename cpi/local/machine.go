@@ -90,6 +90,7 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		Disks:    c.root.attachedDir(machine.CID),
 		Hostname: machine.AgentID,
 		Network:  machine.Own,
+		Hold:     func(ctx context.Context, pid int) (namespace.Held, error) { return c.hold(ctx, machine, pid) },
 	}
 	log, program, err := prepareStart(c.self, dir)
 	if err != nil {

@@ -211,7 +211,12 @@ func dynamic() map[string]map[string]any {
 
 func (w *world) vm(t *testing.T, stemcell string) string {
 	t.Helper()
-	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, CloudProperties: map[string]any{"machine": w.machine}, Networks: dynamic(), Env: map[string]any{"bosh": map[string]any{"password": "*"}}})
+	return w.vmWith(t, stemcell, map[string]any{"machine": w.machine})
+}
+
+func (w *world) vmWith(t *testing.T, stemcell string, properties map[string]any) string {
+	t.Helper()
+	vm, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "agent-1", StemcellCID: stemcell, CloudProperties: properties, Networks: dynamic(), Env: map[string]any{"bosh": map[string]any{"password": "*"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

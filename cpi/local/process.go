@@ -130,20 +130,23 @@ func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir)
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
-	if agent.Isolated(machineOf(dir)) {
-		return process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
-	}
-	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) {
-		pid, err := agentOf(dir)
-		if err != nil || pid == 0 {
-			return nil, err
+	if !agent.Isolated(machineOf(dir)) {
+		err := process.EndAll(ctx, gracePeriod, func() ([]int, error) {
+			pid, err := agentOf(dir)
+			if err != nil || pid == 0 {
+				return nil, err
+			}
+			return []int{pid}, nil
+		})
+		if err != nil {
+			return err
 		}
-		return []int{pid}, nil
-	})
+	}
+	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
 	if err != nil {
 		return err
 	}
-	return process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
+	return release(ctx, dir)
 }
 
 // agentOf returns the process id of the agent of the VM in dir from its lock

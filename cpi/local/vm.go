@@ -40,9 +40,16 @@ const (
 	vcapDir      = "vcap"
 )
 
-// vmSizes are the cloud_properties that are sizes of a VM. They are recorded and
-// do not limit its processes.
-func vmSizes() []string { return []string{"cpu", "ram", "ephemeral_disk_size"} }
+// vmSizes are the cloud_properties that are sizes of a VM.
+func vmSizes() []string {
+	return []string{cpuProperty, ramProperty, pidsProperty, "ephemeral_disk_size"}
+}
+
+// The kernel measures no less than a hundredth of a core.
+const (
+	leastCPU = 0.01
+	mostCPU  = 1024
+)
 
 // machineProperty is the cloud property that names what the VM is made of.
 const machineProperty = "machine"
@@ -60,7 +67,11 @@ func checkProperties(where string, props map[string]any) error {
 		if !ok {
 			continue
 		}
-		if n, isNumber := value.(float64); !isNumber || n < 1 || n != float64(int(n)) {
+		n, isNumber := value.(float64)
+		switch {
+		case key == cpuProperty && (!isNumber || n < leastCPU || n > mostCPU):
+			return fail(cpi.TypeCloudError, "cannot use '%s' in %s: it must be a number of cores from %v to %v", key, where, leastCPU, mostCPU)
+		case key != cpuProperty && (!isNumber || n < 1 || n != float64(int(n))):
 			return fail(cpi.TypeCloudError, "cannot use '%s' in %s: it must be a positive whole number", key, where)
 		}
 	}

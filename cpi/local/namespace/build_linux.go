@@ -29,7 +29,15 @@ func buildVM(spec Spec) error {
 	if err != nil {
 		return err
 	}
+	held, err := await()
+	if err != nil {
+		return err
+	}
 	report, says, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	ready, done, err := os.Pipe()
 	if err != nil {
 		return err
 	}
@@ -39,16 +47,26 @@ func buildVM(spec Spec) error {
 	}
 	cmd := exec.Command("."+guestProgram, "plugin", "machine", "init", string(arg))
 	cmd.Env = os.Environ()
-	cmd.ExtraFiles = []*os.File{os.NewFile(logFD, "log"), os.NewFile(aliveFD, "alive"), says}
+	cmd.ExtraFiles = []*os.File{os.NewFile(logFD, "log"), os.NewFile(aliveFD, "alive"), says, ready}
 	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)
 	if spec.Network != nil {
 		flags |= syscall.CLONE_NEWNET
+	}
+	if held.Cgroup != "" {
+		flags |= syscall.CLONE_NEWCGROUP // this process is in the root of what the VM sees
 	}
 	isolateAgain(cmd, flags)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("this machine refuses process namespaces: %w", err)
 	}
-	_ = says.Close()
+	_, _ = says.Close(), ready.Close()
+	if err := divide(held.Cgroup, cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		return fmt.Errorf("cannot divide the VM's cgroup: %w", err)
+	}
+	if err := json.NewEncoder(done).Encode(held); err != nil {
+		return err
+	}
 	return reported(report)
 }
 

@@ -44,9 +44,13 @@ func runInit(ctx context.Context, spec Spec) error {
 	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
 	signal.Notify(i.children, syscall.SIGCHLD)
 	defer signal.Stop(i.children)
-	serve, err := connect(spec)
+	var serve func(context.Context)
+	held, err := await()
 	if err == nil {
-		err = enter(spec)
+		serve, err = connect(spec)
+	}
+	if err == nil {
+		err = enter(spec, held)
 	}
 	if err == nil {
 		err = i.startAgent()
@@ -80,7 +84,7 @@ func connect(spec Spec) (serve func(context.Context), err error) {
 
 // enter makes the new root, the current folder, the only file system that this
 // process can reach.
-func enter(spec Spec) error {
+func enter(spec Spec, held Held) error {
 	// A mount that was made outside cannot become the root; a copy can, in which
 	// all others stay locked.
 	if err := mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -100,6 +104,14 @@ func enter(spec Spec) error {
 	}
 	if err := unix.Chdir("/"); err != nil {
 		return err
+	}
+	if held.Cgroup != "" {
+		if err := showCgroup(); err != nil {
+			return err
+		}
+	}
+	if err := limitPIDs(held.PIDs); err != nil {
+		return fmt.Errorf("cannot limit the number of processes: %w", err)
 	}
 	unix.Umask(0o022)
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {

@@ -10,7 +10,7 @@ import (
 // Main runs the part of a machine that args name: "try", "build SPEC" or "init
 // SPEC". It reports to the process that has started it how that went.
 func Main(ctx context.Context, args []string) error {
-	for _, fd := range []int{logFD, aliveFD, saysFD} {
+	for _, fd := range []int{logFD, aliveFD, saysFD, waitFD} {
 		syscall.CloseOnExec(fd)
 	}
 	if args[0] == "try" {

@@ -10,6 +10,7 @@
 package namespace
 
 import (
+	"context"
 	"io/fs"
 	"path"
 
@@ -64,6 +65,16 @@ type Spec struct {
 	Boot []string `json:"boot,omitempty"`
 	// Added are files that the stemcell does not have, or has otherwise.
 	Added []File `json:"added,omitempty"`
+
+	// Hold prepares what holds the limits of the VM, whose only process so far is
+	// pid; nil: it has none.
+	Hold func(ctx context.Context, pid int) (Held, error) `json:"-"`
+}
+
+// Held is what holds the limits of a VM.
+type Held struct {
+	Cgroup string `json:"cgroup,omitempty"` // path of the cgroup that the VM sees as all; empty: it has none of its own
+	PIDs   int    `json:"pids,omitempty"`   // how many processes and threads each of its users may have; 0: no such limit
 }
 
 // File is a file of a VM.

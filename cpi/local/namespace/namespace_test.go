@@ -47,30 +47,36 @@ func runInside(t *testing.T, script string) (dir, output string) {
 		t.Skipf("no namespaces here: %v", err)
 	}
 	dir, ended := startInside(t, script)
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("the VM does not end")
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir, string(text)
+	return end(t, dir, ended)
 }
 
 func startInside(t *testing.T, script string) (dir string, ended <-chan error) {
 	t.Helper()
+	return start(t, script, nil)
+}
+
+// start starts a VM with limits, in a folder of its own.
+func start(t *testing.T, script string, hold func(context.Context, int) (Held, error)) (dir string, ended <-chan error) {
+	t.Helper()
+	if err := Try(t.Context(), os.Args[0]); err != nil {
+		t.Skipf("no namespaces here: %v", err)
+	}
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(base, "vm-1")
-	return dir, startIn(t, dir, script)
+	return dir, startSpec(t, specIn(t, dir, script, hold))
 }
 
 // startIn starts the VM in dir.
 func startIn(t *testing.T, dir, script string) (ended <-chan error) {
+	t.Helper()
+	return startSpec(t, specIn(t, dir, script, nil))
+}
+
+// specIn lays out the folder of a VM.
+func specIn(t *testing.T, dir, script string, hold func(context.Context, int) (Held, error)) Spec {
 	t.Helper()
 	base := filepath.Dir(dir)
 	for _, name := range []string{filepath.Join(dir, vcapDir), filepath.Join(base, "disks", "disk-1")} {
@@ -84,15 +90,20 @@ func startIn(t *testing.T, dir, script string) (ended <-chan error) {
 	if err := os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
+	return Spec{
+		Dir: dir, Disks: filepath.Join(base, "disks"), Hostname: "vm-of-a-test",
+		Files: []string{"written"}, Program: os.Args[0], Args: []string{"agent"}, Hold: hold,
+	}
+}
+
+func startSpec(t *testing.T, spec Spec) (ended <-chan error) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(spec.Dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ended, err = Start(t.Context(), Spec{
-		Dir: dir, Disks: filepath.Join(base, "disks"), Hostname: "vm-of-a-test",
-		Files: []string{"written"}, Program: os.Args[0], Args: []string{"agent"},
-	}, []string{"MARK=" + dir}, log)
+	ended, err = Start(t.Context(), spec, []string{"MARK=" + spec.Dir}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

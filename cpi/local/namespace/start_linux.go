@@ -22,6 +22,7 @@ const (
 	logFD   = 3 // of the agent
 	aliveFD = 4 // open as long as the VM runs
 	saysFD  = 5 // where the process reports how it started
+	waitFD  = 6 // where it waits for what was prepared for it
 )
 
 // started is the report of success; any other is the reason for a failure.
@@ -101,17 +102,27 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	}
 	defer report.Close()
 	defer says.Close()
+	orders, order, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer orders.Close()
+	defer order.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTime, fmt.Errorf("it took longer than %s", buildTime))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, spec.Program, "plugin", "machine", "build", arg)
 	cmd.Dir, cmd.Env = spec.Dir, env
-	cmd.ExtraFiles = []*os.File{log, held, says}
+	cmd.ExtraFiles = []*os.File{log, held, says, orders}
 	process.OwnSession(cmd)
 	isolate(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("this machine refuses user namespaces: %w", err)
 	}
 	_ = says.Close()
+	if err := prepare(ctx, spec, cmd.Process.Pid, order); err != nil {
+		cancel() // which kills it
+		return errors.Join(err, exited(cmd.Wait()))
+	}
 	err = reported(report)
 	if failed := cmd.Wait(); ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -119,6 +130,38 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 		err = failed
 	}
 	return err
+}
+
+// prepare prepares the process of the first part, which waits for it.
+func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err error) {
+	var held Held
+	if spec.Hold != nil {
+		if held, err = spec.Hold(ctx, pid); err != nil {
+			return err
+		}
+	}
+	return errors.Join(json.NewEncoder(order).Encode(held), order.Close())
+}
+
+// exited returns the error of waiting for a process that was killed, unless that
+// is its exit status.
+func exited(err error) error {
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		return nil
+	}
+	return err
+}
+
+// await waits until the process is prepared.
+func await() (Held, error) {
+	var held Held
+	from := os.NewFile(waitFD, "orders")
+	defer from.Close()
+	if err := json.NewDecoder(from).Decode(&held); err != nil {
+		return held, errors.New("the process that starts the VM has ended")
+	}
+	return held, nil
 }
 
 // reported returns the error that a part of the machine reports.

@@ -1,0 +1,21 @@
+package cgroup
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// CountsByNamespace reports whether the kernel counts the processes of a user in
+// each user namespace apart, so that RLIMIT_NPROC limits one VM.
+func CountsByNamespace() bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	var major, minor int
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); n < 2 {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 14
+}
