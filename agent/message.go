@@ -93,6 +93,9 @@ type VM struct {
 	Name string `json:"name"`
 	// Machine is what an embedded VM is made of; empty: a folder, or a real VM.
 	Machine string `json:"machine,omitempty"`
+	// Notes are sentences about what a person should know of an embedded VM; only
+	// with "full".
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Process is one supervised process of a job.

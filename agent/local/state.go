@@ -34,6 +34,7 @@ func (a *embeddedAgent) getState(_ context.Context, c *call) (any, error) {
 	}
 	if filter == "full" {
 		value.Vitals = vitalsOf(a.vm, a.disks)
+		value.VM.Notes = notesOf(a.vm)
 	}
 	if value.Networks == nil {
 		value.Networks = map[string]map[string]any{}

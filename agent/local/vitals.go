@@ -2,6 +2,9 @@ package local
 
 import (
 	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
@@ -9,11 +12,14 @@ import (
 	"github.com/shirou/gopsutil/v4/load"
 	"github.com/shirou/gopsutil/v4/mem"
 
+	"bootstrap/agent"
 	"bootstrap/agent/local/machine"
+	"bootstrap/internal/process"
 )
 
-// vitals are those of this machine: an embedded VM has none of its own. Numbers
-// are texts, as in the real agent's replies.
+// vitals are those of the VM where something counts what it uses, else those of
+// this machine. The load is always that of the machine. Numbers are texts, as in
+// the real agent's replies.
 type vitals struct {
 	CPU struct {
 		Sys  string `json:"sys,omitempty"`
@@ -39,10 +45,13 @@ type memVitals struct {
 	Percent string `json:"percent,omitempty"`
 }
 
-// vitalsOf measures the machine and the places of the VM.
+// vitalsOf measures the machine or the VM, and the places of the VM.
 func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	all := &vitals{Disk: map[string]diskVitals{}}
 	all.measureMachine()
+	if use, ok := vm.Usage(); ok {
+		all.measure(use, limitsOf(vm))
+	}
 	places := map[string]string{"system": vm.Dir(), "ephemeral": vm.Path("data")}
 	if at := disks.mountedAt(storeName); at != "" {
 		places["persistent"] = at
@@ -82,6 +91,61 @@ func (all *vitals) measureMachine() {
 	}
 	share := func(n float64) string { return fmt.Sprintf("%.1f", 100*n/total) }
 	all.CPU.User, all.CPU.Sys, all.CPU.Wait = share(t.User+t.Nice), share(t.System), share(t.Iowait)
+}
+
+// measure fills in what the processes of the VM use, as parts of what it may use.
+func (all *vitals) measure(use machine.Usage, limits agent.BootLimits) {
+	first, ok := process.Identify(1)
+	if !ok {
+		return
+	}
+	up := time.Since(first.Started())
+	all.Uptime.Secs = uint64(max(up, 0) / time.Second)
+	whole := limits.Memory / 1024
+	if memory, err := mem.VirtualMemory(); err == nil && whole == 0 {
+		whole = memory.Total / 1024
+	}
+	all.Mem, all.Swap = memoryOf(use.MemoryKB, whole), memoryOf(use.SwapKB, 0)
+	cores := limits.CPU
+	if cores == 0 {
+		cores = float64(runtime.NumCPU())
+	}
+	share := func(used time.Duration) string {
+		return fmt.Sprintf("%.1f", min(100*used.Seconds()/max(up.Seconds()*cores, 0.01), 100))
+	}
+	all.CPU.User, all.CPU.Sys, all.CPU.Wait = share(use.User), share(use.System), ""
+}
+
+// limitsOf returns what the VM may use.
+func limitsOf(vm machine.VM) agent.BootLimits {
+	var limits agent.BootLimits
+	_ = readJSON(filepath.Join(vm.Dir(), agent.BootLimitsFile), &limits) // a VM of an earlier bootstrap has no such file
+	return limits
+}
+
+// notesOf returns sentences about what a person should know of the VM's limits.
+func notesOf(vm machine.VM) []string {
+	limits := limitsOf(vm)
+	notes := limits.NotHeld
+	use, ok := vm.Usage()
+	if !ok {
+		return notes
+	}
+	if use.Killed > 0 {
+		notes = append(notes, fmt.Sprintf("the kernel killed %d of the VM's processes since the VM was started, because there was no more memory%s",
+			use.Killed, ofMemory(limits.Memory)))
+	}
+	if most := uint64(max(limits.PIDs, 0)); most > 0 && use.PIDs >= most-most/10 { // #nosec G115 -- not negative
+		notes = append(notes, fmt.Sprintf("the VM has %d of at most %d processes and threads (pids)", use.PIDs, limits.PIDs))
+	}
+	return notes
+}
+
+func ofMemory(limit uint64) string {
+	if limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for it: it has %d MiB (ram)", limit>>20)
 }
 
 func diskUse(place string) (diskVitals, bool) {

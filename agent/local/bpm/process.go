@@ -316,6 +316,12 @@ func (p process) launch(cmd *exec.Cmd, s *settings) error {
 		return fmt.Errorf("its workdir %s does not exist", cmd.Dir)
 	}
 	missing := s.Limits.set()
+	done, unheld, err := p.confine(cmd, s.Limits)
+	if err != nil {
+		return err
+	}
+	defer done()
+	missing = append(missing, unheld...)
 	if len(s.Capabilities) > 0 {
 		missing = append(missing, "capabilities")
 	}
@@ -331,7 +337,7 @@ func (p process) launch(cmd *exec.Cmd, s *settings) error {
 	pid := cmd.Process.Pid
 	p.log.Info("started", "pid", pid)
 	record := fmt.Sprintf("%d %s\n", pid, system.Birth(pid))
-	err := atomicfile.WriteMode(p.recordFile(), []byte(record), 0o600)
+	err = atomicfile.WriteMode(p.recordFile(), []byte(record), 0o600)
 	if err == nil {
 		err = p.writePID(pid)
 	}
@@ -401,5 +407,15 @@ func (p process) end(ctx context.Context, pid int, first string) error {
 func (p process) endRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	return system.EndAll(ctx, 0, func() ([]int, error) { return system.WithVariable(ctx, p.tag()) })
+	if err := system.EndAll(ctx, 0, func() ([]int, error) { return system.WithVariable(ctx, p.tag()) }); err != nil {
+		return err
+	}
+	killed, err := p.vm.RemoveCgroup(p.cgroup())
+	if killed > 0 {
+		p.log.Warn("it was killed, because it needed more than limits.memory", "times", killed)
+	}
+	return err
 }
+
+// cgroup is the name of the cgroup with the limits of the process.
+func (p process) cgroup() string { return "bpm-" + p.String() }

@@ -23,16 +23,9 @@ func replaceThis(argv, env []string) error {
 	return fmt.Errorf("cannot run %s: %w", argv[0], err)
 }
 
-// set sets the limits for this process, from which the next one that it starts
-// inherits them. It returns those that are not held.
+// set sets the limits that are those of one process, from which the next one that
+// it starts inherits them. It returns those that are not held.
 func (l limits) set() (missing []string) {
-	if l.Memory != "" {
-		missing = append(missing, "limits.memory")
-	}
-	if l.Processes != nil {
-		// RLIMIT_NPROC counts all processes of the user, also outside the VM.
-		missing = append(missing, "limits.processes")
-	}
 	if l.OpenFiles != nil && !setLimit(syscall.RLIMIT_NOFILE, *l.OpenFiles) {
 		missing = append(missing, "limits.open_files")
 	}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package bpm
+
+import "os/exec"
+
+// confine returns the limits that need a cgroup: nothing holds them.
+func (p process) confine(_ *exec.Cmd, l limits) (done func(), missing []string, err error) {
+	if l.Memory != "" {
+		missing = append(missing, "limits.memory")
+	}
+	if l.Processes != nil {
+		missing = append(missing, "limits.processes")
+	}
+	return func() {}, missing, nil
+}

@@ -1,0 +1,128 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The cgroup of a VM, in the VM, and the one below it in which its processes
+// start: a VM that sees the cgroups of the machine does not find it there.
+const (
+	cgroupPlace = "/sys/fs/cgroup"
+	cgroupFirst = "vm-processes"
+)
+
+// cgroup is the folder of the VM's cgroup; empty if it has none of its own.
+func (v VM) cgroup() string {
+	if _, err := os.Stat(filepath.Join(cgroupPlace, cgroupFirst, "cgroup.procs")); !v.inside || err != nil {
+		return ""
+	}
+	return cgroupPlace
+}
+
+// Usage is what all processes of a VM use together.
+type Usage struct {
+	MemoryKB uint64 // without files that can be read again
+	SwapKB   uint64
+	User     time.Duration // CPU since the VM was started
+	System   time.Duration
+	PIDs     uint64 // processes and threads
+	Killed   uint64 // processes for which there was no memory
+}
+
+// Usage returns what the VM uses; false if nothing counts it.
+func (v VM) Usage() (Usage, bool) {
+	dir := v.cgroup()
+	if dir == "" {
+		return Usage{}, false
+	}
+	cpu := counters(dir, "cpu.stat")
+	memory := counters(dir, "memory.current")[""]
+	return Usage{
+		MemoryKB: (memory - min(memory, counters(dir, "memory.stat")["inactive_file"])) / 1024,
+		SwapKB:   counters(dir, "memory.swap.current")[""] / 1024,
+		User:     time.Duration(cpu["user_usec"]) * time.Microsecond,   // #nosec G115 -- not after 292 years
+		System:   time.Duration(cpu["system_usec"]) * time.Microsecond, // #nosec G115 -- not after 292 years
+		PIDs:     counters(dir, "pids.current")[""],
+		Killed:   counters(dir, "memory.events")["oom_kill"],
+	}, true
+}
+
+// counters reads a file of a cgroup with lines "NAME NUMBER"; a file with one
+// number has no name.
+func counters(dir, file string) map[string]uint64 {
+	text, _ := os.ReadFile(filepath.Join(dir, file))
+	all := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		name, number, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !found {
+			name, number = "", name
+		}
+		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+// MakeCgroup makes a cgroup in that of the VM, whose files hold limits, and
+// returns its folder; empty if the VM has none of its own.
+func (v VM) MakeCgroup(name string, files map[string]string) (string, error) {
+	parent := v.cgroup()
+	if parent == "" {
+		return "", nil
+	}
+	controlled, err := os.ReadFile(filepath.Join(parent, "cgroup.subtree_control"))
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(parent, name)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // #nosec G301 -- a cgroup, as all are
+		return "", err
+	}
+	for file, value := range files {
+		controller, _, _ := strings.Cut(file, ".")
+		if !slices.Contains(strings.Fields(string(controlled)), controller) {
+			return "", errors.Join(fmt.Errorf("the cgroup of the VM has no control over %s", controller), os.Remove(dir))
+		}
+		err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0) // #nosec G306 -- it exists
+		if err != nil && !(file == "memory.swap.max" && errors.Is(err, fs.ErrNotExist)) {
+			return "", errors.Join(err, os.Remove(dir))
+		}
+	}
+	return dir, nil
+}
+
+// RemoveCgroup kills what is in a cgroup that MakeCgroup made, and removes it. It
+// returns how many processes there was no memory for.
+func (v VM) RemoveCgroup(name string) (killed uint64, err error) {
+	parent := v.cgroup()
+	if parent == "" {
+		return 0, nil
+	}
+	dir := filepath.Join(parent, name)
+	killed = counters(dir, "memory.events")["oom_kill"]
+	for until := time.Now().Add(removeTime); ; time.Sleep(removePause) {
+		err = os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return killed, nil
+		}
+		if time.Now().After(until) {
+			return killed, fmt.Errorf("cannot remove a cgroup: %w", err)
+		}
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // #nosec G306 -- it exists
+	}
+}
+
+// How long the processes of a cgroup get to end after KILL.
+const (
+	removeTime  = 5 * time.Second
+	removePause = 5 * time.Millisecond
+)
