@@ -207,6 +207,12 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		return n
 	}
 	opts.Inside = cpilocal.Dialer
+	opts.Limits = func(kind string, properties map[string]any) target.Limits {
+		if e := cpilocal.NotHeld(kind, properties); e != nil {
+			return target.Limits{Names: e.Names, Cause: e.Cause, Remedy: e.Remedy}
+		}
+		return target.Limits{}
+	}
 	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add

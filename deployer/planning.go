@@ -87,6 +87,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Places:    plan.Places(m),
 		Machine:   machineReason(r.t.NewMachine(ctx)),
 		Network:   networkReason(r.t.NewNetwork(ctx)),
+		Limits:    limitsReason(target.NotHeld(ctx, r.t)),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
@@ -132,6 +133,15 @@ func networkReason(n target.Network) plan.Reason {
 		return plan.Reason{}
 	}
 	return plan.Reason{Cause: plan.Connected, To: n.Out, Names: n.Ports}
+}
+
+// limitsReason returns what a plan says of the limits of a new VM; zero: nothing,
+// because it is held to all of them.
+func limitsReason(l target.Limits) plan.Reason {
+	if len(l.Names) == 0 {
+		return plan.Reason{}
+	}
+	return plan.Reason{Cause: plan.LimitsNotHeld, Names: l.Names, From: l.Remedy, To: l.Cause.Error()}
 }
 
 // noSwap returns why a new VM cannot be created beside the running one; empty:

@@ -299,6 +299,32 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	default:
 		v.say("new VMs of the embedded CPI are folders without namespaces, in which only releases that use $VCAP_ROOT run: %v", m.Refused)
 	}
+	if agent.Isolated(m.Kind) {
+		d.checkLimits(ctx, v)
+	}
+}
+
+// checkLimits finds out what nothing holds a new VM of the embedded CPI to. What
+// its cloud_properties do not ask for is only said.
+func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
+	if d.Env.Limits == nil {
+		return
+	}
+	if d.loaded {
+		if l := target.NotHeld(ctx, d.Target); len(l.Names) > 0 {
+			v.warn(l.Remedy, "nothing holds the VM to %s of its cloud_properties: %v", strings.Join(l.Names, " and "), l.Cause)
+			return
+		}
+	}
+	l := d.Env.Limits(agent.MachineNamespace, map[string]any{"cpu": 1.0, "ram": 1.0})
+	switch {
+	case len(l.Names) == 0:
+		v.say("they can be held to memory and CPU")
+	case l.Remedy != "":
+		v.say("they cannot be held to %s: %v; to change that: %s", strings.Join(l.Names, " and "), l.Cause, l.Remedy)
+	default:
+		v.say("they cannot be held to %s: %v", strings.Join(l.Names, " and "), l.Cause)
+	}
 }
 
 // sayNetwork adds what connects a new VM of the embedded CPI.

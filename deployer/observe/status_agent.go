@@ -253,6 +253,9 @@ func (c *Condition) addState(now agent.State) {
 	}
 	c.judgeJobs()
 	c.addVitals(now.Vitals)
+	for _, note := range now.VM.Notes {
+		c.note("%s", note)
+	}
 }
 
 // judgeJobs reports whether the jobs run.

@@ -115,11 +115,13 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if old := st.Stemcell(); old != nil && (vm.Action == Create || vm.Action == Replace) {
 		d.DropsStemcell = old.Name+"/"+old.Version != w.Stemcell
 	}
-	if (vm.Action == Create || vm.Action == Replace) && w.Machine.Cause != "" {
-		vm.Why = append(slices.Clone(vm.Why), w.Machine)
-	}
-	if (vm.Action == Create || vm.Action == Replace) && w.Network.Cause != "" {
-		vm.Why = append(slices.Clone(vm.Why), w.Network)
+	if vm.Action == Create || vm.Action == Replace {
+		vm.Why = slices.Clone(vm.Why)
+		for _, of := range []Reason{w.Machine, w.Limits, w.Network} {
+			if of.Cause != "" {
+				vm.Why = append(vm.Why, of)
+			}
+		}
 	}
 	d.Changes = append(d.Changes, sc, vm)
 	if w.Disk != nil || disk.Action != Keep {

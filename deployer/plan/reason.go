@@ -71,9 +71,10 @@ const (
 	VMReplaced      Cause = "vm-replaced"
 	Unused          Cause = "unused"
 	PutBackAsked    Cause = "put-back"
-	MadeOf          Cause = "made-of"   // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
-	Connected       Cause = "connected" // To: the program that leads out of a VM's own network, Names: published ports
-	AddressRule     Cause = "address"   // Subject: the network.ReasonKind, From, To
+	MadeOf          Cause = "made-of"         // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
+	Connected       Cause = "connected"       // To: the program that leads out of a VM's own network, Names: published ports
+	LimitsNotHeld   Cause = "limits-not-held" // Names of cloud_properties, To: why, From: what to do about it
+	AddressRule     Cause = "address"         // Subject: the network.ReasonKind, From, To
 )
 
 // The causes of warnings alone.
@@ -256,6 +257,12 @@ func (r Reason) String() string {
 		return "a folder without namespaces: " + r.To
 	case Connected:
 		return connectedText(r.To, names)
+	case LimitsNotHeld:
+		text := fmt.Sprintf("nothing holds it to %s of its cloud_properties: %s", names, r.To)
+		if r.From != "" {
+			text += "; to change that: " + r.From
+		}
+		return text
 	case AddressRule:
 		return network.Reason{Kind: network.ReasonKind(r.Subject), From: r.From, To: r.To}.String()
 	case PutBackAsked:

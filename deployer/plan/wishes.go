@@ -31,6 +31,7 @@ type Wishes struct {
 
 	Machine Reason // of which kind a new VM is; zero: there is nothing to say
 	Network Reason // what connects a new VM; zero: there is nothing to say
+	Limits  Reason // which limits nothing holds it to; zero: there are none
 
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM

@@ -50,7 +50,10 @@ type Config struct {
 	Network func(networks map[string]map[string]any, ports any, machine string) Network
 	// Inside returns how a VM of the embedded CPI is reached whose network is its
 	// own; nil: it is not. May be nil.
-	Inside    func(root, cid string) proxy.Dial
+	Inside func(root, cid string) proxy.Dial
+	// Limits returns which limits a VM of the embedded CPI is not held to if it is
+	// of that kind and has these cloud_properties; may be nil.
+	Limits    func(kind string, properties map[string]any) Limits
 	Holder    file.Holder            // the holder that the lock file names
 	Redact    func(string) string    // removes secrets from a text
 	Secret    func(values ...string) // adds values that the redactor hides

@@ -15,6 +15,13 @@ type Machine struct {
 	Remedy  string // what a person can do about that; may be empty
 }
 
+// Limits is what nothing holds an embedded VM to.
+type Limits struct {
+	Names  []string // of cloud_properties; empty: it is held to all
+	Cause  error
+	Remedy string // what a person can do about that; may be empty
+}
+
 // EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
 func (t *Target) EmbeddedCPI() bool {
 	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
@@ -40,4 +47,13 @@ func (t *Target) hasImage() bool {
 		return !slices.Contains(t.Artifacts.Stemcell.Formats, "local")
 	}
 	return !strings.HasPrefix(t.Manifest.ResourcePool.Stemcell.URL, "embedded:")
+}
+
+// NotHeld returns which limits of its cloud_properties a new VM is not held to;
+// zero without the embedded CPI.
+func NotHeld(ctx context.Context, t *Target) Limits {
+	if m := t.NewMachine(ctx); m.Kind != "" && t.Env.Limits != nil {
+		return t.Env.Limits(m.Kind, t.Manifest.ResourcePool.CloudProperties)
+	}
+	return Limits{}
 }
