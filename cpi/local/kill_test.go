@@ -23,7 +23,7 @@ import (
 type killer struct {
 	*world
 	cfg  string
-	took time.Duration // the longest call that was not killed
+	took map[string]time.Duration // the last call of each method that was not killed
 }
 
 func (k *killer) request(method string, args ...any) string {
@@ -51,7 +51,7 @@ func (k *killer) must(t *testing.T, method string, args ...any) json.RawMessage 
 }
 
 // killed runs a call as a process, and kills it after a random time, at most a
-// little longer than the longest call took. It reports whether the call had
+// little longer than the last such call took. It reports whether the call had
 // finished.
 func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	t.Helper()
@@ -64,15 +64,13 @@ func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	limit := k.took*5/4 + time.Millisecond
-	if k.took == 0 {
-		limit = time.Minute
-	} else {
-		limit = rand.N(limit)
+	limit := time.Minute
+	if took, known := k.took[method]; known {
+		limit = rand.N(took*5/4 + time.Millisecond)
 	}
 	select {
 	case <-ended:
-		k.took = max(k.took, time.Since(began))
+		k.took[method] = time.Since(began)
 		return true
 	case <-time.After(limit):
 		_ = cmd.Process.Kill()
@@ -148,7 +146,7 @@ func testKilled(t *testing.T, w *world, rounds int) {
 			t.Fatal(err)
 		}
 	}
-	k := &killer{world: w}
+	k := &killer{world: w, took: map[string]time.Duration{}}
 	k.cfg = filepath.Join(k.jobs, "killed.json")
 	write(t, k.cfg, []byte(`{"root":"`+k.root+`","agent":{"mbus":"https://u:p@127.0.0.1:1"}}`), 0o600)
 	image := filepath.Join(t.TempDir(), "image")

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,12 +18,18 @@ func (v VM) Mount(folder, place string) error {
 	return nil
 }
 
-// Unmount ends the mount at a place below Root.
+// Unmount ends all mounts at a place below Root. Jobs can mount and unmount there,
+// too, so that none is no error.
 func (v VM) Unmount(place string) error {
-	if err := unix.Unmount(v.Path(place), unix.UMOUNT_NOFOLLOW); err != nil {
-		return fmt.Errorf("cannot unmount %s: %w", v.Path(place), err)
+	for {
+		err := unix.Unmount(v.Path(place), unix.UMOUNT_NOFOLLOW)
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+			return nil // it is not a place where something is mounted
+		case err != nil:
+			return fmt.Errorf("cannot unmount %s: %w", v.Path(place), err)
+		}
 	}
-	return nil
 }
 
 // Mounted returns the name of the folder that is mounted at a place below Root,
