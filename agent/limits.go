@@ -14,3 +14,15 @@ type BootLimits struct {
 	// NotHeld are sentences about limits that were asked for and nothing holds.
 	NotHeld []string `json:"not_held,omitempty"`
 }
+
+// BootSizesFile is the name of the file with BootSizes in the folder of an embedded
+// VM.
+const BootSizesFile = "sizes.json"
+
+// BootSizes are the sizes of the disks of an embedded VM in MiB. Nothing holds the
+// VM to them: its disks are folders of this machine. The CPI writes them whenever
+// they change.
+type BootSizes struct {
+	Ephemeral  int            `json:"ephemeral,omitempty"`  // 0: none was asked for
+	Persistent map[string]int `json:"persistent,omitempty"` // by CID
+}

@@ -22,3 +22,6 @@ func eachExtent(_ *os.File, size int64, do func(start, length int64) error) erro
 	}
 	return do(0, size)
 }
+
+// allocated returns how many bytes a file takes on its disk.
+func allocated(info fs.FileInfo) uint64 { return uint64(max(info.Size(), 0)) }

@@ -24,6 +24,14 @@ func idOf(info fs.FileInfo) (fileID, bool) {
 	return fileID{uint64(stat.Dev), stat.Ino}, stat.Nlink > 1
 }
 
+// allocated returns how many bytes a file takes on its disk.
+func allocated(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(max(stat.Blocks, 0)) * 512
+	}
+	return uint64(max(info.Size(), 0))
+}
+
 func makePipe(name string, mode fs.FileMode) error {
 	return unix.Mkfifo(name, uint32(mode.Perm()))
 }

@@ -425,3 +425,47 @@ func writeAt(name string, at int64) error {
 	_, err = f.WriteAt([]byte("FAR"), at)
 	return errors.Join(err, f.Close())
 }
+
+// A disk whose size is known is as full as the data on it, and a disk with more data
+// than its size is reported: nothing else would stop it.
+func TestDiskOverItsSize(t *testing.T) {
+	t.Parallel()
+	m := startMachine(t)
+	m.disk("disk-1")
+	m.writeJSON(filepath.Join(m.dir, agent.BootSizesFile), agent.BootSizes{Ephemeral: 100, Persistent: map[string]int{"disk-1": 2, "disk-2": 1}})
+	m.must("mount_disk", "disk-1")
+	fill := func(mib int) (vitals struct {
+		Disk map[string]diskVitals
+	}, notes []string) {
+		t.Helper()
+		if err := os.WriteFile(m.vcap("store", "data"), make([]byte, mib<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(m.vcap("store", "data"), m.vcap("store", "again")); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+		var state struct {
+			Vitals struct{ Disk map[string]diskVitals }
+			VM     agent.VM
+		}
+		if err := json.Unmarshal([]byte(m.must("get_state", "full")), &state); err != nil {
+			t.Fatal(err)
+		}
+		vitals.Disk = state.Vitals.Disk
+		return vitals, state.VM.Notes
+	}
+	vitals, notes := fill(1)
+	if got := vitals.Disk["persistent"].Percent; got != "51" && got != "50" || len(notes) > 0 {
+		t.Errorf("half full: %s%%, %v", got, notes)
+	}
+	if got := vitals.Disk["ephemeral"].Percent; got != "1" {
+		t.Errorf("ephemeral: %s%%", got)
+	}
+	vitals, notes = fill(3)
+	if got := vitals.Disk["persistent"].Percent; got != "151" && got != "150" {
+		t.Errorf("over its size: %s%%", got)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "the persistent disk has 3 MiB of data and a size of 2 MiB; ") {
+		t.Errorf("over its size: %q", notes)
+	}
+}

@@ -17,7 +17,7 @@ type state struct {
 }
 
 // getState is the message get_state.
-func (a *embeddedAgent) getState(_ context.Context, c *call) (any, error) {
+func (a *embeddedAgent) getState(ctx context.Context, c *call) (any, error) {
 	var filter string
 	if err := c.bind(0, &filter); err != nil {
 		return nil, err
@@ -35,6 +35,12 @@ func (a *embeddedAgent) getState(_ context.Context, c *call) (any, error) {
 	if filter == "full" {
 		value.Vitals = vitalsOf(a.vm, a.disks)
 		value.VM.Notes = notesOf(a.vm)
+		for _, f := range a.disks.fullnesses(ctx) {
+			f.addTo(value.Vitals)
+			if note := f.note(); note != "" {
+				value.VM.Notes = append(value.VM.Notes, note)
+			}
+		}
 	}
 	if value.Networks == nil {
 		value.Networks = map[string]map[string]any{}

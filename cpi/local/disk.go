@@ -18,7 +18,7 @@ import (
 // disk is the record of a disk, whose data are in the folder data beside it.
 type disk struct {
 	CID             string         `json:"cid"`
-	Size            int            `json:"size"` // MiB, not enforced
+	Size            int            `json:"size"` // MiB, which the agent compares with what is on it
 	CloudProperties map[string]any `json:"cloud_properties"`
 	VM              string         `json:"vm,omitempty"` // that it is attached to, if it still exists
 	Metadata        map[string]any `json:"metadata,omitempty"`
@@ -154,6 +154,9 @@ func (c *call) attachDisk(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach disk '%s': %w", diskCID, err)
 	}
+	if err := c.writeSizes(machine); err != nil {
+		return nil, err
+	}
 	err = c.changeSettings(ctx, machine, func(persistent map[string]any) { persistent[diskCID] = data })
 	if err != nil {
 		return nil, err
@@ -209,18 +212,31 @@ func (c *call) getDisks(context.Context) (any, error) {
 	if err := c.root.load(vms(), cid, &vm{}); err != nil {
 		return nil, err
 	}
-	all, err := c.root.list(disks())
+	all, err := c.attachedTo(cid)
 	if err != nil {
 		return nil, err
 	}
 	attached := []string{}
+	for _, d := range all {
+		attached = append(attached, d.CID)
+	}
+	return attached, nil
+}
+
+// attachedTo returns the disks that are attached to a VM.
+func (c *call) attachedTo(vm string) ([]disk, error) {
+	all, err := c.root.list(disks())
+	if err != nil {
+		return nil, err
+	}
+	var attached []disk
 	for _, one := range all {
 		d, err := c.loadDisk(one)
 		if err != nil {
 			return nil, err
 		}
-		if d.VM == cid {
-			attached = append(attached, one)
+		if d.VM == vm {
+			attached = append(attached, d)
 		}
 	}
 	return attached, nil

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,9 @@ func TestNamespaceDisk(t *testing.T) {
 		}
 		if place != namespace.GuestDisk(disk) {
 			t.Errorf("%s: the disk is at %v", name, place)
+		}
+		if sizes := get(t, w.file("vms", vm, agent.BootSizesFile)); fmt.Sprint(sizes["persistent"]) != "map["+disk+":512]" {
+			t.Errorf("%s: the agent is told the sizes %v", name, sizes)
 		}
 		for _, path := range []string{file, w.file(attachedFolder, vm, disk, "kept")} {
 			if text, err := os.ReadFile(path); err != nil || string(text) != "data" {

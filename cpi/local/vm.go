@@ -42,7 +42,7 @@ const (
 
 // vmSizes are the cloud_properties that are sizes of a VM.
 func vmSizes() []string {
-	return []string{cpuProperty, ramProperty, pidsProperty, "ephemeral_disk_size"}
+	return []string{cpuProperty, ramProperty, pidsProperty, ephemeralProperty}
 }
 
 // The kernel measures no less than a hundredth of a core.
@@ -172,6 +172,9 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 		if err := os.Mkdir(filepath.Join(dir, vcapDir), 0o700); err != nil {
 			return fmt.Errorf("cannot make the VM: %w", err)
 		}
+	}
+	if err := c.writeSizes(machine); err != nil {
+		return err
 	}
 	if err := c.start(ctx, machine); err != nil {
 		return fmt.Errorf("cannot start the agent: %w", err)

@@ -1,0 +1,36 @@
+package local
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"bootstrap/agent"
+	"bootstrap/cpi/local/namespace"
+)
+
+// ephemeralProperty is the cloud property with the MiB of the VM's own disk.
+const ephemeralProperty = "ephemeral_disk_size"
+
+// writeSizes tells the agent of a VM the sizes of its disks, which it compares with
+// what is on them.
+func (c *call) writeSizes(machine vm) error {
+	sizes := agent.BootSizes{Persistent: map[string]int{}}
+	if size, ok := machine.CloudProperties[ephemeralProperty].(float64); ok {
+		sizes.Ephemeral = int(size)
+	}
+	all, err := c.attachedTo(machine.CID)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		sizes.Persistent[d.CID] = d.Size
+	}
+	file := filepath.Join(c.root.path(vms(), machine.CID), agent.BootSizesFile)
+	if err := writeJSON(file, sizes); err != nil {
+		return fmt.Errorf("cannot write the sizes of the VM's disks: %w", err)
+	}
+	if agent.Isolated(machine.Machine) {
+		return namespace.GiveFile(file)
+	}
+	return nil
+}
