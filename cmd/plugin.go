@@ -53,6 +53,9 @@ func newPlugin(c *console) *cobra.Command {
 		}
 		return namespace.Interrupted, nil
 	})
+	part("login-inside", "The SSH connection on stdin, inside of the namespaces of a VM", noArgs, func(ctx context.Context, _ []string) (int, error) {
+		return 0, agentlocal.ServeLogin(ctx, namespace.Guest, c.stderr)
+	})
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return 0, namespace.Main(ctx, args)
 	})

@@ -294,6 +294,31 @@ func TestContainerOwnNetwork(t *testing.T) {
 	}
 }
 
+// The SSH port of a stemcell's VM leads to a process inside the VM, also where the
+// port itself belongs to this machine.
+func TestContainerLogin(t *testing.T) {
+	t.Parallel()
+	w := containers(t)
+	vm := w.vm(t, w.realStemcell(t, image(t, rootFS(t))))
+	dial := Dialer(w.root, vm)
+	for range 3 {
+		conn, err := dial(t.Context(), "tcp", "127.0.0.1:22")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(conn); err != nil || string(text) != "agent-1" {
+			t.Errorf("got %q, %v", text, err)
+		}
+		conn.Close()
+	}
+	if err := w.client().DeleteVM(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t.Context(), "tcp", "127.0.0.1:22"); err == nil {
+		t.Error("the VM is gone, and takes a login")
+	}
+}
+
 // Kinds that do not fit the stemcell are refused.
 func TestContainerKinds(t *testing.T) {
 	t.Parallel()

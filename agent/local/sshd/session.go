@@ -29,6 +29,7 @@ type session struct {
 	vm      machine.VM
 	log     *slog.Logger
 	user    string
+	home    string // empty: that of the VM
 	channel ssh.Channel
 	term    string       // TERM; empty without a terminal
 	size    *pty.Winsize // nil without a terminal
@@ -107,6 +108,9 @@ func (s *session) run(ctx context.Context, command string) {
 	}
 	cmd := s.vm.Command(argv, "USER="+s.user, "LOGNAME="+s.user, "SHELL=/bin/bash")
 	cmd.Dir = s.vm.Root()
+	if s.home != "" {
+		cmd.Env, cmd.Dir = append(cmd.Env, "HOME="+s.home), s.home
+	}
 	s.log.Info("an SSH user runs a command", "user", s.user, "terminal", s.size != nil)
 	var err error
 	if s.size != nil {

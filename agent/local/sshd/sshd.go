@@ -4,6 +4,7 @@
 package sshd
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -39,6 +40,9 @@ type Config struct {
 	Name  string         // of the VM
 	Image *agent.BootSSH // the user of the VM's image, and where the server listens; nil: no such user
 	Log   *slog.Logger
+
+	hostKey string                             // file; empty: the server's own
+	users   func(name string) (account, error) // of the VM; nil: only those that were added
 }
 
 // Server is the SSH server. With a user of the image it listens from Start to
@@ -97,9 +101,9 @@ func (s *Server) HostKey() (ssh.PublicKey, error) {
 
 // hostKey reads the host key, which the first call makes.
 func (s *Server) hostKey() (ssh.Signer, error) {
-	file := s.cfg.VM.Own("ssh_host_key")
+	file := cmp.Or(s.cfg.hostKey, s.cfg.VM.Own("ssh_host_key"))
 	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && s.cfg.hostKey == "" {
 		_, key, gerr := ed25519.GenerateKey(rand.Reader)
 		if gerr != nil {
 			return nil, gerr
@@ -226,6 +230,10 @@ func (s *Server) open(ctx context.Context, parts *sync.WaitGroup, conn *ssh.Serv
 		return
 	}
 	one := &session{vm: s.cfg.VM, log: s.cfg.Log, user: conn.User(), channel: channel}
+	if s.cfg.users != nil {
+		known, _ := s.cfg.users(conn.User())
+		one.home = known.home
+	}
 	parts.Go(guard.Part(ctx, func() { one.serve(ctx, requests) }))
 }
 

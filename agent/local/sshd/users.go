@@ -76,6 +76,9 @@ func (s *Server) enter(conn *ssh.ServerConn) (leave func(), ok bool) {
 	if s.isImageUser(conn.User()) {
 		return func() { s.forwards.removeAll(conn) }, true
 	}
+	if s.cfg.users != nil {
+		return func() {}, true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.users[conn.User()]
@@ -147,8 +150,12 @@ func (s *Server) imageKeys() ([][]byte, error) {
 	return keys, nil
 }
 
-// keysOf are the keys of a temporary user.
+// keysOf are the keys of a user that is not the image's.
 func (s *Server) keysOf(name string) [][]byte {
+	if s.cfg.users != nil {
+		known, _ := s.cfg.users(name)
+		return known.keys
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u := s.users[name]; u != nil {

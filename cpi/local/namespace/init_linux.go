@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -49,6 +50,10 @@ func runInit(ctx context.Context, spec Spec) error {
 	if err == nil {
 		serve, err = connect(spec)
 	}
+	var logins *net.UnixListener
+	if err == nil {
+		logins, err = listenForLogins(spec)
+	}
 	if err == nil {
 		err = enter(spec, held)
 	}
@@ -60,6 +65,7 @@ func runInit(ctx context.Context, spec Spec) error {
 		return err
 	}
 	guard.Go(ctx, func() { serve(ctx) })
+	guard.Go(ctx, func() { i.serveLogins(ctx, logins) })
 	return i.run(ctx)
 }
 
@@ -143,7 +149,7 @@ func (i *initProcess) startAgent() error {
 	}
 	agent, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 		Dir:   "/",
-		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"},
+		Env:   guestEnv(),
 		Files: []*os.File{nil, i.log, i.log},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

@@ -33,6 +33,10 @@ const Interrupted = 130
 // guestProgram is where this program is inside.
 const guestProgram = Guest + "/" + programFile
 
+// LoginSocket is the socket in the folder of a VM of a stemcell that takes SSH
+// connections.
+const LoginSocket = "login"
+
 // Names in the VM's folder.
 const (
 	vcapDir     = "vcap"

@@ -1,0 +1,78 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/wait"
+)
+
+// listenForLogins opens the socket for SSH connections to a VM whose own SSH server
+// cannot log anybody in: it would have to become another user.
+func listenForLogins(spec Spec) (*net.UnixListener, error) {
+	if spec.Image == "" {
+		return nil, nil
+	}
+	// Relative, because the name of a socket is short and the VM's owner may not
+	// enter the folders on the way.
+	name := filepath.Join("..", LoginSocket)
+	_ = os.Remove(name) // of an earlier start of the VM
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for logins: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // inside, the file has another path
+	return l, nil
+}
+
+// serveLogins starts a process for each connection, until ctx ends. The VM's first
+// process collects them.
+func (i *initProcess) serveLogins(ctx context.Context, l *net.UnixListener) {
+	if l == nil {
+		return
+	}
+	defer guard.AfterDone(ctx, func() { _ = l.Close() })()
+	for {
+		conn, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = i.login(conn)
+		}
+		if err != nil {
+			fmt.Fprintf(i.log, "cannot serve a login: %v\n", err)
+			_ = wait.For(ctx, endPause) // too many open files, for example
+		}
+	}
+}
+
+func (i *initProcess) login(conn *net.UnixConn) error {
+	defer conn.Close()
+	f, err := conn.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	process, err := os.StartProcess(guestProgram, []string{guestProgram, "plugin", "login-inside"}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   guestEnv(),
+		Files: []*os.File{f, i.log, i.log},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	return process.Release()
+}
+
+// guestEnv is the environment of the first programs of a VM.
+func guestEnv() []string {
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+}
