@@ -32,6 +32,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/proxy"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -206,7 +207,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		n.Own, n.Out, n.Ports, n.Problem = cpilocal.NewNetwork(networks, ports, machine)
 		return n
 	}
-	opts.Inside = cpilocal.Dialer
+	opts.Inside = func(root, cid string) proxy.Dial { return cpilocal.Dialer(self, root, cid) }
 	opts.Limits = func(kind string, properties map[string]any) target.Limits {
 		if e := cpilocal.NotHeld(kind, properties); e != nil {
 			return target.Limits{Names: e.Names, Cause: e.Cause, Remedy: e.Remedy}

@@ -281,7 +281,7 @@ func TestContainerOwnNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := Dialer(w.root, vm.CID)(t.Context(), "tcp", ip+":6868")
+		conn, err := Dialer(os.Args[0], w.root, vm.CID)(t.Context(), "tcp", ip+":6868")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func TestContainerLogin(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
 	vm := w.vm(t, w.realStemcell(t, image(t, rootFS(t))))
-	dial := Dialer(w.root, vm)
+	dial := Dialer(os.Args[0], w.root, vm)
 	for range 3 {
 		conn, err := dial(t.Context(), "tcp", "127.0.0.1:22")
 		if err != nil {

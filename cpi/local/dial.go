@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"bootstrap/agent"
@@ -23,8 +24,9 @@ const sshPort = "22"
 // VM has a network or a root file system of its own. In its own network it connects
 // from inside the VM, so that the addresses of agent and SSH server mean the same to
 // both. It is nil if this machine's network is all that is needed, or if the VM does
-// not exist.
-func Dialer(root, cid string) func(ctx context.Context, network, address string) (net.Conn, error) {
+// not exist. If the process that connects the VM to its network was killed, the first
+// connection has self start it again.
+func Dialer(self, root, cid string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	machine, ok := localVM(root, cid)
 	if !ok {
 		return nil
@@ -32,7 +34,7 @@ func Dialer(root, cid string) func(ctx context.Context, network, address string)
 	direct := (&net.Dialer{}).DialContext
 	var dial dialFunc
 	if machine.Own != nil {
-		dial = ownDialer(root, machine)
+		dial = ownDialer(self, root, machine)
 	}
 	if machine.Machine != agent.MachineContainer {
 		return dial
@@ -76,9 +78,11 @@ func dialLogin(ctx context.Context, dir string) (net.Conn, error) {
 }
 
 // ownDialer connects from inside a VM with a network of its own.
-func ownDialer(root string, machine vm) dialFunc {
+func ownDialer(self, folder string, machine vm) dialFunc {
 	cid := machine.CID
+	var first sync.Once
 	return func(ctx context.Context, kind, address string) (net.Conn, error) {
+		first.Do(func() { (&call{self: self, root: &root{dir: folder}}).reconnectVM(ctx, machine) })
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err
@@ -87,7 +91,7 @@ func ownDialer(root string, machine vm) dialFunc {
 		if err != nil {
 			return (&net.Dialer{}).DialContext(ctx, kind, address)
 		}
-		dir := filepath.Join(root, vms().folder, cid)
+		dir := filepath.Join(folder, vms().folder, cid)
 		if addr.IsLoopback() {
 			conn, err := network.Dial(ctx, dir, kind, address)
 			if !errors.Is(err, syscall.ECONNREFUSED) {
@@ -98,7 +102,7 @@ func ownDialer(root string, machine vm) dialFunc {
 		}
 		if !machine.Own.Has(addr.Unmap()) {
 			var ok bool
-			if dir, ok = whoHas(root, addr.Unmap()); !ok {
+			if dir, ok = whoHas(folder, addr.Unmap()); !ok {
 				return (&net.Dialer{}).DialContext(ctx, kind, address)
 			}
 		}

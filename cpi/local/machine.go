@@ -85,11 +85,15 @@ func (c *call) start(ctx context.Context, machine vm) error {
 	if err := os.MkdirAll(c.root.attachedDir(machine.CID), 0o700); err != nil {
 		return err
 	}
+	out, err := wayOut(machine.Own)
+	if err != nil {
+		return err
+	}
 	spec := namespace.Spec{
 		Dir:      dir,
 		Disks:    c.root.attachedDir(machine.CID),
 		Hostname: machine.AgentID,
-		Network:  machine.Own,
+		Network:  withResolver(machine.Own, out),
 		Hold:     func(ctx context.Context, pid int) (namespace.Held, error) { return c.hold(ctx, machine, pid) },
 	}
 	log, program, err := prepareStart(c.self, dir)
@@ -121,7 +125,7 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		return err
 	}
 	if machine.Own != nil {
-		if err := c.connect(ctx, machine, program, open); err != nil {
+		if err := c.connect(ctx, machine, program, out, open); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
@@ -123,9 +124,6 @@ func networkSpec(asked networks) (*network.Spec, error) {
 	case shared != "":
 		return nil, fail(cpi.TypeCloudError, "cannot use network '%s', which is this machine's, and '%s' for the same VM: a VM has this machine's network or networks of its own", shared, spec.Interfaces[0].Address)
 	}
-	if main := spec.Interfaces[0]; len(spec.DNS) == 0 && main.Out {
-		spec.DNS = []netip.Addr{main.Gateway}
-	}
 	return spec, nil
 }
 
@@ -183,12 +181,12 @@ func nameServers(name string, fields map[string]any) (servers []netip.Addr, err 
 }
 
 // helperRemedy is what a person can do without a helper.
-const helperRemedy = "install the package passt"
+const helperRemedy = "install the package passt or slirp4netns"
 
 // wayOut returns the program that leads out of the VM's networks; empty: they do
 // not need one.
 func wayOut(spec *network.Spec) (string, error) {
-	if !slices.ContainsFunc(spec.Interfaces, func(i network.Interface) bool { return i.Out }) {
+	if spec == nil || !slices.ContainsFunc(spec.Interfaces, func(i network.Interface) bool { return i.Out }) {
 		return "", nil
 	}
 	program, err := network.Helper()
@@ -196,6 +194,17 @@ func wayOut(spec *network.Spec) (string, error) {
 		return "", fmt.Errorf("cannot give the VM a network of its own, because %s is not an address of this machine: %w; %s, use 127.0.0.1 or another address of this machine, or set 'kind: isolated' in the network's cloud_properties if the VM needs no way out", spec.Interfaces[0].Address.Addr(), err, helperRemedy)
 	}
 	return program, nil
+}
+
+// withResolver is a VM's network with the name server of the program that leads out,
+// if the manifest names none.
+func withResolver(spec *network.Spec, program string) *network.Spec {
+	if spec == nil || len(spec.DNS) > 0 || program == "" {
+		return spec
+	}
+	with := *spec
+	with.DNS = []netip.Addr{network.Resolver(program, spec.Interfaces[0])}
+	return &with
 }
 
 // ownNetwork completes the record of a new VM by the network that is its own, if
@@ -268,13 +277,9 @@ func (c *call) eachOwn(do func(vm) error) error {
 }
 
 // connect starts the process that connects a VM to its network. open are its
-// published ports.
-func (c *call) connect(ctx context.Context, machine vm, program string, open []*os.File) error {
+// published ports, and out leads out of the network.
+func (c *call) connect(ctx context.Context, machine vm, program, out string, open []*os.File) error {
 	dir := c.root.path(vms(), machine.CID)
-	out, err := wayOut(machine.Own)
-	if err != nil {
-		return err
-	}
 	cable := network.Cable{Dir: dir, Networks: c.root.networks(), Spec: machine.Own, Ports: machine.Ports, Out: out}
 	cable.UID, cable.GID = namespace.Owner()
 	return cable.Start(ctx, program, environment(dir), open)
@@ -283,25 +288,40 @@ func (c *call) connect(ctx context.Context, machine vm, program string, open []*
 // reconnect connects VMs again whose connecting process has died.
 func (c *call) reconnect(ctx context.Context) error {
 	return c.eachOwn(func(machine vm) error {
-		dir := c.root.path(vms(), machine.CID)
-		if network.IsConnected(dir) || !network.Runs(ctx, dir) {
-			return nil
-		}
-		open, err := network.Open(ctx, machine.Ports)
-		if err != nil {
-			return nil // the call is about something else
-		}
-		defer closeFiles(open)
-		log, program, err := prepareStart(c.self, dir)
-		if err != nil {
-			return nil
-		}
-		defer log.Close()
-		if err := c.connect(ctx, machine, program, open); err != nil {
-			fmt.Fprintf(log, "the VM is not connected to its network: %v\n", err)
-		}
+		c.reconnectVM(ctx, machine)
 		return nil
 	})
+}
+
+// reconnectTime is how long connecting a VM again may take.
+const reconnectTime = 10 * time.Second
+
+// reconnectVM connects a VM again whose connecting process has died. The log of the
+// agent says why it cannot: the command is about something else.
+func (c *call) reconnectVM(ctx context.Context, machine vm) {
+	ctx, cancel := context.WithTimeout(ctx, reconnectTime)
+	defer cancel()
+	dir := c.root.path(vms(), machine.CID)
+	if network.IsConnected(dir) || !network.Runs(ctx, dir) {
+		return
+	}
+	log, program, err := prepareStart(c.self, dir)
+	if err != nil {
+		return
+	}
+	defer log.Close()
+	out, err := wayOut(machine.Own)
+	var open []*os.File
+	if err == nil {
+		open, err = network.Open(ctx, machine.Ports)
+	}
+	if err == nil {
+		defer closeFiles(open)
+		err = c.connect(ctx, machine, program, out, open)
+	}
+	if err != nil {
+		fmt.Fprintf(log, "the VM is not connected to its network: %v\n", err)
+	}
 }
 
 func closeFiles(files []*os.File) {

@@ -10,7 +10,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/cpi/local/network"
 	"bootstrap/internal/process"
 )
 
@@ -92,7 +95,7 @@ func say(conn net.Conn, err error, line string) string {
 // inside says something to the service of a VM as bootstrap reaches agents.
 func (w *world) inside(t *testing.T, vm, line string) string {
 	t.Helper()
-	dial := Dialer(w.root, vm)
+	dial := Dialer(os.Args[0], w.root, vm)
 	if dial == nil {
 		t.Fatalf("VM %s has no network of its own", vm)
 	}
@@ -234,6 +237,12 @@ func TestOwnNetwork(t *testing.T) {
 		t.Errorf("has_vm: %v, %v", found, err)
 	}
 	check("with another cable")
+	if err := syscall.Kill(w.cable(t, a), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the end of the cable", func() bool { return !network.IsConnected(w.file("vms", a)) })
+	w.inside(t, a, "whatever")
+	check("after a command")
 	if err := w.client().RebootVM(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
@@ -291,4 +300,122 @@ func TestOwnNetworkEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.nothingLeft(t)
+}
+
+// A VM reaches the outside through a helper, which is started again when it ends.
+// Without a helper, the error names the package before anything is made.
+func TestWayOut(t *testing.T) {
+	w := namespaces(t)
+	stemcell := w.stemcell(t)
+	outside := outsideAddress(t)
+	l, err := net.Listen("tcp", net.JoinHostPort(outside, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(conn, "outside")
+			conn.Close()
+		}
+	}()
+	for _, name := range []string{"passt", "slirp4netns"} {
+		t.Run(name, func(t *testing.T) {
+			program, err := exec.LookPath(name)
+			if err != nil {
+				t.Skipf("%s is not installed", name)
+			}
+			t.Setenv("PATH", onlyWith(t, program))
+			w.made = nil
+			vm := w.mustOwnVM(t, stemcell, "vm-"+name, "10.244.7.5", NetworkOwn)
+			reached := func() bool { return w.inside(t, vm, l.Addr().String()) == "outside" }
+			t.Cleanup(func() {
+				if log, _ := os.ReadFile(w.file("vms", vm, "cable.log")); t.Failed() {
+					t.Logf("the log of the cable: %s", log)
+				}
+			})
+			until(t, "the outside", reached)
+			for _, pid := range helpers(t, w.cable(t, vm)) {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				until(t, "the end of the helper", func() bool { return !process.Lives(pid) })
+			}
+			until(t, "the outside again", reached)
+			if err := w.client().DeleteVM(t.Context(), vm); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		t.Setenv("PATH", onlyWith(t))
+		w.made = nil
+		const want = "neither pasta nor slirp4netns is installed; install the package passt or slirp4netns, use 127.0.0.1"
+		if _, err := w.ownVM(t.Context(), stemcell, "vm-none", "10.244.7.5", NetworkOwn); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("without a helper: %v", err)
+		}
+		asked := map[string]map[string]any{"default": {"type": "manual", "ip": "10.244.7.5", "netmask": "255.255.255.0", "gateway": "10.244.7.1"}}
+		if own, _, _, err := NewNetwork(asked, nil, agent.MachineNamespace); !own || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a plan without a helper: %v, %v", own, err)
+		}
+	})
+	if err := w.client().DeleteStemcell(t.Context(), stemcell); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingLeft(t)
+}
+
+// outsideAddress is an address of this machine that is not its loopback.
+func outsideAddress(t *testing.T) string {
+	t.Helper()
+	mine, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range mine {
+		if ip, ok := one.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	t.Skip("this machine has only a loopback address")
+	return ""
+}
+
+// onlyWith is a PATH with what the CPI's script needs, and these programs.
+func onlyWith(t *testing.T, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range append(programs, bash) {
+		if err := os.Symlink(program, filepath.Join(dir, filepath.Base(program))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// helpers are the child processes of a cable.
+func helpers(t *testing.T, cable int) []int {
+	t.Helper()
+	var found []int
+	until(t, "the helper", func() bool {
+		all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cable))
+		for _, file := range all {
+			text, _ := os.ReadFile(file)
+			for child := range strings.FieldsSeq(string(text)) {
+				if pid, err := strconv.Atoi(child); err == nil {
+					found = append(found, pid)
+				}
+			}
+		}
+		return len(found) > 0
+	})
+	return found
 }

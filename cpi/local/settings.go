@@ -139,7 +139,11 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	}
 	if machine.Machine == agent.MachineContainer {
 		s.NTP = []string{} // the clock is that of this machine
-		addNameservers(s.Networks, machine.Own)
+		out, err := wayOut(machine.Own)
+		if err != nil {
+			return s, err
+		}
+		addNameservers(s.Networks, withResolver(machine.Own, out))
 	}
 	s.Env = env
 	if s.Env == nil {

@@ -196,7 +196,7 @@ func (r *running) run(ctx context.Context) {
 	for _, p := range r.plugs {
 		defer p.unplug()
 		if p.Out && r.Out != "" {
-			p.out = &wayOut{program: r.Out, at: p.Interface, log: r.log}
+			p.out = &wayOut{program: r.Out, folder: r.folder, at: p.Interface, log: r.log}
 			guard.Go(ctx, func() { p.out.run(ctx, p.toVM) })
 		}
 		guard.Go(ctx, func() { p.fromVM(); cancel() })

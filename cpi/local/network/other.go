@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 )
 
@@ -30,6 +31,9 @@ func Open(context.Context, []Port) ([]*os.File, error) { return nil, errOther }
 
 // Helper returns an error: only Linux has VMs with networks of their own.
 func Helper() (string, error) { return "", errOther }
+
+// Resolver returns nothing: only Linux has VMs with networks of their own.
+func Resolver(string, Interface) netip.Addr { return netip.Addr{} }
 
 // Dial returns an error: only Linux has VMs with networks of their own.
 func Dial(context.Context, string, string, string) (net.Conn, error) { return nil, errOther }

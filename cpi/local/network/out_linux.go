@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,17 +36,39 @@ const outTime = time.Second
 // Helper returns the program that is the way out of networks; the error says
 // which package has one.
 func Helper() (program string, err error) {
-	for _, name := range []string{"passt"} {
+	for _, name := range []string{"passt", slirp4netns} {
 		if program, err = exec.LookPath(name); err == nil {
-			return filepath.Abs(program)
+			// The folder of a link may be closed to the user that the helper runs as.
+			return filepath.EvalSymlinks(program)
 		}
 	}
-	return "", errors.New("pasta is not installed")
+	return "", errors.New("neither pasta nor slirp4netns is installed")
+}
+
+const slirp4netns = "slirp4netns"
+
+// Resolver returns where the helper answers questions for names.
+func Resolver(program string, i Interface) netip.Addr {
+	if filepath.Base(program) == slirp4netns {
+		return slirpNetwork(i).Addr().Next().Next().Next()
+	}
+	return i.Gateway
+}
+
+// slirpNetwork is what slirp4netns takes for the network of the VM. Its gateway has
+// the second address.
+func slirpNetwork(i Interface) netip.Prefix {
+	usual := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 2, 0}), 24)
+	if i.Address.Overlaps(usual) {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, 0}), 24)
+	}
+	return usual
 }
 
 // wayOut is the helper behind a gateway.
 type wayOut struct {
 	program string
+	folder  *os.File // of the VM
 	at      Interface
 	log     *slog.Logger
 	current atomic.Pointer[helper]
@@ -79,7 +102,11 @@ func (w *wayOut) once(ctx context.Context, toVM func(frame []byte)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var said bytes.Buffer
-	h, cmd, err := w.passt(ctx, &said)
+	start := w.passt
+	if filepath.Base(w.program) == slirp4netns {
+		start = w.slirp
+	}
+	h, cmd, err := start(ctx, &said)
 	if err != nil {
 		return err
 	}
@@ -130,6 +157,48 @@ func (w *wayOut) passt(ctx context.Context, said io.Writer) (*helper, *exec.Cmd,
 	}
 	conn, err := net.FileConn(ours)
 	return &helper{conn: conn, stream: true}, cmd, err
+}
+
+// slirpSocket is where slirp4netns waits for the cable, in the folder of the VM.
+const slirpSocket = "slirp.sock"
+
+// slirp starts slirp4netns and connects to the socket that it makes.
+func (w *wayOut) slirp(ctx context.Context, said io.Writer) (*helper, *exec.Cmd, error) {
+	place := filepath.Join(byDescriptor(w.folder), slirpSocket)
+	_ = os.Remove(place) // of one that was killed
+	cmd := exec.CommandContext(ctx, w.program, "--target-type=bess", "--disable-host-loopback", "--mtu="+strconv.Itoa(mtu), "--cidr="+slirpNetwork(w.at).String(), slirpSocket)
+	cmd.Stdout, cmd.Stderr = said, said
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, slirpTime)
+	defer cancel()
+	var conn net.Conn
+	err := wait.Poll(ctx, 5*time.Millisecond, func() (bool, error) {
+		var err error
+		conn, err = net.Dial("unixpacket", place)
+		return err == nil, nil
+	})
+	_ = os.Remove(place) // nobody else has to connect
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, nil, fmt.Errorf("it makes no socket: %w", err)
+	}
+	return &helper{conn: conn}, cmd, nil
+}
+
+// slirpTime is how long slirp4netns may take to make its socket.
+const slirpTime = 5 * time.Second
+
+// owns reports whether a hardware address is the helper's own.
+func (w *wayOut) owns(address [6]byte) bool {
+	if filepath.Base(w.program) != slirp4netns {
+		return false // passt uses that of the gateway
+	}
+	gateway := slirpNetwork(w.at).Addr().Next().Next().As4()
+	return address == [6]byte{0x52, 0x55, gateway[0], gateway[1], gateway[2], gateway[3]}
 }
 
 // send hands the helper a frame, if it runs.

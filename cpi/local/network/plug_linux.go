@@ -126,10 +126,8 @@ const (
 func (p *plug) deliver(frame []byte) {
 	to := [6]byte(frame[:6])
 	switch {
-	case to[0]&1 == 0 && p.Gateway.IsValid() && to == mac(p.Gateway):
-		if p.out != nil {
-			p.out.send(frame)
-		}
+	case p.out != nil && (to == mac(p.Gateway) || p.out.owns(to)):
+		p.out.send(frame)
 	case to[0]&1 == 0:
 		p.toPeer(nameOf(to), frame)
 	case p.Out && p.isForGateway(frame):
