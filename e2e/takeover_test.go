@@ -9,8 +9,12 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -66,6 +70,33 @@ func unpack(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return place(to, data, info.Mode()&0o100|0o600, target)
 	}))
+	holdPorts(ts)
+}
+
+// holdPorts waits until no other run of these tests uses the ports of the manifest,
+// which are the same for all: of those, one at a time listens at a port near them.
+func holdPorts(ts *testscript.TestScript) {
+	port := regexp.MustCompile(`mbus: https://.*:(\d+)`).FindStringSubmatch(ts.ReadFile("page.yml"))
+	if port == nil {
+		ts.Fatalf("page.yml names no port of the agent")
+	}
+	held := "HELD_" + port[1]
+	if ts.Getenv(held) != "" {
+		return // by this script
+	}
+	n, err := strconv.Atoi(port[1])
+	ts.Check(err)
+	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(100 * time.Millisecond) {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n-1000)))
+		if err == nil {
+			ts.Setenv(held, "yes")
+			ts.Defer(func() { l.Close() })
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("another run has the ports: %v", err)
+		}
+	}
 }
 
 // extract unpacks the machines of the embedded CPI.
