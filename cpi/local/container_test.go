@@ -93,6 +93,7 @@ func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 		tartest.Dir("./"), tartest.Symlink("./tmp", "/etc"), tartest.Symlink("./run", "../../.."), tartest.Symlink("./dev", "/etc"),
 		tartest.File("./etc/from", "the stemcell"), tartest.Symlink("./etc/mtab", "/proc/self/mounts"),
 		tartest.Special("./proc/console", tar.TypeChar),
+		tartest.Dir("./usr/"), tartest.Symlink("./usr/sbin", "/etc"), tartest.File("./usr/bin/unshare", ""), tartest.File("./usr/bin/setpriv", "the stemcell's"),
 	}
 	program := func(name, file string) {
 		text, err := os.ReadFile(file)
@@ -147,6 +148,12 @@ func TestContainerVM(t *testing.T) {
 	}
 	for name, want := range map[string]string{"etc/from": "the stemcell", "etc/hostname": "agent-1\n"} {
 		if text, err := os.ReadFile(inside(name)); err != nil || string(text) != want {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+	}
+	// What programs become another user with is replaced, as in other VMs.
+	for name, want := range map[string]string{"usr/bin/setpriv": "run-as", "usr/sbin/chpst": "run-as", "usr/lib/machine/real/setpriv": "the stemcell's"} {
+		if text, err := os.ReadFile(inside(name)); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s has %q, %v", name, text, err)
 		}
 	}

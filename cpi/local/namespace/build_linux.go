@@ -290,8 +290,12 @@ func (b *builder) openFolders(dir string, depth int) error {
 	return nil
 }
 
-// upper is the place of a file of the machine in the layer of its folder.
+// upper is the place of a file of the machine in the layer of its folder, or of a
+// file of a stemcell in its only layer.
 func (b *builder) upper(name string) string {
+	if b.Image != "" {
+		return upperDir + name
+	}
 	top, rest, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
 	return top + "/upper/" + rest
 }

@@ -22,7 +22,7 @@ func buildContainer(spec Spec) error {
 		return err
 	}
 	defer func() { _ = b.layers.Close() }()
-	for _, step := range []func() error{b.stemcell, b.add, b.stack, b.devices, b.sys, b.guest} {
+	for _, step := range []func() error{b.stemcell, b.add, b.stack, b.addTools, b.devices, b.sys, b.guest} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot make the root file system of the VM: %w", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 )
 
@@ -34,22 +35,23 @@ func toolList() []tool {
 // toolsDir is where the tools find each other, below /usr.
 const toolsDir = "lib/machine"
 
-// addTools puts the tools into the VM's /usr, in place of those of the machine.
+// addTools puts the tools into the VM's /usr, in place of those of the machine or the
+// stemcell.
 func (b *builder) addTools() error {
-	if _, err := os.Stat("/usr/bin/unshare"); err != nil {
+	if !b.has("usr/bin/unshare") {
 		return nil // which they need
 	}
-	if err := b.layer("usr/upper/"+toolsDir+"/real", 0o755); err != nil {
+	if err := b.layer(b.upper("/usr/"+toolsDir+"/real"), 0o755); err != nil {
 		return err
 	}
-	if err := b.addTool("run-as", "usr/upper/"+toolsDir+"/run-as"); err != nil {
+	if err := b.addTool("run-as", b.upper("/usr/"+toolsDir+"/run-as")); err != nil {
 		return err
 	}
 	for _, t := range toolList() {
 		own := ""
 		for _, dir := range []string{"usr/bin", "usr/sbin"} {
-			if info, err := os.Stat(filepath.Join("/", dir, t.name)); err == nil && info.Mode().IsRegular() {
-				own, t.dir = filepath.Join("/", dir, t.name), dir
+			if b.has(path.Join(dir, t.name)) {
+				own, t.dir = filepath.Join("/", b.Image, dir, t.name), dir
 			}
 		}
 		if t.dir == "" || t.real && own == "" && t.name != "setpriv" {
@@ -68,10 +70,29 @@ func (b *builder) addTools() error {
 	return nil
 }
 
+// has reports whether the machine or the stemcell has a program. Links of a stemcell
+// are not followed: they lead somewhere only inside.
+func (b *builder) has(name string) bool {
+	if b.Image == "" {
+		info, err := os.Stat("/" + name)
+		return err == nil && info.Mode().IsRegular()
+	}
+	image, err := os.OpenRoot(b.Image)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = image.Close() }()
+	info, err := image.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // addTool writes a tool to the VM's files.
 func (b *builder) addTool(source, file string) error {
 	text, err := tools.ReadFile("tools/" + source)
 	if err != nil {
+		return err
+	}
+	if err := b.layer(path.Dir(file), 0o755); err != nil {
 		return err
 	}
 	_ = b.layers.Remove(file) // which may be a link, if a job has changed it
