@@ -313,16 +313,23 @@ func TestWayOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+	hidden, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hidden.Close()
+	for _, l := range []net.Listener{l, hidden} {
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprint(conn, "outside")
+				conn.Close()
 			}
-			fmt.Fprint(conn, "outside")
-			conn.Close()
-		}
-	}()
+		}()
+	}
 	for _, name := range []string{"passt", "slirp4netns"} {
 		t.Run(name, func(t *testing.T) {
 			program, err := exec.LookPath(name)
@@ -339,6 +346,11 @@ func TestWayOut(t *testing.T) {
 				}
 			})
 			until(t, "the outside", reached)
+			for _, address := range []string{hidden.Addr().String()} {
+				if got := w.inside(t, vm, address); got == "outside" {
+					t.Errorf("the VM reaches this machine's loopback at %s", address)
+				}
+			}
 			for _, pid := range helpers(t, w.cable(t, vm)) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Fatal(err)

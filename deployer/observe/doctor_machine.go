@@ -330,6 +330,7 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 // sayNetwork adds what connects a new VM of the embedded CPI.
 func (d *doctor) sayNetwork(ctx context.Context, v *verdict) {
 	if !d.loaded {
+		d.sayNetworks(v)
 		return
 	}
 	n := d.NewNetwork(ctx)
@@ -341,4 +342,20 @@ func (d *doctor) sayNetwork(ctx context.Context, v *verdict) {
 	case n.Own:
 		v.say("it has a network of its own, without a way out")
 	}
+}
+
+// sayNetworks adds whether VMs of the embedded CPI can have networks of their own, by
+// the example of a network for documentation.
+func (d *doctor) sayNetworks(v *verdict) {
+	if d.Env.Network == nil {
+		return
+	}
+	n := d.Env.Network(map[string]map[string]any{"default": {
+		"type": "manual", "ip": "192.0.2.10", "netmask": "255.255.255.0", "gateway": "192.0.2.1", "cloud_properties": map[string]any{"kind": "own"},
+	}}, nil, agent.MachineNamespace)
+	if n.Problem == nil {
+		v.say("they can have networks of their own, and reach the outside through %s", n.Out)
+		return
+	}
+	v.say("they cannot have networks of their own that lead outside: install the package passt or slirp4netns for that")
 }

@@ -28,6 +28,7 @@ const (
 const (
 	partProperties = "cloud_properties of resource pool"
 	partEnv        = "env of resource pool"
+	partPublished  = "cloud_provider: local_cpi.ports"
 )
 
 // NewSalt returns a key for the digests of one state, so that nobody can guess
@@ -114,6 +115,9 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	}
 	if u := m.CPI.MBusURL; u != nil {
 		parts[PartAgentAddress] = u.Host
+	}
+	if ports, _ := LookUp(m.CPI.Properties, "local_cpi.ports"); ports != nil {
+		parts[partPublished] = ports // by the embedded CPI
 	}
 	maps.Copy(parts, agentParts(m))
 	return parts

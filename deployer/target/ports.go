@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/listener"
@@ -21,11 +22,14 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 	if !t.EmbeddedCPI() {
 		return nil
 	}
-	if n := t.NewNetwork(ctx); n.Own || n.Problem != nil {
-		return n.Problem // its agent listens at no address of this machine
+	ports := t.AgentPorts()
+	if n := t.NewNetwork(ctx); n.Problem != nil {
+		return n.Problem
+	} else if n.Own {
+		ports = publishedPorts(n) // its agent listens at no address of this machine
 	}
 	var errs []error
-	for _, p := range t.AgentPorts() {
+	for _, p := range ports {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
 		if err == nil {
 			_ = l.Close()
@@ -85,6 +89,16 @@ func (t *Target) AgentPorts() []AgentPort {
 		ports[0].Address = at(mbus.Hostname(), mbus.Port())
 	}
 	return slices.DeleteFunc(ports, func(p AgentPort) bool { return p.Address == "" })
+}
+
+// publishedPorts lists the TCP ports that this machine publishes.
+func publishedPorts(n Network) (ports []AgentPort) {
+	for _, p := range n.Ports {
+		if i := strings.LastIndexByte(p, ':'); !strings.HasSuffix(p, "/udp") {
+			ports = append(ports, AgentPort{Address: p[:i], What: "port " + p[i+1:] + " of the new VM", Remedy: "change local_cpi.ports in cloud_provider.properties"})
+		}
+	}
+	return ports
 }
 
 // portTaken returns the error of an address that is in use, with the process

@@ -94,6 +94,12 @@ func about(pid int, argv []string) Process {
 	if len(argv) == 4 && argv[1] == "plugin" && (argv[2] == "agent" || argv[2] == "agent-inside") {
 		p.Name, p.VM = "", argv[3]
 	}
+	var cable struct {
+		Dir string `json:"dir"`
+	}
+	if len(argv) == 4 && argv[1] == "plugin" && argv[2] == "network" && json.Unmarshal([]byte(argv[3]), &cable) == nil && cable.Dir != "" {
+		p.Name, p.VM = "a published port", cable.Dir
+	}
 	return p
 }
 

@@ -12,9 +12,9 @@ import (
 
 // Port is a port of a VM that this machine publishes.
 type Port struct {
-	Network string         // tcp or udp
-	Listen  netip.AddrPort // on this machine
-	Port    uint16         // of the VM
+	Network string         `json:"network"` // tcp or udp
+	Listen  netip.AddrPort `json:"listen"`  // on this machine
+	Port    uint16         `json:"port"`    // of the VM
 }
 
 // loopback is where ports are published that name no address.
