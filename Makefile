@@ -7,7 +7,8 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 # What is compiled with the same flags is compiled once. -ldflags '-s -w' would
 # leave the information for debuggers out again, and it takes an eighth of the time.
-FLAGS = -trimpath -gcflags=all=-dwarf=false
+# Nothing needs HTTP/2, which is half a megabyte.
+FLAGS = -trimpath -tags=nethttpomithttp2 -gcflags=all=-dwarf=false
 # Functions begin at multiples of 16 bytes, as on arm64, not of 32: 0.3 MB.
 LDFLAGS = -s -w -funcalign=16
 

@@ -41,7 +41,6 @@ func (n Network) client() (client *http.Client, done func(), err error) {
 		DialContext:         guard.Dial(dial),
 		TLSClientConfig:     n.TLS.Clone(),
 		TLSHandshakeTimeout: 30 * time.Second,
-		ForceAttemptHTTP2:   true,
 		// A server that compresses the file breaks sizes and ranges.
 		DisableCompression: true,
 		// The bodies of errors are not read at all.
