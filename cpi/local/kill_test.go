@@ -138,6 +138,7 @@ func TestKilled(t *testing.T) {
 	}
 	t.Run(agent.MachineFolder, func(t *testing.T) { t.Parallel(); testKilled(t, newWorld(t, 2, nil), 40) })
 	t.Run(agent.MachineNamespace, func(t *testing.T) { t.Parallel(); testKilled(t, namespaces(t), 20) })
+	t.Run(agent.MachineContainer, func(t *testing.T) { t.Parallel(); testKilled(t, containers(t), 20) })
 }
 
 func testKilled(t *testing.T, w *world, rounds int) {
@@ -148,9 +149,17 @@ func testKilled(t *testing.T, w *world, rounds int) {
 	}
 	k := &killer{world: w, took: map[string]time.Duration{}}
 	k.cfg = filepath.Join(k.jobs, "killed.json")
-	write(t, k.cfg, []byte(`{"root":"`+k.root+`","agent":{"mbus":"https://u:p@127.0.0.1:1"}}`), 0o600)
+	write(t, k.cfg, []byte(`{"root":"`+k.root+`","agent":{"mbus":"https://u:p@0.0.0.0:6868"}}`), 0o600)
 	image := filepath.Join(t.TempDir(), "image")
 	write(t, image, nil, 0o600)
+	nets := dynamic
+	if w.machine == agent.MachineContainer {
+		write(t, image, rootFS(t), 0o600)
+		nets = func() map[string]map[string]any { // their agents listen, all at the same port
+			ip := fmt.Sprintf("10.244.98.%d", 2+rand.N(250))
+			return map[string]map[string]any{"default": {"type": "manual", "ip": ip, "netmask": "255.255.255.0", "cloud_properties": map[string]any{"kind": NetworkIsolated}}}
+		}
+	}
 
 	var kept string // one stemcell for all VMs
 	if err := json.Unmarshal(k.must(t, "create_stemcell", image, map[string]any{}), &kept); err != nil {
@@ -168,8 +177,8 @@ func testKilled(t *testing.T, w *world, rounds int) {
 		}
 		vm, disk := pick("vms"), pick("disks")
 		calls := [][]any{
-			{"create_vm", "a", kept, map[string]any{"machine": w.machine}, dynamic(), []any{}, map[string]any{}},
-			{"create_vm", "a", kept, map[string]any{"machine": w.machine}, dynamic(), []any{}, map[string]any{}},
+			{"create_vm", "a", kept, map[string]any{"machine": w.machine}, nets(), []any{}, map[string]any{}},
+			{"create_vm", "a", kept, map[string]any{"machine": w.machine}, nets(), []any{}, map[string]any{}},
 			{"delete_vm", vm}, {"delete_vm", vm}, {"reboot_vm", vm}, {"set_vm_metadata", vm, map[string]any{"round": round}},
 			{"create_disk", 1, map[string]any{}, nil}, {"create_disk", 1, map[string]any{}, nil}, {"delete_disk", disk},
 			{"attach_disk", vm, disk}, {"attach_disk", vm, disk}, {"detach_disk", vm, disk}, {"update_disk", disk, 2, map[string]any{}},
@@ -197,7 +206,7 @@ func testKilled(t *testing.T, w *world, rounds int) {
 			k.must(t, "attach_disk", vm, disk)
 			disks := get(t, k.file("vms", vm, settingsFile))["disks"].(map[string]any)["persistent"].(map[string]any)
 			want := k.file("disks", disk, "data")
-			if w.machine == agent.MachineNamespace {
+			if agent.Isolated(w.machine) {
 				want = namespace.GuestDisk(disk)
 			}
 			if disks[disk] != want {
