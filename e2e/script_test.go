@@ -54,6 +54,8 @@ func TestScript(t *testing.T) {
 				return postgrestest.Installed(), nil
 			case "namespace":
 				return namespaces(), nil
+			case "stemcell":
+				return os.Getenv("BOOTSTRAP_STEMCELL") != "", nil
 			case "folder":
 				return machine() == agent.MachineFolder, nil
 			}
@@ -97,6 +99,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	env.Setenv("TESTDATA", source)
+	env.Setenv("BOOTSTRAP_STEMCELL", os.Getenv("BOOTSTRAP_STEMCELL"))
 	if err := checkJSON(env); err != nil {
 		return err
 	}
