@@ -265,7 +265,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]string{
 		"processes:\n- name: web\n  executable: [":                                         "bpm.yml: line 3:",
-		"processes:\n- name: web\n  executable: /x\n  limits: {open_files: many}":          "bpm.yml: line 4: cannot unmarshal",
+		"processes:\n- name: web\n  executable: /x\n  limits: {open_files: many}":          "bpm.yml: line 4: this must be a whole number that is not negative, not `many`",
 		"processes:\n- executable: /x":                                                     "bpm.yml: line 2: the process has no name",
 		"processes:\n- name: web\n":                                                        "bpm.yml: line 2: the process web has no executable",
 		"processes:\n- name: ../web\n  executable: /x":                                     `line 2: "../web" cannot be the name of a process`,
@@ -274,7 +274,15 @@ func TestFaults(t *testing.T) {
 		"processes:\n- name: web\n  executable: /x\n  additional_volumes:\n  - path: /etc": "line 5: the process web cannot have the volume /etc: the path must be below /var/vcap",
 		"processes:\n- name: server\n  executable: /x":                                     `has no process "web": it has server`,
 		"{}": "lists no processes",
-		"processes:\n- name: web\n  executable: /does/not/exist":                                   "no such file or directory",
+		"processes:\n- name: web\n  executable: /does/not/exist": "its executable /does/not/exist does not exist",
+		"processes:\n- name: web\n  executable: no-such-program": "its executable no-such-program does not exist",
+		"processes:\n- name: web\n  executable: /tmp":            "cannot run its executable /tmp: is a directory",
+		"processes:\n- name: web\n  executable: /etc/passwd":     "cannot run its executable /etc/passwd: permission denied",
+		"processes: web":                          "line 1: this must be a list of processes, not `web`",
+		"- processes":                             "line 1: this must be a map with a list of processes, not a list",
+		"processes: [1]":                          "line 1: this must be a process or a volume, not `1`",
+		"processes:\n- name: web\n  env: [A]":     "line 3: this must be a map of texts, not a list",
+		"processes:\n- name: web\n  args: {a: b}": "line 3: this must be a list of texts, not a map",
 		"processes:\n- name: web\n  executable: true\n  workdir: /does/not/exist":                  "its workdir /does/not/exist does not exist",
 		"processes:\n- name: web\n  executable: true\n  persistent_disk: true\n  unknown: ignored": "persistent_disk: true needs a persistent disk, and the VM has none",
 	} {

@@ -35,6 +35,11 @@ type settings struct {
 	line int
 }
 
+// jobConfig is a config/bpm.yml.
+type jobConfig struct {
+	Processes []settings `yaml:"processes"`
+}
+
 type hooks struct {
 	PreStart string `yaml:"pre_start"`
 }
@@ -93,13 +98,11 @@ func readConfig(vm machine.VM, job string) ([]settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the job's configuration: %w", err)
 	}
-	var config struct {
-		Processes []settings `yaml:"processes"`
-	}
+	var config jobConfig
 	if err := yaml.Unmarshal(data, &config); err != nil {
 		var types *yaml.TypeError
 		if errors.As(err, &types) {
-			return nil, fmt.Errorf("%s: %s", file, strings.Join(types.Errors, "; "))
+			return nil, fmt.Errorf("%s: %s", file, ofTypes(types.Errors))
 		}
 		return nil, fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
@@ -109,6 +112,68 @@ func readConfig(vm machine.VM, job string) ([]settings, error) {
 		}
 	}
 	return config.Processes, nil
+}
+
+// mostErrors is how many values of a wrong type are reported.
+const mostErrors = 3
+
+// ofTypes says what has the wrong type, without the names of Go's types.
+func ofTypes(errs []string) string {
+	var said []string
+	for i, text := range errs {
+		if i == mostErrors {
+			said = append(said, fmt.Sprintf("and %d more", len(errs)-i))
+			break
+		}
+		line, rest, ok := strings.Cut(text, "cannot unmarshal ")
+		what, kind, into := cutLast(rest, " into ")
+		if !ok || !into {
+			said = append(said, text)
+			continue
+		}
+		tag, value, _ := strings.Cut(what, " ")
+		switch tag {
+		case "!!seq":
+			value = "a list"
+		case "!!map":
+			value = "a map"
+		}
+		switch kind {
+		case "bpm.jobConfig":
+			kind = "a map with a list of processes"
+		case "[]bpm.settings":
+			kind = "a list of processes"
+		case "bpm.plain":
+			kind = "a process or a volume"
+		case "bpm.hooks", "bpm.limits", "bpm.unsafe":
+			kind = "a map"
+		case "[]bpm.volume":
+			kind = "a list of volumes"
+		case "[]string":
+			kind = "a list of texts"
+		case "map[string]string":
+			kind = "a map of texts"
+		case "string":
+			kind = "a text"
+		case "bool":
+			kind = "true or false"
+		case "uint64":
+			kind = "a whole number that is not negative"
+		case "int64":
+			kind = "a whole number"
+		}
+		said = append(said, line+"this must be "+kind+", not "+value)
+	}
+	return strings.Join(said, "; ")
+}
+
+// cutLast is strings.Cut at the last place.
+func cutLast(text, at string) (before, after string, found bool) {
+	i := strings.LastIndex(text, at)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(at):], true
 }
 
 // readProcess returns the settings of one process of a job.

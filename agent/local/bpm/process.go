@@ -310,10 +310,30 @@ func (p process) command(s *settings) *exec.Cmd {
 	return cmd
 }
 
+// findProgram reports an executable that cannot be run: what starts it as another
+// user would end later, and only the process's log would say why.
+func (p process) findProgram(s *settings) error {
+	program := lookPath(p.vm.ResolveAll(s.Executable), p.environ(s))
+	_, err := exec.LookPath(program)
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("its executable %s does not exist", program)
+	case errors.As(err, &path):
+		return fmt.Errorf("cannot run its executable %s: %w", program, path.Err)
+	case err != nil:
+		return fmt.Errorf("cannot run its executable %s: %w", program, errors.Unwrap(err))
+	}
+	return nil
+}
+
 // launch starts the command and records it.
 func (p process) launch(cmd *exec.Cmd, s *settings) error {
 	if info, err := os.Stat(cmd.Dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("its workdir %s does not exist", cmd.Dir)
+	}
+	if err := p.findProgram(s); err != nil {
+		return err
 	}
 	missing := s.Limits.set()
 	done, unheld, err := p.confine(cmd, s.Limits)
