@@ -89,7 +89,7 @@ func buildRoot(spec Spec) error {
 		return err
 	}
 	defer func() { _ = b.layers.Close() }()
-	for _, step := range []func() error{b.system, b.etc, b.var_, b.own, b.devices, b.views, b.guest} {
+	for _, step := range []func() error{b.system, b.etc, b.hide, b.var_, b.own, b.devices, b.views, b.guest} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot make the root file system of the VM: %w", err)
 		}

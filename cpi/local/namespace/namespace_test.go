@@ -103,7 +103,7 @@ func startSpec(t *testing.T, spec Spec) (ended <-chan error) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ended, err = Start(t.Context(), spec, []string{"MARK=" + spec.Dir}, log)
+	ended, err = Start(t.Context(), spec, []string{"MARK=" + spec.Dir, "HOME=" + os.Getenv("HOME")}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
