@@ -56,6 +56,9 @@ func TestScript(t *testing.T) {
 				return namespaces(), nil
 			case "stemcell":
 				return os.Getenv("BOOTSTRAP_STEMCELL") != "", nil
+			case "users":
+				_, err := namespace.FindUsers()
+				return err == nil && namespaces(), nil
 			case "folder":
 				return machine() == agent.MachineFolder, nil
 			}

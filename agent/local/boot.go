@@ -117,8 +117,8 @@ func (l *folderLock) ended(err error) {
 func (l *folderLock) release() { _ = l.flock.Unlock() }
 
 // makeFolders makes the folders that the real agent makes below /var/vcap at
-// boot, and removes the temporary files of a killed agent. Only the owner may
-// enter them: there is no group that jobs share.
+// boot, and removes the temporary files of a killed agent. Where vcap is another
+// user, the agent's group is vcap's, which may enter them as on a real VM.
 func makeFolders(vm machine.VM) error {
 	for _, f := range []struct {
 		mode fs.FileMode
@@ -131,6 +131,11 @@ func makeFolders(vm machine.VM) error {
 		{0o755, "instance"}, {0o755, "monit"},
 	} {
 		if err := makeFolder(vm.Path(f.path), f.mode); err != nil {
+			return err
+		}
+	}
+	if vm.ManyUsers() { // as on a real VM, vcap can write there
+		if err := errors.Join(vm.GiveToVcap(vm.Path("data", "home")), os.Chmod(vm.Path("data", "tmp"), 0o770)); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// copyTree copies everything in from into the folder to. It keeps modes, times,
-// symbolic and hard links and holes, and replaces existing files.
+// copyTree copies everything in from into the folder to. It keeps owners, modes,
+// times, symbolic and hard links and holes, and replaces existing files.
 func copyTree(ctx context.Context, from, to string) error {
 	links := map[fileID]string{} // first copy of a file with several names
 	type stamp struct {
@@ -66,9 +66,12 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// stampFile gives a file the mode and the time of another one.
+// stampFile gives a file the owner, the mode and the time of another one.
 func stampFile(name string, like fs.FileInfo) error {
 	const bits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+	if err := own(name, like); err != nil {
+		return err
+	}
 	if err := os.Chmod(name, like.Mode()&bits); err != nil {
 		return err
 	}
@@ -91,6 +94,9 @@ func copyEntry(ctx context.Context, source, target string, info fs.FileInfo, lin
 		var text string
 		if text, err = os.Readlink(source); err == nil {
 			err = os.Symlink(text, target)
+		}
+		if err == nil {
+			err = own(target, info)
 		}
 	case fs.ModeSocket:
 		return nil // a copy of a socket has no listener
@@ -190,6 +196,9 @@ func compareTrees(ctx context.Context, from, to string) error {
 		got, err := os.Lstat(target)
 		if err != nil {
 			return err
+		}
+		if !sameOwner(got, want) {
+			return fmt.Errorf("%s and its copy have different owners", rel)
 		}
 		if got.Mode() != want.Mode() || want.Mode().IsRegular() && got.Size() != want.Size() {
 			return fmt.Errorf("%s has mode %v and %d bytes, its copy has %v and %d", rel, want.Mode(), want.Size(), got.Mode(), got.Size())

@@ -24,6 +24,22 @@ func idOf(info fs.FileInfo) (fileID, bool) {
 	return fileID{uint64(stat.Dev), stat.Ino}, stat.Nlink > 1
 }
 
+// own gives a file to the owner and the group of another one.
+func own(name string, like fs.FileInfo) error {
+	stat, ok := like.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil // only root can
+	}
+	return os.Lchown(name, int(stat.Uid), int(stat.Gid))
+}
+
+// sameOwner reports whether two files that root made have the same owner and group.
+func sameOwner(a, b fs.FileInfo) bool {
+	one, ok := a.Sys().(*syscall.Stat_t)
+	other, also := b.Sys().(*syscall.Stat_t)
+	return !ok || !also || os.Geteuid() != 0 || one.Uid == other.Uid && one.Gid == other.Gid
+}
+
 // allocated returns how many bytes a file takes on its disk.
 func allocated(info fs.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

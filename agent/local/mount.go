@@ -59,7 +59,19 @@ func (d *disks) remount(place string) error {
 	if err := makeFolder(at, 0o755); err != nil {
 		return err
 	}
-	return d.vm.Mount(want, place)
+	if err := d.vm.Mount(want, place); err != nil || !d.vm.ManyUsers() {
+		return err
+	}
+	return enterable(at)
+}
+
+// enterable lets all users of the VM enter a disk that has only its owner's mode.
+func enterable(disk string) error {
+	info, err := os.Stat(disk)
+	if err == nil && info.Mode().Perm() == 0o700 {
+		err = os.Chmod(disk, 0o755)
+	}
+	return err
 }
 
 // moveMount mounts the folder of the migration's new disk at the store, after

@@ -9,7 +9,6 @@ import (
 
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/removal"
 )
 
 // attachedFolder contains a folder for each VM of namespaces, which the VM can
@@ -21,7 +20,7 @@ func (r *root) attachedDir(vm string) string { return filepath.Join(r.dir, attac
 
 // handOver moves the data of a disk to where a VM sees them. It first makes the
 // link there and then exchanges both, so that data always leads to them.
-func (r *root) handOver(disk, vm string) error {
+func (r *root) handOver(ctx context.Context, disk, vm string) error {
 	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
 	if isFolder(there) {
 		return nil
@@ -38,14 +37,14 @@ func (r *root) handOver(disk, vm string) error {
 	if err := os.Symlink(filepath.Join("..", "..", attachedFolder, vm, disk), there); err != nil {
 		return err
 	}
-	if err := namespace.Exchange(data, there); err != nil {
+	if err := r.exchange(ctx, data, there); err != nil {
 		return err
 	}
 	return errors.Join(atomicfile.SyncDir(filepath.Dir(there)), atomicfile.SyncDir(filepath.Dir(data)))
 }
 
 // takeBack moves the data of a disk back to its folder.
-func (r *root) takeBack(disk, vm string) error {
+func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
 	_, err := os.Lstat(there)
 	switch {
@@ -54,7 +53,7 @@ func (r *root) takeBack(disk, vm string) error {
 	case err != nil:
 		return err
 	case isFolder(there):
-		if err := namespace.Exchange(data, there); err != nil {
+		if err := r.exchange(ctx, data, there); err != nil {
 			return err
 		}
 	}
@@ -63,7 +62,7 @@ func (r *root) takeBack(disk, vm string) error {
 
 // takeBackAll moves the data of all disks of a VM back, whose processes have
 // ended.
-func (r *root) takeBackAll(vm string) error {
+func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	entries, err := os.ReadDir(r.attachedDir(vm))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -75,12 +74,12 @@ func (r *root) takeBackAll(vm string) error {
 		disk := entry.Name()
 		if _, err := os.Lstat(r.path(disks(), disk)); !isCID(disks(), disk) || errors.Is(err, fs.ErrNotExist) {
 			// Not a disk, or one whose folder was removed by hand.
-			if err := removal.Tree(filepath.Join(r.attachedDir(vm), disk)); err != nil {
+			if err := r.removeTree(ctx, filepath.Join(r.attachedDir(vm), disk)); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := r.takeBack(disk, vm); err != nil {
+		if err := r.takeBack(ctx, disk, vm); err != nil {
 			return err
 		}
 	}
@@ -101,7 +100,7 @@ func (r *root) sweepAttached(ctx context.Context) error {
 		if err := endVM(ctx, dir); err != nil {
 			return err
 		}
-		if err := r.takeBackAll(entry.Name()); err != nil {
+		if err := r.takeBackAll(ctx, entry.Name()); err != nil {
 			return err
 		}
 	}

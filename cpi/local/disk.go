@@ -20,7 +20,8 @@ type disk struct {
 	CID             string         `json:"cid"`
 	Size            int            `json:"size"` // MiB, which the agent compares with what is on it
 	CloudProperties map[string]any `json:"cloud_properties"`
-	VM              string         `json:"vm,omitempty"` // that it is attached to, if it still exists
+	VM              string         `json:"vm,omitempty"`     // that it is attached to, if it still exists
+	Owners          string         `json:"owners,omitempty"` // of its files
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
@@ -144,13 +145,16 @@ func (c *call) attachDisk(ctx context.Context) (any, error) {
 	if d.VM != "" && d.VM != vmCID {
 		return nil, fail(cpi.TypeCloudError, "cannot attach disk '%s': it is attached to VM '%s'", diskCID, d.VM)
 	}
+	if err := c.giveDisk(ctx, &d, machine.ManyUsers); err != nil {
+		return nil, fmt.Errorf("cannot give disk '%s' to the users of VM '%s': %w", diskCID, vmCID, err)
+	}
 	// The record first: after a kill in between, the disk counts as attached,
 	// and attaching it again completes the settings.
 	d.VM = vmCID
 	if err := c.root.save(disks(), diskCID, d); err != nil {
 		return nil, err
 	}
-	data, err := c.lend(d, machine)
+	data, err := c.lend(ctx, d, machine)
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach disk '%s': %w", diskCID, err)
 	}
@@ -188,7 +192,7 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.root.takeBack(diskCID, vmCID); err != nil {
+	if err := c.root.takeBack(ctx, diskCID, vmCID); err != nil {
 		return nil, fmt.Errorf("cannot detach disk '%s': %w", diskCID, err)
 	}
 	d.VM = ""
@@ -197,11 +201,11 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 
 // lend makes the data of a disk visible in a VM, and returns where they are
 // there.
-func (c *call) lend(d disk, machine vm) (string, error) {
+func (c *call) lend(ctx context.Context, d disk, machine vm) (string, error) {
 	if !agent.Isolated(machine.Machine) {
 		return filepath.Join(c.root.path(disks(), d.CID), "data"), nil
 	}
-	return namespace.GuestDisk(d.CID), c.root.handOver(d.CID, machine.CID)
+	return namespace.GuestDisk(d.CID), c.root.handOver(ctx, d.CID, machine.CID)
 }
 
 func (c *call) getDisks(context.Context) (any, error) {
@@ -309,12 +313,12 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = copyTree(ctx, c.dataDir(d), filepath.Join(dir, "data"))
+	err = c.copyDisk(ctx, d, filepath.Join(dir, "data"))
 	if err == nil {
 		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Metadata: metadata, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
-		_ = removal.Tree(dir) // the next call tries again
+		_ = c.root.removeTree(context.WithoutCancel(ctx), dir) // the next call tries again
 		return nil, fmt.Errorf("cannot copy disk '%s': %w", diskCID, err)
 	}
 	return cid, nil

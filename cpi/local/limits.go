@@ -108,8 +108,17 @@ func (e *NotHeldError) Error() string {
 }
 
 // NotHeld returns which limits of its cloud_properties a VM made of machine is not
-// held to; nil: it is held to all.
+// held to, or that it cannot have many users; nil: it gets what they ask for.
 func NotHeld(machine string, properties map[string]any) *NotHeldError {
+	if properties[usersProperty] == manyUsers {
+		err := errOneUser
+		if machine == agent.MachineNamespace {
+			err = ManyUsers()
+		}
+		if err != nil {
+			return &NotHeldError{Names: []string{"users: many"}, Cause: err}
+		}
+	}
 	return findLimiter(machine, properties).err
 }
 

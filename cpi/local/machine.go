@@ -96,6 +96,12 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		Network:  withResolver(machine.Own, out),
 		Hold:     func(ctx context.Context, pid int) (namespace.Held, error) { return c.hold(ctx, machine, pid) },
 	}
+	if machine.ManyUsers {
+		var err error
+		if spec.Users, err = c.root.users(); err != nil {
+			return err
+		}
+	}
 	log, program, err := prepareStart(c.self, dir)
 	if err != nil {
 		return err

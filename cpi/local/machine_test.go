@@ -89,7 +89,7 @@ func TestNamespaceDisk(t *testing.T) {
 	c := w.client()
 	stemcell, disk := w.stemcell(t), w.disk(t)
 	file := w.file("disks", disk, "data", "kept")
-	write(t, file, []byte("data"), 0o600)
+	write(t, file, []byte("data"), 0o644) // which may be given to other users
 	for name, end := range map[string]func(vm string) error{
 		"detached": func(vm string) error { return c.DetachDisk(t.Context(), vm, disk) },
 		"deleted":  func(vm string) error { return c.DeleteVM(t.Context(), vm) },

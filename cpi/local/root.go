@@ -15,7 +15,6 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
-	"bootstrap/internal/removal"
 	"bootstrap/internal/wait"
 
 	"bootstrap/cpi"
@@ -52,12 +51,13 @@ const lockWait = 5 * time.Minute
 // root is the locked folder of all things.
 type root struct {
 	dir  string
+	self string // this program
 	lock *lockfile.Lock
 }
 
 // openRoot makes the folder if it is missing, and waits until no other call
 // uses it.
-func openRoot(ctx context.Context, dir string) (*root, error) {
+func openRoot(ctx context.Context, dir, self string) (*root, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, fmt.Errorf("other calls held its lock for %s", lockWait))
 	defer cancel()
 	for {
@@ -83,7 +83,7 @@ func openRoot(ctx context.Context, dir string) (*root, error) {
 			lock.Close()
 			return nil, fmt.Errorf("cannot use the CPI's folder: %w", err)
 		}
-		return &root{dir: real, lock: lock}, nil
+		return &root{dir: real, self: self, lock: lock}, nil
 	}
 }
 
@@ -96,6 +96,10 @@ func (r *root) close() {
 	_ = network.Tidy(r.networks())
 	_ = os.Remove(filepath.Join(r.dir, imagesFolder))
 	entries, err := os.ReadDir(r.dir)
+	if err == nil && len(entries) == 2 && entries[0].Name() == "lock" && entries[1].Name() == usersFile {
+		_ = os.Remove(filepath.Join(r.dir, usersFile))
+		entries = entries[:1]
+	}
 	if err == nil && len(entries) == 1 && entries[0].Name() == "lock" {
 		r.lock.Remove()
 		_ = os.Remove(r.dir)
@@ -225,11 +229,11 @@ func (r *root) discard(ctx context.Context, k kind, dir string) error {
 		if err := endVM(ctx, dir); err != nil {
 			return err
 		}
-		if err := r.takeBackAll(filepath.Base(dir)); err != nil {
+		if err := r.takeBackAll(ctx, filepath.Base(dir)); err != nil {
 			return err
 		}
 	}
-	return removal.Tree(dir)
+	return r.removeTree(ctx, dir)
 }
 
 func readJSON(path string, into any) error {

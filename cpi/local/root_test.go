@@ -41,20 +41,20 @@ func TestConcurrentCalls(t *testing.T) {
 func TestLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	first, err := openRoot(t.Context(), dir)
+	first, err := openRoot(t.Context(), dir, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if second, err := openRoot(ctx, dir); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+	if second, err := openRoot(ctx, dir, os.Args[0]); err == nil || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, %v", second, err)
 	}
 	if _, _, err := first.create(disks()); err != nil {
 		t.Fatal(err)
 	}
 	first.close()
-	second, err := openRoot(t.Context(), dir)
+	second, err := openRoot(t.Context(), dir, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}

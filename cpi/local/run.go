@@ -129,7 +129,7 @@ func (c *call) dispatch(ctx context.Context) (any, error) {
 	if method == nil {
 		return nil, fail(cpi.TypeNotImplemented, "cannot call %s: this CPI has no such method", c.req.Method)
 	}
-	root, err := openRoot(ctx, c.cfg.Root)
+	root, err := openRoot(ctx, c.cfg.Root, c.self)
 	if err != nil {
 		return nil, err
 	}

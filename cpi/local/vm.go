@@ -21,8 +21,9 @@ type vm struct {
 	CID             string         `json:"cid"`
 	AgentID         string         `json:"agent_id"`
 	Stemcell        string         `json:"stemcell"`
-	Machine         string         `json:"machine,omitempty"` // what it is made of; empty: a folder
-	Image           string         `json:"image,omitempty"`   // digest of the stemcell's
+	Machine         string         `json:"machine,omitempty"`    // what it is made of; empty: a folder
+	Image           string         `json:"image,omitempty"`      // digest of the stemcell's
+	ManyUsers       bool           `json:"many_users,omitempty"` // those of usersFile
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Networks        networks       `json:"networks"`
 	Own             *network.Spec  `json:"own_network,omitempty"` // nil: this machine's
@@ -55,12 +56,15 @@ const (
 const machineProperty = "machine"
 
 func checkProperties(where string, props map[string]any) error {
-	if err := known(where, props, append(vmSizes(), machineProperty)...); err != nil {
+	if err := known(where, props, append(vmSizes(), machineProperty, usersProperty)...); err != nil {
 		return err
 	}
 	kinds := []any{agent.MachineNamespace, agent.MachineContainer, agent.MachineFolder}
 	if asked, ok := props[machineProperty]; ok && !slices.Contains(kinds, asked) {
 		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s, %s or %s", append([]any{machineProperty, asked, where}, kinds...)...)
+	}
+	if asked, ok := props[usersProperty]; ok && asked != oneUser && asked != manyUsers {
+		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s or %s", usersProperty, asked, where, oneUser, manyUsers)
 	}
 	for _, key := range vmSizes() {
 		value, ok := props[key]
@@ -120,6 +124,9 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 		}
 	}
 	if machine.Machine, err = c.machine(ctx, machine.CloudProperties, machine.Image); err != nil {
+		return nil, err
+	}
+	if machine.ManyUsers, err = c.usersOf(machine.Machine, machine.CloudProperties); err != nil {
 		return nil, err
 	}
 	if err := c.ownNetwork(&machine); err != nil {

@@ -312,9 +312,14 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 	}
 	if d.loaded {
 		if l := target.NotHeld(ctx, d.Target); len(l.Names) > 0 {
-			v.warn(l.Remedy, "nothing holds the VM to %s of its cloud_properties: %v", strings.Join(l.Names, " and "), l.Cause)
+			v.warn(l.Remedy, "the VM's cloud_properties ask for %s, which it cannot get here: %v", strings.Join(l.Names, " and "), l.Cause)
 			return
 		}
+	}
+	if l := d.Env.Limits(agent.MachineNamespace, map[string]any{"users": "many"}); len(l.Names) > 0 {
+		v.say("they have one user: %v", l.Cause)
+	} else {
+		v.say("they can have users of their own (users: many)")
 	}
 	l := d.Env.Limits(agent.MachineNamespace, map[string]any{"cpu": 1.0, "ram": 1.0})
 	switch {

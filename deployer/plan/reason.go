@@ -258,7 +258,7 @@ func (r Reason) String() string {
 	case Connected:
 		return connectedText(r.To, names)
 	case LimitsNotHeld:
-		text := fmt.Sprintf("nothing holds it to %s of its cloud_properties: %s", names, r.To)
+		text := fmt.Sprintf("its cloud_properties ask for %s, which it cannot get here: %s", names, r.To)
 		if r.From != "" {
 			text += "; to change that: " + r.From
 		}

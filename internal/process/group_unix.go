@@ -10,7 +10,12 @@ import (
 
 // OwnGroup gives a command its own process group: signals of the terminal do not
 // reach it, and one signal reaches the command and its children.
-func OwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func OwnGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+}
 
 // OwnSession gives a command its own session, and so its own group: it survives
 // this process and has no terminal.

@@ -213,6 +213,9 @@ func (p process) prepare(ctx context.Context, s *settings) (stdout, stderr *os.F
 	}
 	for stream, file := range map[string]**os.File{"stdout": &stdout, "stderr": &stderr} {
 		f, opened := os.OpenFile(p.logFile(stream), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if opened == nil && p.becomesVcap(s) {
+			opened = p.vm.GiveToVcap(f.Name())
+		}
 		*file, err = f, errors.Join(err, opened)
 	}
 	if err == nil {
@@ -250,7 +253,15 @@ func (p process) makeFolders(s *settings) error {
 		folders = append(folders, path)
 	}
 	for _, dir := range folders {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		// All users of the VM can enter what leads to it.
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // #nosec G301 -- see above
+			return fmt.Errorf("cannot make a folder of the process: %w", err)
+		}
+		err := os.MkdirAll(dir, 0o700)
+		if err == nil && p.becomesVcap(s) {
+			err = p.vm.GiveToVcap(dir)
+		}
+		if err != nil {
 			return fmt.Errorf("cannot make a folder of the process: %w", err)
 		}
 	}

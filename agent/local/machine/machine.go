@@ -80,6 +80,7 @@ func (v VM) Command(argv []string, env ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = v.Path("bosh")
 	cmd.Env = append(v.Env(), env...)
+	v.asRoot(cmd)
 	return cmd
 }
 

@@ -55,7 +55,7 @@ func buildVM(spec Spec) error {
 	if held.Cgroup != "" {
 		flags |= syscall.CLONE_NEWCGROUP // this process is in the root of what the VM sees
 	}
-	isolateAgain(cmd, flags)
+	isolateAgain(cmd, flags, spec.Users)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("this machine refuses process namespaces: %w", err)
 	}
@@ -346,6 +346,11 @@ func (b *builder) own() error {
 		mode fs.FileMode
 	}{{"home", 0o755}, {"home/vcap", 0o755}, {"root", 0o700}, {"tmp", 0o777 | fs.ModeSticky}} {
 		if err := b.layer(dir.name, dir.mode); err != nil {
+			return err
+		}
+	}
+	if b.Users.Many() {
+		if err := b.layers.Lchown("home/vcap", VcapID, VcapID); err != nil {
 			return err
 		}
 	}

@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// vcapID is the number of the user and the group vcap, as on a real VM.
-const vcapID = 1000
-
 // firstPerson is the first number of users who are people.
 const firstPerson = 1000
 
@@ -108,16 +105,16 @@ func otherHosts(text string) string {
 
 // users are the machine's users without people, and vcap.
 func users(text string) string {
-	return withoutPeople(text) + fmt.Sprintf("vcap:x:%d:%d:BOSH:/home/vcap:/bin/bash\n", vcapID, vcapID)
+	return withoutPeople(text) + fmt.Sprintf("vcap:x:%d:%d:BOSH:/home/vcap:/bin/bash\n", VcapID, VcapID)
 }
 
 // groups are the machine's groups without those of people, and those of a
 // stemcell.
 func groups(text string) string {
-	out := withoutPeople(text) + fmt.Sprintf("vcap:x:%d:\n", vcapID)
+	out := withoutPeople(text) + fmt.Sprintf("vcap:x:%d:\n", VcapID)
 	for i, name := range []string{"bosh_sudoers", "bosh_sshers", "admin"} {
 		if !strings.Contains("\n"+out, "\n"+name+":") {
-			out += fmt.Sprintf("%s:x:%d:vcap\n", name, vcapID+1+i)
+			out += fmt.Sprintf("%s:x:%d:vcap\n", name, VcapID+1+i)
 		}
 	}
 	return out

@@ -151,13 +151,23 @@ func (i *initProcess) startAgent() error {
 		Dir:   "/",
 		Env:   guestEnv(),
 		Files: []*os.File{nil, i.log, i.log},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   i.agentAttributes(),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot start the agent: %w", err)
 	}
 	i.agent, i.began = agent.Pid, time.Now()
 	return agent.Release() // collect waits for it, as for all others
+}
+
+// agentAttributes are those of the agent's process. Where vcap is a user, what the
+// agent makes belongs to its group, which the modes of folders and files count on.
+func (i *initProcess) agentAttributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if i.spec.Users.Many() && i.spec.Image == "" {
+		attr.Credential = &syscall.Credential{Uid: RootID, Gid: VcapID}
+	}
+	return attr
 }
 
 // run collects processes until the agent ends for good or ctx ends.

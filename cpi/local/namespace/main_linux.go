@@ -7,14 +7,24 @@ import (
 	"syscall"
 )
 
-// Main runs the part of a machine that args name: "try", "build SPEC" or "init
-// SPEC". It reports to the process that has started it how that went.
+// Main runs the part of a machine that args name: "try", "build SPEC", "init SPEC" or
+// "tree ...". It reports to the process that has started it how that went.
 func Main(ctx context.Context, args []string) error {
+	if args[0] == "build" || args[0] == "tree" {
+		if err := becomeRoot(); err != nil {
+			report(err)
+			return err
+		}
+	}
 	for _, fd := range []int{logFD, aliveFD, saysFD, waitFD} {
 		syscall.CloseOnExec(fd)
 	}
 	if args[0] == "try" {
 		report(try())
+		return nil
+	}
+	if args[0] == "tree" {
+		report(doTree(ctx, args[1:]))
 		return nil
 	}
 	var spec Spec

@@ -70,6 +70,8 @@ type Spec struct {
 	// Added are files that the stemcell does not have, or has otherwise.
 	Added []File `json:"added,omitempty"`
 
+	Users Users `json:"users,omitzero"` // beside root; none: all files have one owner
+
 	// Hold prepares what holds the limits of the VM, whose only process so far is
 	// pid; nil: it has none.
 	Hold func(ctx context.Context, pid int) (Held, error) `json:"-"`

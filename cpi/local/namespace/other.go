@@ -19,6 +19,21 @@ func Main(context.Context, []string) error { return errOther }
 // Try returns an error: only Linux has namespaces.
 func Try(context.Context, string) error { return errOther }
 
+// FindUsers returns an error: only Linux has namespaces.
+func FindUsers() (Users, error) { return Users{}, errOther }
+
+// Remove returns an error: only Linux has namespaces.
+func (u Users) Remove(context.Context, string, string) error { return errOther }
+
+// Copy returns an error: only Linux has namespaces.
+func (u Users) Copy(context.Context, string, string, string) error { return errOther }
+
+// Give returns an error: only Linux has namespaces.
+func (u Users) Give(context.Context, string, string, int) error { return errOther }
+
+// Exchange returns an error: only Linux has namespaces.
+func (u Users) Exchange(context.Context, string, string, string) error { return errOther }
+
 // GiveFile does nothing: only Linux has namespaces.
 func GiveFile(string) error { return nil }
 

@@ -115,6 +115,9 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	cmd.ExtraFiles = []*os.File{log, held, says, orders}
 	process.OwnSession(cmd)
 	isolate(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
+	if spec.Users.Many() {
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = nil, nil // giveIDs makes them
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("this machine refuses user namespaces: %w", err)
 	}
@@ -135,6 +138,11 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 // prepare prepares the process of the first part, which waits for it.
 func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err error) {
 	var held Held
+	if spec.Users.Many() {
+		if err := spec.Users.giveIDs(ctx, pid, order); err != nil {
+			return err
+		}
+	}
 	if spec.Hold != nil {
 		if held, err = spec.Hold(ctx, pid); err != nil {
 			return err
@@ -212,10 +220,18 @@ func isolate(cmd *exec.Cmd, flags uintptr) {
 }
 
 // isolateAgain gives a command namespaces inside of those of this process. Only
-// the VM's owner exists there.
-func isolateAgain(cmd *exec.Cmd, flags uintptr) {
-	only := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, UidMappings: only, GidMappings: only}
+// the VM's owner exists there, and its users.
+func isolateAgain(cmd *exec.Cmd, flags uintptr, users Users) {
+	only := func(others Range) []syscall.SysProcIDMap {
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+		if others.Count > 0 { // apart, as in the namespaces of this process
+			ids = append(ids, syscall.SysProcIDMap{ContainerID: 1, HostID: 1, Size: others.Count})
+		}
+		return ids
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: flags, UidMappings: only(users.UIDs), GidMappings: only(users.GIDs), GidMappingsEnableSetgroups: users.Many(),
+	}
 }
 
 // systemIDs is how many users and groups a machine has.

@@ -14,17 +14,18 @@ var tools embed.FS
 // tool is a program that changes the user. The machine's own could only pretend
 // to do so, and programs that refuse to be root would notice.
 type tool struct {
-	name   string
-	source string // in the folder tools
-	dir    string // where it is if the machine has none
-	real   bool   // it uses the machine's own
+	name    string
+	source  string // in the folder tools
+	dir     string // where it is if the machine has none
+	real    bool   // it uses the machine's own
+	changes bool   // the machine's own can change the user where the VM has several
 }
 
 func toolList() []tool {
 	return []tool{
-		{name: "chpst", source: "chpst", dir: "usr/sbin"},
-		{name: "setpriv", source: "setpriv", dir: "usr/bin", real: true},
-		{name: "start-stop-daemon", source: "start-stop-daemon", real: true},
+		{name: "chpst", source: "chpst", dir: "usr/sbin", changes: true},
+		{name: "setpriv", source: "setpriv", dir: "usr/bin", real: true, changes: true},
+		{name: "start-stop-daemon", source: "start-stop-daemon", real: true, changes: true},
 		{name: "su", source: "su", dir: "usr/bin"},
 		{name: "runuser", source: "su", dir: "usr/sbin"},
 		{name: "sudo", source: "sudo", dir: "usr/bin"},
@@ -44,7 +45,11 @@ func (b *builder) addTools() error {
 	if err := b.layer(b.upper("/usr/"+toolsDir+"/real"), 0o755); err != nil {
 		return err
 	}
-	if err := b.addTool("run-as", b.upper("/usr/"+toolsDir+"/run-as")); err != nil {
+	runAs := "run-as"
+	if b.Users.Many() {
+		runAs = "run-as-user"
+	}
+	if err := b.addTool(runAs, b.upper("/usr/"+toolsDir+"/run-as")); err != nil {
 		return err
 	}
 	for _, t := range toolList() {
@@ -53,6 +58,9 @@ func (b *builder) addTools() error {
 			if b.has(path.Join(dir, t.name)) {
 				own, t.dir = filepath.Join("/", b.Image, dir, t.name), dir
 			}
+		}
+		if b.Users.Many() && own != "" && t.changes {
+			continue // the machine's own can
 		}
 		if t.dir == "" || t.real && own == "" && t.name != "setpriv" {
 			continue

@@ -1,0 +1,236 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/process"
+	"bootstrap/internal/removal"
+)
+
+// leastUsers is how many users a VM needs: nobody is the last of them.
+const leastUsers = 65534
+
+// treeTime is how long Tree may take.
+const treeTime = time.Hour
+
+// FindUsers returns the subordinate ids of this user; the error is why it can use
+// none. The machine's root has none: its VMs belong to a user that has nothing.
+func FindUsers() (Users, error) {
+	var u Users
+	if os.Getuid() == 0 {
+		return u, errors.New("the VMs of root have one user")
+	}
+	for _, name := range []string{"newuidmap", "newgidmap"} {
+		if _, err := mapper(name); err != nil {
+			return u, fmt.Errorf("the program %s is not installed (Debian: the package uidmap)", name)
+		}
+	}
+	if _, err := os.Stat("/usr/bin/setpriv"); err != nil {
+		return u, errors.New("the program setpriv is not installed")
+	}
+	name := ""
+	if who, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+		name = who.Username
+	}
+	for _, of := range []struct {
+		file string
+		ids  *Range
+	}{{"/etc/subuid", &u.UIDs}, {"/etc/subgid", &u.GIDs}} {
+		text, err := os.ReadFile(of.file)
+		if err != nil {
+			return Users{}, fmt.Errorf("cannot read the subordinate ids: %w", err)
+		}
+		if *of.ids = subordinate(string(text), name); of.ids.Count == 0 {
+			return Users{}, fmt.Errorf("%s gives %s fewer than %d ids (sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s)", of.file, name, leastUsers, name)
+		}
+	}
+	return u, nil
+}
+
+// subordinate returns the first range of a user, by name or number, that is large
+// enough.
+func subordinate(text, name string) Range {
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) != 3 || fields[0] == "" || fields[0] != name && fields[0] != strconv.Itoa(os.Getuid()) {
+			continue
+		}
+		first, err := strconv.Atoi(fields[1])
+		count, failed := strconv.Atoi(fields[2])
+		if err == nil && failed == nil && count >= leastUsers {
+			return Range{First: first, Count: min(count, systemIDs-1)}
+		}
+	}
+	return Range{}
+}
+
+// mapper finds a program that lets a process have subordinate ids.
+func mapper(name string) (string, error) {
+	if path, err := exec.LookPath("/usr/bin/" + name); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(name)
+}
+
+// giveIDs gives a process, which is in a new user namespace, the ids of this user as
+// root's and the subordinate ones as those of the others, and lets it go on.
+func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
+	for _, of := range []struct {
+		program string
+		own     int
+		ids     Range
+	}{{"newuidmap", os.Getuid(), u.UIDs}, {"newgidmap", os.Getgid(), u.GIDs}} {
+		path, err := mapper(of.program)
+		if err != nil {
+			return err
+		}
+		args := []int{pid, 0, of.own, 1, 1, of.ids.First, of.ids.Count}
+		texts := make([]string, len(args))
+		for i, n := range args {
+			texts[i] = strconv.Itoa(n)
+		}
+		if said, err := exec.CommandContext(ctx, path, texts...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s refuses the VM's users: %w: %s", of.program, err, strings.TrimSpace(string(said)))
+		}
+	}
+	_, err := order.Write([]byte{1})
+	return err
+}
+
+// becomeRoot waits until giveIDs was called for this process, and then starts it
+// again: only a process that starts as root has root's rights.
+func becomeRoot() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var rights [2]unix.CapUserData
+	if err := unix.Capget(&header, &rights[0]); err != nil || rights[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 {
+		return err
+	}
+	if n, err := syscall.Read(waitFD, make([]byte, 1)); err != nil || n == 0 {
+		return errors.New("the process that starts the VM has ended")
+	}
+	if os.Getuid() != 0 {
+		return errors.New("the process did not get the VM's users")
+	}
+	return syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+// Things that Tree does.
+const (
+	removeTree   = "remove"
+	copyTree     = "copy"
+	giveTree     = "give"
+	exchangeTree = "exchange"
+)
+
+// tree runs one of these with the rights of the root of a VM that has the users.
+func (u Users) tree(ctx context.Context, program string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, treeTime)
+	defer cancel()
+	report, says, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer report.Close()
+	defer says.Close()
+	orders, order, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer orders.Close()
+	defer order.Close()
+	cmd := exec.CommandContext(ctx, program, append([]string{"plugin", "machine", "tree"}, args...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.ExtraFiles = []*os.File{says, says, says, orders}
+	process.OwnGroup(cmd)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_ = says.Close()
+	if err := u.giveIDs(ctx, cmd.Process.Pid, order); err != nil {
+		_ = order.Close()
+		return errors.Join(err, exited(cmd.Wait()))
+	}
+	err = reported(report)
+	return errors.Join(err, exited(cmd.Wait()))
+}
+
+// Remove removes a folder with files of these users.
+func (u Users) Remove(ctx context.Context, program, dir string) error {
+	return u.tree(ctx, program, removeTree, dir)
+}
+
+// Copy copies a folder with files of these users to a new one.
+func (u Users) Copy(ctx context.Context, program, from, to string) error {
+	return u.tree(ctx, program, copyTree, from, to)
+}
+
+// Give gives everything in a folder to a user and a group of the VM; the folder
+// itself is its root's.
+func (u Users) Give(ctx context.Context, program, dir string, id int) error {
+	return u.tree(ctx, program, giveTree, dir, strconv.Itoa(id))
+}
+
+// Exchange exchanges the names of two files or folders in one step.
+func (u Users) Exchange(ctx context.Context, program, a, b string) error {
+	return u.tree(ctx, program, exchangeTree, a, b)
+}
+
+// doTree does what tree asks for.
+func doTree(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == removeTree:
+		return removal.Tree(args[1])
+	case len(args) == 3 && args[0] == copyTree:
+		if said, err := exec.CommandContext(ctx, "cp", "-a", args[1], args[2]).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		return nil
+	case len(args) == 3 && args[0] == exchangeTree:
+		return Exchange(args[1], args[2])
+	case len(args) == 3 && args[0] == giveTree:
+		id, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return give(args[1], id)
+	}
+	return fmt.Errorf("cannot do %q with a folder", args)
+}
+
+// give gives a folder to root and what is in it to a user and its group. Modes stay:
+// a change of the owner would clear some bits of them.
+func give(dir string, id int) error {
+	if err := os.Lchown(dir, RootID, RootID); err != nil {
+		return err
+	}
+	return filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
+		if err != nil || name == dir {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if err := os.Lchown(name, id, id); err != nil {
+			return err
+		}
+		if mode := info.Mode(); mode.IsRegular() && mode&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			return os.Chmod(name, mode)
+		}
+		return nil
+	})
+}
