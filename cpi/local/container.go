@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/cpi/local/network"
 	"bootstrap/internal/listener"
+	"bootstrap/internal/printable"
 	"bootstrap/internal/wait"
 )
 
@@ -121,7 +123,7 @@ func free(ctx context.Context, address string) error {
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // awaitPort waits until the agent listens, or the VM ends. An agent that does not
-// listen after agentStart is slow, which is not an error.
+// listen after agentStart and has logged no error is slow, which is not an error.
 func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-chan error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
 	defer cancel()
@@ -138,9 +140,47 @@ func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-
 		return true, conn.Close()
 	})
 	if errors.Is(err, errStarting) {
+		if said := agentError(dir); said != "" {
+			return fmt.Errorf("it does not listen at %s after %s; its log says: %s", address, agentStart, said)
+		}
 		return nil
 	}
 	return err
+}
+
+// How much is read of the end of an agent's log, and shown of a line.
+const (
+	logEnd    = 64 << 10
+	lineLimit = 400
+)
+
+// agentError returns the last error in the log of the agent of a VM, to which it
+// writes by runit or itself; empty: there is none.
+func agentError(dir string) string {
+	// The VM can write there, so links are not followed out of the folder.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	for _, name := range []string{"layers/upper/var/vcap/bosh/log/current", logFile} {
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		f, err := root.Open(name)
+		if err != nil {
+			continue
+		}
+		_, _ = f.Seek(max(0, info.Size()-logEnd), io.SeekStart)
+		text, _ := io.ReadAll(io.LimitReader(f, logEnd))
+		_ = f.Close()
+		if i := strings.LastIndex(string(text), " ERROR - "); i >= 0 {
+			line, _, _ := strings.Cut(string(text[i+len(" ERROR - "):]), "\n")
+			return printable.Text(line[:min(len(line), lineLimit)])
+		}
+	}
+	return ""
 }
 
 // fromStemcell makes a VM have the files of its stemcell.

@@ -326,6 +326,33 @@ func TestContainerLogin(t *testing.T) {
 	}
 }
 
+// The last error of an agent is found in the log that runit writes, or in the VM's
+// own, and never outside of the VM's folder.
+func TestAgentError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	current := filepath.Join(dir, "layers/upper/var/vcap/bosh/log/current")
+	outside := filepath.Join(t.TempDir(), "log")
+	write(t, outside, []byte("[main] ERROR - secret\n"), 0o600)
+	if got := agentError(dir); got != "" {
+		t.Errorf("without logs: %q", got)
+	}
+	write(t, filepath.Join(dir, logFile), []byte("[main] 2026 ERROR - of the VM\nmore\n"), 0o600)
+	write(t, current, []byte(strings.Repeat("DEBUG - x\n", logEnd)+"[main] ERROR - first\n[main] ERROR - Agent exited: no \x1b[31mdisk\nDEBUG - y\n"), 0o600)
+	if got := agentError(dir); !strings.HasPrefix(got, "Agent exited: no ") || strings.Contains(got, "\x1b") {
+		t.Errorf("got %q", got)
+	}
+	if err := os.Remove(current); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, current); err != nil {
+		t.Fatal(err)
+	}
+	if got := agentError(dir); got != "of the VM" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Kinds that do not fit the stemcell are refused.
 func TestContainerKinds(t *testing.T) {
 	t.Parallel()
