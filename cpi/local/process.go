@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/cpi/local/namespace"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
@@ -142,7 +144,13 @@ func endVM(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) { return process.WithVariable(ctx, mark(dir)) })
+	err := process.EndAll(ctx, gracePeriod, func() ([]int, error) {
+		pids, err := process.WithVariable(ctx, mark(dir))
+		if first, runs := namespace.First(dir); runs && !slices.Contains(pids, first) {
+			pids = append(pids, first)
+		}
+		return pids, err
+	})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,10 @@ func buildVM(spec Spec) error {
 		return fmt.Errorf("this machine refuses process namespaces: %w", err)
 	}
 	_, _ = says.Close(), ready.Close()
+	if err := recordFirst(spec.Dir, cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		return err
+	}
 	if err := divide(held.Cgroup, cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		return fmt.Errorf("cannot divide the VM's cgroup: %w", err)

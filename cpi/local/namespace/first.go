@@ -1,0 +1,33 @@
+package namespace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"bootstrap/internal/process"
+)
+
+// firstFile is in the VM's folder, which cannot be written to inside, and names the
+// first process. Jobs may change the memory of that, and with it the environment
+// that others see.
+const firstFile = "first"
+
+// recordFirst records the first process of the VM in dir.
+func recordFirst(dir string, pid int) error {
+	text := fmt.Sprintf("%d %s", pid, process.Birth(pid))
+	if err := os.WriteFile(filepath.Join(dir, firstFile), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("cannot record the VM's first process: %w", err)
+	}
+	return nil
+}
+
+// First returns the first process of the VM in dir, if it runs.
+func First(dir string) (pid int, runs bool) {
+	text, _ := os.ReadFile(filepath.Join(dir, firstFile))
+	number, birth, _ := strings.Cut(string(text), " ")
+	pid, err := strconv.Atoi(number)
+	return pid, err == nil && birth != "" && process.Birth(pid) == birth
+}
