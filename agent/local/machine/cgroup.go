@@ -44,7 +44,10 @@ func (v VM) Usage() (Usage, bool) {
 		return Usage{}, false
 	}
 	cpu := counters(dir, "cpu.stat")
-	memory := counters(dir, "memory.current")[""]
+	memory, counted := counters(dir, "memory.current")[""]
+	if !counted {
+		return Usage{}, false
+	}
 	return Usage{
 		MemoryKB: (memory - min(memory, counters(dir, "memory.stat")["inactive_file"])) / 1024,
 		SwapKB:   counters(dir, "memory.swap.current")[""] / 1024,

@@ -38,7 +38,16 @@ func Find() (Home, error) {
 		return h, err
 	}
 	h.controllers = h.read(filepath.Join(h.dir, "cgroup.controllers"))
+	if len(h.buses) == 0 && h.isFull() {
+		h.controllers = h.read("cgroup.subtree_control")
+	}
 	return h, nil
+}
+
+// isFull reports whether the first cgroup is that of a container with processes in
+// it, which therefore cannot control more below it than it does already.
+func (h Home) isFull() bool {
+	return len(h.read("cgroup.type")) > 0 && len(h.read("cgroup.procs")) > 0
 }
 
 // unified is what gives a machine cgroups of version 2.

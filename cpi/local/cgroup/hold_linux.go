@@ -49,19 +49,25 @@ func (h Home) Hold(ctx context.Context, vm string, pid int, limits Limits, uid, 
 	return dir, check(dir, limits)
 }
 
+// parentDir contains the cgroups of VMs that are made without systemd.
+const parentDir = "bootstrap"
+
 // makeFolder makes a cgroup without systemd.
 func (h Home) makeFolder(name string, limits Limits) (string, error) {
-	parent := filepath.Join(h.mount, "bootstrap")
-	if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // #nosec G301 -- a cgroup, as all are
-		return "", err
-	}
-	for _, of := range []string{h.mount, parent} {
-		if err := control(of); err != nil {
-			return "", err
-		}
-	}
+	_ = control(h.mount) // else it controls enough already, which check finds out
+	parent := filepath.Join(h.mount, parentDir)
 	dir := filepath.Join(parent, name)
-	if err := os.Mkdir(dir, 0o755); err != nil { // #nosec G301 -- a cgroup, as all are
+	made := func() error {
+		if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // #nosec G301 -- a cgroup, as all are
+			return err
+		}
+		return errors.Join(control(parent), os.Mkdir(dir, 0o755)) // #nosec G301 -- a cgroup, as all are
+	}
+	err := made()
+	if errors.Is(err, fs.ErrNotExist) { // the last of the others was removed meanwhile, and it with that
+		err = made()
+	}
+	if err != nil {
 		return "", err
 	}
 	for file, value := range files(limits) {
@@ -226,6 +232,9 @@ func Remove(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot remove the cgroup %s: %w", dir, err)
 	}
+	if parent := filepath.Dir(dir); filepath.Base(parent) == parentDir {
+		_ = unix.Rmdir(parent) // fails if others are in it
+	}
 	return nil
 }
 
@@ -254,7 +263,7 @@ func removeBelow(dir string) error {
 
 // Stray returns the cgroups of a VM that this program made without systemd.
 func Stray(vm string) []string {
-	parent := filepath.Join(mountPoint(), "bootstrap")
+	parent := filepath.Join(mountPoint(), parentDir)
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return nil
