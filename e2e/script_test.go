@@ -35,6 +35,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"bootstrap/agent"
+	"bootstrap/cpi/local/cgroup"
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/cpi/local/vmtest"
 	"bootstrap/internal/postgrestest"
@@ -56,6 +57,12 @@ func TestScript(t *testing.T) {
 				return namespaces(), nil
 			case "stemcell":
 				return os.Getenv("BOOTSTRAP_STEMCELL") != "", nil
+			case "cgroup":
+				home, err := cgroup.Find()
+				if err == nil {
+					_, err = home.Can(cgroup.Limits{Memory: 1, CPU: 1, PIDs: 1})
+				}
+				return err == nil, nil
 			case "users":
 				_, err := namespace.FindUsers()
 				return err == nil && namespaces(), nil
