@@ -33,6 +33,14 @@ import (
 //go:embed tools
 var containerTools embed.FS
 
+// bpmProgram is what the job bpm of bpm-release calls, and bpmScript starts this
+// program instead.
+const (
+	bpmProgram = "var/vcap/packages/bpm/bin/bpm"
+	bpmScript  = "#!/bin/sh\n# Written by the embedded CPI, in place of the bpm of bpm-release.\n" +
+		"VCAP_ROOT=/var/vcap exec " + namespace.GuestProgram + " plugin bpm \"$@\"\n"
+)
+
 // monitAddress is where the monit of every stemcell listens.
 const monitAddress = "127.0.0.1:2822"
 
@@ -202,6 +210,8 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
 		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
 	}
+	// The program of the job bpm of bpm-release needs runc.
+	spec.Added = append(spec.Added, namespace.File{Name: bpmProgram, Text: bpmScript, Mode: 0o755})
 	return fs.WalkDir(containerTools, "tools", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

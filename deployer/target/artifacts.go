@@ -63,8 +63,8 @@ func (a *Artifacts) FetchAll(ctx context.Context) error {
 			return err
 		}
 		for _, ref := range a.t.Manifest.Group.Jobs {
-			if a.provided(ref) {
-				s.Info(fmt.Sprintf("Job %s of release %s: %s has its own, which is used instead; the packages of the job are not compiled", ref.Name, ref.Release, a.Stemcell.Name))
+			if by := a.provider(ref); by != "" {
+				s.Info(fmt.Sprintf("Job %s of release %s: %s has its own, which is used instead; the packages of the job are not compiled", ref.Name, ref.Release, by))
 			}
 		}
 		for _, p := range document.Problems(UnknownProperties(a.t.Manifest, a.Releases)).Shortened() {
@@ -124,9 +124,9 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 		// First, which takes no time: blobs of jobs that it replaces are not fetched.
 		start(fetchStemcell)
 		_ = g.Wait()
-		jobs = slices.DeleteFunc(slices.Clone(jobs), a.provided)
 		stemcell = false
 	}
+	jobs = slices.DeleteFunc(slices.Clone(jobs), a.provided)
 	for _, rel := range releases {
 		start(func() error {
 			got, err := a.fetchRelease(ctx, rel, jobs)

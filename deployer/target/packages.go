@@ -16,10 +16,25 @@ type Located struct {
 	Package *artifact.Package
 }
 
-// provided reports whether the agent of the stemcell replaces the job, which then
-// needs no packages.
+// bpmJob is the job of bpm-release. The embedded CPI gives the VMs of stemcells the
+// package of that name.
+const bpmJob = "bpm"
+
+// provided reports whether the VM has what the job needs, so that its packages are
+// not needed.
 func (a *Artifacts) provided(job manifest.JobRef) bool {
-	return a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name)
+	return a.provider(job) != ""
+}
+
+// provider returns who has what the job needs; empty: its own packages.
+func (a *Artifacts) provider(job manifest.JobRef) string {
+	switch {
+	case a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name):
+		return a.Stemcell.Name
+	case job.Name == bpmJob && a.t.EmbeddedCPI() && a.t.hasImage():
+		return "the embedded CPI"
+	}
+	return ""
 }
 
 // PackageOrder lists the packages of the group's jobs, dependencies first. It

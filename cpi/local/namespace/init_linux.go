@@ -143,7 +143,7 @@ func (i *initProcess) startAgent() error {
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("cannot leave the session's keys: %w", err)
 	}
-	argv := append([]string{guestProgram}, i.spec.Args...)
+	argv := append([]string{GuestProgram}, i.spec.Args...)
 	if len(i.spec.Boot) > 0 {
 		argv = i.spec.Boot
 	}

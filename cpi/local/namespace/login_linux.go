@@ -60,7 +60,7 @@ func (i *initProcess) login(conn *net.UnixConn) error {
 		return err
 	}
 	defer f.Close()
-	process, err := os.StartProcess(guestProgram, []string{guestProgram, "plugin", "login-inside"}, &os.ProcAttr{
+	process, err := os.StartProcess(GuestProgram, []string{GuestProgram, "plugin", "login-inside"}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   guestEnv(),
 		Files: []*os.File{f, i.log, i.log},

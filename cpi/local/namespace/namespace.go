@@ -30,8 +30,8 @@ const (
 // first process of the VM knows whether it is to run again.
 const Interrupted = 130
 
-// guestProgram is where this program is inside.
-const guestProgram = Guest + "/" + programFile
+// GuestProgram is where this program is inside.
+const GuestProgram = Guest + "/" + programFile
 
 // LoginSocket is the socket in the folder of a VM of a stemcell that takes SSH
 // connections.
