@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 	for _, test := range []struct {
 		version int
 		machine string
-	}{{1, agent.MachineFolder}, {2, agent.MachineFolder}, {1, agent.MachineNamespace}, {2, agent.MachineNamespace}, {2, agent.MachineContainer}} {
+	}{{1, agent.MachineFolder}, {2, agent.MachineFolder}, {1, agent.MachineNamespace}, {2, agent.MachineNamespace}, {1, agent.MachineContainer}, {2, agent.MachineContainer}} {
 		t.Run(fmt.Sprintf("v%d in a %s", test.version, test.machine), func(t *testing.T) {
 			t.Parallel()
 			if test.machine == agent.MachineNamespace {
@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 			image := filepath.Join(t.TempDir(), "image")
 			write(t, image, nil, 0o600)
 			if test.machine == agent.MachineContainer {
-				w = containers(t)
+				w = containersOf(t, test.version)
 				write(t, image, rootFS(t), 0o600)
 			}
 			c := w.client() // one client for all tests: each new one would call info again

@@ -72,7 +72,10 @@ func bootStemcell(args []string) error {
 
 // containers is a world whose VMs are made of a stemcell; their agents listen at a
 // port of their own.
-func containers(t *testing.T) *world {
+func containers(t *testing.T) *world { t.Helper(); return containersOf(t, 2) }
+
+// containersOf is containers with a version of the CPI API.
+func containersOf(t *testing.T, version int) *world {
 	t.Helper()
 	needNamespaces(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +84,7 @@ func containers(t *testing.T) *world {
 	}
 	defer l.Close()
 	mbus := "https://mbus:hunter2@" + l.Addr().String()
-	w := newWorld(t, 2, func(cfg map[string]any) { cfg["agent"].(map[string]any)["mbus"] = mbus })
+	w := newWorld(t, version, func(cfg map[string]any) { cfg["agent"].(map[string]any)["mbus"] = mbus })
 	w.machine = agent.MachineContainer
 	return w
 }
