@@ -41,6 +41,19 @@ const (
 		"VCAP_ROOT=/var/vcap exec " + namespace.GuestProgram + " plugin bpm \"$@\"\n"
 )
 
+// sshService starts the stemcell's SSH server, which could log nobody in and, at this
+// machine's port 22, not even listen. It also makes the host key that the agent
+// reports, which is all that sshScript does.
+const (
+	sshService = "etc/sv/ssh/run"
+	sshScript  = `#!/bin/bash
+# Written by the embedded CPI: bootstrap ssh reaches the VM without this server.
+key=/etc/ssh/ssh_host_rsa_key
+[ -s $key ] || { rm -f $key; ssh-keygen -q -t rsa -f $key -C '' -N '' </dev/null; }
+exec sleep infinity
+`
+)
+
 // monitAddress is where the monit of every stemcell listens.
 const monitAddress = "127.0.0.1:2822"
 
@@ -209,6 +222,9 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 		{Name: agentConfig, Text: config, Mode: 0o644},
 		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
 		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
+	}
+	if regular(image, sshService) {
+		spec.Added = append(spec.Added, namespace.File{Name: sshService, Text: sshScript, Mode: 0o755})
 	}
 	// The program of the job bpm of bpm-release needs runc.
 	spec.Added = append(spec.Added, namespace.File{Name: bpmProgram, Text: bpmScript, Mode: 0o755})

@@ -203,6 +203,32 @@ func TestContainerVM(t *testing.T) {
 	w.nothingLeft(t)
 }
 
+// A stemcell whose unpacked image somebody removed does not exist, so that it is
+// uploaded again.
+func TestImageRemoved(t *testing.T) {
+	t.Parallel()
+	w := containers(t)
+	from := image(t, rootFS(t))
+	stemcell := w.realStemcell(t, from)
+	check := func(cid string, want bool) {
+		t.Helper()
+		if got, _, err := w.client().HasStemcell(t.Context(), cid); err != nil || got != want {
+			t.Errorf("has_stemcell: %v, %v, want %v", got, err, want)
+		}
+	}
+	check(stemcell, true)
+	if err := os.RemoveAll(w.file(imagesFolder)); err != nil {
+		t.Fatal(err)
+	}
+	check(stemcell, false)
+	_, err := w.client().CreateVM(t.Context(), cpi.VMRequest{AgentID: "a", StemcellCID: stemcell, Networks: dynamic()})
+	if err == nil || !strings.Contains(err.Error(), "the unpacked image of its stemcell is gone") {
+		t.Errorf("got %v", err)
+	}
+	check(w.realStemcell(t, from), true)
+	check(stemcell, true) // the image is the same
+}
+
 // The agent of a stemcell that ends is started again, as runit does it.
 func TestContainerAgentComesBack(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,16 @@ func (c *call) hasStemcell(context.Context) (any, error) {
 	if err := c.args((*cidArg)(&cid)); err != nil {
 		return nil, err
 	}
-	return c.root.has(stemcells(), cid)
+	found, err := c.root.has(stemcells(), cid)
+	if err != nil || !found {
+		return false, err
+	}
+	var made stemcell
+	if err := c.root.load(stemcells(), cid, &made); err != nil {
+		return nil, err
+	}
+	// Without its image, only another upload helps.
+	return made.Image == "" || isFolder(c.root.imageDir(made.Image)), nil
 }
 
 func (c *call) deleteStemcell(ctx context.Context) (any, error) {
