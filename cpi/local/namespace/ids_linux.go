@@ -31,7 +31,7 @@ const treeTime = time.Hour
 func FindUsers() (Users, error) {
 	var u Users
 	if os.Getuid() == 0 {
-		return u, errors.New("the VMs of root have one user")
+		return u, errors.New("root has no subordinate ids")
 	}
 	for _, name := range []string{"newuidmap", "newgidmap"} {
 		if _, err := mapper(name); err != nil {
