@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 	"bootstrap/internal/removal"
 )
@@ -191,6 +192,12 @@ func (u Users) Exchange(ctx context.Context, program, a, b string) error {
 
 // doTree does what tree asks for.
 func doTree(ctx context.Context, args []string) error {
+	// This process and its children, a group of their own, end with the call that
+	// has started it: the next call must find nobody at work.
+	guard.Go(ctx, func() {
+		_, _ = syscall.Read(waitFD, make([]byte, 1))
+		_ = syscall.Kill(0, syscall.SIGKILL)
+	})
 	switch {
 	case len(args) == 2 && args[0] == removeTree:
 		return removal.Tree(args[1])
