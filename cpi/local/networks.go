@@ -181,7 +181,7 @@ func nameServers(name string, fields map[string]any) (servers []netip.Addr, err 
 }
 
 // helperRemedy is what a person can do without a helper.
-const helperRemedy = "install the package passt or slirp4netns"
+const helperRemedy = "install the package slirp4netns or passt"
 
 // wayOut returns the program that leads out of the VM's networks; empty: they do
 // not need one.

@@ -58,27 +58,46 @@ func serve() error {
 			if err != nil {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				line, _ := bufio.NewReader(conn).ReadString('\n')
-				line = strings.TrimSpace(line)
-				if _, _, err := net.SplitHostPort(line); err != nil {
-					fmt.Fprintf(conn, "%s: %s", name, line)
-					return
-				}
-				inner, err := net.DialTimeout("tcp", line, 10*time.Second)
-				if err != nil {
-					fmt.Fprint(conn, err)
-					return
-				}
-				defer inner.Close()
-				fmt.Fprintln(inner, "from "+name)
-				_, _ = io.Copy(conn, inner)
-			}()
+			go answer(conn, name)
 		}
 	}()
 	return nil
 }
+
+// answer answers one line. "send ADDRESS" sends many bytes there, which "count" counts.
+func answer(conn net.Conn, name string) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	line, _ := in.ReadString('\n')
+	line = strings.TrimSpace(line)
+	if line == "count" {
+		n, _ := io.Copy(io.Discard, in)
+		fmt.Fprint(conn, n)
+		return
+	}
+	address, sends := strings.CutPrefix(line, "send ")
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		fmt.Fprintf(conn, "%s: %s", name, line)
+		return
+	}
+	inner, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		fmt.Fprint(conn, err)
+		return
+	}
+	defer inner.Close()
+	if sends {
+		fmt.Fprintln(inner, "count")
+		_, _ = inner.Write(make([]byte, manyBytes))
+		_ = inner.(*net.TCPConn).CloseWrite()
+	} else {
+		fmt.Fprintln(inner, "from "+name)
+	}
+	_, _ = io.Copy(conn, inner)
+}
+
+// manyBytes is more than all buffers on the way hold.
+const manyBytes = 16 << 20
 
 // say sends a line over a connection and returns the answer; empty: there is none.
 func say(conn net.Conn, err error, line string) string {
@@ -192,6 +211,9 @@ func TestOwnNetwork(t *testing.T) {
 		}
 	}
 	check("at first")
+	if got := w.inside(t, a, "send 10.244.7.6:70"); got != strconv.Itoa(manyBytes) {
+		t.Errorf("of %d bytes, %q arrive at the other VM", manyBytes, got)
+	}
 	packets, err := net.Dial("udp", "127.0.0.1:"+port)
 	if err != nil {
 		t.Fatal(err)
@@ -325,8 +347,7 @@ func TestWayOut(t *testing.T) {
 				if err != nil {
 					return
 				}
-				fmt.Fprint(conn, "outside")
-				conn.Close()
+				go answer(conn, "outside")
 			}
 		}()
 	}
@@ -339,15 +360,20 @@ func TestWayOut(t *testing.T) {
 			t.Setenv("PATH", onlyWith(t, program))
 			w.made = nil
 			vm := w.mustOwnVM(t, stemcell, "vm-"+name, "10.244.7.5", NetworkOwn)
-			reached := func() bool { return w.inside(t, vm, l.Addr().String()) == "outside" }
+			reached := func() bool { return w.inside(t, vm, l.Addr().String()) == "outside: from vm-"+name }
 			t.Cleanup(func() {
 				if log, _ := os.ReadFile(w.file("vms", vm, "cable.log")); t.Failed() {
 					t.Logf("the log of the cable: %s", log)
 				}
 			})
 			until(t, "the outside", reached)
+			if name == "passt" {
+				t.Log("not tested: large uploads, with which some versions of passt stall")
+			} else if got := w.inside(t, vm, "send "+l.Addr().String()); got != strconv.Itoa(manyBytes) {
+				t.Errorf("of %d bytes, %q arrive outside", manyBytes, got)
+			}
 			for _, address := range []string{hidden.Addr().String()} {
-				if got := w.inside(t, vm, address); got == "outside" {
+				if got := w.inside(t, vm, address); strings.HasPrefix(got, "outside") {
 					t.Errorf("the VM reaches this machine's loopback at %s", address)
 				}
 			}
@@ -366,7 +392,7 @@ func TestWayOut(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		t.Setenv("PATH", onlyWith(t))
 		w.made = nil
-		const want = "neither pasta nor slirp4netns is installed; install the package passt or slirp4netns, use 127.0.0.1"
+		const want = "neither slirp4netns nor passt (pasta) is installed; install the package slirp4netns or passt, use 127.0.0.1"
 		if _, err := w.ownVM(t.Context(), stemcell, "vm-none", "10.244.7.5", NetworkOwn); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without a helper: %v", err)
 		}

@@ -362,5 +362,5 @@ func (d *doctor) sayNetworks(v *verdict) {
 		v.say("they can have networks of their own, and reach the outside through %s", n.Out)
 		return
 	}
-	v.say("they cannot have networks of their own that lead outside: install the package passt or slirp4netns for that")
+	v.say("they cannot have networks of their own that lead outside: install the package slirp4netns or passt for that")
 }
