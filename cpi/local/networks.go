@@ -103,6 +103,9 @@ func networkSpec(asked networks) (*network.Spec, error) {
 		if err != nil {
 			return nil, err
 		}
+		if kind == NetworkOwn && i.Address.Addr().Is6() {
+			return nil, fail(cpi.TypeCloudError, "cannot use network '%s': %s is not an address of this machine, and only IPv4 networks lead outside; use an IPv4 address, or set 'kind: %s' in the network's cloud_properties", name, i.Address.Addr(), NetworkIsolated)
+		}
 		i.Name = fmt.Sprintf("eth%d", len(spec.Interfaces))
 		i.Out = kind == NetworkOwn && i.Gateway.IsValid()
 		if len(spec.Interfaces) > 0 {

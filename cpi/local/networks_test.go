@@ -457,3 +457,46 @@ func helpers(t *testing.T, cable int) []int {
 	})
 	return found
 }
+
+// Networks and ports that a VM cannot have are refused before anything is made.
+func TestNewNetworkRefuses(t *testing.T) {
+	t.Parallel()
+	manual := func(ip, netmask, gateway string, properties map[string]any) map[string]any {
+		return map[string]any{"type": "manual", "ip": ip, "netmask": netmask, "gateway": gateway, "cloud_properties": properties}
+	}
+	isolated := map[string]any{"kind": NetworkIsolated}
+	good := manual("10.244.7.5", "255.255.255.0", "10.244.7.1", isolated)
+	for name, c := range map[string]struct {
+		networks map[string]map[string]any
+		ports    any
+		machine  string
+		want     string
+	}{
+		"unknown kind":         {networks: map[string]map[string]any{"a": manual("10.244.7.5", "255.255.255.0", "", map[string]any{"kind": "bridge"})}, want: "it must be machine, own or isolated"},
+		"dynamic":              {networks: map[string]map[string]any{"a": {"type": "dynamic", "cloud_properties": map[string]any{"kind": NetworkOwn}}}, want: "only a manual network can have it"},
+		"with the machine's":   {networks: map[string]map[string]any{"a": good, "b": manual("127.0.0.1", "255.0.0.0", "", nil)}, want: "a VM has this machine's network or networks of its own"},
+		"twice the same range": {networks: map[string]map[string]any{"a": good, "b": manual("10.244.7.6", "255.255.255.0", "", isolated)}, want: "another network of the VM has the same range"},
+		"loopback":             {networks: map[string]map[string]any{"a": manual("127.0.0.5", "255.0.0.0", "", isolated)}, want: "127.0.0.5 cannot be the address of a VM"},
+		"netmask":              {networks: map[string]map[string]any{"a": manual("10.244.7.5", "255.0.255.0", "", isolated)}, want: "its netmask '255.0.255.0' is not valid"},
+		"IPv6 outside":         {networks: map[string]map[string]any{"a": manual("2001:db8::5", "ffff:ffff:ffff:ffff::", "2001:db8::1", nil)}, want: "only IPv4 networks lead outside"},
+		"a folder":             {networks: map[string]map[string]any{"a": good}, machine: agent.MachineFolder, want: "only a VM of namespaces has a network of its own"},
+		"ports of a shared":    {networks: map[string]map[string]any{"a": manual("127.0.0.1", "255.0.0.0", "", nil)}, ports: []any{"8080:80"}, want: "the VM shares this machine's network"},
+		"ports not a list":     {networks: map[string]map[string]any{"a": good}, ports: "8080:80", want: "it must be a list"},
+		"a port twice":         {networks: map[string]map[string]any{"a": good}, ports: []any{"8080:80", "8080:81"}, want: "is in the list twice"},
+	} {
+		machine := agent.MachineNamespace
+		if c.machine != "" {
+			machine = c.machine
+		}
+		if _, _, _, err := NewNetwork(c.networks, c.ports, machine); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	own, out, ports, err := NewNetwork(map[string]map[string]any{"a": good}, []any{"8080:80"}, agent.MachineNamespace)
+	if !own || out != "" || len(ports) != 1 || err != nil {
+		t.Errorf("an isolated network: %v, %q, %v, %v", own, out, ports, err)
+	}
+	if own, _, _, err := NewNetwork(map[string]map[string]any{"a": manual("127.0.0.1", "255.0.0.0", "", nil)}, nil, agent.MachineNamespace); own || err != nil {
+		t.Errorf("this machine's network: %v, %v", own, err)
+	}
+}
