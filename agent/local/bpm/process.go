@@ -441,7 +441,7 @@ func (p process) endRest(ctx context.Context) error {
 	if err := system.EndAll(ctx, 0, func() ([]int, error) { return system.WithVariable(ctx, p.tag()) }); err != nil {
 		return err
 	}
-	killed, err := p.vm.RemoveCgroup(p.cgroup())
+	killed, err := p.vm.RemoveCgroup(ctx, p.cgroup())
 	if killed > 0 {
 		p.log.Warn("it was killed, because it needed more than limits.memory", "times", killed)
 	}

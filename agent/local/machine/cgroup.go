@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/internal/wait"
 )
 
 // The cgroup of a VM, in the VM, and the one below it in which its processes
@@ -105,23 +108,27 @@ func (v VM) MakeCgroup(name string, files map[string]string) (string, error) {
 
 // RemoveCgroup kills what is in a cgroup that MakeCgroup made, and removes it. It
 // returns how many processes there was no memory for.
-func (v VM) RemoveCgroup(name string) (killed uint64, err error) {
+func (v VM) RemoveCgroup(ctx context.Context, name string) (killed uint64, err error) {
 	parent := v.cgroup()
 	if parent == "" {
 		return 0, nil
 	}
 	dir := filepath.Join(parent, name)
 	killed = counters(dir, "memory.events")["oom_kill"]
-	for until := time.Now().Add(removeTime); ; time.Sleep(removePause) {
-		err = os.Remove(dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return killed, nil
-		}
-		if time.Now().After(until) {
-			return killed, fmt.Errorf("cannot remove a cgroup: %w", err)
+	limited, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	var why error
+	err = wait.Poll(limited, removePause, func() (bool, error) {
+		if why = os.Remove(dir); why == nil || errors.Is(why, fs.ErrNotExist) {
+			return true, nil
 		}
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // #nosec G306 -- it exists
+		return false, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("cannot remove a cgroup: %w", errors.Join(why, err))
 	}
+	return killed, err
 }
 
 // How long the processes of a cgroup get to end after KILL.

@@ -199,7 +199,7 @@ func (r *running) run(ctx context.Context) {
 			p.out = &wayOut{program: r.Out, folder: r.folder, at: p.Interface, log: r.log}
 			guard.Go(ctx, func() { p.out.run(ctx, p.toVM) })
 		}
-		guard.Go(ctx, func() { p.fromVM(); cancel() })
+		guard.Go(ctx, func() { p.fromVM(ctx); cancel() })
 		guard.Go(ctx, func() { p.fromPeers(); cancel() })
 	}
 	defer func() {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bootstrap/internal/guard"
+	"bootstrap/internal/wait"
 )
 
 // Limits of the conversation with a VM's first process.
@@ -62,7 +63,7 @@ func Serve(ctx context.Context, l *net.UnixListener, ends []*os.File) {
 			return
 		}
 		if err != nil {
-			time.Sleep(time.Millisecond) // too many open files, for example
+			_ = wait.For(ctx, acceptPause) // too many open files, for example
 			continue
 		}
 		slots <- struct{}{}

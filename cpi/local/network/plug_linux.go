@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/wait"
 )
 
 // frameLimit is the size of the largest frame.
@@ -100,12 +103,12 @@ func (p *plug) fromPeers() {
 }
 
 // fromVM delivers the frames of the VM until the VM ends or the plug is unplugged.
-func (p *plug) fromVM() {
+func (p *plug) fromVM(ctx context.Context) {
 	frame := make([]byte, frameLimit)
 	for {
 		n, err := p.wire.Read(frame)
-		if errors.Is(err, unix.ENETDOWN) { // somebody has turned the interface off
-			time.Sleep(peerTime)
+		if errors.Is(err, unix.ENETDOWN) && ctx.Err() == nil { // somebody has turned the interface off
+			_ = wait.For(ctx, peerTime)
 			continue
 		}
 		if err != nil {
