@@ -2,6 +2,7 @@
 package archive
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"compress/bzip2"
@@ -28,9 +29,9 @@ type Limits struct {
 	// AnyLinks allows symbolic links that lead out of the folder, as packages
 	// compiled on a VM have them. Nothing is ever written through a link.
 	AnyLinks bool
-	// Skip reports whether an entry with that cleaned name is not unpacked; nil:
-	// all are.
-	Skip func(name string) bool
+	// Skip reports whether an entry with that cleaned name and header is not
+	// unpacked; nil: all are.
+	Skip func(name string, h *tar.Header) bool
 }
 
 const ratioFrom = 2 << 30

@@ -90,7 +90,7 @@ func (u *Tar) Extract(archive, dir string, see func(string) io.Writer) error {
 
 // entry unpacks one entry, or says why it is refused.
 func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason string, err error) {
-	if x.lim.Skip != nil && x.lim.Skip(name) {
+	if x.lim.Skip != nil && x.lim.Skip(name, h) {
 		return "", nil
 	}
 	if h.Typeflag == tar.TypeDir {

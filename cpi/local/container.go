@@ -54,6 +54,13 @@ exec sleep infinity
 `
 )
 
+// monitAccess is what the services of agent and monit include, and fail with it
+// where the machine has the cgroup net_cls, which the VM cannot change.
+const (
+	monitAccess       = "var/vcap/bosh/etc/monit-access-helper.sh"
+	monitAccessScript = "# Written by the embedded CPI: nothing guards the port of monit in this VM.\npermit_monit_access() { :; }\n"
+)
+
 // monitAddress is where the monit of every stemcell listens.
 const monitAddress = "127.0.0.1:2822"
 
@@ -223,6 +230,9 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
 		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
 	}
+	if regular(image, monitAccess) {
+		spec.Added = append(spec.Added, namespace.File{Name: monitAccess, Text: monitAccessScript, Mode: 0o644})
+	}
 	if regular(image, sshService) {
 		spec.Added = append(spec.Added, namespace.File{Name: sshService, Text: sshScript, Mode: 0o755})
 	}
@@ -258,7 +268,7 @@ func containerAgent(image string) (string, error) {
 	linux := section(section(all, "Platform"), "Linux")
 	for option, value := range map[string]any{
 		"UseDefaultTmpDir": true, "UsePreformattedPersistentDisk": true, "BindMountPersistentDisk": true, "SkipDiskSetup": true,
-		"CreatePartitionIfNoEphemeralDisk": false, "DevicePathResolutionType": "", "ServiceManager": "",
+		"CreatePartitionIfNoEphemeralDisk": false, "UseMonitIptablesFirewall": true, "DevicePathResolutionType": "", "ServiceManager": "",
 	} {
 		linux[option] = value
 	}

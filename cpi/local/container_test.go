@@ -95,7 +95,7 @@ func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 	entries := []tartest.Entry{
 		tartest.Dir("./"), tartest.Symlink("./tmp", "/etc"), tartest.Symlink("./run", "../../.."), tartest.Symlink("./dev", "/etc"),
 		tartest.File("./etc/from", "the stemcell"), tartest.Symlink("./etc/mtab", "/proc/self/mounts"),
-		tartest.Special("./proc/console", tar.TypeChar),
+		tartest.Special("./proc/console", tar.TypeChar), tartest.File("./"+monitAccess, "the stemcell's"),
 		tartest.Dir("./usr/"), tartest.Symlink("./usr/sbin", "/etc"), tartest.File("./usr/bin/unshare", ""), tartest.File("./usr/bin/setpriv", "the stemcell's"),
 	}
 	program := func(name, file string) {
@@ -155,7 +155,7 @@ func TestContainerVM(t *testing.T) {
 		}
 	}
 	// What programs become another user with is replaced, as in other VMs.
-	for name, want := range map[string]string{"usr/bin/setpriv": "run-as", "usr/sbin/chpst": "run-as", "usr/lib/machine/real/setpriv": "the stemcell's"} {
+	for name, want := range map[string]string{monitAccess: "permit_monit_access() { :; }", "usr/bin/setpriv": "run-as", "usr/sbin/chpst": "run-as", "usr/lib/machine/real/setpriv": "the stemcell's"} {
 		if text, err := os.ReadFile(inside(name)); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s has %q, %v", name, text, err)
 		}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,7 @@ func digestOf(ctx context.Context, file string) (string, error) {
 // to the VMs.
 func unpackImage(ctx context.Context, file, dir string) error {
 	// Links may be absolute: only VMs follow them, in which dir is the root.
-	limits := archive.Limits{AnyLinks: true, Skip: ofTheKernel}
+	limits := archive.Limits{AnyLinks: true, Skip: notOfImage}
 	if err := archive.Extract(ctx, file, dir, limits); err != nil {
 		var unsafe *archive.UnsafeError
 		if errors.As(err, &unsafe) {
@@ -101,11 +102,18 @@ func unpackImage(ctx context.Context, file, dir string) error {
 	return nil
 }
 
-// ofTheKernel reports whether a name of an image is in a folder in which a VM sees
-// the kernel's files instead. The images of stemcells have devices there.
-func ofTheKernel(name string) bool {
+// notOfImage reports whether an entry of an image is in a folder in which a VM sees
+// the kernel's files instead, or is something that only a running machine has. The
+// images of stemcells have devices and pipes there.
+func notOfImage(name string, h *tar.Header) bool {
 	top, _, below := strings.Cut(name, "/")
-	return below && (top == "dev" || top == "proc" || top == "sys")
+	switch {
+	case !below:
+		return false
+	case top == "run":
+		return h.Typeflag == tar.TypeFifo || h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock
+	}
+	return top == "dev" || top == "proc" || top == "sys"
 }
 
 // checkImage refuses an image that is not the root file system of a stemcell.
