@@ -129,7 +129,8 @@ func completeFrames(name string) error {
 			_    [16]byte
 		}{data: unsafe.Pointer(&value)} // #nosec G103 -- the call reads the value before it returns
 		copy(request.name[:unix.IFNAMSIZ-1], name)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 { // #nosec G103 -- as above
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))) // #nosec G103 -- as above
+		if errno != 0 {
 			return fmt.Errorf("cannot turn off offloading: %w", errno)
 		}
 	}
