@@ -65,9 +65,21 @@ func Tgz(t testing.TB, entries ...Entry) []byte {
 }
 
 // Gzip compresses data.
-func Gzip(data []byte) []byte {
+func Gzip(data []byte) []byte { return gzipped(data, gzip.DefaultCompression) }
+
+// Large returns a tar of entries that are large, in the format of gzip, but not
+// compressed: with the race detector, compressing takes seconds.
+func Large(t testing.TB, entries ...Entry) []byte {
+	t.Helper()
+	return gzipped(Tar(t, entries...), gzip.NoCompression)
+}
+
+func gzipped(data []byte, level int) []byte {
 	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
+	w, err := gzip.NewWriterLevel(&buf, level)
+	if err != nil {
+		panic(err) // there is no such level
+	}
 	w.Write(data)
 	w.Close()
 	return buf.Bytes()

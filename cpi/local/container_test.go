@@ -113,7 +113,7 @@ func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 			program(field, field)
 		}
 	}
-	return tartest.Tgz(t, append(entries, more...)...)
+	return tartest.Large(t, append(entries, more...)...)
 }
 
 func image(t testing.TB, content []byte) string {
@@ -450,7 +450,7 @@ func TestLightStemcellRefused(t *testing.T) {
 func TestKilledWhileUnpacking(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
-	from := image(t, rootFS(t, tartest.File("./large", strings.Repeat("0123456789abcdef", 8<<20))))
+	from := image(t, rootFS(t, tartest.File("./large", strings.Repeat("0123456789abcdef", 4<<20))))
 	request := cpi.Request{Method: "create_stemcell", APIVersion: 2}
 	request.Arguments = []any{from, map[string]any{}}
 	text, err := json.Marshal(request)
