@@ -166,6 +166,9 @@ func testKilled(t *testing.T, w *world, rounds int) {
 		t.Fatal(err)
 	}
 	finished := 0
+	if testing.Short() {
+		rounds = (rounds + 3) / 4
+	}
 	for round := range rounds {
 		found := k.check(t, fmt.Sprintf("round %d", round))
 		pick := func(folder string) string {
