@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,14 @@ func TestDecide(t *testing.T) {
 			w.Releases[1].Version = "2"
 			w.Applied["release: web"] = "z"
 			w.Applied["template: web"] = "y"
-		}, plan: []string{"jobs update in place: release web 1 -> 2"}},
+		}, plan: []string{"jobs update in place: release web 1 -> 2; changed in it: job web"}},
+		"large release": {want: func(w *Wishes) {
+			w.Releases[1].Version = "2"
+			for i := range 9 {
+				w.Applied[fmt.Sprintf("package: p%d", i)] = "z"
+			}
+			w.Applied["template: web"] = "y"
+		}, plan: []string{"jobs update in place: release web 1 -> 2; changed in it: job web, package p0, package p1, package p2, package p3 and 5 more"}},
 		"release of the CPI":       {want: func(w *Wishes) { w.Releases[0].Version = "2"; w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
 		"comment":                  {want: func(w *Wishes) { w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
 		"tags":                     {want: func(w *Wishes) { w.Digest = "2"; w.Applied[PartTags] = "z" }, plan: []string{"tags update in place: changed in the manifest"}},

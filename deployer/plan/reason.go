@@ -48,6 +48,7 @@ const (
 	ReleaseNew      Cause = "release-new"      // Subject: name, To: version
 	ReleaseChanged  Cause = "release-changed"  // Subject: name, From, To: versions
 	ReleaseRemoved  Cause = "release-removed"  // Subject: name
+	ContentsChanged Cause = "release-contents" // Names of jobs and packages, Count of the releases they are from
 	PropertyChanged Cause = "property-changed" // Subject: property, To: job
 	PackageChanged  Cause = "package-changed"  // Subject: package
 	JobChanged      Cause = "job-changed"      // Subject: job
@@ -213,6 +214,8 @@ func (r Reason) String() string {
 		return fmt.Sprintf("release %s %s -> %s", r.Subject, r.From, r.To)
 	case ReleaseRemoved:
 		return fmt.Sprintf("release %s was removed", r.Subject)
+	case ContentsChanged:
+		return contentsText(r.Names, r.Count)
 	case PropertyChanged:
 		return fmt.Sprintf("properties.%s of job %s changed", r.Subject, r.To)
 	case PackageChanged:
@@ -269,6 +272,23 @@ func (r Reason) String() string {
 		return "requested with --previous, which puts back what the previous deploy applied"
 	}
 	return r.warning(names)
+}
+
+// mostContents is how many jobs and packages of changed releases a text names.
+const mostContents = 6
+
+// contentsText names what changed in a number of releases.
+func contentsText(names []string, releases int) string {
+	where := "in it"
+	if releases > 1 {
+		where = "in them"
+	}
+	more := ""
+	if len(names) > mostContents {
+		more = fmt.Sprintf(" and %d more", len(names)-mostContents+1)
+		names = names[:mostContents-1]
+	}
+	return "changed " + where + ": " + strings.Join(names, ", ") + more
 }
 
 // connectedText describes a network of a VM's own.

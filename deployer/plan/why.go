@@ -83,21 +83,26 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	case len(st.Own.Applied) == 0:
 		return releases
 	}
-	why := append(releases, appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases) > 0)...)
+	why := append(releases, appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases))...)
 	if spec := st.Own.Applied[PartSpec]; spec != "" && spec != Digest(st.Own.Salt, PartSpec, f.Now.ConfigurationHash) {
 		why = append(why, Reason{Cause: OtherSpec})
 	}
 	return why
 }
 
-// appliedReasons returns the reasons for changed parts of the instance. If a
-// changed release is named, its changed jobs and packages are not.
-func appliedReasons(parts []string, releaseNamed bool) []Reason {
+// appliedReasons returns the reasons for changed parts of the instance. If changed
+// releases are named, as many as releases, their jobs and packages are one reason.
+func appliedReasons(parts []string, releases int) []Reason {
 	var why []Reason
+	contents := Reason{Cause: ContentsChanged, Count: releases}
 	for _, p := range parts {
 		switch kind, rest, _ := strings.Cut(p, ": "); {
 		case p == PartTags || p == PartSpec:
-		case releaseNamed && (kind == "package" || kind == "template" || kind == "release"):
+		case releases > 0 && kind == "release":
+		case releases > 0 && kind == "template":
+			contents.Names = append(contents.Names, "job "+rest)
+		case releases > 0 && kind == "package":
+			contents.Names = append(contents.Names, "package "+rest)
 		case kind == "property":
 			job, name, _ := strings.Cut(rest, " ")
 			why = append(why, Reason{Cause: PropertyChanged, Subject: name, To: job})
@@ -114,6 +119,10 @@ func appliedReasons(parts []string, releaseNamed bool) []Reason {
 		default:
 			why = append(why, Reason{Cause: PartChanged, Subject: p})
 		}
+	}
+	if len(contents.Names) > 0 {
+		slices.Sort(contents.Names) // jobs first
+		why = append([]Reason{contents}, why...)
 	}
 	return why
 }
