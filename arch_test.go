@@ -97,6 +97,7 @@ func imports() map[string][]string {
 		"internal/printable":      {},
 		"internal/process":        {"internal/guard", "internal/wait"},
 		"internal/proxy":          {},
+		"internal/regular":        {},
 		"internal/removal":        {},
 		"internal/spelling":       {},
 		"internal/unnamed":        {},

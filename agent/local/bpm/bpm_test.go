@@ -70,7 +70,9 @@ func (v testVM) read(name string) string {
 // bpm runs bpm and returns both outputs and the exit status.
 func (v testVM) bpm(args ...string) (stdout, stderr string, status int) {
 	v.t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.t.Context()), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Env = append(os.Environ(), "BPM_TEST_ROOT="+v.root)
@@ -257,6 +259,20 @@ func TestHook(t *testing.T) {
 	v.must("start", "web")
 	if v.read("data/web/tmp/done") != "set up\n" {
 		t.Error("the hook did not run")
+	}
+}
+
+// Nobody writes to a bpm.yml that is a named pipe: bpm does not wait for it.
+func TestConfigIsAPipe(t *testing.T) {
+	t.Parallel()
+	v := newVM(t, sleeper)
+	file := v.path("jobs/web/config/bpm.yml")
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	want := "cannot read the job's configuration: " + file + " is not a regular file"
+	if _, errs, status := v.bpm("start", "web"); status != 1 || !strings.Contains(errs, want) {
+		t.Errorf("start: %d %q, want %q", status, errs, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package bpm
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"bootstrap/agent/local/machine"
+	"bootstrap/internal/regular"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -88,7 +90,7 @@ func configOf(vm machine.VM, job string) string { return vm.Path("jobs", job, "c
 // file and, where it is known, the line.
 func readConfig(vm machine.VM, job string) ([]settings, error) {
 	file := configOf(vm, job)
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, missing := os.Stat(vm.Path("jobs", job)); missing != nil {
 			return nil, fmt.Errorf("there is no job %s on this VM: %w", job, fs.ErrNotExist)
@@ -112,6 +114,15 @@ func readConfig(vm machine.VM, job string) ([]settings, error) {
 		}
 	}
 	return config.Processes, nil
+}
+
+func readFile(name string) ([]byte, error) {
+	f, _, err := regular.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // mostErrors is how many values of a wrong type are reported.

@@ -7,9 +7,6 @@ import (
 	"syscall"
 )
 
-// openNonblock keeps the open of a pid file that is a pipe from blocking.
-const openNonblock = syscall.O_NONBLOCK
-
 // reap collects a child without waiting. err says how an ended child failed.
 func reap(pid int) (ended bool, err error) {
 	var ws syscall.WaitStatus

@@ -2,8 +2,6 @@ package monit
 
 import "errors"
 
-const openNonblock = 0
-
 // On Windows, which has neither pid files nor sessions, this package only
 // compiles.
 

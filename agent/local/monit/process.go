@@ -3,12 +3,12 @@ package monit
 import (
 	"errors"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"bootstrap/internal/process"
+	"bootstrap/internal/regular"
 )
 
 // runsSince returns when the process began, or the present if that is unknown.
@@ -65,18 +65,11 @@ func readPidFile(path string) (process.Identity, bool) {
 }
 
 func readPid(path string) (pid int, written time.Time, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	f, info, err := regular.Open(path)
 	if err != nil {
 		return 0, time.Time{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return 0, time.Time{}, errors.New("not a regular file")
-	}
 	data, err := io.ReadAll(io.LimitReader(f, 64))
 	if err != nil {
 		return 0, time.Time{}, err
