@@ -343,9 +343,9 @@ func (d *doctor) sayNetwork(ctx context.Context, v *verdict) {
 	case n.Problem != nil:
 		v.fail("follow the message", "%v", n.Problem)
 	case n.Own && n.Out != "":
-		v.say("it has a network of its own, and reaches the outside through %s", n.Out)
+		v.say("the new VM has a network of its own, and reaches the outside through %s", n.Out)
 	case n.Own:
-		v.say("it has a network of its own, without a way out")
+		v.say("the new VM has a network of its own, without a way out")
 	}
 }
 

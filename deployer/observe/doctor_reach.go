@@ -150,7 +150,7 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 	}
 }
 
-// checkAgentPort tries the addresses of the agent of a VM on this machine.
+// checkAgentPort tries the addresses of this machine that a new VM on it will use.
 func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 	switch {
 	case !d.loaded:
@@ -166,8 +166,12 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 			v.fail("follow the message", "%s", strings.ReplaceAll(err.Error(), "; nothing was changed", ""))
 			return
 		}
-		for _, p := range d.AgentPorts() {
+		ports := d.NewPorts(ctx)
+		for _, p := range ports {
 			v.say("%s is free for %s", p.Address, p.What)
+		}
+		if len(ports) == 0 {
+			v.skip("the new VM uses no port of this machine")
 		}
 	}
 }

@@ -15,21 +15,17 @@ import (
 	"bootstrap/internal/listener"
 )
 
-// CheckPorts tries the addresses at which the agent of a new VM on this machine
-// will listen. vm is the CID of the VM that the new one replaces, which may
+// CheckPorts tries the addresses of this machine that a new VM on it will use. vm is the CID of the VM that the new one replaces, which may
 // still use them; empty: there is none.
 func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 	if !t.EmbeddedCPI() {
 		return nil
 	}
-	ports := t.AgentPorts()
 	if n := t.NewNetwork(ctx); n.Problem != nil {
 		return n.Problem
-	} else if n.Own {
-		ports = publishedPorts(n) // its agent listens at no address of this machine
 	}
 	var errs []error
-	for _, p := range ports {
+	for _, p := range t.NewPorts(ctx) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
 		if err == nil {
 			_ = l.Close()
@@ -51,17 +47,21 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 	return errors.Join(errs...)
 }
 
-// agentPort is an address at which the agent of a VM on this machine listens.
-type AgentPort struct {
+// NewPort is an address of this machine that a new VM on it will use.
+type NewPort struct {
 	Address string // host:port
 	What    string // who listens there
 	Remedy  string // what to do if the address is in use
 }
 
-// AgentPorts lists the addresses at which the agent of a VM on this machine
-// will listen, according to the CPI's properties. The CPI itself reports
-// properties that are wrong.
-func (t *Target) AgentPorts() []AgentPort {
+// NewPorts lists the addresses of this machine that a new VM on it will use,
+// according to the CPI's properties: those of its agent and SSH server or, in a
+// network of its own, the published ones. The CPI itself reports properties that are
+// wrong.
+func (t *Target) NewPorts(ctx context.Context) []NewPort {
+	if n := t.NewNetwork(ctx); n.Own {
+		return publishedPorts(n)
+	}
 	property := func(name string) string {
 		v, _ := plan.LookUp(t.Manifest.CPI.Properties, name)
 		if v == nil {
@@ -80,7 +80,7 @@ func (t *Target) AgentPorts() []AgentPort {
 		}
 		return net.JoinHostPort(host, port)
 	}
-	ports := []AgentPort{
+	ports := []NewPort{
 		{What: "the agent of the new VM", Remedy: "change the port in cloud_provider.mbus and cloud_provider.properties.agent.mbus"},
 		{What: "the SSH server of the new VM", Remedy: "change cloud_provider.properties.local_cpi.ssh.port and the port of the tunnel",
 			Address: at(property("local_cpi.ssh.address"), property("local_cpi.ssh.port"))},
@@ -88,14 +88,14 @@ func (t *Target) AgentPorts() []AgentPort {
 	if mbus, err := url.Parse(cmp.Or(property("local_cpi.agent.mbus"), property("agent.mbus"))); err == nil {
 		ports[0].Address = at(mbus.Hostname(), mbus.Port())
 	}
-	return slices.DeleteFunc(ports, func(p AgentPort) bool { return p.Address == "" })
+	return slices.DeleteFunc(ports, func(p NewPort) bool { return p.Address == "" })
 }
 
 // publishedPorts lists the TCP ports that this machine publishes.
-func publishedPorts(n Network) (ports []AgentPort) {
+func publishedPorts(n Network) (ports []NewPort) {
 	for _, p := range n.Ports {
 		if i := strings.LastIndexByte(p, ':'); !strings.HasSuffix(p, "/udp") {
-			ports = append(ports, AgentPort{Address: p[:i], What: "port " + p[i+1:] + " of the new VM", Remedy: "change local_cpi.ports in cloud_provider.properties"})
+			ports = append(ports, NewPort{Address: p[:i], What: "port " + p[i+1:] + " of the new VM", Remedy: "change local_cpi.ports in cloud_provider.properties"})
 		}
 	}
 	return ports
