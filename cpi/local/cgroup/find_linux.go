@@ -51,7 +51,7 @@ func (h Home) isFull() bool {
 }
 
 // unified is what gives a machine cgroups of version 2.
-const unified = "start its kernel with systemd.unified_cgroup_hierarchy=1"
+const unified = "start this machine's kernel with systemd.unified_cgroup_hierarchy=1"
 
 // mountPoint is where the file system of cgroups is mounted; empty if it is not.
 func mountPoint() string {
