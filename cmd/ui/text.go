@@ -302,6 +302,10 @@ func (t *text) leaveLine() {
 }
 
 func (t *text) progress(e report.Event) {
+	e.Total, e.Done = max(e.Total, 0), max(e.Done, 0)
+	if e.Total > 0 {
+		e.Done = min(e.Done, e.Total) // a bar has no room for more
+	}
 	if _, ok := t.first[e.Stage]; !ok {
 		t.first[e.Stage] = e
 	}
@@ -375,7 +379,7 @@ func amount(e report.Event) string {
 	if e.Total <= 0 {
 		return Size(e.Done)
 	}
-	return fmt.Sprintf("%d%% (%s of %s)", e.Done*100/e.Total, Size(e.Done), Size(e.Total))
+	return fmt.Sprintf("%d%% (%s of %s)", int(float64(e.Done)/float64(e.Total)*100), Size(e.Done), Size(e.Total))
 }
 
 // Size writes a number of bytes for people: 1.5 MiB.
