@@ -4,10 +4,12 @@ package listener
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	sockets "github.com/shirou/gopsutil/v4/net"
@@ -57,6 +59,19 @@ func At(ctx context.Context, address string) Process {
 		}
 	}
 	return Process{}
+}
+
+// Refused returns why nobody, or not this user, can listen at host:port, if that is
+// the reason for the error; else it is empty.
+func Refused(address string, err error) string {
+	host, port, _ := net.SplitHostPort(address)
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return "this machine allows only root to listen at ports below 1024; use a higher one, or sudo sysctl -w net.ipv4.ip_unprivileged_port_start=" + port
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return host + " is not an address of this machine"
+	}
+	return ""
 }
 
 // clash reports whether two hosts cannot be listened at with the same port.

@@ -54,13 +54,11 @@ func (p Port) open(ctx context.Context) (*os.File, error) {
 
 // why completes the error of a port that cannot be opened.
 func (p Port) why(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE) && p.Network == "tcp":
+	if errors.Is(err, syscall.EADDRINUSE) && p.Network == "tcp" {
 		return fmt.Errorf("%v has the port: %w", listener.At(ctx, p.listenAddress()), err)
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("this machine allows only root to listen at ports below 1024; use a higher one, or sudo sysctl -w net.ipv4.ip_unprivileged_port_start=%d: %w", p.Listen.Port(), err)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this machine: %w", p.Listen.Addr(), err)
+	}
+	if why := listener.Refused(p.listenAddress(), err); why != "" {
+		return fmt.Errorf("%s: %w", why, err)
 	}
 	return err
 }

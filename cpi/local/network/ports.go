@@ -38,12 +38,22 @@ func ParsePorts(list []string) ([]Port, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot publish the port '%s': %w", text, err)
 		}
-		if i := slices.IndexFunc(ports, func(o Port) bool { return o.Network == p.Network && o.Listen == p.Listen }); i >= 0 {
+		if i := slices.IndexFunc(ports, p.clashes); i >= 0 && ports[i].Listen == p.Listen {
 			return nil, fmt.Errorf("cannot publish the port '%s': %s is in the list twice", text, p.Listen)
+		} else if i >= 0 {
+			return nil, fmt.Errorf("cannot publish the port '%s': %s and %s of the list include each other; remove one of the two", text, p.Listen, ports[i].Listen)
 		}
 		ports = append(ports, p)
 	}
 	return ports, nil
+}
+
+// clashes reports whether only one of two ports can be published.
+func (p Port) clashes(o Port) bool {
+	a, b := p.Listen.Addr(), o.Listen.Addr()
+	// All addresses of IPv6 include those of IPv4.
+	includes := func(all, one netip.Addr) bool { return all.IsUnspecified() && (all.Is6() || one.Is4()) }
+	return p.Network == o.Network && p.Listen.Port() == o.Listen.Port() && (a == b || includes(a, b) || includes(b, a))
 }
 
 var errPortForm = errors.New("want MACHINE_PORT:VM_PORT or ADDRESS:MACHINE_PORT:VM_PORT, with /udp at the end for UDP, such as 8080:80 or 127.0.0.1:5353:53/udp")

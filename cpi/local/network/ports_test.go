@@ -40,7 +40,14 @@ func TestParsePorts(t *testing.T) {
 	if _, err := ParsePorts([]string{"8080:80", "127.0.0.1:8080:81"}); err == nil || !strings.Contains(err.Error(), "is in the list twice") {
 		t.Errorf("the same port twice: %v", err)
 	}
-	if _, err := ParsePorts([]string{"8080:80", "8080:80/udp"}); err != nil {
-		t.Errorf("TCP and UDP at the same port: %v", err)
+	for _, list := range [][]string{{"8080:80", "0.0.0.0:8080:81"}, {"[::]:8080:80", "8080:81"}, {"0.0.0.0:8080:80", "[::]:8080:80"}} {
+		if _, err := ParsePorts(list); err == nil || !strings.Contains(err.Error(), "include each other") {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	for _, list := range [][]string{{"8080:80", "8080:80/udp"}, {"0.0.0.0:8080:80", "[::1]:8080:80"}, {"0.0.0.0:8080:80", "8081:80"}} {
+		if _, err := ParsePorts(list); err != nil {
+			t.Errorf("%s: %v", list, err)
+		}
 	}
 }
