@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,7 @@ func kindOf(name string, fields map[string]any) (string, error) {
 	case NetworkMachine:
 		return NetworkMachine, nil
 	case NetworkOwn, NetworkIsolated:
-		if type_ == "vip" || ip == "" {
+		if type_ == "vip" || type_ == "dynamic" || ip == "" {
 			return "", fail(cpi.TypeCloudError, "cannot use '%s: %v' in the cloud_properties of network '%s': only a manual network can have it", kindProperty, asked, name)
 		}
 		return asked.(string), nil
@@ -87,7 +88,7 @@ func isMine(ip string) (bool, error) {
 // shares that.
 func networkSpec(asked networks) (*network.Spec, error) {
 	spec := &network.Spec{}
-	shared := ""
+	shared, own := "", ""
 	for _, name := range asked.inOrder() {
 		kind, err := kindOf(name, asked[name])
 		if err != nil {
@@ -108,11 +109,12 @@ func networkSpec(asked networks) (*network.Spec, error) {
 		}
 		i.Name = fmt.Sprintf("eth%d", len(spec.Interfaces))
 		i.Out = kind == NetworkOwn && i.Gateway.IsValid()
+		own = cmp.Or(own, name)
 		if len(spec.Interfaces) > 0 {
 			i.Gateway, i.Out = netip.Addr{}, false // only the main one has the default route
 		}
 		if slices.ContainsFunc(spec.Interfaces, func(o network.Interface) bool { return o.Segment() == i.Segment() }) {
-			return nil, fail(cpi.TypeCloudError, "cannot use network '%s': another network of the VM has the same range", name)
+			return nil, fail(cpi.TypeCloudError, "cannot use network '%s': another network of the VM has the same range; remove one of the two", name)
 		}
 		spec.Interfaces = append(spec.Interfaces, i)
 		servers, err := nameServers(name, asked[name])
@@ -125,7 +127,7 @@ func networkSpec(asked networks) (*network.Spec, error) {
 	case len(spec.Interfaces) == 0:
 		return nil, nil
 	case shared != "":
-		return nil, fail(cpi.TypeCloudError, "cannot use network '%s', which is this machine's, and '%s' for the same VM: a VM has this machine's network or networks of its own", shared, spec.Interfaces[0].Address)
+		return nil, fail(cpi.TypeCloudError, "cannot use network '%s', which is this machine's, and network '%s' with %s for the same VM: a VM has this machine's network or networks of its own; remove one of the two", shared, own, spec.Interfaces[0].Address)
 	}
 	return spec, nil
 }
@@ -336,7 +338,7 @@ func closeFiles(files []*os.File) {
 // NewNetwork returns what connects a new VM of a kind, with these networks and
 // published ports: whether the network is the VM's own, and if so, the program that
 // leads out of it, if any does, and the ports. The error is why the VM cannot have
-// the network. Networks that are not for this machine are none of its business.
+// the network, as far as that is known before its addresses are.
 func NewNetwork(asked map[string]map[string]any, published any, machine string) (own bool, out string, ports []string, err error) {
 	var nets networks
 	var list []string
@@ -345,6 +347,11 @@ func NewNetwork(asked map[string]map[string]any, published any, machine string) 
 	}
 	if text, failed := json.Marshal(published); failed != nil || json.Unmarshal(text, &list) != nil {
 		return false, "", nil, errors.New("cannot use local_cpi.ports: it must be a list of texts such as 8080:80")
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(nets)), lacksAddress) {
+		if nets, err = resolve(nets); err != nil {
+			return false, "", nil, err
+		}
 	}
 	c := &call{}
 	c.cfg.Ports = list
@@ -360,4 +367,10 @@ func NewNetwork(asked map[string]map[string]any, published any, machine string) 
 		program = filepath.Base(program)
 	}
 	return true, program, ports, err
+}
+
+// lacksAddress reports whether the address of a network is not chosen yet.
+func lacksAddress(fields map[string]any) bool {
+	ip, _ := fields["ip"].(string)
+	return ip == "" && fields["type"] != "dynamic"
 }
