@@ -127,9 +127,9 @@ func machineReason(m target.Machine) plan.Reason {
 }
 
 // networkReason returns what a plan says of the network of a new VM; zero: nothing,
-// because it is that of this machine, or of a cloud.
+// because it is that of this machine, or of a cloud, or the VM cannot have it.
 func networkReason(n target.Network) plan.Reason {
-	if !n.Own {
+	if !n.Own || n.Problem != nil {
 		return plan.Reason{}
 	}
 	return plan.Reason{Cause: plan.Connected, To: n.Out, Names: n.Ports}

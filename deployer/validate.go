@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
@@ -45,6 +46,7 @@ func Validate(ctx context.Context, opts Options) (Findings, error) {
 		{name: "check packages", do: v.checkPackages},
 		{name: "render jobs", do: v.renderJobs},
 		{name: "check the tunnel", do: v.checkTunnel},
+		{name: "check the network", do: v.checkNetwork},
 	}))
 	switch {
 	case err != nil:
@@ -258,6 +260,16 @@ func (v *validation) checkTunnel(context.Context) error {
 		v.skip("the key of cloud_provider.ssh_tunnel", err)
 	}
 	return nil
+}
+
+// checkNetwork finds out whether an embedded VM can have its network. What this
+// machine lacks is no defect of the manifest.
+func (v *validation) checkNetwork(ctx context.Context) error {
+	if err := v.r.t.NewNetwork(ctx).Problem; err != nil {
+		stops := plan.Reason{Cause: plan.StopsEarly, To: err.Error()}
+		v.warnings = append(v.warnings, document.Problem{Pos: v.whole.Group.Pos, Message: stops.String(), Warning: true})
+	}
+	return ctx.Err()
 }
 
 // templateCheck collects the results of rendering.

@@ -282,7 +282,7 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	} else {
 		m = d.Env.Machine(ctx, "", false)
 	}
-	defer d.sayNetwork(ctx, v)
+	defer d.sayNetwork(ctx, m, v)
 	switch {
 	case m.Refused == nil && m.Kind == agent.MachineContainer:
 		v.say("new VMs of the embedded CPI are containers of the stemcell")
@@ -333,9 +333,11 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 }
 
 // sayNetwork adds what connects a new VM of the embedded CPI.
-func (d *doctor) sayNetwork(ctx context.Context, v *verdict) {
+func (d *doctor) sayNetwork(ctx context.Context, m target.Machine, v *verdict) {
 	if !d.loaded {
-		d.sayNetworks(v)
+		if m.Refused == nil && agent.Isolated(m.Kind) {
+			d.sayNetworks(v)
+		}
 		return
 	}
 	n := d.NewNetwork(ctx)

@@ -162,11 +162,15 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 	case d.locked:
 		v.skip("a run is in progress and may have made a VM")
 	default:
+		ports, err := d.NewPorts(ctx)
+		if err != nil {
+			v.skip("the VM cannot have its network: see machine")
+			return
+		}
 		if err := d.CheckPorts(ctx, ""); err != nil {
 			v.fail("follow the message", "%s", strings.ReplaceAll(err.Error(), "; nothing was changed", ""))
 			return
 		}
-		ports := d.NewPorts(ctx)
 		for _, p := range ports {
 			v.say("%s is free for %s", p.Address, p.What)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -13,25 +14,34 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/listener"
+	"bootstrap/manifest"
 )
 
-// CheckPorts tries the addresses of this machine that a new VM on it will use. vm is the CID of the VM that the new one replaces, which may
-// still use them; empty: there is none.
+// CheckPorts tries the addresses at which a new VM on this machine will listen. vm
+// is the CID of the VM that the new one replaces, which may still use them; empty:
+// there is none.
 func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 	if !t.EmbeddedCPI() {
 		return nil
 	}
-	if n := t.NewNetwork(ctx); n.Problem != nil {
-		return n.Problem
+	ports, err := t.NewPorts(ctx)
+	if err != nil {
+		return err
 	}
 	var errs []error
-	for _, p := range t.NewPorts(ctx) {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
+	for _, p := range ports {
+		err := p.try(ctx)
 		if err == nil {
-			_ = l.Close()
 			continue
 		}
-		by := listener.At(ctx, p.Address)
+		if why := listener.Refused(p.Address, err); why != "" {
+			errs = append(errs, fmt.Errorf("%s cannot listen at %s: %w: %s; %s; nothing was changed", p.What, p.Address, err, why, p.Remedy))
+			continue
+		}
+		var by listener.Process
+		if !p.UDP {
+			by = listener.At(ctx, p.Address)
+		}
 		holder := ""
 		if by.VM != "" {
 			holder = filepath.Base(by.VM) // the folder of a VM is named by its CID
@@ -47,29 +57,36 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 	return errors.Join(errs...)
 }
 
-// NewPort is an address of this machine that a new VM on it will use.
+// NewPort is an address of this machine at which a new VM on it will listen.
 type NewPort struct {
 	Address string // host:port
+	UDP     bool
 	What    string // who listens there
 	Remedy  string // what to do if the address is in use
 }
 
-// NewPorts lists the addresses of this machine that a new VM on it will use,
-// according to the CPI's properties: those of its agent and SSH server or, in a
-// network of its own, the published ones. The CPI itself reports properties that are
-// wrong.
-func (t *Target) NewPorts(ctx context.Context) []NewPort {
-	if n := t.NewNetwork(ctx); n.Own {
-		return publishedPorts(n)
+// NewPorts lists the addresses of this machine at which a new VM on it will listen.
+// The error is why the VM cannot have its network.
+func (t *Target) NewPorts(ctx context.Context) ([]NewPort, error) {
+	n := t.NewNetwork(ctx)
+	if n.Own {
+		return publishedPorts(n), n.Problem // its agent listens at no address of this machine
 	}
+	return agentPorts(t.Manifest), n.Problem
+}
+
+// agentPorts lists the addresses at which the agent of a VM that shares this
+// machine's network will listen, according to the CPI's properties. The CPI itself
+// reports properties that are wrong.
+func agentPorts(m *manifest.Manifest) []NewPort {
 	property := func(name string) string {
-		v, _ := plan.LookUp(t.Manifest.CPI.Properties, name)
+		v, _ := plan.LookUp(m.CPI.Properties, name)
 		if v == nil {
 			return ""
 		}
 		return fmt.Sprint(v)
 	}
-	own, _ := t.Manifest.Address()
+	own, _ := m.Address()
 	// The CPI replaces the wildcard address with the address of the VM.
 	at := func(host, port string) string {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
@@ -91,14 +108,29 @@ func (t *Target) NewPorts(ctx context.Context) []NewPort {
 	return slices.DeleteFunc(ports, func(p NewPort) bool { return p.Address == "" })
 }
 
-// publishedPorts lists the TCP ports that this machine publishes.
+// publishedPorts lists the ports that this machine publishes.
 func publishedPorts(n Network) (ports []NewPort) {
 	for _, p := range n.Ports {
-		if i := strings.LastIndexByte(p, ':'); !strings.HasSuffix(p, "/udp") {
-			ports = append(ports, NewPort{Address: p[:i], What: "port " + p[i+1:] + " of the new VM", Remedy: "change local_cpi.ports in cloud_provider.properties"})
-		}
+		at, udp := strings.CutSuffix(p, "/udp")
+		i := strings.LastIndexByte(at, ':')
+		ports = append(ports, NewPort{Address: at[:i], UDP: udp, What: "port " + p[i+1:] + " of the new VM", Remedy: "change local_cpi.ports in cloud_provider.properties"})
 	}
 	return ports
+}
+
+// try listens at the address for a moment.
+func (p NewPort) try(ctx context.Context) error {
+	var l io.Closer
+	var err error
+	if p.UDP {
+		l, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp", p.Address)
+	} else {
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
+	}
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // portTaken returns the error of an address that is in use, with the process
