@@ -41,11 +41,16 @@ func showCgroup() error {
 }
 
 // limitPIDs limits how many processes and threads the user of this namespace may
-// have in it. Kernels before 5.14 count all processes of that user.
+// have in it. Kernels before 5.14 count all processes of that user. A lower limit of
+// the person (ulimit -u) stays: nobody but root may raise it.
 func limitPIDs(most int) error {
 	if most == 0 || !cgroup.CountsByNamespace() {
 		return nil
 	}
-	limit := uint64(most)
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return err
+	}
+	limit := min(uint64(most), now.Max)
 	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: limit, Max: limit})
 }

@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bootstrap/cpi/local/cgroup"
 )
@@ -26,6 +29,27 @@ perl -e 'while (defined(my $pid = fork)) { if (!$pid) { sleep 1000 }; $n++ }; pr
 `, func(context.Context, int) (Held, error) { return Held{PIDs: 50}, nil })
 	_, output := end(t, dir, ended)
 	expect(t, output, map[string]string{"enough": "1"})
+}
+
+// A person who may have fewer processes than the VM can have VMs all the same.
+func TestLimitOfThePerson(t *testing.T) {
+	t.Parallel()
+	if !cgroup.CountsByNamespace() {
+		t.Skip("this kernel counts the processes of a user in all namespaces together")
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		t.Fatal(err)
+	}
+	now.Max = min(now.Max, 1<<21) // for the other tests, still more than enough
+	now.Cur = min(now.Cur, now.Max)
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		t.Fatal(err)
+	}
+	most := int(now.Max)
+	dir, ended := start(t, "echo most=$(ulimit -u)", func(context.Context, int) (Held, error) { return Held{PIDs: most + 1}, nil })
+	_, output := end(t, dir, ended)
+	expect(t, output, map[string]string{"most": strconv.Itoa(most)})
 }
 
 // needCgroups skips a test where VMs can have no cgroups with limits.
