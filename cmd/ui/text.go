@@ -352,11 +352,20 @@ func (t *text) draw(e report.Event) string {
 		}
 		return t.clip(label)
 	}
-	bar := pb.New64(e.Total).Set64(e.Done).SetUnits(pb.U_BYTES).SetWidth(room)
+	bar := drawBar(e, room, !short)
+	if runewidth.StringWidth(bar) > room {
+		bar = drawBar(e, room, false) // the amounts alone are wider
+	}
+	return label + " " + bar + pace
+}
+
+// drawBar renders a bar, with the amounts if counters is true.
+func drawBar(e report.Event, width int, counters bool) string {
+	bar := pb.New64(e.Total).Set64(e.Done).SetUnits(pb.U_BYTES).SetWidth(width)
 	bar.BarStart, bar.Current, bar.CurrentN, bar.Empty, bar.BarEnd = "[", "#", "#", " ", "]"
-	bar.NotPrint, bar.ShowTimeLeft, bar.ShowCounters = true, false, !short
+	bar.NotPrint, bar.ShowTimeLeft, bar.ShowCounters = true, false, counters
 	bar.Update()
-	return label + " " + strings.TrimSpace(bar.String()) + pace
+	return strings.TrimSpace(bar.String())
 }
 
 // pace returns how fast bytes flow, and how long that takes for the rest; empty in
