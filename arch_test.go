@@ -93,6 +93,7 @@ func imports() map[string][]string {
 		"internal/guard":          {},
 		"internal/listener":       {},
 		"internal/lockfile":       {"internal/atomicfile"},
+		"internal/owner":          {"internal/atomicfile"},
 		"internal/postgrestest":   {"internal/wait"},
 		"internal/printable":      {},
 		"internal/process":        {"internal/guard", "internal/wait"},

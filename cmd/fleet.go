@@ -21,6 +21,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/owner"
 	"bootstrap/manifest/document"
 	"bootstrap/templates"
 )
@@ -298,7 +299,7 @@ bootstrap fleet abort first.`,
 // runFleet runs a run of a fleet and shows it.
 func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked) error {
 	ctx := cmd.Context()
-	defer giveBack(opts.Home)
+	defer owner.GiveBack(opts.Home)
 	defer shareRuby(ctx, c, opts.Home, &opts.Program)()
 	if a.ask.yes || a.ask.silent {
 		opts.Program.Flags = append(opts.Program.Flags, "--yes")

@@ -15,6 +15,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
+	"bootstrap/internal/owner"
 	"bootstrap/manifest/document"
 )
 
@@ -87,7 +88,7 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
-	defer giveBack(home)
+	defer owner.GiveBack(home)
 	c.report = c.renderer(c.out) // finish prints how the command ended
 	show := ui.WorkerPlain(writerTo(c, c.out))
 	if c.json {

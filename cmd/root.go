@@ -32,6 +32,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/owner"
 	"bootstrap/internal/proxy"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
@@ -249,10 +250,10 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	if err != nil {
 		return err
 	}
-	if err := c.lookAtOwners(home, statePath, opts.Inputs.VarsStore); err != nil {
+	if err := owner.Look(c.warn, home, statePath, opts.Inputs.VarsStore); err != nil {
 		return err
 	}
-	defer giveBack(home)
+	defer owner.GiveBack(home)
 	return run(ctx, opts)
 }
 

@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/internal/owner"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -70,7 +71,7 @@ func (c *console) stateOptions(path string, wait time.Duration) (file.Options, e
 		return file.Options{}, err
 	}
 	c.plain = true
-	if err := c.lookAtOwners(home, path); err != nil {
+	if err := owner.Look(c.warn, home, path); err != nil {
 		return file.Options{}, err
 	}
 	return file.Options{
@@ -81,6 +82,9 @@ func (c *console) stateOptions(path string, wait time.Duration) (file.Options, e
 		Warn:    func(err error) { c.say(report.Warning, err.Error()) },
 	}, nil
 }
+
+// warn prints a warning to standard error, beside the result.
+func (c *console) warn(message string) { c.say(report.Warning, message) }
 
 // say prints a message to standard error, beside the result.
 func (c *console) say(kind report.Kind, message string) {

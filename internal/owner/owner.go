@@ -1,4 +1,6 @@
-package cmd
+// Package owner finds out who owns the files that a run works on, and keeps the owner
+// of those that root creates.
+package owner
 
 import (
 	"errors"
@@ -8,17 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 
-	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 )
 
-// lookAtOwners refuses a ~/.bosh that anybody may write to, and warns if it or
-// one of the files belongs to another user. Paths may be empty.
-func (c *console) lookAtOwners(home string, files ...string) error {
+// Look refuses a ~/.bosh that anybody may write to, and warns if it or one of the
+// files belongs to another user. Paths may be empty.
+func Look(warn func(message string), home string, files ...string) error {
 	info, err := os.Stat(home)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return c.makeHome(home)
+		return makeHome(warn, home)
 	case err != nil:
 		return fmt.Errorf("cannot find out who may write to %s: %w", home, err)
 	case worldWritable(info):
@@ -27,18 +28,18 @@ func (c *console) lookAtOwners(home string, files ...string) error {
 	owner, another := otherOwner(info)
 	switch {
 	case isRoot():
-		c.warnRoot(home, files)
+		warnRoot(warn, home, files)
 	case another && owner == "root":
-		c.warn(fmt.Sprintf("%s belongs to root, probably since a run with sudo: correct that with: sudo chown -R \"$(id -un)\" %s", home, home))
+		warn(fmt.Sprintf("%s belongs to root, probably since a run with sudo: correct that with: sudo chown -R \"$(id -un)\" %s", home, home))
 	case another:
-		c.warn(fmt.Sprintf("%s belongs to %s, who may change the programs in it that bootstrap runs", home, owner))
+		warn(fmt.Sprintf("%s belongs to %s, who may change the programs in it that bootstrap runs", home, owner))
 	}
 	return nil
 }
 
 // makeHome creates the folder if this runs as root, and gives it to the owner of
 // its parent folder. For other users it is created when it is needed.
-func (c *console) makeHome(home string) error {
+func makeHome(warn func(string), home string) error {
 	above, err := os.Stat(filepath.Dir(home))
 	if err != nil || !isRoot() {
 		return nil // the code that needs the folder reports that
@@ -46,7 +47,7 @@ func (c *console) makeHome(home string) error {
 	if _, another := otherOwner(above); !another {
 		return nil
 	}
-	c.warnRoot(filepath.Dir(home), nil)
+	warnRoot(warn, filepath.Dir(home), nil)
 	if err := atomicfile.MkdirAll(home, 0o700); err != nil {
 		return fmt.Errorf("cannot make %s: %w", home, err)
 	}
@@ -54,7 +55,7 @@ func (c *console) makeHome(home string) error {
 }
 
 // warnRoot warns that root works on another user's files.
-func (c *console) warnRoot(home string, files []string) {
+func warnRoot(warn func(string), home string, files []string) {
 	var paths []string
 	who := ""
 	for _, path := range append([]string{home}, files...) {
@@ -69,7 +70,5 @@ func (c *console) warnRoot(home string, files []string) {
 	if len(paths) == 0 {
 		return
 	}
-	c.warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Files keep their owner, group and mode, and new files in ~/.bosh get its owner; but VMs of the embedded CPI and their processes would belong to root. Run it as %s if you can", who, strings.Join(paths, ", "), who))
+	warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Files keep their owner, group and mode, and new files in ~/.bosh get its owner; but VMs of the embedded CPI and their processes would belong to root. Run it as %s if you can", who, strings.Join(paths, ", "), who))
 }
-
-func (c *console) warn(message string) { c.say(report.Warning, message) }

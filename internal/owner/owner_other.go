@@ -1,6 +1,6 @@
 //go:build !unix
 
-package cmd
+package owner
 
 import "io/fs"
 
@@ -10,4 +10,6 @@ func worldWritable(fs.FileInfo) bool { return false }
 
 func otherOwner(fs.FileInfo) (string, bool) { return "", false }
 
-func giveBack(string) {}
+// GiveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh; it
+// does nothing where there is no such user.
+func GiveBack(string) {}

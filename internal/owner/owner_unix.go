@@ -1,6 +1,6 @@
 //go:build unix
 
-package cmd
+package owner
 
 import (
 	"io/fs"
@@ -28,10 +28,10 @@ func otherOwner(info fs.FileInfo) (name string, another bool) {
 	return "the user " + id, true
 }
 
-// giveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh,
+// GiveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh,
 // except the VMs and disks of the embedded CPI, whose processes belong to root
 // as well. Errors are ignored: the next run reports a file that it cannot use.
-func giveBack(home string) {
+func GiveBack(home string) {
 	info, err := os.Stat(home)
 	if err != nil || !isRoot() {
 		return
