@@ -100,6 +100,7 @@ func imports() map[string][]string {
 		"internal/proxy":          {},
 		"internal/regular":        {},
 		"internal/removal":        {},
+		"internal/sealed":         {"internal/regular"},
 		"internal/spelling":       {},
 		"internal/unnamed":        {},
 		"internal/wait":           {"internal/guard"},
@@ -119,7 +120,8 @@ func libraries() map[string][]string {
 		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
 		"github.com/vishvananda/netlink": {"cpi/local/network"},
 		"github.com/creack/pty":          {"agent/local/sshd"},
-		"golang.org/x/crypto/ssh":        {"tunnel", "agent/local", "agent/local/sshd", "manifest/gen"},
+		"filippo.io/age":                 {"internal/sealed"},
+		"golang.org/x/crypto/ssh":        {"internal/sealed", "tunnel", "agent/local", "agent/local/sshd", "manifest/gen"}, // sealed: private keys that decrypt
 		"github.com/go-crypt/crypt":      {"manifest/gen"},
 		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/postgrestest"},
 		"github.com/riverqueue/river":    {"fleet/queue"},
