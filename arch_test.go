@@ -92,6 +92,7 @@ func imports() map[string][]string {
 		"internal/digest":         {},
 		"internal/guard":          {},
 		"internal/listener":       {},
+		"internal/keyorder":       {},
 		"internal/lockfile":       {"internal/atomicfile"},
 		"internal/owner":          {"internal/atomicfile"},
 		"internal/postgrestest":   {"internal/wait"},
