@@ -36,6 +36,7 @@ import (
 	"bootstrap/internal/proxy"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -357,8 +358,8 @@ func (c *console) getenv(name string) string {
 	return value
 }
 
-func (c *console) holder() file.Holder {
-	h := file.Holder{PID: os.Getpid(), Command: c.command, Since: time.Now().Truncate(time.Second)}
+func (c *console) holder() state.Holder {
+	h := state.Holder{PID: os.Getpid(), Command: c.command, Since: time.Now().Truncate(time.Second)}
 	h.Host, _ = os.Hostname() // only for the message
 	if u, err := user.Current(); err == nil {
 		h.User = u.Username

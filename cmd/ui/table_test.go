@@ -13,7 +13,7 @@ import (
 	"bootstrap/deployer/observe"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
-	"bootstrap/state/file"
+	"bootstrap/state"
 )
 
 // tables prints all tables and lists of this package.
@@ -53,7 +53,7 @@ func tables(out *Writer) {
 		Check(out, c)
 	}
 	fmt.Fprintln(out)
-	r := &rollout.Record{ID: "7", Name: "shops", Action: "canary", Started: at, Ended: &later, Result: rollout.Failed, By: file.Holder{User: "me", Host: "laptop"}, Numbers: rollout.Numbers{Members: 3, ToDo: 2, Canaries: 1, MaxInFlight: 1}, Members: []*rollout.Member{
+	r := &rollout.Record{ID: "7", Name: "shops", Action: "canary", Started: at, Ended: &later, Result: rollout.Failed, By: state.Holder{User: "me", Host: "laptop"}, Numbers: rollout.Numbers{Members: 3, ToDo: 2, Canaries: 1, MaxInFlight: 1}, Members: []*rollout.Member{
 		{Name: "shop-hamburg", Candidate: true, Changes: []string{"replace vm", "create jobs"}, Planned: []string{"stop jobs", "delete vm", "create vm", "wait for agent", "start jobs"}},
 		{Name: "shop-berlin", Changes: []string{"update in place jobs"}, Planned: []string{"stop jobs", "apply", "start jobs"}},
 		{Name: "shop-zürich", Verdict: schedule.Unchanged},

@@ -101,7 +101,7 @@ func TestCheckLock(t *testing.T) {
 	expect(t, examine(t, d, "lock", nil), CheckSkipped, "no state file", "")
 	d.st, d.StatePath = &state.State{}, path
 	expect(t, examine(t, d, "lock", nil), CheckOK, "no run", "")
-	f, err := file.Open(t.Context(), path, file.Options{Holder: file.Holder{User: "me", Host: "here", PID: 7, Command: "deploy m.yml", Since: time.Now()}})
+	f, err := file.Open(t.Context(), path, file.Options{Holder: state.Holder{User: "me", Host: "here", PID: 7, Command: "deploy m.yml", Since: time.Now()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"bootstrap/deployer/reach"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/proxy"
-	"bootstrap/state/file"
+	"bootstrap/state"
 	"bootstrap/templates"
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 	// Limits returns which limits a VM of the embedded CPI is not held to if it is
 	// of that kind and has these cloud_properties; may be nil.
 	Limits    func(kind string, properties map[string]any) Limits
-	Holder    file.Holder            // the holder that the lock file names
+	Holder    state.Holder           // the holder that the lock file names
 	Redact    func(string) string    // removes secrets from a text
 	Secret    func(values ...string) // adds values that the redactor hides
 	Name      func(names ...string)  // adds public names, which stay readable; may be nil

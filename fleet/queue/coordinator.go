@@ -14,6 +14,7 @@ import (
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -22,7 +23,7 @@ type Coordinator struct {
 	db     *database
 	fleet  string
 	flags  []string // for the processes of members
-	by     file.Holder
+	by     state.Holder
 	client *river.Client[pgx.Tx]
 	stop   context.Context      // done when no member is to be started any more
 	ended  chan struct{}        // closed by Close
@@ -53,7 +54,7 @@ type Options struct {
 	Database string // postgres:// URL
 	Fleet    string // absolute path of the fleet file
 	Flags    []string
-	By       file.Holder
+	By       state.Holder
 	beats    time.Duration        // in place of beatEvery, for tests; 0: beatEvery
 	dead     func() time.Duration // in place of deadAfter, for tests; nil: deadAfter
 }

@@ -13,13 +13,14 @@ import (
 
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/wait"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
 // TakenOverError says that another coordinator has taken over the fleet.
 type TakenOverError struct {
 	Fleet  string
-	Holder file.Holder
+	Holder state.Holder
 }
 
 func (e *TakenOverError) Error() string {
@@ -100,10 +101,10 @@ func (c *Coordinator) connect(ctx context.Context) (err error) {
 }
 
 // holder returns who coordinates the fleet, or did so last.
-func (c *Coordinator) holder(ctx context.Context) (file.Holder, int64, error) {
+func (c *Coordinator) holder(ctx context.Context) (state.Holder, int64, error) {
 	var data []byte
 	var epoch int64
-	var h file.Holder
+	var h state.Holder
 	err := c.conn.QueryRow(ctx, "SELECT holder, epoch FROM "+schema+".coordinators WHERE fleet = $1", c.fleet).Scan(&data, &epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return h, 0, nil

@@ -25,6 +25,7 @@ import (
 	"bootstrap/internal/postgrestest"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -124,7 +125,7 @@ func (l *lab) options(user string) Options {
 		}
 		return deadAfter
 	}
-	return Options{Database: l.url, Fleet: l.path, By: file.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}, dead: dead}
+	return Options{Database: l.url, Fleet: l.path, By: state.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}, dead: dead}
 }
 
 // coordinate returns a coordinator that tells l.progress.
@@ -166,7 +167,7 @@ func (l *lab) work(host, password string, urgent <-chan struct{}) (end func()) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	ended := guard.Start(ctx, func() error {
 		return Run(ctx, Work{
-			Database: l.url, Width: 2, By: file.Holder{User: "u", Host: host, PID: os.Getpid()},
+			Database: l.url, Width: 2, By: state.Holder{User: "u", Host: host, PID: os.Getpid()},
 			Program: rollout.Program{Self: self, Env: append(os.Environ(), "QUEUE_TEST_MEMBER="+l.dir)},
 			Read: func(path string) (*fleet.Fleet, error) {
 				return fleet.Read(path, document.Options{Vars: []string{"password=" + password}})

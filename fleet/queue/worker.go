@@ -16,14 +16,14 @@ import (
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
-	"bootstrap/state/file"
+	"bootstrap/state"
 )
 
 // Work contains what a worker gets from outside.
 type Work struct {
 	Database string // postgres:// URL
 	Width    int    // members at the same time
-	By       file.Holder
+	By       state.Holder
 	Program  rollout.Program // without flags, which each start brings
 	Read     func(path string) (*fleet.Fleet, error)
 	Redact   func(string) string

@@ -15,7 +15,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
-	"bootstrap/state/file"
+	"bootstrap/state"
 )
 
 func moment(seconds float64) time.Time {
@@ -42,7 +42,7 @@ func member(name string, verdict schedule.Verdict, from, to float64) *rollout.Me
 func record(result rollout.Result, end float64, members ...*rollout.Member) *rollout.Record {
 	r := &rollout.Record{
 		Format: rollout.Format, ID: "20261122-100000-000", Fleet: "/home/anna/shop/fleet.yml", Name: "shop", Action: fleet.UpdateStrategy,
-		By: file.Holder{User: "anna", Host: "ci-1", PID: 4242, Command: "fleet deploy"}, Started: moment(0), Result: result,
+		By: state.Holder{User: "anna", Host: "ci-1", PID: 4242, Command: "fleet deploy"}, Started: moment(0), Result: result,
 		Numbers: rollout.Numbers{Members: len(members), ToDo: len(members), MaxInFlight: 2}, Logs: "/home/anna/.bosh/fleets/5f3a/20261122-100000-000", Members: members,
 	}
 	if result != "" {

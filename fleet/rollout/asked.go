@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -57,7 +58,7 @@ func (e *NotRunningError) Next() string {
 // Ask asks the running run of a fleet. Abort also ends a run that was killed, so
 // that the next command begins a new one. The error is a *NotRunningError if none
 // is running.
-func Ask(fleetFile string, w Wish, by file.Holder) error {
+func Ask(fleetFile string, w Wish, by state.Holder) error {
 	lock, err := file.LockRun(LockName, lockPath(fleetFile), by)
 	var locked *file.LockedError
 	if errors.As(err, &locked) {

@@ -19,7 +19,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/atomicfile"
-	"bootstrap/state/file"
+	"bootstrap/state"
 )
 
 // Format is the format of a Record.
@@ -45,7 +45,7 @@ type Record struct {
 	Name    string         `json:"name"`
 	Action  fleet.Strategy `json:"action"`
 	Chosen  string         `json:"chosen,omitempty"` // which members, as the command line said
-	By      file.Holder    `json:"by"`               // who started it, or continued it last
+	By      state.Holder   `json:"by"`               // who started it, or continued it last
 	Started time.Time      `json:"started"`
 	Ended   *time.Time     `json:"ended,omitempty"`
 	Result  Result         `json:"result,omitempty"`
@@ -195,7 +195,7 @@ func (r *Record) Find(name string) *Member {
 
 // abort ends a run that was killed or did not end well, so that it is not continued.
 // It reports whether there was one.
-func (r *Record) abort(by file.Holder) bool {
+func (r *Record) abort(by state.Holder) bool {
 	if r.Result == Done || r.Result == Aborted {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -18,7 +19,7 @@ type Options struct {
 	Action  fleet.Strategy
 	Program Program
 	Home    string // ~/.bosh
-	By      file.Holder
+	By      state.Holder
 	Choice
 	// Confirm asks whether a planned run is to begin; nil: it is.
 	Confirm func(context.Context, *Record) error

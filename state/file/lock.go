@@ -14,23 +14,15 @@ import (
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
 	"bootstrap/internal/wait"
+	"bootstrap/state"
 )
-
-// Holder describes the process that holds a lock.
-type Holder struct {
-	User    string    `json:"user"`
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Command string    `json:"command"`
-	Since   time.Time `json:"since"`
-}
 
 // LockedError says that another process holds the lock of the state or of its
 // installation.
 type LockedError struct {
-	What   string // "the deployment state" or "the installation"
-	Path   string // of the lock file
-	Holder Holder // empty if the lock file does not name it
+	What   string       // "the deployment state" or "the installation"
+	Path   string       // of the lock file
+	Holder state.Holder // empty if the lock file does not name it
 }
 
 func (e *LockedError) Error() string {
@@ -44,7 +36,7 @@ func (e *LockedError) Error() string {
 
 // locker acquires locks, all of them before one deadline.
 type locker struct {
-	who     Holder
+	who     state.Holder
 	until   time.Time
 	waiting func(*LockedError) // may be nil
 }
@@ -100,7 +92,7 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 
 // LockRun locks the file at path for a run that is about more than one state; what
 // describes the run. The error is a *LockedError if another process holds the lock.
-func LockRun(what, path string, who Holder) (*lockfile.Lock, error) {
+func LockRun(what, path string, who state.Holder) (*lockfile.Lock, error) {
 	l := locker{who: who}
 	return l.try(what, path)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bootstrap/state"
 )
 
 func TestLockedBy(t *testing.T) {
@@ -20,7 +22,7 @@ func TestLockedBy(t *testing.T) {
 	if _, err := os.Stat(path + ".lock"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("looking made the lock file: %v", err)
 	}
-	f, err := Open(t.Context(), path, Options{Holder: Holder{User: "me", PID: 7}})
+	f, err := Open(t.Context(), path, Options{Holder: state.Holder{User: "me", PID: 7}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // that cannot write.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("STATE_TEST_HOLD"); path != "" {
-		f, err := Open(context.Background(), path, Options{Holder: Holder{User: "other", Host: "elsewhere", PID: os.Getpid(), Command: "deploy x.yml", Since: time.Now()}})
+		f, err := Open(context.Background(), path, Options{Holder: state.Holder{User: "other", Host: "elsewhere", PID: os.Getpid(), Command: "deploy x.yml", Since: time.Now()}})
 		if err != nil {
 			os.Exit(1)
 		}
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, path string) *Store {
 	t.Helper()
-	f, err := Open(t.Context(), path, Options{Holder: Holder{PID: os.Getpid(), Command: "test"}})
+	f, err := Open(t.Context(), path, Options{Holder: state.Holder{PID: os.Getpid(), Command: "test"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 // Options control how a state file is opened.
 type Options struct {
-	Holder Holder        // named by the locks
+	Holder state.Holder  // named by the locks
 	Wait   time.Duration // for a lock that another process holds
 
 	// Home is ~/.bosh, where the folder of the installation holds the mirror and

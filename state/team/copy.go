@@ -1,0 +1,229 @@
+package team
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bootstrap/internal/atomicfile"
+)
+
+// Copy is what one machine has of a store: the folder ~/.bosh/team/<digest of the
+// address>, with the state and the vars store as files, and the record of what the
+// store had when they were last the same.
+type Copy struct {
+	*Store
+	dir    string
+	record record
+}
+
+// record is the file store.json of the folder, 0600.
+type record struct {
+	Place  string          `json:"place"`
+	Probed bool            `json:"probed"` // the place keeps its conditions
+	Same   map[string]same `json:"same"`   // by the name of the document
+}
+
+// same is a version of a document, and the digest of the file that has the same
+// content.
+type same struct {
+	Version string `json:"version"`
+	Digest  string `json:"sha256"`
+}
+
+// Folder returns the folder of the copy of a store, by its address without passwords.
+func Folder(home, place string) string {
+	digest := sha256.Sum256([]byte(place))
+	return filepath.Join(home, "team", hex.EncodeToString(digest[:10]))
+}
+
+// CopyOf returns this machine's copy of a store.
+func CopyOf(home string, s *Store) *Copy {
+	c := &Copy{Store: s, dir: Folder(home, s.place)}
+	data, err := os.ReadFile(c.recordPath())
+	if err != nil || json.Unmarshal(data, &c.record) != nil {
+		c.record = record{}
+	}
+	if c.record.Same == nil {
+		c.record.Same = map[string]same{}
+	}
+	c.record.Place = s.place
+	return c
+}
+
+func (c *Copy) recordPath() string { return filepath.Join(c.dir, "store.json") }
+
+// StatePath returns the path of the copy of the state.
+func (c *Copy) StatePath() string { return filepath.Join(c.dir, stateName) }
+
+// VarsPath returns the path of the copy of the vars store.
+func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
+
+// ConflictError says that the copy of this machine has what the store has not, and the
+// store has another version than the copy was made of.
+type ConflictError struct {
+	Place, Path string
+	Gone        bool // the store has no state any more
+}
+
+func (e *ConflictError) Error() string {
+	has := "another version"
+	if e.Gone {
+		has = "no state any more"
+	}
+	return fmt.Sprintf("this machine's copy of the deployment state, %s, has changes that %s never got, and that has %s; nothing was changed", e.Path, e.Place, has)
+}
+
+// digestOf returns the digest of a file; empty: there is none.
+func digestOf(path string) (digest string, data []byte, err error) {
+	data, err = os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, nil
+	}
+	return digestText(data), data, err
+}
+
+func digestText(data []byte) string {
+	if data == nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Unsent reports whether the copy of the state has changes that the store did not get.
+func (c *Copy) Unsent() (bool, error) {
+	digest, _, err := digestOf(c.StatePath())
+	return digest != c.record.Same[stateName].Digest, err
+}
+
+// Pull makes the copy of the state what the store has. Changes that the store did not
+// get stay: Push brings them there. The error is a *ConflictError if the store has
+// changed since, too.
+func (c *Copy) Pull(ctx context.Context) error { return c.pull(ctx, stateName) }
+
+func (c *Copy) pull(ctx context.Context, name string) error {
+	d, err := c.load(ctx, name)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(c.dir, name)
+	digest, _, err := digestOf(path)
+	if err != nil {
+		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+	}
+	last := c.record.Same[name]
+	there := digestText(d.Data)
+	switch {
+	case digest == there: // also after a kill between the store and the record
+		return c.remember(name, d.Version, digest)
+	case digest == last.Digest, digest == "": // a file that is not there has no changes
+		return c.take(name, d)
+	case d.Version == last.Version:
+		return nil
+	}
+	return &ConflictError{Place: c.place, Path: path, Gone: d.Version == ""}
+}
+
+// take makes a file of the copy the document that the store has.
+func (c *Copy) take(name string, d Document) error {
+	path := filepath.Join(c.dir, name)
+	err := os.MkdirAll(c.dir, 0o700)
+	switch {
+	case err == nil && d.Version == "":
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	case err == nil:
+		err = atomicfile.Write(path, d.Data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write this machine's copy of %s: %w", c.place, err)
+	}
+	return c.remember(name, d.Version, digestText(d.Data))
+}
+
+// remember records that a file of the copy is what the store has as this version.
+func (c *Copy) remember(name, version, digest string) error {
+	now := same{Version: version, Digest: digest}
+	if c.record.Same[name] == now {
+		return nil
+	}
+	c.record.Same[name] = now
+	if now == (same{}) {
+		delete(c.record.Same, name)
+	}
+	return c.writeRecord()
+}
+
+func (c *Copy) writeRecord() error {
+	data, err := json.MarshalIndent(c.record, "", "    ")
+	if err == nil {
+		err = os.MkdirAll(c.dir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(c.recordPath(), append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record what this machine has of %s: %w", c.place, err)
+	}
+	return nil
+}
+
+// Push brings the copy of the state to the store. The error wraps ErrChanged if the
+// store has another version than the copy was made of.
+func (c *Copy) Push(ctx context.Context) error {
+	digest, data, err := digestOf(c.StatePath())
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+	case digest == "":
+		return nil
+	}
+	version, err := c.Save(ctx, data, c.record.Same[stateName].Version)
+	if err != nil {
+		return err
+	}
+	return c.remember(stateName, version, digest)
+}
+
+// Overwrite makes Push replace whatever version the store has.
+func (c *Copy) Overwrite(ctx context.Context) error {
+	d, err := c.Load(ctx)
+	if err != nil {
+		return err
+	}
+	return c.remember(stateName, d.Version, digestText(d.Data))
+}
+
+// Discard gives up the changes that the store did not get. The caller keeps a copy of
+// the file.
+func (c *Copy) Discard(ctx context.Context) error {
+	d, err := c.Load(ctx)
+	if err != nil {
+		return err
+	}
+	return c.take(stateName, d)
+}
+
+// Forget records that the state was removed from the store. The file is the caller's.
+func (c *Copy) Forget() error { return c.remember(stateName, "", "") }
+
+// Probe makes sure, once for each machine, that the place keeps the conditions of a
+// write: some servers ignore them.
+func (c *Copy) Probe(ctx context.Context) error {
+	if c.record.Probed {
+		return nil
+	}
+	if err := c.probe(ctx); err != nil {
+		return err
+	}
+	c.record.Probed = true
+	return c.writeRecord()
+}

@@ -1,0 +1,105 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+)
+
+// keptVersions is how many versions of the state a store keeps: those that runs have
+// left.
+const keptVersions = 100
+
+// Version is a version of the state as a run left it.
+type Version struct {
+	Serial  int       `json:"serial"`
+	Written time.Time `json:"written"` // by the clock of the machine that wrote it, UTC
+	By      string    `json:"by"`      // user@host
+	Command string    `json:"command"`
+}
+
+func (v Version) document() string { return fmt.Sprintf("history/%08d.json", v.Serial) }
+
+// History is what a store knows of earlier versions of its state.
+type History struct {
+	Versions []Version `json:"versions"` // newest first
+	// Gone lists the resources that were deleted, or forgotten with a command, as
+	// "VM vm-1": versions may still record them.
+	Gone []string `json:"gone,omitempty"`
+}
+
+// History lists the versions that the store keeps.
+func (s *Store) History(ctx context.Context) (History, error) {
+	h, _, err := s.history(ctx)
+	return h, err
+}
+
+func (s *Store) history(ctx context.Context) (h History, version string, err error) {
+	d, err := s.load(ctx, historyName)
+	if err != nil || d.Version == "" {
+		return h, "", err
+	}
+	if json.Unmarshal(d.Data, &h) != nil {
+		h = History{} // the next version begins a new one
+	}
+	return h, d.Version, nil
+}
+
+// Earlier returns the state of a version of the history. The error wraps
+// fs.ErrNotExist if the store does not keep it.
+func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
+	d, err := s.get(ctx, Version{Serial: serial}.document())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no version %d in the history of %s: %w", serial, s.place, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read version %d of %s: %w", serial, s.place, err)
+	}
+	return d.Data, nil
+}
+
+// Keep adds the state with this serial number to the history, and drops the oldest.
+// gone are resources that do not exist any more.
+func (s *Store) Keep(ctx context.Context, serial int, data []byte, gone []string) error {
+	h, version, err := s.history(ctx)
+	if err != nil {
+		return err
+	}
+	gone = slices.Compact(slices.Sorted(slices.Values(gone)))
+	has := slices.ContainsFunc(h.Versions, func(v Version) bool { return v.Serial == serial })
+	if has && slices.Equal(h.Gone, gone) {
+		return nil
+	}
+	if !has {
+		v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
+		left, err := s.load(ctx, v.document()) // by a run that was killed
+		if err != nil {
+			return err
+		}
+		if _, err := s.save(ctx, v.document(), data, left.Version); err != nil {
+			return err
+		}
+		h.Versions = append(h.Versions, v)
+		slices.SortFunc(h.Versions, func(a, b Version) int { return b.Serial - a.Serial })
+	}
+	h.Gone = gone
+	var old []Version
+	if len(h.Versions) > keptVersions {
+		h.Versions, old = h.Versions[:keptVersions], h.Versions[keptVersions:]
+	}
+	text, err := json.MarshalIndent(h, "", "    ")
+	if err != nil {
+		return err
+	}
+	if _, err := s.save(ctx, historyName, append(text, '\n'), version); err != nil {
+		return err
+	}
+	for _, v := range old {
+		_ = s.remove(ctx, v.document()) // the list does not name it any more
+	}
+	return nil
+}

@@ -1,0 +1,362 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
+	"bootstrap/internal/wait"
+	"bootstrap/state"
+)
+
+// How long a lease lasts without being renewed, and how often it is.
+const (
+	TTL   = 60 * time.Second
+	Renew = 15 * time.Second
+)
+
+// held is the document of the lease.
+type held struct {
+	Fence   int          `json:"fence"` // grows with every holder
+	Holder  state.Holder `json:"holder"`
+	Renewed int          `json:"renewed"`            // how often the holder has renewed it
+	Seconds int          `json:"seconds"`            // how long it lasts without being renewed
+	Ended   bool         `json:"released,omitempty"` // the holder has given it up
+}
+
+// HeldError says that another run holds the lease.
+type HeldError struct {
+	Place  string
+	Holder state.Holder
+	Fence  int
+	Left   time.Duration // until the lease ends unless it is renewed; negative: unknown
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("the deployment state %s is locked by %s", e.Place, e.Holder)
+}
+
+// LostError says that another run has taken the lease of this one, which was not
+// renewed in time, or was taken away with `bootstrap state unlock`.
+type LostError struct {
+	Place string
+	By    *state.Holder // nil: nobody yet, but it could not be renewed
+	Err   error         // why it could not be renewed; nil: it was taken
+}
+
+func (e *LostError) Error() string {
+	switch {
+	case e.By != nil:
+		return fmt.Sprintf("the lock of the deployment state %s was lost to %s", e.Place, e.By)
+	case e.Err != nil:
+		return fmt.Sprintf("the lock of the deployment state %s was lost: it could not be renewed for %v: %v", e.Place, TTL, e.Err)
+	}
+	return fmt.Sprintf("the lock of the deployment state %s was taken away", e.Place)
+}
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+// lease is the lock that this run holds.
+type lease struct {
+	store *Store
+	ttl   time.Duration
+	end   context.CancelFunc
+	ended chan struct{}
+
+	mu      sync.Mutex // for one renewal at a time, and the fields below
+	now     held
+	version string
+	renewed time.Time
+	lost    *LostError
+}
+
+// Lock takes the lease, and waits for another run that holds it for as long as the
+// configuration says. taken reports whether the holder before had not given it up:
+// it has ended, or has not renewed its lease. The error is a *HeldError if another
+// run keeps it.
+func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
+	until := time.Now().Add(s.cfg.Wait)
+	seen := sighting{}
+	waiting := false
+	err = wait.Poll(ctx, s.cfg.retry(), func() (bool, error) {
+		taken, err = s.tryLock(ctx, &seen)
+		other, isHeld := errors.AsType[*HeldError](err)
+		switch {
+		case errors.Is(err, ErrChanged): // somebody else was faster
+			return false, nil
+		case !isHeld || !time.Now().Before(until):
+			return true, err
+		}
+		if !waiting && s.cfg.Waiting != nil {
+			s.cfg.Waiting(other)
+			waiting = true
+		}
+		return false, nil
+	})
+	return taken, err
+}
+
+// sighting is when a version of the lease was first seen here, for places that do not
+// say how old their documents are.
+type sighting struct {
+	version string
+	at      time.Time
+}
+
+// tryLock takes the lease if it is free.
+func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err error) {
+	now, version, err := s.readLease(ctx)
+	if err != nil {
+		return false, err
+	}
+	if version != "" && !now.Ended {
+		over, left := s.over(now, version, seen)
+		if !over {
+			return false, &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}
+		}
+		taken = true
+	}
+	l := &lease{store: s, ttl: s.cfg.ttl(), now: held{Fence: now.Fence + 1, Holder: s.cfg.Holder, Seconds: int(s.cfg.ttl() / time.Second)}, version: version, ended: make(chan struct{})}
+	began := time.Now()
+	if l.version, err = s.put(ctx, lockName, l.now.text(), version); err != nil {
+		return false, err
+	}
+	l.renewed = began
+	if err := s.lockServer(ctx, now.Holder.Run, taken); err != nil {
+		l.now.Ended = true
+		_, _ = s.put(ctx, lockName, l.now.text(), l.version) // or it ends by itself
+		return false, err
+	}
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	l.end = end
+	s.lease = l
+	guard.Go(running, func() { l.renewUntil(running, s.cfg.every()) })
+	return taken, nil
+}
+
+// lockServer takes the lock of an HTTP server that has one, too: other programs know
+// only that. The lock of the run from which the lease was taken is taken as well.
+func (s *Store) lockServer(ctx context.Context, before string, taken bool) error {
+	w, ok := s.docs.(*web)
+	if !ok || !w.locks {
+		return nil
+	}
+	h := s.cfg.Holder
+	mine := ticket{ID: h.Run, Who: h.Who(), Info: h.Command, Created: h.Since.UTC()}
+	other, err := w.lock(ctx, mine)
+	if err == nil && other != nil && taken && other.ID == before {
+		if err = w.unlock(ctx, *other); err == nil {
+			other, err = w.lock(ctx, mine)
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot lock the deployment state %s: %w", s.Place(), err)
+	case other == nil || other.ID == mine.ID:
+		return nil
+	}
+	user, host, _ := strings.Cut(other.Who, "@")
+	return &HeldError{Place: s.Place(), Holder: state.Holder{User: user, Host: host, Command: other.Info, Since: other.Created, Run: other.ID}, Left: -1}
+}
+
+// unlockServer gives up what lockServer took.
+func (s *Store) unlockServer(ctx context.Context, run string) {
+	if w, ok := s.docs.(*web); ok && w.locks && run != "" {
+		_ = w.unlock(ctx, ticket{ID: run}) // the next run that takes the lease takes it, too
+	}
+}
+
+// readLease reads the lease; without one the version is empty.
+func (s *Store) readLease(ctx context.Context) (held, string, error) {
+	var now held
+	d, err := s.get(ctx, lockName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return now, "", nil
+	case err != nil:
+		return now, "", fmt.Errorf("cannot lock the deployment state %s: %w", s.Place(), err)
+	}
+	if err := json.Unmarshal(d.Data, &now); err != nil {
+		return now, "", fmt.Errorf("cannot lock the deployment state %s: its %s is damaged (%v); `bootstrap state unlock` replaces it", s.Place(), lockName, err)
+	}
+	s.age = d.Age
+	return now, d.Version, nil
+}
+
+// over reports whether a lease that was not given up has ended, because its process
+// has, or it was not renewed in time.
+func (s *Store) over(now held, version string, seen *sighting) (bool, time.Duration) {
+	if s.dead(now.Holder) {
+		return true, 0
+	}
+	lasts := time.Duration(now.Seconds) * time.Second
+	age := s.age
+	if age < 0 { // then only what is seen here counts
+		if seen.version != version {
+			*seen = sighting{version: version, at: time.Now()}
+		}
+		age = time.Since(seen.at)
+	}
+	return age > lasts, lasts - age
+}
+
+// dead reports whether the holder is a process of this machine, or of this container,
+// that does not exist any more.
+func (s *Store) dead(h state.Holder) bool {
+	switch {
+	case h.PID <= 0 || h.Machine == "" || h.Machine != s.cfg.Holder.Machine:
+		return false
+	case h.Born == "":
+		return !process.Lives(h.PID)
+	}
+	return process.Birth(h.PID) != h.Born
+}
+
+func (h held) text() []byte {
+	data, _ := json.MarshalIndent(h, "", "    ") // of plain fields
+	return append(data, '\n')
+}
+
+// renewUntil renews the lease until ctx ends or the lease is lost. A renewal that
+// fails is tried again soon: the place may be away for a moment.
+func (l *lease) renewUntil(ctx context.Context, every time.Duration) {
+	defer close(l.ended)
+	pause := every
+	for wait.For(ctx, pause) == nil {
+		pause = every
+		if err := l.renew(ctx); err != nil {
+			pause = every / 5
+		}
+		if l.Lost() != nil {
+			return
+		}
+	}
+}
+
+// renew renews the lease. The error is a *LostError if this run does not hold it any
+// more.
+func (l *lease) renew(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil {
+		return l.lost
+	}
+	began, next := time.Now(), l.now
+	next.Renewed++
+	version, err := l.store.put(ctx, lockName, next.text(), l.version)
+	switch {
+	case err == nil:
+		l.now, l.version, l.renewed = next, version, began
+		return nil
+	case errors.Is(err, ErrChanged):
+		l.lost = &LostError{Place: l.store.Place(), By: l.other(ctx)}
+		return l.lost
+	case time.Since(l.renewed) > l.ttl && ctx.Err() == nil:
+		l.lost = &LostError{Place: l.store.Place(), Err: err}
+		return l.lost
+	}
+	return err
+}
+
+// other returns who holds the lease instead of this run; nil: nobody.
+func (l *lease) other(ctx context.Context) *state.Holder {
+	now, version, err := l.store.readLease(ctx)
+	if err != nil || version == "" || now.Ended {
+		return nil
+	}
+	return &now.Holder
+}
+
+// Lost returns how the lease was lost; nil: this run holds it.
+func (l *lease) Lost() *LostError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// hold makes sure, before something is written, that this run holds the lease: a
+// process that was stopped for a while may have lost it.
+func (l *lease) hold(ctx context.Context) error {
+	if l == nil {
+		return errUnlocked
+	}
+	l.mu.Lock()
+	late, lost := time.Since(l.renewed) > l.ttl, l.lost
+	l.mu.Unlock()
+	switch {
+	case lost != nil:
+		return lost
+	case late:
+		return l.renew(ctx)
+	}
+	return nil
+}
+
+var errUnlocked = errors.New("cannot write the deployment state: it is not locked")
+
+// Unlock gives the lease up; it does nothing without one. Without a state nothing of
+// it stays.
+func (s *Store) Unlock(ctx context.Context) error {
+	l := s.lease
+	if l == nil {
+		return nil
+	}
+	s.lease = nil
+	l.end()
+	<-l.ended
+	if l.lost != nil {
+		return nil // it is another's
+	}
+	s.unlockServer(ctx, l.now.Holder.Run)
+	l.now.Ended = true
+	_, err := s.put(ctx, lockName, l.now.text(), l.version)
+	if err == nil && s.removed {
+		err = s.remove(ctx, lockName)
+	}
+	if err != nil && !errors.Is(err, ErrChanged) {
+		return fmt.Errorf("cannot unlock the deployment state %s: %w; the lock ends by itself after %v", s.Place(), err, l.ttl)
+	}
+	return nil
+}
+
+// Holder returns who holds the lease; nil: nobody.
+func (s *Store) Holder(ctx context.Context) (*HeldError, error) {
+	now, version, err := s.readLease(ctx)
+	if err != nil || version == "" || now.Ended {
+		return nil, err
+	}
+	seen := sighting{}
+	_, left := s.over(now, version, &seen)
+	if s.age < 0 {
+		left = -1
+	}
+	return &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}, nil
+}
+
+// Break takes the lease away from the run that has this fencing number: its next
+// write fails. The error wraps ErrChanged if another run holds it.
+func (s *Store) Break(ctx context.Context, fence int) error {
+	d, err := s.get(ctx, lockName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), err)
+	}
+	var now held
+	if json.Unmarshal(d.Data, &now) == nil && now.Fence != fence {
+		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), ErrChanged)
+	}
+	s.unlockServer(ctx, now.Holder.Run)
+	now.Fence, now.Ended = max(now.Fence, fence)+1, true
+	if _, err := s.put(ctx, lockName, now.text(), d.Version); err != nil {
+		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
+)
+
+// IsAddress reports whether the place of a state is a store, not a file.
+func IsAddress(text string) bool { return strings.Contains(text, "://") }
+
+// Schemes of addresses, with an example of each.
+func forms() []string {
+	return []string{
+		"s3://BUCKET/PREFIX?region=REGION&endpoint=URL",
+		"postgres://USER@HOST/DATABASE?" + EnvironmentParameter + "=NAME",
+		"https://HOST/PATH",
+	}
+}
+
+// Place returns an address without what may be secret: the same for all who use it.
+func Place(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		scheme, _, _ := strings.Cut(address, "://")
+		return scheme + "://…"
+	}
+	u.User = nil
+	query := u.Query()
+	for name := range query {
+		if !slices.Contains([]string{EnvironmentParameter, "endpoint", "region", "host"}, name) {
+			query.Del(name)
+		}
+	}
+	u.RawQuery, u.Fragment = query.Encode(), ""
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	return u.String()
+}
+
+// Secrets returns the parts of an address that no message may contain.
+func Secrets(address string) []string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return []string{address}
+	}
+	var list []string
+	if password, ok := u.User.Password(); ok && password != "" {
+		list = append(list, password, url.QueryEscape(password), url.PathEscape(password))
+	}
+	for name, values := range u.Query() {
+		if strings.Contains(strings.ToLower(name), "password") {
+			list = append(list, values...)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Open connects to the store at an address: s3://, postgres:// or https://.
+func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
+	cfg.Holder.Run, cfg.Holder.Machine, cfg.Holder.Born = uuid.NewString(), process.BootID(), process.Birth(cfg.Holder.PID)
+	s := &Store{place: Place(address), cfg: cfg}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the deployment state %s: it is not a URL such as %s", s.place, strings.Join(forms(), ", "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
+	defer cancel()
+	if s.docs, err = connect(ctx, u, Secrets(address), cfg); err != nil {
+		return nil, fmt.Errorf("cannot use the deployment state %s: %w", s.place, err)
+	}
+	return s, nil
+}
+
+func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Documents, error) {
+	switch u.Scheme {
+	case "postgres", "postgresql":
+		return openDatabase(ctx, u, secrets)
+	case "s3":
+		return openS3(ctx, u, cfg)
+	case "http":
+		if !loopback(u.Hostname()) {
+			return nil, errors.New("http:// would send its content and the password unencrypted: use https://")
+		}
+		fallthrough
+	case "https":
+		server := openWeb(u, cfg.client(nil), secrets)
+		server.locks = true
+		return server, nil
+	}
+	return nil, fmt.Errorf("its scheme %s:// is unknown; want a path, or one of %s", u.Scheme, strings.Join(forms(), ", "))
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// client returns a client of HTTP, whose requests are changed by dress, which may be
+// nil.
+func (c Config) client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if c.Proxy != nil {
+		transport.Proxy = c.Proxy
+	}
+	if c.Dial != nil {
+		transport.DialContext = guard.Dial(c.Dial)
+	}
+	var trip http.RoundTripper = transport
+	if dress != nil {
+		trip = dress(transport)
+	}
+	// A redirect would take the conditions of a write elsewhere.
+	return &http.Client{Transport: trip, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// probe writes a document three times: the second and the third have conditions that
+// do not hold, and must be refused.
+func (s *Store) probe(ctx context.Context) (err error) {
+	name := "probe-" + uuid.NewString()
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	version, err := s.docs.Put(ctx, name, []byte("one"), "")
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", s.place, err)
+	}
+	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx), name)) }()
+	other, again := s.docs.Put(ctx, name, []byte("two"), "")
+	if errors.Is(again, ErrChanged) {
+		other, again = s.docs.Put(ctx, name, []byte("three"), version)
+		if again == nil {
+			_, again = s.docs.Put(ctx, name, []byte("four"), version)
+			if errors.Is(again, ErrChanged) && other != version {
+				return nil
+			}
+		}
+	}
+	if again != nil && !errors.Is(again, ErrChanged) {
+		return fmt.Errorf("cannot write to %s: %w", s.place, again)
+	}
+	return fmt.Errorf("cannot keep the deployment state in %s: it ignores the conditions of a write (If-None-Match, If-Match), so two people could overwrite each other's; use another server, or a newer version of this one", s.place)
+}

@@ -1,0 +1,123 @@
+package team
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// openS3 returns a bucket of S3 or of a clone, which speaks the same HTTP as an own
+// server but for its signatures. Credentials come from where the programs of AWS look
+// for them: variables, the profiles of ~/.aws, with their programs and single sign-on,
+// a web identity, and the roles of containers and machines.
+func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
+	bucket, query := u.Host, u.Query()
+	if bucket == "" || u.User != nil {
+		return nil, errors.New("want s3://BUCKET/PREFIX; credentials come from the environment, as for the AWS CLI")
+	}
+	region := cmp.Or(query.Get("region"), cfg.Getenv("AWS_REGION"), cfg.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
+	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
+	if strings.Contains(bucket, ".") { // a certificate is for one name below s3
+		base = &url.URL{Scheme: "https", Host: fmt.Sprintf("s3.%s.amazonaws.com", region), Path: "/" + bucket}
+	}
+	if endpoint := cmp.Or(query.Get("endpoint"), cfg.Getenv("AWS_ENDPOINT_URL_S3"), cfg.Getenv("AWS_ENDPOINT_URL")); endpoint != "" {
+		if !strings.Contains(endpoint, "://") {
+			endpoint = "https://" + endpoint
+		}
+		at, err := url.Parse(endpoint)
+		if err != nil || at.Host == "" || at.User != nil {
+			return nil, errors.New("its endpoint is not the URL of a server, such as https://minio.example.com:9000")
+		}
+		if at.Scheme != "https" && !loopback(at.Hostname()) {
+			return nil, errors.New("its endpoint is not https://: the state would be sent unencrypted")
+		}
+		base = at.JoinPath(bucket)
+	}
+	signed := &signing{region: region, credentials: credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Region: region},
+	})}
+	client := cfg.client(func(below http.RoundTripper) http.RoundTripper {
+		signed.below = below
+		return signed
+	})
+	signed.client = cfg.client(nil)
+	if _, err := signed.keys(ctx); err != nil {
+		return nil, err
+	}
+	return openWeb(base.JoinPath(u.Path), client, nil), nil
+}
+
+// signing signs requests with version 4 of the signatures of AWS.
+type signing struct {
+	below       http.RoundTripper
+	region      string
+	credentials *credentials.Credentials
+	client      *http.Client // asks for credentials
+	ahead       atomic.Int64 // how far the clock of the server is ahead of this one
+}
+
+func (s *signing) keys(context.Context) (aws.Credentials, error) {
+	value, err := s.credentials.GetWithContext(&credentials.CredContext{Client: s.client})
+	if err != nil {
+		return aws.Credentials{}, &RefusedError{fmt.Errorf("cannot find credentials for S3: %w", err)}
+	}
+	if value.AccessKeyID == "" {
+		return aws.Credentials{}, &RefusedError{errors.New("there are no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws, or log in with the AWS CLI")}
+	}
+	return aws.Credentials{AccessKeyID: value.AccessKeyID, SecretAccessKey: value.SecretAccessKey, SessionToken: value.SessionToken}, nil
+}
+
+// maxSkew is how far the clocks of a server and of its client may differ, to S3.
+const maxSkew = 5 * time.Minute
+
+func (s *signing) RoundTrip(request *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.send(request, body)
+	if err != nil || answer.StatusCode != http.StatusForbidden {
+		return answer, err
+	}
+	// The server refuses a request that is too old or too new by its clock.
+	there, err := http.ParseTime(answer.Header.Get("Date"))
+	ahead := time.Until(there)
+	if err != nil || (ahead-time.Duration(s.ahead.Load())).Abs() < maxSkew {
+		return answer, nil
+	}
+	_ = answer.Body.Close()
+	s.ahead.Store(int64(ahead))
+	return s.send(request, body)
+}
+
+func (s *signing) send(request *http.Request, body []byte) (*http.Response, error) {
+	keys, err := s.keys(request.Context())
+	if err != nil {
+		return nil, err
+	}
+	signed := request.Clone(request.Context())
+	signed.Body, signed.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	digest := sha256.Sum256(body)
+	payload := hex.EncodeToString(digest[:])
+	signed.Header.Set("X-Amz-Content-Sha256", payload)
+	now := time.Now().Add(time.Duration(s.ahead.Load()))
+	err = v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }).SignHTTP(request.Context(), keys, signed, payload, "s3", s.region, now)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign a request to S3: %w", err)
+	}
+	return s.below.RoundTrip(signed)
+}

@@ -1,0 +1,214 @@
+package team
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/internal/wait"
+	"bootstrap/state"
+)
+
+// Config is what a store needs besides its address.
+type Config struct {
+	Holder  state.Holder
+	Getenv  func(string) string // credentials and proxies
+	Wait    time.Duration       // for a lease that another run holds
+	Waiting func(*HeldError)    // called once, before waiting; may be nil
+
+	// Proxy and Dial are how servers are reached; nil: as net/http does it.
+	Proxy func(*http.Request) (*url.URL, error)
+	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// TTL and Renew replace the constants of these names; 0: they do not.
+	TTL, Renew time.Duration
+}
+
+func (c Config) ttl() time.Duration {
+	if c.TTL > 0 {
+		return c.TTL
+	}
+	return TTL
+}
+
+func (c Config) every() time.Duration {
+	if c.Renew > 0 {
+		return c.Renew
+	}
+	return Renew
+}
+
+// retry is how often a lease that another run holds is looked at.
+func (c Config) retry() time.Duration { return min(time.Second, c.ttl()/20) }
+
+// Store is the place of one environment: its state, what goes with it, and its lease.
+// It is not for concurrent use.
+type Store struct {
+	docs  Documents
+	place string
+	cfg   Config
+	lease *lease
+	age   time.Duration // of the lease, as it was read last
+	// removed is true if this run has removed the state.
+	removed bool
+}
+
+// Place returns the address of the store for people, without passwords.
+func (s *Store) Place() string { return s.place }
+
+// Close ends the connections. A lease that was not given up ends by itself.
+func (s *Store) Close() {
+	if s.lease != nil {
+		s.lease.end()
+		<-s.lease.ended
+	}
+	s.docs.Close()
+}
+
+// requestTime is how long one request may take.
+const requestTime = 15 * time.Second
+
+func (s *Store) get(ctx context.Context, name string) (Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	var d Document
+	err := again(ctx, func() (err error) {
+		d, err = s.docs.Get(ctx, name)
+		return err
+	})
+	return d, err
+}
+
+// put writes a document, and again if the place seems not to have done it. What it has
+// done although it said no counts as written.
+func (s *Store) put(ctx context.Context, name string, data []byte, was string) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	err = again(ctx, func() error {
+		if version, err = s.docs.Put(ctx, name, data, was); err == nil {
+			return nil
+		}
+		if d, e := s.docs.Get(ctx, name); e == nil && bytes.Equal(d.Data, data) && d.Version != was {
+			version = d.Version
+			return nil
+		}
+		return err
+	})
+	return version, err
+}
+
+// again does something, and does it again after a failure that may pass, three times.
+func again(ctx context.Context, do func() error) error {
+	pauses, tries := wait.Jitter(100*time.Millisecond, time.Second), 0
+	for {
+		err := do()
+		tries++
+		passes := err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrChanged) && !isRefused(err)
+		if !passes || tries > 3 || wait.For(ctx, pauses.Next()) != nil {
+			return err
+		}
+	}
+}
+
+// RefusedError says that the place does not do what it was asked, and would not if it
+// were asked again.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*RefusedError](err)
+	return refused
+}
+
+// Load returns the state and its version; without one the version is empty.
+func (s *Store) Load(ctx context.Context) (Document, error) { return s.load(ctx, stateName) }
+
+// load reads a document that need not exist.
+func (s *Store) load(ctx context.Context, name string) (Document, error) {
+	d, err := s.get(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Document{}, nil
+	}
+	if err != nil {
+		return d, fmt.Errorf("cannot read %s of %s: %w", name, s.place, err)
+	}
+	return d, nil
+}
+
+// Save writes the state in place of the version was; empty: there must be none. The
+// error is a *LostError if this run does not hold the lease any more, and wraps
+// ErrChanged if the state has another version.
+func (s *Store) Save(ctx context.Context, data []byte, was string) (version string, err error) {
+	return s.save(ctx, stateName, data, was)
+}
+
+func (s *Store) save(ctx context.Context, name string, data []byte, was string) (version string, err error) {
+	if err := s.lease.hold(ctx); err != nil {
+		return "", err
+	}
+	version, err = s.put(ctx, name, data, was)
+	if errors.Is(err, ErrChanged) {
+		if lost, ok := errors.AsType[*LostError](s.lease.renew(ctx)); ok {
+			return "", lost
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot write %s to %s: %w", name, s.place, err)
+	}
+	s.removed = s.removed && name != stateName
+	return version, nil
+}
+
+// Remove removes the state and its history. The lease must be held.
+func (s *Store) Remove(ctx context.Context) error {
+	if err := s.lease.hold(ctx); err != nil {
+		return err
+	}
+	// Nobody else may have taken the lease meanwhile: a removal has no condition.
+	if err := s.lease.renew(ctx); err != nil {
+		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
+	}
+	h, err := s.History(ctx)
+	var errs []error
+	for _, v := range h.Versions {
+		errs = append(errs, s.remove(ctx, v.document()))
+	}
+	errs = append(errs, err, s.remove(ctx, historyName), s.remove(ctx, keptName), s.remove(ctx, stateName))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
+	}
+	s.removed = true
+	return nil
+}
+
+func (s *Store) remove(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return again(ctx, func() error { return s.docs.Remove(ctx, name) })
+}
+
+// redact replaces the secrets of an address in the text of an error.
+func redact(err error, secrets []string) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for _, secret := range slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return s == "" }) {
+		text = strings.ReplaceAll(text, secret, "<redacted>")
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,693 @@
+package team_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"bootstrap/internal/postgrestest"
+	"bootstrap/internal/wait"
+	"bootstrap/state"
+	"bootstrap/state/team"
+	"bootstrap/state/team/teamtest"
+)
+
+// Every kind of store does the same.
+func TestStores(t *testing.T) {
+	t.Parallel()
+	web := func(locks bool) func(*testing.T) func(string) string {
+		return func(t *testing.T) func(string) string {
+			server := httptest.NewServer(&teamtest.Web{Locks: locks})
+			t.Cleanup(server.Close)
+			return func(environment string) string { return server.URL + "/" + environment }
+		}
+	}
+	places := map[string]func(*testing.T) func(environment string) string{
+		"https":            web(false),
+		"https with locks": web(true),
+		"s3": func(t *testing.T) func(string) string {
+			endpoint := teamtest.S3(t)
+			return func(environment string) string {
+				return "s3://" + teamtest.Bucket + "/" + environment + "?endpoint=" + endpoint
+			}
+		},
+		"postgres": func(t *testing.T) func(string) string {
+			server := postgrestest.Start(t)
+			return func(environment string) string { return server.URL() + "&environment=" + environment }
+		},
+	}
+	tests := map[string]func(*testing.T, string){
+		"save and load": testSaveAndLoad, "racing savers": testRacingSavers, "lock": testLock, "wait": testWait,
+		"end of the lease": testLeaseEnds, "renewal": testRenewal, "dead holder": testDeadHolder, "break": testBreak,
+		"history": testHistory, "probe": testProbe, "copy": testCopy,
+	}
+	for name, start := range places {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := start(t)
+			for name, test := range tests {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, address(strings.ReplaceAll(name, " ", "-")))
+				})
+			}
+		})
+	}
+}
+
+func TestMain(m *testing.M) {
+	os.Setenv("AWS_ACCESS_KEY_ID", teamtest.KeyID)
+	os.Setenv("AWS_SECRET_ACCESS_KEY", teamtest.Secret)
+	os.Exit(m.Run())
+}
+
+func config(who string) team.Config {
+	return team.Config{
+		Holder: state.Holder{User: who, Host: "here", PID: os.Getpid(), Command: "deploy", Since: time.Now()},
+		Getenv: func(name string) string { return "" },
+	}
+}
+
+func open(t testing.TB, address string, cfg team.Config) *team.Store {
+	t.Helper()
+	s, err := team.Open(t.Context(), address, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func lock(t testing.TB, s *team.Store) (taken bool) {
+	t.Helper()
+	taken, err := s.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+func unlock(t testing.TB, s *team.Store) {
+	t.Helper()
+	if err := s.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func save(t testing.TB, s *team.Store, text, was string) string {
+	t.Helper()
+	version, err := s.Save(t.Context(), []byte(text), was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+func expectState(t testing.TB, s *team.Store, want string) team.Document {
+	t.Helper()
+	d, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(d.Data) != want {
+		t.Fatalf("the state is %q, want %q", d.Data, want)
+	}
+	return d
+}
+
+func testSaveAndLoad(t *testing.T, address string) {
+	s := open(t, address, config("ann"))
+	if d, err := s.Load(t.Context()); err != nil || d.Version != "" || d.Data != nil {
+		t.Fatalf("of nothing: %+v, %v", d, err)
+	}
+	if _, err := s.Save(t.Context(), []byte("x"), ""); err == nil {
+		t.Fatal("saved without the lock")
+	}
+	lock(t, s)
+	first := save(t, s, "one", "")
+	second := save(t, s, "two", first)
+	if second == first {
+		t.Error("two versions have the same name")
+	}
+	for _, was := range []string{"", first} {
+		if _, err := s.Save(t.Context(), []byte("three"), was); !errors.Is(err, team.ErrChanged) {
+			t.Errorf("with the version %q, when it is %q: %v", was, second, err)
+		}
+	}
+	if d := expectState(t, s, "two"); d.Version != second || d.Age < 0 || d.Age > time.Minute {
+		t.Errorf("loaded %+v", d)
+	}
+	other := open(t, strings.Replace(address, "save-and-load", "other", 1), config("ann"))
+	if d, err := other.Load(t.Context()); err != nil || d.Version != "" {
+		t.Errorf("the state of another environment: %+v, %v", d, err)
+	}
+	if err := s.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectState(t, s, "")
+	unlock(t, s)
+}
+
+// Of all who have read a version, one replaces it.
+func testRacingSavers(t *testing.T, address string) {
+	lock(t, open(t, address, config("ann")))
+	docs := open(t, address, config("bob"))
+	was := ""
+	for round := range 10 {
+		var wg sync.WaitGroup
+		var won atomic.Int64
+		var winner atomic.Value
+		for i := range 6 {
+			wg.Go(func() {
+				text := fmt.Sprintf("%d of round %d", i, round)
+				version, err := team.PutRaw(t.Context(), docs, "race.json", []byte(text), was)
+				switch {
+				case err == nil:
+					won.Add(1)
+					winner.Store([2]string{text, version})
+				case !errors.Is(err, team.ErrChanged):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			t.Fatalf("round %d: %d of 6 replaced the same version", round, won.Load())
+		}
+		w := winner.Load().([2]string)
+		d, err := team.GetRaw(t.Context(), docs, "race.json")
+		if err != nil || string(d.Data) != w[0] || d.Version != w[1] {
+			t.Fatalf("round %d: %q, version %q; want %q: %v", round, d.Data, d.Version, w, err)
+		}
+		was = d.Version
+	}
+}
+
+func testLock(t *testing.T, address string) {
+	a, b := open(t, address, config("ann")), open(t, address, config("bob"))
+	if taken := lock(t, a); taken {
+		t.Error("a free lock was taken from somebody")
+	}
+	_, err := b.Lock(t.Context())
+	held, ok := errors.AsType[*team.HeldError](err)
+	if !ok || held.Holder.User != "ann" || held.Fence != 1 {
+		t.Fatalf("%v: %+v", err, held)
+	}
+	if who, err := b.Holder(t.Context()); err != nil || who == nil || who.Holder.User != "ann" || who.Left <= 0 || who.Left > team.TTL {
+		t.Errorf("%+v, %v", who, err)
+	}
+	unlock(t, a)
+	if who, err := b.Holder(t.Context()); err != nil || who != nil {
+		t.Errorf("held by %+v, %v", who, err)
+	}
+	if taken := lock(t, b); taken {
+		t.Error("a lock that was given up was taken from somebody")
+	}
+	if who, err := a.Holder(t.Context()); err != nil || who == nil || who.Fence != 2 {
+		t.Errorf("%+v, %v", who, err)
+	}
+	unlock(t, b)
+}
+
+func testWait(t *testing.T, address string) {
+	a := open(t, address, config("ann"))
+	lock(t, a)
+	cfg := config("bob")
+	waits := make(chan *team.HeldError, 1)
+	cfg.Wait, cfg.Waiting = time.Minute, func(e *team.HeldError) { waits <- e }
+	b := open(t, address, cfg)
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(t.Context())
+		done <- err
+	}()
+	if e := <-waits; e.Holder.User != "ann" {
+		t.Errorf("waits for %+v", e)
+	}
+	unlock(t, a)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, b)
+}
+
+// A run that does not renew its lease loses it to the next, and cannot write any more.
+func testLeaseEnds(t *testing.T, address string) {
+	slow := config("ann")
+	slow.TTL, slow.Renew = 2*time.Second, time.Hour // as a process that is stopped
+	slow.Holder.PID = 0                             // nobody can see whether it lives
+	a := open(t, address, slow)
+	lock(t, a)
+	first := save(t, a, "of ann", "")
+	b := open(t, address, func() team.Config { c := config("bob"); c.Wait = time.Minute; return c }())
+	if taken := lock(t, b); !taken {
+		t.Error("the lock was not taken from ann")
+	}
+	save(t, b, "of bob", first)
+	_, err := a.Save(t.Context(), []byte("of ann again"), first)
+	lost, ok := errors.AsType[*team.LostError](err)
+	if !ok || lost.By == nil || lost.By.User != "bob" {
+		t.Fatalf("ann saves: %v", err)
+	}
+	if err := a.Remove(t.Context()); err == nil {
+		t.Error("ann removes the state")
+	}
+	expectState(t, b, "of bob")
+	unlock(t, a) // what is not hers stays
+	if who, err := a.Holder(t.Context()); err != nil || who == nil || who.Holder.User != "bob" {
+		t.Errorf("held by %+v, %v", who, err)
+	}
+	unlock(t, b)
+}
+
+// A lease lasts as long as it is renewed.
+func testRenewal(t *testing.T, address string) {
+	cfg := config("ann")
+	cfg.TTL, cfg.Renew = 2*time.Second, 200*time.Millisecond
+	a := open(t, address, cfg)
+	lock(t, a)
+	b := open(t, address, func() team.Config { c := config("bob"); c.Wait = 3 * time.Second; return c }())
+	if _, err := b.Lock(t.Context()); err == nil {
+		t.Fatal("bob has the lock that ann renews")
+	}
+	save(t, a, "of ann", "")
+	unlock(t, a)
+}
+
+// A process of this machine that has ended keeps nobody waiting.
+func testDeadHolder(t *testing.T, address string) {
+	dead := config("ann")
+	dead.Holder.PID = 1 << 30
+	a, err := team.Open(t.Context(), address, dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock(t, a)
+	version := save(t, a, "of ann", "")
+	a.Close()
+	b := open(t, address, config("bob"))
+	if taken := lock(t, b); !taken {
+		t.Error("the lock was not taken from ann")
+	}
+	save(t, b, "of bob", version)
+	unlock(t, b)
+}
+
+func testBreak(t *testing.T, address string) {
+	a, b := open(t, address, config("ann")), open(t, address, config("bob"))
+	lock(t, a)
+	who, err := b.Holder(t.Context())
+	if err != nil || who == nil {
+		t.Fatal(who, err)
+	}
+	if err := b.Break(t.Context(), who.Fence+1); !errors.Is(err, team.ErrChanged) {
+		t.Errorf("broke the lock of another: %v", err)
+	}
+	if err := b.Break(t.Context(), who.Fence); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, b)
+	if _, err := a.Save(t.Context(), []byte("of ann"), ""); err == nil {
+		// Nobody has written since: only the condition of the write could refuse it.
+		save(t, b, "of bob", expectState(t, b, "of ann").Version)
+	}
+	unlock(t, b)
+}
+
+func testHistory(t *testing.T, address string) {
+	s := open(t, address, config("ann"))
+	lock(t, s)
+	for _, serial := range []int{3, 7, 7, 12} {
+		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serials []int
+	for _, v := range list.Versions {
+		serials = append(serials, v.Serial)
+		if v.By != "ann@here" || v.Command != "deploy" || time.Since(v.Written) > time.Minute {
+			t.Errorf("%+v", v)
+		}
+	}
+	if !slices.Equal(serials, []int{12, 7, 3}) {
+		t.Errorf("versions %v", serials)
+	}
+	if data, err := s.Earlier(t.Context(), 7); err != nil || string(data) != "version 7" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := s.Earlier(t.Context(), 8); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of no version: %v", err)
+	}
+	if err := s.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.History(t.Context()); err != nil || len(list.Versions) > 0 {
+		t.Errorf("after the removal: %v, %v", list, err)
+	}
+	unlock(t, s)
+}
+
+// The oldest versions go, the others stay.
+func TestHistoryIsPruned(t *testing.T) {
+	t.Parallel()
+	web := &teamtest.Web{}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	s := open(t, server.URL+"/pruned", config("ann"))
+	lock(t, s)
+	for serial := range 105 {
+		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := 0
+	for _, name := range web.Names() {
+		if strings.Contains(name, "/history/") {
+			kept++
+		}
+	}
+	if list, err := s.History(t.Context()); err != nil || len(list.Versions) != 100 || list.Versions[99].Serial != 5 || kept != 100 {
+		t.Errorf("%d in the list, %d kept: %v", len(list.Versions), kept, err)
+	}
+}
+
+// A server that does what it is asked and says that it failed.
+func TestServerStoresAndFails(t *testing.T) {
+	t.Parallel()
+	for _, locks := range []bool{false, true} {
+		web := &teamtest.Web{Locks: locks}
+		var n atomic.Int64
+		web.After = func(r *http.Request) int {
+			if r.Method == http.MethodPut && n.Add(1)%2 == 1 {
+				return http.StatusInternalServerError
+			}
+			return 0
+		}
+		server := httptest.NewServer(web)
+		t.Cleanup(server.Close)
+		s := open(t, server.URL+"/fails", config("ann"))
+		lock(t, s)
+		version := ""
+		for i := range 5 {
+			version = save(t, s, fmt.Sprint(i), version)
+			expectState(t, s, fmt.Sprint(i))
+		}
+		unlock(t, s)
+		if who, err := s.Holder(t.Context()); err != nil || who != nil {
+			t.Errorf("held by %+v, %v", who, err)
+		}
+	}
+}
+
+// The clocks of a server and of its clients need not agree.
+func TestClockSkew(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
+		server := httptest.NewServer(&teamtest.Web{Skew: skew})
+		t.Cleanup(server.Close)
+		a, b := open(t, server.URL+"/skew", config("ann")), open(t, server.URL+"/skew", config("bob"))
+		lock(t, a)
+		if _, err := b.Lock(t.Context()); err == nil {
+			t.Errorf("a lock is over at once for a server with its clock %v off", skew)
+		}
+		if who, err := b.Holder(t.Context()); err != nil || who.Left < team.TTL/2 || who.Left > team.TTL {
+			t.Errorf("%+v, %v", who, err)
+		}
+		unlock(t, a)
+	}
+}
+
+// S3 refuses requests of a clock that is wrong: they are sent with its own time.
+func TestClockSkewOfS3(t *testing.T) {
+	t.Parallel()
+	endpoint := teamtest.S3(t)
+	u, _ := url.Parse("s3://" + teamtest.Bucket + "/skew?endpoint=" + endpoint)
+	docs, err := team.OpenS3Skewed(t.Context(), u, config("ann"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := docs.Put(t.Context(), "a.json", []byte("a"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := docs.Get(t.Context(), "a.json"); err != nil || d.Version != version || string(d.Data) != "a" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A server that has no clock is watched.
+func TestServerWithoutClock(t *testing.T) {
+	t.Parallel()
+	web := &teamtest.Web{}
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		web.ServeHTTP(withoutDate{out}, r)
+	}))
+	t.Cleanup(server.Close)
+	slow := config("ann")
+	slow.TTL, slow.Renew, slow.Holder.PID = time.Second, time.Hour, 0
+	a := open(t, server.URL+"/clock", slow)
+	lock(t, a)
+	b := open(t, server.URL+"/clock", config("bob"))
+	if _, err := b.Lock(t.Context()); err == nil {
+		t.Error("a lock was taken that may be a moment old")
+	}
+	c := open(t, server.URL+"/clock", func() team.Config { c := config("cid"); c.Wait = time.Minute; return c }())
+	if taken := lock(t, c); !taken {
+		t.Error("the lock was not taken from ann")
+	}
+	unlock(t, c)
+}
+
+type withoutDate struct{ http.ResponseWriter }
+
+func (w withoutDate) WriteHeader(status int) {
+	w.Header()["Date"] = nil
+	w.Header().Del("Last-Modified")
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// A run that dies at any request leaves what the next one can use: of two versions one.
+func TestKillAtEveryRequest(t *testing.T) {
+	t.Parallel()
+	for _, applied := range []bool{false, true} {
+		for at := int64(1); ; at++ {
+			ended := killAt(t, at, applied)
+			if ended {
+				break
+			}
+			if at > 100 {
+				t.Fatal("a run has more than 100 requests")
+			}
+		}
+	}
+}
+
+func killAt(t *testing.T, at int64, applied bool) (ended bool) {
+	t.Helper()
+	web := &teamtest.Web{}
+	var n atomic.Int64
+	dead := func() bool { return n.Load() >= at }
+	web.Before = func(*http.Request) int {
+		if dead() {
+			panic(http.ErrAbortHandler)
+		}
+		if n.Add(1) >= at && !applied {
+			panic(http.ErrAbortHandler)
+		}
+		return 0
+	}
+	web.After = func(*http.Request) int {
+		if dead() {
+			panic(http.ErrAbortHandler)
+		}
+		return 0
+	}
+	server := httptest.NewServer(web)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	killed := config("ann")
+	killed.Holder.PID = 1 << 30
+	whole := func() bool {
+		a, err := team.Open(ctx, server.URL+"/kill", killed)
+		if err != nil {
+			return false
+		}
+		defer a.Close()
+		short, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() { // the process is gone, so nothing is tried again
+			_ = wait.Poll(short, time.Millisecond, func() (bool, error) { return dead(), nil })
+			stop()
+		}()
+		if _, err := a.Lock(short); err != nil {
+			return false
+		}
+		version := ""
+		for i := range 3 {
+			if version, err = a.Save(short, fmt.Append(nil, i), version); err != nil {
+				return false
+			}
+		}
+		return a.Keep(short, 2, []byte("2"), nil) == nil && a.Unlock(short) == nil
+	}()
+	web.Before, web.After = nil, nil
+	b, err := team.Open(ctx, server.URL+"/kill", config("bob"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Lock(ctx); err != nil {
+		t.Fatalf("killed at request %d: %v", at, err)
+	}
+	d, err := b.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Save(ctx, []byte("of bob"), d.Version); err != nil {
+		t.Fatalf("killed at request %d: %v", at, err)
+	}
+	if err := b.Keep(ctx, 3, []byte("of bob"), []string{"VM vm-1"}); err != nil {
+		t.Fatalf("killed at request %d: %v", at, err)
+	}
+	list, err := b.History(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range list.Versions {
+		if _, err := b.Earlier(ctx, v.Serial); err != nil {
+			t.Errorf("killed at request %d: %v", at, err)
+		}
+	}
+	unlock(t, b)
+	return whole && !dead()
+}
+
+func testProbe(t *testing.T, address string) {
+	home := t.TempDir()
+	c := team.CopyOf(home, open(t, address, config("ann")))
+	for range 2 {
+		if err := c.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server that ignores the conditions of a write keeps no state.
+func TestCarelessServer(t *testing.T) {
+	t.Parallel()
+	web := &teamtest.Web{Careless: true}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	c := team.CopyOf(t.TempDir(), open(t, server.URL+"/careless", config("ann")))
+	if err := c.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "ignores the conditions of a write") {
+		t.Errorf("%v", err)
+	}
+	if names := web.Names(); len(names) > 0 {
+		t.Errorf("it still has %v", names)
+	}
+}
+
+// testCopy is two machines with one store.
+func testCopy(t *testing.T, address string) {
+	homes := []string{t.TempDir(), t.TempDir()}
+	copyOf := func(machine int) *team.Copy {
+		return team.CopyOf(homes[machine], open(t, address, config([]string{"ann", "bob"}[machine])))
+	}
+	write := func(c *team.Copy, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(c.StatePath()), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.StatePath(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(c *team.Copy, want string) {
+		t.Helper()
+		data, err := os.ReadFile(c.StatePath())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || string(data) != want {
+			t.Fatalf("the copy is %q, want %q: %v", data, want, err)
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := copyOf(0), copyOf(1)
+	do(a.Pull(t.Context()))
+	expect(a, "")
+	lock(t, a.Store)
+	write(a, "one")
+	do(a.Push(t.Context()))
+	expectState(t, b.Store, "one")
+	do(b.Pull(t.Context()))
+	expect(b, "one")
+
+	// What did not get there goes there with the next push, also of another process.
+	write(a, "two")
+	do(a.Pull(t.Context()))
+	expect(a, "two")
+	if unsent, err := a.Unsent(); err != nil || !unsent {
+		t.Errorf("unsent %v, %v", unsent, err)
+	}
+	unlock(t, a.Store)
+	a = copyOf(0)
+	lock(t, a.Store)
+	do(a.Push(t.Context()))
+	unlock(t, a.Store)
+	do(b.Pull(t.Context()))
+	expect(b, "two")
+
+	// Both have changed it.
+	write(a, "three of ann")
+	lock(t, b.Store)
+	write(b, "three of bob")
+	do(b.Push(t.Context()))
+	unlock(t, b.Store)
+	err := a.Pull(t.Context())
+	if _, ok := errors.AsType[*team.ConflictError](err); !ok {
+		t.Fatalf("%v", err)
+	}
+	expect(a, "three of ann")
+	lock(t, a.Store)
+	if err := a.Push(t.Context()); !errors.Is(err, team.ErrChanged) {
+		t.Fatalf("%v", err)
+	}
+	do(a.Overwrite(t.Context()))
+	do(a.Push(t.Context()))
+	unlock(t, a.Store)
+	do(b.Pull(t.Context()))
+	expect(b, "three of ann")
+
+	// A copy that was removed comes back.
+	do(os.Remove(b.StatePath()))
+	do(b.Pull(t.Context()))
+	expect(b, "three of ann")
+
+	// What was removed from the store is gone here.
+	lock(t, a.Store)
+	do(a.Remove(t.Context()))
+	do(a.Forget())
+	unlock(t, a.Store)
+	do(b.Pull(t.Context()))
+	expect(b, "")
+}

@@ -1,0 +1,113 @@
+package teamtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"bootstrap/internal/wait"
+)
+
+// The keys of the S3 server, which its programs expect in the environment.
+const (
+	KeyID  = "bootstrap"
+	Secret = "a secret of the tests"
+)
+
+// Bucket is the bucket that the S3 server has.
+const Bucket = "team"
+
+// S3 starts versitygw, which is compiled once for this machine, and returns its URL.
+// The test is skipped where it cannot be had.
+func S3(t testing.TB) string {
+	t.Helper()
+	program, err := s3Program(t.Context())
+	if err != nil {
+		t.Skipf("there is no S3 server: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	cmd := exec.Command(program, t.TempDir(), address)
+	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+KeyID, "AWS_SECRET_ACCESS_KEY="+Secret)
+	stdin, err := cmd.StdinPipe() // it ends with it, also when the test is killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := os.Create(filepath.Join(t.TempDir(), "s3.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr = output, output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	url := "http://" + address
+	err = wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		answer, err := http.Get(url)
+		if err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		said, _ := os.ReadFile(output.Name())
+		t.Fatalf("the S3 server does not answer: %v: %s", err, said)
+	}
+	return url
+}
+
+// s3Program returns the path of the server, which it compiles if this machine has not
+// yet.
+func s3Program(ctx context.Context) (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	source := filepath.Join(filepath.Dir(here), "..", "..", "..", ".ci", "s3server")
+	sum, err := os.ReadFile(filepath.Join(source, "go.sum"))
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(cache, "bootstrap-test", fmt.Sprintf("s3server-%x", digest(sum)))
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		return "", err
+	}
+	new := fmt.Sprintf("%s.%d", program, os.Getpid())
+	build := exec.CommandContext(ctx, "go", "build", "-o", new, ".")
+	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	return program, os.Rename(new, program)
+}
+
+func digest(data []byte) []byte {
+	sum := sha256.Sum256(data)
+	return sum[:6]
+}

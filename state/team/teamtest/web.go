@@ -1,0 +1,134 @@
+// Package teamtest has the servers on which tests keep the state of a team.
+package teamtest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Web is an HTTP server with ETags and, if it is asked for, with locks. The zero value
+// is ready.
+type Web struct {
+	// Locks makes it answer to LOCK and UNLOCK.
+	Locks bool
+	// Careless makes it ignore the conditions of a write.
+	Careless bool
+	// Skew is how far its clock is ahead.
+	Skew time.Duration
+	// Before is called with each request before it is done; it may be nil. What it
+	// returns is the status of the answer; 0: that of the request.
+	Before func(*http.Request) int
+	// After is called with each request that was done, as Before.
+	After func(*http.Request) int
+
+	mu        sync.Mutex
+	documents map[string]document
+	number    int
+	locks     map[string][]byte // by path: who has it
+}
+
+type document struct {
+	data    []byte
+	etag    string
+	written time.Time
+}
+
+// Documents returns what it has: by path, without the first slash.
+func (w *Web) Documents() map[string][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := map[string][]byte{}
+	for path, d := range w.documents {
+		all[path] = d.data
+	}
+	return all
+}
+
+// Names returns the sorted paths of what it has.
+func (w *Web) Names() []string { return slices.Sorted(maps.Keys(w.Documents())) }
+
+func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if w.Before != nil {
+		if status := w.Before(r); status != 0 {
+			out.WriteHeader(status)
+			return
+		}
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		out.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	status, header, data := w.answer(r, body)
+	if w.After != nil {
+		if other := w.After(r); other != 0 {
+			out.WriteHeader(other)
+			return
+		}
+	}
+	maps.Copy(out.Header(), header)
+	out.Header().Set("Date", time.Now().Add(w.Skew).UTC().Format(http.TimeFormat))
+	out.WriteHeader(status)
+	_, _ = out.Write(data)
+}
+
+func (w *Web) answer(r *http.Request, body []byte) (status int, header http.Header, data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	d, exists := w.documents[path]
+	header = http.Header{}
+	switch r.Method {
+	case http.MethodGet:
+		if !exists {
+			return http.StatusNotFound, header, nil
+		}
+		header.Set("ETag", d.etag)
+		header.Set("Last-Modified", d.written.Add(w.Skew).UTC().Format(http.TimeFormat))
+		return http.StatusOK, header, d.data
+	case http.MethodPut:
+		none, match := r.Header.Get("If-None-Match"), r.Header.Get("If-Match")
+		if !w.Careless && (none == "*" && exists || match != "" && (!exists || d.etag != match)) {
+			return http.StatusPreconditionFailed, header, nil
+		}
+		w.number++
+		digest := sha256.Sum256(fmt.Append(nil, w.number, body))
+		d = document{data: body, etag: `"` + hex.EncodeToString(digest[:8]) + `"`, written: time.Now()}
+		if w.documents == nil {
+			w.documents = map[string]document{}
+		}
+		w.documents[path] = d
+		header.Set("ETag", d.etag)
+		return http.StatusOK, header, nil
+	case http.MethodDelete:
+		delete(w.documents, path)
+		return http.StatusNoContent, header, nil
+	case "LOCK":
+		switch {
+		case !w.Locks:
+			return http.StatusMethodNotAllowed, header, nil
+		case w.locks[path] != nil:
+			return http.StatusLocked, header, w.locks[path]
+		}
+		if w.locks == nil {
+			w.locks = map[string][]byte{}
+		}
+		w.locks[path] = body
+		return http.StatusOK, header, nil
+	case "UNLOCK":
+		if !w.Locks {
+			return http.StatusMethodNotAllowed, header, nil
+		}
+		delete(w.locks, path)
+		return http.StatusOK, header, nil
+	}
+	return http.StatusMethodNotAllowed, header, nil
+}

@@ -1,0 +1,207 @@
+package team
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// web keeps documents on an HTTP server that has ETags: GET, PUT with If-Match or
+// If-None-Match, DELETE, below one address.
+type web struct {
+	client  *http.Client
+	base    *url.URL // ends with a slash
+	user    *url.Userinfo
+	secrets []string
+	locks   bool // the server may have locks of its own
+}
+
+func openWeb(u *url.URL, client *http.Client, secrets []string) *web {
+	base := *u
+	base.User = nil
+	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
+	base.RawPath = ""
+	return &web{client: client, base: &base, user: u.User, secrets: secrets}
+}
+
+// do sends a request and returns the answer with its body.
+func (w *web) do(ctx context.Context, method, name string, body []byte, header map[string]string) (*http.Response, []byte, error) {
+	at := *w.base
+	at.Path += name
+	request, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, redact(err, w.secrets)
+	}
+	for key, value := range header {
+		request.Header.Set(key, value)
+	}
+	if w.user != nil {
+		password, _ := w.user.Password()
+		request.SetBasicAuth(w.user.Username(), password)
+	}
+	answer, err := w.client.Do(request)
+	if err != nil {
+		return nil, nil, redact(err, w.secrets)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("it is larger than %d MiB", limit>>20)
+	}
+	return answer, data, err
+}
+
+// refused returns the error of an answer that is none of those that are expected.
+func (w *web) refused(method string, answer *http.Response, body []byte) error {
+	err := fmt.Errorf("the server answers %s to %s", answer.Status, method)
+	var said struct{ Code, Message string } // by S3
+	if xml.Unmarshal(body, &said) == nil && said.Code != "" {
+		err = fmt.Errorf("%w (%s: %s)", err, said.Code, said.Message)
+	}
+	if answer.Request != nil && answer.Request.Header.Get("Authorization") != "" && strings.HasPrefix(answer.Request.Header.Get("Authorization"), "AWS4") {
+		if answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusTooManyRequests {
+			return &RefusedError{err}
+		}
+		return err
+	}
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return &RefusedError{fmt.Errorf("%w: give the user and the password in the URL, https://user:password@host/…", err)}
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusBadRequest:
+		return &RefusedError{err}
+	}
+	return err
+}
+
+func (w *web) Get(ctx context.Context, name string) (Document, error) {
+	answer, data, err := w.do(ctx, http.MethodGet, name, nil, map[string]string{"Cache-Control": "no-cache"})
+	switch {
+	case err != nil:
+		return Document{}, err
+	case answer.StatusCode == http.StatusNotFound:
+		return Document{}, fs.ErrNotExist
+	case answer.StatusCode != http.StatusOK:
+		return Document{}, w.refused(http.MethodGet, answer, data)
+	}
+	version := answer.Header.Get("ETag")
+	if version == "" || strings.HasPrefix(version, "W/") {
+		return Document{}, &RefusedError{errors.New("the server gives no ETag that names one version of a document, so it cannot keep two people from overwriting each other's")}
+	}
+	return Document{Data: data, Version: version, Age: age(answer.Header)}, nil
+}
+
+// age returns how old a document is, by the clock of the server; negative: it does not
+// say.
+func age(header http.Header) time.Duration {
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return -1
+	}
+	written, err := http.ParseTime(header.Get("Last-Modified"))
+	if err != nil {
+		return -1
+	}
+	return max(0, now.Sub(written))
+}
+
+func (w *web) Put(ctx context.Context, name string, data []byte, was string) (string, error) {
+	header := map[string]string{"Content-Type": "application/octet-stream", "If-None-Match": "*"}
+	if was != "" {
+		delete(header, "If-None-Match")
+		header["If-Match"] = was
+	}
+	if strings.HasSuffix(name, ".json") {
+		header["Content-Type"] = "application/json"
+	}
+	answer, body, err := w.do(ctx, http.MethodPut, name, data, header)
+	switch {
+	case err != nil:
+		return "", err
+	case answer.StatusCode == http.StatusPreconditionFailed, answer.StatusCode == http.StatusConflict:
+		return "", ErrChanged
+	case answer.StatusCode == http.StatusNotFound && was != "": // it was removed
+		return "", ErrChanged
+	case answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusNoContent:
+		return "", w.refused(http.MethodPut, answer, body)
+	}
+	if version := answer.Header.Get("ETag"); version != "" && !strings.HasPrefix(version, "W/") {
+		return version, nil
+	}
+	// A server need not name the version that it has made.
+	d, err := w.Get(ctx, name)
+	if err == nil && !bytes.Equal(d.Data, data) {
+		err = ErrChanged
+	}
+	return d.Version, err
+}
+
+func (w *web) Remove(ctx context.Context, name string) error {
+	answer, body, err := w.do(ctx, http.MethodDelete, name, nil, nil)
+	switch {
+	case err != nil:
+		return err
+	case answer.StatusCode/100 == 2, answer.StatusCode == http.StatusNotFound, answer.StatusCode == http.StatusGone:
+		return nil
+	}
+	return w.refused(http.MethodDelete, answer, body)
+}
+
+func (w *web) Close() { w.client.CloseIdleConnections() }
+
+// The lock of the server, as the HTTP backend of Terraform uses it: LOCK and UNLOCK
+// with a JSON object that names the holder; 423 and 409 answer with that of another.
+
+// ticket is the object that a lock is taken and given up with.
+type ticket struct {
+	ID      string
+	Who     string
+	Info    string
+	Created time.Time
+}
+
+// lock takes the lock of the server; other is who has it. A server without locks has
+// none from then on.
+func (w *web) lock(ctx context.Context, t ticket) (other *ticket, err error) {
+	answer, data, err := w.ask(ctx, "LOCK", t)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.StatusCode/100 == 2:
+		return nil, nil
+	case answer.StatusCode == http.StatusLocked, answer.StatusCode == http.StatusConflict:
+		other = &ticket{}
+		_ = json.Unmarshal(data, other) // a server need not say who
+		return other, nil
+	case slices.Contains([]int{http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusNotFound, http.StatusBadRequest}, answer.StatusCode):
+		w.locks = false
+		return nil, nil
+	}
+	return nil, w.refused("LOCK", answer, data)
+}
+
+// unlock gives the lock of the server up.
+func (w *web) unlock(ctx context.Context, t ticket) error {
+	answer, data, err := w.ask(ctx, "UNLOCK", t)
+	if err != nil || answer.StatusCode/100 == 2 {
+		return err
+	}
+	return w.refused("UNLOCK", answer, data)
+}
+
+func (w *web) ask(ctx context.Context, method string, t ticket) (*http.Response, []byte, error) {
+	body, err := json.Marshal(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.do(ctx, method, stateName, body, map[string]string{"Content-Type": "application/json"})
+}
