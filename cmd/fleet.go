@@ -123,7 +123,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 	if err := c.findDatabase(&a.database); err != nil {
 		return opts, err
 	}
-	f, err := readFleet(c, path, a.inputs)
+	f, err := readFleet(cmd.Context(), c, path, a.inputs)
 	if err != nil {
 		return opts, err
 	}
@@ -164,8 +164,8 @@ func shareRuby(ctx context.Context, c *console, home string, p *rollout.Program)
 }
 
 // readFleet reads a fleet file and prints its warnings.
-func readFleet(c *console, path string, inputs document.Options) (*fleet.Fleet, error) {
-	f, err := fleet.Read(path, inputs)
+func readFleet(ctx context.Context, c *console, path string, inputs document.Options) (*fleet.Fleet, error) {
+	f, err := fleet.Read(ctx, path, inputs)
 	if err != nil {
 		return nil, err
 	}

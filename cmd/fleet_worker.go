@@ -108,7 +108,7 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	defer shareRuby(ctx, c, home, &program)()
 	return queue.Run(ctx, queue.Work{
 		Database: database, Width: width, By: c.holder(), Program: program,
-		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(c, path, inputs) },
+		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(ctx, c, path, inputs) },
 		Redact: c.redactor.String, Report: show, Urgent: urgent,
 	})
 }

@@ -32,7 +32,7 @@ the manifest, as for a deploy.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = document.Write
-			doc, err := document.Evaluate(args[0], inputs)
+			doc, err := document.Evaluate(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
 			}

@@ -36,9 +36,9 @@ options any more. It neither prints nor generates values. With --json,
 there is one object per line.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
 		Args:    oneManifest,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			list, err := document.Variables(args[0], inputs)
+			list, err := document.Variables(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ next deploy gives the new values to the VM.`,
 			}
 			c.started = true
 			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], Inputs: inputs}}
-			rotated, err := document.Rotate(args[0], inputs, what)
+			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
 			if err != nil {
 				return err
 			}

@@ -50,8 +50,8 @@ func (e *ProtectedError) Error() string {
 }
 
 // refuseProtected refuses to delete a protected deployment.
-func (r *run) refuseProtected(context.Context) error {
-	if r.t.About.Protect || r.t.Known.Protect || r.t.SaysProtect() {
+func (r *run) refuseProtected(ctx context.Context) error {
+	if r.t.About.Protect || r.t.Known.Protect || r.t.SaysProtect(ctx) {
 		return &ProtectedError{Name: r.t.About.Name}
 	}
 	return nil

@@ -37,7 +37,7 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		fleet, err := Read(path, document.Options{})
+		fleet, err := Read(t.Context(), path, document.Options{})
 		if err != nil {
 			checkProblems(t, err)
 			return
@@ -53,7 +53,7 @@ func FuzzRead(f *testing.F) {
 			if m.Vars == nil {
 				continue
 			}
-			if _, err := document.Evaluate("-", document.Options{Stdin: strings.NewReader(string(m.Vars))}); err != nil {
+			if _, err := document.Evaluate(t.Context(), "-", document.Options{Stdin: strings.NewReader(string(m.Vars))}); err != nil {
 				t.Fatalf("variables that are not YAML: %s: %v", m.Vars, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 func TestMistakes(t *testing.T) {
 	manifesttest.Mistakes(t, "fleet.yml", func(path string, opts document.Options) error {
-		_, err := Read(path, opts)
+		_, err := Read(t.Context(), path, opts)
 		return err
 	})
 }

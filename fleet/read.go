@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ import (
 // opts. The operations, the cloud config and the vars store in opts are not used:
 // members have their own. The error is a *document.Problems if the content of the
 // file, or of a file with variables, is wrong.
-func Read(path string, opts document.Options) (*Fleet, error) {
+func Read(ctx context.Context, path string, opts document.Options) (*Fleet, error) {
 	if path == "-" {
 		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, because the command that continues an interrupted run reads it again")
 	}
@@ -28,7 +29,7 @@ func Read(path string, opts document.Options) (*Fleet, error) {
 	opts.Ops, opts.CloudConfigs, opts.VarsStore, opts.Generate = nil, nil, "", document.Refuse
 	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
 	r := newReader(f)
-	d, err := document.Read(path, opts, r.read)
+	d, err := document.Read(ctx, path, opts, r.read)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func TestCertificates(t *testing.T) {
 				}
 				opts.VarFiles = append(opts.VarFiles, name+"="+path)
 			}
-			m, err := Load(write(t, text), opts)
+			m, err := Load(t.Context(), write(t, text), opts)
 			said := ""
 			if err == nil {
 				said = document.Problems(m.Warnings).Error()
@@ -152,7 +152,7 @@ func TestCertificates(t *testing.T) {
 				}
 			}
 			opts.Lenient = true
-			if _, err := Load(write(t, text), opts); err != nil && !strings.Contains(name, "damaged CA") {
+			if _, err := Load(t.Context(), write(t, text), opts); err != nil && !strings.Contains(name, "damaged CA") {
 				t.Errorf("refused where no VM is made: %v", err)
 			}
 		})
@@ -176,7 +176,7 @@ func TestCertificatePlaces(t *testing.T) {
 	text := replaced(t, "stemcell: {", "env: {bosh: {mbus: {cert: ((ssl))}}}, stemcell: {", "sesame", "((password))", "127.0.0.1", "vm.example.com") +
 		"  cert: ((ssl))\nvariables:\n- {name: password, type: password}\n"
 	opts := document.Options{VarsFiles: []string{vars}, VarsStore: filepath.Join(dir, "store.yml"), Generate: document.Plan}
-	_, err := Load(write(t, text), opts)
+	_, err := Load(t.Context(), write(t, text), opts)
 	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) != 1 {
 		t.Fatalf("got %v", err)
@@ -186,7 +186,7 @@ func TestCertificatePlaces(t *testing.T) {
 		t.Errorf("got %v", p)
 	}
 	text = strings.Replace(text, "vm.example.com", "((host))", 1) + "- {name: host, type: password}\n"
-	if _, err := Load(write(t, text), opts); err != nil {
+	if _, err := Load(t.Context(), write(t, text), opts); err != nil {
 		t.Errorf("a host that is not known yet: %v", err)
 	}
 }

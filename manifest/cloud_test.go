@@ -84,7 +84,7 @@ func loadFiles(t *testing.T, files string, opts document.Options, pairs ...strin
 			t.Fatal(err)
 		}
 	}
-	m, err := Load(filepath.Join(dir, "manifest.yml"), opts)
+	m, err := Load(t.Context(), filepath.Join(dir, "manifest.yml"), opts)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 	}
@@ -251,7 +251,7 @@ func TestAddressesPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, err := Load(filepath.Join(dir, "web.yml"), document.Options{
+	m, err := Load(t.Context(), filepath.Join(dir, "web.yml"), document.Options{
 		CloudConfigs: []string{filepath.Join(dir, "cloud.yml")}, VarsStore: filepath.Join(dir, "creds.yml"), Generate: document.Write, Vars: []string{"name=one"},
 	})
 	if err != nil || len(m.Warnings) > 0 || len(m.Placement.Open()) != 1 {

@@ -30,7 +30,7 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := Load("-", document.Options{Stdin: bytes.NewReader(data)})
+		m, err := Load(t.Context(), "-", document.Options{Stdin: bytes.NewReader(data)})
 		if err == nil {
 			m.Interfaces()
 			m.Address()
@@ -90,7 +90,7 @@ func FuzzCloudConfig(f *testing.F) {
 		if err := os.WriteFile(path, cloud, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := Load("-", document.Options{Stdin: bytes.NewReader(data), CloudConfigs: []string{path}})
+		m, err := Load(t.Context(), "-", document.Options{Stdin: bytes.NewReader(data), CloudConfigs: []string{path}})
 		if err != nil {
 			if strings.Contains(err.Error(), "%!") {
 				t.Fatal(err)

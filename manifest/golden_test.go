@@ -22,7 +22,7 @@ func TestMessages(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			m, err := Load(file, document.Options{})
+			m, err := Load(t.Context(), file, document.Options{})
 			var problems *document.Problems
 			switch {
 			case err == nil:

@@ -70,7 +70,7 @@ func TestTunnelAndRegistry(t *testing.T) {
 	if err := os.WriteFile(keyPath, []byte(keys["RSA PRIVATE KEY"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := Load(path, document.Options{})
+	m, err := Load(t.Context(), path, document.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestPrivateKeyProblems(t *testing.T) {
 		"[a]":                                  "must be text, not a list",
 	} {
 		text := minimal + "  ssh_tunnel:\n    user: vcap\n    host: h\n    private_key: " + value + "\n"
-		_, err := Load(write(t, text), document.Options{})
+		_, err := Load(t.Context(), write(t, text), document.Options{})
 		if err == nil || !strings.Contains(err.Error(), "cloud_provider.ssh_tunnel.private_key: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: got %v, want %s", value, err, want)
 		}
@@ -145,7 +145,7 @@ func TestMBus(t *testing.T) {
 		"''":                         "must not be blank",
 		"~":                          "must be provided",
 	} {
-		_, err := Load(write(t, replaced(t, "https://mbus:sesame@127.0.0.1:6868", url)), document.Options{})
+		_, err := Load(t.Context(), write(t, replaced(t, "https://mbus:sesame@127.0.0.1:6868", url)), document.Options{})
 		if err == nil || !strings.Contains(err.Error(), place+want) {
 			t.Errorf("%s: got %v, want %s", url, err, want)
 		} else if strings.Contains(err.Error(), "same") {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,14 +13,14 @@ import (
 // Load evaluates, reads and checks the manifest at path. The path - stands for
 // opts.Stdin. The error is a *document.Problems if the content of the manifest
 // or of a file in opts is wrong.
-func Load(path string, opts document.Options) (*Manifest, error) {
+func Load(ctx context.Context, path string, opts document.Options) (*Manifest, error) {
 	absolute, dir, err := directory(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the absolute path of the manifest %s: %v", path, err)
 	}
 	m := &Manifest{Path: absolute}
 	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient}
-	d, err := document.Read(path, opts, r.read)
+	d, err := document.Read(ctx, path, opts, r.read)
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +64,10 @@ func (r *reader) addKey(secrets document.Secrets) {
 
 // LoadNetworks reads the networks of the cloud config that opts names, without a
 // manifest.
-func LoadNetworks(opts document.Options) ([]network.Network, error) {
+func LoadNetworks(ctx context.Context, opts document.Options) ([]network.Network, error) {
 	opts.Stdin = strings.NewReader("{}")
 	r := reader{manifest: &Manifest{}}
-	_, err := document.Read("-", opts, func(top document.Value) {
+	_, err := document.Read(ctx, "-", opts, func(top document.Value) {
 		r.top = top
 		r.readCloudConfig(top)
 	})

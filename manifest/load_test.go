@@ -55,7 +55,7 @@ func write(t *testing.T, text string) string {
 // mustLoad loads a manifest that is to be accepted.
 func mustLoad(t *testing.T, text string) *Manifest {
 	t.Helper()
-	m, err := Load(write(t, text), document.Options{})
+	m, err := Load(t.Context(), write(t, text), document.Options{})
 	if err != nil {
 		t.Fatalf("refused:\n%v\n%s", err, text)
 	}
@@ -64,7 +64,7 @@ func mustLoad(t *testing.T, text string) *Manifest {
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	m, err := Load("testdata/good.yml", document.Options{})
+	m, err := Load(t.Context(), "testdata/good.yml", document.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestSources(t *testing.T) {
 		"cpi.tgz", "/cpi.tgz", "~/cpi.tgz", "httpx://a", "git+https://a/b", "http://", "https://:80/x", "http:/a", "FILE:///x", "file://", "file://~nobody-at-all/x",
 		"embedded:", "embedded:../x", " file:///x", "c:\\x", "-",
 	} {
-		_, err := Load(write(t, replaced(t, `"file:///cpi.tgz"`, `'`+url+`', sha1: 9f5db956e66005b67ed0b5b5b0949f9a7a1c60c9`)), document.Options{})
+		_, err := Load(t.Context(), write(t, replaced(t, `"file:///cpi.tgz"`, `'`+url+`', sha1: 9f5db956e66005b67ed0b5b5b0949f9a7a1c60c9`)), document.Options{})
 		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), ":3:20: releases[0].url: ") {
 			t.Errorf("%s: got %v", url, err)
 		}
@@ -274,7 +274,7 @@ func TestTagsNeedAMapInEnv(t *testing.T) {
 	} {
 		text := replaced(t, "network: default,", "network: default, env: "+env+",")
 		mustLoad(t, text)
-		_, err := Load(write(t, text+"tags: {a: b}\n"), document.Options{})
+		_, err := Load(t.Context(), write(t, text+"tags: {a: b}\n"), document.Options{})
 		if (err == nil) != good {
 			t.Errorf("%s: got %v", env, err)
 		} else if err != nil && !strings.Contains(err.Error(), "resource_pools[0].env.bosh: must be a map") {
@@ -286,17 +286,17 @@ func TestTagsNeedAMapInEnv(t *testing.T) {
 func TestFilesThatAreNoManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := Load(filepath.Join(dir, "absent.yml"), document.Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(t.Context(), filepath.Join(dir, "absent.yml"), document.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: got %v", err)
 	}
-	if _, err := Load(dir, document.Options{}); err == nil || !strings.Contains(err.Error(), "it is a directory") {
+	if _, err := Load(t.Context(), dir, document.Options{}); err == nil || !strings.Contains(err.Error(), "it is a directory") {
 		t.Errorf("directory: got %v", err)
 	}
 	for text, want := range map[string]string{
 		"": "the file is empty", "# nothing\n": "the file is empty", "--- ~\n": "the manifest is empty",
 		"text": `must be a map`, "- a\n": "must be a map",
 	} {
-		if _, err := Load(write(t, text), document.Options{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Load(t.Context(), write(t, text), document.Options{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
@@ -341,7 +341,7 @@ func TestManyMissingVariables(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, []byte(b.String()), 0o600), os.WriteFile(given, []byte(vars.String()), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Load(path, document.Options{VarsFiles: []string{given}})
+	_, err := Load(t.Context(), path, document.Options{VarsFiles: []string{given}})
 	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) < count {
 		t.Fatalf("got %.1000v", err)
@@ -371,7 +371,7 @@ func TestManyKeys(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Load(path, document.Options{})
+	_, err := Load(t.Context(), path, document.Options{})
 	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) < 10_000 {
 		t.Fatalf("got %.1000v", err)
@@ -384,7 +384,7 @@ func BenchmarkLoad10000Lines(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := Load(path, document.Options{}); err != nil {
+		if _, err := Load(b.Context(), path, document.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -392,7 +392,7 @@ func BenchmarkLoad10000Lines(b *testing.B) {
 
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
-		if _, err := Load("testdata/good.yml", document.Options{}); err != nil {
+		if _, err := Load(b.Context(), "testdata/good.yml", document.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

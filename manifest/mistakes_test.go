@@ -9,7 +9,7 @@ import (
 
 func TestMistakes(t *testing.T) {
 	manifesttest.Mistakes(t, "manifest.yml", func(path string, opts document.Options) error {
-		_, err := Load(path, opts)
+		_, err := Load(t.Context(), path, opts)
 		return err
 	})
 }

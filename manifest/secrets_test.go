@@ -56,7 +56,7 @@ cloud_provider:`)
 	if err := os.WriteFile(store, []byte("stored: {cert: stored-certificate, username: stored-name}\nunused: unused-stored\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := Load(write(t, text), document.Options{VarsStore: store, Vars: []string{
+	m, err := Load(t.Context(), write(t, text), document.Options{VarsStore: store, Vars: []string{
 		"odd=odd-value", "my_password=given", "region=eu-central-1", "cidr=10.0.0.0/24", "url=https://host.example/x", "link=https://u:in-url@host/",
 		"flag=true", "small=abc", "number=123456", "pin_secret=123456", "path=/var/vcap/x", "plain=default", "user=admin",
 		"map={token: in-map, host_name: not-secret, any: [in-list]}", "embedded=embedded-value", "typed=typed-value", "unused=unused-value",

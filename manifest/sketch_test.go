@@ -38,7 +38,7 @@ cloud_provider:`)
   path: /properties/added?
   value: {any: ((from_ops)), api_key: plain-11}
 `)
-	m, err := Load(write(t, text), document.Options{Ops: []string{ops}, Vars: []string{
+	m, err := Load(t.Context(), write(t, text), document.Options{Ops: []string{ops}, Vars: []string{
 		"mbus_password=hidden-1", "port=hidden-2", "listed=hidden-3", "x=hidden-4", "part=hidden-5", "from_ops=hidden-6", "made=hidden-7",
 	}})
 	if err != nil {

@@ -48,7 +48,7 @@ func TestPlanPutsSymbols(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	defer lock.Close()
-	m, err := Load(write(t, text), document.Options{VarsStore: store, Generate: document.Plan, Vars: []string{"host=10.0.0.9"}})
+	m, err := Load(t.Context(), write(t, text), document.Options{VarsStore: store, Generate: document.Plan, Vars: []string{"host=10.0.0.9"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestPlanKnowsThePartsOfWhatWillBeGenerated(t *testing.T) {
 		"((tls.ca))":      "",
 	} {
 		text := replaced(t, "cloud_provider:", "properties: {x: '"+text+"'}\nvariables:\n- {name: pw, type: password}\n- {name: tls, type: certificate, options: {is_ca: true, common_name: x}}\ncloud_provider:")
-		_, err := Load(write(t, text), document.Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml"), Generate: document.Plan})
+		_, err := Load(t.Context(), write(t, text), document.Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml"), Generate: document.Plan})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -14,7 +14,7 @@ func TestPositionsOfValues(t *testing.T) {
 	text := replaced(t, "{name: default, type: dynamic}", "((networks))", "instances: 1", "instances: ((instances))")
 	file := write(t, text)
 	vars := write(t, "networks:\n  name: default\n  type: manuel\n")
-	_, err := Load(file, document.Options{VarsFiles: []string{vars}, Vars: []string{"instances={a: b}"}})
+	_, err := Load(t.Context(), file, document.Options{VarsFiles: []string{vars}, Vars: []string{"instances={a: b}"}})
 	for _, want := range []string{
 		vars + `:3:9: networks[0].type: must be manual`,
 		file + `:9:25: instance_groups[0].instances: must be a whole number, not a map`,
@@ -30,7 +30,7 @@ func TestErrorsHideValues(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "type: dynamic", "type: ((x))", "instances: 1", "lifecycle: ((admin_password)), instances: 1, resource_pool: ((long))",
 		"resource_pool: vms,", "", "cloud_provider:", "update: {((x)): 1, vm_strategy: ((longer))}\ncloud_provider:")
-	_, err := Load(write(t, text), document.Options{Vars: []string{
+	_, err := Load(t.Context(), write(t, text), document.Options{Vars: []string{
 		"x=open-sesame", "admin_password=12345", "long=" + strings.Repeat("sesame", 300), "longer=" + strings.Repeat("sesame", 3000),
 	}})
 	if err == nil || strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "12345") || strings.Count(err.Error(), `but is "<redacted>`) != 4 ||
@@ -43,7 +43,7 @@ func TestErrorsHideValues(t *testing.T) {
 func TestValueThatLooksLikeAVariable(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "type: dynamic", "type: ((x))")
-	_, err := Load(write(t, text), document.Options{Vars: []string{`x="((y))"`}})
+	_, err := Load(t.Context(), write(t, text), document.Options{Vars: []string{`x="((y))"`}})
 	if err == nil || !strings.Contains(err.Error(), "must be manual, dynamic or vip") {
 		t.Error(err)
 	}
@@ -53,7 +53,7 @@ func TestPositionsOfOperations(t *testing.T) {
 	t.Parallel()
 	ops := write(t, "- type: replace\n  path: /networks/name=default/subnets?\n  value: [1]\n"+
 		"- type: replace\n  path: /networks/name=default/type\n  value: manuel\n")
-	_, err := Load(write(t, minimal), document.Options{Ops: []string{ops}})
+	_, err := Load(t.Context(), write(t, minimal), document.Options{Ops: []string{ops}})
 	want := ops + `:6:10: networks[0].type: must be manual, dynamic or vip, but is "manuel"; did you mean "manual"?`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("got %v\nwant %s", err, want)

@@ -91,8 +91,8 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 			return jobNames(home, cmd, args), noFiles
 		}
 	case f.Name == "only" && strings.HasSuffix(cmd.Use, "FLEET"):
-		complete = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return members(args), noFiles
+		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return members(cmd, args), noFiles
 		}
 	default:
 		return // the shell's own, which is files
@@ -178,7 +178,7 @@ func variableNames(cmd *cobra.Command, manifest string) (list []cobra.Completion
 	if slices.ContainsFunc(opts.Ops, func(path string) bool { return !isFile(path) }) {
 		return nil
 	}
-	variables, err := document.Variables(manifest, opts)
+	variables, err := document.Variables(cmd.Context(), manifest, opts)
 	if err != nil {
 		return nil
 	}
@@ -204,12 +204,12 @@ func isWord(name string) bool {
 }
 
 // members lists the selectors of a fleet file.
-func members(args []string) (list []cobra.Completion) {
+func members(cmd *cobra.Command, args []string) (list []cobra.Completion) {
 	list = []cobra.Completion{"outdated", "failed"}
 	if len(args) == 0 || !isFile(args[0]) {
 		return list
 	}
-	f, err := fleet.Read(args[0], document.Options{})
+	f, err := fleet.Read(cmd.Context(), args[0], document.Options{})
 	if err != nil {
 		return list
 	}

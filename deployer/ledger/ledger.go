@@ -84,7 +84,7 @@ func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, err
 	if err := t.UnnamedLedger(); err != nil {
 		return nil, err
 	}
-	wrong := t.ReadIfAny()
+	wrong := t.ReadIfAny(ctx)
 	var networks []network.Network
 	switch {
 	case wrong == nil && t.Manifest.Placement != nil:
@@ -92,7 +92,7 @@ func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, err
 	case len(t.From.Inputs.CloudConfigs) > 0:
 		only := t.From.Inputs
 		only.Ops = nil // they are for the manifest
-		if networks, err = manifest.LoadNetworks(only); err != nil {
+		if networks, err = manifest.LoadNetworks(ctx, only); err != nil {
 			return nil, err
 		}
 	}

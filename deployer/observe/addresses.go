@@ -80,7 +80,7 @@ type ledgerView struct {
 
 // view finds the deployments of a query, whose states are not locked. With read it
 // reads their manifests, and deployments need not exist.
-func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
+func (q LedgerQuery) view(ctx context.Context, cfg target.Config, read bool) (*ledgerView, error) {
 	v := &ledgerView{env: target.NewEnv(cfg), address: cfg.Database}
 	manifests, err := target.Distinct(q.Manifests, q.StateFile)
 	if err != nil {
@@ -98,7 +98,7 @@ func (q LedgerQuery) view(cfg target.Config, read bool) (*ledgerView, error) {
 			v.ids = append(v.ids, t.Installation.String())
 		}
 		if read {
-			if err := t.ReadIfAny(); err != nil {
+			if err := t.ReadIfAny(ctx); err != nil {
 				return nil, err
 			}
 			if !t.Manifest.SharesNetworks() {
@@ -143,14 +143,14 @@ func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exi
 // reservations, or those of deployments or of the networks of a cloud config. What
 // deployments have by their states, without a ledger, is among theirs.
 func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery, each func(HeldAddress)) (place string, err error) {
-	v, err := q.view(cfg, false)
+	v, err := q.view(ctx, cfg, false)
 	if err != nil {
 		return "", err
 	}
 	defer v.env.Close()
 	var networks []network.Network
 	if len(q.Inputs.CloudConfigs) > 0 {
-		if networks, err = manifest.LoadNetworks(q.Inputs); err != nil {
+		if networks, err = manifest.LoadNetworks(ctx, q.Inputs); err != nil {
 			return "", err
 		}
 	}
@@ -200,7 +200,7 @@ type LedgerCheck struct {
 // CheckAddresses returns how many addresses of each network are free and needed,
 // and what is wrong with the ledger.
 func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*LedgerCheck, error) {
-	v, err := q.view(cfg, true)
+	v, err := q.view(ctx, cfg, true)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*Led
 	if check.Findings, err = ledger.Check(ctx); err != nil {
 		return nil, err
 	}
-	networks, instances, err := v.wanted(q)
+	networks, instances, err := v.wanted(ctx, q)
 	if err != nil || len(networks) == 0 {
 		return check, err
 	}
@@ -232,9 +232,9 @@ func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*Led
 
 // wanted returns the networks of the cloud config, and what the deployments ask of
 // them.
-func (v *ledgerView) wanted(q LedgerQuery) (networks []network.Network, instances []network.Instance, err error) {
+func (v *ledgerView) wanted(ctx context.Context, q LedgerQuery) (networks []network.Network, instances []network.Instance, err error) {
 	if len(v.targets) == 0 && len(q.Inputs.CloudConfigs) > 0 {
-		networks, err = manifest.LoadNetworks(q.Inputs)
+		networks, err = manifest.LoadNetworks(ctx, q.Inputs)
 		return networks, nil, err
 	}
 	for _, t := range v.targets {

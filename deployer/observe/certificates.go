@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"fmt"
 	"math"
@@ -49,7 +50,7 @@ func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hou
 
 // certificates lists the certificates that the agent served, the CA that it is
 // checked with, and those in the manifest and the vars store, each once.
-func (o *observer) certificates(shown []*x509.Certificate, ca string, now time.Time) []Certificate {
+func (o *observer) certificates(ctx context.Context, shown []*x509.Certificate, ca string, now time.Time) []Certificate {
 	var list []Certificate
 	seen := map[string]bool{}
 	add := func(what string, certs []*x509.Certificate) {
@@ -74,15 +75,15 @@ func (o *observer) certificates(shown []*x509.Certificate, ca string, now time.T
 	authorities(checksAgent, ca)
 	authorities(inManifestCA, o.About.CA)
 	add(inManifestEnv, target.ParsePEM(target.AgentCertificate(o.Manifest)))
-	return append(list, o.storedCertificates(now)...)
+	return append(list, o.storedCertificates(ctx, now)...)
 }
 
 // storedCertificates lists the certificates among the manifest's variables.
-func (o *observer) storedCertificates(now time.Time) []Certificate {
+func (o *observer) storedCertificates(ctx context.Context, now time.Time) []Certificate {
 	if o.From.Manifest == "" {
 		return nil
 	}
-	variables, err := document.Variables(o.From.Manifest, o.From.Inputs)
+	variables, err := document.Variables(ctx, o.From.Manifest, o.From.Inputs)
 	if err != nil {
 		return nil // reading the manifest has reported that
 	}

@@ -136,12 +136,12 @@ func (v *verdict) check(name string) Check {
 }
 
 // checkManifest reads the manifest, which the later checks need.
-func (d *doctor) checkManifest(_ context.Context, v *verdict) {
+func (d *doctor) checkManifest(ctx context.Context, v *verdict) {
 	if d.From.Manifest == "" {
 		v.skip("no manifest is named")
 		return
 	}
-	if err := d.ReadIfAny(); err != nil {
+	if err := d.ReadIfAny(ctx); err != nil {
 		v.fail("correct it; `bootstrap validate MANIFEST` checks it again", "%v", err)
 		return
 	}

@@ -331,11 +331,11 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 }
 
 // checkCertificates reports certificates that are not valid, or expire soon.
-func (d *doctor) checkCertificates(_ context.Context, v *verdict) {
+func (d *doctor) checkCertificates(ctx context.Context, v *verdict) {
 	const remedy = "create it again (with bootstrap variables rotate if it is a variable) and deploy"
 	now := time.Now()
 	d.findAccess()
-	list := d.certificates(d.peer.Certificates, d.how.CA, now)
+	list := d.certificates(ctx, d.peer.Certificates, d.how.CA, now)
 	if len(list) == 0 {
 		v.skip("no certificate is known")
 		return

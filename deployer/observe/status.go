@@ -110,7 +110,7 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Health: []SeenHealth{}, Addresses: []SeenAddress{},
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
-	if err := r.ReadIfAny(); err != nil {
+	if err := r.ReadIfAny(ctx); err != nil {
 		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
 	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
@@ -132,7 +132,7 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", target.Serial(peer.Certificates[0]), target.Serial(leaf))
 	}
 	now := time.Now()
-	c.Certificates = append(c.Certificates, r.certificates(peer.Certificates, how.CA, now)...)
+	c.Certificates = append(c.Certificates, r.certificates(ctx, peer.Certificates, how.CA, now)...)
 	for _, cert := range c.Certificates {
 		if text := cert.fault(now); text != "" {
 			c.problem("%s", text)

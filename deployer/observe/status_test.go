@@ -47,7 +47,7 @@ func TestCertificates(t *testing.T) {
 		r := patient()
 		text := authority(t, "ca", now.Add(c.begin), now.Add(c.end))
 		r.About.CA = text // listed once, though it is in two places
-		list := r.certificates(nil, text, now)
+		list := r.certificates(t.Context(), nil, text, now)
 		if len(list) != 1 || list[0].What != checksAgent {
 			t.Fatalf("%s: %+v", name, list)
 		}
@@ -65,7 +65,7 @@ func TestCertificates(t *testing.T) {
 func TestCertificateBundle(t *testing.T) {
 	now := time.Now()
 	old := authority(t, "old", now.Add(-2*time.Hour), now.Add(-time.Hour))
-	list := patient().certificates(nil, old+authority(t, "new", now.Add(-time.Hour), now.Add(time.Hour)), now)
+	list := patient().certificates(t.Context(), nil, old+authority(t, "new", now.Add(-time.Hour), now.Add(time.Hour)), now)
 	if len(list) != 2 || list[0].DaysLeft != -1 || list[0].fault(now) != "" || list[1].fault(now) != "" {
 		t.Errorf("%+v", list)
 	}

@@ -18,7 +18,7 @@ func (t *Target) Read(ctx context.Context) error {
 	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
 		inputs := t.From.Inputs
 		inputs.Waiting = func(top document.Value) { t.Artifacts.begin(ctx, manifest.Downloads(top)) }
-		m, err := manifest.Load(t.From.Manifest, inputs)
+		m, err := manifest.Load(ctx, t.From.Manifest, inputs)
 		if err != nil {
 			return err
 		}
@@ -40,12 +40,12 @@ func (t *Target) Read(ctx context.Context) error {
 
 // ReadIfAny reads the manifest without generating variables; if there is none or
 // it is wrong, the run uses what this machine has recorded of it.
-func (t *Target) ReadIfAny() error {
+func (t *Target) ReadIfAny(ctx context.Context) error {
 	if t.From.Manifest == "" {
 		return nil
 	}
 	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
-	m, err := manifest.Load(t.From.Manifest, t.From.Inputs)
+	m, err := manifest.Load(ctx, t.From.Manifest, t.From.Inputs)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (t *Target) readForCPI(ctx context.Context) error {
 }
 
 // ReadAdopted reads the manifest from which another tool created the VM.
-func (t *Target) ReadAdopted(context.Context) error {
+func (t *Target) ReadAdopted(ctx context.Context) error {
 	if t.From.AdoptFrom == "" {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (t *Target) ReadAdopted(context.Context) error {
 	inputs.Generate = document.Refuse
 	inputs.Lenient = true
 	inputs.CloudConfigs = nil // another tool's manifest has networks and resource pools of its own
-	m, err := manifest.Load(t.From.AdoptFrom, inputs)
+	m, err := manifest.Load(ctx, t.From.AdoptFrom, inputs)
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,10 @@ func (t *Target) ReadAdopted(context.Context) error {
 
 // SaysProtect reports whether the manifest file contains protect: true; it may
 // be newer than the last deploy. An unreadable manifest counts as unprotected.
-func (t *Target) SaysProtect() bool {
+func (t *Target) SaysProtect(ctx context.Context) bool {
 	in := t.From.Inputs
 	in.Generate, in.Lenient = document.Plan, true
-	m, err := manifest.Load(t.From.Manifest, in)
+	m, err := manifest.Load(ctx, t.From.Manifest, in)
 	return err == nil && m.Protect
 }
 

@@ -51,7 +51,7 @@ vm_types: [{name: small}, {name: medium}]
 // readCloud reads a document and records which items of the cloud config it needs.
 func readCloud(t *testing.T, path string, opts Options, used ...string) (*Document, error) {
 	t.Helper()
-	return Read(path, opts, func(top Value) {
+	return Read(t.Context(), path, opts, func(top Value) {
 		for key, list := range top.All() {
 			if key == "networks" || key == "vm_types" {
 				for _, item := range list.Items() {
@@ -71,7 +71,7 @@ func TestCloudConfig(t *testing.T) {
 	opts := Options{CloudConfigs: []string{"net.yml", "types.yml"}, VarsFiles: []string{"vars.yml"}}
 	opts.Ops = []string{"ops.yml"}
 	var seen []string
-	d, err := Read("m.yml", opts, func(top Value) {
+	d, err := Read(t.Context(), "m.yml", opts, func(top Value) {
 		if got := strings.Join(top.CloudConfigs(), " "); got != "net.yml types.yml" {
 			t.Errorf("cloud configs %q", got)
 		}
@@ -90,7 +90,7 @@ func TestCloudConfig(t *testing.T) {
 	if len(d.Missing) > 0 || len(d.Unused) > 0 {
 		t.Errorf("missing %v, unused %v", d.Missing, d.Unused)
 	}
-	whole, err := Evaluate("m.yml", opts)
+	whole, err := Evaluate(t.Context(), "m.yml", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ vm_types: [{name: small}]
 		{"plain.yml", Options{Ops: []string{"ops.yml"}}, "cloud.yml"},
 		{"plain.yml", Options{}, ""},
 	} {
-		d, err := Read(c.path, c.opts, func(top Value) {
+		d, err := Read(t.Context(), c.path, c.opts, func(top Value) {
 			if got := strings.Join(top.CloudConfigs(), " "); got != c.want {
 				t.Errorf("%s: %q, want %q", c.path, got, c.want)
 			}
@@ -186,7 +186,7 @@ vm_types: [{name: small}]
 		}
 	}
 	// For interpolate, a document is no manifest.
-	d, err := Evaluate("deploy/m.yml", Options{})
+	d, err := Evaluate(t.Context(), "deploy/m.yml", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

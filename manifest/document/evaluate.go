@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	yaml2 "go.yaml.in/yaml/v2"
 
+	"bootstrap/internal/sealed"
 	"bootstrap/internal/spelling"
 	"bootstrap/manifest/gen"
 )
@@ -28,7 +30,12 @@ type Options struct {
 	VarsEnv      []string // prefixes of environment variables: PREFIX_name=VALUE
 	Environ      []string // the environment, as KEY=VALUE
 	VarsStore    string   // file with generated values; empty: none
-	Generate     Mode     // what to do with variables without a value
+	// Keys decrypt the vars store, and have the recipients of a new one; nil: no keys.
+	Keys *sealed.Keys
+	// SaveStore keeps the vars store in place of writing the file, always encrypted.
+	// It is called before the new values are used; nil: the file is written.
+	SaveStore func(ctx context.Context, sealed []byte) error
+	Generate  Mode // what to do with variables without a value
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
@@ -71,7 +78,7 @@ type missing struct {
 // and adds the cloud config: with byKey, also one that the document names. It
 // returns an error for files that cannot be read; problems in
 // their content are recorded in the document.
-func open(path string, opts Options, byKey bool) (*evaluation, error) {
+func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluation, error) {
 	file, data, err := readDocument(path, opts)
 	if err != nil {
 		return nil, err
@@ -89,7 +96,7 @@ func open(path string, opts Options, byKey bool) (*evaluation, error) {
 	e.vars, err = e.readVariables(opts)
 	errs = append(errs, err)
 	if opts.VarsStore != "" {
-		e.store, err = e.openStore(opts.VarsStore)
+		e.store, err = e.openStore(ctx, opts)
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil || e.problems.failed() {
@@ -99,14 +106,19 @@ func open(path string, opts Options, byKey bool) (*evaluation, error) {
 }
 
 // interpolate generates missing variables and fills in all variables.
-func (e *evaluation) interpolate() error {
+func (e *evaluation) interpolate(ctx context.Context) error {
 	e.readDefinitions()
 	if e.store != nil && e.opts.Generate == Write && e.incomplete() {
-		if err := e.store.acquire(e.document); err != nil || e.problems.failed() {
+		if err := e.store.acquire(ctx, e.document); err != nil || e.problems.failed() {
 			return err
 		}
 		if expected := e.expectKeys(); expected && e.opts.Waiting != nil {
 			e.opts.Waiting(e.top())
+		}
+	}
+	if e.store != nil && e.opts.Generate == Plan && e.incomplete() {
+		if err := e.store.writable(); err != nil {
+			return err
 		}
 	}
 	e.collectPlainText(e.root)
@@ -224,12 +236,12 @@ func (e *evaluation) unused() []string {
 }
 
 // finish returns all problems as an error, or writes the store.
-func (e *evaluation) finish() (*Document, error) {
+func (e *evaluation) finish(ctx context.Context) (*Document, error) {
 	if e.problems.failed() {
 		problems := e.problems.sorted()
 		return nil, &problems
 	}
-	if err := e.store.save(); err != nil {
+	if err := e.store.save(ctx); err != nil {
 		return nil, err
 	}
 	return &Document{
@@ -268,25 +280,25 @@ type Document struct {
 // a value as they are. The path - stands for opts.Stdin. The document may be any
 // YAML, so that only opts can name a cloud config. The error is a *Problems if
 // the content of the files is to blame.
-func Evaluate(path string, opts Options) (*Document, error) {
-	e, err := open(path, opts, false)
+func Evaluate(ctx context.Context, path string, opts Options) (*Document, error) {
+	e, err := open(ctx, path, opts, false)
 	defer e.close()
 	if err != nil {
 		return nil, err
 	}
 	if e.root != nil && !e.problems.failed() {
-		if err := e.interpolate(); err != nil {
+		if err := e.interpolate(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return e.finish()
+	return e.finish(ctx)
 }
 
 // Read is Evaluate for a caller that checks the content: check reports problems
 // with the methods of Value. An empty document and a variable without a value
 // are problems, too.
-func Read(path string, opts Options, check func(top Value)) (*Document, error) {
-	e, err := open(path, opts, true)
+func Read(ctx context.Context, path string, opts Options, check func(top Value)) (*Document, error) {
+	e, err := open(ctx, path, opts, true)
 	defer e.close()
 	if err != nil {
 		return nil, err
@@ -295,10 +307,10 @@ func Read(path string, opts Options, check func(top Value)) (*Document, error) {
 		e.problems = append(e.problems, empty(e.file))
 	}
 	if e.problems.failed() {
-		return e.finish()
+		return e.finish(ctx)
 	}
 	sketch := e.root.masked(false)
-	if err := e.interpolate(); err != nil {
+	if err := e.interpolate(ctx); err != nil {
 		return nil, err
 	}
 	if e.pending != nil { // nil: another process has just damaged the vars store
@@ -307,7 +319,7 @@ func Read(path string, opts Options, check func(top Value)) (*Document, error) {
 	}
 	e.neededIn(sketch)
 	e.sketch = sketch
-	return e.finish()
+	return e.finish(ctx)
 }
 
 func empty(file string) Problem {

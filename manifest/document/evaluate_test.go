@@ -65,7 +65,7 @@ func FuzzInterpolate(f *testing.F) {
 			Stdin: strings.NewReader(document), Vars: []string{value}, Generate: Plan, VarsStore: filepath.Join(dir, "absent.yml"),
 			Ops: []string{file("ops.yml", ops)}, VarsFiles: []string{file("vars.yml", vars)},
 		}
-		d, err := Evaluate("-", opts)
+		d, err := Evaluate(t.Context(), "-", opts)
 		var problems *Problems
 		switch {
 		case errors.As(err, &problems):
@@ -144,7 +144,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 	b.ReportMetric(float64(strings.Count(document, "\n")), "lines")
 	for b.Loop() {
-		if _, err := Evaluate("-", Options{Stdin: strings.NewReader(document), Ops: []string{file}, Vars: []string{"name=value"}}); err != nil {
+		if _, err := Evaluate(b.Context(), "-", Options{Stdin: strings.NewReader(document), Ops: []string{file}, Vars: []string{"name=value"}}); err != nil {
 			b.Fatal(err)
 		}
 	}

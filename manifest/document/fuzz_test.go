@@ -52,7 +52,7 @@ func FuzzInputs(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		_, err := Evaluate(filepath.Join(dir, "m.yml"), Options{
+		_, err := Evaluate(t.Context(), filepath.Join(dir, "m.yml"), Options{
 			Ops: []string{filepath.Join(dir, "ops.yml")}, VarsFiles: []string{filepath.Join(dir, "vars.yml")},
 			VarsStore: filepath.Join(dir, "store.yml"), Generate: Plan,
 		})

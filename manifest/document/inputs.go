@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"bootstrap/manifest/store"
 )
 
 // InputsDigest returns an HMAC-SHA256, as hex and keyed with the salt, of
@@ -71,7 +73,7 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 		d.part("var", []byte(arg))
 	}
 	if opts.VarsStore != "" {
-		err := d.file("store", "the vars store", opts.VarsStore)
+		err := d.store(opts.VarsStore)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 			d.part("no store", nil)
@@ -92,13 +94,28 @@ func (d inputsDigest) part(kind string, data []byte) {
 
 // file adds the content of a file; what describes it in errors.
 func (d inputsDigest) file(kind, what, path string) error {
+	return d.read(kind, path, func() ([]byte, error) { return readFile(what, path) })
+}
+
+// store adds the content of the vars store, as it is in the file.
+func (d inputsDigest) store(path string) error {
+	return d.read("store", path, func() ([]byte, error) {
+		expanded, err := ExpandHome(path)
+		if err != nil {
+			return nil, err
+		}
+		return store.Content(expanded, path)
+	})
+}
+
+func (d inputsDigest) read(kind, path string, read func() ([]byte, error)) error {
 	if expanded, err := ExpandHome(path); err == nil {
 		if info, err := os.Stat(expanded); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 			d.part("unknown "+kind, []byte(rand.Text()))
 			return nil
 		}
 	}
-	data, err := readFile(what, path)
+	data, err := read()
 	if err != nil {
 		return err
 	}

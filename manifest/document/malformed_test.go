@@ -27,7 +27,7 @@ func TestMalformedFiles(t *testing.T) {
 		case "vars store":
 			opts.VarsStore, opts.Generate = path, Plan
 		}
-		_, err := Evaluate(m, opts)
+		_, err := Evaluate(t.Context(), m, opts)
 		return err
 	}
 	var got strings.Builder

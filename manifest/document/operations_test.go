@@ -75,7 +75,7 @@ func evaluateText(t *testing.T, document string, inputs ...string) (*Document, e
 			opts.VarsEnv, opts.Environ = []string{"PRE"}, append(opts.Environ, text)
 		}
 	}
-	return Evaluate("-", opts)
+	return Evaluate(t.Context(), "-", opts)
 }
 
 // operationCase is a document, an operation on it, and the result: "! text" is

@@ -195,7 +195,7 @@ func TestValuesArriveUnchanged(t *testing.T) {
 		if err := os.WriteFile(vars, []byte(show(t, &node{kind: mapKind, entries: []entry{{key: name, value: value}}})), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, err := Evaluate("-", Options{Stdin: strings.NewReader(whole), VarsFiles: []string{vars}})
+		d, err := Evaluate(t.Context(), "-", Options{Stdin: strings.NewReader(whole), VarsFiles: []string{vars}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestValuesArriveUnchanged(t *testing.T) {
 			}
 		}
 		inner, ok := embedded(value)
-		d, err = Evaluate("-", Options{Stdin: strings.NewReader(fmt.Sprintf("<((%s))> ((%s)).", name, name)), VarsFiles: []string{vars}})
+		d, err = Evaluate(t.Context(), "-", Options{Stdin: strings.NewReader(fmt.Sprintf("<((%s))> ((%s)).", name, name)), VarsFiles: []string{vars}})
 		if ok != (err == nil) {
 			t.Fatalf("within text: %v", err)
 		}

@@ -55,7 +55,7 @@ func TestGenerate(t *testing.T) {
 	file := write(t, generating)
 	store := filepath.Join(t.TempDir(), "creds.yml")
 	opts := Options{VarsStore: store, Generate: Write, Vars: []string{"name=a.example", "given=1"}}
-	d, err := Evaluate(file, opts)
+	d, err := Evaluate(t.Context(), file, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestGenerate(t *testing.T) {
 	// The same again, whatever the mode: nothing is generated or written.
 	for _, mode := range []Mode{Refuse, Plan, Write} {
 		opts.Generate = mode
-		again, err := Evaluate(file, opts)
+		again, err := Evaluate(t.Context(), file, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestStoreKeepsWhatItHas(t *testing.T) {
 	if err := os.Symlink(target, link); err != nil {
 		t.Skip(err)
 	}
-	_, err := Evaluate(write(t, generating), Options{VarsStore: link, Generate: Write, Vars: []string{"name=x", "given=1"}})
+	_, err := Evaluate(t.Context(), write(t, generating), Options{VarsStore: link, Generate: Write, Vars: []string{"name=x", "given=1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestStoreIsLocked(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range texts {
 		group.Go(func() {
-			d, err := Evaluate(file, Options{VarsStore: store, Generate: Write, Vars: []string{"name=x", "given=1"}})
+			d, err := Evaluate(t.Context(), file, Options{VarsStore: store, Generate: Write, Vars: []string{"name=x", "given=1"}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -186,7 +186,7 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
-	_, err := Evaluate(write(t, generating), Options{VarsStore: store, Generate: Write, Vars: []string{"name=x", "given=1"}})
+	_, err := Evaluate(t.Context(), write(t, generating), Options{VarsStore: store, Generate: Write, Vars: []string{"name=x", "given=1"}})
 	if err == nil || !strings.Contains(err.Error(), "cannot lock the vars store") {
 		t.Error(err)
 	}
@@ -205,7 +205,7 @@ func TestStoreWithoutACopy(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(store+".previous", "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Evaluate(write(t, generating), Options{VarsStore: store, Generate: Write, Vars: []string{"name=x", "given=1"}})
+	_, err := Evaluate(t.Context(), write(t, generating), Options{VarsStore: store, Generate: Write, Vars: []string{"name=x", "given=1"}})
 	if err == nil || !strings.Contains(err.Error(), "cannot keep a copy of the vars store") {
 		t.Error(err)
 	}
@@ -232,7 +232,7 @@ func TestDefinitionsThatCannotBeGenerated(t *testing.T) {
 	} {
 		for _, mode := range []Mode{Plan, Write} {
 			store := filepath.Join(t.TempDir(), "creds.yml")
-			_, err := Evaluate(write(t, "variables: "+definitions+"\n"), Options{VarsStore: store, Generate: mode})
+			_, err := Evaluate(t.Context(), write(t, "variables: "+definitions+"\n"), Options{VarsStore: store, Generate: mode})
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
 				t.Errorf("%s, mode %v: got %v; want %s", definitions, mode, err, want)
 			}
@@ -253,7 +253,7 @@ variables:
 - {name: pw, type: password}
 - {name: cert, type: certificate, options: {ca: nobody, common_name: ((nothing))}}
 `
-	d, err := Evaluate(write(t, text), Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml"), Generate: Write, Vars: []string{"cert=5"}})
+	d, err := Evaluate(t.Context(), write(t, text), Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml"), Generate: Write, Vars: []string{"cert=5"}})
 	if err != nil {
 		t.Fatal(err)
 	}

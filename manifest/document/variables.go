@@ -2,6 +2,7 @@ package document
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,9 +39,9 @@ type Variable struct {
 
 // Variables lists the variables section, each name once. Nothing is generated.
 // The error is a *Problems if the content of the files is to blame.
-func Variables(path string, opts Options) ([]Variable, error) {
+func Variables(ctx context.Context, path string, opts Options) ([]Variable, error) {
 	opts.Generate = Plan
-	e, err := openVariables(path, opts)
+	e, err := openVariables(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func Variables(path string, opts Options) ([]Variable, error) {
 		list = append(list, v)
 	}
 	e.collectSecrets()
-	if _, err := e.finish(); err != nil {
+	if _, err := e.finish(ctx); err != nil {
 		return nil, err
 	}
 	return list, nil
@@ -81,13 +82,13 @@ func (o Options) WarningPeriod() time.Duration {
 }
 
 // openVariables opens a document for work on its variables section.
-func openVariables(path string, opts Options) (*evaluation, error) {
-	e, err := open(path, opts, true)
+func openVariables(ctx context.Context, path string, opts Options) (*evaluation, error) {
+	e, err := open(ctx, path, opts, true)
 	switch {
 	case err != nil:
 		return nil, err
 	case e.problems.failed():
-		_, err := e.finish()
+		_, err := e.finish(ctx)
 		return nil, err
 	case e.root == nil:
 		return nil, &Problems{empty(e.file)}
@@ -149,18 +150,18 @@ type Rotated struct {
 // variables with a selected one in their options. It writes all of them to the
 // vars store or, with an error, none. It returns them in the order of their
 // generation.
-func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
+func Rotate(ctx context.Context, path string, opts Options, r Rotation) ([]Rotated, error) {
 	if opts.VarsStore == "" {
 		return nil, errors.New("cannot rotate variables without the vars store that keeps their values; name it with --vars-store FILE")
 	}
 	opts.Generate = Plan
-	e, err := openVariables(path, opts)
+	e, err := openVariables(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
 	if !r.DryRun {
 		defer e.close()
-		if err := e.store.acquire(e.document); err != nil {
+		if err := e.store.acquire(ctx, e.document); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +172,7 @@ func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 		return nil, err
 	}
 	if e.problems.failed() {
-		_, err := e.finish()
+		_, err := e.finish(ctx)
 		return nil, err
 	}
 	if !r.DryRun {
@@ -179,7 +180,7 @@ func Rotate(path string, opts Options, r Rotation) ([]Rotated, error) {
 	}
 	e.regenerate(rotated)
 	e.collectSecrets()
-	if _, err := e.finish(); err != nil {
+	if _, err := e.finish(ctx); err != nil {
 		return nil, err
 	}
 	return rotated, nil

@@ -41,7 +41,7 @@ func inStore(t *testing.T, text string, vars ...string) (path string, opts Optio
 		t.Fatal(err)
 	}
 	opts = Options{Vars: vars, VarsStore: filepath.Join(dir, "store.yml"), Generate: Write}
-	if _, err := Evaluate(path, opts); err != nil {
+	if _, err := Evaluate(t.Context(), path, opts); err != nil {
 		t.Fatal(err)
 	}
 	return path, opts
@@ -94,7 +94,7 @@ func TestRotate(t *testing.T) {
 			path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
 			before := storeOf(t, opts)
 			opts.Vars = append(opts.Vars, c.vars...)
-			rotated, err := Rotate(path, opts, c.rotation)
+			rotated, err := Rotate(t.Context(), path, opts, c.rotation)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func TestRotate(t *testing.T) {
 				t.Errorf("%v %v", info.Mode(), err)
 			}
 			opts.Vars, opts.ExpiryWarning = opts.Vars[:1], time.Hour
-			list, err := Variables(path, opts)
+			list, err := Variables(t.Context(), path, opts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestRotateErrors(t *testing.T) {
 				if c.vars != nil {
 					opts.Vars = c.vars
 				}
-				rotated, err := Rotate(path, opts, Rotation{Names: c.names, DryRun: dry})
+				rotated, err := Rotate(t.Context(), path, opts, Rotation{Names: c.names, DryRun: dry})
 				if err == nil || !strings.Contains(err.Error(), c.want) || rotated != nil {
 					t.Errorf("error is %v, want %s", err, c.want)
 				}
@@ -173,7 +173,7 @@ func TestRotateErrors(t *testing.T) {
 			})
 		}
 	}
-	if _, err := Rotate("m.yml", Options{}, Rotation{}); err == nil || !strings.Contains(err.Error(), "--vars-store") {
+	if _, err := Rotate(t.Context(), "m.yml", Options{}, Rotation{}); err == nil || !strings.Contains(err.Error(), "--vars-store") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -181,7 +181,7 @@ func TestRotateErrors(t *testing.T) {
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
-	if _, err := Rotate(path, opts, Rotation{Names: []string{"middle"}}); err != nil {
+	if _, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{"middle"}}); err != nil {
 		t.Fatal(err)
 	}
 	text := variablesManifest + "- {name: new, type: ssh}\n- {name: lost, type: certificate, options: {ca: ((gone)), is_ca: true}}\n"
@@ -189,7 +189,7 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.Vars = []string{"ip=10.0.0.7", "password=secret"}
-	list, err := Variables(path, opts)
+	list, err := Variables(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ lost certificate missing`
 		t.Errorf("variables are\n%s\nwant\n%s", text, want)
 	}
 	opts.VarsStore, opts.Vars = "", nil
-	if list, err = Variables(path, opts); err != nil {
+	if list, err = Variables(t.Context(), path, opts); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range list {
@@ -250,7 +250,7 @@ func TestVariablesOfAnotherCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := Variables(path, opts)
+	list, err := Variables(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,14 +269,14 @@ func TestRotateTogether(t *testing.T) {
 	var wait sync.WaitGroup
 	for _, name := range []string{"root", "middle", "leaf", "root", "password", "middle"} {
 		wait.Go(func() {
-			if _, err := Rotate(path, opts, Rotation{Names: []string{name}}); err != nil {
+			if _, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{name}}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wait.Wait()
 	opts.ExpiryWarning = time.Hour
-	list, err := Variables(path, opts)
+	list, err := Variables(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestRotateUnwritable(t *testing.T) {
 	if err := os.Mkdir(opts.VarsStore+".previous", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Rotate(path, opts, Rotation{Names: []string{"root"}}); err == nil || !strings.Contains(err.Error(), "cannot keep a copy of the vars store") {
+	if _, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{"root"}}); err == nil || !strings.Contains(err.Error(), "cannot keep a copy of the vars store") {
 		t.Errorf("error is %v", err)
 	}
 	for name, value := range storeOf(t, opts) {
@@ -320,7 +320,7 @@ variables:
 	before := storeOf(t, opts)
 	const want = "host (named), admin (uses host), root (uses admin), tls (signed by root)"
 	for _, dry := range []bool{true, false} {
-		rotated, err := Rotate(path, opts, Rotation{Names: []string{"host"}, DryRun: dry})
+		rotated, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{"host"}, DryRun: dry})
 		if err != nil || len(rotated) != 4 {
 			t.Fatalf("%v, %v", rotated, err)
 		}
@@ -337,7 +337,7 @@ variables:
 		}
 	}
 	opts.ExpiryWarning = time.Hour
-	list, err := Variables(path, opts)
+	list, err := Variables(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ variables:
 			t.Error(v.Findings)
 		}
 	}
-	rotated, err := Rotate(path, opts, Rotation{Names: []string{"tls"}})
+	rotated, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{"tls"}})
 	if got := rotatedNames(rotated); err != nil || got != "tls (named)" {
 		t.Errorf("rotated %s, %v", got, err)
 	}

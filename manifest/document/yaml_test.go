@@ -134,7 +134,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Evaluate(write(t, tt.text), Options{})
+			_, err := Evaluate(t.Context(), write(t, tt.text), Options{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 {
 				t.Errorf("got %.300v, want %s", err, tt.want)
 			}

@@ -44,7 +44,7 @@ func Schema(t *testing.T, schema func() ([]byte, error), part string) *jsonschem
 // Instance returns a YAML text as JSON Schema takes it.
 func Instance(t *testing.T, text string) any {
 	t.Helper()
-	d, err := document.Evaluate("-", document.Options{Stdin: strings.NewReader(text)})
+	d, err := document.Evaluate(t.Context(), "-", document.Options{Stdin: strings.NewReader(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
