@@ -127,6 +127,12 @@ func Restore(ctx context.Context, path string, serial int, force bool, opts Opti
 	if err != nil {
 		return nil, err
 	}
+	if opts.Team != nil {
+		if _, err := s.begin(ctx); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	if err := s.restore(ctx, serial, force); err != nil {
 		s.Close()
 		return nil, err

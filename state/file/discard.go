@@ -13,7 +13,7 @@ import (
 // is set, it refuses a state that is damaged, and one that records something with
 // an *OwnsError.
 func Discard(ctx context.Context, path string, force bool, opts Options) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); opts.Team == nil && errors.Is(err, fs.ErrNotExist) {
 		return &MissingError{Path: path}
 	}
 	s, err := lock(ctx, path, opts)
@@ -21,6 +21,14 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		return err
 	}
 	defer s.Close()
+	if opts.Team != nil {
+		if _, err := s.begin(ctx); err != nil {
+			return err
+		}
+		if exists, err := Exists(s.path); err == nil && !exists {
+			return &MissingError{Path: opts.Team.Place()}
+		}
+	}
 	s.loaded, err = load(s.path, opts)
 	switch {
 	case err != nil && !force:
@@ -40,8 +48,16 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	if err == nil {
 		mirror = s.mirrorPath()
 	}
+	if opts.Team != nil {
+		if err := opts.Team.Remove(ctx); err != nil {
+			return err
+		}
+	}
 	if err := removeAll(s.path, mirror); err != nil {
 		return fmt.Errorf("cannot remove the deployment state: %w", err)
+	}
+	if opts.Team != nil {
+		return opts.Team.Forget()
 	}
 	return nil
 }

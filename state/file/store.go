@@ -16,6 +16,7 @@ import (
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
+	"bootstrap/state/team"
 )
 
 // Options control how a state file is opened.
@@ -29,6 +30,9 @@ type Options struct {
 	// Legacy is the path of a bosh-deployments.yml that becomes the state if
 	// there is no state file. It may be empty, and the file need not exist.
 	Legacy string
+
+	// Team is the store of which the file is this machine's copy; nil: there is none.
+	Team *team.Copy
 
 	Waiting func(*LockedError) // called once, before waiting; may be nil
 	Warn    func(error)        // called with errors that do not stop the store; may be nil
@@ -46,6 +50,7 @@ type Store struct {
 	installation *lockfile.Lock  // nil until the installation is known
 	written      bool            // by this run
 	gone         map[string]bool // resources that were removed on purpose, see dropped
+	unsent       error           // why the store of the team has not got the last write
 	loaded
 }
 
@@ -120,12 +125,25 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		}
 	}()
 	atomicfile.RemoveStale(s.path)
+	taken := false
+	if opts.Team != nil {
+		if taken, err = s.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	notes := s.notes
 	if s.loaded, err = load(s.path, opts); err != nil {
 		return nil, err
 	}
+	s.notes = append(notes, s.notes...)
 	s.warnAll()
 	if s.found {
 		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
+			return nil, err
+		}
+	}
+	if taken && s.found && !s.rescued {
+		if err := errors.Join(s.touch(), s.Unsent()); err != nil {
 			return nil, err
 		}
 	}
@@ -292,6 +310,7 @@ func (s *Store) Update(change func(*state.State) error) error {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", s.path, err)
 	}
 	s.current, s.fresh = next, false
+	s.push()
 	// The installation of a new state is locked only after the write. No other
 	// process knows it, so this does not wait, and a run that is killed before
 	// the write leaves no folder behind.
@@ -322,11 +341,22 @@ func (s *Store) write(data []byte) error {
 // last: as long as it exists, the same command removes what a killed run left.
 func (s *Store) Remove() error {
 	s.written = false
+	if s.opts.Team != nil {
+		// It is the first: without it, the copy of a run that was killed here goes with
+		// the next one.
+		if err := s.opts.Team.Remove(context.Background()); err != nil {
+			return err
+		}
+	}
 	kept := s.removeBackups()
 	s.trace("before")
 	defer s.trace("after")
 	if err := removeAll(s.mirrorPath(), s.path); err != nil {
 		return errors.Join(fmt.Errorf("cannot remove the deployment state: %w", err), kept)
+	}
+	if s.opts.Team != nil {
+		s.unsent = nil
+		s.warn(s.opts.Team.Forget())
 	}
 	return kept
 }
@@ -347,6 +377,9 @@ func (s *Store) Close() {
 	if s.written && s.lock != nil {
 		s.warn(s.backUp())
 		s.warn(s.pruneBackups())
+	}
+	if s.lock != nil {
+		s.finish()
 	}
 	s.installation.Close()
 	s.installation = nil

@@ -1,0 +1,219 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
+	"bootstrap/state"
+	"bootstrap/state/team"
+)
+
+// UnsentError says that the state of this machine has what the store of the team has
+// not.
+type UnsentError struct {
+	Place, Path string
+	Err         error
+}
+
+func (e *UnsentError) Error() string {
+	return fmt.Sprintf("cannot bring the deployment state to %s: %v; this machine has it as %s", e.Place, e.Err, e.Path)
+}
+
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// Unsent returns why the store of the team has not got the state as it was written
+// last; nil: it has, or there is none.
+func (s *Store) Unsent() error {
+	if s.unsent == nil {
+		return nil
+	}
+	return &UnsentError{Place: s.opts.Team.Place(), Path: s.path, Err: s.unsent}
+}
+
+// begin takes the lease of the store and makes the file what the store has. What an
+// earlier run of this machine could not bring there is brought there. taken is true if
+// the lease was taken from a run that had not given it up.
+func (s *Store) begin(ctx context.Context) (taken bool, err error) {
+	t := s.opts.Team
+	if taken, err = t.Lock(ctx); err != nil {
+		return false, err
+	}
+	if err := t.Probe(ctx); err != nil {
+		return taken, err
+	}
+	if err := t.Pull(ctx); err != nil {
+		return taken, err
+	}
+	s.warn(s.pullGone(ctx))
+	unsent, err := t.Unsent()
+	if err != nil || !unsent {
+		return taken, err
+	}
+	if err := t.Push(ctx); err != nil {
+		return taken, &UnsentError{Place: t.Place(), Path: s.path, Err: err}
+	}
+	s.note("What an earlier run on this machine had recorded is in %s now", t.Place())
+	return taken, nil
+}
+
+// push brings the file to the store, after a write of it. That it fails does not end
+// the step that wrote it: Unsent tells the run.
+func (s *Store) push() {
+	if s.opts.Team != nil {
+		s.unsent = s.opts.Team.Push(context.Background()) // each request has a deadline
+	}
+}
+
+// finish adds what this run wrote to the history of the store, and gives up the lease.
+func (s *Store) finish() {
+	t := s.opts.Team
+	if t == nil {
+		return
+	}
+	ctx := context.Background()
+	if s.unsent != nil {
+		s.push()
+	}
+	if s.written && s.unsent == nil {
+		if data, err := readWhole(s.path); err == nil {
+			s.warn(t.Keep(ctx, s.current.Own.Serial, data, slices.Collect(maps.Keys(s.readGone()))))
+		}
+	}
+	s.warn(t.Unlock(ctx))
+}
+
+// pullGone adds what other machines know to be deleted to the list of this one: its
+// backups may record it.
+func (s *Store) pullGone(ctx context.Context) error {
+	h, err := s.opts.Team.History(ctx)
+	if err != nil {
+		return err
+	}
+	gone := maps.Clone(s.readGone())
+	for _, resource := range h.Gone {
+		gone[resource] = true
+	}
+	s.gone = nil // it is read again
+	if len(gone) == len(readGone(s.path)) {
+		return nil
+	}
+	return s.writeGone(gone)
+}
+
+// Refresh makes the copy of this machine what the store has, without the lease, for
+// commands that only read. While another process of this machine works with the copy
+// it stays as it is.
+func Refresh(ctx context.Context, t *team.Copy) error {
+	path := t.StatePath()
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of this machine's copy of %s: %w", t.Place(), err)
+	}
+	lock, err := lockfile.Try(path + ".lock")
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	return t.Pull(ctx)
+}
+
+// PullHistory makes the versions that the store keeps backups of this machine, so that
+// they are listed, compared and restored as those.
+func PullHistory(ctx context.Context, t *team.Copy) error {
+	h, err := t.History(ctx)
+	if err != nil {
+		return err
+	}
+	s := &Store{path: t.StatePath(), opts: Options{Team: t}}
+	if s.loaded, err = load(s.path, Options{}); err != nil {
+		s.loaded = loaded{}
+	}
+	have := backupsOf(s.path)
+	for _, v := range h.Versions {
+		if slices.ContainsFunc(have, func(b Backup) bool { return b.Serial == v.Serial }) {
+			continue
+		}
+		data, err := t.Earlier(ctx, v.Serial)
+		if err != nil {
+			return err
+		}
+		if err := s.makeBackups(); err != nil {
+			return err
+		}
+		target := filepath.Join(s.backups(), strconv.Itoa(v.Serial)+".json")
+		if err := atomicfile.Write(target, data); err != nil {
+			return fmt.Errorf("cannot keep version %d of %s: %w", v.Serial, t.Place(), err)
+		}
+		_ = os.Chtimes(target, v.Written, v.Written)
+	}
+	return s.pullGone(ctx)
+}
+
+// Push brings the copy of this machine to the store, for a run that could not. Unless
+// force is set, the error wraps team.ErrChanged if the store has another version than
+// the copy was made of. It reports whether there was anything to bring.
+func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
+	t := opts.Team
+	s, err := lock(ctx, t.StatePath(), opts)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	if _, err := t.Lock(ctx); err != nil {
+		return false, err
+	}
+	if err := t.Probe(ctx); err != nil {
+		return false, err
+	}
+	unsent, err := t.Unsent()
+	if err != nil || !unsent {
+		return false, err
+	}
+	if s.loaded, err = load(s.path, Options{}); err != nil {
+		return false, err
+	}
+	if force {
+		if err := t.Overwrite(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := t.Push(ctx); err != nil {
+		return false, &UnsentError{Place: t.Place(), Path: s.path, Err: err}
+	}
+	s.written = true
+	return true, nil
+}
+
+// Pull makes the copy of this machine what the store has, and keeps changes that the
+// store never got as a backup. It returns the path of that; empty: there were none.
+func Pull(ctx context.Context, opts Options) (kept string, err error) {
+	t := opts.Team
+	s, err := lock(ctx, t.StatePath(), opts)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	if unsent, err := t.Unsent(); err != nil || !unsent {
+		return "", errors.Join(err, t.Pull(ctx))
+	}
+	kept = s.path + ".unsent"
+	data, err := readWhole(s.path)
+	if err != nil {
+		return "", err
+	}
+	if err := atomicfile.Write(kept, data); err != nil {
+		return "", fmt.Errorf("cannot keep what %s never got: %w", t.Place(), err)
+	}
+	return kept, t.Discard(ctx)
+}
+
+// touch writes the state under a new serial number: a run from which the lease was
+// taken cannot write any more.
+func (s *Store) touch() error { return s.Update(func(*state.State) error { return nil }) }
