@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/ledger"
@@ -163,6 +164,7 @@ it asks first. It prints what it released.`,
 			})
 		},
 	}
+	environment.AddFlag(cmd.Flags(), new(string)) // for its database
 	databaseFlagOf(cmd.Flags(), &opts.Database)
 	ask.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&what.Force, "force", false, "also release addresses of a deployment that exists")

@@ -34,7 +34,7 @@ func TestComplete(t *testing.T) {
 		{"addresses adopt a.yml ", "yml yaml :8"},
 		{"deploy m.yml ", ":4"},
 		{"cache list ", ":4"},
-		{"schema ", "fleet :4"},
+		{"schema ", "fleet environment :4"},
 		{"disks attach m.yml ", "disk-1 :4"},
 		{"disks delete --state m-state.json ", "disk-1 :4"},
 		{"disks attach missing.yml ", ":4"},

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
@@ -68,6 +69,7 @@ cloud: the next deploy attaches the disk to the VM, and plan says so. It refuses
 while another disk is the current one.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
 	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
+		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)
 		stateFlag(cmd.Flags(), &opts.StateFile)
 		lockFlag(cmd.Flags(), &opts.LockWait)
 	})

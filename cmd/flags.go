@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/manifest/document"
@@ -120,7 +121,7 @@ func skipDrainFlag(f *pflag.FlagSet, opts *deployer.Options) {
 }
 
 func stateFlag(f *pflag.FlagSet, path *string) {
-	f.StringVar(path, "state", "", "the state `FILE` (default: NAME-state.json beside MANIFEST)")
+	f.StringVar(path, "state", "", "the state `FILE` (or BOOTSTRAP_STATE; default: NAME-state.json)")
 }
 
 func lockFlag(f *pflag.FlagSet, wait *time.Duration) {
@@ -151,6 +152,7 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 // for commands that read a manifest, and fills in the environment and standard
 // input.
 func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
+	environment.AddFlag(f, &inputs.FlagsFile)
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
 	f.StringArrayVar(&inputs.CloudConfigs, "cloud-config", nil, "use the cloud config in this `FILE`; repeatable")
 	f.VarP(values.Pairs{List: &inputs.Vars, Flag: "-v", Want: "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")

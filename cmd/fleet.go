@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/target"
@@ -127,7 +127,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 	if err != nil {
 		return opts, err
 	}
-	env := slices.Clone(c.env)
+	env := environment.ForMembers(c.env)
 	if a.database != "" {
 		env = append(env, "BOOTSTRAP_DATABASE="+a.database)
 	}
@@ -173,6 +173,13 @@ func readFleet(ctx context.Context, c *console, path string, inputs document.Opt
 	c.redactor.Name(append([]string{f.Path, path}, f.Names...)...)
 	for _, m := range f.Members {
 		c.redactor.Name(m.Name, m.Manifest, m.State)
+	}
+	manifests := make([]string, len(f.Members))
+	for i, m := range f.Members {
+		manifests[i] = m.Manifest
+	}
+	for _, path := range environment.Unread(manifests) {
+		f.Warnings = append(f.Warnings, document.Problem{Pos: document.Position{File: path}, Message: "a fleet does not read it: write what its members need into the fleet file"})
 	}
 	if len(f.Warnings) > 0 && !c.json {
 		out := writerTo(c, c.stderr)

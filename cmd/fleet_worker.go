@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/fleet"
 	"bootstrap/fleet/queue"
@@ -104,7 +104,7 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	urgent := make(chan struct{})
 	again := func() { close(urgent) }
 	c.second.Store(&again)
-	program := rollout.Program{Self: self, Env: append(slices.Clone(c.env), "BOOTSTRAP_DATABASE="+database)}
+	program := rollout.Program{Self: self, Env: append(environment.ForMembers(c.env), "BOOTSTRAP_DATABASE="+database)}
 	defer shareRuby(ctx, c, home, &program)()
 	return queue.Run(ctx, queue.Work{
 		Database: database, Width: width, By: c.holder(), Program: program,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"bootstrap/addresses"
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer/report"
 )
@@ -39,7 +40,7 @@ func (c *console) withTarget(text string) string {
 	}
 	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
 		words := strings.TrimSuffix(named, " MANIFEST")
-		return words + " " + c.targetArgs(strings.Fields(words)[1:])
+		return strings.TrimSuffix(words+" "+c.targetArgs(strings.Fields(words)[1:]), " ")
 	})
 }
 
@@ -52,8 +53,11 @@ func (c *console) targetArgs(command []string) string {
 		return "MANIFEST"
 	}
 	var args []string
+	t := c.target
+	line := c.line.For(cmd, t.Manifest)
+	// What the environment gives, the next command gets as well.
 	add := func(flag, name string, values ...string) {
-		for _, value := range values {
+		for _, value := range values[min(line.Given(name), len(values)):] {
 			if value != "" && cmd.Flags().Lookup(name) != nil {
 				args = append(args, flag+" "+value)
 			}
@@ -68,24 +72,29 @@ func (c *console) targetArgs(command []string) string {
 		}
 		return list
 	}
-	t := c.target
 	switch {
+	case line.File != nil && line.Typed == "" && t.Manifest != "":
+	case line.File != nil && t.Manifest != "":
+		args = append(args, quoteArg(line.Typed))
 	case t.Manifest != "":
 		args = append(args, quoteArg(t.Manifest))
 	case t.StateFile == "" || !strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
 		args = append(args, "MANIFEST")
 	}
+	if line.Own != nil && cmd.Flags().Lookup(environment.FlagName) != nil {
+		args = append(args, "--"+environment.FlagName+"="+quoteArg(*line.Own))
+	}
 	add("--state", "state", quoted(t.StateFile)...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--database", "database", namedDatabase(c, t.Database))
-	for _, path := range t.Inputs.VarsFiles {
+	varsFiles := quoted(t.Inputs.VarsFiles...)
+	for i, path := range varsFiles {
 		if path == "-" { // standard input is not there again
-			add("-l", "vars-file", "<…>")
-		} else {
-			add("-l", "vars-file", quoteArg(path))
+			varsFiles[i] = "<…>"
 		}
 	}
+	add("-l", "vars-file", varsFiles...)
 	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
 	add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)

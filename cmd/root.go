@@ -24,6 +24,7 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/cmd/complete"
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
@@ -83,7 +84,7 @@ func (c *console) runCommand(root *cobra.Command) error {
 	log.SetFlags(0)
 	log.SetOutput(io.Discard)
 	var text bytes.Buffer // help and version
-	root.SetArgs(fillIn(root, c.args))
+	root.SetArgs(c.completed(root))
 	root.SetIn(c.stdin)
 	root.SetOut(&text)
 	root.SetErr(writerTo(c, c.stderr))
@@ -99,6 +100,17 @@ func (c *console) runCommand(root *cobra.Command) error {
 		c.product("text", text.String())
 	}
 	return err
+}
+
+// completed returns the arguments, with what people leave out: values, and the flags of
+// the environment.
+func (c *console) completed(root *cobra.Command) []string {
+	args := fillIn(root, c.args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return append(args[:1:1], environment.CompleteWords(root, args[1:], c.getenv)...)
+	}
+	c.line, c.lineErr = environment.Complete(root, args, c.getenv)
+	return c.line.Args
 }
 
 // console contains what all commands share: streams, environment and global
@@ -130,6 +142,8 @@ type console struct {
 	second         atomic.Pointer[func()] // what the second signal does; nil: it ends the process
 	command        string                 // the command line without values, for runs that wait for the lock
 	root           *cobra.Command         // all commands
+	line           environment.Line       // the command line with the flags of its environment
+	lineErr        error                  // what is wrong with these
 	target         *deployer.Options      // name the deployment in the commands of messages; nil: none is named
 }
 
@@ -196,6 +210,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Home = home
 	opts.Self = self
 	opts.Getenv = c.getenv
+	opts.Usual = c.line.Usual()
 	if err := c.findDatabase(&opts.Database); err != nil {
 		return err
 	}
@@ -277,7 +292,7 @@ func (c *console) publishPaths(home string, opts deployer.Options) {
 	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
 		paths = append(paths, path)
 	}
-	for _, p := range slices.Concat(paths, opts.Inputs.Ops, opts.Inputs.CloudConfigs, opts.Inputs.VarsFiles) {
+	for _, p := range slices.Concat(paths, []string{opts.Inputs.FlagsFile}, opts.Inputs.Ops, opts.Inputs.CloudConfigs, opts.Inputs.VarsFiles) {
 		if p == "" {
 			continue
 		}
@@ -378,10 +393,15 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 	}
 	positional := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if c.lineErr != nil {
+			code, _ := judge(c.lineErr)
+			c.started = code != exitFailed // no mistake of the command line
+			return c.lineErr
+		}
 		if err := checkTogether(cmd); err != nil {
 			return err
 		}
-		c.command = withoutValues(cmd, args)
+		c.command = c.withoutValues(cmd, args)
 		if positional == nil {
 			return nil
 		}
@@ -391,12 +411,15 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 
 // withoutValues returns the command line for other users to see: the command,
 // the manifest, and the names of the flags. Every other word may be a secret.
-func withoutValues(cmd *cobra.Command, args []string) string {
+func (c *console) withoutValues(cmd *cobra.Command, args []string) string {
 	words := []string{shortPath(cmd)}
 	if len(args) > 0 && exists(args[0]) {
 		words = append(words, args[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !c.line.HasTyped(f.Name) {
+			return
+		}
 		word := "--" + f.Name
 		if f.Value.Type() != "bool" {
 			word += "=…"

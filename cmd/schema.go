@@ -3,40 +3,40 @@ package cmd
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/fleet"
 	"bootstrap/manifest"
 )
 
 func newSchema(c *console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema [fleet]",
-		Short: "Print the JSON Schema of a manifest or a fleet file",
-		Long: `Schema prints the JSON Schema of a manifest or, with the argument fleet, of a
-fleet file. Editors complete and check files with it. Editors with
+		Use:   "schema [fleet | environment]",
+		Short: "Print the JSON Schema of a manifest, a fleet file or bootstrap.yml",
+		Long: `Schema prints the JSON Schema of a manifest, with the argument fleet that of a fleet
+file, and with the argument environment that of bootstrap.yml, which keeps the flags of
+an environment. Editors complete and check files with it. Editors with
 yaml-language-server find it by the first line of the file:
 
   # yaml-language-server: $schema=manifest.schema.json`,
-		Example:   "  bootstrap schema > manifest.schema.json\n  bootstrap schema fleet > fleet.schema.json",
-		ValidArgs: []string{"fleet"},
+		Example:   "  bootstrap schema > manifest.schema.json\n  bootstrap schema fleet > fleet.schema.json\n  bootstrap schema environment > environment.schema.json",
+		ValidArgs: []string{"fleet", "environment"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
 				return tooMany(cmd, args)
-			case len(args) == 1 && args[0] != "fleet":
-				return errors.New("schema takes no file, only the argument fleet: without it, the schema is that of a manifest")
+			case len(args) == 1 && !slices.Contains(cmd.ValidArgs, args[0]):
+				return errors.New("schema takes no file, only the argument fleet or environment: without it, the schema is that of a manifest")
 			}
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.started = true
-			of := manifest.Schema
-			if len(args) > 0 {
-				of = fleet.Schema
-			}
-			schema, err := of()
+			of := map[string]func() ([]byte, error){"": manifest.Schema, "fleet": fleet.Schema, "environment": environment.Schema}
+			schema, err := of[first(args)]()
 			if err != nil {
 				return err
 			}

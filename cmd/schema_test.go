@@ -8,7 +8,7 @@ import (
 
 // The committed schemas are what the command prints.
 func TestSchema(t *testing.T) {
-	for page, args := range map[string][]string{"manifest": {"schema"}, "fleet": {"schema", "fleet"}} {
+	for page, args := range map[string][]string{"manifest": {"schema"}, "fleet": {"schema", "fleet"}, "environment": {"schema", "environment"}} {
 		code, out, errs := run(t, args...)
 		if code != 0 || errs != "" {
 			t.Fatalf("exit code %d, %s", code, errs)

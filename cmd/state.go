@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
@@ -37,6 +38,7 @@ type stateChoice struct {
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
+	environment.AddFlag(f, new(string)) // the rest of the file is not for these commands
 	stateFlag(f, &s.file)
 	if locks {
 		lockFlag(f, &s.wait)

@@ -62,8 +62,8 @@ func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Com
 		return documents()
 	case at == 0 && words == "FOLDER":
 		return nil, cobra.ShellCompDirectiveFilterDirs
-	case at == 0 && strings.HasPrefix(first, "fleet"):
-		return []cobra.Completion{"fleet"}, noFiles
+	case at == 0 && len(cmd.ValidArgs) > 0:
+		return cmd.ValidArgs, noFiles
 	case at == 1 && strings.HasSuffix(words, "SERIAL"):
 		return serials(cmd, args), noFiles
 	case at == 1 && strings.Contains(words, "CID"):
@@ -80,7 +80,7 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 	switch choice, isChoice := f.Value.(values.Choice); {
 	case isChoice:
 		complete = cobra.FixedCompletions(choice.Of, noFiles)
-	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "vars-store", f.Name == "cloud-config", f.Name == "adopt-from":
+	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "vars-store", f.Name == "cloud-config", f.Name == "adopt-from", f.Name == "bootstrap-yml":
 		complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return documents()
 		}

@@ -43,10 +43,10 @@ func (t *Target) UseInstallation(st state.State) {
 
 // FindInstallation reads from this machine what a command needs that does not
 // need the manifest's content. It reads the manifest if that is not enough, or
-// if the command line has operations or variables.
+// if the command line has operations or variables of its own.
 func (t *Target) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
-	asked := len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || given.VarsStore != ""
+	asked := !t.From.Usual && len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || !t.From.Usual && given.VarsStore != ""
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")

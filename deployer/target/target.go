@@ -23,6 +23,7 @@ import (
 type Options struct {
 	Manifest  string           // path
 	Inputs    document.Options // operations and variables
+	Usual     bool             // Inputs are only those that the environment has for every run
 	StateFile string           // path; empty: beside the manifest
 	// AdoptFrom is the path of the manifest from which another tool created the
 	// VM, for a state that this tool has written; empty: none.
@@ -109,6 +110,12 @@ func (t *Target) SayPaths() error {
 	manifest, err := filepath.Abs(t.From.Manifest)
 	if err != nil {
 		return fmt.Errorf("cannot find the folder of the manifest: %w", err)
+	}
+	if flags := t.From.Inputs.FlagsFile; flags != "" {
+		if flags, err = filepath.Abs(flags); err != nil {
+			return fmt.Errorf("cannot find the folder of the flags: %w", err)
+		}
+		t.Out.Info(fmt.Sprintf("Flags of: '%s'", flags))
 	}
 	if t.From.Manifest != "" {
 		t.Out.Info(fmt.Sprintf("Deployment manifest: '%s'", manifest))

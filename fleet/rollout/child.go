@@ -83,7 +83,7 @@ func (p Program) bounded(width int) []string {
 // args returns the arguments that name a member's deployment, and its variables
 // for standard input.
 func args(m fleet.Member) (list []string, stdin []byte) {
-	list = []string{m.Manifest}
+	list = []string{m.Manifest, "--bootstrap-yml="} // the fleet file has all flags
 	add := func(flag string, values ...string) {
 		for _, v := range values {
 			if v != "" {

@@ -35,6 +35,9 @@ type Options struct {
 	// SaveStore keeps the vars store in place of writing the file, always encrypted.
 	// It is called before the new values are used; nil: the file is written.
 	SaveStore func(ctx context.Context, sealed []byte) error
+	// FlagsFile is a file with the flags of an environment, of which only the
+	// variables are read here; later ones of Vars win. Empty: none.
+	FlagsFile string
 	Generate  Mode // what to do with variables without a value
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.

@@ -69,6 +69,7 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 		d.part("name", []byte(name))
 		errs = append(errs, d.file("file", "the file of --var-file "+name+":", file))
 	}
+	errs = append(errs, d.flagsFile(opts.FlagsFile))
 	for _, arg := range opts.Vars {
 		d.part("var", []byte(arg))
 	}

@@ -28,7 +28,7 @@ type variables map[string]*variable
 
 // readVariables reads the values that are given with flags. In this order, later
 // ones replace earlier ones: the environment, files of variables, single files,
-// single values. A name with dots sets a part of a map.
+// the values of opts.FlagsFile, single values. A name with dots sets a part of a map.
 func (d *document) readVariables(opts Options) (variables, error) {
 	vars := variables{}
 	var errs []error
@@ -41,6 +41,7 @@ func (d *document) readVariables(opts Options) (variables, error) {
 	for i, arg := range opts.VarFiles {
 		errs = append(errs, vars.addFile(i, arg))
 	}
+	errs = append(errs, d.addFlagsFile(vars, opts.FlagsFile))
 	for i, arg := range opts.Vars {
 		errs = append(errs, d.addValue(vars, i, arg))
 	}
@@ -113,14 +114,18 @@ func (d *document) addVarsFile(vars variables, path string, piped []byte) error 
 			return err
 		}
 	}
-	values := d.namedValues("the variables file", path, data)
+	return vars.addEntries(d.namedValues("the variables file", path, data), "--vars-file "+path)
+}
+
+// addEntries adds the entries of a map, the keys of which are text.
+func (vars variables) addEntries(values []entry, origin string) error {
 	// A whole value is set before its parts.
 	slices.SortStableFunc(values, func(a, b entry) int {
 		return strings.Count(a.key.(string), ".") - strings.Count(b.key.(string), ".")
 	})
 	var errs []error
 	for _, e := range values {
-		errs = append(errs, vars.set(e.key.(string), &variable{value: e.value, origin: "--vars-file " + path}))
+		errs = append(errs, vars.set(e.key.(string), &variable{value: e.value, origin: origin}))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,209 @@
+package cmd
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bootstrap/cmd/environment"
+	"bootstrap/deployer"
+	"bootstrap/deployer/target"
+	"bootstrap/manifest/document"
+)
+
+// environmentFolder changes to a folder with a bootstrap.yml that names its manifest, and
+// with folders that have others.
+func environmentFolder(t *testing.T) {
+	t.Helper()
+	t.Chdir(inFolder(t, map[string]string{
+		"m.yml": "name: m\n", "other.yml": "name: o\n", "bootstrap.yml": "manifest: m.yml\nops_files: ops.yml\nstate: s3://bucket/m\nvars_store: creds.yml\n",
+	}))
+	for name, content := range map[string]string{
+		"any/bootstrap.yml":      "ops_files: [ops/a.yml, /b.yml]\ndatabase: postgres://db/team\nvars_store: creds.yml\nvia: ssh://u@h?private-key=keys/id\npass_env: [A, B]\nvar_files: {ca: ca.pem}\nvars_env: TEAM\n",
+		"any/m.yml":              "name: m\n",
+		"any/creds.yml":          "pw: x\n",
+		"manifest/bootstrap.yml": "name: m\nreleases: []\n",
+		"manifest/m.yml":         "name: m\n",
+		"ops/bootstrap.yml":      "- {type: remove, path: /x}\n",
+		"up/bootstrap.yml":       "manifest: ../m.yml\n",
+		"vars/bootstrap.yml":     "region: eu-1\n",
+		"staging.yml":            "manifest: m.yml\nvars: {a: 1}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Command lines, and what they are with the flags of their environment.
+func TestEnvironment(t *testing.T) {
+	environmentFolder(t)
+	const here = "--bootstrap-yml=bootstrap.yml --ops-file=ops.yml --vars-store=creds.yml"
+	const all = here + " --state=s3://bucket/m"
+	const any = "--bootstrap-yml=any/bootstrap.yml --ops-file=any/ops/a.yml --ops-file=/b.yml --var-file=ca=any/ca.pem --vars-env=TEAM --vars-store=any/creds.yml --database=postgres://db/team --via=ssh://u@h?private-key=any%2Fkeys%2Fid --pass-env=A --pass-env=B"
+	for _, c := range []struct{ environ, args, want string }{
+		// The manifest is left out, named, or its folder is.
+		{"", "deploy", "deploy " + all + " m.yml"},
+		{"", "deploy m.yml", "deploy " + all + " m.yml"},
+		{"", "deploy ./m.yml", "deploy " + all + " ./m.yml"},
+		{"", "deploy .", "deploy " + all + " m.yml"},
+		{"", "deploy bootstrap.yml", "deploy " + all + " m.yml"},
+		{"", "--json deploy --fix", "deploy " + all + " m.yml --json --fix"},
+		{"", "deploy up", "deploy --bootstrap-yml=up/bootstrap.yml m.yml"},
+		{"", "deploy any/m.yml", "deploy " + any + " any/m.yml"},
+		{"", "deploy -- m.yml", "deploy " + all + " -- m.yml"},
+		// Files that are none of it.
+		{"", "deploy other.yml", "deploy other.yml"},
+		{"", "deploy -", "deploy -"},
+		{"", "deploy manifest/m.yml", "deploy manifest/m.yml"},
+		{"", "deploy manifest/bootstrap.yml", "deploy manifest/bootstrap.yml"},
+		{"", "deploy ops/m.yml", "deploy ops/m.yml"},
+		{"", "deploy vars/m.yml", "deploy vars/m.yml"},
+		{"", "interpolate any/creds.yml --path /pw", "interpolate any/creds.yml --path /pw"},
+		{"", "deploy --help", "deploy --help"},
+		// Another file, or none.
+		{"", "deploy --bootstrap-yml staging.yml", "deploy m.yml --bootstrap-yml staging.yml"},
+		{"", "deploy other.yml --bootstrap-yml=bootstrap.yml", "deploy --ops-file=ops.yml --vars-store=creds.yml --state=s3://bucket/m other.yml --bootstrap-yml=bootstrap.yml"},
+		{"", "deploy m.yml --bootstrap-yml=", "deploy m.yml --bootstrap-yml="},
+		{"", "deploy --bootstrap-yml=", "deploy --bootstrap-yml="},
+		// Lists precede those of the command line, single values are replaced.
+		{"", "deploy -o more.yml --state s.json", "deploy " + here + " m.yml -o more.yml --state s.json"},
+		{"", "deploy --vars-store=c.yml -nvpw=x", "deploy --bootstrap-yml=bootstrap.yml --ops-file=ops.yml --state=s3://bucket/m m.yml --vars-store=c.yml -nvpw=x"},
+		{"BOOTSTRAP_STATE=e.json", "deploy", "deploy --bootstrap-yml=bootstrap.yml --state=e.json --ops-file=ops.yml --vars-store=creds.yml m.yml"},
+		{"BOOTSTRAP_STATE=e.json", "deploy other.yml", "deploy --state=e.json other.yml"},
+		{"BOOTSTRAP_STATE=e.json", "deploy other.yml --state s.json", "deploy other.yml --state s.json"},
+		{"BOOTSTRAP_DATABASE=/l.db", "deploy any/m.yml", strings.Replace("deploy "+any+" any/m.yml", " --database=postgres://db/team", "", 1)},
+		// Only flags that the command has.
+		{"", "status", "status " + all + " m.yml"},
+		{"", "validate", "validate " + here + " m.yml"},
+		{"", "state show", "state show --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
+		{"", "disks", "disks --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
+		// Other arguments follow.
+		{"", "disks attach disk-1", "disks attach --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml disk-1"},
+		{"", "disks attach m.yml disk-1", "disks attach --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml disk-1"},
+		{"", "disks forget --current", "disks forget " + all + " m.yml --current"},
+		{"", "state restore 12", "state restore --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml 12"},
+		{"", "state leftovers --adopt 3f0c vol-1", "state leftovers --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml --adopt 3f0c vol-1"},
+		{"", "variables rotate password", "variables rotate " + here + " m.yml password"},
+		{"", "variables rotate other.yml password", "variables rotate other.yml password"},
+		{"", "ssh -- ls m.yml", "ssh " + all + " m.yml -- ls m.yml"},
+		{"", "logs --tail", "logs " + all + " m.yml --tail 10"},
+		// --state is enough for these.
+		{"", "status --state s.json", "status --state s.json"},
+		{"", "disks delete --state s.json disk-1", "disks delete --state s.json disk-1"},
+		{"BOOTSTRAP_STATE=e.json", "status --bootstrap-yml=", "status --state=e.json --bootstrap-yml="},
+		// Without a manifest, and with several.
+		{"", "doctor", "doctor " + all + " m.yml"},
+		{"", "addresses list", "addresses list"},
+		{"", "addresses list --bootstrap-yml any/bootstrap.yml", "addresses list --database=postgres://db/team --bootstrap-yml any/bootstrap.yml"},
+		{"", "addresses release --bootstrap-yml any/bootstrap.yml web", "addresses release --database=postgres://db/team --bootstrap-yml any/bootstrap.yml web"},
+		{"", "addresses check any/m.yml other.yml", "addresses check any/m.yml other.yml"},
+		{"BOOTSTRAP_STATE=e.json", "addresses check any/m.yml other.yml", "addresses check any/m.yml other.yml"},
+		{"", "addresses adopt", "addresses adopt " + all + " m.yml"},
+		{"BOOTSTRAP_STATE=e.json", "fleet deploy m.yml", "fleet deploy m.yml"},
+		{"", "cache list", "cache list"},
+		// Mistakes are for the command.
+		{"", "deploy --nosuch", "deploy --nosuch"},
+		{"", "deploy --state", "deploy --state"},
+		{"", "nosuch", "nosuch"},
+	} {
+		con := newConsole(strings.Fields(c.args), strings.NewReader(""), io.Discard, io.Discard, []string{c.environ})
+		args := con.completed(newRoot(con))
+		if got := strings.Join(args, " "); got != c.want || con.lineErr != nil {
+			t.Errorf("%s %s\n got %s\nwant %s\n%v", c.environ, c.args, got, c.want, con.lineErr)
+		}
+	}
+}
+
+// What is wrong with the file ends the command, with an exit code of its own.
+func TestEnvironmentRefused(t *testing.T) {
+	environmentFolder(t)
+	if err := os.WriteFile("vars/bootstrap.yml", []byte("ops_file: a.yml\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args, want string
+		code       int
+	}{
+		{"deploy vars/m.yml", `vars/bootstrap.yml:1:1: ops_file: unknown key; did you mean "ops_files"?`, exitManifest},
+		{"deploy vars/m.yml --json", `"path":"ops_file"`, exitManifest},
+		{"deploy any", "any/bootstrap.yml names no manifest: write manifest: PATH into it, or name the manifest", exitUsage},
+		{"deploy m.yml --bootstrap-yml nosuch.yml", "cannot read the flags in nosuch.yml: no such file or directory", exitNoState},
+		{"deploy m.yml --bootstrap-yml other.yml", "it has none of the keys of such a file, for example manifest or ops_files", exitManifest},
+		{"deploy m.yml --bootstrap-yml any", "it is not a regular file", exitManifest},
+		{"deploy vars/m.yml --bootstrap-yml=", "vars/m.yml: no such file", exitNoState},
+	} {
+		code, out, errs := run(t, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("%s: exit code %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+	code, out, errs := run(t, "__complete", "deploy", "vars/m.yml", "--on-failure", "")
+	if code != exitDone || !strings.HasPrefix(out, "keep\n") {
+		t.Errorf("completion: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// Commands in messages repeat nothing that the environment gives.
+func TestEnvironmentInMessages(t *testing.T) {
+	environmentFolder(t)
+	for _, c := range []struct {
+		args, text, want string
+	}{
+		{"deploy", "bootstrap status MANIFEST", "bootstrap status"},
+		{"deploy", "`bootstrap deploy MANIFEST --fix`", "`bootstrap deploy --fix`"},
+		{"deploy .", "bootstrap status MANIFEST", "bootstrap status ."},
+		{"deploy m.yml", "bootstrap status MANIFEST", "bootstrap status m.yml"},
+		{"deploy -o more.yml --state s.json", "bootstrap status MANIFEST", "bootstrap status --state s.json -o more.yml"},
+		{"deploy --bootstrap-yml staging.yml", "bootstrap status MANIFEST", "bootstrap status --bootstrap-yml=staging.yml"},
+		{"deploy m.yml --bootstrap-yml=", "bootstrap status MANIFEST", "bootstrap status m.yml --bootstrap-yml=''"},
+		{"deploy", "bootstrap addresses check MANIFEST", "bootstrap addresses check m.yml"},
+		{"deploy up", "bootstrap addresses check MANIFEST", "bootstrap addresses check m.yml --bootstrap-yml=up/bootstrap.yml"},
+		{"state show", "bootstrap state leftovers MANIFEST", "bootstrap state leftovers"},
+		{"deploy other.yml", "bootstrap status MANIFEST", "bootstrap status other.yml"},
+	} {
+		con := newConsole(strings.Fields(c.args), strings.NewReader(""), io.Discard, io.Discard, nil)
+		root := newRoot(con)
+		con.completed(root)
+		cmd, rest, err := root.Find(con.line.Args)
+		if err != nil || cmd.ParseFlags(rest) != nil {
+			t.Fatal(con.line.Args, err)
+		}
+		f := cmd.Flags()
+		value := func(name string) string { return f.Lookup(name).Value.String() }
+		con.target = &deployer.Options{Options: target.Options{Manifest: f.Arg(0), StateFile: value("state"), Inputs: document.Options{}}}
+		if f.Lookup("ops-file") != nil {
+			con.target.Inputs.Ops, _ = f.GetStringArray("ops-file")
+			con.target.Inputs.VarsStore = value("vars-store")
+		}
+		if got := con.withTarget(c.text); got != c.want {
+			t.Errorf("%s: %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+// Who waits for the lock sees what the person typed.
+func TestEnvironmentInLock(t *testing.T) {
+	environmentFolder(t)
+	con := newConsole([]string{"deploy", "-o", "more.yml"}, strings.NewReader(""), io.Discard, io.Discard, []string{"HOME=" + t.TempDir()})
+	_ = con.execute(newRoot(con)) // which refuses the manifest
+	if got := con.holder().Command; got != "deploy m.yml --ops-file=…" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Members of a fleet have states of their own, and a fleet says which files it leaves out.
+func TestEnvironmentOfFleet(t *testing.T) {
+	environmentFolder(t)
+	if got := environment.ForMembers([]string{"A=b", "BOOTSTRAP_STATE=s.json"}); len(got) != 1 || got[0] != "A=b" {
+		t.Errorf("%q", got)
+	}
+	if got := environment.Unread([]string{"m.yml", "other.yml", "any/m.yml", "any/n.yml", "manifest/m.yml"}); strings.Join(got, " ") != "bootstrap.yml any/bootstrap.yml" {
+		t.Errorf("%q", got)
+	}
+}
