@@ -19,10 +19,11 @@ type BootLimits struct {
 // VM.
 const BootSizesFile = "sizes.json"
 
-// BootSizes are the sizes of the disks of an embedded VM in MiB. Nothing holds the
-// VM to them: its disks are folders of this machine. The CPI writes them whenever
-// they change.
+// BootSizes are the sizes in MiB of the disks of an embedded VM that are folders of this
+// machine: nothing holds the VM to them. The CPI writes them whenever they change.
 type BootSizes struct {
 	Ephemeral  int            `json:"ephemeral,omitempty"`  // 0: none was asked for
 	Persistent map[string]int `json:"persistent,omitempty"` // by CID
+	// NotHeld are sentences about a machine that could hold the VM to them.
+	NotHeld []string `json:"not_held,omitempty"`
 }

@@ -226,11 +226,9 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Inside = func(root, cid string) proxy.Dial { return cpilocal.Dialer(self, root, cid) }
 	opts.Limits = func(kind string, properties map[string]any) target.Limits {
-		if e := cpilocal.NotHeld(kind, properties); e != nil {
-			return target.Limits{Names: e.Names, Cause: e.Cause, Remedy: e.Remedy}
-		}
-		return target.Limits{}
+		return limits(cpilocal.NotHeld(kind, properties))
 	}
+	opts.DiskLimit = func(kind string) target.Limits { return limits(cpilocal.DisksNotHeld(kind)) }
 	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add
@@ -455,4 +453,11 @@ func (l *logFile) Close() error {
 		err = e
 	}
 	return err
+}
+
+func limits(e *cpilocal.NotHeldError) target.Limits {
+	if e == nil {
+		return target.Limits{}
+	}
+	return target.Limits{Names: e.Names, Cause: e.Cause, Remedy: e.Remedy}
 }

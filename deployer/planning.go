@@ -88,6 +88,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Machine:   machineReason(r.t.NewMachine(ctx)),
 		Network:   networkReason(r.t.NewNetwork(ctx)),
 		Limits:    limitsReason(target.NotHeld(ctx, r.t)),
+		DiskLimit: diskReason(target.DiskNotHeld(ctx, r.t)),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
@@ -142,6 +143,15 @@ func limitsReason(l target.Limits) plan.Reason {
 		return plan.Reason{}
 	}
 	return plan.Reason{Cause: plan.LimitsNotHeld, Names: l.Names, From: l.Remedy, To: l.Cause.Error()}
+}
+
+// diskReason returns what a plan says of the size of a new disk; zero: nothing,
+// because it stops there, or a person can do nothing about that.
+func diskReason(l target.Limits) plan.Reason {
+	if l.Remedy == "" {
+		return plan.Reason{}
+	}
+	return plan.Reason{Cause: plan.DiskNotHeld, From: l.Remedy, To: l.Cause.Error()}
 }
 
 // noSwap returns why a new VM cannot be created beside the running one; empty:

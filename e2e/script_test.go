@@ -38,6 +38,7 @@ import (
 	"bootstrap/cpi/local/cgroup"
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/cpi/local/vmtest"
+	"bootstrap/cpi/local/volume"
 	"bootstrap/internal/postgrestest"
 )
 
@@ -63,6 +64,8 @@ func TestScript(t *testing.T) {
 					_, err = home.Can(cgroup.Limits{Memory: 1, CPU: 1, PIDs: 1})
 				}
 				return err == nil, nil
+			case "limited":
+				return namespaces() && volume.Can() == nil, nil
 			case "users":
 				_, err := namespace.FindUsers()
 				return err == nil && namespaces(), nil

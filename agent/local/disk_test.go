@@ -461,11 +461,12 @@ func TestDiskOverItsSize(t *testing.T) {
 	if got := vitals.Disk["ephemeral"].Percent; got != "1" {
 		t.Errorf("ephemeral: %s%%", got)
 	}
+	m.writeJSON(filepath.Join(m.dir, agent.BootSizesFile), agent.BootSizes{Persistent: map[string]int{"disk-1": 2}, NotHeld: []string{"install something"}})
 	vitals, notes = fill(3)
 	if got := vitals.Disk["persistent"].Percent; got != "151" && got != "150" {
 		t.Errorf("over its size: %s%%", got)
 	}
-	if len(notes) != 1 || !strings.HasPrefix(notes[0], "the persistent disk has 3 MiB of data and a size of 2 MiB; ") {
+	if len(notes) != 2 || notes[0] != "install something" || !strings.HasPrefix(notes[1], "the persistent disk has 3 MiB of data and a size of 2 MiB; ") {
 		t.Errorf("over its size: %q", notes)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"bootstrap/internal/removal"
 )
@@ -40,20 +39,19 @@ func (d *disks) linkOf(place string) string {
 // is none.
 func (d *disks) remount(place string) error {
 	want, at := d.mountedAt(place), d.vm.Path(place)
-	have, err := d.vm.Mounted(place)
+	mounted, same, err := d.vm.Mounted(want, place)
 	if err != nil {
 		return err
 	}
-	if have != "" && have != filepath.Base(want) {
+	if mounted && !same {
 		if err := d.vm.Unmount(place); err != nil {
 			return err
 		}
-		have = ""
 	}
 	switch {
 	case want == "" && place == migrationTarget:
 		return removeFiles(at)
-	case want == "" || have != "":
+	case want == "" || same:
 		return nil
 	}
 	if err := makeFolder(at, 0o755); err != nil {

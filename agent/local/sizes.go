@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/agent/local/machine"
 )
 
 // countTime is how long counting what is on the disks may take. A disk with so many
@@ -25,8 +26,7 @@ type fullness struct {
 func (d *disks) fullnesses(ctx context.Context) []fullness {
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	var sizes agent.BootSizes
-	_ = readJSON(filepath.Join(d.vm.Dir(), agent.BootSizesFile), &sizes) // a VM of an earlier bootstrap has no such file
+	sizes := sizesOf(d.vm)
 	folders := map[string]string{"ephemeral": d.vm.Path("data")}
 	inMiB := map[string]int{"ephemeral": sizes.Ephemeral}
 	folders["persistent"], inMiB["persistent"] = d.persistent(sizes.Persistent)
@@ -40,6 +40,13 @@ func (d *disks) fullnesses(ctx context.Context) []fullness {
 		}
 	}
 	return all
+}
+
+// sizesOf returns the sizes of the VM's disks that are folders.
+func sizesOf(vm machine.VM) agent.BootSizes {
+	var sizes agent.BootSizes
+	_ = readJSON(filepath.Join(vm.Dir(), agent.BootSizesFile), &sizes) // a VM of an earlier bootstrap has no such file
+	return sizes
 }
 
 // persistent returns the folder of the mounted persistent disk and its size; 0 if that

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
@@ -126,7 +127,7 @@ func limitsOf(vm machine.VM) agent.BootLimits {
 // notesOf returns sentences about what a person should know of the VM's limits.
 func notesOf(vm machine.VM) []string {
 	limits := limitsOf(vm)
-	notes := limits.NotHeld
+	notes := slices.Concat(limits.NotHeld, sizesOf(vm).NotHeld)
 	use, ok := vm.Usage()
 	if !ok {
 		return notes

@@ -52,6 +52,9 @@ func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 		return nil
 	case err != nil:
 		return err
+	case r.isImage(disk):
+		// The mount there ends with its folder.
+		return r.removeTree(ctx, there)
 	case isFolder(there):
 		if err := r.exchange(ctx, data, there); err != nil {
 			return err

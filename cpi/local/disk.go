@@ -13,15 +13,18 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/volume"
 )
 
-// disk is the record of a disk, whose data are in the folder data beside it.
+// disk is the record of a disk, whose data are in the folder data or in the file
+// disk.img beside it.
 type disk struct {
 	CID             string         `json:"cid"`
 	Size            int            `json:"size"` // MiB, which the agent compares with what is on it
 	CloudProperties map[string]any `json:"cloud_properties"`
-	VM              string         `json:"vm,omitempty"`     // that it is attached to, if it still exists
-	Owners          string         `json:"owners,omitempty"` // of its files
+	VM              string         `json:"vm,omitempty"`       // that it is attached to, if it still exists
+	Owners          string         `json:"owners,omitempty"`   // of its files
+	NotHeld         string         `json:"not_held,omitempty"` // why nothing stops it at its size, if something could
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
@@ -36,10 +39,10 @@ type snapshot struct {
 	CreatedAt time.Time      `json:"created_at"`
 }
 
-func (c *call) createDisk(context.Context) (any, error) {
+func (c *call) createDisk(ctx context.Context) (any, error) {
 	var size int
 	var props map[string]any
-	var near any // there is no better disk for a VM: all are on this machine
+	var near any // the VM that will have it
 	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
@@ -50,9 +53,9 @@ func (c *call) createDisk(context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = os.Mkdir(filepath.Join(dir, "data"), 0o700)
+	notHeld, err := c.makeData(ctx, dir, size, near)
 	if err == nil {
-		err = c.root.save(disks(), cid, disk{CID: cid, Size: size, CloudProperties: props, CreatedAt: time.Now().UTC()})
+		err = c.root.save(disks(), cid, disk{CID: cid, Size: size, CloudProperties: props, NotHeld: notHeld, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
 		_ = removal.Tree(dir) // the next call tries again
@@ -86,7 +89,7 @@ func (c *call) loadDisk(cid string) (disk, error) {
 	return d, nil
 }
 
-// dataDir is the folder of a disk's data.
+// dataDir is the folder of a disk's data, which are not a file system.
 func (c *call) dataDir(d disk) string {
 	if d.VM != "" {
 		if there := filepath.Join(c.root.attachedDir(d.VM), d.CID); isFolder(there) {
@@ -202,8 +205,11 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 // lend makes the data of a disk visible in a VM, and returns where they are
 // there.
 func (c *call) lend(ctx context.Context, d disk, machine vm) (string, error) {
-	if !agent.Isolated(machine.Machine) {
-		return filepath.Join(c.root.path(disks(), d.CID), "data"), nil
+	switch {
+	case !agent.Isolated(machine.Machine):
+		return filepath.Join(c.root.path(disks(), d.CID), "data"), c.toFolder(ctx, d.CID)
+	case c.root.isImage(d.CID):
+		return namespace.GuestDisk(d.CID), c.root.lendImage(ctx, d.CID, machine.CID)
 	}
 	return namespace.GuestDisk(d.CID), c.root.handOver(ctx, d.CID, machine.CID)
 }
@@ -246,28 +252,28 @@ func (c *call) attachedTo(vm string) ([]disk, error) {
 	return attached, nil
 }
 
-func (c *call) resizeDisk(context.Context) (any, error) {
+func (c *call) resizeDisk(ctx context.Context) (any, error) {
 	var cid string
 	var size int
 	if err := c.args((*cidArg)(&cid), &size); err != nil {
 		return nil, err
 	}
-	return nil, c.update(cid, size, nil)
+	return nil, c.update(ctx, cid, size, nil)
 }
 
-func (c *call) updateDisk(context.Context) (any, error) {
+func (c *call) updateDisk(ctx context.Context) (any, error) {
 	var cid string
 	var size int
 	props := map[string]any{}
 	if err := c.args((*cidArg)(&cid), &size, &props); err != nil {
 		return nil, err
 	}
-	return nil, c.update(cid, size, props)
+	return nil, c.update(ctx, cid, size, props)
 }
 
 // update changes the size of a detached disk and, if they are not nil, its
 // properties.
-func (c *call) update(cid string, size int, props map[string]any) error {
+func (c *call) update(ctx context.Context, cid string, size int, props map[string]any) error {
 	d, err := c.detached(cid, "change")
 	if err != nil {
 		return err
@@ -277,6 +283,12 @@ func (c *call) update(cid string, size int, props map[string]any) error {
 	}
 	if size < d.Size {
 		return fail(cpi.TypeNotSupported, "cannot shrink disk '%s' from %d to %d MiB", cid, d.Size, size)
+	}
+	if size > d.Size && c.root.isImage(cid) {
+		uid, gid := namespace.Owner()
+		if err := volume.Grow(ctx, c.root.imageOf(cid), size, uid, gid); err != nil {
+			return fmt.Errorf("cannot resize disk '%s': %w", cid, needs(err))
+		}
 	}
 	d.Size = size
 	if props != nil {

@@ -126,6 +126,10 @@ func (c *call) start(ctx context.Context, machine vm) error {
 		return err
 	}
 	defer closeFiles(open)
+	if spec.Mounted, err = c.openImages(machine.CID); err != nil {
+		return err
+	}
+	defer closeImages(spec.Mounted)
 	ended, err := namespace.Start(ctx, spec, environment(dir), log)
 	if err != nil {
 		return err

@@ -338,9 +338,28 @@ func (w *world) nothingLeft(t *testing.T) {
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && strings.Contains(string(mounts), end) {
 		t.Errorf("mounts left: %s", mounts)
 	}
+	w.noLoops(t)
 	if strings.Contains(w.log.String(), "hunter2") {
 		t.Errorf("the log tells a secret:\n%s", w.log)
 	}
+}
+
+// loopsOf returns the loop devices of files below a folder.
+func loopsOf(dir string) (loops []string) {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), dir+"/") {
+			loops = append(loops, file)
+		}
+	}
+	return loops
+}
+
+// noLoops waits until no disk has a loop device: the kernel removes it a moment after
+// its last user.
+func (w *world) noLoops(t *testing.T) {
+	t.Helper()
+	until(t, "the end of loop devices", func() bool { return len(loopsOf(w.root)) == 0 })
 }
 
 // journal collects the log of CPIs; calls may write to it in parallel.

@@ -11,8 +11,10 @@ import (
 // ephemeralProperty is the cloud property with the MiB of the VM's own disk.
 const ephemeralProperty = "ephemeral_disk_size"
 
-// writeSizes tells the agent of a VM the sizes of its disks, which it compares with
-// what is on them.
+const notHeldText = "nothing stops the persistent disk at its size: "
+
+// writeSizes tells the agent of a VM the sizes of its disks that are folders, which it
+// compares with what is on them.
 func (c *call) writeSizes(machine vm) error {
 	sizes := agent.BootSizes{Persistent: map[string]int{}}
 	if size, ok := machine.CloudProperties[ephemeralProperty].(float64); ok {
@@ -23,7 +25,16 @@ func (c *call) writeSizes(machine vm) error {
 		return err
 	}
 	for _, d := range all {
+		if c.root.isImage(d.CID) {
+			continue // it is as full as its file system
+		}
 		sizes.Persistent[d.CID] = d.Size
+		if d.NotHeld != "" {
+			sizes.NotHeld = append(sizes.NotHeld, notHeldText+d.NotHeld)
+		}
+	}
+	if e := DisksNotHeld(machine.Machine); e != nil && e.Remedy != "" && len(sizes.Persistent) > 0 {
+		sizes.NotHeld = []string{fmt.Sprintf("%s%v; to change that: %s, and then bootstrap deploy --recreate-persistent-disks", notHeldText, e.Cause, e.Remedy)}
 	}
 	file := filepath.Join(c.root.path(vms(), machine.CID), agent.BootSizesFile)
 	if err := writeJSON(file, sizes); err != nil {

@@ -10,6 +10,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/cpi/local/namespace"
+	"bootstrap/cpi/local/volume"
 	"bootstrap/internal/removal"
 )
 
@@ -147,6 +148,9 @@ func (c *call) giveDisk(ctx context.Context, d *disk, many bool) error {
 
 // copyDisk copies the data of a disk to a new folder.
 func (c *call) copyDisk(ctx context.Context, d disk, to string) error {
+	if c.root.isImage(d.CID) {
+		return needs(volume.Copy(ctx, c.root.imageOf(d.CID), to))
+	}
 	if d.Owners == ownersOne {
 		return copyTree(ctx, c.dataDir(d), to)
 	}

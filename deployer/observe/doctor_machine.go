@@ -321,10 +321,17 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 	} else {
 		v.say("they can have users of their own (users: many)")
 	}
-	l := d.Env.Limits(agent.MachineNamespace, map[string]any{"cpu": 1.0, "ram": 1.0})
+	sayLimits(v, d.Env.Limits(agent.MachineNamespace, map[string]any{"cpu": 1.0, "ram": 1.0}), "memory and CPU")
+	if d.Env.DiskLimit != nil {
+		sayLimits(v, d.Env.DiskLimit(agent.MachineNamespace), "the size of their persistent disks")
+	}
+}
+
+// sayLimits says whether something can hold VMs to all of these limits.
+func sayLimits(v *verdict, l target.Limits, all string) {
 	switch {
 	case len(l.Names) == 0:
-		v.say("they can be held to memory and CPU")
+		v.say("they can be held to %s", all)
 	case l.Remedy != "":
 		v.say("they cannot be held to %s: %v; to change that: %s", strings.Join(l.Names, " and "), l.Cause, l.Remedy)
 	default:

@@ -123,6 +123,9 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 			}
 		}
 	}
+	if w.DiskLimit.Cause != "" && (disk.Action == Create || disk.Action == Migrate) {
+		disk.Why = append(slices.Clone(disk.Why), w.DiskLimit)
+	}
 	d.Changes = append(d.Changes, sc, vm)
 	if w.Disk != nil || disk.Action != Keep {
 		d.Changes = append(d.Changes, disk)

@@ -75,6 +75,7 @@ const (
 	MadeOf          Cause = "made-of"         // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
 	Connected       Cause = "connected"       // To: the program that leads out of a VM's own network, Names: published ports
 	LimitsNotHeld   Cause = "limits-not-held" // Names of cloud_properties, To: why, From: what to do about it
+	DiskNotHeld     Cause = "disk-not-held"   // To: why nothing stops a disk at its size, From: what to do about it
 	AddressRule     Cause = "address"         // Subject: the network.ReasonKind, From, To
 )
 
@@ -266,6 +267,8 @@ func (r Reason) String() string {
 			text += "; to change that: " + r.From
 		}
 		return text
+	case DiskNotHeld:
+		return fmt.Sprintf("nothing stops it at its size: %s; to change that: %s", r.To, r.From)
 	case AddressRule:
 		return network.Reason{Kind: network.ReasonKind(r.Subject), From: r.From, To: r.To}.String()
 	case PutBackAsked:

@@ -33,6 +33,8 @@ type Wishes struct {
 	Network Reason // what connects a new VM; zero: there is nothing to say
 	Limits  Reason // which limits nothing holds it to; zero: there are none
 
+	DiskLimit Reason // why nothing stops a new disk at its size; zero: there is nothing to say
+
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
 

@@ -53,7 +53,10 @@ type Config struct {
 	Inside func(root, cid string) proxy.Dial
 	// Limits returns which limits a VM of the embedded CPI is not held to if it is
 	// of that kind and has these cloud_properties; may be nil.
-	Limits    func(kind string, properties map[string]any) Limits
+	Limits func(kind string, properties map[string]any) Limits
+	// DiskLimit returns why nothing stops a new persistent disk at its size, if the VM
+	// of the embedded CPI is of that kind; may be nil.
+	DiskLimit func(kind string) Limits
 	Holder    state.Holder           // the holder that the lock file names
 	Redact    func(string) string    // removes secrets from a text
 	Secret    func(values ...string) // adds values that the redactor hides

@@ -49,6 +49,15 @@ func (t *Target) hasImage() bool {
 	return !strings.HasPrefix(t.Manifest.ResourcePool.Stemcell.URL, "embedded:")
 }
 
+// DiskNotHeld returns why nothing stops a new persistent disk at its size; zero: it stops
+// there, or the embedded CPI does not make it.
+func DiskNotHeld(ctx context.Context, t *Target) Limits {
+	if m := t.NewMachine(ctx); m.Kind != "" && t.Env.DiskLimit != nil {
+		return t.Env.DiskLimit(m.Kind)
+	}
+	return Limits{}
+}
+
 // NotHeld returns which limits of its cloud_properties a new VM is not held to;
 // zero without the embedded CPI.
 func NotHeld(ctx context.Context, t *Target) Limits {

@@ -32,19 +32,29 @@ func (v VM) Unmount(place string) error {
 	}
 }
 
-// Mounted returns the name of the folder that is mounted at a place below Root,
-// without the path that it has outside; empty if none is.
-func (v VM) Mounted(place string) (string, error) {
+// Mounted reports whether something is mounted at a place below Root, and whether that
+// is a folder.
+func (v VM) Mounted(folder, place string) (mounted, same bool, err error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return "", err
+		return false, false, err
 	}
 	name := ""
 	for line := range strings.Lines(string(text)) {
 		// The fourth field is the folder in its file system, the fifth the place.
 		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == v.Path(place) {
-			name = filepath.Base(fields[3])
+			mounted, name = true, filepath.Base(fields[3])
 		}
 	}
-	return name, nil
+	if !mounted || folder == "" {
+		return mounted, false, nil
+	}
+	// The folder has another path outside, but the same name; it may be gone. A disk
+	// that is a file system has no name.
+	want, err := os.Stat(folder)
+	if err != nil {
+		return true, name == filepath.Base(folder), nil
+	}
+	there, err := os.Stat(v.Path(place))
+	return true, err == nil && os.SameFile(want, there), err
 }

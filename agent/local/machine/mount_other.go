@@ -13,4 +13,4 @@ func (v VM) Mount(string, string) error { return errNoMounts }
 func (v VM) Unmount(string) error { return errNoMounts }
 
 // Mounted returns an error: only Linux has VMs with mounts.
-func (v VM) Mounted(string) (string, error) { return "", errNoMounts }
+func (v VM) Mounted(string, string) (mounted, same bool, err error) { return false, false, errNoMounts }

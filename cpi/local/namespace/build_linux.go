@@ -24,7 +24,7 @@ func buildVM(spec Spec) error {
 	if err := build(spec); err != nil {
 		return err
 	}
-	spec.Added = nil // its arguments can be seen in lists of processes
+	spec.Added, spec.Mounted = nil, nil // its arguments can be seen in lists of processes
 	arg, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -447,6 +447,9 @@ func (b *builder) guest() error {
 		return err
 	}
 	if err := b.bind(b.Disks, filepath.Join(Guest, disksDir), 0); err != nil {
+		return err
+	}
+	if err := b.mountDisks(); err != nil {
 		return err
 	}
 	for _, name := range b.Files {

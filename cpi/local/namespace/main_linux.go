@@ -36,6 +36,7 @@ func Main(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "build":
+		inherited(spec.Mounted)
 		report(buildVM(spec))
 		return nil
 	case "init":

@@ -12,6 +12,7 @@ package namespace
 import (
 	"context"
 	"io/fs"
+	"os"
 	"path"
 
 	"bootstrap/cpi/local/network"
@@ -51,8 +52,9 @@ func GuestDisk(cid string) string { return path.Join(Guest, disksDir, cid) }
 
 // Spec describes a VM.
 type Spec struct {
-	Dir      string   `json:"dir"`   // of the VM
-	Disks    string   `json:"disks"` // contains the data of the attached disks
+	Dir      string   `json:"dir"`               // of the VM
+	Disks    string   `json:"disks"`             // contains the data of the attached disks
+	Mounted  []Disk   `json:"mounted,omitempty"` // those that are file systems of their own
 	Hostname string   `json:"hostname"`
 	Files    []string `json:"files"`   // in Dir, which the agent may write to
 	Program  string   `json:"program"` // this one
@@ -81,6 +83,12 @@ type Spec struct {
 type Held struct {
 	Cgroup string `json:"cgroup,omitempty"` // path of the cgroup that the VM sees as all; empty: it has none of its own
 	PIDs   int    `json:"pids,omitempty"`   // how many processes and threads each of its users may have; 0: no such limit
+}
+
+// Disk is a disk that is a file system of its own.
+type Disk struct {
+	CID   string   `json:"cid"` // name of an empty folder in Spec.Disks
+	Mount *os.File `json:"-"`   // not in any namespace yet
 }
 
 // File is a file of a VM.

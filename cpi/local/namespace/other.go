@@ -13,6 +13,9 @@ var errOther = errors.New("only Linux has namespaces")
 // Start returns an error: only Linux has namespaces.
 func Start(context.Context, Spec, []string, *os.File) (<-chan error, error) { return nil, errOther }
 
+// Attach returns an error: only Linux has namespaces.
+func Attach(context.Context, string, Disk) error { return errOther }
+
 // Main returns an error: only Linux has namespaces.
 func Main(context.Context, []string) error { return errOther }
 

@@ -113,6 +113,9 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	cmd := exec.CommandContext(ctx, spec.Program, "plugin", "machine", "build", arg)
 	cmd.Dir, cmd.Env = spec.Dir, env
 	cmd.ExtraFiles = []*os.File{log, held, says, orders}
+	for _, d := range spec.Mounted {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, d.Mount)
+	}
 	process.OwnSession(cmd)
 	isolate(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
 	if spec.Users.Many() {
