@@ -128,6 +128,14 @@ func lockFlag(f *pflag.FlagSet, wait *time.Duration) {
 	timeVar(f, wait, "lock-wait", 0, "how long to wait for another run (default: not at all)")
 }
 
+// normalFlag accepts another word order, for those who know it so from other tools.
+func normalFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "wait-lock" {
+		name = "lock-wait"
+	}
+	return pflag.NormalizedName(name)
+}
+
 func rubyFlag(f *pflag.FlagSet, path *string) {
 	f.StringVar(path, "ruby", "", "render with the Ruby at this `PATH` (or set BOOTSTRAP_RUBY)")
 }

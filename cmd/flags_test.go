@@ -242,6 +242,7 @@ func TestLockCommand(t *testing.T) {
 		want string
 	}{
 		{"deploy m.yml --recreate", "deploy m.yml --recreate"},
+		{"deploy m.yml --wait-lock 5m", "deploy m.yml --lock-wait=…"},
 		{"deploy -ynv pw=SECRET m.yml", "deploy m.yml --non-interactive --var=… --yes"},
 		{"deploy -nvpw=SECRET m.yml", "deploy m.yml --non-interactive --var=…"},
 		{"deploy -vpw=SECRET -v pw=SECRET --var pw=SECRET --var=pw=SECRET m.yml", "deploy m.yml --var=…"},

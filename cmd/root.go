@@ -168,6 +168,7 @@ func newRoot(c *console) *cobra.Command {
 		}
 		return cmd.Help()
 	}
+	root.SetGlobalNormalizationFunc(normalFlag)
 	c.everywhereFlags(root.PersistentFlags())
 	if isPlugin(c.args) {
 		root.AddCommand(newPlugin(c))

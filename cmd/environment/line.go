@@ -223,7 +223,7 @@ func (w *words) flag(arg string) (name, value string, whole, ok bool) {
 		if f == nil {
 			return name, "", false, false
 		}
-		return name, value, whole || f.NoOptDefVal != "", true
+		return f.Name, value, whole || f.NoOptDefVal != "", true
 	}
 	for i := 1; i < len(arg); i++ {
 		f := w.cmd.Flags().ShorthandLookup(arg[i : i+1])
