@@ -91,6 +91,7 @@ func TestScript(t *testing.T) {
 			"tamper":    tamper,
 			"events":    events,
 			"unpack":    unpack,
+			"pipelines": pipelines,
 		},
 	})
 }
