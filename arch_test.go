@@ -108,6 +108,7 @@ func imports() map[string][]string {
 		"internal/removal":        {},
 		"internal/sealed":         {"internal/regular"},
 		"internal/spelling":       {},
+		"internal/stable":         {},
 		"internal/unnamed":        {},
 		"internal/wait":           {"internal/guard"},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"bootstrap/artifact/metadata"
+	"bootstrap/internal/stable"
 )
 
 // This file finds what a release folder lacks after it was checked out from git,
@@ -97,7 +98,7 @@ func (b *releaseFolder) lacking(needed map[string]bool) []lacking {
 			list[at].packages = append(list[at].packages, p.Name)
 		}
 	}
-	slices.SortFunc(list, func(a, b lacking) int { return strings.Compare(a.name, b.name) })
+	stable.Sort(list, func(a, b lacking) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 

@@ -2,9 +2,10 @@ package cpi
 
 import (
 	"cmp"
-	"slices"
 	"sync"
 	"time"
+
+	"bootstrap/internal/stable"
 )
 
 // Call is a running CPI process.
@@ -29,7 +30,7 @@ func (r *Running) List() []Call {
 	for _, c := range r.calls {
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID)) })
+	stable.Sort(list, func(a, b Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID)) })
 	return list
 }
 

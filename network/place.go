@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"bootstrap/internal/stable"
 )
 
 // Member is an instance of a group that has several: one that exists, or one
@@ -174,7 +176,9 @@ func (p *placement) distribute(i int, steps *int) bool {
 	}
 	all := c.zones
 	counts := p.perZone(c.network)
-	for _, zone := range slices.SortedStableFunc(slices.Values(all), func(a, b string) int { return counts[a] - counts[b] }) {
+	sorted := slices.Clone(all)
+	stable.Sort(sorted, func(a, b string) int { return counts[a] - counts[b] })
+	for _, zone := range sorted {
 		c.zones = []string{zone}
 		if p.distribute(i+1, steps) {
 			return true

@@ -10,6 +10,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
 	"bootstrap/deployer/target"
+	"bootstrap/internal/stable"
 	"bootstrap/templates"
 )
 
@@ -63,7 +64,7 @@ func List(home string) ([]Item, error) {
 		used := k.LastUse.UTC().Truncate(time.Second)
 		list = append(list, Item{Type: "compiled Ruby", Name: k.Name, Size: k.Size, LastUse: &used, remove: k.Remove})
 	}
-	slices.SortStableFunc(list, func(a, b Item) int { return b.used().Compare(a.used()) })
+	stable.Sort(list, func(a, b Item) int { return b.used().Compare(a.used()) })
 	return list, errors.Join(err, rubyErr)
 }
 

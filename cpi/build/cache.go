@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/internal/removal"
+	"bootstrap/internal/stable"
 )
 
 // Cached is a package that was compiled for a CPI.
@@ -55,7 +56,7 @@ func List(cache, home string) ([]Cached, error) {
 		})
 		list = append(list, c)
 	}
-	slices.SortStableFunc(list, func(a, b Cached) int { return b.LastUse.Compare(a.LastUse) })
+	stable.Sort(list, func(a, b Cached) int { return b.LastUse.Compare(a.LastUse) })
 	return list, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"bootstrap/deployer/kept"
+	"bootstrap/internal/stable"
 	"bootstrap/state"
 )
 
@@ -13,7 +14,7 @@ import (
 func Disks(st state.State) []SeenDisk {
 	c := &Condition{}
 	c.addRecords(st)
-	slices.SortStableFunc(c.Disks, func(a, b SeenDisk) int { return rank(a.Use) - rank(b.Use) })
+	stable.Sort(c.Disks, func(a, b SeenDisk) int { return rank(a.Use) - rank(b.Use) })
 	return c.Disks
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"bootstrap/internal/stable"
 )
 
 // Change is the kind of a difference.
@@ -306,9 +308,9 @@ func (n *node) writeFlow(b *bytes.Buffer) {
 
 // byName puts the name of a map first, where people look for it.
 func byName(entries []entry) []entry {
-	return slices.SortedStableFunc(slices.Values(entries), func(a, b entry) int {
-		return cmp.Compare(btoi(b.key == "name"), btoi(a.key == "name"))
-	})
+	entries = slices.Clone(entries)
+	stable.Sort(entries, func(a, b entry) int { return cmp.Compare(btoi(b.key == "name"), btoi(a.key == "name")) })
+	return entries
 }
 
 func btoi(b bool) int {

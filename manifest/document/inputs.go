@@ -10,9 +10,9 @@ import (
 	"hash"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
+	"bootstrap/internal/stable"
 	"bootstrap/manifest/store"
 )
 
@@ -48,7 +48,7 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 			}
 		}
 		// The order matters only if a name is set twice.
-		slices.SortStableFunc(settings, func(a, b string) int {
+		stable.Sort(settings, func(a, b string) int {
 			one, _, _ := strings.Cut(a, "=")
 			other, _, _ := strings.Cut(b, "=")
 			return strings.Compare(one, other)

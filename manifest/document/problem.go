@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"bootstrap/internal/stable"
 )
 
 // Position is a position in a file. Line and Column count from 1, Column in
@@ -117,7 +119,7 @@ func (p Problems) sorted() Problems {
 		}
 	}
 	p = slices.Clone(p)
-	slices.SortStableFunc(p, func(a, b Problem) int {
+	stable.Sort(p, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(files[a.Pos.File], files[b.Pos.File]),
 			cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})

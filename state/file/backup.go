@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/stable"
 	"bootstrap/state"
 )
 
@@ -50,7 +51,7 @@ func backupsOf(path string) []Backup {
 			list = append(list, Backup{Serial: serial, Written: info.ModTime(), Path: filepath.Join(backupDir(path), e.Name())})
 		}
 	}
-	slices.SortFunc(list, func(a, b Backup) int { return cmp.Compare(b.Serial, a.Serial) })
+	stable.Sort(list, func(a, b Backup) int { return cmp.Compare(b.Serial, a.Serial) })
 	return list
 }
 

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"bootstrap/internal/stable"
 )
 
 // keptVersions is how many versions of the state a store keeps: those that runs have
@@ -84,7 +86,7 @@ func (s *Store) Keep(ctx context.Context, serial int, data []byte, gone []string
 			return err
 		}
 		h.Versions = append(h.Versions, v)
-		slices.SortFunc(h.Versions, func(a, b Version) int { return b.Serial - a.Serial })
+		stable.Sort(h.Versions, func(a, b Version) int { return b.Serial - a.Serial })
 	}
 	h.Gone = gone
 	var old []Version
