@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"bootstrap/cmd/environment"
 	"bootstrap/deployer"
 	"bootstrap/deployer/target"
@@ -29,6 +32,7 @@ func environmentFolder(t *testing.T) {
 		"ops/bootstrap.yml":      "- {type: remove, path: /x}\n",
 		"up/bootstrap.yml":       "manifest: ../m.yml\n",
 		"vars/bootstrap.yml":     "region: eu-1\n",
+		"home/x":                 "",
 		"staging.yml":            "manifest: m.yml\nvars: {a: 1}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -90,6 +94,8 @@ func TestEnvironment(t *testing.T) {
 		{"", "state restore 12", "state restore --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml 12"},
 		{"", "state leftovers --adopt 3f0c vol-1", "state leftovers --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml --adopt 3f0c vol-1"},
 		{"", "variables rotate password", "variables rotate " + here + " m.yml password"},
+		{"", "variables rotate home", "variables rotate " + here + " m.yml home"}, // a folder is called so, too
+		{"", "variables rotate up password", "variables rotate --bootstrap-yml=up/bootstrap.yml m.yml password"},
 		{"", "variables rotate other.yml password", "variables rotate other.yml password"},
 		{"", "ssh -- ls m.yml", "ssh " + all + " m.yml -- ls m.yml"},
 		{"", "logs --tail", "logs " + all + " m.yml --tail 10"},
@@ -206,4 +212,63 @@ func TestEnvironmentOfFleet(t *testing.T) {
 	if got := environment.Unread([]string{"m.yml", "other.yml", "any/m.yml", "any/n.yml", "manifest/m.yml"}); strings.Join(got, " ") != "bootstrap.yml any/bootstrap.yml" {
 		t.Errorf("%q", got)
 	}
+}
+
+// FuzzEnvironment looks for command lines that mean something else with the flags of an
+// environment: the arguments, or flags that it does not give.
+func FuzzEnvironment(f *testing.F) {
+	for _, seed := range []string{
+		"deploy m.yml -o a.yml --fix", "deploy -nvpw=x m.yml --state=s.json", "deploy -vl - m.yml", "deploy --json -- m.yml", "status m.yml --state s.json",
+		"disks attach m.yml disk-1", "variables rotate m.yml a b --dry-run", "ssh m.yml -- ls -l", "logs m.yml -f --tail 3 --job a", "--yes deploy --wait-lock 5m m.yml",
+		"deploy m.yml --bootstrap-yml=", "deploy -oa.yml -o=b.yml m.yml -l", "deploy --fix=false m.yml --lock-wait", "state show m.yml -y",
+	} {
+		f.Add(seed)
+	}
+	dir := f.TempDir()
+	for name, content := range map[string]string{"m.yml": "name: m\n", "bootstrap.yml": "ops_files: first.yml\nvars_store: store.yml\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			f.Fatal(err)
+		}
+	}
+	parse := func(args []string) (*console, *cobra.Command, *pflag.FlagSet) {
+		con := newConsole(args, strings.NewReader("{}"), io.Discard, io.Discard, nil)
+		root := newRoot(con)
+		cmd, rest, err := root.Find(args)
+		if err != nil || cmd.Flags().Lookup(environment.FlagName) == nil || cmd.ParseFlags(rest) != nil {
+			return con, nil, nil
+		}
+		return con, cmd, cmd.Flags()
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		t.Chdir(dir)
+		args := strings.Fields(text)
+		if strings.Contains(text, "old-ca") {
+			t.Skip("it reads any file")
+		}
+		con, before, was := parse(args)
+		if before == nil || was.Changed("help") {
+			return
+		}
+		line, err := environment.Complete(con.root, args, con.getenv)
+		if err != nil {
+			return
+		}
+		_, after, is := parse(line.Args)
+		if after == nil || after.CommandPath() != before.CommandPath() || strings.Join(is.Args(), "\x00") != strings.Join(was.Args(), "\x00") || is.ArgsLenAtDash() != was.ArgsLenAtDash() {
+			t.Fatalf("%q became %q", args, line.Args)
+		}
+		was.VisitAll(func(flag *pflag.Flag) {
+			if flag.Name == "help" {
+				return
+			}
+			got, want := is.Lookup(flag.Name).Value.String(), flag.Value.String()
+			switch {
+			case got == want:
+			case flag.Name == "ops-file" && line.Given(flag.Name) == 1 && got == strings.Replace(strings.Replace(want, "[", "[first.yml,", 1), ",]", "]", 1):
+			case line.Given(flag.Name) == 1 && !flag.Changed && line.File != nil:
+			default:
+				t.Fatalf("%q became %q: --%s is %q, and was %q", args, line.Args, flag.Name, got, want)
+			}
+		})
+	})
 }

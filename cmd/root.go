@@ -416,7 +416,7 @@ func (c *console) withoutValues(cmd *cobra.Command, args []string) string {
 		words = append(words, args[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !c.line.HasTyped(f.Name) {
+		if c.line.Untyped(f.Name) {
 			return
 		}
 		word := "--" + f.Name

@@ -90,10 +90,10 @@ func (l *Line) Given(flag string) (n int) {
 	return n
 }
 
-// HasTyped reports whether the person gave the flag.
-func (l *Line) HasTyped(flag string) bool {
+// Untyped reports whether all values of a flag were not typed, and there are some.
+func (l *Line) Untyped(flag string) bool {
 	_, typed := l.typed[flag]
-	return typed || l.Given(flag) == 0
+	return !typed && l.Given(flag) > 0
 }
 
 // Usual reports whether all operations and variables are those of the file.
@@ -126,21 +126,21 @@ type about struct {
 	state    bool // --state is enough
 }
 
-var manifestWord = regexp.MustCompile(`^[[{]*MANIFEST(\.\.\.)?`)
+// manifestWord matches what a usage says of the manifest.
+var manifestWord = regexp.MustCompile(`^[[{]*MANIFEST(\.\.\.)?( \| --state [A-Z]+\}|\])?`)
 
 // aboutOf reads what arguments a command takes from its usage.
 func aboutOf(cmd *cobra.Command) about {
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	found := manifestWord.FindString(words)
-	rest := strings.TrimPrefix(words[len(found):], " | --state FILE}")
-	rest = strings.ReplaceAll(rest, "[-- COMMAND...]", "")
+	rest := strings.ReplaceAll(words[len(found):], "[-- COMMAND...]", "")
 	rest = regexp.MustCompile(`--[a-z-]+( [A-Z]+)?`).ReplaceAllString(rest, "")
 	return about{
 		manifest: found != "",
-		several:  strings.HasSuffix(found, "..."),
+		several:  strings.Contains(found, "..."),
 		optional: strings.HasPrefix(found, "["),
 		more:     regexp.MustCompile(`[A-Z]`).MatchString(rest),
-		state:    strings.HasPrefix(words, "{MANIFEST | --state FILE}"),
+		state:    strings.Contains(found, "--state"),
 	}
 }
 
@@ -167,13 +167,11 @@ func (w *words) first() string {
 }
 
 // isPath reports whether a word is one for a manifest, where it can be something else,
-// such as a CID.
+// such as a CID or the name of a variable.
 func isPath(word string) bool {
-	if _, err := os.Stat(word); err == nil {
-		return true
-	}
 	ext := filepath.Ext(word)
-	return word == "-" || ext == ".yml" || ext == ".yaml" || strings.ContainsAny(word, `/\`)
+	return word == "-" || ext == ".yml" || ext == ".yaml" || strings.ContainsAny(word, `/\`) ||
+		isRegular(word) || isRegular(filepath.Join(word, FileName))
 }
 
 // scan finds the command, its arguments and its flags, as cobra does it later. It
@@ -334,9 +332,7 @@ func (w *words) find(named, own string, stateOnly bool) (f *File, manifest strin
 		return nil, "", err
 	}
 	switch {
-	case folder && f.Manifest != "" && !w.about.several:
-		return f, f.Manifest, nil
-	case named == "" && (!w.about.manifest || w.about.optional):
+	case named == "" && (!w.about.manifest || w.about.optional && (w.about.several || f.Manifest == "")):
 		return f, "", nil
 	case folder && f.Manifest != "":
 		return f, f.Manifest, nil
@@ -357,6 +353,11 @@ func whyNone(path string) error {
 		return errors.New("it is not a regular file")
 	}
 	return errors.New("it has none of the keys of such a file, for example manifest or ops_files; see bootstrap schema environment")
+}
+
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func isFolder(path string) bool {

@@ -80,7 +80,7 @@ func (e *MissingError) Error() string {
 type FolderError struct{ Path string }
 
 func (e *FolderError) Error() string {
-	return fmt.Sprintf("cannot read the manifest %s: it is a directory; name the file in it", e.Path)
+	return fmt.Sprintf("cannot read the manifest %s: it is a directory; name the file in it, or write a bootstrap.yml there that does", e.Path)
 }
 
 // LegacyName is the name of the file beside the manifest in which the first
