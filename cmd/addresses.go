@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/ledger"
@@ -250,7 +251,7 @@ func printLedgerCheck(c *console, check *observe.LedgerCheck) error {
 		c.print(func(out *ui.Writer) { ui.LedgerCheck(out, check) })
 	}
 	if len(check.Findings) > 0 {
-		return exitCode(exitFailed)
+		return exit.Code(exit.Failed)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/cmd/cached"
+	"bootstrap/cmd/exit"
 )
 
 func TestCacheHelp(t *testing.T) {
@@ -139,7 +140,7 @@ func TestCachePruneWaitsForNobody(t *testing.T) {
 	}
 	code, out := cacheRun(t, home, "prune", "--all")
 	mustSay(t, out, "another run of bootstrap is using it", "Exit code 75")
-	if code != exitLocked {
+	if code != exit.Locked {
 		t.Error(code)
 	}
 	if code, out = cacheRun(t, home, "prune", "--all", "--dry-run"); code != 0 {
@@ -155,7 +156,7 @@ func TestCachePruneWaitsForNobody(t *testing.T) {
 func TestCacheUsage(t *testing.T) {
 	home := t.TempDir()
 	for _, args := range [][]string{{"prune"}, {"prune", "--all", "--older-than", "1d"}, {"prune", "--older-than", "soon"}, {"list", "x"}} {
-		if code, out := cacheRun(t, home, args...); code != exitUsage {
+		if code, out := cacheRun(t, home, args...); code != exit.Usage {
 			t.Errorf("%v: exit code %d, %s", args, code, out)
 		}
 	}

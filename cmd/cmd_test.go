@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/agent"
+	"bootstrap/cmd/exit"
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
@@ -74,28 +75,28 @@ func TestExitCodes(t *testing.T) {
 		err  error
 		want int
 	}{
-		{nil, exitDone},
-		{errors.New("anything"), exitFailed},
-		{&usageError{errors.New("unknown flag"), "bootstrap"}, exitUsage},
-		{problems, exitManifest},
-		{&file.MissingError{Path: "/x"}, exitNoState},
-		{&plan.AgentSilentError{VM: "vm"}, exitAgent},
-		{&agent.UnreachableError{}, exitAgent},
-		{&cpi.Error{Method: "create_vm"}, exitCPI},
-		{&file.LockedError{Path: "/x"}, exitLocked},
-		{&report.InterruptedError{}, exitInterrupted},
-		{&network.Refused{Kind: network.AlreadyInUse}, exitFailed},
-		{&addresses.Error{Kind: addresses.Busy}, exitLocked},
-		{&addresses.Error{Kind: addresses.Unreachable}, exitFailed},
-		{exitCode(7), 7},
+		{nil, exit.Done},
+		{errors.New("anything"), exit.Failed},
+		{&exit.UsageError{Err: errors.New("unknown flag"), Command: "bootstrap"}, exit.Usage},
+		{problems, exit.Manifest},
+		{&file.MissingError{Path: "/x"}, exit.NoState},
+		{&plan.AgentSilentError{VM: "vm"}, exit.Agent},
+		{&agent.UnreachableError{}, exit.Agent},
+		{&cpi.Error{Method: "create_vm"}, exit.CPI},
+		{&file.LockedError{Path: "/x"}, exit.Locked},
+		{&report.InterruptedError{}, exit.Interrupted},
+		{&network.Refused{Kind: network.AlreadyInUse}, exit.Failed},
+		{&addresses.Error{Kind: addresses.Busy}, exit.Locked},
+		{&addresses.Error{Kind: addresses.Unreachable}, exit.Failed},
+		{exit.Code(7), 7},
 	} {
 		for _, err := range []error{c.err, wrap(c.err)} {
-			if got, _ := judge(err); got != c.want {
-				t.Errorf("judge(%T) = %d, want %d", c.err, got, c.want)
+			if got, _ := exit.Judge(err); got != c.want {
+				t.Errorf("exit.Judge(%T) = %d, want %d", c.err, got, c.want)
 			}
 		}
 	}
-	for _, code := range []int{exitDone, exitFailed, exitUsage, exitManifest, exitNoState, exitAgent, exitCPI, exitLocked, exitInterrupted} {
+	for _, code := range []int{exit.Done, exit.Failed, exit.Usage, exit.Manifest, exit.NoState, exit.Agent, exit.CPI, exit.Locked, exit.Interrupted} {
 		if !strings.Contains(exitHelp, fmt.Sprintf("  %-4d ", code)) {
 			t.Errorf("the help does not tell exit code %d", code)
 		}
@@ -112,7 +113,7 @@ func wrap(err error) error {
 func TestNoHome(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := Main([]string{"deploy", "x.yml"}, strings.NewReader(""), &out, &errs, nil)
-	if code != exitFailed || !strings.Contains(errs.String(), "HOME is not set") {
+	if code != exit.Failed || !strings.Contains(errs.String(), "HOME is not set") {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 }

@@ -33,7 +33,7 @@ ask the cloud. With --json, there is one object per line.`,
 				return err
 			}
 			c.started = true
-			return c.listDisks(path)
+			return c.listDisks(cmd.Context(), path)
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -41,13 +41,12 @@ ask the cloud. With --json, there is one object per line.`,
 	return cmd
 }
 
-func (c *console) listDisks(path string) error {
-	home, err := c.boshHome()
+func (c *console) listDisks(ctx context.Context, path string) error {
+	s, err := c.stateAt(ctx, path, 0)
 	if err != nil {
 		return err
 	}
-	c.plain = true
-	st, err := readState(path, home)
+	st, err := s.read()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
@@ -75,7 +76,7 @@ func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool
 		ui.Checked(out, failed, warned)
 	}
 	if failed > 0 || strict && warned > 0 {
-		return exitCode(exitFailed)
+		return exit.Code(exit.Failed)
 	}
-	return exitCode(exitDone)
+	return exit.Code(exit.Done)
 }

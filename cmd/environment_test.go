@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
 	"bootstrap/deployer"
 	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
@@ -136,13 +137,13 @@ func TestEnvironmentRefused(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"deploy vars/m.yml", `vars/bootstrap.yml:1:1: ops_file: unknown key; did you mean "ops_files"?`, exitManifest},
-		{"deploy vars/m.yml --json", `"path":"ops_file"`, exitManifest},
-		{"deploy any", "any/bootstrap.yml names no manifest: write manifest: PATH into it, or name the manifest", exitUsage},
-		{"deploy m.yml --bootstrap-yml nosuch.yml", "cannot read the flags in nosuch.yml: no such file or directory", exitNoState},
-		{"deploy m.yml --bootstrap-yml other.yml", "it has none of the keys of such a file, for example manifest or ops_files", exitManifest},
-		{"deploy m.yml --bootstrap-yml any", "it is not a regular file", exitManifest},
-		{"deploy vars/m.yml --bootstrap-yml=", "vars/m.yml: no such file", exitNoState},
+		{"deploy vars/m.yml", `vars/bootstrap.yml:1:1: ops_file: unknown key; did you mean "ops_files"?`, exit.Manifest},
+		{"deploy vars/m.yml --json", `"path":"ops_file"`, exit.Manifest},
+		{"deploy any", "any/bootstrap.yml names no manifest: write manifest: PATH into it, or name the manifest", exit.Usage},
+		{"deploy m.yml --bootstrap-yml nosuch.yml", "cannot read the flags in nosuch.yml: no such file or directory", exit.NoState},
+		{"deploy m.yml --bootstrap-yml other.yml", "it has none of the keys of such a file, for example manifest or ops_files", exit.Manifest},
+		{"deploy m.yml --bootstrap-yml any", "it is not a regular file", exit.Manifest},
+		{"deploy vars/m.yml --bootstrap-yml=", "vars/m.yml: no such file", exit.NoState},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
@@ -150,7 +151,7 @@ func TestEnvironmentRefused(t *testing.T) {
 		}
 	}
 	code, out, errs := run(t, "__complete", "deploy", "vars/m.yml", "--on-failure", "")
-	if code != exitDone || !strings.HasPrefix(out, "keep\n") {
+	if code != exit.Done || !strings.HasPrefix(out, "keep\n") {
 		t.Errorf("completion: exit code %d\n%s%s", code, out, errs)
 	}
 }

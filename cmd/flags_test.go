@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/values"
 )
 
@@ -132,7 +133,7 @@ func TestFlagsTogether(t *testing.T) {
 				case refused:
 					for _, both := range [][]string{{given(a), given(b)}, {given(b), given(a)}} {
 						code, out, errs := run(t, append(strings.Fields(shortPath(cmd)), both...)...)
-						if code != exitUsage || out != "" || !strings.Contains(errs, "cannot be used together") ||
+						if code != exit.Usage || out != "" || !strings.Contains(errs, "cannot be used together") ||
 							!strings.Contains(errs, "--"+a.Name) || !strings.Contains(errs, "--"+b.Name) {
 							t.Errorf("%v: exit code %d\n%s%s", both, code, out, errs)
 						}
@@ -151,7 +152,7 @@ func TestFlagsTogether(t *testing.T) {
 // A flag with the value false counts as not given.
 func TestFlagSwitchedOff(t *testing.T) {
 	code, _, errs := run(t, "deploy", "--previous=false", "--recreate", "no-such.yml")
-	if code != exitNoState || !strings.Contains(errs, "no-such.yml") {
+	if code != exit.NoState || !strings.Contains(errs, "no-such.yml") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
@@ -168,7 +169,7 @@ func TestFlagsEverywhere(t *testing.T) {
 // Global flags may precede the command, as with bosh.
 func TestFlagsBeforeTheCommand(t *testing.T) {
 	code, _, errs := run(t, "--tty", "-n", "--no-color", "deploy", "no-such.yml")
-	if code != exitNoState || !strings.Contains(errs, "no-such.yml") {
+	if code != exit.NoState || !strings.Contains(errs, "no-such.yml") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
@@ -226,7 +227,7 @@ func TestTimeFlags(t *testing.T) {
 				t.Error(err)
 			}
 			code, _, errs := run(t, append(strings.Fields(shortPath(cmd)), "--"+f.Name, "5")...)
-			if code != exitUsage || !strings.Contains(errs, "--"+f.Name+" 5: say the unit, for example 5m or 30s") {
+			if code != exit.Usage || !strings.Contains(errs, "--"+f.Name+" 5: say the unit, for example 5m or 30s") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}
 		}
@@ -286,7 +287,7 @@ func TestWrongUsage(t *testing.T) {
 		{"no-such", `unknown command "no-such"`, "bootstrap --help"},
 		{"pw=SECRET deploy m.yml", `unknown command "pw=…"`, "bootstrap --help"},
 		{"help nosuch", `unknown command "nosuch"`, "bootstrap help --help"},
-		{"help state shwo", `state has no command "shwo"; it has backups, import, leftovers, restore, rm, show. Did you mean "show"?`, "bootstrap help --help"},
+		{"help state shwo", `state has no command "shwo"; it has backups, diff, import, leftovers, move, pull, push, restore, rm, show, unlock. Did you mean "show"?`, "bootstrap help --help"},
 		{"disks lst m.yml", `disks has no command "lst"; it has attach, delete, forget`, "bootstrap disks --help"},
 		{"disks atach", `disks has no command "atach"; it has attach, delete, forget. Did you mean "attach"?`, "bootstrap disks --help"},
 		{"cache lst", `cache has no command "lst"; it has list, prune. Did you mean "list"?`, "bootstrap cache --help"},
@@ -329,11 +330,11 @@ func TestWrongUsage(t *testing.T) {
 		{"variables rotate m.yml ca --expiring-within 3w", "the names of variables and --expiring-within cannot be used together\n", "bootstrap variables rotate --help"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)
-		if code != exitUsage || out != "" || !strings.Contains(errs, c.want) || !strings.Contains(errs, "Hint: see "+c.hint+"\n") || strings.Contains(errs, "SECRET") {
+		if code != exit.Usage || out != "" || !strings.Contains(errs, c.want) || !strings.Contains(errs, "Hint: see "+c.hint+"\n") || strings.Contains(errs, "SECRET") {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %s", c.args, code, out, errs)
 		}
 	}
-	if code, _, errs := run(t, "deploy", ""); code != exitUsage || !strings.Contains(errs, "no manifest was named (the argument is empty)") {
+	if code, _, errs := run(t, "deploy", ""); code != exit.Usage || !strings.Contains(errs, "no manifest was named (the argument is empty)") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
@@ -347,7 +348,7 @@ func TestMissingFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"deploy", "plan", "validate", "interpolate", "render", "variables list"} {
-		for args, want := range map[string]int{"lost.yml": exitNoState, "folder": exitManifest, ".": exitManifest, "m.yml -o lost.yml": exitNoState, "m.yml -l folder": exitManifest} {
+		for args, want := range map[string]int{"lost.yml": exit.NoState, "folder": exit.Manifest, ".": exit.Manifest, "m.yml -o lost.yml": exit.NoState, "m.yml -l folder": exit.Manifest} {
 			code, _, errs := run(t, append(strings.Fields(command), strings.Fields(args)...)...)
 			if code != want || !strings.Contains(errs, "cannot read the ") {
 				t.Errorf("%s %s: exit code %d, want %d: %s", command, args, code, want, errs)
@@ -356,11 +357,11 @@ func TestMissingFiles(t *testing.T) {
 	}
 	for _, command := range []string{"stop", "start", "restart", "delete", "logs", "ssh", "status", "disks", "state show", "state backups", "state rm"} {
 		code, _, errs := run(t, append(strings.Fields(command), "folder")...)
-		if code != exitManifest || !strings.Contains(errs, "cannot read the manifest folder: it is a directory") {
+		if code != exit.Manifest || !strings.Contains(errs, "cannot read the manifest folder: it is a directory") {
 			t.Errorf("%s: exit code %d, %s", command, code, errs)
 		}
 	}
-	for args, want := range map[string]int{"lost.json": exitNoState, "folder": exitManifest, "m.yml": exitManifest, "/dev/zero": exitManifest} {
+	for args, want := range map[string]int{"lost.json": exit.NoState, "folder": exit.Manifest, "m.yml": exit.Manifest, "/dev/zero": exit.Manifest} {
 		code, _, errs := run(t, "deploy", "m.yml", "--plan", args)
 		if code != want || !strings.Contains(errs, "cannot read the plan "+args+": ") {
 			t.Errorf("--plan %s: exit code %d, want %d: %s", args, code, want, errs)
@@ -419,7 +420,7 @@ func TestNoIdleFlags(t *testing.T) {
 	} {
 		for name := range strings.FieldsSeq(flags) {
 			code, _, errs := run(t, append(strings.Fields(command), "m.yml", "--"+name+"=1")...)
-			if code != exitUsage || !strings.Contains(errs, command+" has no flag --"+name) {
+			if code != exit.Usage || !strings.Contains(errs, command+" has no flag --"+name) {
 				t.Errorf("%s --%s: exit code %d, %s", command, name, code, errs)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/target"
@@ -239,7 +240,7 @@ func printFleetPlan(c *console, r *rollout.Record) error {
 	case n > 0:
 		return fmt.Errorf("%d of %d members cannot be planned", n, len(r.Members))
 	case r.Numbers.ToDo > 0:
-		return &changesError{}
+		return &exit.ChangesError{}
 	}
 	return nil
 }

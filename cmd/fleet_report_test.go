@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"bootstrap/cmd/exit"
 )
 
 // ranFleet makes a folder with a fleet file, the record of a run that did not end, and
@@ -76,7 +78,7 @@ func TestFleetReport(t *testing.T) {
 			t.Errorf("%s --json: exit code %d, %.300s", form, code, out)
 		}
 	}
-	if code, _, errs := run(t, "fleet", "report", "fleet.yml", "--out", "none/report"); code != exitFailed || !strings.Contains(errs, "cannot write the report") {
+	if code, _, errs := run(t, "fleet", "report", "fleet.yml", "--out", "none/report"); code != exit.Failed || !strings.Contains(errs, "cannot write the report") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }

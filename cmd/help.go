@@ -22,6 +22,7 @@ const exitHelp = `  0    done
   74   the new version does not work, and the previous one was put back (--on-failure)
   75   another run has the state locked, members of a fleet are busy, or others use the
        address ledger for too long
+  76   what this machine recorded could not be brought to the store of the team
   130  interrupted
 
 With --json, the last line contains the exit code, too: "kind":"result" has

@@ -31,7 +31,7 @@ func printed() map[string]any {
 		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{},
 		"address": observe.HeldAddress{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
 		"problem": problem{}, "unchecked": unchecked{},
-		"state": stateView{}, "backup": backupView{}, "leftover": leftoverView{}, "removed": removedView{},
+		"state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
 		"variable": variableLine{}, "rotation": rotatedLine{}, "cached": cached.Item{},
 		"fleet_run": rollout.Record{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}

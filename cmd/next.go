@@ -4,8 +4,8 @@ import (
 	"regexp"
 	"strings"
 
-	"bootstrap/addresses"
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer/report"
 )
@@ -23,7 +23,7 @@ func nextAfter(c *console, code int, hint string) (list []string) {
 	for _, m := range quotedCommand.FindAllStringSubmatch(hint, -1) {
 		list = append(list, m[1])
 	}
-	if o := c.outcome; code == exitDone && o != nil && o.Changed && o.VM != "" {
+	if o := c.outcome; code == exit.Done && o != nil && o.Changed && o.VM != "" {
 		next := "bootstrap status MANIFEST"
 		if o.Down {
 			next = "bootstrap start MANIFEST"
@@ -67,7 +67,7 @@ func (c *console) targetArgs(command []string) string {
 		list := make([]string, len(words))
 		for i, word := range words {
 			if word != "" {
-				list[i] = quoteArg(word)
+				list[i] = values.Quote(word)
 			}
 		}
 		return list
@@ -75,16 +75,16 @@ func (c *console) targetArgs(command []string) string {
 	switch {
 	case line.File != nil && line.Typed == "" && t.Manifest != "":
 	case line.File != nil && t.Manifest != "":
-		args = append(args, quoteArg(line.Typed))
+		args = append(args, values.Quote(line.Typed))
 	case t.Manifest != "":
-		args = append(args, quoteArg(t.Manifest))
+		args = append(args, values.Quote(t.Manifest))
 	case t.StateFile == "" || !strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
 		args = append(args, "MANIFEST")
 	}
 	if line.Own != nil && cmd.Flags().Lookup(environment.FlagName) != nil {
-		args = append(args, "--"+environment.FlagName+"="+quoteArg(*line.Own))
+		args = append(args, "--"+environment.FlagName+"="+values.Quote(*line.Own))
 	}
-	add("--state", "state", quoted(t.StateFile)...)
+	add("--state", "state", quoted(t.StateName(t.StateFile))...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--database", "database", namedDatabase(c, t.Database))
@@ -97,10 +97,12 @@ func (c *console) targetArgs(command []string) string {
 	add("-l", "vars-file", varsFiles...)
 	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
-	add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
+	if t.Inputs.SaveStore == nil { // else it is that of the store of the team
+		add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
+	}
 	for _, v := range t.Inputs.Vars {
 		name, _, _ := strings.Cut(v, "=")
-		add("-v", "var", quoteArg(name)+"=<…>")
+		add("-v", "var", values.Quote(name)+"=<…>")
 	}
 	return strings.Join(args, " ")
 }
@@ -113,16 +115,7 @@ func namedDatabase(c *console, address string) string {
 	if address == "" || address == set {
 		return ""
 	}
-	return databaseArg(address)
-}
-
-// databaseArg returns the ledger of addresses as an argument. An ellipsis replaces
-// a URL with a user, because it may have a password.
-func databaseArg(address string) string {
-	if strings.Contains(address, "://") && (strings.Contains(address, "@") || len(addresses.Secrets(address)) > 0) {
-		return "<…>"
-	}
-	return quoteArg(address)
+	return values.QuoteDatabase(address)
 }
 
 // completed is an error with commands that can be pasted.
@@ -141,15 +134,4 @@ func (c *console) completedEvents(pass func(report.Event)) func(report.Event) {
 		e.Message, e.Error = c.withTarget(e.Message), c.withTarget(e.Error)
 		pass(e)
 	}
-}
-
-// quoteArg quotes a word for a shell if necessary.
-func quoteArg(word string) string {
-	plain := func(c rune) bool {
-		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_./:=@%+,", c)
-	}
-	if word != "" && strings.IndexFunc(word, func(c rune) bool { return !plain(c) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

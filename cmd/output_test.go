@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/manifest/document"
 )
 
@@ -92,7 +93,7 @@ func TestColours(t *testing.T) {
 			t.Errorf("%q %q: %q", c.env, c.args, errs.String())
 		}
 	}
-	if code, _, errs := run(t, "validate", "missing.yml", "--color", "blue"); code != exitUsage || !strings.Contains(errs, "expected auto, always or never") {
+	if code, _, errs := run(t, "validate", "missing.yml", "--color", "blue"); code != exit.Usage || !strings.Contains(errs, "expected auto, always or never") {
 		t.Errorf("%d %q", code, errs)
 	}
 }
@@ -117,7 +118,7 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 				t.Chdir(t.TempDir())
 				code, out, errs := run(t, args...)
 				if words[0] == "completion" || words[0] == "help" {
-					code = min(code, exitUsage) // cobra's own commands
+					code = min(code, exit.Usage) // cobra's own commands
 				}
 				checkJSON(t, args, code, out, errs)
 			})
@@ -150,7 +151,7 @@ func TestOutputIsLost(t *testing.T) {
 		var errs bytes.Buffer
 		code := Main(args, strings.NewReader(""), full, &errs, []string{"HOME=" + dir})
 		full.Close()
-		if code != exitFailed || !strings.Contains(errs.String(), "cannot write to the standard output: write /dev/full: no space left on device") {
+		if code != exit.Failed || !strings.Contains(errs.String(), "cannot write to the standard output: write /dev/full: no space left on device") {
 			t.Errorf("%q: exit code %d, %s", args, code, &errs)
 		}
 	}
@@ -166,7 +167,7 @@ func (brokenPipe) Write([]byte) (int, error) {
 // A reader that closes the pipe early, as head does, makes no run fail.
 func TestReaderIsGone(t *testing.T) {
 	var errs bytes.Buffer
-	if code := Main([]string{"schema"}, nil, brokenPipe{}, &errs, nil); code != exitDone || errs.Len() > 0 {
+	if code := Main([]string{"schema"}, nil, brokenPipe{}, &errs, nil); code != exit.Done || errs.Len() > 0 {
 		t.Errorf("exit code %d, %s", code, &errs)
 	}
 }
@@ -183,7 +184,7 @@ func TestUsageErrorsKeepSecrets(t *testing.T) {
 		{"deploy", "--json", "-Qvpw=s3cret-pass", "m.yml"},
 	} {
 		code, out, errs := run(t, args...)
-		if code != exitUsage || strings.Contains(out+errs, "s3cret-pass") {
+		if code != exit.Usage || strings.Contains(out+errs, "s3cret-pass") {
 			t.Errorf("%q: exit code %d\n%s%s", args, code, out, errs)
 		}
 	}

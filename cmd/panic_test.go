@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/internal/guard"
 )
 
@@ -73,7 +74,7 @@ func TestPanic(t *testing.T) {
 				}
 				out, _ := cmd.CombinedOutput()
 				text := string(out)
-				if code := cmd.ProcessState.ExitCode(); code != exitFailed || strings.Contains(text, "s3cret-pass") || strings.Contains(text, "\ngoroutine ") {
+				if code := cmd.ProcessState.ExitCode(); code != exit.Failed || strings.Contains(text, "s3cret-pass") || strings.Contains(text, "\ngoroutine ") {
 					t.Fatalf("exit code %d, %s", code, text)
 				}
 				found := regexp.MustCompile(`a defect of bootstrap itself: it has the password .*; please report it with the file (\S+),`).FindStringSubmatch(text)

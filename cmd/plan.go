@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
@@ -70,7 +71,7 @@ markdown, for a comment on a pull request.`,
 			if made.Plan.Nothing() {
 				return nil
 			}
-			return &changesError{}
+			return &exit.ChangesError{}
 		},
 	}
 	f := cmd.Flags()
@@ -107,11 +108,6 @@ func (s *planSeen) instead(c *console) {
 		nowhere(e) // which records it for --events
 	}
 }
-
-// changesError says that a plan contains changes; it is not a failure.
-type changesError struct{}
-
-func (e *changesError) Error() string { return "there are changes" }
 
 func writePlan(path string, plan deployer.PlanFile) error {
 	data, err := json.MarshalIndent(plan, "", "  ")

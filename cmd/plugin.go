@@ -9,6 +9,7 @@ import (
 
 	agentlocal "bootstrap/agent/local"
 	"bootstrap/agent/local/bpm"
+	"bootstrap/cmd/exit"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/cpi/local/namespace"
 	"bootstrap/cpi/local/network"
@@ -24,7 +25,7 @@ func newPlugin(c *console) *cobra.Command {
 			c.started, c.silent = true, true
 			status, err := run(cmd.Context(), args)
 			if status != 0 {
-				return exitCode(status)
+				return exit.Code(status)
 			}
 			return err
 		}}

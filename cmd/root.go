@@ -25,6 +25,7 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/cmd/complete"
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
@@ -39,6 +40,7 @@ import (
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Main runs one command and returns its exit code. It collects everything that
@@ -67,6 +69,11 @@ func (p Process) Run() int {
 // execute runs the command that the arguments name and prints how it ended, also
 // after a panic before or after the command itself.
 func (c *console) execute(root *cobra.Command) (code int) {
+	defer func() {
+		for _, closeIt := range c.closers {
+			closeIt()
+		}
+	}()
 	err := guard.Call(func() error {
 		code = c.finish(c.runCommand(root))
 		return nil
@@ -144,6 +151,7 @@ type console struct {
 	root           *cobra.Command         // all commands
 	line           environment.Line       // the command line with the flags of its environment
 	lineErr        error                  // what is wrong with these
+	closers        []func()               // what the command has opened
 	target         *deployer.Options      // name the deployment in the commands of messages; nil: none is named
 }
 
@@ -261,6 +269,11 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		}
 	})
 	defer stop()
+	if team.IsAddress(opts.StateFile) {
+		if _, err := c.openTeam(ctx, opts.Config, opts.StateFile, &opts.Options); err != nil {
+			return err
+		}
+	}
 	statePath, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {
 		return err
@@ -393,8 +406,8 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 	positional := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if c.lineErr != nil {
-			code, _ := judge(c.lineErr)
-			c.started = code != exitFailed // no mistake of the command line
+			code, _ := exit.Judge(c.lineErr)
+			c.started = code != exit.Failed // no mistake of the command line
 			return c.lineErr
 		}
 		if err := checkTogether(cmd); err != nil {

@@ -3,6 +3,8 @@ package cmd
 import (
 	"testing"
 
+	"bootstrap/cmd/exit"
+
 	"gotest.tools/v3/golden"
 )
 
@@ -16,7 +18,7 @@ func TestSchema(t *testing.T) {
 		golden.Assert(t, out, "../../docs/"+page+".schema.json")
 	}
 	for _, args := range [][]string{{"schema", "manifest.yml"}, {"schema", "fleet", "fleet.yml"}} {
-		if code, _, errs := run(t, args...); code != exitUsage {
+		if code, _, errs := run(t, args...); code != exit.Usage {
 			t.Errorf("%v: exit code %d, %s", args, code, errs)
 		}
 	}

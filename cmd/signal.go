@@ -9,13 +9,14 @@ import (
 	"syscall"
 	"time"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/cpi"
 	"bootstrap/internal/guard"
 )
 
 // untilStopped runs fn with a context that ends with the first SIGINT, SIGTERM
 // or SIGHUP; SIGHUP stays ignored under nohup. A second signal does not wait for
-// fn, unless a command has said what it does then: the error is a *stoppedError,
+// fn, unless a command has said what it does then: the error is a *exit.StoppedError,
 // and the process must end. A closed pipe ends
 // only commands whose normal end is a signal: others may be in the middle of a
 // change. A panic in any part of fn ends the context, too, and becomes the
@@ -54,7 +55,7 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 			case second != nil:
 				(*second)()
 			default:
-				return &stoppedError{calls: c.running.List()}
+				return &exit.StoppedError{Calls: c.running.List()}
 			}
 		case <-pipes:
 			if c.ends.Load() {
@@ -62,20 +63,6 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 			}
 		}
 	}
-}
-
-// stoppedError says that a second signal stopped the run at once, in the middle
-// of its work.
-type stoppedError struct {
-	calls []cpi.Call // CPI calls that go on
-}
-
-func (e *stoppedError) Error() string {
-	text := "stopped at once"
-	for _, call := range e.calls {
-		text += fmt.Sprintf("; the CPI continues with %s (process %d)", call.Method, call.PID)
-	}
-	return text + "; run the same command again: it finds out what was done, and continues"
 }
 
 // interrupted returns what a run waits for after the first signal.

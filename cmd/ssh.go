@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
@@ -60,10 +61,10 @@ INCLUDING ANY SECRETS.`,
 			switch {
 			case errors.As(err, &ended):
 				c.silent = true
-				return exitCode(ended.Status)
+				return exit.Code(ended.Status)
 			case errors.As(err, &interrupted):
 				c.silent = true
-				return exitCode(exitInterrupted) // nothing is left to go on with
+				return exit.Code(exit.Interrupted) // nothing is left to go on with
 			case err == nil:
 				c.silent = true
 			}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"bootstrap/internal/owner"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 func newState(c *console) *cobra.Command {
@@ -23,11 +25,17 @@ func newState(c *console) *cobra.Command {
 		Short: "Show, import or restore the state file",
 		Long: `The state file records what a deployment owns in the cloud. It is beside the
 manifest, or where --state says. The folder STATE.backups has the versions after
-each of the five runs before the current one.`,
+each of the five runs before the current one.
+
+A team keeps the state in a store that all reach, with a lock and a history:
+  s3://BUCKET/PREFIX?region=REGION&endpoint=URL
+  postgres://USER@HOST/DATABASE?environment=NAME
+  https://HOST/PATH`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
-	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateImport(c), newStateLeftovers(c), newStateRm(c))
+	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateDiff(c), newStateImport(c), newStateLeftovers(c), newStateRm(c),
+		newStatePush(c), newStatePull(c), newStateUnlock(c), newStateMove(c))
 	return cmd
 }
 
@@ -61,28 +69,50 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 		return "", nil, tooMany(cmd, args)
 	}
 	c.target = &deployer.Options{Options: target.Options{Manifest: manifest, StateFile: s.file}}
+	if team.IsAddress(s.file) {
+		return s.file, others, nil
+	}
 	path, err = file.Path(manifest, s.file)
 	return path, others, err
 }
 
-// stateOptions returns options for opening the state at path, for a command that
-// prints its result to standard output: messages go to standard error.
-func (c *console) stateOptions(path string, wait time.Duration) (file.Options, error) {
+// stateFile is the state that a command is about.
+type stateFile struct {
+	path string // of the file, or of this machine's copy of a store
+	name string // path, or the store
+	opts file.Options
+}
+
+// stateAt finds the state at a path or in a store, for a command that prints its
+// result to standard output: messages go to standard error.
+func (c *console) stateAt(ctx context.Context, path string, wait time.Duration) (stateFile, error) {
 	home, err := c.boshHome()
 	if err != nil {
-		return file.Options{}, err
+		return stateFile{}, err
 	}
 	c.plain = true
-	if err := owner.Look(c.warn, home, path); err != nil {
-		return file.Options{}, err
+	s := stateFile{path: path, name: path}
+	if team.IsAddress(path) {
+		from := target.Options{}
+		t, err := c.openTeam(ctx, target.Config{Home: home, LockWait: wait}, path, &from)
+		if err != nil {
+			return s, err
+		}
+		s.path, s.name, s.opts.Team = t.StatePath(), t.Place(), t
 	}
-	return file.Options{
+	path = s.path
+	if err := owner.Look(c.warn, home, path); err != nil {
+		return s, err
+	}
+	s.opts = file.Options{
 		Holder:  c.holder(),
 		Wait:    wait,
 		Home:    home,
+		Team:    s.opts.Team,
 		Waiting: func(l *file.LockedError) { c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
 		Warn:    func(err error) { c.say(report.Warning, err.Error()) },
-	}, nil
+	}
+	return s, nil
 }
 
 // warn prints a warning to standard error, beside the result.
@@ -99,16 +129,16 @@ func (c *console) say(kind report.Kind, message string) {
 // changeState opens a state, which must exist unless create is true, changes it,
 // and prints it.
 func (c *console) changeState(ctx context.Context, path string, wait time.Duration, create bool, change func(*state.State) error) error {
-	opts, err := c.stateOptions(path, wait)
+	s, err := c.stateAt(ctx, path, wait)
 	if err != nil {
 		return err
 	}
 	if !create {
-		if _, err := readState(path, opts.Home); err != nil {
+		if _, err := s.read(); err != nil {
 			return err
 		}
 	}
-	f, err := file.Open(ctx, path, opts)
+	f, err := file.Open(ctx, s.path, s.opts)
 	if err != nil {
 		return err
 	}
@@ -116,8 +146,8 @@ func (c *console) changeState(ctx context.Context, path string, wait time.Durati
 	for _, note := range f.Notes() {
 		c.say(report.Info, note)
 	}
-	if err := f.Update(change); err != nil {
+	if err := errors.Join(f.Update(change), f.Unsent()); err != nil {
 		return err
 	}
-	return c.printState(path, f.Get())
+	return printState(c, s.name, f.Get())
 }

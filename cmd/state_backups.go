@@ -1,11 +1,9 @@
 package cmd
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +15,13 @@ import (
 func newStateBackups(c *console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
-		Use:   "backups {MANIFEST | --state FILE}",
-		Short: "List the earlier versions of the state file",
+		Use:     "backups {MANIFEST | --state FILE}",
+		Aliases: []string{"history"},
+		Short:   "List the earlier versions of the state file",
 		Long: `Backups lists the kept versions of the state file, the newest first, with what each
 records: the versions after the last run and the five runs before it. If only one
 version records something that was never deleted, that version is kept for ever and
-marked. With --json, there is one object per line.`,
+marked. A store of a team keeps the versions after the last 100 runs. With --json, there is one object per line.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := c.split(&choice, cmd, args, 0, 0)
@@ -30,11 +29,15 @@ marked. With --json, there is one object per line.`,
 				return err
 			}
 			c.started = true
-			list, err := file.Versions(path)
+			s, err := c.stateAt(cmd.Context(), path, 0)
 			if err != nil {
 				return err
 			}
-			c.printBackups(list)
+			list, err := s.versions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			printBackups(c, list)
 			return nil
 		},
 	}
@@ -42,69 +45,23 @@ marked. With --json, there is one object per line.`,
 	return cmd
 }
 
-// backupView is a backup as --json prints it.
-type backupView struct {
-	Serial   int       `json:"serial"`
-	Written  time.Time `json:"written"`
-	Path     string    `json:"path"`
-	Present  bool      `json:"present"`  // the state file is still this version
-	Finished bool      `json:"finished"` // the deploy that wrote it had finished
-	Owned    []string  `json:"owned"`
-	Only     []string  `json:"only_here,omitempty"` // CIDs that no later version records and that were not deleted
-	Error    string    `json:"error,omitempty"`     // why it cannot be restored
+// versions lists the earlier versions of the state, from here or from the store.
+func (s stateFile) versions(ctx context.Context) ([]file.Version, error) {
+	if s.opts.Team != nil {
+		if err := file.PullHistory(ctx, s.opts.Team); err != nil {
+			return nil, err
+		}
+	}
+	return file.Versions(s.path)
 }
 
-func (c *console) printBackups(list []file.Version) {
-	views := make([]backupView, len(list))
-	for i, b := range list {
-		v := backupView{Serial: b.Serial, Written: b.Written.UTC(), Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
-		if b.Err != nil {
-			v.Error = b.Err.Error()
-		} else {
-			v.Finished = b.State.CurrentManifestSHA != ""
-			v.Owned = append(v.Owned, b.State.Owned()...)
-		}
-		views[i] = v
-	}
+func printBackups(c *console, list []file.Version) {
+	views := ui.BackupsOf(list)
 	if c.json {
 		printLines(c, "backup", views)
 		return
 	}
-	c.print(func(out *ui.Writer) { backupTable(out, views) })
-}
-
-func backupTable(out *ui.Writer, views []backupView) {
-	if len(views) == 0 {
-		fmt.Fprintln(out, "No backups")
-		return
-	}
-	table := ui.NewTable(out, "SERIAL", "WRITTEN", "DEPLOY", "RECORDS").
-		Yield("RECORDS", 16).Yield("DEPLOY", 0).Yield("RECORDS", 0)
-	for _, v := range views {
-		deploy := "unfinished"
-		if v.Finished {
-			deploy = "finished"
-		}
-		table.Row(strconv.Itoa(v.Serial), ui.Moment(v.Written), deploy, v.records())
-	}
-	table.Print()
-}
-
-func (v backupView) records() string {
-	records := strings.Join(v.Owned, ", ")
-	switch {
-	case v.Error != "":
-		return "cannot be read: " + v.Error
-	case records == "":
-		records = "nothing"
-	}
-	if len(v.Only) > 0 {
-		records += " (only here: " + strings.Join(v.Only, ", ") + ")"
-	}
-	if v.Present {
-		records += " (the current version)"
-	}
-	return records
+	c.print(func(out *ui.Writer) { ui.Backups(out, views) })
 }
 
 func newStateRestore(c *console) *cobra.Command {
@@ -128,11 +85,16 @@ does not, restore needs --force, because the record would be lost.`,
 				return errors.New("give the serial number of a backup, see bootstrap state backups")
 			}
 			c.started = true
-			opts, err := c.stateOptions(path, choice.wait)
+			s, err := c.stateAt(cmd.Context(), path, choice.wait)
 			if err != nil {
 				return err
 			}
-			f, err := file.Restore(cmd.Context(), path, serial, force, opts)
+			if s.opts.Team != nil {
+				if err := file.PullHistory(cmd.Context(), s.opts.Team); err != nil {
+					return err
+				}
+			}
+			f, err := file.Restore(cmd.Context(), s.path, serial, force, s.opts)
 			if err != nil {
 				return err
 			}
@@ -140,7 +102,10 @@ does not, restore needs --force, because the record would be lost.`,
 			for _, note := range f.Notes() {
 				c.say(report.Info, note)
 			}
-			return c.printState(path, f.Get())
+			if err := f.Unsent(); err != nil {
+				return err
+			}
+			return printState(c, s.name, f.Get())
 		},
 	}
 	choice.flags(cmd.Flags(), true)

@@ -1,7 +1,7 @@
 package cmd
 
 import (
-	"fmt"
+	"context"
 	"strings"
 	"time"
 
@@ -62,7 +62,7 @@ recorded, and repeats deletes that did not finish.`,
 					return err
 				})
 			}
-			return c.listLeftovers(path)
+			return c.listLeftovers(cmd.Context(), path)
 		},
 	}
 	f := cmd.Flags()
@@ -72,48 +72,20 @@ recorded, and repeats deletes that did not finish.`,
 	return cmd
 }
 
-// leftoverView is a call with an unknown result, as --json prints it.
-type leftoverView struct {
-	ID      string    `json:"id"`
-	Method  string    `json:"method"`
-	Started time.Time `json:"started"`
-	CID     string    `json:"cid,omitempty"`
-	AgentID string    `json:"agent_id,omitempty"`
-	Disk    string    `json:"disk,omitempty"` // the disk that was copied or changed
-	Size    int       `json:"size,omitempty"` // MiB
-	Why     string    `json:"why"`
-	sought  string    // what to look for in the cloud
-}
-
-func leftoversOf(st state.State) []leftoverView {
-	list := []leftoverView{}
-	for _, l := range st.Unsettled("") {
-		list = append(list, leftoverView{l.ID, l.Method, l.Started, l.CID, l.AgentID, l.Disk, l.Size, l.Why, l.Sought()})
-	}
-	return list
-}
-
-func (c *console) listLeftovers(path string) error {
-	opts, err := c.stateOptions(path, 0)
+func (c *console) listLeftovers(ctx context.Context, path string) error {
+	s, err := c.stateAt(ctx, path, 0)
 	if err != nil {
 		return err
 	}
-	st, err := readState(path, opts.Home)
+	st, err := s.read()
 	if err != nil {
 		return err
 	}
-	list := leftoversOf(st)
+	list := ui.LeftoversOf(st)
 	if c.json {
 		printLines(c, "leftover", list)
 		return nil
 	}
-	c.print(func(out *ui.Writer) {
-		for _, l := range list {
-			fmt.Fprintf(out, "%s  %s, started %s\n    look for: %s\n    %s\n", l.ID, l.Method, ui.Moment(l.Started), l.sought, l.Why)
-		}
-		if len(list) == 0 {
-			fmt.Fprintln(out, "There are no leftovers")
-		}
-	})
+	c.print(func(out *ui.Writer) { ui.Leftovers(out, list) })
 	return nil
 }

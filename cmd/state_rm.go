@@ -31,23 +31,23 @@ To delete what a state file records, use bootstrap delete.`,
 				return err
 			}
 			c.started = true
-			opts, err := c.stateOptions(path, choice.wait)
+			s, err := c.stateAt(cmd.Context(), path, choice.wait)
 			if err != nil {
 				return err
 			}
 			if force {
-				if err := c.confirmForgotten(cmd.Context(), path, opts.Home, c.confirm(ask)); err != nil {
+				if err := c.confirmForgotten(cmd.Context(), s, c.confirm(ask)); err != nil {
 					return err
 				}
 			}
-			if err := file.Discard(cmd.Context(), path, force, opts); err != nil {
+			if err := file.Discard(cmd.Context(), s.path, force, s.opts); err != nil {
 				return err
 			}
 			if c.json {
-				printLines(c, "removed", []removedView{{path}})
+				printLines(c, "removed", []removedView{{s.name}})
 				return nil
 			}
-			c.print(func(out *ui.Writer) { fmt.Fprintln(out, "Removed "+path) })
+			c.print(func(out *ui.Writer) { fmt.Fprintln(out, "Removed "+s.name) })
 			return nil
 		},
 	}
@@ -63,17 +63,17 @@ type removedView struct {
 }
 
 // confirmForgotten asks before the only record of something is removed.
-func (c *console) confirmForgotten(ctx context.Context, path, home string, confirm func(context.Context, deployer.Question) (bool, error)) error {
+func (c *console) confirmForgotten(ctx context.Context, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
 	if confirm == nil {
 		return nil // and the state need not be read
 	}
-	what := "the state file " + path + " is removed; it cannot be read, and what it records stays in the cloud"
-	if st, err := readState(path, home); err == nil {
+	what := "the state file " + s.name + " is removed; it cannot be read, and what it records stays in the cloud"
+	if st, err := s.read(); err == nil {
 		owned := st.Owned()
 		if len(owned) == 0 {
 			return nil
 		}
-		what = "the state file " + path + " is removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
+		what = "the state file " + s.name + " is removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
 	}
 	return agreed(ctx, confirm, []string{what})
 }

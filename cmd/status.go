@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
@@ -58,9 +59,9 @@ func (c *console) status(ctx context.Context, opts deployer.Options) error {
 	}
 	switch agent := condition.Agent; {
 	case condition.Well:
-		return exitCode(exitDone)
+		return exit.Code(exit.Done)
 	case agent != nil && !agent.Answers:
-		return exitCode(exitAgent)
+		return exit.Code(exit.Agent)
 	}
-	return exitCode(exitFailed)
+	return exit.Code(exit.Failed)
 }

@@ -12,18 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/values"
 	"bootstrap/internal/spelling"
 	"bootstrap/state/file"
 )
-
-// usageError says that a command line is wrong.
-type usageError struct {
-	error
-	command string // the command whose help explains more: "bootstrap state rm"
-}
-
-func (e *usageError) Unwrap() error { return e.error }
 
 // wrongUsage wraps err as an error of the command line.
 func wrongUsage(cmd *cobra.Command, err error) error {
@@ -31,7 +24,7 @@ func wrongUsage(cmd *cobra.Command, err error) error {
 	if cmd != nil {
 		command = cmd.CommandPath()
 	}
-	return &usageError{err, command}
+	return &exit.UsageError{Err: err, Command: command}
 }
 
 // shortPath returns the command without the program's name: "state rm".

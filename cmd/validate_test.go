@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bootstrap/cmd/exit"
 )
 
 const validated = `name: v
@@ -56,7 +58,7 @@ func TestValidate(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = run(t, append(args, "-v", "job_name=locl_cpi")...)
-	if code != exitManifest || out != "" || !strings.Contains(errs, `m.yml:15:5: instance_groups[0].jobs[0]: release local-cpi has no job locl_cpi, which instance group vm names; it has: local_cpi; did you mean local_cpi?`) {
+	if code != exit.Manifest || out != "" || !strings.Contains(errs, `m.yml:15:5: instance_groups[0].jobs[0]: release local-cpi has no job locl_cpi, which instance group vm names; it has: local_cpi; did you mean local_cpi?`) {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
@@ -73,7 +75,7 @@ func TestValidateAsJSON(t *testing.T) {
 		kinds string
 	}{
 		{[]string{"-v", "job_name=local_cpi", "--vars-store", filepath.Join(dir, "creds.yml")}, 0, "unchecked unchecked unchecked unchecked result"},
-		{[]string{"-l", filepath.Join(dir, "vars.yml")}, exitManifest, "problem problem result"},
+		{[]string{"-l", filepath.Join(dir, "vars.yml")}, exit.Manifest, "problem problem result"},
 	} {
 		code, out, _ := run(t, append([]string{"validate", "--json", filepath.Join(dir, "m.yml")}, c.flags...)...)
 		var kinds []string
@@ -114,7 +116,7 @@ func TestInterpolate(t *testing.T) {
 		{[]string{"--path", "/a/text"}, 0, "sesame\nopen\n\n", ""},
 		{[]string{"--path", "/a/list"}, 0, "- 1\n- true\n- 5\n", ""},
 		{[]string{"--path", "/lost"}, 1, "", `has no key "lost"`},
-		{[]string{"--var-errs"}, exitManifest, "", "m.yml:3:7: left: the variable ((left)) has no value"},
+		{[]string{"--var-errs"}, exit.Manifest, "", "m.yml:3:7: left: the variable ((left)) has no value"},
 		{[]string{"--var-errs-unused"}, 1, "", "no variable uses these given values: spare"},
 		{[]string{"--json", "--path", "/b"}, 0, `{"kind":"document","text":"5\n"}` + "\n" + `{"kind":"result","status":"finished","exit_code":0}` + "\n", ""},
 	} {

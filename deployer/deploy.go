@@ -65,7 +65,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	}
 	err := looked(r.execute(ctx, append(phases, phase{name: "save plan", do: func(context.Context) (err error) {
 		st := r.t.State.Get()
-		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.StatePath
+		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}
@@ -190,10 +190,10 @@ func (r *run) findState(context.Context) error {
 		return err
 	}
 	if r.asked.SkipIfMissing {
-		r.t.Out.Info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.t.StatePath))
+		r.t.Out.Info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.t.From.StateName(r.t.StatePath)))
 		return errDone
 	}
-	return file.Missing(r.t.StatePath, r.t.From.Manifest)
+	return file.Missing(r.t.From.StateName(r.t.StatePath), r.t.From.Manifest)
 }
 
 // sayResult shows the address of the instance.

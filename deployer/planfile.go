@@ -9,6 +9,7 @@ import (
 	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // PlanFile is a saved plan with what it was made from, so that a deploy runs
@@ -68,18 +69,21 @@ func (p *PlanFile) checkDeployment(t *target.Target) error {
 	if p.Installation != "" {
 		st, found, err := file.Read(t.StatePath, t.Env.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
-			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, t.StatePath, st.InstallationID)}
+			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, t.From.StateName(t.StatePath), st.InstallationID)}
 		}
 		return nil // opening a damaged state fails with a better error
 	}
-	if p.StateFile == "" || p.StateFile == t.StatePath {
+	if p.StateFile == "" || p.StateFile == t.From.StateName(t.StatePath) {
 		return nil
+	}
+	if t.From.Team != nil || team.IsAddress(p.StateFile) {
+		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state %s, not for %s", p.Deployment, p.StateFile, t.From.StateName(t.StatePath))}
 	}
 	there, err := os.Stat(filepath.Dir(p.StateFile))
 	here, err2 := os.Stat(filepath.Dir(t.StatePath))
 	moved := err != nil || err2 == nil && os.SameFile(there, here)
 	if !moved || filepath.Base(p.StateFile) != filepath.Base(t.StatePath) {
-		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, t.StatePath)}
+		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, t.From.StateName(t.StatePath))}
 	}
 	return nil
 }

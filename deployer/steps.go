@@ -33,6 +33,10 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
 			return err
 		}
+		if err := r.t.State.Unsent(); err != nil {
+			return err
+		}
+		r.t.Shared.Send(ctx)
 		if s.Down {
 			took[string(s.Kind)] += time.Since(began).Seconds()
 		}

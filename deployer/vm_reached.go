@@ -51,16 +51,16 @@ func looked(err error) error {
 }
 
 // findVM finds the recorded VM, and what this machine knows of it.
-func (r *run) findVM(context.Context) error {
+func (r *run) findVM(ctx context.Context) error {
 	st, _, err := file.Read(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
 		return err
 	}
 	if st.CurrentVMCID == "" {
-		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` creates one", r.t.StatePath)
+		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` creates one", r.t.From.StateName(r.t.StatePath))
 	}
 	r.vm = st.CurrentVMCID
-	r.t.UseInstallation(st)
+	r.t.UseInstallation(ctx, st)
 	return nil
 }
 

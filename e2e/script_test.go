@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -86,6 +87,7 @@ func TestScript(t *testing.T) {
 			"many":      many,
 			"ports":     ports,
 			"postgres":  postgres,
+			"store":     store,
 			"terminal":  terminal,
 			"narrow":    narrow,
 			"tamper":    tamper,
@@ -130,6 +132,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	if err := keys(env); err != nil {
 		return err
 	}
+	env.Values[storeDown] = &atomic.Bool{}
 	env.Defer(func() { endAll(func() []process { return ofVMs(env.WorkDir) }) })
 	return nil
 }

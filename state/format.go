@@ -27,9 +27,12 @@ func upgrades() []upgrade {
 func (s *State) Encode() ([]byte, error) { return json.MarshalIndent(s, "", "    ") }
 
 // Decode reads a state in any format: bosh-init's, create-env's or ours. It
-// neither repairs nor checks it. own says whether it has the program's own part,
+// neither repairs nor checks it. The error is a *MovedError if it stands elsewhere. own says whether it has the program's own part,
 // which create-env drops when it saves.
 func Decode(data []byte) (s State, own bool, err error) {
+	if to, ok := whereTo(data); ok {
+		return s, false, &MovedError{To: to}
+	}
 	raw, err := object(data)
 	if err != nil {
 		return s, false, err

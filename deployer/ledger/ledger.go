@@ -76,7 +76,7 @@ func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, err
 	if found, err := file.Exists(path); err != nil {
 		return nil, err
 	} else if !found {
-		return nil, file.Missing(path, t.From.Manifest)
+		return nil, file.Missing(t.From.StateName(path), t.From.Manifest)
 	}
 	if err := t.Lock(ctx); err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg target.Config, read bool) (*l
 		return nil, err
 	}
 	for _, path := range manifests {
-		t, exists, err := v.find(target.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
+		t, exists, err := v.find(ctx, target.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
 		if err == nil {
 			err = cmp.Or(t.UnnamedLedger(), t.LostLedger())
 		}
@@ -117,7 +117,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg target.Config, read bool) (*l
 }
 
 // find returns a deployment with its state.
-func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exists bool, err error) {
+func (v *ledgerView) find(ctx context.Context, from target.Options, must bool) (t *target.Target, exists bool, err error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
 		return nil, false, err
@@ -127,13 +127,13 @@ func (v *ledgerView) find(from target.Options, must bool) (t *target.Target, exi
 		return nil, false, err
 	}
 	if !exists && must {
-		return nil, false, file.Missing(path, from.Manifest)
+		return nil, false, file.Missing(from.StateName(path), from.Manifest)
 	}
 	t = target.New(v.env, from)
 	t.StatePath = path
 	if exists {
 		t.Installation = st.Installation()
-		t.UseInstallation(st)
+		t.UseInstallation(ctx, st)
 		t.State, err = file.OpenReadOnly(path, file.Options{Home: v.env.Home})
 	}
 	return t, exists, err

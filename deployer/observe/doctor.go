@@ -165,12 +165,12 @@ func (d *doctor) checkStore(v *verdict) {
 }
 
 // checkState reads the state file.
-func (d *doctor) checkState(_ context.Context, v *verdict) {
+func (d *doctor) checkState(ctx context.Context, v *verdict) {
 	if d.From.Manifest == "" && d.From.StateFile == "" {
 		v.skip("neither a manifest nor --state is named")
 		return
 	}
-	r, st, err := newObserver(d.Env.Config, d.From)
+	r, st, err := newObserver(ctx, d.Env.Config, d.From)
 	if isMissing(err) {
 		v.skip("%v: nothing is deployed yet", err)
 		return
@@ -180,11 +180,11 @@ func (d *doctor) checkState(_ context.Context, v *verdict) {
 		return
 	}
 	d.st, d.StatePath = &st, r.StatePath
-	d.UseInstallation(st)
+	d.UseInstallation(ctx, st)
 	if !d.loaded {
 		d.About = r.About
 	}
-	v.say("%s is readable", d.StatePath)
+	v.say("%s is readable", d.From.StateName(d.StatePath))
 	if n := len(st.Own.Intents) + len(st.Own.Leftovers); n > 0 {
 		v.warn("`bootstrap status MANIFEST` lists them; the next deploy settles what it can", "CPI calls with an unknown result: %d", n)
 	}

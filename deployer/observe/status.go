@@ -101,12 +101,12 @@ type SeenCall struct {
 // nothing, and needs the manifest only if another machine created the VM. The
 // error is a *file.MissingError if there is no deployment.
 func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condition, error) {
-	r, st, err := newObserver(cfg, from)
+	r, st, err := newObserver(ctx, cfg, from)
 	if err != nil {
 		return nil, err
 	}
 	c := &Condition{
-		Kind: "status", StateFile: r.StatePath, InstallationID: st.InstallationID, Group: st.Own.Group,
+		Kind: "status", StateFile: r.From.StateName(r.StatePath), InstallationID: st.InstallationID, Group: st.Own.Group,
 		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Health: []SeenHealth{}, Addresses: []SeenAddress{},
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
@@ -149,7 +149,7 @@ type observer struct{ *target.Target }
 
 // newObserver reads the state, and what this machine has recorded of the
 // deployment.
-func newObserver(cfg target.Config, from target.Options) (*observer, state.State, error) {
+func newObserver(ctx context.Context, cfg target.Config, from target.Options) (*observer, state.State, error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
 		return nil, state.State{}, err
@@ -159,11 +159,11 @@ func newObserver(cfg target.Config, from target.Options) (*observer, state.State
 		return nil, st, err
 	}
 	if !found {
-		return nil, st, file.Missing(path, from.Manifest)
+		return nil, st, file.Missing(from.StateName(path), from.Manifest)
 	}
 	t := target.New(target.NewEnv(cfg), from)
 	t.StatePath = path
-	t.UseInstallation(st)
+	t.UseInstallation(ctx, st)
 	t.About = t.Known
 	return &observer{t}, st, nil
 }

@@ -31,8 +31,9 @@ func (t *Target) UseManifest(m *manifest.Manifest) {
 }
 
 // UseInstallation uses what this machine knows of the deployment with that state.
-func (t *Target) UseInstallation(st state.State) {
+func (t *Target) UseInstallation(ctx context.Context, st state.State) {
 	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
+	t.Shared.fetch(ctx)
 	t.recallKnown()
 	t.seenVM = st.CurrentVMCID
 	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
@@ -46,7 +47,7 @@ func (t *Target) UseInstallation(st state.State) {
 // if the command line has operations or variables of its own.
 func (t *Target) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
-	asked := !t.From.Usual && len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || !t.From.Usual && given.VarsStore != ""
+	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || given.VarsStore != "" && given.SaveStore == nil)
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")

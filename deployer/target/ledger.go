@@ -240,7 +240,7 @@ func (t *Target) zone() string {
 func (t *Target) Wanted() network.Instance {
 	in := t.instance(false, t.Manifest.Update.VMStrategy == "create-swap-delete").Instance
 	if t.Installation == uuid.Nil {
-		in.Owner.Deployment = t.StatePath
+		in.Owner.Deployment = t.From.StateName(t.StatePath)
 	}
 	return in
 }

@@ -20,7 +20,8 @@ func (t *Target) Lock(ctx context.Context) error {
 		return err
 	}
 	t.AtEnd(t.unlock)
-	t.findFolders()
+	t.findFolders(ctx)
+	t.AtEnd(func() { t.Shared.Send(context.WithoutCancel(ctx)) })
 	if err := t.Folder().Check(); err != nil {
 		return err
 	}
@@ -68,10 +69,10 @@ func (t *Target) forgottenReplies() []string {
 
 // findFolders opens the folder in which this machine keeps what it knows of the
 // deployment.
-func (t *Target) findFolders() {
+func (t *Target) findFolders(ctx context.Context) {
 	st := t.State.Get()
 	t.Installation = st.Installation()
-	t.UseInstallation(st)
+	t.UseInstallation(ctx, st)
 }
 
 // unlock unlocks the state. A first run that wrote no state removes its folder,
@@ -89,12 +90,12 @@ func (t *Target) unlock() {
 }
 
 // Peek reads the state without locking it, for a run that changes nothing.
-func (t *Target) Peek(context.Context) error {
+func (t *Target) Peek(ctx context.Context) error {
 	var err error
 	if t.State, err = t.peekState(); err != nil {
 		return err
 	}
-	t.findFolders()
+	t.findFolders(ctx)
 	if t.Scratch, err = os.MkdirTemp("", "bootstrap-plan-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
 	}
@@ -125,6 +126,7 @@ func (t *Target) stateOptions() file.Options {
 		Holder:  t.Env.Holder,
 		Wait:    t.Env.LockWait,
 		Home:    t.Env.Home,
+		Team:    t.From.Team,
 		Waiting: func(l *file.LockedError) { t.Out.Info(fmt.Sprintf("Waiting up to %v: %v", t.Env.LockWait, l)) },
 		Warn:    func(err error) { t.Out.Warning(err.Error()) },
 		Trace:   t.Env.traceState(),

@@ -17,6 +17,7 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Options selects the deployment, and how its manifest is read.
@@ -25,6 +26,8 @@ type Options struct {
 	Inputs    document.Options // operations and variables
 	Usual     bool             // Inputs are only those that the environment has for every run
 	StateFile string           // path; empty: beside the manifest
+	// Team is the store of which StateFile is this machine's copy; nil: there is none.
+	Team *team.Copy
 	// AdoptFrom is the path of the manifest from which another tool created the
 	// VM, for a state that this tool has written; empty: none.
 	AdoptFrom string
@@ -61,6 +64,7 @@ type Target struct {
 	Artifacts *Artifacts
 	Agents    *Agents
 	CPI       *CPI
+	Shared    *Shared
 
 	recorded netip.Addr                // UseInstallation: of the instance, by the state
 	reported map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
@@ -74,6 +78,7 @@ type Target struct {
 func New(env *Env, from Options) *Target {
 	t := &Target{Env: env, From: from, Out: report.NewOutput(env.Root)}
 	t.Addresses, t.Artifacts, t.Agents, t.CPI = &Addresses{t: t}, &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
+	t.Shared = &Shared{t: t}
 	return t
 }
 
@@ -120,7 +125,7 @@ func (t *Target) SayPaths() error {
 	if t.From.Manifest != "" {
 		t.Out.Info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
 	}
-	t.Out.Info(fmt.Sprintf("Deployment state: '%s'", path))
+	t.Out.Info(fmt.Sprintf("Deployment state: '%s'", t.From.StateName(path)))
 	t.StatePath = path
 	return nil
 }

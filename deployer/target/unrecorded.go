@@ -87,7 +87,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 	case len(remedies) == 0:
 		return nil // state import needs a state without a current VM
 	}
-	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.t.StatePath, Remedies: remedies}
+	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.t.From.StateName(l.t.StatePath), Remedies: remedies}
 }
 
 // unrecordedAgent reports whether an agent accepts the manifest's password and

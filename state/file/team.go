@@ -1,6 +1,8 @@
 package file
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +123,7 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 		return err
 	}
 	defer lock.Close()
-	return t.Pull(ctx)
+	return errors.Join(t.Pull(ctx), t.PullVars(ctx))
 }
 
 // PullHistory makes the versions that the store keeps backups of this machine, so that
@@ -212,6 +214,91 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 		return "", fmt.Errorf("cannot keep what %s never got: %w", t.Place(), err)
 	}
 	return kept, t.Discard(ctx)
+}
+
+// Move copies a state to another place, where there must be none, and leaves a marker
+// that refuses runs. from and to are a file, or this machine's copy of a store; name is
+// the place of to.
+func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
+	old, err := Open(ctx, from, fromOpts)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	if !old.Found() {
+		return Missing(cmp.Or(fromOpts.place(), from), "")
+	}
+	if len(old.current.Own.Intents) > 0 {
+		return fmt.Errorf("cannot move the deployment state: a run was interrupted while the CPI worked (%s): `bootstrap deploy MANIFEST` or `bootstrap delete MANIFEST` settles that first", old.current.Own.Intents[0].Method)
+	}
+	data, err := readWhole(old.path)
+	if err != nil {
+		return err
+	}
+	if err := put(ctx, to, name, data, toOpts); err != nil {
+		return err
+	}
+	old.written = false // the marker is no version
+	if err := atomicfile.Write(old.path, state.Moved(name)); err != nil {
+		return fmt.Errorf("the deployment state stands in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
+	}
+	old.push()
+	return old.Unsent()
+}
+
+// put writes a state to a place where there is none, or the same, and reads it again.
+func put(ctx context.Context, path, name string, data []byte, opts Options) error {
+	s, err := lock(ctx, path, opts)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if opts.Team != nil {
+		if _, err := s.begin(ctx); err != nil {
+			return err
+		}
+	}
+	have, err := readWhole(s.path)
+	if to, moved := errors.AsType[*state.MovedError](decodes(have)); err == nil && moved {
+		return fmt.Errorf("cannot move the deployment state to %s: %w", name, to)
+	}
+	if err == nil && !bytes.Equal(have, data) {
+		return fmt.Errorf("cannot move the deployment state to %s: there is one already; nothing was changed", name)
+	}
+	if err := s.write(data); err != nil {
+		return fmt.Errorf("cannot write the deployment state %s: %w", name, err)
+	}
+	s.push()
+	if err := s.Unsent(); err != nil {
+		return err
+	}
+	if s.loaded, err = load(s.path, Options{}); err != nil {
+		return err
+	}
+	if opts.Team != nil {
+		d, err := opts.Team.Load(ctx)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(d.Data, data) {
+			return fmt.Errorf("cannot move the deployment state: %s has something else than what was written there", name)
+		}
+	}
+	s.written = true
+	return nil
+}
+
+func decodes(data []byte) error {
+	_, _, err := state.Decode(data)
+	return err
+}
+
+// place returns the store; empty: there is none.
+func (o Options) place() string {
+	if o.Team == nil {
+		return ""
+	}
+	return o.Team.Place()
 }
 
 // touch writes the state under a new serial number: a run from which the lease was

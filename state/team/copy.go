@@ -106,29 +106,89 @@ func (c *Copy) Unsent() (bool, error) {
 // Pull makes the copy of the state what the store has. Changes that the store did not
 // get stay: Push brings them there. The error is a *ConflictError if the store has
 // changed since, too.
-func (c *Copy) Pull(ctx context.Context) error { return c.pull(ctx, stateName) }
-
-func (c *Copy) pull(ctx context.Context, name string) error {
-	d, err := c.load(ctx, name)
+func (c *Copy) Pull(ctx context.Context) error {
+	d, err := c.Load(ctx)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(c.dir, name)
-	digest, _, err := digestOf(path)
+	digest, _, err := digestOf(c.StatePath())
 	if err != nil {
 		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
 	}
-	last := c.record.Same[name]
-	there := digestText(d.Data)
+	last := c.record.Same[stateName]
 	switch {
-	case digest == there: // also after a kill between the store and the record
-		return c.remember(name, d.Version, digest)
+	case digest == digestText(d.Data): // also after a kill between the store and the record
+		return c.remember(stateName, d.Version, digest)
 	case digest == last.Digest, digest == "": // a file that is not there has no changes
-		return c.take(name, d)
+		return c.take(stateName, d)
 	case d.Version == last.Version:
 		return nil
 	}
-	return &ConflictError{Place: c.place, Path: path, Gone: d.Version == ""}
+	return &ConflictError{Place: c.place, Path: c.StatePath(), Gone: d.Version == ""}
+}
+
+// PullVars makes the copy of the vars store what the store has: it is never written
+// here before it is there.
+func (c *Copy) PullVars(ctx context.Context) error {
+	d, err := c.load(ctx, varsName)
+	if err != nil {
+		return err
+	}
+	digest, _, err := digestOf(c.VarsPath())
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+	case digest == digestText(d.Data):
+		return c.remember(varsName, d.Version, digest)
+	}
+	return c.take(varsName, d)
+}
+
+// Vars returns the copy of the encrypted vars store; nil: there is none.
+func (c *Copy) Vars() ([]byte, error) {
+	_, data, err := digestOf(c.VarsPath())
+	return data, err
+}
+
+// SaveVars writes the encrypted vars store, and then the copy of it. The lease is not
+// needed; the error wraps ErrChanged if somebody else has changed it since PullVars.
+func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
+	version, err := c.put(ctx, varsName, sealed, c.record.Same[varsName].Version)
+	if errors.Is(err, ErrChanged) {
+		return fmt.Errorf("cannot write the vars store of %s: %w; run the same command again", c.place, err)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the vars store of %s: %w; nothing was changed", c.place, err)
+	}
+	return c.take(varsName, Document{Data: sealed, Version: version})
+}
+
+// Kept returns the encrypted document of what a machine has to know besides the state,
+// if it differs from the last one that this machine has seen; else data is nil.
+func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error) {
+	d, err := c.load(ctx, keptName)
+	if err != nil || d.Version == c.record.Same[keptName].Version {
+		return nil, d.Version, err
+	}
+	return d.Data, d.Version, nil
+}
+
+// KeptDigest is the digest of the plain text of the document that this machine has
+// seen last.
+func (c *Copy) KeptDigest() string { return c.record.Same[keptName].Digest }
+
+// SeenKept records that this machine knows what is in the version of the document, whose
+// plain text has the digest.
+func (c *Copy) SeenKept(version, digest string) error { return c.remember(keptName, version, digest) }
+
+// SaveKept writes the encrypted document, whose plain text has the digest. The lease
+// must be held.
+func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error {
+	version, err := c.save(ctx, keptName, sealed, c.record.Same[keptName].Version)
+	if err != nil {
+		return err
+	}
+	return c.SeenKept(version, digest)
 }
 
 // take makes a file of the copy the document that the store has.

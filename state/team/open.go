@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 )
 
@@ -42,7 +41,7 @@ func Place(address string) string {
 			query.Del(name)
 		}
 	}
-	u.RawQuery, u.Fragment = query.Encode(), ""
+	u.RawQuery, u.Fragment = strings.NewReplacer("%3A", ":", "%2F", "/").Replace(query.Encode()), ""
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return u.String()
 }
@@ -94,7 +93,7 @@ func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Doc
 		}
 		fallthrough
 	case "https":
-		server := openWeb(u, cfg.client(nil), secrets)
+		server := openWeb(u, client(nil), secrets)
 		server.locks = true
 		return server, nil
 	}
@@ -108,14 +107,8 @@ func loopback(host string) bool {
 
 // client returns a client of HTTP, whose requests are changed by dress, which may be
 // nil.
-func (c Config) client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
+func client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if c.Proxy != nil {
-		transport.Proxy = c.Proxy
-	}
-	if c.Dial != nil {
-		transport.DialContext = guard.Dial(c.Dial)
-	}
 	var trip http.RoundTripper = transport
 	if dress != nil {
 		trip = dress(transport)

@@ -50,15 +50,16 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	signed := &signing{region: region, credentials: credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Region: region},
 	})}
-	client := cfg.client(func(below http.RoundTripper) http.RoundTripper {
+	plain := client(nil)
+	dressed := client(func(below http.RoundTripper) http.RoundTripper {
 		signed.below = below
 		return signed
 	})
-	signed.client = cfg.client(nil)
+	signed.client = plain
 	if _, err := signed.keys(ctx); err != nil {
 		return nil, err
 	}
-	return openWeb(base.JoinPath(u.Path), client, nil), nil
+	return openWeb(base.JoinPath(u.Path), dressed, nil), nil
 }
 
 // signing signs requests with version 4 of the signatures of AWS.

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -23,10 +20,6 @@ type Config struct {
 	Getenv  func(string) string // credentials and proxies
 	Wait    time.Duration       // for a lease that another run holds
 	Waiting func(*HeldError)    // called once, before waiting; may be nil
-
-	// Proxy and Dial are how servers are reached; nil: as net/http does it.
-	Proxy func(*http.Request) (*url.URL, error)
-	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// TTL and Renew replace the constants of these names; 0: they do not.
 	TTL, Renew time.Duration

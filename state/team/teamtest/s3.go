@@ -3,6 +3,7 @@ package teamtest
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,39 +31,56 @@ const Bucket = "team"
 // The test is skipped where it cannot be had.
 func S3(t testing.TB) string {
 	t.Helper()
-	program, err := s3Program(t.Context())
+	url, stop, err := StartS3(t.Context(), t.TempDir())
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
 	if err != nil {
-		t.Skipf("there is no S3 server: %v", err)
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return url
+}
+
+// ErrMissing is the error of StartS3 where the server cannot be had.
+var ErrMissing = errors.New("there is no S3 server")
+
+// StartS3 is S3 for callers that end the server themselves. It keeps its files in a
+// folder.
+func StartS3(ctx context.Context, folder string) (url string, stop func(), err error) {
+	program, err := s3Program(ctx)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %v", ErrMissing, err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	cmd := exec.Command(program, t.TempDir(), address)
+	cmd := exec.Command(program, folder, address)
 	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+KeyID, "AWS_SECRET_ACCESS_KEY="+Secret)
 	stdin, err := cmd.StdinPipe() // it ends with it, also when the test is killed
 	if err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
-	output, err := os.Create(filepath.Join(t.TempDir(), "s3.log"))
+	output, err := os.Create(filepath.Join(folder, "s3.log"))
 	if err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
-	t.Cleanup(func() {
+	stop = func() {
 		_ = stdin.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	url := "http://" + address
+	url = "http://" + address
 	err = wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		answer, err := http.Get(url)
 		if err == nil {
@@ -72,10 +90,11 @@ func S3(t testing.TB) string {
 		return err == nil, nil
 	})
 	if err != nil {
+		stop()
 		said, _ := os.ReadFile(output.Name())
-		t.Fatalf("the S3 server does not answer: %v: %s", err, said)
+		return "", nil, fmt.Errorf("the S3 server does not answer: %w: %s", err, said)
 	}
-	return url
+	return url, stop, nil
 }
 
 // s3Program returns the path of the server, which it compiles if this machine has not

@@ -1,0 +1,124 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/guard"
+	"bootstrap/network"
+)
+
+// holderIn returns who holds the address that was refused; nil: err says nothing of
+// that.
+func holderIn(err error) *report.Holder {
+	refused, ok := errors.AsType[*network.Refused](err)
+	if !ok || refused.Kind != network.AlreadyInUse || len(refused.Holders) != 1 {
+		return nil
+	}
+	h := refused.Holders[0]
+	return &report.Holder{Address: h.Address(), Network: h.Network, Deployment: h.Owner.Deployment, Name: h.Owner.Name, Instance: h.Owner.Instance}
+}
+
+// finish prints how the command ended, and returns its exit code. Nothing else
+// prints that.
+func (c *console) finish(err error) int {
+	if wantsJSON(c.args) && !c.started {
+		c.json = true // the flag may follow the mistake
+	}
+	if _, usage := err.(*exit.UsageError); usage {
+		c.redactor.Add(valuesIn(c.args)...)
+	}
+	var panicked *guard.Panic
+	if errors.As(err, &panicked) {
+		err = c.reportPanic(panicked)
+	}
+	code, hint := exit.Judge(err)
+	hint = c.withTarget(hint)
+	if err != nil {
+		err = &completed{err, c.withTarget(err.Error())}
+	}
+	c.tell(code, err, hint)
+	if c.openEvents() == nil && c.events != nil { // the first event said why it cannot be opened
+		told := err
+		if !failure(told) {
+			told = nil
+		}
+		ui.JSONResult(c.events, resultOf(c, code, told, hint))
+	}
+	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
+		code = exit.Failed
+		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")
+	}
+	return code
+}
+
+// tell prints the end of the output.
+func (c *console) tell(code int, err error, hint string) {
+	told := err != nil && !failure(err)
+	if told {
+		err = nil
+	}
+	switch {
+	case err == nil && c.silent:
+	case c.json:
+		out := c.redactor.Lines(c.out)
+		printProblems(out, err)
+		ui.JSONResult(out, resultOf(c, code, err, hint))
+	case err != nil:
+		c.failed(code, err, hint)
+	case !told && !c.quiet && c.report != nil:
+		stream := io.Writer(c.out)
+		if c.plain {
+			stream = c.stderr
+		}
+		out := writerTo(c, stream)
+		ui.Succeeded(out, c.outcome, nextAfter(c, code, ""))
+		_ = out.Flush()
+	}
+}
+
+// resultOf returns the end of a run for programs.
+func resultOf(c *console, code int, err error, hint string) ui.Result {
+	r := ui.Result{Status: report.Finished, ExitCode: code, Hint: hint, HeldBy: holderIn(err), Outcome: c.outcome, Next: nextAfter(c, code, hint)}
+	if err != nil {
+		r.Status, r.Error = report.Failed, err.Error()
+	}
+	return r
+}
+
+// failure reports whether err is a failure, and not only an exit code that
+// reports a result.
+func failure(err error) bool {
+	var ended exit.Code
+	var changes *exit.ChangesError
+	return err != nil && !errors.As(err, &ended) && !errors.As(err, &changes)
+}
+
+func (c *console) failed(code int, err error, hint string) {
+	out := writerTo(c, c.stderr)
+	ui.Failed(out, code, err, hint)
+	_ = out.Flush() // no stream is left to report it on
+}
+
+// valuesIn returns the values of variables in the arguments: an error about the
+// command line may repeat them before the redactor knows them.
+func valuesIn(args []string) []string {
+	var values []string
+	for i, arg := range args {
+		before := ""
+		if i > 0 {
+			before = args[i-1]
+		}
+		short := strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.Contains(arg, "v")
+		_, value, found := strings.Cut(strings.TrimPrefix(arg, "--var="), "=")
+		if found && (short || strings.HasPrefix(arg, "--var=") || before == "--var" || strings.HasPrefix(before, "-") && strings.HasSuffix(before, "v")) {
+			values = append(values, value)
+		}
+	}
+	return values
+}

@@ -1,0 +1,211 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+// openTeam opens the store of a team, as the state of a deployment.
+func (c *console) openTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
+	c.redactor.Add(team.Secrets(address)...)
+	cfg.Holder, cfg.Getenv = c.holder(), c.getenv
+	t, err := cfg.OpenTeam(ctx, address, from, func(e *team.HeldError) {
+		c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, e))
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, t.Close)
+	c.redactor.Name(t.Place(), t.StatePath(), t.VarsPath())
+	return t, nil
+}
+
+// errNoStore is the error of commands that are only for the stores of teams.
+var errNoStore = errors.New("the state is a file on this machine: give the store of a team with --state, such as s3://BUCKET/PREFIX")
+
+// stateStore finds a state that must be in a store.
+func stateStore(ctx context.Context, c *console, path string, s stateChoice) (stateFile, error) {
+	if !team.IsAddress(path) {
+		return stateFile{}, errNoStore
+	}
+	return c.stateAt(ctx, path, s.wait)
+}
+
+func newStatePush(c *console) *cobra.Command {
+	var choice stateChoice
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "push {MANIFEST | --state URL}",
+		Short: "Bring to the store of a team what a run could not",
+		Long: `Push brings this machine's copy of the state to its store, after a run that could
+not, and said so. It refuses if the store has changed since. Every other command that
+writes the state does the same first.`,
+		Example: "  bootstrap state push manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.started = true
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			did, err := file.Push(cmd.Context(), force, s.opts)
+			if err != nil {
+				return err
+			}
+			return said(c, did, "The state is in "+s.name+" now", s.name+" has the state already")
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	cmd.Flags().BoolVar(&force, "force", false, "replace what the store has; its history keeps that")
+	return cmd
+}
+
+func newStatePull(c *console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:   "pull {MANIFEST | --state URL}",
+		Short: "Give up what this machine could not bring to the store of a team",
+		Long: `Pull makes this machine's copy of the state what its store has. What only this
+machine has recorded is kept as a file with the ending .unsent; what it names stays in
+the cloud. Without such changes every command does the same first.`,
+		Example: "  bootstrap state pull manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.started = true
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			kept, err := file.Pull(cmd.Context(), s.opts)
+			if err != nil {
+				return err
+			}
+			return said(c, kept != "", "This machine has what "+s.name+" has; its own version is "+kept, "This machine has what "+s.name+" has")
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	return cmd
+}
+
+func newStateUnlock(c *console) *cobra.Command {
+	var choice stateChoice
+	var ask asking
+	cmd := &cobra.Command{
+		Use:   "unlock {MANIFEST | --state URL}",
+		Short: "Take the lock of a store from a run that cannot end",
+		Long: `Unlock names who holds the lock of the store, asks, and takes it away. A run that
+still works stops before its next step and cannot write any more; what it does until
+then is recorded only on its machine. The lock of a run that has ended goes by itself:
+at once on the same machine, or else after a minute.`,
+		Example: "  bootstrap state unlock manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.started = true
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			held, err := s.opts.Team.Holder(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if held == nil {
+				return said(c, false, "", s.name+" is not locked")
+			}
+			what := fmt.Sprintf("the lock of %s is taken from %s", s.name, held.Holder)
+			if err := agreed(cmd.Context(), c.confirm(ask), []string{what}); err != nil {
+				return err
+			}
+			if err := s.opts.Team.Break(cmd.Context(), held.Fence); err != nil {
+				return err
+			}
+			return said(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, held.Holder), "")
+		},
+	}
+	choice.flags(cmd.Flags(), false)
+	ask.flags(cmd.Flags())
+	return cmd
+}
+
+func newStateMove(c *console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:   "move {MANIFEST | --state FROM} TO",
+		Short: "Move the state to another file, or to the store of a team",
+		Long: `Move copies the state to a path or to a store: s3://BUCKET/PREFIX,
+postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads it again
+there, and leaves a text at the old place that makes every run refuse it, also those of
+create-env. The vars store stays where it is: bootstrap secrets brings it to the store.`,
+		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, rest, err := c.split(&choice, cmd, args, 1, 1)
+			if err != nil {
+				return err
+			}
+			target := rest[0]
+			if !team.IsAddress(target) {
+				if target, err = filepath.Abs(target); err != nil {
+					return err
+				}
+			}
+			c.started = true
+			from, err := c.stateAt(cmd.Context(), path, choice.wait)
+			if err != nil {
+				return err
+			}
+			to, err := c.stateAt(cmd.Context(), target, choice.wait)
+			if err != nil {
+				return err
+			}
+			if from.path == to.path {
+				return fmt.Errorf("the state is in %s already", to.name)
+			}
+			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
+				return err
+			}
+			return said(c, true, "The state is in "+to.name+" now: give that with --state, in BOOTSTRAP_STATE or in bootstrap.yml", "")
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	return cmd
+}
+
+// doneView is the result of a command that does one thing, for programs.
+type doneView struct {
+	Done    bool   `json:"done"` // false: there was nothing to do
+	Message string `json:"message"`
+}
+
+// said prints what a command did, or why there was nothing to do.
+func said(c *console, did bool, yes, no string) error {
+	text := no
+	if did {
+		text = yes
+	}
+	if c.json {
+		printLines(c, "done", []doneView{{did, text}})
+		return nil
+	}
+	c.print(func(out *ui.Writer) { fmt.Fprintln(out, cmp.Or(text, "Done")) })
+	return nil
+}

@@ -1,0 +1,112 @@
+package kept
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bootstrap/internal/atomicfile"
+)
+
+// bundle is what another machine needs to work on the deployment without its manifest,
+// and to put the previous deploy back: files of the folder, by their slash-separated
+// names.
+type bundle struct {
+	Files map[string][]byte `json:"files"`
+}
+
+// maxBundle limits the archives of rendered jobs in a bundle, in bytes.
+const maxBundle = 16 << 20
+
+// Bundle returns what another machine needs to know of the deployment, with its
+// secrets; nil if this machine knows nothing of it. The same knowledge is always the
+// same text.
+func (f Folder) Bundle() ([]byte, error) {
+	b, size := bundle{Files: map[string][]byte{}}, 0
+	add := func(name string) error {
+		data, err := os.ReadFile(filepath.Join(f.dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && name == deploymentFile {
+			data, err = f.withoutPaths()
+		}
+		if err == nil && size+len(data) <= maxBundle {
+			b.Files[name] = data
+			size += len(data)
+		}
+		return err
+	}
+	names := []string{agentFile, deploymentFile, secondDiskFile}
+	for _, which := range []Which{Current, Previous} {
+		entries, err := os.ReadDir(f.appliedDir(which))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
+				names = append(names, "applied/"+string(which)+"/"+e.Name())
+			}
+		}
+	}
+	for _, name := range names {
+		if err := add(name); err != nil {
+			return nil, fmt.Errorf("cannot read what this machine knows of the deployment: %w", err)
+		}
+	}
+	if len(b.Files) == 0 {
+		return nil, nil
+	}
+	return withFormat(b)
+}
+
+// withoutPaths returns the record of the deployment without the paths that only this
+// machine has.
+func (f Folder) withoutPaths() ([]byte, error) {
+	d, _ := f.Deployment()
+	d.Manifest, d.CPI, d.Packages, d.Jobs = "", "", "", ""
+	return withFormat(d)
+}
+
+// Unpack makes the folder know what another machine knew. What that had installed is
+// not here: of that, the folder keeps its own.
+func (f Folder) Unpack(data []byte) error {
+	var head struct{ Format int }
+	var b bundle
+	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &b)); err != nil {
+		return fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
+	}
+	if head.Format > format {
+		return &NewerError{Path: "what another machine knows of the deployment", Format: head.Format}
+	}
+	own, _ := f.Deployment()
+	for _, which := range []Which{Current, Previous} {
+		if _, ok := b.Files["applied/"+string(which)+"/"+appliedFile]; !ok {
+			if err := os.RemoveAll(f.appliedDir(which)); err != nil {
+				return fmt.Errorf("cannot remove what another machine has undone: %w", err)
+			}
+		}
+	}
+	for name, content := range b.Files {
+		if !filepath.IsLocal(filepath.FromSlash(name)) {
+			return fmt.Errorf("cannot use what another machine knows of the deployment: it names the file %q", name)
+		}
+		path := filepath.Join(f.dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
+		}
+		if err := atomicfile.Write(path, content); err != nil {
+			return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
+		}
+	}
+	d, ok := f.Deployment()
+	if !ok {
+		return nil
+	}
+	d.Manifest, d.CPI, d.Packages, d.Jobs = own.Manifest, own.CPI, own.Packages, own.Jobs
+	return f.SetDeployment(d)
+}

@@ -1,0 +1,130 @@
+package target
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+
+	"bootstrap/internal/sealed"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+// OpenTeam opens the store at an address and this machine's copy of it, as the state
+// and the vars store of the deployment. The caller closes the copy.
+func (c Config) OpenTeam(ctx context.Context, address string, from *Options, waiting func(*team.HeldError)) (*team.Copy, error) {
+	s, err := team.Open(ctx, address, team.Config{Holder: c.Holder, Getenv: c.Getenv, Wait: c.LockWait, Waiting: waiting})
+	if err != nil {
+		return nil, err
+	}
+	copied := team.CopyOf(c.Home, s)
+	if err := file.Refresh(ctx, copied); err != nil {
+		s.Close()
+		return nil, err
+	}
+	from.Team, from.StateFile = copied, copied.StatePath()
+	if from.Inputs.VarsStore == "" {
+		from.Inputs.VarsStore, from.Inputs.SaveStore = copied.VarsPath(), copied.SaveVars
+	}
+	return copied, nil
+}
+
+// StateName returns where the state is, for people: the path of the file, or the store.
+func (o Options) StateName(path string) string {
+	if o.Team != nil {
+		return o.Team.Place()
+	}
+	return path
+}
+
+// Shared is what the machines of a team know of the deployment besides its state: how
+// its agent is reached, and what was applied, encrypted.
+type Shared struct {
+	t       *Target
+	readers []string // fetch: the recipients
+}
+
+// fetch makes this machine know what the others know.
+func (sh *Shared) fetch(ctx context.Context) {
+	t := sh.t
+	if t.From.Team == nil {
+		return
+	}
+	if err := sh.take(ctx); err != nil {
+		t.Out.Warning(fmt.Sprintf("cannot use what the other machines know of the deployment, so its manifest counts: %v", err))
+	}
+}
+
+func (sh *Shared) take(ctx context.Context) error {
+	t := sh.t
+	if by, err := file.LockedBy(t.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
+		return err // another run of this machine writes what would be replaced
+	}
+	data, version, err := t.From.Team.Kept(ctx)
+	if err != nil || data == nil {
+		return err
+	}
+	text, to, err := t.From.Inputs.Keys.Open(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), data)
+	if err != nil {
+		return err
+	}
+	sh.readers = to
+	if err := t.Folder().Unpack(text); err != nil {
+		return err
+	}
+	return t.From.Team.SeenKept(version, digestOf(text))
+}
+
+// Send tells the other machines what this one knows, if that has changed. Without
+// recipients they read the manifest.
+func (sh *Shared) Send(ctx context.Context) {
+	t := sh.t
+	if t.From.Team == nil || t.Scratch != "" || t.State == nil || t.State.Fresh() {
+		return
+	}
+	if err := sh.send(ctx); err != nil {
+		t.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
+	}
+}
+
+func (sh *Shared) send(ctx context.Context) error {
+	t := sh.t
+	text, err := t.Folder().Bundle()
+	if err != nil || text == nil || digestOf(text) == t.From.Team.KeptDigest() {
+		return err
+	}
+	to := sh.recipients(ctx)
+	if len(to) == 0 {
+		return nil
+	}
+	data, err := t.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), text, to)
+	if err != nil {
+		return err
+	}
+	return t.From.Team.SaveKept(ctx, data, digestOf(text))
+}
+
+// recipients returns the recipients of what this machine knows: those of the vars store,
+// or else those that had it before, or else those of the command line.
+func (sh *Shared) recipients(ctx context.Context) []string {
+	t := sh.t
+	if data, err := t.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
+		if _, to, err := t.From.Inputs.Keys.Open(ctx, "the vars store of "+t.From.StateName(t.StatePath), data); err == nil && len(to) > 0 {
+			return to
+		}
+	}
+	if len(sh.readers) > 0 {
+		return sh.readers
+	}
+	if t.From.Inputs.Keys == nil {
+		return nil
+	}
+	return t.From.Inputs.Keys.Recipients
+}
+
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

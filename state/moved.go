@@ -1,0 +1,26 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// MovedError says that a state stands elsewhere since `bootstrap state move`.
+type MovedError struct{ To string }
+
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("it was moved to %s: give that with --state, in BOOTSTRAP_STATE or in bootstrap.yml", e.To)
+}
+
+const movedTo = "This deployment state was moved to "
+
+// Moved returns what stands in place of a state that was moved. It is not JSON, so that
+// create-env does not take it for the state of a deployment without a VM.
+func Moved(to string) []byte { return []byte(movedTo + to + "\n") }
+
+// whereTo returns where the state was moved; ok is false if data is something else.
+func whereTo(data []byte) (to string, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(movedTo))
+	return strings.TrimSpace(string(rest)), ok
+}
