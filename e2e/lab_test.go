@@ -45,7 +45,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
 		return dir, err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced")
+	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-gcflags=all=-dwarf=false", "-gcflags=bootstrap/...=-l", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w\n%s", err, out)
