@@ -42,8 +42,8 @@ func wants(t *testing.T, file, want string) {
 // and leaves no loop device.
 func TestLimitedDisk(t *testing.T) {
 	t.Parallel()
-	for _, make := range []func(*testing.T) *world{namespaces, containers} {
-		w := make(t)
+	for _, worldOf := range []func(*testing.T) *world{namespaces, containers} {
+		w := worldOf(t)
 		needLimitedDisks(t)
 		t.Run(w.machine, func(t *testing.T) { t.Parallel(); testLimitedDisk(t, w) })
 	}
