@@ -25,13 +25,14 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/cached", "cmd/complete", "cmd/environment", "cmd/exit", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/cached", "cmd/complete", "cmd/environment", "cmd/exit", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "state/file"},
 		"cmd/environment":         {"cmd/values", "manifest/document", "manifest/keys"},
 		"cmd/ui":                  {"state", "state/file", "deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/exit":                {"addresses", "agent", "artifact", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "network", "state", "state/file", "state/team"},
 		"cmd/values":              {"addresses", "manifest", "manifest/document", "tunnel"},
+		"cmd/secrets":             {"cmd/values", "manifest/document", "manifest/store"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/traced":              {"cmd", "deployer/target"},
 		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/changed", "deployer/dns", "deployer/health", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
@@ -120,8 +121,8 @@ func imports() map[string][]string {
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":         {"cmd", "cmd/complete", "cmd/environment"},
-		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/environment"}, // bpm: the flags of the real one
+		"github.com/spf13/cobra":         {"cmd", "cmd/complete", "cmd/environment", "cmd/secrets"},
+		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/environment", "cmd/secrets"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb":         {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},

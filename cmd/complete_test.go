@@ -49,7 +49,8 @@ func TestComplete(t *testing.T) {
 		{"fleet plan fleet.yml --only ", "outdated failed a b :4"},
 		{"deploy m.yml --on-failure ", "keep previous :4"},
 		{"status --color ", "auto always never :4"},
-		{"deploy m.yml --vars-store ", "yml yaml :8"},
+		{"deploy m.yml --vars-store ", "yml yaml age :8"},
+		{"secrets rekey ", "yml yaml age :8"},
 		{"deploy m.yml --state ", "json :8"},
 		{"dep", "deploy :4"},
 	} {

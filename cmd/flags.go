@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/manifest/document"
@@ -30,6 +31,7 @@ func (c *console) everywhereFlags(f *pflag.FlagSet) {
 // deployFlags adds the flags of the commands that create a VM, or plan to.
 func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	c.inputFlags(f, &opts.Inputs)
+	secrets.RecipientFlag(f, opts.Inputs.Keys)
 	databaseFlagOf(f, &opts.Database)
 	stateFlag(f, &opts.StateFile)
 	lockFlag(f, &opts.LockWait)
@@ -168,6 +170,7 @@ func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.VarP(&values.VarsFiles{Inputs: inputs, Stdin: c.stdin}, "vars-file", "l", "read variables from this YAML file; - is standard input")
 	f.StringArrayVar(&inputs.VarsEnv, "vars-env", nil, "read variables from the environment: `PREFIX`_name=VALUE")
 	f.StringVar(&inputs.VarsStore, "vars-store", "", "keep generated variables in this YAML `FILE`")
+	inputs.Keys = secretsOf(c).Flags(f)
 	inputs.Environ = c.env
 	inputs.Stdin = c.stdin
 }

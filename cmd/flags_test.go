@@ -47,7 +47,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // inputs, or how something is reached, done or reported.
 const harmless = "bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store expiry-warning width " +
-	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir"
+	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir identity recipient"
 
 // together lists, for some commands, sets of other flags that work with each
 // other.
@@ -76,6 +76,7 @@ func together() [][2]string {
 		{"render", "job out show-secrets"},
 		{"interpolate", "path var-errs var-errs-unused"},
 		{"variables-rotate", "expiring-within dry-run"},
+		{"secrets-rekey", "add remove"},
 		{"plugin-templates", "cache listen"},
 		{"cache-prune", "older-than dry-run"},
 		{"cache-prune", "all dry-run"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/secrets"
 	"bootstrap/manifest/document"
 )
 
@@ -44,6 +45,7 @@ the manifest, as for a deploy.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
+	secrets.RecipientFlag(f, inputs.Keys)
 	f.StringVar(&path, "path", "", "print only the part at this `PATH`, as in operations files")
 	f.BoolVar(&errMissing, "var-errs", false, "fail if a variable has no value")
 	f.BoolVar(&errUnused, "var-errs-unused", false, "fail if a given value is not used")

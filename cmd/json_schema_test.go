@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/golden"
 
 	"bootstrap/cmd/cached"
+	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
@@ -32,7 +33,7 @@ func printed() map[string]any {
 		"address": observe.HeldAddress{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
 		"problem": problem{}, "unchecked": unchecked{},
 		"state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
-		"variable": variableLine{}, "rotation": rotatedLine{}, "cached": cached.Item{},
+		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{},
 		"fleet_run": rollout.Record{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {

@@ -6,6 +6,7 @@ import (
 
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer/report"
 )
@@ -99,6 +100,9 @@ func (c *console) targetArgs(command []string) string {
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
 	if t.Inputs.SaveStore == nil { // else it is that of the store of the team
 		add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
+	}
+	if keys := t.Inputs.Keys; keys != nil {
+		add("--identity", "identity", quoted(keys.Identities[len(secrets.Named(c.getenv)):]...)...)
 	}
 	for _, v := range t.Inputs.Vars {
 		name, _, _ := strings.Cut(v, "=")

@@ -140,6 +140,7 @@ type console struct {
 	report         func(report.Event)     // nil until a command reports
 	outcome        *report.Outcome        // what the run left; nil: it worked on no deployment
 	started        bool                   // the command line was understood
+	neverAsks      bool                   // --yes, --non-interactive
 	quiet          bool                   // the command has printed its result
 	silent         bool                   // print nothing: plugins, and ssh after a session
 	plain          bool                   // standard output is only for the result
@@ -185,7 +186,7 @@ func newRoot(c *console) *cobra.Command {
 	}
 	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
-	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSchema(c))
+	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
 	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
 	root.AddCommand(newDoctor(c), newNotice(c), newExitCodes(), newPlugin(c))
@@ -414,6 +415,9 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 			return err
 		}
 		c.command = c.withoutValues(cmd, args)
+		yes, _ := cmd.Flags().GetBool("yes")
+		silent, _ := cmd.Flags().GetBool("non-interactive")
+		c.neverAsks = yes || silent
 		if positional == nil {
 			return nil
 		}

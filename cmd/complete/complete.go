@@ -49,6 +49,9 @@ func documents() ([]cobra.Completion, cobra.ShellCompDirective) {
 	return []cobra.Completion{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
+// storeNames returns how the names of vars stores end.
+func storeNames() []cobra.Completion { return []cobra.Completion{"yml", "yaml", "age"} }
+
 // completeArgument completes the argument after args.
 func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	_, words, _ := strings.Cut(cmd.Use, " ")
@@ -60,6 +63,8 @@ func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Com
 	switch {
 	case at == 0 && (strings.HasPrefix(first, "MANIFEST") || strings.HasPrefix(first, "FLEET")), strings.Contains(words, "MANIFEST..."):
 		return documents()
+	case at == 0 && strings.HasPrefix(first, "STORE"):
+		return storeNames(), cobra.ShellCompDirectiveFilterFileExt
 	case at == 0 && words == "FOLDER":
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case at == 0 && len(cmd.ValidArgs) > 0:
@@ -80,7 +85,9 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 	switch choice, isChoice := f.Value.(values.Choice); {
 	case isChoice:
 		complete = cobra.FixedCompletions(choice.Of, noFiles)
-	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "vars-store", f.Name == "cloud-config", f.Name == "adopt-from", f.Name == "bootstrap-yml":
+	case f.Name == "vars-store":
+		complete = cobra.FixedCompletions(storeNames(), cobra.ShellCompDirectiveFilterFileExt)
+	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "cloud-config", f.Name == "adopt-from", f.Name == "bootstrap-yml":
 		complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return documents()
 		}

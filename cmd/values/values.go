@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/sealed"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/tunnel"
@@ -143,6 +144,50 @@ func (v *Names) Set(list string) error {
 		}
 		*v = append(*v, one)
 	}
+	return nil
+}
+
+// Paths is a list of files, whose names may contain commas.
+type Paths []string
+
+// Type returns the word for the value in help texts.
+func (v *Paths) Type() string { return "FILE" }
+
+// String returns the default for help texts.
+func (v *Paths) String() string { return "" }
+
+// Set adds a file. A ~ that the shell left, as in --flag=~/file, is the home folder.
+func (v *Paths) Set(path string) error {
+	expanded, err := document.ExpandHome(path)
+	if err != nil || path == "" {
+		return Refusal(fmt.Sprintf("cannot use the file %q", path))
+	}
+	*v = append(*v, expanded)
+	return nil
+}
+
+// Recipients is a list of public keys, to which files are encrypted.
+type Recipients struct {
+	To   *[]string
+	Flag string
+}
+
+// Type returns the word for the value in help texts.
+func (v Recipients) Type() string { return "RECIPIENT" }
+
+// String returns the default for help texts.
+func (v Recipients) String() string { return "" }
+
+// Set adds a recipient, or those in a file.
+func (v Recipients) Set(word string) error {
+	if expanded, err := document.ExpandHome(word); err == nil {
+		word = expanded
+	}
+	list, err := sealed.Recipients(word)
+	if err != nil {
+		return Refusal(v.Flag + ": " + err.Error())
+	}
+	*v.To = append(*v.To, list...)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/internal/sealed"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -159,9 +160,15 @@ func (d *doctor) checkManifest(ctx context.Context, v *verdict) {
 // checkStore warns if others can read the generated secrets.
 func (d *doctor) checkStore(v *verdict) {
 	file := d.From.Inputs.VarsStore
-	if info, err := os.Stat(file); err == nil && readByOthers(info) {
+	if info, err := os.Stat(file); err == nil && readByOthers(info) && !isSealed(file) {
 		v.warn("chmod 600 "+file, "others can read the vars store %s", file)
 	}
+}
+
+// isSealed reports whether a file is encrypted: then others may have it.
+func isSealed(file string) bool {
+	data, err := os.ReadFile(file)
+	return err == nil && sealed.IsSealed(data)
 }
 
 // checkState reads the state file.

@@ -42,6 +42,14 @@ func Usual(getenv func(string) string) []string {
 	return list
 }
 
+// Name returns the name of an entry of Keys.Identities for messages.
+func Name(path string) string {
+	if strings.HasPrefix(path, inText) {
+		return "$BOOTSTRAP_IDENTITY"
+	}
+	return path
+}
+
 // finder is the identity that Open gives to age: it tries all identities, and asks
 // for passphrases only when they are needed.
 type finder struct {
@@ -105,9 +113,9 @@ func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 		case err == nil:
 			return key, nil
 		case f.ctx.Err() != nil:
-			return nil, f.damaged(context.Cause(f.ctx))
+			return nil, f.damaged(err)
 		case failed == nil && !errors.Is(err, age.ErrIncorrectIdentity):
-			failed = err
+			failed = fmt.Errorf("the identity %s: %w", l.name, err)
 		}
 	}
 	return nil, f.damaged(failed)
@@ -155,7 +163,10 @@ func (f *finder) withPassphrase(stanzas []*age.Stanza) (key []byte, err error) {
 	return key, f.damaged(err)
 }
 
-var errWrongPassphrase = errors.New("the passphrase is wrong")
+var (
+	errWrongPassphrase = errors.New("the passphrase is wrong")
+	errNobody          = errors.New("a passphrase is needed, and there is nobody to ask; set $BOOTSTRAP_PASSPHRASE")
+)
 
 // attempts is how often a person is asked for the same passphrase.
 const attempts = 3
@@ -169,7 +180,7 @@ func (k *Keys) ask(ctx context.Context, what string, use func(phrase string) err
 		return nil
 	}
 	if k.Passphrase == nil {
-		return fmt.Errorf("%s needs a passphrase, and there is nobody to ask; set $BOOTSTRAP_PASSPHRASE", what)
+		return errNobody
 	}
 	before := ""
 	for i := 0; ; i++ {
@@ -178,21 +189,18 @@ func (k *Keys) ask(ctx context.Context, what string, use func(phrase string) err
 			return err
 		}
 		if phrase == "" {
-			return fmt.Errorf("the passphrase of %s is empty", what)
+			return errors.New("the passphrase is empty")
 		}
 		if i > 0 && phrase == before { // it comes from the environment
-			return fmt.Errorf("%w: that of %s", errWrongPassphrase, what)
+			return errWrongPassphrase
 		}
 		err = use(phrase)
 		if err == nil {
 			k.remember(what, phrase)
 			return nil
 		}
-		if !errors.Is(err, errWrongPassphrase) {
+		if !errors.Is(err, errWrongPassphrase) || i == attempts-1 {
 			return err
-		}
-		if i == attempts-1 {
-			return fmt.Errorf("%w: that of %s", errWrongPassphrase, what)
 		}
 		before = phrase
 	}
@@ -222,8 +230,8 @@ const maxIdentityFile = 1 << 20
 // load reads the identities of a file.
 func (k *Keys) load(ctx context.Context, path string) (loaded, error) {
 	if strings.HasPrefix(path, inText) {
-		ids, err := parseIdentities("$BOOTSTRAP_IDENTITY", []byte(path))
-		return loaded{name: "$BOOTSTRAP_IDENTITY", now: ids}, err
+		ids, err := parseIdentities(Name(path), []byte(path))
+		return loaded{name: Name(path), now: ids}, err
 	}
 	data, err := k.readIdentity(path)
 	if err != nil {
@@ -311,11 +319,11 @@ func (k *Keys) openIdentities(ctx context.Context, path string, data []byte) (id
 			if none, ok := errors.AsType[*age.NoIdentityMatchError](err); ok && none.StanzaTypes[0] == "scrypt" {
 				return errWrongPassphrase
 			}
-			return fmt.Errorf("cannot use the identity %s: it is encrypted, but not with a passphrase, or it is damaged", path)
+			return errors.New("it is encrypted, but not with a passphrase, or it is damaged")
 		}
 		text, err := io.ReadAll(io.LimitReader(r, maxIdentityFile))
 		if err != nil {
-			return fmt.Errorf("cannot use the identity %s: it is damaged", path)
+			return errors.New("it is damaged")
 		}
 		ids, err = parseIdentities(path, text)
 		return err

@@ -45,11 +45,11 @@ func (k *Keys) newPassphrase(ctx context.Context, name string) (age.Recipient, e
 	k.mu.Unlock()
 	if phrase == "" {
 		if k.Passphrase == nil {
-			return nil, fmt.Errorf("cannot encrypt %s: it needs a passphrase, and there is nobody to ask; set $BOOTSTRAP_PASSPHRASE", name)
+			return nil, fmt.Errorf("cannot encrypt %s: %w", name, errNobody)
 		}
 		var err error
 		if phrase, err = k.Passphrase(ctx, name, true); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot encrypt %s: %w", name, err)
 		}
 		if phrase == "" {
 			return nil, fmt.Errorf("cannot encrypt %s: the passphrase is empty", name)
@@ -147,9 +147,12 @@ func NewIdentity() (file []byte, recipient string, err error) {
 // Own returns the public recipients of the identities in a file. It asks for no
 // passphrase unless the file is encrypted by age.
 func (k *Keys) Own(ctx context.Context, path string) ([]string, error) {
-	data, err := k.readIdentity(path)
-	if err != nil {
-		return nil, err
+	data := []byte(path)
+	if !strings.HasPrefix(path, inText) {
+		var err error
+		if data, err = k.readIdentity(path); err != nil {
+			return nil, err
+		}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN")) && !IsSealed(data) {
 		if _, err := k.load(ctx, path); err != nil {
@@ -157,14 +160,17 @@ func (k *Keys) Own(ctx context.Context, path string) ([]string, error) {
 		}
 		return ownSSH(path, data)
 	}
-	l := loaded{}
+	var ids []age.Identity
+	var err error
 	if IsSealed(data) {
-		l.now, err = k.openIdentities(ctx, path, data)
+		if ids, err = k.openIdentities(ctx, path, data); err != nil {
+			err = fmt.Errorf("cannot use the identity %s: %w", path, err)
+		}
 	} else {
-		l.now, err = parseIdentities(path, data)
+		ids, err = parseIdentities(Name(path), data)
 	}
 	var list []string
-	for _, id := range l.now {
+	for _, id := range ids {
 		if x, ok := id.(*age.X25519Identity); ok {
 			list = append(list, x.Recipient().String())
 		}

@@ -150,6 +150,18 @@ func (d *document) namedValues(what, path string, data []byte) []entry {
 	return top.node.entries
 }
 
+// CheckValues reports what is wrong with a text that maps names to values, such as a
+// vars store; what and path are for messages. The error is a *Problems.
+func CheckValues(what, path string, data []byte) error {
+	var d document
+	d.namedValues(what, path, data)
+	if !d.problems.failed() {
+		return nil
+	}
+	problems := d.problems.sorted()
+	return &problems
+}
+
 // addFile adds NAME=PATH. The value is the text of the file.
 func (vars variables) addFile(index int, arg string) error {
 	name, path, found := strings.Cut(arg, "=")

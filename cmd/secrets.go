@@ -1,0 +1,73 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/secrets"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/report"
+	"bootstrap/manifest/document"
+)
+
+func newSecrets(c *console) *cobra.Command {
+	cmd := secrets.Commands(secretsOf(c))
+	cmd.Args = noArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() }
+	for _, sub := range cmd.Commands() {
+		if sub.Args == nil {
+			sub.Args = noArgs
+		}
+	}
+	return cmd
+}
+
+// secretsOf returns what commands that encrypt and decrypt use of the console.
+func secretsOf(c *console) secrets.Console {
+	return secrets.Console{
+		Env: c.env, Getenv: c.getenv, Stdin: c.stdin, Stdout: c.stdout, Stderr: c.stderr,
+		Start:    func() { c.started = true },
+		Never:    func() bool { return c.neverAsks },
+		Screen:   func() (io.Writer, func(), error) { return c.screen() },
+		Asking:   c.asking.Store,
+		Stopped:  &deployer.NotConfirmedError{Interrupted: true},
+		Hide:     c.redactor.Add,
+		Say:      func(message string) { c.say(report.Info, message) },
+		Warn:     c.warn,
+		OneStore: oneStore,
+		Done: func(r *secrets.Result) {
+			if c.json {
+				printLines(c, "secrets", []*secrets.Result{r})
+				return
+			}
+			c.print(func(out *ui.Writer) { fmt.Fprint(out, r.Text()) })
+		},
+		Print: func(text []byte) { c.product("document", string(text)) },
+		PrintPart: func(ctx context.Context, text []byte, path string) error {
+			doc, err := document.Evaluate(ctx, "-", document.Options{Stdin: bytes.NewReader(text)})
+			if err != nil {
+				return err
+			}
+			return c.printDocument(doc, true, path)
+		},
+		Confirm: func(ctx context.Context, lines ...string) (bool, error) {
+			return c.confirm(asking{})(ctx, deployer.Question{What: lines})
+		},
+	}
+}
+
+// oneStore requires one argument, the vars store.
+func oneStore(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return fmt.Errorf("%s needs a vars store: %s", shortPath(cmd), form(cmd))
+	case 1:
+		return nil
+	}
+	return tooMany(cmd, args)
+}

@@ -1,0 +1,317 @@
+// Package secrets does what the commands of bootstrap secrets do: it makes, edits and
+// encrypts vars stores.
+package secrets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/sealed"
+	"bootstrap/manifest/document"
+	"bootstrap/manifest/store"
+)
+
+// Result is what a command has done; its JSON is what --json prints.
+type Result struct {
+	Store      string   `json:"store,omitempty"`
+	Identity   string   `json:"identity,omitempty"`  // the file with the private key
+	Recipient  string   `json:"recipient,omitempty"` // its public key
+	Recipients []string `json:"recipients,omitempty"`
+	Changed    bool     `json:"changed"` // a file was written
+	Lines      []string `json:"-"`       // the same for people
+}
+
+func (r *Result) say(format string, args ...any) {
+	r.Lines = append(r.Lines, fmt.Sprintf(format, args...))
+}
+
+// at returns the vars store at a path that the person wrote.
+func at(path string, keys *sealed.Keys) (*store.File, error) {
+	expanded, err := document.ExpandHome(path)
+	if err == nil {
+		expanded, err = filepath.Abs(expanded)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the vars store %s: %v", path, err)
+	}
+	return store.At(expanded, path, keys, nil), nil
+}
+
+// read returns the text of a store that must exist and be encrypted.
+func read(ctx context.Context, f *store.File) ([]byte, error) {
+	text, err := f.Read(ctx)
+	switch {
+	case err != nil:
+		return nil, &document.FileError{Err: err}
+	case !f.Exists():
+		return nil, &document.FileError{Err: fmt.Errorf("cannot read the vars store %s: %w", f.Shown, fs.ErrNotExist)}
+	case !sealedFile(f):
+		return nil, &document.FileError{Err: fmt.Errorf("the vars store %s is not encrypted; encrypt it with: bootstrap secrets init --vars-store %s", f.Shown, f.Shown)}
+	}
+	return text, nil
+}
+
+func sealedFile(f *store.File) bool {
+	data, err := store.Content(f.Path, f.Shown)
+	return err == nil && sealed.IsSealed(data)
+}
+
+// Decrypt returns the text of an encrypted vars store.
+func Decrypt(ctx context.Context, path string, keys *sealed.Keys) ([]byte, error) {
+	f, err := at(path, keys)
+	if err != nil {
+		return nil, err
+	}
+	return read(ctx, f)
+}
+
+// Init is what bootstrap secrets init was asked for.
+type Init struct {
+	Store      string // path of the vars store; empty: only an identity is made
+	Passphrase bool   // encrypt with one, not to recipients
+	Keys       *sealed.Keys
+}
+
+// empty is the text of a new vars store.
+const empty = "# Values of variables, one a line: NAME: VALUE\n"
+
+// Run finds or makes the person's identity, and makes or encrypts the vars store.
+func (i Init) Run(ctx context.Context) (*Result, error) {
+	r := &Result{Recipients: []string{sealed.WithPassphrase}}
+	if !i.Passphrase {
+		if err := i.identity(ctx, r); err != nil {
+			return nil, err
+		}
+		r.Recipients = merge([]string{r.Recipient}, i.Keys.Recipients)
+	}
+	if i.Store == "" {
+		return r, nil
+	}
+	if err := i.store(ctx, r); err != nil {
+		return nil, err
+	}
+	r.say("Use it with: --vars-store %s", r.Store)
+	return r, nil
+}
+
+// identity finds the identity of the person, or makes one.
+func (i Init) identity(ctx context.Context, r *Result) error {
+	for n, path := range slices.Concat(i.Keys.Identities, i.Keys.Usual) {
+		own, err := i.Keys.Own(ctx, path)
+		switch {
+		case err == nil:
+			r.Identity, r.Recipient = sealed.Name(path), own[0]
+			r.say("Using the identity %s; its public recipient is:", r.Identity)
+			r.say("%s", r.Recipient)
+			return nil
+		case n < len(i.Keys.Identities):
+			return &document.FileError{Err: err}
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+	if len(i.Keys.Usual) == 0 {
+		return errors.New("cannot make an identity: HOME is not set, and it is kept in ~/.config/bootstrap")
+	}
+	path := i.Keys.Usual[0]
+	text, recipient, err := sealed.NewIdentity()
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot make the identity %s: %w", path, document.Cause(err))
+	}
+	if _, err := os.Lstat(path); err == nil { // it cannot be used, but is somebody's
+		_, err = i.Keys.Own(ctx, path)
+		return &document.FileError{Err: err}
+	}
+	if err := atomicfile.Write(path, text); err != nil {
+		return fmt.Errorf("cannot make the identity %s: %w", path, document.Cause(err))
+	}
+	r.Identity, r.Recipient, r.Changed = path, recipient, true
+	r.say("Made the identity %s: keep it secret, and keep a copy. Its public recipient is:", path)
+	r.say("%s", recipient)
+	return nil
+}
+
+// merge returns all recipients of both lists, each key once.
+func merge(list, more []string) []string {
+	list = slices.Clone(list)
+	for _, r := range more {
+		if !slices.ContainsFunc(list, func(have string) bool { return sealed.Same(have, r) }) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// store makes the vars store, or encrypts the one that exists.
+func (i Init) store(ctx context.Context, r *Result) error {
+	plain, err := at(i.Store, i.Keys)
+	if err != nil {
+		return err
+	}
+	data, err := store.Content(plain.Path, plain.Shown)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return &document.FileError{Err: err}
+	case sealed.IsSealed(data):
+		return fmt.Errorf("%s is encrypted already; change who can read it with: bootstrap secrets rekey %s", i.Store, i.Store)
+	}
+	if err := plain.Lock(ctx); err != nil {
+		return err
+	}
+	defer plain.Close()
+	text := data
+	if data == nil {
+		text = []byte(empty)
+	} else if err := document.CheckValues("the vars store", i.Store, data); err != nil {
+		return err
+	}
+	target := plain
+	if !strings.HasSuffix(i.Store, store.Suffix) {
+		if target, err = at(i.Store+store.Suffix, i.Keys); err != nil {
+			return err
+		}
+		if err := target.Lock(ctx); err != nil {
+			return err
+		}
+		defer target.Close()
+	}
+	r.Store = target.Shown
+	if err := i.encrypt(ctx, target, text, r); err != nil {
+		return err
+	}
+	r.Changed = true
+	if data == nil {
+		r.say("Made the vars store %s, encrypted for %s", target.Shown, people(r.Recipients))
+		return nil
+	}
+	r.say("Encrypted %s as %s for %s", i.Store, target.Shown, people(r.Recipients))
+	if target == plain {
+		return nil
+	}
+	removed := i.Store
+	if err := os.Remove(plain.Path); err != nil {
+		return fmt.Errorf("cannot remove %s, whose encrypted copy is %s: %w", i.Store, target.Shown, document.Cause(err))
+	}
+	if err := os.Remove(plain.Path + ".previous"); err == nil {
+		removed += " and " + i.Store + ".previous"
+	}
+	r.say("Removed %s, after %s was read back. Other copies, such as those in a version control system, are still plain: if there are any, rotate the values with: bootstrap variables rotate", removed, target.Shown)
+	return nil
+}
+
+// encrypt writes the text and reads it back. A file that contains the same already is
+// what a run has left that was killed.
+func (i Init) encrypt(ctx context.Context, target *store.File, text []byte, r *Result) error {
+	if data, err := store.Content(target.Path, target.Shown); err == nil && sealed.IsSealed(data) {
+		got, err := target.Read(ctx)
+		if err != nil || !bytes.Equal(got, text) {
+			return fmt.Errorf("%s exists already, with other values; remove or rename one of the two files", target.Shown)
+		}
+		r.Recipients = target.To
+		return nil
+	} else if err == nil && target.Shown != i.Store {
+		return fmt.Errorf("%s exists already, and is not encrypted; remove or rename it", target.Shown)
+	}
+	target.Sealed, target.To = true, r.Recipients
+	data, err := i.Keys.Seal(ctx, target.Shown, text, target.To)
+	if err != nil {
+		return err
+	}
+	if got, _, err := i.Keys.Open(ctx, target.Shown, data); err != nil || !bytes.Equal(got, text) {
+		return errors.Join(fmt.Errorf("cannot encrypt %s: it could not be read back; nothing was changed", target.Shown), err)
+	}
+	if err := atomicfile.Write(target.Path, data); err != nil {
+		return fmt.Errorf("cannot write the vars store %s: %w", target.Shown, document.Cause(err))
+	}
+	if got, err := target.Read(ctx); err != nil || !bytes.Equal(got, text) {
+		return errors.Join(fmt.Errorf("cannot read %s back after it was written; the plain file was not removed", target.Shown), err)
+	}
+	return nil
+}
+
+// people returns the recipients for a sentence.
+func people(recipients []string) string {
+	if slices.Equal(recipients, []string{sealed.WithPassphrase}) {
+		return "those who know the passphrase"
+	}
+	if len(recipients) == 1 {
+		return "1 recipient"
+	}
+	return fmt.Sprintf("%d recipients", len(recipients))
+}
+
+// Rekey is what bootstrap secrets rekey was asked for.
+type Rekey struct {
+	Store  string
+	Add    []string // recipients
+	Remove []string // recipients, or their comments
+	Keys   *sealed.Keys
+}
+
+// Run encrypts the vars store again, to other recipients.
+func (k Rekey) Run(ctx context.Context) (*Result, error) {
+	f, err := at(k.Store, k.Keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := read(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	before := f.To
+	f.To = slices.DeleteFunc(slices.Clone(before), func(r string) bool { return r == sealed.WithPassphrase })
+	for _, gone := range k.Remove {
+		n := len(f.To)
+		f.To = slices.DeleteFunc(f.To, func(r string) bool { return sealed.Same(r, gone) || comment(r) == gone })
+		if len(f.To) == n {
+			return nil, fmt.Errorf("%s is not encrypted to %s; it is encrypted to: %s", k.Store, gone, strings.Join(before, ", "))
+		}
+	}
+	f.To = merge(f.To, k.Add)
+	if len(f.To) == 0 {
+		return nil, fmt.Errorf("cannot encrypt %s to nobody: add a recipient with --add", k.Store)
+	}
+	data, err := k.Keys.Seal(ctx, k.Store, text, f.To)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := k.Keys.Open(ctx, k.Store, data); err != nil {
+		return nil, fmt.Errorf("you could not read %s any more, and nothing was changed: keep or add your own recipient, and let somebody else remove it (%w)", k.Store, err)
+	}
+	if err := f.Write(ctx, text); err != nil {
+		return nil, err
+	}
+	r := &Result{Store: k.Store, Recipients: f.To, Changed: true}
+	r.say("Encrypted %s for %s:", k.Store, people(f.To))
+	for _, to := range f.To {
+		r.say("  %s", to)
+	}
+	if len(k.Remove) > 0 {
+		r.say("Who was removed has seen the values, and can read earlier copies such as %s.previous: give the values that matter new ones with: bootstrap variables rotate", k.Store)
+	}
+	return r, nil
+}
+
+// comment returns what follows the key of a recipient.
+func comment(recipient string) string {
+	words := strings.Fields(recipient)
+	if n := len(words); n > 0 && strings.HasPrefix(words[0], "ssh-") {
+		return strings.Join(words[min(2, n):], " ")
+	}
+	return strings.Join(words[min(1, len(words)):], " ")
+}
