@@ -113,6 +113,7 @@ func imports() map[string][]string {
 		"internal/stable":         {},
 		"internal/unnamed":        {},
 		"internal/wait":           {"internal/guard"},
+		"internal/yamlerror":      {},
 	}
 }
 
@@ -125,7 +126,7 @@ func libraries() map[string][]string {
 		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/environment", "cmd/secrets"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb":         {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
-		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
+		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},
 		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
 		"github.com/vishvananda/netlink": {"cpi/local/network"},
 		"github.com/creack/pty":          {"agent/local/sshd"},

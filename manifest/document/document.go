@@ -17,6 +17,8 @@ import (
 
 	yaml2 "go.yaml.in/yaml/v2"
 	"go.yaml.in/yaml/v3"
+
+	"bootstrap/internal/yamlerror"
 )
 
 // Limits of a document. Real manifests are below 1 MiB and use few aliases; the
@@ -27,6 +29,9 @@ const (
 	maxAliasedNodes = 100_000
 	maxAliasedBytes = 16 << 20
 )
+
+// notYAML begins the messages about files that are not valid YAML.
+const notYAML = "the file is not valid YAML: "
 
 // document is a parsed YAML document with the problems found so far.
 type document struct {
@@ -184,7 +189,8 @@ func parseAs(file string, data []byte, names bool) *document {
 	case errors.Is(err, io.EOF):
 		return d
 	case err != nil:
-		d.problems = append(d.problems, syntaxProblem(file, data, err))
+		line, column, why := yamlerror.Explain(data, err)
+		d.problems = append(d.problems, Problem{Pos: Position{file, line, column}, Message: notYAML + why})
 		return d
 	}
 	c := converter{document: d, names: names, tags: loneTags{none: bytes.IndexByte(data, '!') < 0, data: data}, open: map[*yaml.Node]bool{}}

@@ -1,4 +1,5 @@
-package document
+// Package yamlerror explains the errors of the YAML parsers in plain words.
+package yamlerror
 
 import (
 	"regexp"
@@ -10,18 +11,16 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// notYAML begins the messages about files that are not valid YAML.
-const notYAML = "the file is not valid YAML: "
-
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntaxProblem explains an error of the YAML parser. yaml.v3 names a line,
+// Explain explains an error of yaml.v3 about a file, and where it is. yaml.v3 names a line,
 // sometimes the one before the mistake, and no column. If yaml.v2 names a line
-// closer to the mistake, that one is used.
-func syntaxProblem(file string, data []byte, err error) Problem {
+// closer to the mistake, that one is used. The text quotes nothing of the file.
+func Explain(data []byte, err error) (line, column int, why string) {
 	line, text := splitError(err)
 	if strings.Contains(text, "control characters") || strings.Contains(text, "UTF-8") {
-		return Problem{Pos: unreadable(file, data), Message: notYAML + explain(text, "")}
+		line, column = unreadable(data)
+		return line, column, explain(text, "")
 	}
 	var ignored any
 	if err2 := yaml2.Unmarshal(data, &ignored); err2 != nil {
@@ -45,26 +44,23 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 		line--
 	}
 	content := lines[line-1]
-	column := len(content) - len(strings.TrimLeft(content, " "))
-	message := explain(text, content)
+	column = len(content) - len(strings.TrimLeft(content, " "))
+	why = explain(text, content)
 	if strings.Contains(text, "cannot start any token") || strings.Contains(text, "tab character") {
 		column = max(column, strings.IndexAny(content, "\t@`%"))
 	}
-	return Problem{
-		Pos:     Position{File: file, Line: line, Column: len([]rune(content[:column])) + 1},
-		Message: notYAML + message,
-	}
+	return line, len([]rune(content[:column])) + 1, why
 }
 
 // unreadable returns the position of the first character that is not valid in a
 // text in UTF-8.
-func unreadable(file string, data []byte) Position {
-	line, column := 1, 1
+func unreadable(data []byte) (line, column int) {
+	line, column = 1, 1
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
 		switch {
 		case r == utf8.RuneError && size == 1, unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r):
-			return Position{File: file, Line: line, Column: column}
+			return line, column
 		case r == '\n':
 			line, column = line+1, 1
 		default:
@@ -72,7 +68,7 @@ func unreadable(file string, data []byte) Position {
 		}
 		data = data[size:]
 	}
-	return Position{File: file, Line: 1, Column: 1}
+	return 1, 1
 }
 
 // splitError splits an error of a YAML library into its line, or 0, and text.
