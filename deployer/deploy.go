@@ -27,7 +27,7 @@ func Deploy(ctx context.Context, opts Options) error {
 	}
 	err := r.execute(ctx, slices.Concat([]phase{
 		{name: "find state", do: r.findExisting},
-		{name: "check inputs", do: func(context.Context) error { return opts.Planned.checkInputs(r.t) }},
+		{name: "check inputs", do: func(ctx context.Context) error { return opts.Planned.checkInputs(ctx, r.t) }},
 		{name: "read manifest", group: target.Validating, do: r.t.Read},
 		{name: "lock state", group: target.Validating, do: r.lock},
 		{name: "choose addresses", group: target.Validating, do: r.chooseAddresses},
@@ -63,13 +63,13 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	} else {
 		phases = slices.Concat(phases, r.looking(), []phase{{name: "plan", do: r.showPlan}})
 	}
-	err := looked(r.execute(ctx, append(phases, phase{name: "save plan", do: func(context.Context) (err error) {
+	err := looked(r.execute(ctx, append(phases, phase{name: "save plan", do: func(ctx context.Context) (err error) {
 		st := r.t.State.Get()
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}
-		file.Inputs, err = document.InputsDigest(opts.Manifest, opts.Inputs, file.Salt)
+		file.Inputs, err = document.InputsDigest(ctx, opts.Manifest, r.t.From.Inputs, file.Salt)
 		return err
 	}})))
 	return file, err

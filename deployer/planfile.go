@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,14 +45,14 @@ func (e *PlanFormatError) Error() string {
 
 // checkInputs refuses the plan if the inputs have changed since. It runs before
 // variables are generated. Without a plan it refuses nothing.
-func (p *PlanFile) checkInputs(t *target.Target) error {
+func (p *PlanFile) checkInputs(ctx context.Context, t *target.Target) error {
 	if p == nil {
 		return nil
 	}
 	if err := p.checkDeployment(t); err != nil {
 		return err
 	}
-	digest, err := document.InputsDigest(t.From.Manifest, t.From.Inputs, p.Salt)
+	digest, err := document.InputsDigest(ctx, t.From.Manifest, t.From.Inputs, p.Salt)
 	if err != nil {
 		return err
 	}

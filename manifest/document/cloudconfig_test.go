@@ -279,7 +279,7 @@ name: lab
 `)
 	digest := func(path string, opts Options) string {
 		t.Helper()
-		sum, err := InputsDigest(path, opts, "salt")
+		sum, err := InputsDigest(t.Context(), path, opts, "salt")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -74,12 +75,13 @@ func (e *evaluation) readDefinitions() {
 	}
 }
 
-// given returns the value from the flags or, without one, from the store.
+// given returns the value from the flags or, without one, from the store or else
+// from a source.
 func (e *evaluation) given(name string) *variable {
-	if v := e.vars[name]; v != nil {
+	if v := cmp.Or(e.vars[name], e.store.get(name)); v != nil {
 		return v
 	}
-	return e.store.get(name)
+	return e.sourced[name]
 }
 
 // resolve returns the value of a variable, and generates it if necessary and
@@ -344,15 +346,22 @@ func (n *node) plain() any {
 	return settledScalar(n.value)
 }
 
-// toNode returns a generated value as a tree.
+// toNode returns a value in the types of JSON as a tree.
 func toNode(value any) *node {
-	m, ok := value.(map[string]any)
-	if !ok {
-		return &node{value: value}
-	}
-	n := &node{kind: mapKind}
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		n.entries = append(n.entries, entry{key: key, value: toNode(m[key])})
+	n := &node{}
+	switch v := value.(type) {
+	case map[string]any:
+		n.kind = mapKind
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			n.entries = append(n.entries, entry{key: key, value: toNode(v[key])})
+		}
+	case []any:
+		n.kind = listKind
+		for _, item := range v {
+			n.items = append(n.items, toNode(item))
+		}
+	default:
+		n.value = value
 	}
 	return n
 }

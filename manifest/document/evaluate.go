@@ -37,8 +37,13 @@ type Options struct {
 	SaveStore func(ctx context.Context, sealed []byte) error
 	// FlagsFile is a file with the flags of an environment, of which only the
 	// variables are read here; later ones of Vars win. Empty: none.
-	FlagsFile string
-	Generate  Mode // what to do with variables without a value
+	FlagsFile  string
+	Generate   Mode     // what to do with variables without a value
+	VarSources []string // sources of values, as package manifest/source reads them
+	PassEnv    []string // names of variables of the environment that programs get
+	// Ask asks the sources for variables that nothing else gives; nil: there are none.
+	// Its error names the source that failed.
+	Ask func(ctx context.Context, names []string) (Answers, error)
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
@@ -58,6 +63,8 @@ type evaluation struct {
 	opts        Options
 	vars        variables  // from flags
 	store       *varsStore // nil: none
+	sourced     variables  // from the sources that were asked
+	asked       []string   // those sources, as messages name them
 	definitions []*definition
 	byName      map[string]*definition // the first one of each name
 	chain       []string               // variables being generated, each one needed by the one before it
@@ -111,6 +118,9 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 // interpolate generates missing variables and fills in all variables.
 func (e *evaluation) interpolate(ctx context.Context) error {
 	e.readDefinitions()
+	if err := e.ask(ctx); err != nil {
+		return err
+	}
 	if e.store != nil && e.opts.Generate == Write && e.incomplete() {
 		if err := e.store.acquire(ctx, e.document); err != nil || e.problems.failed() {
 			return err
@@ -182,6 +192,10 @@ func (e *evaluation) recordMissing(name string, pos Position, at *step) {
 // missingProblems returns one problem for each variable without a value.
 func (e *evaluation) missingProblems() Problems {
 	names := slices.Collect(maps.Keys(e.vars))
+	elsewhere := ""
+	if len(e.asked) > 0 {
+		elsewhere = ", also not in " + strings.Join(e.asked, ", ")
+	}
 	if e.store != nil {
 		names = append(names, e.store.names...)
 	}
@@ -206,7 +220,7 @@ func (e *evaluation) missingProblems() Problems {
 			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
 		}
 		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(),
-			Message: fmt.Sprintf("the variable ((%s)) has no value%s", shortened(m.name), more)})
+			Message: fmt.Sprintf("the variable ((%s)) has no value%s%s", shortened(m.name), elsewhere, more)})
 	}
 	problems = problems.sorted()
 	// The general advice is given only once.

@@ -36,7 +36,7 @@ func TestFlagsFile(t *testing.T) {
 	}
 	digest := func() string {
 		t.Helper()
-		sum, err := InputsDigest(manifest, opts, "salt")
+		sum, err := InputsDigest(t.Context(), manifest, opts, "salt")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -18,10 +19,10 @@ import (
 
 // InputsDigest returns an HMAC-SHA256, as hex and keyed with the salt, of
 // everything that an evaluation reads: the contents of all files, also of those
-// that the manifest names as its cloud config, but not their paths, and the given
-// values. A pipe is not read, since it can be read only
+// that the manifest names as its cloud config, but not their paths, the given values,
+// and those from sources. A pipe is not read, since it can be read only
 // once, and changes the digest each time.
-func InputsDigest(path string, opts Options, salt string) (string, error) {
+func InputsDigest(ctx context.Context, path string, opts Options, salt string) (string, error) {
 	if path == "-" {
 		return "", errors.New("cannot compare a manifest from standard input with a later one: write it to a file")
 	}
@@ -80,6 +81,9 @@ func InputsDigest(path string, opts Options, salt string) (string, error) {
 			d.part("no store", nil)
 		}
 		errs = append(errs, err)
+	}
+	if errors.Join(errs...) == nil {
+		errs = append(errs, d.sourced(ctx, path, opts))
 	}
 	return hex.EncodeToString(d.Sum(nil)), errors.Join(errs...)
 }

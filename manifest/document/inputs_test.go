@@ -29,7 +29,7 @@ func TestInputsDigest(t *testing.T) {
 	}
 	digest := func(path string, opts Options, salt string) string {
 		t.Helper()
-		sum, err := InputsDigest(path, opts, salt)
+		sum, err := InputsDigest(t.Context(), path, opts, salt)
 		if err != nil || len(sum) != 64 {
 			t.Fatalf("%q, %v", sum, err)
 		}
@@ -74,10 +74,10 @@ func TestInputsDigest(t *testing.T) {
 	try("a pipe", path, opts)
 	try("a pipe again", path, opts)
 	opts.VarsFiles = []string{path + ".absent"}
-	if _, err := InputsDigest(path, opts, ""); err == nil || !strings.Contains(err.Error(), "cannot read the variables file") {
+	if _, err := InputsDigest(t.Context(), path, opts, ""); err == nil || !strings.Contains(err.Error(), "cannot read the variables file") {
 		t.Error(err)
 	}
-	if _, err := InputsDigest("-", Options{}, ""); err == nil {
+	if _, err := InputsDigest(t.Context(), "-", Options{}, ""); err == nil {
 		t.Error("a manifest on standard input has a digest")
 	}
 }

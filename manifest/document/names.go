@@ -17,6 +17,9 @@ func (d *Document) Names() []string {
 	for name := range d.vars {
 		names[name] = true
 	}
+	for name := range d.sourced {
+		names[name] = true
+	}
 	if d.store != nil {
 		for _, name := range d.store.names {
 			names[name] = true

@@ -234,6 +234,9 @@ func (e *evaluation) collectSecrets() {
 			add(name, v)
 		}
 	}
+	for name, v := range e.sourced {
+		add(name, v)
+	}
 	for _, def := range e.definitions {
 		add(def.name, def.value)
 	}

@@ -19,7 +19,7 @@ type variable struct {
 	// loose is true if parts of the value have no position in a file. They get
 	// the position of the place that they fill.
 	loose  bool
-	secret bool  // generated, or kept in the vars store
+	secret bool  // generated, kept in the vars store, or from a source
 	used   bool  // by the document
 	size   int64 // of the value, in bytes; 0 until it is computed
 }

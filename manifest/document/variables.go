@@ -20,6 +20,8 @@ const (
 	Given Origin = "given"
 	// Stored is a value from the vars store.
 	Stored Origin = "stored"
+	// Sourced is a value from a source such as a credential server.
+	Sourced Origin = "from a source"
 	// ToGenerate is a value that the next deploy generates.
 	ToGenerate Origin = "to be generated"
 	// Missing means that no value was given and none can be generated.
@@ -46,6 +48,9 @@ func Variables(ctx context.Context, path string, opts Options) ([]Variable, erro
 		return nil, err
 	}
 	e.readDefinitions()
+	if err := e.ask(ctx); err != nil {
+		return nil, err
+	}
 	var list []Variable
 	now := time.Now()
 	for _, def := range e.distinct() {
@@ -54,6 +59,8 @@ func Variables(ctx context.Context, path string, opts Options) ([]Variable, erro
 		switch {
 		case e.vars[def.name] != nil:
 			v.Origin = Given
+		case value != nil && value == e.sourced[def.name]:
+			v.Origin = Sourced
 		case value != nil:
 			v.Origin = Stored
 			v.Findings = gen.Check(e.wanted(def), value.value.plain(), e.certificate, now, opts.WarningPeriod())
@@ -159,13 +166,16 @@ func Rotate(ctx context.Context, path string, opts Options, r Rotation) ([]Rotat
 	if err != nil {
 		return nil, err
 	}
+	e.readDefinitions()
+	if err := e.ask(ctx); err != nil {
+		return nil, err
+	}
 	if !r.DryRun {
 		defer e.close()
 		if err := e.store.acquire(ctx, e.document); err != nil {
 			return nil, err
 		}
 	}
-	e.readDefinitions()
 	e.collectSecrets()
 	rotated, err := e.choose(r)
 	if err != nil {
@@ -192,11 +202,14 @@ func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 		if v := e.vars[name]; v != nil {
 			return nil, fmt.Errorf("cannot rotate %q: its value comes from %s, which takes precedence over the vars store; change it there", name, v.origin)
 		}
+		if v := e.sourced[name]; v != nil {
+			return nil, fmt.Errorf("cannot rotate %q: its value comes from %s, and is not in the vars store; change it there", name, v.origin)
+		}
 	}
 	var defs []gen.Definition
 	uses, values := map[string][]string{}, map[string]any{}
 	for _, def := range e.distinct() {
-		if e.vars[def.name] == nil { // a given value is the user's to change
+		if e.vars[def.name] == nil && e.sourced[def.name] == nil { // a given value is the user's to change
 			defs = append(defs, e.wanted(def))
 			uses[def.name] = def.uses()
 		}
@@ -205,8 +218,10 @@ func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 		values[name] = v.value.plain()
 	}
 	expiring := gen.ExpiringWithin(defs, values, time.Now(), r.ExpiringWithin)
-	for name, v := range e.vars {
-		values[name] = v.value.plain()
+	for _, given := range []variables{e.sourced, e.vars} {
+		for name, v := range given {
+			values[name] = v.value.plain()
+		}
 	}
 	names := r.Names
 	if len(names) == 0 {
@@ -270,25 +285,7 @@ func (def *definition) uses() []string {
 		return nil
 	}
 	var names []string
-	note := func(value any) {
-		text, _ := value.(string)
-		for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
-			name, _ := splitName(match[1])
-			names = append(names, name)
-		}
-	}
-	var walk func(n *node)
-	walk = func(n *node) {
-		note(n.value)
-		for _, item := range n.items {
-			walk(item)
-		}
-		for _, e := range n.entries {
-			note(e.key)
-			walk(e.value)
-		}
-	}
-	walk(place.node)
+	place.node.variables(func(name string) { names = append(names, name) })
 	return names
 }
 

@@ -1,0 +1,124 @@
+package document
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"bootstrap/manifest/gen"
+)
+
+// Answers are the values that sources such as a credential server have.
+type Answers struct {
+	Values map[string]Answer // by the name of the variable
+	Asked  []string          // the sources, as messages name them
+}
+
+// Answer is the value of a variable, which is secret.
+type Answer struct {
+	Source string // as messages name it
+	Value  any    // in the types of JSON, with integers as int or uint64
+}
+
+// ParseAnswer reads a value that is written as YAML. Its errors do not show the value.
+func ParseAnswer(text string) (any, error) {
+	n, err := parseValue(text)
+	if err != nil {
+		return nil, err
+	}
+	return n.plain(), nil
+}
+
+// ask asks the sources for the variables that the document uses and that neither
+// flags nor the vars store give.
+func (e *evaluation) ask(ctx context.Context) error {
+	if e.opts.Ask == nil {
+		return nil
+	}
+	var names []string
+	seen := map[string]bool{"": true}
+	e.used(func(name string) {
+		if !seen[name] && e.given(name) == nil {
+			names = append(names, name)
+		}
+		seen[name] = true
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	answers, err := e.opts.Ask(ctx, names)
+	if err != nil {
+		return err
+	}
+	e.asked, e.sourced = answers.Asked, variables{}
+	for name, a := range answers.Values {
+		e.sourced[name] = &variable{value: toNode(a.Value), loose: true, secret: true, origin: "--var-source " + a.Source}
+	}
+	return nil
+}
+
+// used calls note with the names of all variables that the document uses or defines,
+// in their order.
+func (e *evaluation) used(note func(name string)) {
+	e.root.variables(note)
+	for _, def := range e.definitions {
+		note(def.name)
+		wanted := gen.Definition{Name: def.name, Type: def.kind}
+		if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
+			wanted.Options, _ = place.node.plain().(map[string]any)
+		}
+		for _, name := range gen.Requires(wanted) {
+			if !unfilled(name) {
+				note(name)
+			}
+		}
+	}
+}
+
+// variables calls note with the name of each variable in a value.
+func (n *node) variables(note func(name string)) {
+	find := func(value any) {
+		text, _ := value.(string)
+		if !strings.Contains(text, "((") {
+			return
+		}
+		for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
+			name, _ := splitName(match[1])
+			note(name)
+		}
+	}
+	find(n.value)
+	for _, item := range n.items {
+		item.variables(note)
+	}
+	for _, e := range n.entries {
+		find(e.key)
+		e.value.variables(note)
+	}
+}
+
+// sourced adds what the sources have of the document's variables.
+func (d inputsDigest) sourced(ctx context.Context, path string, opts Options) error {
+	if opts.Ask == nil {
+		return nil
+	}
+	e, err := openVariables(ctx, path, opts)
+	if err != nil {
+		return err
+	}
+	e.readDefinitions()
+	if err := e.ask(ctx); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.sourced)) {
+		value, err := json.Marshal(e.sourced[name].value.plain())
+		if err != nil {
+			return err
+		}
+		d.part("name", []byte(name))
+		d.part("sourced", value)
+	}
+	return nil
+}
