@@ -22,19 +22,21 @@ type Home struct {
 
 // Find returns the place for the cgroups of this user's VMs, or a RefusedError. It
 // changes nothing.
-func Find() (Home, error) {
-	h := Home{mount: mountPoint()}
+func Find() (Home, error) { return findBelow(mountPoint()) }
+
+func findBelow(mount string) (Home, error) {
+	h := Home{mount: mount}
 	if h.mount == "" {
 		return h, &RefusedError{Cause: "this machine has no cgroups of version 2", Remedy: unified}
 	}
 	if all := h.read("cgroup.controllers"); !slices.Contains(all, "memory") {
 		return h, &RefusedError{Cause: "the limits of this machine belong to cgroups of version 1", Remedy: unified}
 	}
-	err := h.findUser()
+	find := h.findUser
 	if os.Getuid() == 0 {
-		err = h.findRoot()
+		find = h.findRoot
 	}
-	if err != nil {
+	if err := find(); err != nil {
 		return h, err
 	}
 	h.controllers = h.read(filepath.Join(h.dir, "cgroup.controllers"))
