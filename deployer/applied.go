@@ -7,17 +7,24 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/state"
 )
 
 // keepApplied saves what this deploy has applied, for the diff of the next plan
-// and for deploy --previous.
-func (j *jobs) keepApplied() error {
+// and for deploy --previous. before is the state before this deploy was recorded.
+func (j *jobs) keepApplied(before state.State) error {
 	st := j.t.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
 		Releases: st.Releases, Applied: st.Own.Applied, Health: j.t.About.Health,
 	}
 	old, hadOld := j.t.Folder().Applied(kept.Current)
+	if hadOld && old.VM == a.VM && !old.IsLast(before) { // nor is the one before it
+		if err := j.t.Folder().ForgetApplied(); err != nil {
+			return fmt.Errorf("cannot forget an earlier deploy, after which another machine deployed: %w", err)
+		}
+		hadOld = false
+	}
 	switch {
 	case j.plan.Applies():
 		a.Spec = j.spec(false, "")
@@ -47,7 +54,8 @@ func (j *jobs) hasPrevious() bool {
 		which = kept.Previous
 	}
 	a, ok := j.t.Folder().Applied(which)
-	return ok && a.VM == st.CurrentVMCID
+	last, _ := j.t.Folder().Applied(kept.Current)
+	return ok && a.VM == st.CurrentVMCID && last.IsLast(st)
 }
 
 // findPrevious finds the last successful deploy if a later one failed, and else
@@ -66,6 +74,8 @@ func (r *run) findPrevious(ctx context.Context) error {
 	switch {
 	case a.VM != st.CurrentVMCID:
 		return &NoWayBackError{Why: fmt.Sprintf("it was applied to VM %s, and the VM is now %s", a.VM, st.CurrentVMCID)}
+	case !r.jobs.hasPrevious():
+		return &NoWayBackError{Why: "this machine has no record of the last deploy, which another one made; go back on that machine"}
 	case !a.SameDisk(d):
 		return &NoWayBackError{Why: "the persistent disk was replaced or resized since then"}
 	}

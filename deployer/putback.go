@@ -54,7 +54,7 @@ func (r *run) jobsFail(err error) bool {
 // failed with err.
 func (r *run) putBack(ctx context.Context, err error) error {
 	if !r.jobs.hasPrevious() {
-		return fmt.Errorf("%w; no previous version was put back: none was deployed to this VM", err)
+		return fmt.Errorf("%w; no previous version was put back: this machine has recorded none for this VM", err)
 	}
 	r.asked.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "the new version does not work; putting back the previous one"})
 	r.asked.Continued = r.t.Env.Root // so that no two stages of the output have the same number

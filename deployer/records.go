@@ -49,7 +49,7 @@ func (rec *records) deployment(ctx context.Context) error {
 	} else if hash := rec.plan.Applied; hash != "" {
 		applied[plan.PartSpec] = plan.Digest(rec.journal.Salt(), plan.PartSpec, hash)
 	}
-	now := time.Now().UTC().Truncate(time.Second)
+	now, before := time.Now().UTC().Truncate(time.Second), rec.t.State.Get()
 	err := rec.t.State.Update(func(st *state.State) error {
 		st.CurrentManifestSHA = rec.want.Digest
 		st.Releases, st.CurrentReleaseIDs = nil, nil
@@ -78,7 +78,7 @@ func (rec *records) deployment(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := rec.jobs.keepApplied(); err != nil {
+	if err := rec.jobs.keepApplied(before); err != nil {
 		rec.t.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
 	}
 	return rec.t.CPI.Remember()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -47,6 +48,12 @@ func (a Applied) Record(st *state.State) {
 		st.Releases = append(st.Releases, rel)
 		st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 	}
+}
+
+// IsLast reports whether this is the deploy that the state has as the last one that
+// succeeded. Another machine can have deployed since this one did.
+func (a Applied) IsLast(st state.State) bool {
+	return maps.Equal(a.Applied, st.Own.Applied) && (st.CurrentManifestSHA == "" || st.CurrentManifestSHA == a.Digest)
 }
 
 // SameDisk reports whether the deploy used the disk that is the current one in
@@ -123,6 +130,11 @@ func (f Folder) setApplied(a Applied, sketch []byte, rendered string, push bool)
 		}
 	}
 	return errors.Join(os.RemoveAll(current), os.Rename(next, current))
+}
+
+// ForgetApplied removes what earlier deploys applied.
+func (f Folder) ForgetApplied() error {
+	return errors.Join(os.RemoveAll(f.appliedDir(Current)), os.RemoveAll(f.appliedDir(Previous)))
 }
 
 // SwapApplied exchanges the current and the previous deploy, so that deploy
