@@ -95,6 +95,9 @@ func TestEnvironment(t *testing.T) {
 		{"", "state restore 12", "state restore --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml 12"},
 		{"", "state leftovers --adopt 3f0c vol-1", "state leftovers --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml --adopt 3f0c vol-1"},
 		{"", "variables rotate password", "variables rotate " + here + " m.yml password"},
+		{"", "state move s3://team/m", "state move --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml s3://team/m"},
+		{"", "state move /new/m.json", "state move --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml /new/m.json"},
+		{"", "state push", "state push --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
 		{"", "variables rotate home", "variables rotate " + here + " m.yml home"}, // a folder is called so, too
 		{"", "variables rotate up password", "variables rotate --bootstrap-yml=up/bootstrap.yml m.yml password"},
 		{"", "variables rotate other.yml password", "variables rotate other.yml password"},

@@ -167,11 +167,10 @@ func (w *words) first() string {
 }
 
 // isPath reports whether a word is one for a manifest, where it can be something else,
-// such as a CID or the name of a variable.
+// such as a CID, the name of a variable, or the place of a state.
 func isPath(word string) bool {
 	ext := filepath.Ext(word)
-	return word == "-" || ext == ".yml" || ext == ".yaml" || strings.ContainsAny(word, `/\`) ||
-		isRegular(word) || isRegular(filepath.Join(word, FileName))
+	return word == "-" || ext == ".yml" || ext == ".yaml" || isRegular(word) || isRegular(filepath.Join(word, FileName))
 }
 
 // scan finds the command, its arguments and its flags, as cobra does it later. It
