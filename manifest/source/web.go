@@ -1,0 +1,163 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/printable"
+	"bootstrap/internal/proxy"
+	"bootstrap/manifest/document"
+)
+
+// web is a server with values, reached over HTTPS.
+type web struct {
+	client *http.Client
+	ca     string // the name of the environment variable that names its CA
+}
+
+// newWeb returns a client that trusts the system's roots and the CA of an environment
+// variable: a PEM text or the path of one.
+func newWeb(c Config, ca string) (*web, error) {
+	choose, err := proxy.HTTP(c.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	dial := c.Dial
+	if dial == nil {
+		dial = proxy.Direct().DialContext
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if text := c.Getenv(ca); text != "" {
+		if config.RootCAs, err = roots(text); err != nil {
+			return nil, fmt.Errorf("cannot use $%s: %w", ca, err)
+		}
+	}
+	return &web{ca: ca, client: &http.Client{
+		Transport: &http.Transport{
+			Proxy:               func(r *http.Request) (*url.URL, error) { return choose(r.URL) },
+			DialContext:         guard.Dial(dial),
+			TLSClientConfig:     config,
+			MaxIdleConnsPerHost: atOnce,
+			IdleConnTimeout:     5 * time.Second,
+		},
+		// A redirect would send the token to another server.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// roots returns the system's roots and those of a PEM text or file.
+func roots(text string) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !strings.Contains(text, "-----BEGIN") {
+		path, err := document.ExpandHome(text)
+		if err != nil {
+			return nil, err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", text, document.Cause(err))
+		}
+		text = string(data)
+	}
+	if !pool.AppendCertsFromPEM([]byte(text)) {
+		return nil, errors.New("it contains no certificate in PEM")
+	}
+	return pool, nil
+}
+
+// reply is the answer of a server.
+type reply struct {
+	code   int
+	status string
+	body   []byte
+}
+
+// send sends a request, and returns the answer of any status but a redirect.
+func (w *web) send(ctx context.Context, method string, to *url.URL, header http.Header, form url.Values) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), strings.NewReader(form.Encode()))
+	if err != nil {
+		return reply{}, errors.New("its address is not valid")
+	}
+	req.Header = header
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok { // which repeats the URL
+			err = wrapped.Err
+		}
+		if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			return reply{}, fmt.Errorf("%w; set $%s to the CA of the server's certificate", wrong, w.ca)
+		}
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return reply{}, fmt.Errorf("the answer ends early: %w", err)
+	case len(body) > maxAnswer:
+		return reply{}, errTooLong
+	case resp.StatusCode/100 == 3:
+		return reply{}, fmt.Errorf("it redirects to %s; name that server if it is the right one", elsewhere(resp))
+	}
+	return reply{resp.StatusCode, resp.Status, body}, nil
+}
+
+var errTooLong = fmt.Errorf("the answer is larger than the limit of %d MiB", maxAnswer>>20)
+
+// elsewhere returns the host to which a server redirects.
+func elsewhere(resp *http.Response) string {
+	to, err := resp.Location()
+	if err != nil {
+		return "another address"
+	}
+	return cmp.Or(printable.Text(to.Host), "another address")
+}
+
+// said returns how the server explains the status; empty: it does not.
+func (r reply) said() string {
+	var said struct {
+		Error, Message   string
+		ErrorDescription string `json:"error_description"`
+		Errors           []string
+	}
+	_ = json.Unmarshal(r.body, &said) // of another form: the status has to do
+	return brief(cmp.Or(strings.Join(said.Errors, ", "), said.ErrorDescription, said.Message, said.Error))
+}
+
+// err returns the status as an error.
+func (r reply) err() error {
+	if said := r.said(); said != "" {
+		return fmt.Errorf("the server answers %s: %s", r.status, said)
+	}
+	return fmt.Errorf("the server answers %s", r.status)
+}
+
+// maxSaid limits what is shown of the words of a server or program, in bytes.
+const maxSaid = 600
+
+// brief returns the words of a server or program in one short line.
+func brief(text string) string {
+	text = strings.Join(strings.Fields(printable.Text(text)), " ")
+	if len(text) > maxSaid {
+		text = "…" + strings.ToValidUTF8(text[len(text)-maxSaid:], "")
+	}
+	return text
+}
