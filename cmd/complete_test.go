@@ -52,6 +52,8 @@ func TestComplete(t *testing.T) {
 		{"deploy m.yml --vars-store ", "yml yaml age :8"},
 		{"secrets rekey ", "yml yaml age :8"},
 		{"deploy m.yml --state ", "json :8"},
+		{"deploy m.yml --var-source ", "credhub= vault= exec= sops= :6"},
+		{"deploy m.yml --var-source sops=s", ":0"},
 		{"dep", "deploy :4"},
 	} {
 		var out, errs bytes.Buffer

@@ -49,7 +49,6 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 	rubyFlag(f, &opts.Ruby)
 	oldAgentFlags(f, &opts)
 	viaFlag(f, &opts)
-	passEnvFlag(f, &opts)
 	answerFlag(f, &opts)
 	f.BoolVar(&strict, "strict", false, "count warnings as failures")
 	return cmd

@@ -9,6 +9,8 @@ import (
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 )
 
@@ -100,7 +102,6 @@ func answerFlag(f *pflag.FlagSet, opts *deployer.Options) {
 // cpiFlags adds the flags of commands that may install or call the CPI.
 func cpiFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	rubyFlag(f, &opts.Ruby)
-	passEnvFlag(f, opts)
 	f.StringVar(&opts.PackageDir, "package-dir", "", "cache compiled CPI packages in this `FOLDER`, not in ~/.bosh")
 	timeVar(f, &opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
 }
@@ -112,10 +113,6 @@ func oldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
 
 func viaFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.Var((*values.Via)(&opts.Via), "via", "go through the jumpbox at this `URL`, ssh://user@host; repeatable")
-}
-
-func passEnvFlag(f *pflag.FlagSet, opts *deployer.Options) {
-	f.Var((*values.Names)(&opts.PassEnv), "pass-env", "pass the environment variable `NAME` to the CPI; repeatable")
 }
 
 func skipDrainFlag(f *pflag.FlagSet, opts *deployer.Options) {
@@ -158,6 +155,20 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 	f.Var((*values.Time)(t), name, usage)
 }
 
+// sourced returns inputs whose sources of values can be asked, for a command without
+// a deployment. done closes the connections.
+func (c *console) sourced(inputs document.Options) (in document.Options, done func(), err error) {
+	if len(inputs.VarSources) == 0 {
+		return inputs, func() {}, nil
+	}
+	home, err := c.boshHome()
+	if err != nil {
+		return in, nil, err
+	}
+	env := target.NewEnv(target.Config{Home: home, Getenv: c.getenv, Secret: c.redactor.Add, Report: func(report.Event) {}})
+	return env.Inputs(inputs), env.Close, nil
+}
+
 // varFlags adds the flags for operations files, the cloud config and variables,
 // for commands that read a manifest, and fills in the environment and standard
 // input.
@@ -170,6 +181,8 @@ func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.VarP(&values.VarsFiles{Inputs: inputs, Stdin: c.stdin}, "vars-file", "l", "read variables from this YAML file; - is standard input")
 	f.StringArrayVar(&inputs.VarsEnv, "vars-env", nil, "read variables from the environment: `PREFIX`_name=VALUE")
 	f.StringVar(&inputs.VarsStore, "vars-store", "", "keep generated variables in this YAML `FILE`")
+	f.Var((*values.Sources)(&inputs.VarSources), "var-source", "ask credhub=URL, vault=URL, exec=PROGRAM, sops=FILE; repeatable")
+	f.Var((*values.Names)(&inputs.PassEnv), "pass-env", "pass the environment variable `NAME` to programs; repeatable")
 	inputs.Keys = secretsOf(c).Flags(f)
 	inputs.Environ = c.env
 	inputs.Stdin = c.stdin

@@ -46,7 +46,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
 const harmless = "bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
-	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store expiry-warning width " +
+	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir identity recipient"
 
 // together lists, for some commands, sets of other flags that work with each
@@ -411,8 +411,8 @@ func TestFlagWithoutValue(t *testing.T) {
 // A command refuses flags that would have no effect.
 func TestNoIdleFlags(t *testing.T) {
 	for command, flags := range map[string]string{
-		"stop":         "package-dir pass-env ruby cpi-timeout",
-		"restart":      "package-dir pass-env ruby cpi-timeout",
+		"stop":         "package-dir ruby cpi-timeout",
+		"restart":      "package-dir ruby cpi-timeout",
 		"start":        "skip-drain",
 		"disks delete": "skip-drain",
 		"disks forget": "skip-drain",

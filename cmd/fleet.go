@@ -86,7 +86,7 @@ func (a *fleetAsked) memberFlags(c *console, f *pflag.FlagSet) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.deployFlags(own, &unused)
 	planFlags(own, &unused)
-	for _, name := range []string{"fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "ruby", "via", "pass-env", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"} {
+	for _, name := range []string{"fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"} {
 		flag := *own.Lookup(name)
 		flag.Value = &passedFlag{Value: flag.Value, name: name, to: &a.members}
 		f.AddFlag(&flag)

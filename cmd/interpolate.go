@@ -33,7 +33,12 @@ the manifest, as for a deploy.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = document.Write
-			doc, err := document.Evaluate(cmd.Context(), args[0], inputs)
+			in, done, err := c.sourced(inputs)
+			if err != nil {
+				return err
+			}
+			defer done()
+			doc, err := document.Evaluate(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}

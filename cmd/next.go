@@ -98,6 +98,9 @@ func (c *console) targetArgs(command []string) string {
 	add("-l", "vars-file", varsFiles...)
 	add("--var-file", "var-file", quoted(t.Inputs.VarFiles...)...)
 	add("--vars-env", "vars-env", quoted(t.Inputs.VarsEnv...)...)
+	if add("--var-source", "var-source", quoted(t.Inputs.VarSources...)...); len(t.Inputs.VarSources) > 0 {
+		add("--pass-env", "pass-env", t.Inputs.PassEnv...)
+	}
 	if t.Inputs.SaveStore == nil { // else it is that of the store of the team
 		add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
 	}

@@ -13,9 +13,9 @@ import (
 func TestWithTarget(t *testing.T) {
 	t.Parallel()
 	whole := &deployer.Options{Options: target.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
-		Ops: []string{"a.yml", ""}, CloudConfigs: []string{"cloud.yml"}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", Vars: []string{"pw=s3cret"},
+		Ops: []string{"a.yml", ""}, CloudConfigs: []string{"cloud.yml"}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", VarSources: []string{"exec=./get it"}, PassEnv: []string{"TOKEN"}, Vars: []string{"pw=s3cret"},
 	}}}
-	const all = "'my lab.yml' --state s.json -o a.yml --cloud-config cloud.yml -l '$v.yml' --vars-store creds.yml -v pw=<…>"
+	const all = "'my lab.yml' --state s.json -o a.yml --cloud-config cloud.yml -l '$v.yml' --var-source 'exec=./get it' --pass-env TOKEN --vars-store creds.yml -v pw=<…>"
 	ledger := func(address string) *deployer.Options {
 		return &deployer.Options{Config: target.Config{Database: address}, Options: target.Options{Manifest: "m.yml"}}
 	}

@@ -221,6 +221,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	opts.Self = self
 	opts.Getenv = c.getenv
 	opts.Usual = c.line.Usual()
+	opts.PassEnv = opts.Inputs.PassEnv
 	if err := c.findDatabase(&opts.Database); err != nil {
 		return err
 	}

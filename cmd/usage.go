@@ -71,7 +71,7 @@ func manifestOrState(cmd *cobra.Command, args []string) error {
 // noInputs refuses flags for operations, a cloud config and variables if no
 // manifest is named.
 func noInputs(cmd *cobra.Command) error {
-	for _, name := range []string{"ops-file", "cloud-config", "var", "var-file", "vars-file", "vars-env", "vars-store"} {
+	for _, name := range []string{"ops-file", "cloud-config", "var", "var-file", "vars-file", "vars-env", "vars-store", "var-source"} {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s is for a manifest, and none is named: bootstrap %s MANIFEST", name, shortPath(cmd))
 		}

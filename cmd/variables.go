@@ -38,7 +38,12 @@ there is one object per line.`,
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			list, err := document.Variables(cmd.Context(), args[0], inputs)
+			in, done, err := c.sourced(inputs)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := document.Variables(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}
@@ -79,7 +84,12 @@ next deploy gives the new values to the VM.`,
 			}
 			c.started = true
 			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], Inputs: inputs}}
-			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
+			in, done, err := c.sourced(inputs)
+			if err != nil {
+				return err
+			}
+			defer done()
+			rotated, err := document.Rotate(cmd.Context(), args[0], in, what)
 			if err != nil {
 				return err
 			}
@@ -136,7 +146,7 @@ func (c *console) printRotated(rotated []document.Rotated, dry bool) {
 type variableLine struct {
 	Name     string         `json:"name"`
 	Type     string         `json:"type,omitempty"`
-	Value    string         `json:"value"` // given, stored, to be generated, missing
+	Value    string         `json:"value"` // given, stored, from a source, to be generated, missing
 	NotAfter *time.Time     `json:"not_after,omitempty"`
 	DaysLeft *int           `json:"days_left,omitempty"`
 	Findings []variableFind `json:"findings,omitempty"`

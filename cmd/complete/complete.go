@@ -18,6 +18,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/fleet"
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
 	"bootstrap/state/file"
 )
 
@@ -93,6 +94,8 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 		}
 	case f.Name == "state", f.Name == "plan", f.Name == "from":
 		complete = cobra.FixedCompletions([]cobra.Completion{"json"}, cobra.ShellCompDirectiveFilterFileExt)
+	case f.Name == "var-source":
+		complete = varSources
 	case f.Name == "job":
 		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return jobNames(home, cmd, args), noFiles
@@ -105,6 +108,18 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 		return // the shell's own, which is files
 	}
 	_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // each flag has one
+}
+
+// varSources completes the kind of a source of values, and leaves the rest to the
+// shell.
+func varSources(_ *cobra.Command, _ []string, text string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+	if strings.Contains(text, "=") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	for _, k := range source.Kinds() {
+		list = append(list, cobra.CompletionWithDesc(k[0]+"=", k[1]))
+	}
+	return list, cobra.ShellCompDirectiveNoSpace | noFiles
 }
 
 // statePath returns the path of the state file that a command line names; empty:

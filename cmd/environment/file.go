@@ -62,10 +62,11 @@ func table() []key {
 		{Field: list("vars_files", "Path of a file of variables, or a list of paths: --vars-file."), flag: "vars-file", path: true},
 		{Field: list("vars_env", "Prefix of environment variables with values, or a list: --vars-env."), flag: "vars-env"},
 		{Field: text("vars_store", "Path of the file that keeps generated variables: --vars-store."), flag: "vars-store", path: true},
+		{Field: list("var_sources", "Source of values, credhub=URL, vault=URL, exec=PROGRAM or sops=FILE, or a list: --var-source."), flag: "var-source", set: new(values.Sources)},
 		{Field: text("state", "Path or URL of the state: --state. BOOTSTRAP_STATE replaces it."), flag: "state", path: true},
 		{Field: text("database", "Path or postgres:// URL of the address ledger: --database. BOOTSTRAP_DATABASE replaces it."), flag: "database", path: true, set: new(values.Database)},
 		{Field: list("via", "URL of a jumpbox, ssh://user@host, or a list: --via."), flag: "via", set: new(values.Via)},
-		{Field: list("pass_env", "Name of an environment variable that the CPI gets, or a list: --pass-env."), flag: "pass-env", set: new(values.Names)},
+		{Field: list("pass_env", "Name of an environment variable that CPIs and programs get, or a list: --pass-env."), flag: "pass-env", set: new(values.Names)},
 	}
 }
 
@@ -237,6 +238,8 @@ func (r *reader) readText(k key, v document.Value) string {
 		}
 	case k.flag == "via":
 		text = r.resolveKeys(text)
+	case k.flag == "var-source":
+		text = r.resolveSource(text)
 	}
 	if k.set != nil {
 		if err := k.set.Set(text); err != nil {
@@ -274,6 +277,22 @@ func (r *reader) resolveKeys(list string) string {
 		parts[i] = u.String()
 	}
 	return strings.Join(parts, ",")
+}
+
+// resolveSource resolves the path of a source of values. A program without a slash is
+// looked for in PATH.
+func (r *reader) resolveSource(text string) string {
+	kind, path, _ := strings.Cut(text, "=")
+	switch {
+	case kind == "sops":
+		return "sops=" + r.resolve(path)
+	case kind == "exec" && strings.ContainsAny(path, `/\`):
+		if path = r.resolve(path); filepath.Base(path) == path {
+			path = "." + string(filepath.Separator) + path
+		}
+		return "exec=" + path
+	}
+	return text
 }
 
 // names reports whether the file names a path as something else than the manifest.

@@ -28,6 +28,7 @@ func TestRead(t *testing.T) {
 		"var_files: {a=b: c}":                          "bootstrap.yml:1:13: var_files[\"a=b\"]: the name of a variable must not be empty, or contain =",
 		"vars_files: '-'":                              "bootstrap.yml:1:13: vars_files: must be a path; what is on standard input",
 		"via: [jumpbox]":                               `bootstrap.yml:1:7: via[0]: --via "jumpbox": expected ssh://user@host`,
+		"var_sources: 'vault=https://u:s3cret@h/a'":    "var_sources: --var-source: the address has only a host and a path",
 		"via: [u:s3cret@h]":                            "via[0]: --via: expected ssh://user@host",
 		"pass_env: [A, 'B=s3cret']":                    `bootstrap.yml:1:15: pass_env[1]: --pass-env takes names: "B=…" is not the name`,
 		"database: mysql://u:s3cret@h":                 "database: --database: expected a path, or postgres://",
@@ -80,6 +81,7 @@ vars_files: -d.yml
 state: https://states/lab?x=1
 database: ~
 vars_env: [A, B]
+var_sources: [vault=https://h/secret, sops=s.yml, exec=get, exec=./get, exec=/a/get, exec=../get]
 via: 'ssh://u@h?private-key=keys/id,ssh://u@h2'
 x-note: {any: thing}
 `
@@ -93,7 +95,9 @@ x-note: {any: thing}
 	slash := filepath.FromSlash
 	want := &File{Path: path, Manifest: "m.yml", Flags: []Flag{
 		{"ops-file", slash("lab/a.yml")}, {"ops-file", "~/b.yml"}, {"ops-file", "/c.yml"}, {"vars-file", slash("lab/-d.yml")},
-		{"vars-env", "A"}, {"vars-env", "B"}, {"state", "https://states/lab?x=1"},
+		{"vars-env", "A"}, {"vars-env", "B"},
+		{"var-source", "vault=https://h/secret"}, {"var-source", "sops=lab/s.yml"}, {"var-source", "exec=get"}, {"var-source", "exec=lab/get"},
+		{"var-source", "exec=/a/get"}, {"var-source", "exec=./get"}, {"state", "https://states/lab?x=1"},
 		{"via", "ssh://u@h?private-key=lab%2Fkeys%2Fid,ssh://u@h2"},
 	}}
 	f.others = nil
@@ -107,7 +111,7 @@ func TestSchema(t *testing.T) {
 	t.Chdir(t.TempDir())
 	schema := manifesttest.Schema(t, Schema, "")
 	for content, accepted := range map[string]bool{
-		"manifest: m.yml\nops_files: a.yml\ncloud_configs: [c.yml]\nvars: {a: [1]}\nvar_files: {ca: ca.pem}\nvars_files: [v.yml]\nvars_env: A\nvars_store: s.yml\nstate: s.json\ndatabase: l.db\nvia: ssh://u@h\npass_env: [A]\n": true,
+		"manifest: m.yml\nops_files: a.yml\ncloud_configs: [c.yml]\nvars: {a: [1]}\nvar_files: {ca: ca.pem}\nvars_files: [v.yml]\nvars_env: A\nvars_store: s.yml\nvar_sources: [exec=a]\nstate: s.json\ndatabase: l.db\nvia: ssh://u@h\npass_env: [A]\n": true,
 		"manifest: m.yml\nvars: ~\nops_files: ~\nx-a: 1": true,
 		"manifest: []":                         false,
 		"manifest: m.yml\nnosuch: 1":           false,

@@ -22,6 +22,7 @@ import (
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
 	"bootstrap/tunnel"
 )
 
@@ -188,6 +189,24 @@ func (v Recipients) Set(word string) error {
 		return Refusal(v.Flag + ": " + err.Error())
 	}
 	*v.To = append(*v.To, list...)
+	return nil
+}
+
+// Sources contains sources of values, as package source reads them.
+type Sources []string
+
+// Type returns the word for the value in help texts.
+func (v *Sources) Type() string { return "SOURCE" }
+
+// String returns the default for help texts.
+func (v *Sources) String() string { return strings.Join(*v, ",") }
+
+// Set adds a source.
+func (v *Sources) Set(text string) error {
+	if err := source.Check(text); err != nil {
+		return Refusal("--var-source: " + err.Error()) // without the text, which may have a password
+	}
+	*v = append(*v, text)
 	return nil
 }
 

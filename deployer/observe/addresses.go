@@ -150,7 +150,7 @@ func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery, each func(
 	defer v.env.Close()
 	var networks []network.Network
 	if len(q.Inputs.CloudConfigs) > 0 {
-		if networks, err = manifest.LoadNetworks(ctx, q.Inputs); err != nil {
+		if networks, err = manifest.LoadNetworks(ctx, v.env.Inputs(q.Inputs)); err != nil {
 			return "", err
 		}
 	}
@@ -234,7 +234,7 @@ func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*Led
 // them.
 func (v *ledgerView) wanted(ctx context.Context, q LedgerQuery) (networks []network.Network, instances []network.Instance, err error) {
 	if len(v.targets) == 0 && len(q.Inputs.CloudConfigs) > 0 {
-		networks, err = manifest.LoadNetworks(ctx, q.Inputs)
+		networks, err = manifest.LoadNetworks(ctx, v.env.Inputs(q.Inputs))
 		return networks, nil, err
 	}
 	for _, t := range v.targets {

@@ -24,8 +24,8 @@ type Artifacts struct {
 	Releases map[string]*artifact.Release // by name; fetched ones
 	Stemcell *artifact.Stemcell           // nil: it was not fetched
 
-	mu    sync.Mutex             // guards early
-	early map[source]*earlyFetch // begun, and not asked for yet
+	mu    sync.Mutex                     // guards early
+	early map[artifactSource]*earlyFetch // begun, and not asked for yet
 }
 
 // publish does so with the names in releases.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
@@ -227,18 +226,14 @@ func (c *CPI) Env() []string {
 	)
 }
 
-// checkPassEnv warns of names that are not set, and gives the redactor the
-// values whose names suggest secrets.
+// checkPassEnv warns of names that are not set, and hides the secret values.
 func (c *CPI) checkPassEnv() {
-	secret := regexp.MustCompile(`(?i)secret|passw|token|key|credential|auth`)
 	for _, n := range c.t.Env.PassEnv {
-		v := c.t.Env.Getenv(n)
-		if v == "" {
+		if c.t.Env.Getenv(n) == "" {
 			c.t.Out.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
-		} else if secret.MatchString(n) {
-			c.t.Env.Secret(v)
 		}
 	}
+	c.t.Env.hide(c.t.Env.PassEnv)
 }
 
 // EffectiveAPI returns the lower of the API versions of CPI and stemcell; 0:

@@ -21,8 +21,8 @@ type earlyFetch struct {
 	file     artifact.File
 }
 
-// source is what a download is found by.
-type source struct{ url, digest string }
+// artifactSource is what a download is found by.
+type artifactSource struct{ url, digest string }
 
 // begin begins to download what a manifest names, while the keys of its variables
 // are generated. Nothing is reported before it is asked for: the secrets of the
@@ -30,9 +30,9 @@ type source struct{ url, digest string }
 func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 	ctx, cancel := context.WithCancel(ctx)
 	slots := make(chan struct{}, earlyFetches)
-	a.early = map[source]*earlyFetch{}
+	a.early = map[artifactSource]*earlyFetch{}
 	for _, d := range list {
-		e, at := &earlyFetch{}, source{d.URL, d.SHA1}
+		e, at := &earlyFetch{}, artifactSource{d.URL, d.SHA1}
 		if a.early[at] != nil {
 			continue
 		}
@@ -68,7 +68,7 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 // fetch fetches src, or waits for its download that has begun.
 func (a *Artifacts) fetch(ctx context.Context, src artifact.Source, progress func(done, total int64)) (artifact.File, error) {
 	a.mu.Lock()
-	at := source{src.URL, src.Digest}
+	at := artifactSource{src.URL, src.Digest}
 	e := a.early[at]
 	delete(a.early, at) // a second one finds it in the cache
 	a.mu.Unlock()

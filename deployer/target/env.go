@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	"bootstrap/deployer/reach"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/proxy"
+	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
 	"bootstrap/state"
 	"bootstrap/templates"
 )
@@ -79,18 +83,63 @@ type Env struct {
 	Store  *artifact.Store   // Open
 	Engine *templates.Engine // StartRuby
 
+	routed  bool                         // OpenRoute has succeeded
+	sources map[string]*source.Sources   // by their list; those that Inputs has made
 	ledgers map[string]*addresses.Ledger // by address; those that Ledger has opened
 }
 
 // NewEnv returns an environment in which nothing has begun yet.
 func NewEnv(c Config) *Env { return &Env{Config: c, Root: cmp.Or(c.Continued, report.New(c.Report))} }
 
-// OpenRoute opens the route to the VM and to downloads.
+// OpenRoute opens the route to the VM and to downloads, unless it is open.
 func (e *Env) OpenRoute(ctx context.Context) (err error) {
+	if e.routed {
+		return nil
+	}
 	e.Route, err = reach.OpenRoute(ctx, reach.RouteOptions{
 		Via: e.Via, Home: e.Home, Getenv: e.Getenv, Secret: e.Secret, Report: e.Root,
 	})
+	e.routed = err == nil
 	return err
+}
+
+// Inputs returns inputs whose sources of values can be asked. Each variable is asked
+// for once, also by several evaluations.
+func (e *Env) Inputs(in document.Options) document.Options {
+	if len(in.VarSources) > 0 {
+		in.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
+			sources, err := e.openSources(ctx, in)
+			if err != nil {
+				return document.Answers{}, err
+			}
+			return sources.Ask(ctx, names)
+		}
+	}
+	return in
+}
+
+// openSources returns the sources of inputs, which are reached by the route.
+func (e *Env) openSources(ctx context.Context, in document.Options) (*source.Sources, error) {
+	if slices.ContainsFunc(in.VarSources, source.Remote) {
+		if err := e.OpenRoute(ctx); err != nil {
+			return nil, err
+		}
+	}
+	list := strings.Join(in.VarSources, "\x00")
+	if e.sources[list] == nil {
+		e.hide(in.PassEnv)
+		made, err := source.New(in.VarSources, source.Config{
+			Environ: in.Environ, PassEnv: in.PassEnv, Getenv: e.Getenv, Dial: e.Route.Dial, Secret: e.Secret,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if e.sources == nil {
+			e.sources = map[string]*source.Sources{}
+		}
+		e.sources[list] = made
+	}
+	return e.sources[list], nil
 }
 
 // Open opens the route, and the cache, whose downloads go the same way as all
@@ -170,6 +219,16 @@ func (e *Env) rubyEnv() []string { return e.inherited("PATH", "HOME") }
 // besides the variables that package health sets.
 func (e *Env) checkEnv() []string {
 	return append(e.inherited("PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"), e.inherited(e.PassEnv...)...)
+}
+
+// hide gives the redactor the values of those variables whose names suggest secrets.
+func (e *Env) hide(names []string) {
+	secret := regexp.MustCompile(`(?i)secret|passw|token|key|credential|auth`)
+	for _, n := range names {
+		if secret.MatchString(n) {
+			e.Secret(e.Getenv(n))
+		}
+	}
 }
 
 // inherited returns the variables that are set, as NAME=value.

@@ -47,7 +47,7 @@ func (t *Target) UseInstallation(ctx context.Context, st state.State) {
 // if the command line has operations or variables of its own.
 func (t *Target) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
-	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv) > 0 || given.VarsStore != "" && given.SaveStore == nil)
+	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")

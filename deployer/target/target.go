@@ -76,6 +76,7 @@ type Target struct {
 // New returns a deployment of which nothing is read yet. The caller must call
 // Close.
 func New(env *Env, from Options) *Target {
+	from.Inputs = env.Inputs(from.Inputs)
 	t := &Target{Env: env, From: from, Out: report.NewOutput(env.Root)}
 	t.Addresses, t.Artifacts, t.Agents, t.CPI = &Addresses{t: t}, &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
 	t.Shared = &Shared{t: t}
