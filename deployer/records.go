@@ -81,7 +81,7 @@ func (rec *records) deployment(ctx context.Context) error {
 	if err := rec.jobs.keepApplied(before); err != nil {
 		rec.t.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
 	}
-	return rec.t.CPI.Remember()
+	return rec.t.CPI.Remember(ctx)
 }
 
 // previous records the deploy that was put back as the current one.

@@ -33,7 +33,7 @@ func Load(ctx context.Context, path string, opts document.Options) (*Manifest, e
 	m.Generated, m.Warnings = d.Generated, d.Warnings
 	secrets := d.Secrets()
 	r.addKey(secrets)
-	m.Secrets = secrets.Sorted()
+	m.Secrets, m.StoreReaders = secrets.Sorted(), d.StoreReaders()
 	m.Names = m.publicNames(d.Names())
 	return m, nil
 }

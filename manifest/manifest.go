@@ -45,6 +45,8 @@ type Manifest struct {
 	// Secrets holds every secret value of the document, the longest first, for a
 	// redactor.
 	Secrets []string
+	// StoreReaders are the recipients of the vars store; empty if it is not encrypted.
+	StoreReaders []string
 	// Names holds the texts that are not redacted even if a secret equals one of
 	// them: keys, and the names of variables, jobs and other parts.
 	Names []string

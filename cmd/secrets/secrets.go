@@ -53,13 +53,13 @@ func read(ctx context.Context, f *store.File) ([]byte, error) {
 		return nil, &document.FileError{Err: err}
 	case !f.Exists():
 		return nil, &document.FileError{Err: fmt.Errorf("cannot read the vars store %s: %w", f.Shown, fs.ErrNotExist)}
-	case !sealedFile(f):
+	case !isSealed(f):
 		return nil, &document.FileError{Err: fmt.Errorf("the vars store %s is not encrypted; encrypt it with: bootstrap secrets init --vars-store %s", f.Shown, f.Shown)}
 	}
 	return text, nil
 }
 
-func sealedFile(f *store.File) bool {
+func isSealed(f *store.File) bool {
 	data, err := store.Content(f.Path, f.Shown)
 	return err == nil && sealed.IsSealed(data)
 }
@@ -164,7 +164,7 @@ func (i Init) store(ctx context.Context, r *Result) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return &document.FileError{Err: err}
 	case sealed.IsSealed(data):
-		return fmt.Errorf("%s is encrypted already; change who can read it with: bootstrap secrets rekey %s", i.Store, i.Store)
+		return already(i.Store)
 	}
 	if err := plain.Lock(ctx); err != nil {
 		return err
@@ -186,7 +186,9 @@ func (i Init) store(ctx context.Context, r *Result) error {
 		}
 		defer target.Close()
 	}
-	r.Store = target.Shown
+	if r.Store = target.Shown; data == nil && isSealed(target) {
+		return already(target.Shown)
+	}
 	if err := i.encrypt(ctx, target, text, r); err != nil {
 		return err
 	}
@@ -210,17 +212,21 @@ func (i Init) store(ctx context.Context, r *Result) error {
 	return nil
 }
 
+func already(path string) error {
+	return fmt.Errorf("%s is encrypted already; change who can read it with: bootstrap secrets rekey %s", path, path)
+}
+
 // encrypt writes the text and reads it back. A file that contains the same already is
 // what a run has left that was killed.
 func (i Init) encrypt(ctx context.Context, target *store.File, text []byte, r *Result) error {
-	if data, err := store.Content(target.Path, target.Shown); err == nil && sealed.IsSealed(data) {
+	if isSealed(target) {
 		got, err := target.Read(ctx)
 		if err != nil || !bytes.Equal(got, text) {
 			return fmt.Errorf("%s exists already, with other values; remove or rename one of the two files", target.Shown)
 		}
 		r.Recipients = target.To
 		return nil
-	} else if err == nil && target.Shown != i.Store {
+	} else if _, err := os.Lstat(target.Path); err == nil && target.Shown != i.Store {
 		return fmt.Errorf("%s exists already, and is not encrypted; remove or rename it", target.Shown)
 	}
 	target.Sealed, target.To = true, r.Recipients

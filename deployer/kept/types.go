@@ -88,6 +88,9 @@ type Deployment struct {
 	// Secrets are what a redactor must hide if the manifest is not read, the
 	// newest first: the VM's logs may contain older ones.
 	Secrets []string `json:"secrets,omitempty"`
+	// Sealed are the secrets as a list in JSON, encrypted like the vars store; then
+	// Secrets is not recorded.
+	Sealed []byte `json:"sealed,omitempty"`
 }
 
 // MBusURL returns the URL of the agent; nil if it is not a URL.

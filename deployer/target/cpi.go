@@ -76,7 +76,7 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 		return client, nil
 	}
 	// Commands without the manifest find the CPI by this file.
-	return client, c.Remember()
+	return client, c.Remember(ctx)
 }
 
 // Prepare fetches what a missing CPI is installed from, before a person is

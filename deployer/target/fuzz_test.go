@@ -28,7 +28,7 @@ func FuzzKept(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		r.recallKnown()
+		r.recallKnown(t.Context())
 		if r.Known.Name != "" {
 			if err := r.FindInstallation(t.Context()); err != nil {
 				return

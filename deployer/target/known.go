@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -34,7 +33,7 @@ func (t *Target) UseManifest(m *manifest.Manifest) {
 func (t *Target) UseInstallation(ctx context.Context, st state.State) {
 	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
 	t.Shared.fetch(ctx)
-	t.recallKnown()
+	t.recallKnown(ctx)
 	t.seenVM = st.CurrentVMCID
 	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
 	if t.Manifest != nil {
@@ -60,6 +59,9 @@ func (t *Target) FindInstallation(ctx context.Context) error {
 	}
 	t.About = k
 	t.Env.Secret(k.MBus)
+	if len(k.Sealed) > 0 && len(k.Secrets) == 0 {
+		t.Out.Warning("the values of the encrypted vars store are not hidden in what this command prints: no identity can decrypt them without a question")
+	}
 	if Exists(k.CPI) {
 		t.CPI.Build = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
 		t.Out.Info(fmt.Sprintf("Using what is installed on this machine for deployment '%s'", k.Name))
@@ -99,10 +101,10 @@ func (t *Target) currentStemcell() *state.Stemcell {
 
 // Remember records what this deploy knows, for commands that do not read the
 // manifest.
-func (c *CPI) Remember() error {
+func (c *CPI) Remember(ctx context.Context) error {
 	k := aboutManifest(c.t.Manifest)
 	k.Local = c.t.About.Local
-	k.API, k.StemcellAPI, k.Secrets = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion, c.t.rememberedSecrets()
+	k.API, k.StemcellAPI = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion
 	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
 	if c.Build != nil {
 		k.CPI, k.Packages, k.Jobs = c.Build.Path, c.Build.PackagesDir, c.Build.JobsDir
@@ -119,32 +121,26 @@ func (c *CPI) Remember() error {
 	if c.t.Manifest.SharesNetworks() {
 		k.Database, k.OldDatabases = c.t.LedgerAddress(), c.t.OldLedgers()
 	}
-	if err := c.t.Folder().SetDeployment(k); err != nil {
+	secrets, err := rememberSecrets(ctx, c.t, &k)
+	if err == nil {
+		err = c.t.Folder().SetDeployment(k)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}
+	k.Secrets = secrets
 	c.t.Known = k
 	return nil
 }
 
-// rememberedSecrets returns the secrets of the manifest, followed by those of
-// earlier deploys.
-func (t *Target) rememberedSecrets() []string {
-	all := slices.Clone(t.Manifest.Secrets)
-	for _, s := range t.Known.Secrets {
-		if len(all) < maxSecrets && !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // recallKnown reads what this machine has recorded of the deployment; the zero
 // value if that is nothing or unreadable.
-func (t *Target) recallKnown() {
+func (t *Target) recallKnown(ctx context.Context) {
 	known, ok := t.Folder().Deployment()
 	if !ok {
 		return
 	}
+	recallSecrets(ctx, t, &known)
 	t.Known = known
 	t.Env.Secret(known.Secrets...)
 	t.Env.publish(known.Name, known.Group)

@@ -52,6 +52,7 @@ type Target struct {
 	Dir          string             // Lock, Peek: ~/.bosh/<installation_id>
 	Installation uuid.UUID          // Lock, Peek
 	Known        kept.Deployment    // Lock, Peek: what this machine has recorded
+	secretsTo    []string           // Lock, Peek: who can read the recorded secrets
 	// About is what commands need to know that do not read the manifest: from
 	// the manifest (Read), or from what this machine has recorded of it
 	// (FindInstallation).

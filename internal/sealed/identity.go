@@ -56,6 +56,7 @@ type finder struct {
 	ctx        context.Context
 	keys       *Keys
 	name       string
+	unasked    bool     // no passphrase is asked for
 	passphrase bool     // the file is encrypted with one
 	tried      []string // identities, with the reason why they could not be used
 	err        error    // why no identity could be found, as a sentence
@@ -88,7 +89,7 @@ func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 			continue
 		}
 		seen[path] = true
-		found, err := f.keys.load(f.ctx, path)
+		found, err := f.keys.load(f.ctx, path, f.unasked)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !named:
 			continue
@@ -150,7 +151,7 @@ func (f *finder) noIdentity() error {
 
 // withPassphrase opens a file that is encrypted with a passphrase.
 func (f *finder) withPassphrase(stanzas []*age.Stanza) (key []byte, err error) {
-	err = f.keys.ask(f.ctx, f.name, func(phrase string) error {
+	err = f.keys.ask(f.ctx, f.name, f.unasked, func(phrase string) error {
 		id, err := age.NewScryptIdentity(phrase)
 		if err == nil {
 			key, err = id.Unwrap(stanzas)
@@ -172,14 +173,14 @@ var (
 const attempts = 3
 
 // ask calls use with the passphrase of what, and asks again if that is wrong.
-func (k *Keys) ask(ctx context.Context, what string, use func(phrase string) error) error {
+func (k *Keys) ask(ctx context.Context, what string, unasked bool, use func(phrase string) error) error {
 	k.mu.Lock()
 	known, found := k.phrases[what]
 	k.mu.Unlock()
 	if found && use(known) == nil {
 		return nil
 	}
-	if k.Passphrase == nil {
+	if k.Passphrase == nil || unasked {
 		return errNobody
 	}
 	before := ""
@@ -228,7 +229,7 @@ type loaded struct {
 const maxIdentityFile = 1 << 20
 
 // load reads the identities of a file.
-func (k *Keys) load(ctx context.Context, path string) (loaded, error) {
+func (k *Keys) load(ctx context.Context, path string, unasked bool) (loaded, error) {
 	if strings.HasPrefix(path, inText) {
 		ids, err := parseIdentities(Name(path), []byte(path))
 		return loaded{name: Name(path), now: ids}, err
@@ -241,7 +242,7 @@ func (k *Keys) load(ctx context.Context, path string) (loaded, error) {
 	switch {
 	case IsSealed(data):
 		l.late = func(stanzas []*age.Stanza) (key []byte, err error) {
-			ids, err := k.openIdentities(ctx, path, data)
+			ids, err := k.openIdentities(ctx, path, data, unasked)
 			if err != nil {
 				return nil, err
 			}
@@ -251,7 +252,7 @@ func (k *Keys) load(ctx context.Context, path string) (loaded, error) {
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN")):
 		id, err := agessh.ParseIdentity(data)
 		if locked, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
-			return l, k.lockedSSH(ctx, path, data, locked, &l)
+			return l, k.lockedSSH(ctx, path, data, locked, unasked, &l)
 		}
 		if err != nil {
 			return l, fmt.Errorf("cannot use the identity %s: it is no private key of SSH of the types ed25519 and rsa, from 2048 bits on, and no identity of age", path)
@@ -264,7 +265,7 @@ func (k *Keys) load(ctx context.Context, path string) (loaded, error) {
 }
 
 // lockedSSH adds a private key of SSH that has a passphrase.
-func (k *Keys) lockedSSH(ctx context.Context, path string, data []byte, locked *ssh.PassphraseMissingError, l *loaded) error {
+func (k *Keys) lockedSSH(ctx context.Context, path string, data []byte, locked *ssh.PassphraseMissingError, unasked bool, l *loaded) error {
 	public := locked.PublicKey
 	if public == nil { // the older format does not contain it
 		text, err := os.ReadFile(path + ".pub")
@@ -281,7 +282,7 @@ func (k *Keys) lockedSSH(ctx context.Context, path string, data []byte, locked *
 	var right string
 	var failed error // Unwrap would hide what kind of error it is
 	id, err := agessh.NewEncryptedSSHIdentity(public, data, func() ([]byte, error) {
-		failed = k.ask(ctx, path, func(phrase string) error {
+		failed = k.ask(ctx, path, unasked, func(phrase string) error {
 			if _, err := ssh.ParseRawPrivateKeyWithPassphrase(data, []byte(phrase)); err != nil {
 				return errWrongPassphrase
 			}
@@ -304,8 +305,8 @@ func (k *Keys) lockedSSH(ctx context.Context, path string, data []byte, locked *
 }
 
 // openIdentities decrypts a file of identities that has a passphrase.
-func (k *Keys) openIdentities(ctx context.Context, path string, data []byte) (ids []age.Identity, err error) {
-	err = k.ask(ctx, path, func(phrase string) error {
+func (k *Keys) openIdentities(ctx context.Context, path string, data []byte, unasked bool) (ids []age.Identity, err error) {
+	err = k.ask(ctx, path, unasked, func(phrase string) error {
 		id, err := age.NewScryptIdentity(phrase)
 		if err != nil {
 			return err

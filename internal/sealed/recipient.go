@@ -155,7 +155,7 @@ func (k *Keys) Own(ctx context.Context, path string) ([]string, error) {
 		}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN")) && !IsSealed(data) {
-		if _, err := k.load(ctx, path); err != nil {
+		if _, err := k.load(ctx, path, false); err != nil {
 			return nil, err
 		}
 		return ownSSH(path, data)
@@ -163,7 +163,7 @@ func (k *Keys) Own(ctx context.Context, path string) ([]string, error) {
 	var ids []age.Identity
 	var err error
 	if IsSealed(data) {
-		if ids, err = k.openIdentities(ctx, path, data); err != nil {
+		if ids, err = k.openIdentities(ctx, path, data, false); err != nil {
 			err = fmt.Errorf("cannot use the identity %s: %w", path, err)
 		}
 	} else {

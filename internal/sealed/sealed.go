@@ -129,6 +129,16 @@ func clean(to []string) []string {
 // recipients, and those; they are empty if another program made the file. The name of
 // the file is for messages.
 func (k *Keys) Open(ctx context.Context, name string, sealed []byte) (text []byte, to []string, err error) {
+	return k.openFile(ctx, name, sealed, false)
+}
+
+// OpenUnasked is Open that asks for no passphrase, and does without the keys that have
+// one that was not given yet.
+func (k *Keys) OpenUnasked(ctx context.Context, name string, sealed []byte) (text []byte, to []string, err error) {
+	return k.openFile(ctx, name, sealed, true)
+}
+
+func (k *Keys) openFile(ctx context.Context, name string, sealed []byte, unasked bool) (text []byte, to []string, err error) {
 	if k == nil {
 		k = &Keys{}
 	}
@@ -143,7 +153,7 @@ func (k *Keys) Open(ctx context.Context, name string, sealed []byte) (text []byt
 	if !bytes.HasPrefix(sealed, []byte(magic)) {
 		src = armor.NewReader(src)
 	}
-	f := &finder{ctx: ctx, keys: k, name: name}
+	f := &finder{ctx: ctx, keys: k, name: name, unasked: unasked}
 	r, err := age.Decrypt(src, f)
 	if f.err != nil {
 		return nil, nil, f.err

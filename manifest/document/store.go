@@ -84,6 +84,14 @@ func (s *varsStore) writable() error {
 	return nil
 }
 
+// StoreReaders returns the recipients of the vars store; nil if it is not encrypted.
+func (d *Document) StoreReaders() []string {
+	if d.store == nil || !d.store.file.Sealed {
+		return nil
+	}
+	return d.store.file.Recipients()
+}
+
 // close releases the lock.
 func (s *varsStore) close() {
 	if s != nil {

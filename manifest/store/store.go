@@ -186,8 +186,8 @@ func (f *File) Close() {
 	f.lock = nil
 }
 
-// recipients returns to whom the file is encrypted when it is written.
-func (f *File) recipients() []string {
+// Recipients returns to whom the file is encrypted when it is written.
+func (f *File) Recipients() []string {
 	if len(f.To) == 0 && f.keys != nil {
 		return f.keys.Recipients
 	}
@@ -197,7 +197,7 @@ func (f *File) recipients() []string {
 // Writable reports an error if the file must be encrypted and it is unknown to whom.
 func (f *File) Writable() error {
 	switch {
-	case !f.Sealed || len(f.recipients()) > 0:
+	case !f.Sealed || len(f.Recipients()) > 0:
 		return nil
 	case f.before != nil:
 		return fmt.Errorf("cannot write the vars store %s: another program has encrypted it, and who can read it is unknown; name all recipients once with: bootstrap secrets rekey %s --add RECIPIENT", f.Shown, f.Shown)
@@ -214,7 +214,7 @@ func (f *File) Write(ctx context.Context, text []byte) error {
 			return err
 		}
 		var err error
-		if data, err = f.keys.Seal(ctx, f.Shown, text, f.recipients()); err != nil {
+		if data, err = f.keys.Seal(ctx, f.Shown, text, f.Recipients()); err != nil {
 			return err
 		}
 	}
