@@ -67,6 +67,8 @@ func table() []key {
 		{Field: text("database", "Path or postgres:// URL of the address ledger: --database. BOOTSTRAP_DATABASE replaces it."), flag: "database", path: true, set: new(values.Database)},
 		{Field: list("via", "URL of a jumpbox, ssh://user@host, or a list: --via."), flag: "via", set: new(values.Via)},
 		{Field: list("pass_env", "Name of an environment variable that CPIs and programs get, or a list: --pass-env."), flag: "pass-env", set: new(values.Names)},
+		{Field: list("recipients", "Public key, age1… or ssh-ed25519 …, of who can read a new encrypted vars store, the path of a file with such keys, or a list: --recipient."), flag: "recipient", set: values.Recipients{To: new([]string), Flag: "--recipient"}},
+		{Field: list("identities", "Path of a key that decrypts the vars store, or a list: --identity."), flag: "identity", path: true},
 	}
 }
 
@@ -240,6 +242,8 @@ func (r *reader) readText(k key, v document.Value) string {
 		text = r.resolveKeys(text)
 	case k.flag == "var-source":
 		text = r.resolveSource(text)
+	case k.flag == "recipient" && !strings.HasPrefix(text, "age1") && !strings.HasPrefix(text, "ssh-"):
+		text = r.resolve(text)
 	}
 	if k.set != nil {
 		if err := k.set.Set(text); err != nil {

@@ -31,6 +31,8 @@ func TestRead(t *testing.T) {
 		"var_sources: 'vault=https://u:s3cret@h/a'":    "var_sources: --var-source: the address has only a host and a path",
 		"via: [u:s3cret@h]":                            "via[0]: --via: expected ssh://user@host",
 		"pass_env: [A, 'B=s3cret']":                    `bootstrap.yml:1:15: pass_env[1]: --pass-env takes names: "B=…" is not the name`,
+		"recipients: [age1nokey]":                      "bootstrap.yml:1:14: recipients[0]: --recipient: ",
+		"recipients: team.pub":                         "bootstrap.yml:1:13: recipients: --recipient: ",
 		"database: mysql://u:s3cret@h":                 "database: --database: expected a path, or postgres://",
 		"manifest: m.yml\n state: x":                   "bootstrap.yml:2:",
 		"manifest: m.yml\nmanifest: n.yml":             "bootstrap.yml:2:1: manifest: ",
@@ -82,6 +84,8 @@ state: https://states/lab?x=1
 database: ~
 vars_env: [A, B]
 var_sources: [vault=https://h/secret, sops=s.yml, exec=get, exec=./get, exec=/a/get, exec=../get]
+identities: id.txt
+recipients: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
 via: 'ssh://u@h?private-key=keys/id,ssh://u@h2'
 x-note: {any: thing}
 `
@@ -99,6 +103,7 @@ x-note: {any: thing}
 		{"var-source", "vault=https://h/secret"}, {"var-source", "sops=lab/s.yml"}, {"var-source", "exec=get"}, {"var-source", "exec=lab/get"},
 		{"var-source", "exec=/a/get"}, {"var-source", "exec=./get"}, {"state", "https://states/lab?x=1"},
 		{"via", "ssh://u@h?private-key=lab%2Fkeys%2Fid,ssh://u@h2"},
+		{"recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, {"identity", slash("lab/id.txt")},
 	}}
 	f.others = nil
 	if filepath.Separator == '/' && !reflect.DeepEqual(f, want) {
