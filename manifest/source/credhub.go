@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,16 +45,13 @@ func (c *credhub) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot log in at %s: %w", auth.Host, err)
 	}
-	var granted struct {
-		AccessToken string `json:"access_token"`
-	}
+	c.token = r.text("access_token")
 	switch {
 	case r.code != http.StatusOK:
 		return fmt.Errorf("cannot log in at %s as the client %s of $CREDHUB_CLIENT: %w", auth.Host, client, r.err())
-	case json.Unmarshal(r.body, &granted) != nil || granted.AccessToken == "":
+	case c.token == "":
 		return fmt.Errorf("cannot log in at %s: the answer has no token", auth.Host)
 	}
-	c.token = granted.AccessToken
 	c.config.secret(c.token)
 	return nil
 }
@@ -63,19 +59,13 @@ func (c *credhub) open(ctx context.Context) (err error) {
 // findAuth asks the server which UAA it trusts.
 func (c *credhub) findAuth(ctx context.Context) (*url.URL, error) {
 	r, err := c.web.send(ctx, http.MethodGet, c.base.JoinPath("info"), http.Header{}, nil)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	var info struct {
-		Auth struct{ URL string } `json:"auth-server"`
-	}
-	if r.code != http.StatusOK {
+	case r.code != http.StatusOK:
 		return nil, r.err()
 	}
-	if json.Unmarshal(r.body, &info) != nil {
-		return nil, errors.New("its /info is not valid JSON; is that a CredHub server?")
-	}
-	auth, err := url.Parse(info.Auth.URL)
+	auth, err := url.Parse(r.text("auth-server.url"))
 	if err != nil || auth.Host == "" || auth.User != nil || !safe(auth) {
 		return nil, errors.New("its /info names no https:// address of a UAA server; is that a CredHub server?")
 	}
@@ -97,14 +87,9 @@ func (c *credhub) find(ctx context.Context, name string) (any, error) {
 	case r.code != http.StatusOK:
 		return nil, r.err()
 	}
-	value, err := fromJSON(r.body)
-	if err != nil {
-		return nil, err
-	}
-	top, _ := value.(map[string]any)
-	list, ok := top["data"].([]any)
+	list, ok := r.get("data").([]any)
 	if !ok {
-		return nil, errors.New("the answer has no data")
+		return nil, errNoData
 	}
 	if len(list) == 0 {
 		return nil, nil

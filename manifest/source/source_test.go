@@ -241,7 +241,7 @@ func TestServersThatMisbehave(t *testing.T) {
 			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 		},
 			"it redirects to " + strings.TrimPrefix(other.URL, "https://")},
-		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data": s3cret`) }, "the answer is not valid JSON"},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data": s3cret`) }, "the answer has no data"},
 		"no data": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"s3cret": []}`) }, "the answer has no data"},
 		"huge": {func(w http.ResponseWriter, _ *http.Request) {
 			for range maxAnswer/1024 + 1 {

@@ -93,19 +93,17 @@ func (v *vault) findMount(ctx context.Context, path []string) error {
 	if r.code == http.StatusForbidden || r.code == http.StatusNotFound {
 		return nil
 	}
-	found, err := r.data()
-	if err != nil {
+	if err := r.refused(); err != nil {
 		return err
 	}
-	mount, _ := found["path"].(string)
-	if kind, _ := found["type"].(string); kind != "kv" && kind != "generic" {
+	mount := r.text("data.path")
+	if kind := r.text("data.type"); kind != "kv" && kind != "generic" {
 		return fmt.Errorf("%s is a mount of the type %s, not a key-value engine", brief(mount), brief(kind))
 	}
 	if n := len(pieces(mount)); n > 0 && n <= len(path) {
 		v.mount, v.prefix = path[:n], path[n:]
 	}
-	options, _ := found["options"].(map[string]any)
-	two := options["version"] == "2"
+	two := r.text("data.options.version") == "2"
 	v.two = &two
 	return nil
 }
@@ -154,16 +152,19 @@ func (v *vault) read(ctx context.Context, two bool, path []string) (value any, m
 	if said := r.said(); r.code == http.StatusNotFound && said == "" {
 		return nil, true, nil // with words, the engine does not exist
 	}
-	data, err := r.data()
-	if err != nil {
+	if err := r.refused(); err != nil {
 		return nil, true, err
 	}
+	found := r.get("data")
 	if two {
-		inner, ok := data["data"].(map[string]any)
-		if !ok {
-			return nil, true, nil // deleted, or a secret of version 1 by that path
-		}
-		data = inner
+		found = r.get("data.data")
+	}
+	data, ok := found.(map[string]any)
+	switch {
+	case !ok && two && r.get("data") != nil:
+		return nil, true, nil // deleted, or a secret of version 1 by that path
+	case !ok:
+		return nil, true, errNoData
 	}
 	if one, ok := data["value"]; ok && len(data) == 1 {
 		return one, false, nil
@@ -179,25 +180,18 @@ func (v *vault) get(ctx context.Context, path ...string) (reply, error) {
 	return v.web.send(ctx, http.MethodGet, v.base.JoinPath("v1").JoinPath(escaped(path)...), header, nil)
 }
 
-// data returns the data of an answer.
-func (r reply) data() (map[string]any, error) {
-	switch {
-	case r.code == http.StatusForbidden:
-		return nil, fmt.Errorf("%w; is the token valid, and does a policy of it allow to read this?", r.err())
-	case r.code != http.StatusOK:
-		return nil, r.err()
+// refused returns why an answer is not what was asked for; nil: it is.
+func (r reply) refused() error {
+	switch r.code {
+	case http.StatusOK:
+		return nil
+	case http.StatusForbidden:
+		return fmt.Errorf("%w; is the token valid, and does a policy of it allow to read this?", r.err())
 	}
-	value, err := fromJSON(r.body)
-	if err != nil {
-		return nil, err
-	}
-	top, _ := value.(map[string]any)
-	data, ok := top["data"].(map[string]any)
-	if !ok {
-		return nil, errors.New("the answer has no data")
-	}
-	return data, nil
+	return r.err()
 }
+
+var errNoData = errors.New("the answer has no data")
 
 // pieces returns the parts of a path that are not empty.
 func pieces(path string) []string {

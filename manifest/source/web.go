@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,7 +83,7 @@ func roots(text string) (*x509.CertPool, error) {
 type reply struct {
 	code   int
 	status string
-	body   []byte
+	value  any // of its JSON; nil: it is none
 }
 
 // send sends a request, and returns the answer of any status but a redirect.
@@ -117,7 +116,9 @@ func (w *web) send(ctx context.Context, method string, to *url.URL, header http.
 	case resp.StatusCode/100 == 3:
 		return reply{}, fmt.Errorf("it redirects to %s; name that server if it is the right one", elsewhere(resp))
 	}
-	return reply{resp.StatusCode, resp.Status, body}, nil
+	r := reply{code: resp.StatusCode, status: resp.Status}
+	r.value, _ = fromJSON(body) // of another form: it has no data
+	return r, nil
 }
 
 var errTooLong = fmt.Errorf("the answer is larger than the limit of %d MiB", maxAnswer>>20)
@@ -131,15 +132,32 @@ func elsewhere(resp *http.Response) string {
 	return cmp.Or(printable.Text(to.Host), "another address")
 }
 
+// get returns the value at a path of keys, such as data.type; nil: there is none.
+func (r reply) get(path string) any {
+	value := r.value
+	for key := range strings.SplitSeq(path, ".") {
+		m, _ := value.(map[string]any)
+		value = m[key]
+	}
+	return value
+}
+
+// text returns the text at a path of keys; empty: there is none.
+func (r reply) text(path string) string {
+	text, _ := r.get(path).(string)
+	return text
+}
+
 // said returns how the server explains the status; empty: it does not.
 func (r reply) said() string {
-	var said struct {
-		Error, Message   string
-		ErrorDescription string `json:"error_description"`
-		Errors           []string
+	text := cmp.Or(r.text("error_description"), r.text("message"), r.text("error"))
+	list, _ := r.get("errors").([]any)
+	for _, one := range list {
+		if said, ok := one.(string); ok {
+			text += " " + said
+		}
 	}
-	_ = json.Unmarshal(r.body, &said) // of another form: the status has to do
-	return brief(cmp.Or(strings.Join(said.Errors, ", "), said.ErrorDescription, said.Message, said.Error))
+	return brief(text)
 }
 
 // err returns the status as an error.
