@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -155,18 +156,22 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 	f.Var((*values.Time)(t), name, usage)
 }
 
-// sourced returns inputs whose sources of values can be asked, for a command without
-// a deployment. done closes the connections.
-func (c *console) sourced(inputs document.Options) (in document.Options, done func(), err error) {
-	if len(inputs.VarSources) == 0 {
-		return inputs, func() {}, nil
-	}
-	home, err := c.boshHome()
-	if err != nil {
-		return in, nil, err
-	}
+// sourced makes inputs whose sources of values can be asked, for a command without a
+// deployment. The caller calls done.
+func (c *console) sourced(inputs *document.Options) (done func()) {
+	home, _ := c.boshHome() // it has the host keys of jumpboxes
 	env := target.NewEnv(target.Config{Home: home, Getenv: c.getenv, Secret: c.redactor.Add, Report: func(report.Event) {}})
-	return env.Inputs(inputs), env.Close, nil
+	*inputs = env.Inputs(*inputs)
+	if ask := inputs.Ask; ask != nil {
+		inputs.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
+			answers, err := ask(ctx, names)
+			if ctx.Err() != nil {
+				err = &report.InterruptedError{Look: true}
+			}
+			return answers, err
+		}
+	}
+	return env.Close
 }
 
 // varFlags adds the flags for operations files, the cloud config and variables,

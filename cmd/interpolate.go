@@ -33,12 +33,8 @@ the manifest, as for a deploy.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = document.Write
-			in, done, err := c.sourced(inputs)
-			if err != nil {
-				return err
-			}
-			defer done()
-			doc, err := document.Evaluate(cmd.Context(), args[0], in)
+			defer c.sourced(&inputs)()
+			doc, err := document.Evaluate(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
 			}

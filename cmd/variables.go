@@ -38,12 +38,8 @@ there is one object per line.`,
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
-			in, done, err := c.sourced(inputs)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := document.Variables(cmd.Context(), args[0], in)
+			defer c.sourced(&inputs)()
+			list, err := document.Variables(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
 			}
@@ -84,12 +80,8 @@ next deploy gives the new values to the VM.`,
 			}
 			c.started = true
 			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], Inputs: inputs}}
-			in, done, err := c.sourced(inputs)
-			if err != nil {
-				return err
-			}
-			defer done()
-			rotated, err := document.Rotate(cmd.Context(), args[0], in, what)
+			defer c.sourced(&inputs)()
+			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
 			if err != nil {
 				return err
 			}
