@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -156,6 +157,41 @@ func TestEnvironmentRefused(t *testing.T) {
 	code, out, errs := run(t, "__complete", "deploy", "vars/m.yml", "--on-failure", "")
 	if code != exit.Done || !strings.HasPrefix(out, "keep\n") {
 		t.Errorf("completion: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// A file of another user is used only if the manifest is that user's, too, or if a
+// person names it.
+func TestEnvironmentOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	environmentFolder(t)
+	own := func(name string, uid int) {
+		t.Helper()
+		if err := os.Chown(name, uid, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete := func(args ...string) error {
+		con := newConsole(args, strings.NewReader(""), io.Discard, io.Discard, nil)
+		con.completed(newRoot(con))
+		return con.lineErr
+	}
+	own("bootstrap.yml", 65534)
+	err := complete("deploy", "m.yml")
+	if err == nil || !strings.Contains(err.Error(), "cannot use the flags in bootstrap.yml: the file belongs to ") {
+		t.Error(err)
+	}
+	if code, _ := exit.Judge(err); code != exit.Manifest {
+		t.Errorf("exit code %d", code)
+	}
+	if err := errors.Join(complete("deploy", "m.yml", "--bootstrap-yml=bootstrap.yml"), complete("deploy", "m.yml", "--bootstrap-yml="), complete("deploy", "other.yml")); err != nil {
+		t.Error(err)
+	}
+	own("m.yml", 65534)
+	if err := errors.Join(complete("deploy", "m.yml"), complete("deploy")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/internal/owner"
 	"bootstrap/manifest/document"
 )
 
@@ -251,6 +253,11 @@ func (w *words) complete(line Line, getenv func(string) string) (Line, error) {
 			return line, err
 		}
 	}
+	if line.File != nil && !isOwn {
+		if err := trusted(line.File, cmp.Or(manifest, line.Typed)); err != nil {
+			return line, err
+		}
+	}
 	one := line.Typed != "" && (!w.about.several || len(w.at) == 1) || manifest != ""
 	if line.File != nil && !isOwn && (line.Typed != "" || manifest != "") {
 		line.given = append(line.given, Flag{FlagName, line.File.Path})
@@ -341,6 +348,16 @@ func (w *words) find(named, own string, stateOnly bool) (f *File, manifest strin
 		return nil, "", nil
 	}
 	return f, "", nil
+}
+
+// trusted refuses a file of somebody else that a person has not named: in a folder that
+// others can write to, it could have been put beside the manifest.
+func trusted(f *File, manifest string) error {
+	who := owner.Foreign(f.Path, manifest)
+	if who == "" {
+		return nil
+	}
+	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: the file belongs to %s, and not to you or to the owner of the manifest; --%s %s uses it, --%s= leaves it out", f.Path, who, FlagName, f.Path, FlagName)}
 }
 
 // whyNone returns why Read found no flags in a file that a person chose.

@@ -72,3 +72,23 @@ func warnRoot(warn func(string), home string, files []string) {
 	}
 	warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Files keep their owner, group and mode, and new files in ~/.bosh get its owner; but VMs of the embedded CPI and their processes would belong to root. Run it as %s if you can", who, strings.Join(paths, ", "), who))
 }
+
+// Foreign returns the owner of a file if that is another user than this one, root and
+// the owner of the file beside it; empty: it is one of these. Files that do not exist
+// belong to nobody.
+func Foreign(path, beside string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	name, another := otherOwner(info)
+	if !another || name == "root" {
+		return ""
+	}
+	if other, err := os.Stat(beside); err == nil {
+		if its, also := otherOwner(other); also && its == name {
+			return ""
+		}
+	}
+	return name
+}
