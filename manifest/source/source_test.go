@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -442,7 +443,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestProxyIsUsed(t *testing.T) {
+func TestProxyAndJumpboxAreUsed(t *testing.T) {
 	t.Parallel()
 	var through atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -455,5 +456,14 @@ func TestProxyIsUsed(t *testing.T) {
 	_, err := ask(t, []string{"VAULT_TOKEN=x", "https_proxy=" + proxy.URL}, []string{"vault=https://vault.test/secret"}, "x")
 	if err == nil || through.Load() == 0 {
 		t.Errorf("%d requests, %v", through.Load(), err)
+	}
+	s := made(t, []string{"CREDHUB_CLIENT=x", "CREDHUB_SECRET=x"}, "credhub=https://credhub.test:8844")
+	dialed := ""
+	s.list[0].source.(*credhub).config.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
+		dialed = address
+		return nil, errors.New("the jumpbox refuses")
+	}
+	if _, err := s.Ask(t.Context(), []string{"x"}); err == nil || !strings.HasSuffix(err.Error(), ": the jumpbox refuses") || dialed != "credhub.test:8844" {
+		t.Errorf("dialed %s, %v", dialed, err)
 	}
 }
