@@ -2,7 +2,7 @@ package document
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -113,12 +113,8 @@ func (d inputsDigest) sourced(ctx context.Context, path string, opts Options) er
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.sourced)) {
-		value, err := json.Marshal(e.sourced[name].value.plain())
-		if err != nil {
-			return err
-		}
 		d.part("name", []byte(name))
-		d.part("sourced", value)
+		d.part("sourced", fmt.Appendf(nil, "%#v", e.sourced[name].value.plain())) // which sorts maps
 	}
 	return nil
 }

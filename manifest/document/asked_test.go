@@ -3,6 +3,7 @@ package document
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,7 +151,7 @@ func TestInputsDigestOfSources(t *testing.T) {
 	if same != again {
 		t.Error("equal values have different digests")
 	}
-	for _, other := range []map[string]any{{"a": 1, "b": map[string]any{"k": 1, "l": 2}}, {"a": "1"}, nil} {
+	for _, other := range []map[string]any{{"a": 1, "b": map[string]any{"k": 1, "l": 2}}, {"a": "1"}, {"a": math.NaN()}, nil} {
 		if sum(other) == same {
 			t.Errorf("%v has the same digest", other)
 		}
