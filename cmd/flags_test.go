@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/values"
 )
@@ -402,7 +403,7 @@ func TestFlagWithoutValue(t *testing.T) {
 		"logs m.yml --tail --job web":  "logs m.yml --tail 10 --job web",
 		"logs m.yml --tail 0 --follow": "logs m.yml --tail 0 --follow",
 	} {
-		if got := strings.Join(fillIn(root, strings.Fields(args)), " "); got != want {
+		if got := strings.Join(environment.FillIn(root, strings.Fields(args)), " "); got != want {
 			t.Errorf("%s: %s, want %s", args, got, want)
 		}
 	}

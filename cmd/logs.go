@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
@@ -54,7 +55,7 @@ interrupted.`,
 	f.StringVar(&what.Dir, "dir", ".", "write the archive into this `FOLDER`, under a new name")
 	f.StringVar(&what.Out, "out", "", "write the archive to this `FILE`")
 	f.Var((*values.Lines)(&what.Tail), "tail", fmt.Sprintf("show the last `N` lines of each log (without N: %d)", defaultTail))
-	f.Lookup("tail").Annotations = map[string][]string{withoutValue: {strconv.Itoa(defaultTail)}}
+	f.Lookup("tail").Annotations = map[string][]string{environment.WithoutValue: {strconv.Itoa(defaultTail)}}
 	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log, and then new ones")
 	c.reachFlags(f, &opts)
 	return cmd

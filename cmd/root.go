@@ -112,11 +112,10 @@ func (c *console) runCommand(root *cobra.Command) error {
 // completed returns the arguments, with what people leave out: values, and the flags of
 // the environment.
 func (c *console) completed(root *cobra.Command) []string {
-	args := fillIn(root, c.args)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return append(args[:1:1], environment.CompleteWords(root, args[1:], c.getenv)...)
+	if len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd) {
+		return append(c.args[:1:1], environment.CompleteWords(root, c.args[1:], c.getenv)...)
 	}
-	c.line, c.lineErr = environment.Complete(root, args, c.getenv)
+	c.line, c.lineErr = environment.Complete(root, c.args, c.getenv)
 	return c.line.Args
 }
 

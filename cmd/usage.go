@@ -213,41 +213,6 @@ func similarFlag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// withoutValue is the annotation of a flag with an optional value: it contains
-// the value that is used if none is given.
-const withoutValue = "without-value"
-
-// fillIn inserts the default value after each flag with an optional value that
-// has none: at the end, or before another flag.
-func fillIn(root *cobra.Command, args []string) []string {
-	cmd, _, err := root.Find(args)
-	if err != nil {
-		return args
-	}
-	var filled []string
-	for i, arg := range args {
-		if arg == "--" {
-			return append(filled, args[i:]...)
-		}
-		filled = append(filled, arg)
-		name, long := strings.CutPrefix(arg, "--")
-		f := cmd.Flags().Lookup(name)
-		if !long || f == nil || len(f.Annotations[withoutValue]) == 0 {
-			continue
-		}
-		if i == len(args)-1 || isFlag(args[i+1]) {
-			filled = append(filled, f.Annotations[withoutValue][0])
-		}
-	}
-	return filled
-}
-
-// isFlag reports whether an argument is a flag and not a value; a negative
-// number is a value.
-func isFlag(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && (arg[1] < '0' || arg[1] > '9')
-}
-
 // atMostAManifest allows one manifest or none.
 func atMostAManifest(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

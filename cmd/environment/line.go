@@ -55,6 +55,7 @@ type Line struct {
 // environment has for the command. Those of the file precede the typed ones, so that
 // these are used where only one value is. The error says what is wrong with the file.
 func Complete(root *cobra.Command, args []string, getenv func(string) string) (Line, error) {
+	args = FillIn(root, args)
 	line := Line{Args: args}
 	w, ok := scan(root, args)
 	if !ok || w.missing != "" {
