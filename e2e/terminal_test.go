@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -59,14 +60,17 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // watch reads the terminal until the command has ended, and types
-// the answer when it asks.
+// the answer when it asks: whether to go on once, for a passphrase each time.
 func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (shown []byte, asked bool) {
 	piece := make([]byte, 4096)
+	passphrase := regexp.MustCompile(`(assphrase of [^\r\n]*|The same again):$`)
+	seen := 0 // of shown, with the last question
 	for {
 		n, err := screen.Read(piece)
 		shown = append(shown, piece[:n]...)
-		if !asked && bytes.HasSuffix(bytes.TrimRight(shown, " "), []byte("Go on? [yN]:")) {
-			asked = true
+		end := bytes.TrimRight(shown, " ")
+		if !asked && bytes.HasSuffix(end, []byte("Go on? [yN]:")) || len(end) > seen && passphrase.Match(end[seen:]) {
+			asked, seen = true, len(end)
 			if hook := ts.MkAbs("asked.sh"); exists(hook) {
 				out, err := exec.Command("sh", "-c", "cd '"+ts.MkAbs(".")+"' && sh asked.sh").CombinedOutput()
 				if err != nil {

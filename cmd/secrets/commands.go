@@ -102,18 +102,16 @@ text is kept beside it, encrypted.`,
 func newRekey(c Console) *cobra.Command {
 	var asked Rekey
 	cmd := &cobra.Command{
-		Use:   "rekey STORE {--add RECIPIENT | --remove RECIPIENT}...",
+		Use:   "rekey STORE [--add RECIPIENT]... [--remove RECIPIENT]...",
 		Short: "Change who can read an encrypted vars store",
 		Long: `Rekey encrypts the vars store again, to more or fewer recipients. Who is removed has seen
 the values, and can read earlier copies: give the values that matter new ones with
 bootstrap variables rotate. A recipient is an age or SSH public key, maybe with a
-comment, or a file of them; --remove also takes the comment alone.`,
+comment, or a file of them; --remove also takes the comment alone. Without flags it
+lists who can read the store.`,
 		Example: "  bootstrap secrets rekey creds.yml.age --add \"age1… anna\" --remove bert@laptop",
 		Args:    c.OneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(asked.Add)+len(asked.Remove) == 0 {
-				return errors.New("rekey needs --add or --remove")
-			}
 			c.Start()
 			asked.Store = args[0]
 			return c.done(asked.Run(cmd.Context()))

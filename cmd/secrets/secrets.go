@@ -265,7 +265,8 @@ type Rekey struct {
 	Keys   *sealed.Keys
 }
 
-// Run encrypts the vars store again, to other recipients.
+// Run encrypts the vars store again, to other recipients. Without any to add or remove
+// it only lists them.
 func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	f, err := at(k.Store, k.Keys)
 	if err != nil {
@@ -280,6 +281,9 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	before := f.To
+	if len(k.Add)+len(k.Remove) == 0 {
+		return listed(&Result{Store: k.Store, Recipients: before}, "%s is encrypted for %s:"), nil
+	}
 	f.To = slices.DeleteFunc(slices.Clone(before), func(r string) bool { return r == sealed.WithPassphrase })
 	for _, gone := range k.Remove {
 		n := len(f.To)
@@ -302,15 +306,20 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	if err := f.Write(ctx, text); err != nil {
 		return nil, err
 	}
-	r := &Result{Store: k.Store, Recipients: f.To, Changed: true}
-	r.say("Encrypted %s for %s:", k.Store, people(f.To))
-	for _, to := range f.To {
-		r.say("  %s", to)
-	}
+	r := listed(&Result{Store: k.Store, Recipients: f.To, Changed: true}, "Encrypted %s for %s:")
 	if len(k.Remove) > 0 {
 		r.say("Who was removed has seen the values, and can read earlier copies such as %s.previous: give the values that matter new ones with: bootstrap variables rotate", k.Store)
 	}
 	return r, nil
+}
+
+// listed adds the recipients to the text for people.
+func listed(r *Result, format string) *Result {
+	r.say(format, r.Store, people(r.Recipients))
+	for _, to := range r.Recipients {
+		r.say("  %s", to)
+	}
+	return r
 }
 
 // comment returns what follows the key of a recipient.
