@@ -22,11 +22,18 @@ type Answer struct {
 	Value  any    // in the types of JSON, with integers as int or uint64
 }
 
-// ParseAnswer reads a value that is written as YAML. Its errors do not show the value.
+// ParseAnswer reads a value that is written as YAML. Text without quotes is used as
+// written, so that a key in PEM keeps its lines, and a password what looks like a
+// comment. The errors do not show the value.
 func ParseAnswer(text string) (any, error) {
 	n, err := parseValue(text)
 	if err != nil {
 		return nil, err
+	}
+	text = strings.TrimSpace(text)
+	_, isText := n.value.(string)
+	if isText && !strings.ContainsAny(text[:1], "\"'|>!&*") && !strings.HasPrefix(text, "--- ") && !strings.HasPrefix(text, "---\n") {
+		return text, nil
 	}
 	return n.plain(), nil
 }
