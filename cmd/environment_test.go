@@ -83,10 +83,12 @@ func TestEnvironment(t *testing.T) {
 		{"BOOTSTRAP_STATE=e.json", "deploy", "deploy --bootstrap-yml=bootstrap.yml --state=e.json --ops-file=ops.yml --vars-store=creds.yml m.yml"},
 		{"BOOTSTRAP_STATE=e.json", "deploy other.yml", "deploy --state=e.json other.yml"},
 		{"BOOTSTRAP_STATE=e.json", "deploy other.yml --state s.json", "deploy other.yml --state s.json"},
+		{"BOOTSTRAP_STATE=s3://b/e", "variables list other.yml", "variables list --state=s3://b/e other.yml"},
+		{"BOOTSTRAP_STATE=s3://b/e", "interpolate other.yml", "interpolate other.yml"},
 		{"BOOTSTRAP_DATABASE=/l.db", "deploy any/m.yml", strings.Replace("deploy "+any+" any/m.yml", " --database=postgres://db/team", "", 1)},
 		// Only flags that the command has.
 		{"", "status", "status " + all + " m.yml"},
-		{"", "validate", "validate " + here + " m.yml"},
+		{"", "validate", "validate " + all + " m.yml"},
 		{"", "state show", "state show --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
 		{"", "disks", "disks --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
 		// Other arguments follow.
@@ -95,11 +97,11 @@ func TestEnvironment(t *testing.T) {
 		{"", "disks forget --current", "disks forget " + all + " m.yml --current"},
 		{"", "state restore 12", "state restore --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml 12"},
 		{"", "state leftovers --adopt 3f0c vol-1", "state leftovers --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml --adopt 3f0c vol-1"},
-		{"", "variables rotate password", "variables rotate " + here + " m.yml password"},
+		{"", "variables rotate password", "variables rotate " + all + " m.yml password"},
 		{"", "state move s3://team/m", "state move --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml s3://team/m"},
 		{"", "state move /new/m.json", "state move --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml /new/m.json"},
 		{"", "state push", "state push --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
-		{"", "variables rotate home", "variables rotate " + here + " m.yml home"}, // a folder is called so, too
+		{"", "variables rotate home", "variables rotate " + all + " m.yml home"}, // a folder is called so, too
 		{"", "variables rotate up password", "variables rotate --bootstrap-yml=up/bootstrap.yml m.yml password"},
 		{"", "variables rotate other.yml password", "variables rotate other.yml password"},
 		{"", "ssh -- ls m.yml", "ssh " + all + " m.yml -- ls m.yml"},

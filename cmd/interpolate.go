@@ -13,7 +13,7 @@ import (
 func newInterpolate(c *console) *cobra.Command {
 	var (
 		inputs                document.Options
-		path                  string
+		path, address         string
 		errMissing, errUnused bool
 	)
 	cmd := &cobra.Command{
@@ -33,6 +33,9 @@ the manifest, as for a deploy.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = document.Write
+			if err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+				return err
+			}
 			defer c.sourced(&inputs)()
 			doc, err := document.Evaluate(cmd.Context(), args[0], inputs)
 			if err != nil {
@@ -46,6 +49,8 @@ the manifest, as for a deploy.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
+	varsFlag(f, &address)
+	f.Lookup("state").Usage = "use the vars store of the state at this `URL`" // any file can be meant, so no variable of the environment says it
 	secrets.RecipientFlag(f, inputs.Keys)
 	f.StringVar(&path, "path", "", "print only the part at this `PATH`, as in operations files")
 	f.BoolVar(&errMissing, "var-errs", false, "fail if a variable has no value")

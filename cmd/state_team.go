@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
@@ -29,6 +31,31 @@ func (c *console) openTeam(ctx context.Context, cfg target.Config, address strin
 	c.closers = append(c.closers, t.Close)
 	c.redactor.Name(t.Place(), t.StatePath(), t.VarsPath())
 	return t, nil
+}
+
+// varsFlag adds the flag of commands that use no state, but the vars store that is with
+// the state of a team.
+func varsFlag(f *pflag.FlagSet, address *string) {
+	stateFlag(f, address)
+	f.Lookup("state").Usage = "use the vars store of the state at this `URL` (or BOOTSTRAP_STATE)"
+}
+
+// varsOfTeam makes the vars store that is with the state of a team that of the inputs,
+// unless these name one.
+func (c *console) varsOfTeam(ctx context.Context, inputs *document.Options, address string) error {
+	if !team.IsAddress(address) || inputs.VarsStore != "" {
+		return nil
+	}
+	home, err := c.boshHome()
+	if err != nil {
+		return err
+	}
+	from := target.Options{Inputs: *inputs}
+	if _, err := c.openTeam(ctx, target.Config{Home: home}, address, &from); err != nil {
+		return err
+	}
+	*inputs = from.Inputs
+	return nil
 }
 
 // errNoStore is the error of commands that are only for the stores of teams.

@@ -20,8 +20,9 @@ func newValidate(c *console) *cobra.Command {
 		Short: "Check a manifest without deploying it",
 		Long: `Validate checks a manifest with its operations and variables, also against the
 releases and the stemcell that are on this machine, and renders the templates. It
-makes no connections and generates nothing, and says what it could not check. With
---json, there is one object per line for each finding.`,
+generates nothing, makes no connections but to the store of a team that --state names,
+and says what it could not check. With --json, there is one object per line for each
+finding.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,6 +33,7 @@ makes no connections and generates nothing, and says what it could not check. Wi
 		},
 	}
 	c.varFlags(cmd.Flags(), &opts.Inputs)
+	varsFlag(cmd.Flags(), &opts.StateFile)
 	rubyFlag(cmd.Flags(), &opts.Ruby)
 	return cmd
 }

@@ -27,6 +27,7 @@ func newVariables(c *console) *cobra.Command {
 
 func newVariablesList(c *console) *cobra.Command {
 	var inputs document.Options
+	var address string
 	cmd := &cobra.Command{
 		Use:   "list MANIFEST",
 		Short: "List the variables of a manifest, without their values",
@@ -39,6 +40,9 @@ there is one object per line.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			defer c.sourced(&inputs)()
+			if err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+				return err
+			}
 			list, err := document.Variables(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
@@ -53,12 +57,14 @@ there is one object per line.`,
 	}
 	f := cmd.Flags()
 	c.inputFlags(f, &inputs)
+	varsFlag(f, &address)
 	return cmd
 }
 
 func newVariablesRotate(c *console) *cobra.Command {
 	var inputs document.Options
 	var what document.Rotation
+	var address string
 	cmd := &cobra.Command{
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
@@ -79,8 +85,11 @@ next deploy gives the new values to the VM.`,
 				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
 			c.started = true
-			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], Inputs: inputs}}
+			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], StateFile: address, Inputs: inputs}}
 			defer c.sourced(&inputs)()
+			if err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+				return err
+			}
 			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
 			if err != nil {
 				return err
@@ -91,6 +100,7 @@ next deploy gives the new values to the VM.`,
 	}
 	f := cmd.Flags()
 	c.varFlags(f, &inputs)
+	varsFlag(f, &address)
 	timeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
 	f.BoolVar(&what.DryRun, "dry-run", false, "only show what would be rotated")
 	return cmd

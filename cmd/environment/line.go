@@ -300,7 +300,7 @@ func (w *words) flags(file *File, getenv func(string) string, deployment bool) (
 		_, typed := w.typed[name]
 		return w.cmd.Flags().Lookup(name) != nil && !(typed && single[name])
 	}
-	if value := getenv(set["state"]); value != "" && usable("state") {
+	if value := getenv(set["state"]); value != "" && usable("state") && strings.Contains(w.cmd.Flags().Lookup("state").Usage, set["state"]) {
 		list = append(list, Flag{"state", value})
 	}
 	if file == nil {
