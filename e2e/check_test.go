@@ -177,6 +177,14 @@ func (l *lab) gone() error {
 	if _, err := os.Stat(l.statePath()); err == nil {
 		errs = append(errs, errors.New("the state file is still there"))
 	}
+	if l.inStore != nil && len(l.cids("snapshots")) == 0 { // else an old version records them
+		if names := l.inStore(); len(names) > 0 {
+			errs = append(errs, fmt.Errorf("in the store there is %v", names))
+		}
+	}
+	if left, err := os.ReadDir(l.path("home/.bosh/team")); err == nil && len(left) > 0 && len(l.cids("snapshots")) == 0 {
+		errs = append(errs, fmt.Errorf("of the copy of a store there is %v", filesBelow(l.path("home/.bosh/team"))))
+	}
 	entries, _ := os.ReadDir(l.path("home/.bosh"))
 	for _, e := range entries {
 		if len(e.Name()) == 36 && strings.Count(e.Name(), "-") == 4 {

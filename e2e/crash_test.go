@@ -46,6 +46,7 @@ type figures struct {
 type lane struct {
 	t       *testing.T
 	machine string // what its VMs are made of; empty: as those of other tests
+	store   string // where its states are: web, s3 or postgres; empty: in a file
 	lab     *lab
 	fit     func(*lab) error
 	world   world
@@ -54,9 +55,13 @@ type lane struct {
 }
 
 // newLane returns the lane of that number. The VMs of the first one are made of
-// namespaces, unless TEST_MACHINE says what those of all are made of.
+// namespaces, unless TEST_MACHINE says what those of all are made of. The states of the
+// next three are in stores of teams, unless TEST_STORE says where those of all are.
 func newLane(t *testing.T, number int) *lane {
-	n := &lane{t: t}
+	n := &lane{t: t, store: os.Getenv("TEST_STORE")}
+	if stores := []string{"", "web", "s3", "postgres"}; n.store == "" && number < len(stores) {
+		n.store = stores[number]
+	}
 	if number == 0 && os.Getenv("TEST_MACHINE") == "" && namespaces() {
 		n.machine = agent.MachineNamespace
 	}
@@ -80,6 +85,11 @@ func (n *lane) prepare(s scenario) error {
 		}
 		l.machine = cmp.Or(n.machine, l.machine)
 		n.lab = l
+		if n.fit == nil {
+			if err := l.useStore(n.store); err != nil {
+				return err
+			}
+		}
 		if n.fit != nil {
 			if err := n.fit(l); err != nil {
 				return err
@@ -371,7 +381,7 @@ func matrix(t *testing.T, all []trial) {
 					f.Lock()
 					f.failed++
 					f.Unlock()
-					t.Errorf("%s (alone: TEST_MACHINE=%s CRASH='^%s$'): %v", tr.name, cmp.Or(n.machine, machine()), regexp.QuoteMeta(tr.name), err)
+					t.Errorf("%s (alone: TEST_MACHINE=%s TEST_STORE=%s CRASH='^%s$'): %v", tr.name, cmp.Or(n.machine, machine()), n.store, regexp.QuoteMeta(tr.name), err)
 					n.reset()
 				}
 			}

@@ -31,6 +31,7 @@ import (
 	_ "bootstrap/cmd" // go test must notice that the program has changed, and not use a cached result
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // built builds the program with the points at which a test can kill it, and
@@ -103,7 +104,10 @@ type lab struct {
 	proxy    *proxy       // between the program and the agents; nil: none
 	held     net.Listener // at a port that something else needs
 	want     wish
-	env      []string // environment of every run, besides the usual one
+	env      []string        // environment of every run, besides the usual one
+	store    string          // address of the store with the state; empty: it is a file
+	ends     []func()        // at the end
+	inStore  func() []string // names of what the store has; nil: unknown
 
 	keys   sync.Mutex // protects the following fields
 	cas    map[int]authority
@@ -190,6 +194,9 @@ func (l *lab) end() {
 	if l.proxy != nil {
 		l.proxy.close()
 	}
+	for _, end := range l.ends {
+		end()
+	}
 	_ = os.RemoveAll(l.dir)
 }
 
@@ -257,7 +264,16 @@ func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-func (l *lab) statePath() string { return l.path("state", "state.json") }
+// statePath returns the path of the state, or of the copy that this machine has of it.
+func (l *lab) statePath() string {
+	if l.store != "" {
+		return filepath.Join(team.Folder(l.path("home", ".bosh"), team.Place(l.store)), "state.json")
+	}
+	return l.path("state", "state.json")
+}
+
+// stateArgument returns the value of --state.
+func (l *lab) stateArgument() string { return cmp.Or(l.store, l.statePath()) }
 
 // write writes the wanted manifest, releases and stemcells.
 func (l *lab) write() error {
@@ -547,7 +563,7 @@ func (l *lab) run(env []string, args ...string) (outcome, error) {
 
 func (l *lab) command(ctx context.Context, env []string, args ...string) (*exec.Cmd, *os.File) {
 	name := args[0]
-	args = append(slices.Clone(args), l.path("manifest.yml"), "--state", l.statePath(), "--agent-timeout", "2m")
+	args = append(slices.Clone(args), l.path("manifest.yml"), "--state", l.stateArgument(), "--agent-timeout", "2m")
 	if name == "delete" {
 		args = append(args, "--yes")
 	}
@@ -596,8 +612,8 @@ func (l *lab) must(args ...string) error {
 
 // forget removes a leftover from the list.
 func (l *lab) forget(id string) error {
-	cmd := exec.Command(l.bin, "state", "leftovers", "--state", l.statePath(), "--forget", id)
-	cmd.Env = []string{"HOME=" + l.path("home")}
+	cmd := exec.Command(l.bin, "state", "leftovers", "--state", l.stateArgument(), "--forget", id)
+	cmd.Env = append([]string{"HOME=" + l.path("home")}, l.env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w:\n%s", cmd.Args, err, out)
 	}
@@ -637,7 +653,21 @@ func (l *lab) cids(kind string) []string {
 
 // born returns the mark that the first job has written to the disk.
 func (l *lab) born(disk string) string {
-	data, _ := os.ReadFile(l.path("home/.bosh/local/disks", disk, "data/page/born"))
+	data, err := os.ReadFile(l.path("home/.bosh/local/disks", disk, "data/page/born"))
+	if err == nil {
+		return strings.TrimSpace(string(data))
+	}
+	// A file system in a file is mounted only in the VM; that of no VM can be read.
+	image := l.path("home/.bosh/local/disks", disk, "disk.img")
+	if _, err := os.Stat(image); err != nil {
+		return ""
+	}
+	for _, p := range inVMs(filepath.Join(filepath.Base(l.dir), "home")) {
+		if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/var/vcap/store/page/born", p.pid)); err == nil {
+			return strings.TrimSpace(string(data))
+		}
+	}
+	data, _ = exec.Command("debugfs", "-R", "cat /page/born", image).Output()
 	return strings.TrimSpace(string(data))
 }
 

@@ -1,14 +1,20 @@
+//go:build unix
+
 package e2e
 
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"bootstrap/internal/postgrestest"
 	"bootstrap/state/team/teamtest"
 )
 
@@ -55,3 +61,54 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 type storeKey struct{}
 
 var storeDown = storeKey{}
+
+// useStore keeps the state of the lab in a store: web, s3 or postgres; empty: in a file.
+// Where the server of a store cannot be had, the state is in a file, too.
+func (l *lab) useStore(kind string) error {
+	switch kind {
+	case "web":
+		web := &teamtest.Web{}
+		server := httptest.NewServer(web)
+		l.ends = append(l.ends, server.Close)
+		l.store, l.inStore = server.URL+"/lab", web.Names
+	case "s3":
+		folder, err := os.MkdirTemp("", "s3-") // processes of the lab's folder are those of VMs
+		if err != nil {
+			return err
+		}
+		l.ends = append(l.ends, func() { _ = os.RemoveAll(folder) })
+		url, stop, err := teamtest.StartS3(context.Background(), folder)
+		if errors.Is(err, teamtest.ErrMissing) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.ends = append([]func(){stop}, l.ends...)
+		l.env = append(l.env, "AWS_ACCESS_KEY_ID="+teamtest.KeyID, "AWS_SECRET_ACCESS_KEY="+teamtest.Secret)
+		l.store = "s3://" + teamtest.Bucket + "/lab?endpoint=" + url
+		l.inStore = func() []string { return filesBelow(filepath.Join(folder, "buckets", teamtest.Bucket)) }
+	case "postgres":
+		server, err := postgrestest.New()
+		if errors.Is(err, postgrestest.ErrMissing) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.ends = append(l.ends, server.Close)
+		l.store = server.URL() + "&environment=lab"
+	}
+	return nil
+}
+
+// filesBelow lists the files below a folder.
+func filesBelow(folder string) (names []string) {
+	_ = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			names = append(names, path)
+		}
+		return nil
+	})
+	return names
+}

@@ -344,7 +344,7 @@ func (s *Store) Remove() error {
 	if s.opts.Team != nil {
 		// It is the first: without it, the copy of a run that was killed here goes with
 		// the next one.
-		if err := s.opts.Team.Remove(context.Background()); err != nil {
+		if err := s.opts.Team.Remove(context.Background(), s.neededBackups()...); err != nil {
 			return err
 		}
 	}
@@ -385,6 +385,9 @@ func (s *Store) Close() {
 	s.installation = nil
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
 		s.lock.Remove()
+		if s.lock != nil && s.opts.Team != nil {
+			s.warn(s.opts.Team.Clean())
+		}
 	} else {
 		s.lock.Close()
 	}

@@ -122,8 +122,13 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 	if err != nil || lock == nil {
 		return err
 	}
-	defer lock.Close()
-	return errors.Join(t.Pull(ctx), t.PullVars(ctx))
+	err = errors.Join(t.Pull(ctx), t.PullVars(ctx))
+	if found, failed := Exists(path); failed == nil && !found { // there is none anywhere
+		lock.Remove()
+		return errors.Join(err, t.Clean())
+	}
+	lock.Close()
+	return err
 }
 
 // PullHistory makes the versions that the store keeps backups of this machine, so that

@@ -113,6 +113,17 @@ func (s *Store) removeBackups() error {
 	return nil
 }
 
+// neededBackups returns the serial numbers of the backups that record what was not
+// deleted.
+func (s *Store) neededBackups() (serials []int) {
+	for _, v := range versionsOf(s.path, -1, nil, s.readGone()) {
+		if len(v.Only) > 0 {
+			serials = append(serials, v.Serial)
+		}
+	}
+	return serials
+}
+
 // dropped is the name of the file that lists, beside the backups, the resources
 // that were removed from the state on purpose: they were deleted, or the user
 // forgot them with a command. A resource that is in a backup, but neither in the

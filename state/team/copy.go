@@ -275,6 +275,20 @@ func (c *Copy) Discard(ctx context.Context) error {
 // Forget records that the state was removed from the store. The file is the caller's.
 func (c *Copy) Forget() error { return c.remember(stateName, "", "") }
 
+// Clean removes the folder of a copy that has neither a state nor a vars store.
+func (c *Copy) Clean() error {
+	for _, path := range []string{c.StatePath(), c.VarsPath(), c.StatePath() + ".backups"} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return fmt.Errorf("cannot remove this machine's copy of %s: %w", c.place, err)
+	}
+	_ = os.Remove(filepath.Dir(c.dir)) // unless there are others
+	return nil
+}
+
 // Probe makes sure, once for each machine, that the place keeps the conditions of a
 // write: some servers ignore them.
 func (c *Copy) Probe(ctx context.Context) error {

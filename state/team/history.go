@@ -93,15 +93,46 @@ func (s *Store) Keep(ctx context.Context, serial int, data []byte, gone []string
 	if len(h.Versions) > keptVersions {
 		h.Versions, old = h.Versions[:keptVersions], h.Versions[keptVersions:]
 	}
-	text, err := json.MarshalIndent(h, "", "    ")
-	if err != nil {
-		return err
-	}
-	if _, err := s.save(ctx, historyName, append(text, '\n'), version); err != nil {
+	if err := s.writeHistory(ctx, h, version); err != nil {
 		return err
 	}
 	for _, v := range old {
 		_ = s.remove(ctx, v.document()) // the list does not name it any more
 	}
 	return nil
+}
+
+// removeHistory removes the versions that are not to be kept, and their list if none is.
+func (s *Store) removeHistory(ctx context.Context, keep []int) error {
+	h, version, err := s.history(ctx)
+	if err != nil {
+		return err
+	}
+	var old []Version
+	kept := History{Gone: h.Gone}
+	for _, v := range h.Versions {
+		if slices.Contains(keep, v.Serial) {
+			kept.Versions = append(kept.Versions, v)
+		} else {
+			old = append(old, v)
+		}
+	}
+	if len(kept.Versions) == 0 {
+		err = s.remove(ctx, historyName)
+	} else {
+		err = s.writeHistory(ctx, kept, version)
+	}
+	for _, v := range old {
+		err = errors.Join(err, s.remove(ctx, v.document()))
+	}
+	return err
+}
+
+func (s *Store) writeHistory(ctx context.Context, h History, was string) error {
+	text, err := json.MarshalIndent(h, "", "    ")
+	if err != nil {
+		return err
+	}
+	_, err = s.save(ctx, historyName, append(text, '\n'), was)
+	return err
 }

@@ -163,8 +163,9 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 	return version, nil
 }
 
-// Remove removes the state and its history. The lease must be held.
-func (s *Store) Remove(ctx context.Context) error {
+// Remove removes the state and its history, except the versions with these serial
+// numbers. The lease must be held.
+func (s *Store) Remove(ctx context.Context, keep ...int) error {
 	if err := s.lease.hold(ctx); err != nil {
 		return err
 	}
@@ -172,12 +173,10 @@ func (s *Store) Remove(ctx context.Context) error {
 	if err := s.lease.renew(ctx); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
 	}
-	h, err := s.History(ctx)
-	var errs []error
-	for _, v := range h.Versions {
-		errs = append(errs, s.remove(ctx, v.document()))
+	errs := []error{s.removeHistory(ctx, keep)}
+	for _, name := range []string{keptName, stateName} {
+		errs = append(errs, s.remove(ctx, name))
 	}
-	errs = append(errs, err, s.remove(ctx, historyName), s.remove(ctx, keptName), s.remove(ctx, stateName))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
 	}

@@ -118,7 +118,8 @@ func s3Program(ctx context.Context) (string, error) {
 		return "", err
 	}
 	new := fmt.Sprintf("%s.%d", program, os.Getpid())
-	build := exec.CommandContext(ctx, "go", "build", "-o", new, ".")
+	// With the flags of make build, so that what go compiled for one serves the other.
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=nethttpomithttp2", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-o", new, ".")
 	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
