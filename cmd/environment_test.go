@@ -133,6 +133,42 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A shell completes as if what the environment gives had been typed.
+func TestEnvironmentCompletes(t *testing.T) {
+	environmentFolder(t)
+	for file, content := range map[string]string{
+		"bootstrap.yml": "manifest: m.yml\nstate: s.json\n",
+		"m.yml":         "name: m\nvariables:\n- {name: admin_password, type: password}\n",
+		"s.json":        `{"director_id":"d-1","installation_id":"7f0c0b56-1111-4222-8333-944455556666","disks":[{"id":"1","cid":"disk-1","size":64}],"current_disk_id":"1"}`,
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"deploy ":                        "yml yaml :8",
+		"disks attach ":                  "disk-1 :4",
+		"disks attach m.yml ":            "disk-1 :4",
+		"variables rotate ":              "admin_password :4",
+		"variables rotate --dry-run ":    "admin_password :4",
+		"deploy --on-failure ":           "keep previous :4",
+		"deploy --bootstrap-yml ":        "yml yaml :8",
+		"disks attach --bootstrap-yml=":  "yml yaml :8",
+		"schema env":                     "environment :4",
+		"status --expiry-warning 3d --c": "--color --cloud-config :4",
+	} {
+		code, out, errs := run(t, append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		var got []string
+		for line := range strings.Lines(out) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
+		}
+		if text := strings.Join(got, " "); code != exit.Done || text != want {
+			t.Errorf("%s: exit code %d: got %q, want %q\n%s", args, code, text, want, errs)
+		}
+	}
+}
+
 // What is wrong with the file ends the command, with an exit code of its own.
 func TestEnvironmentRefused(t *testing.T) {
 	environmentFolder(t)

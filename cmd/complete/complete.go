@@ -57,8 +57,8 @@ func storeNames() []cobra.Completion { return []cobra.Completion{"yml", "yaml", 
 func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	at := len(args)
-	if f := cmd.Flags().Lookup("state"); f != nil && f.Changed && strings.HasPrefix(words, "{MANIFEST | --state FILE}") {
-		at++ // it stands for the manifest
+	if f := cmd.Flags().Lookup("state"); f != nil && f.Changed && strings.HasPrefix(words, "{MANIFEST | --state FILE}") && (at == 0 || !isFile(args[0])) {
+		at++ // it stands for the manifest, unless that is named, too
 	}
 	first := strings.TrimLeft(words, "[{")
 	switch {
