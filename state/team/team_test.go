@@ -691,3 +691,13 @@ func testCopy(t *testing.T, address string) {
 	do(b.Pull(t.Context()))
 	expect(b, "")
 }
+
+// A bucket that does not exist is no empty one.
+func TestNoBucket(t *testing.T) {
+	t.Parallel()
+	endpoint := teamtest.S3(t)
+	s := open(t, "s3://no-such-bucket/env?endpoint="+endpoint, config("ann"))
+	if d, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -64,8 +64,7 @@ func (w *web) do(ctx context.Context, method, name string, body []byte, header m
 // refused returns the error of an answer that is none of those that are expected.
 func (w *web) refused(method string, answer *http.Response, body []byte) error {
 	err := fmt.Errorf("the server answers %s to %s", answer.Status, method)
-	var said struct{ Code, Message string } // by S3
-	if xml.Unmarshal(body, &said) == nil && said.Code != "" {
+	if said := saidBy(body); said.Code != "" {
 		err = fmt.Errorf("%w (%s: %s)", err, said.Code, said.Message)
 	}
 	if answer.Request != nil && answer.Request.Header.Get("Authorization") != "" && strings.HasPrefix(answer.Request.Header.Get("Authorization"), "AWS4") {
@@ -83,12 +82,24 @@ func (w *web) refused(method string, answer *http.Response, body []byte) error {
 	return err
 }
 
+// said is what S3 says of a request that it refuses.
+type said struct{ Code, Message string }
+
+func saidBy(body []byte) (s said) {
+	if xml.Unmarshal(body, &s) != nil {
+		return said{}
+	}
+	return s
+}
+
+func codeOf(body []byte) string { return saidBy(body).Code }
+
 func (w *web) Get(ctx context.Context, name string) (Document, error) {
 	answer, data, err := w.do(ctx, http.MethodGet, name, nil, map[string]string{"Cache-Control": "no-cache"})
 	switch {
 	case err != nil:
 		return Document{}, err
-	case answer.StatusCode == http.StatusNotFound:
+	case answer.StatusCode == http.StatusNotFound && codeOf(data) != "NoSuchBucket":
 		return Document{}, fs.ErrNotExist
 	case answer.StatusCode != http.StatusOK:
 		return Document{}, w.refused(http.MethodGet, answer, data)
