@@ -126,8 +126,6 @@ func TestEachKindOfKeyOpensWhatWasSealedToIt(t *testing.T) {
 	add("rsa", path, recipient)
 	path, recipient = ofSSH(t, "ed25519", "of the key")
 	add("ed25519 with passphrase", path, recipient)
-	path, recipient = ofSSH(t, "rsa", "of the key")
-	add("rsa with passphrase", path, recipient)
 
 	var all []string
 	for _, p := range pairs {
@@ -139,6 +137,9 @@ func TestEachKindOfKeyOpensWhatWasSealedToIt(t *testing.T) {
 			t.Parallel()
 			k := &Keys{Identities: []string{p.path}, Passphrase: says("wrong", "of the key")}
 			for _, data := range [][]byte{together, seal(t, nil, secret, p.recipient)} {
+				if strings.Contains(name, "passphrase") && !bytes.Equal(data, together) {
+					continue // each time costs what a passphrase is to cost
+				}
 				text, to, err := k.Open(t.Context(), "creds.yml.age", data)
 				if err != nil || string(text) != secret {
 					t.Fatalf("got %q, %v", text, err)
@@ -435,11 +436,12 @@ func TestDamagedFiles(t *testing.T) {
 
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs memory")
+	size := 1 << 20
+	if os.Getenv("CRASH") == "all" { // make full
+		size = 64 << 20
 	}
 	path, recipient := native(t)
-	large := make([]byte, 64<<20)
+	large := make([]byte, size)
 	_, _ = rand.Read(large[:1<<20])
 	data, err := (*Keys)(nil).Seal(t.Context(), "f", large, []string{recipient})
 	if err != nil {
