@@ -133,6 +133,11 @@ func (f *File) Lock(ctx context.Context) error {
 	if f.stream {
 		return nil
 	}
+	if f.send != nil { // a copy, of whose folder the user knows nothing
+		if err := atomicfile.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+			return fmt.Errorf("cannot make the folder of the vars store %s: %w", f.Shown, cause(err))
+		}
+	}
 	if _, err := os.Stat(filepath.Dir(f.Path)); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot write the vars store %s: its folder does not exist; check the path, or create the folder", f.Shown)
 	}
