@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"filippo.io/age"
 	"filippo.io/age/agessh"
@@ -89,7 +90,7 @@ func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 			continue
 		}
 		seen[path] = true
-		found, err := f.keys.load(f.ctx, path, f.unasked)
+		found, err := f.keys.load(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !named:
 			continue
@@ -109,7 +110,7 @@ func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 	}
 	var failed error // the first one
 	for _, l := range late {
-		key, err := l.late(stanzas)
+		key, err := l.late(f.ctx, f.unasked, stanzas)
 		switch {
 		case err == nil:
 			return key, nil
@@ -222,14 +223,35 @@ type loaded struct {
 	now  []age.Identity
 	// late asks for the passphrase of the file; nil: there is none. It returns
 	// age.ErrIncorrectIdentity if it is not for these stanzas.
-	late func(stanzas []*age.Stanza) ([]byte, error)
+	late func(ctx context.Context, unasked bool, stanzas []*age.Stanza) ([]byte, error)
 }
 
 // maxIdentityFile limits how much of a file with identities is read.
 const maxIdentityFile = 1 << 20
 
-// load reads the identities of a file.
-func (k *Keys) load(ctx context.Context, path string, unasked bool) (loaded, error) {
+// load reads the identities of a file, once: what a passphrase protects takes long to
+// decrypt.
+func (k *Keys) load(path string) (loaded, error) {
+	k.mu.Lock()
+	l, found := k.files[path]
+	k.mu.Unlock()
+	if found {
+		return l, nil
+	}
+	l, err := k.parse(path)
+	if err == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.files == nil {
+			k.files = map[string]loaded{}
+		}
+		k.files[path] = l
+	}
+	return l, err
+}
+
+// parse reads the identities of a file.
+func (k *Keys) parse(path string) (loaded, error) {
 	if strings.HasPrefix(path, inText) {
 		ids, err := parseIdentities(Name(path), []byte(path))
 		return loaded{name: Name(path), now: ids}, err
@@ -241,7 +263,7 @@ func (k *Keys) load(ctx context.Context, path string, unasked bool) (loaded, err
 	l := loaded{name: path}
 	switch {
 	case IsSealed(data):
-		l.late = func(stanzas []*age.Stanza) (key []byte, err error) {
+		l.late = func(ctx context.Context, unasked bool, stanzas []*age.Stanza) (key []byte, err error) {
 			ids, err := k.openIdentities(ctx, path, data, unasked)
 			if err != nil {
 				return nil, err
@@ -252,7 +274,7 @@ func (k *Keys) load(ctx context.Context, path string, unasked bool) (loaded, err
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN")):
 		id, err := agessh.ParseIdentity(data)
 		if locked, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
-			return l, k.lockedSSH(ctx, path, data, locked, unasked, &l)
+			return l, k.lockedSSH(path, data, locked, &l)
 		}
 		if err != nil {
 			return l, fmt.Errorf("cannot use the identity %s: it is no private key of SSH of the types ed25519 and rsa, from 2048 bits on, and no identity of age", path)
@@ -265,7 +287,7 @@ func (k *Keys) load(ctx context.Context, path string, unasked bool) (loaded, err
 }
 
 // lockedSSH adds a private key of SSH that has a passphrase.
-func (k *Keys) lockedSSH(ctx context.Context, path string, data []byte, locked *ssh.PassphraseMissingError, unasked bool, l *loaded) error {
+func (k *Keys) lockedSSH(path string, data []byte, locked *ssh.PassphraseMissingError, l *loaded) error {
 	public := locked.PublicKey
 	if public == nil { // the older format does not contain it
 		text, err := os.ReadFile(path + ".pub")
@@ -281,20 +303,28 @@ func (k *Keys) lockedSSH(ctx context.Context, path string, data []byte, locked *
 	}
 	var right string
 	var failed error // Unwrap would hide what kind of error it is
+	var ask func() error
 	id, err := agessh.NewEncryptedSSHIdentity(public, data, func() ([]byte, error) {
-		failed = k.ask(ctx, path, unasked, func(phrase string) error {
-			if _, err := ssh.ParseRawPrivateKeyWithPassphrase(data, []byte(phrase)); err != nil {
-				return errWrongPassphrase
-			}
-			right = phrase
-			return nil
-		})
+		failed = ask()
 		return []byte(right), failed
 	})
 	if err != nil {
 		return fmt.Errorf("cannot use the identity %s: %w", path, err)
 	}
-	l.late = func(stanzas []*age.Stanza) ([]byte, error) {
+	var mu sync.Mutex
+	l.late = func(ctx context.Context, unasked bool, stanzas []*age.Stanza) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		failed = nil
+		ask = func() error {
+			return k.ask(ctx, path, unasked, func(phrase string) error {
+				if _, err := ssh.ParseRawPrivateKeyWithPassphrase(data, []byte(phrase)); err != nil {
+					return errWrongPassphrase
+				}
+				right = phrase
+				return nil
+			})
+		}
 		key, err := id.Unwrap(stanzas)
 		if failed != nil {
 			err = failed

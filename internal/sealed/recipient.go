@@ -155,7 +155,7 @@ func (k *Keys) Own(ctx context.Context, path string) ([]string, error) {
 		}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN")) && !IsSealed(data) {
-		if _, err := k.load(ctx, path, false); err != nil {
+		if _, err := k.load(path); err != nil {
 			return nil, err
 		}
 		return ownSSH(path, data)

@@ -43,7 +43,8 @@ type Keys struct {
 	mu      sync.Mutex
 	phrases map[string]string // right passphrases, by what they are for
 	warned  map[string]bool
-	last    struct { // what Open returned last: a run reads the same file many times
+	files   map[string]loaded // of identities, by path
+	last    struct {          // what Open returned last: a run reads the same file many times
 		digest [sha256.Size]byte
 		text   []byte
 		to     []string
