@@ -128,10 +128,10 @@ func (s *Store) probe(ctx context.Context) (err error) {
 		return fmt.Errorf("cannot write to %s: %w", s.place, err)
 	}
 	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx), name)) }()
-	other, again := s.docs.Put(ctx, name, []byte("two"), "")
+	_, again := s.docs.Put(ctx, name, []byte("two"), "")
 	if errors.Is(again, ErrChanged) {
-		other, again = s.docs.Put(ctx, name, []byte("three"), version)
-		if again == nil {
+		var other string
+		if other, again = s.docs.Put(ctx, name, []byte("three"), version); again == nil {
 			_, again = s.docs.Put(ctx, name, []byte("four"), version)
 			if errors.Is(again, ErrChanged) && other != version {
 				return nil

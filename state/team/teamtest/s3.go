@@ -82,7 +82,11 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	defer cancel()
 	url = "http://" + address
 	err = wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
-		answer, err := http.Get(url)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, err
+		}
+		answer, err := http.DefaultClient.Do(request)
 		if err == nil {
 			_, _ = io.Copy(io.Discard, answer.Body)
 			_ = answer.Body.Close()
