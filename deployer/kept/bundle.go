@@ -72,16 +72,60 @@ func (f Folder) withoutPaths() ([]byte, error) {
 	return withFormat(d)
 }
 
+// Reseal returns a bundle in which the encrypted values of the deployment are encrypted
+// as seal says; what that returns may be nil.
+func Reseal(data []byte, seal func(sealed []byte) ([]byte, error)) ([]byte, error) {
+	b, err := openBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	var d Deployment
+	if json.Unmarshal(b.Files[deploymentFile], &d) != nil || len(d.Sealed) == 0 {
+		return data, nil
+	}
+	if d.Sealed, err = seal(d.Sealed); err != nil {
+		return nil, err
+	}
+	if b.Files[deploymentFile], err = withFormat(d); err != nil {
+		return nil, err
+	}
+	return withFormat(b)
+}
+
+func openBundle(data []byte) (b bundle, err error) {
+	var head struct{ Format int }
+	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &b)); err != nil {
+		return b, fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
+	}
+	if head.Format > format {
+		return b, &NewerError{Path: "what another machine knows of the deployment", Format: head.Format}
+	}
+	return b, nil
+}
+
+// belongs reports whether Bundle puts a file of that name into a bundle. Whoever can
+// write to the store must not choose what else is in the folder, such as programs of the
+// CPI.
+func belongs(name string) bool {
+	if name == agentFile || name == deploymentFile || name == secondDiskFile {
+		return true
+	}
+	parts := strings.Split(name, "/")
+	return len(parts) == 3 && parts[0] == "applied" && (parts[1] == string(Current) || parts[1] == string(Previous)) &&
+		parts[2] != "" && !strings.HasPrefix(parts[2], ".") && !strings.ContainsAny(parts[2], `\:`)
+}
+
 // Unpack makes the folder know what another machine knew. What that had installed is
 // not here: of that, the folder keeps its own.
 func (f Folder) Unpack(data []byte) error {
-	var head struct{ Format int }
-	var b bundle
-	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &b)); err != nil {
-		return fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
+	b, err := openBundle(data)
+	if err != nil {
+		return err
 	}
-	if head.Format > format {
-		return &NewerError{Path: "what another machine knows of the deployment", Format: head.Format}
+	for name := range b.Files { // before anything is removed
+		if !belongs(name) {
+			return fmt.Errorf("cannot use what another machine knows of the deployment: it names the file %q", name)
+		}
 	}
 	own, _ := f.Deployment()
 	for _, which := range []Which{Current, Previous} {
@@ -92,9 +136,6 @@ func (f Folder) Unpack(data []byte) error {
 		}
 	}
 	for name, content := range b.Files {
-		if !filepath.IsLocal(filepath.FromSlash(name)) {
-			return fmt.Errorf("cannot use what another machine knows of the deployment: it names the file %q", name)
-		}
 		path := filepath.Join(f.dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
