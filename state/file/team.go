@@ -122,7 +122,10 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 	if err != nil || lock == nil {
 		return err
 	}
-	err = errors.Join(t.Pull(ctx), t.PullVars(ctx))
+	err = t.Pull(ctx)
+	if _, conflict := errors.AsType[*team.ConflictError](err); err == nil || conflict {
+		err = errors.Join(err, t.PullVars(ctx))
+	}
 	if found, failed := Exists(path); failed == nil && !found { // there is none anywhere
 		lock.Remove()
 		return errors.Join(err, t.Clean())
