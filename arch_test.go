@@ -32,7 +32,7 @@ func imports() map[string][]string {
 		"cmd/ui":                  {"state", "state/file", "deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
 		"cmd/exit":                {"addresses", "agent", "artifact", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "network", "state", "state/file", "state/team"},
 		"cmd/values":              {"addresses", "manifest", "manifest/document", "manifest/source", "tunnel"},
-		"cmd/secrets":             {"cmd/values", "manifest/document", "manifest/store"},
+		"cmd/secrets":             {"cmd/values", "manifest/document", "manifest/store", "state/team"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/traced":              {"cmd", "deployer/target"},
 		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/changed", "deployer/dns", "deployer/health", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +13,9 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
+	"bootstrap/state/team"
 )
 
 func newSecrets(c *console) *cobra.Command {
@@ -40,6 +43,8 @@ func secretsOf(c *console) secrets.Console {
 		Say:      func(message string) { c.say(report.Info, message) },
 		Warn:     c.warn,
 		OneStore: oneStore,
+		Open:     openVars(c),
+		Rekey:    target.RekeyShared,
 		Done: func(r *secrets.Result) {
 			if c.json {
 				printLines(c, "secrets", []*secrets.Result{r})
@@ -58,6 +63,20 @@ func secretsOf(c *console) secrets.Console {
 		Confirm: func(ctx context.Context, lines ...string) (bool, error) {
 			return c.confirm(asking{})(ctx, deployer.Question{What: lines})
 		},
+	}
+}
+
+// openVars opens the store of a team for its vars store.
+func openVars(c *console) func(context.Context, string, time.Duration) (*team.Copy, error) {
+	return func(ctx context.Context, address string, wait time.Duration) (*team.Copy, error) {
+		if !team.IsAddress(address) {
+			return nil, errNoStore
+		}
+		home, err := c.boshHome()
+		if err != nil {
+			return nil, err
+		}
+		return c.openTeam(ctx, target.Config{Home: home, LockWait: wait}, address, &target.Options{})
 	}
 }
 

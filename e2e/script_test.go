@@ -27,7 +27,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -132,7 +131,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 	if err := keys(env); err != nil {
 		return err
 	}
-	env.Values[storeDown] = &atomic.Bool{}
+	env.Values[storeDown] = &downAfter{}
 	env.Defer(func() { endAll(func() []process { return ofVMs(env.WorkDir) }) })
 	return nil
 }

@@ -5,12 +5,16 @@ package e2e
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -19,13 +23,14 @@ import (
 )
 
 // store {s3 | web | postgres} starts a server for the state of a team and sets STATE
-// to its address. That of web is at hand: "store down" makes it fail, "store up" ends
-// that.
+// to its address. That of web is at hand: "store down" makes it fail, "store down-after
+// N" at the write of the state after N others, and "store up" ends that. "store has
+// NAME" prints a document of it.
 func store(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: store {s3 | web | postgres | down | up}")
+	if neg || len(args) != 1 && (len(args) != 2 || args[0] != "down-after" && args[0] != "has") {
+		ts.Fatalf("usage: store {s3 | web | postgres | down | down-after N | up | has NAME}")
 	}
-	down, _ := ts.Value(storeDown).(*atomic.Bool)
+	down, _ := ts.Value(storeDown).(*downAfter)
 	switch args[0] {
 	case "s3":
 		url, stop, err := teamtest.StartS3(context.Background(), ts.MkAbs("s3"))
@@ -41,20 +46,64 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv("STATE", "s3://"+teamtest.Bucket+"/env/prod?endpoint="+url)
 	case "web":
 		web := &teamtest.Web{Locks: true}
-		web.Before = func(*http.Request) int {
-			if down.Load() {
-				return http.StatusServiceUnavailable
-			}
-			return 0
-		}
+		web.Before = down.before
 		server := httptest.NewServer(web)
 		ts.Defer(server.Close)
 		ts.Setenv("STATE", server.URL+"/prod")
-	case "down", "up":
-		down.Store(args[0] == "down")
+	case "postgres":
+		server, err := postgrestest.New()
+		if errors.Is(err, postgrestest.ErrMissing) {
+			ts.Setenv("STATE", "")
+			return
+		}
+		ts.Check(err)
+		ts.Defer(server.Close)
+		ts.Setenv("STATE", server.URL()+"&environment=prod")
+	case "down":
+		down.writes.Store(0)
+		down.armed.Store(true)
+		down.all.Store(true)
+	case "down-after":
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		down.writes.Store(int64(n))
+		down.armed.Store(true)
+	case "up":
+		down.armed.Store(false)
+		down.all.Store(false)
+	case "has":
+		client := http.Client{Timeout: 10 * time.Second}
+		defer client.CloseIdleConnections()
+		answer, err := client.Get(ts.Getenv("STATE") + "/" + args[1])
+		ts.Check(err)
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			ts.Fatalf("the store has no %s: %s", args[1], answer.Status)
+		}
+		_, err = io.Copy(ts.Stdout(), answer.Body)
+		ts.Check(err)
 	default:
 		ts.Fatalf("there is no store %s", args[0])
 	}
+}
+
+// downAfter makes a store fail.
+type downAfter struct {
+	armed, all atomic.Bool
+	writes     atomic.Int64 // writes of the state that succeed before; all: every request fails
+}
+
+func (d *downAfter) before(r *http.Request) int {
+	if !d.armed.Load() {
+		return 0
+	}
+	if !d.all.Load() && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/state.json") && d.writes.Add(-1) < 0 {
+		d.all.Store(true)
+	}
+	if d.all.Load() {
+		return http.StatusServiceUnavailable
+	}
+	return 0
 }
 
 // storeDown is the key of the value that makes the store of a script fail.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +17,7 @@ import (
 
 	"bootstrap/cmd/values"
 	"bootstrap/internal/sealed"
+	"bootstrap/state/team"
 )
 
 // Console is what commands use of the program.
@@ -36,6 +38,10 @@ type Console struct {
 	PrintPart      func(ctx context.Context, text []byte, path string) error
 	Confirm        func(ctx context.Context, lines ...string) (bool, error)
 	OneStore       cobra.PositionalArgs
+	// Open opens the store of a team, which may wait for a run.
+	Open func(ctx context.Context, address string, wait time.Duration) (*team.Copy, error)
+	// Rekey encrypts to other recipients what else the store of a team has that is secret.
+	Rekey func(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error
 }
 
 // Commands returns the command secrets and those below it.
@@ -47,27 +53,38 @@ func Commands(c Console) *cobra.Command {
 
 func newInit(c Console) *cobra.Command {
 	var asked Init
+	var address string
 	cmd := &cobra.Command{
-		Use:   "init [--vars-store FILE]",
+		Use:   "init [--vars-store FILE] [--state URL]",
 		Short: "Make an identity, and encrypt a vars store",
 		Long: `Init makes your identity, ~/.config/bootstrap/identity.txt, unless you have one: a key
 of SSH or of sops will do. It prints your public recipient, which others need. With
 --vars-store it makes an encrypted vars store, FILE.age unless FILE ends so, for you and
 for each --recipient; if FILE exists, it encrypts it, and removes the plain file after
-it has read the encrypted one back.`,
+it has read the encrypted one back. With --state, the vars store is made in the store of a
+team, with the values of FILE if that is given.`,
 		Example: "  bootstrap secrets init --vars-store creds.yml\n" +
-			"  bootstrap secrets init --vars-store creds.yml --recipient \"age1… anna\" --recipient bert.pub",
+			"  bootstrap secrets init --vars-store creds.yml --recipient \"age1… anna\" --recipient bert.pub\n" +
+			"  bootstrap secrets init --state s3://team/prod --vars-store creds.yml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asked.Passphrase && len(asked.Keys.Recipients) > 0 {
 				return errors.New("--passphrase and --recipient cannot be used together: a file has either a passphrase or recipients")
 			}
 			c.Start()
+			if address != "" {
+				to, err := c.find(cmd.Context(), address, 0)
+				if err != nil {
+					return err
+				}
+				asked.Copy, asked.To = to.Path, to.Team
+			}
 			return c.done(asked.Run(cmd.Context()))
 		},
 	}
 	f := cmd.Flags()
 	asked.Keys = c.Flags(f)
 	RecipientFlag(f, asked.Keys)
+	f.StringVar(&address, "state", "", "make the vars store of the state at this `URL`")
 	f.StringVar(&asked.Store, "vars-store", "", "the vars store: this YAML `FILE`")
 	f.BoolVar(&asked.Passphrase, "passphrase", false, "encrypt with a passphrase (or BOOTSTRAP_PASSPHRASE)")
 	return cmd
@@ -75,18 +92,23 @@ it has read the encrypted one back.`,
 
 func newEdit(c Console) *cobra.Command {
 	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: "/dev/shm", Say: c.Say}
+	var address string
 	cmd := &cobra.Command{
-		Use:   "edit STORE",
+		Use:   "edit {STORE | --state URL}",
 		Short: "Edit an encrypted vars store with your editor",
 		Long: `Edit opens the values in $VISUAL or $EDITOR, as a file that is in memory only where the
 machine has such a folder, checks them, and encrypts them for the same recipients. If
 another process has changed the store meanwhile, that is not overwritten, and your
 text is kept beside it, encrypted.`,
-		Example: "  bootstrap secrets edit creds.yml.age",
-		Args:    c.OneStore,
+		Example: "  bootstrap secrets edit creds.yml.age\n  bootstrap secrets edit --state s3://team/prod",
+		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
-			asked.Store, asked.Editor = args[0], cmp.Or(c.Getenv("VISUAL"), c.Getenv("EDITOR"))
+			var err error
+			if asked.Store, err = c.place(cmd.Context(), args, address, 0); err != nil {
+				return err
+			}
+			asked.Editor = cmp.Or(c.Getenv("VISUAL"), c.Getenv("EDITOR"))
 			if c.terminal() != nil {
 				asked.Again = func(ctx context.Context, wrong error) (bool, error) {
 					return c.Confirm(ctx, wrong.Error(), "the editor is opened again with your text")
@@ -96,13 +118,16 @@ text is kept beside it, encrypted.`,
 		},
 	}
 	asked.Keys = c.Flags(cmd.Flags())
+	stateFlag(cmd.Flags(), &address)
 	return cmd
 }
 
 func newRekey(c Console) *cobra.Command {
 	var asked Rekey
+	var address string
+	var wait time.Duration
 	cmd := &cobra.Command{
-		Use:   "rekey STORE [--add RECIPIENT]... [--remove RECIPIENT]...",
+		Use:   "rekey {STORE | --state URL} [--add RECIPIENT]... [--remove RECIPIENT]...",
 		Short: "Change who can read an encrypted vars store",
 		Long: `Rekey encrypts the vars store again, to more or fewer recipients. Who is removed has seen
 the values, and can read earlier copies: give the values that matter new ones with
@@ -110,33 +135,42 @@ bootstrap variables rotate. A recipient is an age or SSH public key, maybe with 
 comment, or a file of them; --remove also takes the comment alone. Without flags it
 lists who can read the store.`,
 		Example: "  bootstrap secrets rekey creds.yml.age --add \"age1… anna\" --remove bert@laptop",
-		Args:    c.OneStore,
+		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
-			asked.Store = args[0]
+			var err error
+			if asked.Store, err = c.place(cmd.Context(), args, address, wait); err != nil {
+				return err
+			}
 			return c.done(asked.Run(cmd.Context()))
 		},
 	}
 	f := cmd.Flags()
 	asked.Keys = c.Flags(f)
 	f.Var(values.Recipients{To: &asked.Add, Flag: "--add"}, "add", "let this recipient, or those in a file, read it; repeatable")
+	stateFlag(f, &address)
+	f.Var((*values.Time)(&wait), "lock-wait", "how long to wait for another run (default: not at all)")
 	f.StringArrayVar(&asked.Remove, "remove", nil, "do not let this `RECIPIENT` read it any more; repeatable")
 	return cmd
 }
 
 func newDecrypt(c Console) *cobra.Command {
-	var path string
+	var path, address string
 	var keys *sealed.Keys
 	cmd := &cobra.Command{
-		Use:   "decrypt STORE",
+		Use:   "decrypt {STORE | --state URL}",
 		Short: "Print an encrypted vars store",
 		Long:  "Decrypt prints the values of an encrypted vars store as YAML, or one of them.",
 		Example: "  bootstrap secrets decrypt creds.yml.age\n" +
 			"  bootstrap secrets decrypt creds.yml.age --path /admin_password",
-		Args: c.OneStore,
+		Args: c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
-			text, err := Decrypt(cmd.Context(), args[0], keys)
+			from, err := c.place(cmd.Context(), args, address, 0)
+			if err != nil {
+				return err
+			}
+			text, err := Decrypt(cmd.Context(), from, keys)
 			switch {
 			case err != nil:
 				return err
@@ -148,8 +182,22 @@ func newDecrypt(c Console) *cobra.Command {
 		},
 	}
 	keys = c.Flags(cmd.Flags())
+	stateFlag(cmd.Flags(), &address)
 	cmd.Flags().StringVar(&path, "path", "", "print only the value at this `PATH`, as in operations files")
 	return cmd
+}
+
+// stateFlag adds the flag that chooses the vars store in the store of a team.
+func stateFlag(f *pflag.FlagSet, address *string) {
+	f.StringVar(address, "state", "", "the vars store of the state at this `URL` (or BOOTSTRAP_STATE)")
+}
+
+// place returns the vars store that a command is about.
+func (c Console) place(ctx context.Context, args []string, address string, wait time.Duration) (Place, error) {
+	if len(args) > 0 {
+		return Place{Path: args[0]}, nil
+	}
+	return c.find(ctx, c.address(address), wait)
 }
 
 // done prints what a command has done.

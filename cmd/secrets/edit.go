@@ -25,7 +25,7 @@ import (
 
 // Edit is what bootstrap secrets edit was asked for.
 type Edit struct {
-	Store          string
+	Store          Place
 	Keys           *sealed.Keys
 	Editor         string // command of a shell
 	Env            []string
@@ -46,7 +46,7 @@ func (e Edit) Run(ctx context.Context) (*Result, error) {
 	if e.Editor == "" {
 		return nil, errors.New("no editor is known: set $VISUAL or $EDITOR")
 	}
-	f, err := at(e.Store, e.Keys)
+	f, err := e.Store.open(e.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (e Edit) Run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Store: e.Store, Recipients: f.To}
+	r := &Result{Store: f.Shown, Recipients: f.To}
 	if bytes.Equal(before, after) {
 		r.say("Nothing was changed. (An editor with windows needs a flag to be waited for, such as code --wait.)")
 		return r, nil
@@ -70,7 +70,7 @@ func (e Edit) Run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r.Changed = true
-	r.say("Encrypted the new values in %s for %s", e.Store, people(f.To))
+	r.say("Encrypted the new values in %s for %s", f.Shown, people(f.To))
 	return r, nil
 }
 
@@ -81,7 +81,7 @@ func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 	}
 	defer f.Close()
 	if !f.Unchanged() {
-		return e.keep(ctx, f, text, fmt.Errorf("another process has changed %s meanwhile, and it was not overwritten", e.Store))
+		return e.keep(ctx, f, text, fmt.Errorf("another process has changed %s meanwhile, and it was not overwritten", f.Shown))
 	}
 	if err := f.Write(ctx, text); err != nil {
 		return e.keep(ctx, f, text, err)
@@ -93,6 +93,9 @@ func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 func (e Edit) keep(ctx context.Context, f *store.File, text []byte, why error) error {
 	path := strings.TrimSuffix(f.Path, store.Suffix) + ".edited" + store.Suffix
 	shown := strings.TrimSuffix(f.Shown, store.Suffix) + ".edited" + store.Suffix
+	if e.Store.Team != nil {
+		shown = path
+	}
 	to := f.To
 	if len(to) == 0 {
 		to = e.Keys.Recipients
@@ -122,7 +125,7 @@ func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, err
 		return nil, err
 	}
 	defer lock.Close()
-	path := filepath.Join(dir, strings.TrimSuffix(filepath.Base(f.Shown), store.Suffix))
+	path := filepath.Join(dir, strings.TrimSuffix(filepath.Base(f.Path), store.Suffix))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write the text to %s: %w", path, document.Cause(err))
 	}
@@ -139,7 +142,7 @@ func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, err
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the text back from %s: %w; nothing was changed", path, document.Cause(err))
 		}
-		wrong := document.CheckValues("the vars store", e.Store, after)
+		wrong := document.CheckValues("the vars store", f.Shown, after)
 		if wrong == nil || bytes.Equal(after, text) {
 			return after, nil
 		}

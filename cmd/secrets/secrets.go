@@ -51,6 +51,8 @@ func read(ctx context.Context, f *store.File) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, &document.FileError{Err: err}
+	case !f.Exists() && f.Argument() != f.Shown:
+		return nil, &document.FileError{Err: fmt.Errorf("%s has no vars store (%w); make it with: bootstrap secrets init %s", f.Shown, fs.ErrNotExist, f.Argument())}
 	case !f.Exists():
 		return nil, &document.FileError{Err: fmt.Errorf("cannot read the vars store %s: %w", f.Shown, fs.ErrNotExist)}
 	case !isSealed(f):
@@ -65,8 +67,8 @@ func isSealed(f *store.File) bool {
 }
 
 // Decrypt returns the text of an encrypted vars store.
-func Decrypt(ctx context.Context, path string, keys *sealed.Keys) ([]byte, error) {
-	f, err := at(path, keys)
+func Decrypt(ctx context.Context, from Place, keys *sealed.Keys) ([]byte, error) {
+	f, err := from.open(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +78,8 @@ func Decrypt(ctx context.Context, path string, keys *sealed.Keys) ([]byte, error
 // Init is what bootstrap secrets init was asked for.
 type Init struct {
 	Store      string // path of the vars store; empty: only an identity is made
+	Copy       string // path of this machine's copy of that of To
+	To         *Team  // gets the vars store, with the values that the file has; nil: the file does
 	Passphrase bool   // encrypt with one, not to recipients
 	Keys       *sealed.Keys
 }
@@ -92,7 +96,10 @@ func (i Init) Run(ctx context.Context) (*Result, error) {
 		}
 		r.Recipients = merge([]string{r.Recipient}, i.Keys.Recipients)
 	}
-	if i.Store == "" {
+	switch {
+	case i.To != nil:
+		return r, i.give(ctx, r)
+	case i.Store == "":
 		return r, nil
 	}
 	if err := i.store(ctx, r); err != nil {
@@ -139,6 +146,86 @@ func (i Init) identity(ctx context.Context, r *Result) error {
 	r.Identity, r.Recipient, r.Changed = path, recipient, true
 	r.say("Made the identity %s: keep it secret, and keep a copy. Its public recipient is:", path)
 	r.say("%s", recipient)
+	return nil
+}
+
+// give brings a vars store to the store of a team.
+func (i Init) give(ctx context.Context, r *Result) error {
+	to, err := Place{Path: i.Copy, Team: i.To}.open(i.Keys)
+	if err != nil {
+		return err
+	}
+	var from *store.File
+	text, wasSealed := []byte(empty), false
+	if i.Store != "" {
+		if from, err = at(i.Store, i.Keys); err != nil {
+			return err
+		}
+		if err := from.Lock(ctx); err != nil {
+			return err
+		}
+		defer from.Close()
+		if text, err = from.Read(ctx); err != nil {
+			return &document.FileError{Err: err}
+		}
+		if !from.Exists() {
+			return &document.FileError{Err: fmt.Errorf("cannot read the vars store %s: %w", i.Store, fs.ErrNotExist)}
+		}
+		if err := document.CheckValues("the vars store", i.Store, text); err != nil {
+			return err
+		}
+		if wasSealed = from.Sealed; slices.Equal(from.To, []string{sealed.WithPassphrase}) {
+			r.Recipients = from.To
+		} else {
+			r.Recipients = merge(from.To, r.Recipients)
+		}
+	}
+	if err := to.Lock(ctx); err != nil {
+		return err
+	}
+	defer to.Close()
+	have, err := to.Read(ctx)
+	switch {
+	case to.Exists() && (err != nil || from == nil || !bytes.Equal(have, text)):
+		return fmt.Errorf("%s has a vars store already, and it was not changed; bootstrap secrets edit %s edits it, bootstrap secrets rekey changes who can read it", to.Shown, to.Argument())
+	case to.Exists(): // a run has left it that was killed
+		r.Recipients = to.To
+	default:
+		if to.To = r.Recipients; err == nil {
+			err = to.Write(ctx, text)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := i.To.Pull(ctx); err != nil {
+		return err
+	}
+	if got, err := to.Read(ctx); err != nil || !bytes.Equal(got, text) {
+		return errors.Join(fmt.Errorf("cannot read the vars store of %s back after it was written", to.Shown), err)
+	}
+	r.Store, r.Changed = to.Shown, true
+	r.say("Made the vars store of %s, encrypted for %s", to.Shown, people(r.Recipients))
+	switch {
+	case from == nil:
+	case wasSealed:
+		r.say("It has the values of %s, which is not used any more: remove that file, so that nobody changes it by mistake", i.Store)
+	default:
+		return i.removePlain(from, to, r)
+	}
+	return nil
+}
+
+// removePlain removes a vars store whose encrypted copy was read back.
+func (i Init) removePlain(plain, target *store.File, r *Result) error {
+	removed := i.Store
+	if err := os.Remove(plain.Path); err != nil {
+		return fmt.Errorf("cannot remove %s, whose encrypted copy is %s: %w", i.Store, target.Shown, document.Cause(err))
+	}
+	if err := os.Remove(plain.Path + ".previous"); err == nil {
+		removed += " and " + i.Store + ".previous"
+	}
+	r.say("Removed %s, after %s was read back. Other copies, such as those in a version control system, are still plain: if there are any, rotate the values with: bootstrap variables rotate", removed, target.Shown)
 	return nil
 }
 
@@ -201,15 +288,7 @@ func (i Init) store(ctx context.Context, r *Result) error {
 	if target == plain {
 		return nil
 	}
-	removed := i.Store
-	if err := os.Remove(plain.Path); err != nil {
-		return fmt.Errorf("cannot remove %s, whose encrypted copy is %s: %w", i.Store, target.Shown, document.Cause(err))
-	}
-	if err := os.Remove(plain.Path + ".previous"); err == nil {
-		removed += " and " + i.Store + ".previous"
-	}
-	r.say("Removed %s, after %s was read back. Other copies, such as those in a version control system, are still plain: if there are any, rotate the values with: bootstrap variables rotate", removed, target.Shown)
-	return nil
+	return i.removePlain(plain, target, r)
 }
 
 func already(path string) error {
@@ -259,7 +338,7 @@ func people(recipients []string) string {
 
 // Rekey is what bootstrap secrets rekey was asked for.
 type Rekey struct {
-	Store  string
+	Store  Place
 	Add    []string // recipients
 	Remove []string // recipients, or their comments
 	Keys   *sealed.Keys
@@ -268,9 +347,16 @@ type Rekey struct {
 // Run encrypts the vars store again, to other recipients. Without any to add or remove
 // it only lists them.
 func (k Rekey) Run(ctx context.Context) (*Result, error) {
-	f, err := at(k.Store, k.Keys)
+	f, err := k.Store.open(k.Keys)
 	if err != nil {
 		return nil, err
+	}
+	if k.Store.Team != nil && len(k.Add)+len(k.Remove) > 0 {
+		unlock, err := k.Store.Team.Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
 	}
 	if err := f.Lock(ctx); err != nil {
 		return nil, err
@@ -282,33 +368,41 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	}
 	before := f.To
 	if len(k.Add)+len(k.Remove) == 0 {
-		return listed(&Result{Store: k.Store, Recipients: before}, "%s is encrypted for %s:"), nil
+		return listed(&Result{Store: f.Shown, Recipients: before}, "%s is encrypted for %s:"), nil
 	}
 	f.To = slices.DeleteFunc(slices.Clone(before), func(r string) bool { return r == sealed.WithPassphrase })
 	for _, gone := range k.Remove {
 		n := len(f.To)
 		f.To = slices.DeleteFunc(f.To, func(r string) bool { return sealed.Same(r, gone) || comment(r) == gone })
 		if len(f.To) == n {
-			return nil, fmt.Errorf("%s is not encrypted to %s; it is encrypted to: %s", k.Store, gone, strings.Join(before, ", "))
+			return nil, fmt.Errorf("%s is not encrypted to %s; it is encrypted to: %s", f.Shown, gone, strings.Join(before, ", "))
 		}
 	}
 	f.To = merge(f.To, k.Add)
 	if len(f.To) == 0 {
-		return nil, fmt.Errorf("cannot encrypt %s to nobody: add a recipient with --add", k.Store)
+		return nil, fmt.Errorf("cannot encrypt %s to nobody: add a recipient with --add", f.Shown)
 	}
-	data, err := k.Keys.Seal(ctx, k.Store, text, f.To)
+	data, err := k.Keys.Seal(ctx, f.Shown, text, f.To)
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := k.Keys.Open(ctx, k.Store, data); err != nil {
-		return nil, fmt.Errorf("you could not read %s any more, and nothing was changed: keep or add your own recipient, and let somebody else remove it (%w)", k.Store, err)
+	if _, _, err := k.Keys.Open(ctx, f.Shown, data); err != nil {
+		return nil, fmt.Errorf("you could not read %s any more, and nothing was changed: keep or add your own recipient, and let somebody else remove it (%w)", f.Shown, err)
+	}
+	if k.Store.Team != nil { // first: if this fails, the same command can be run again
+		if err := k.Store.Team.Rekey(ctx, k.Keys, f.To); err != nil {
+			return nil, err
+		}
 	}
 	if err := f.Write(ctx, text); err != nil {
 		return nil, err
 	}
-	r := listed(&Result{Store: k.Store, Recipients: f.To, Changed: true}, "Encrypted %s for %s:")
-	if len(k.Remove) > 0 {
-		r.say("Who was removed has seen the values, and can read earlier copies such as %s.previous: give the values that matter new ones with: bootstrap variables rotate", k.Store)
+	r := listed(&Result{Store: f.Shown, Recipients: f.To, Changed: true}, "Encrypted %s for %s:")
+	switch {
+	case len(k.Remove) > 0 && k.Store.Team != nil:
+		r.say("Who was removed has seen the values, and can read what is in the home folder of their machine and in earlier versions that a bucket keeps: give the values that matter new ones with: bootstrap variables rotate MANIFEST %s NAME", f.Argument())
+	case len(k.Remove) > 0:
+		r.say("Who was removed has seen the values, and can read earlier copies such as %s.previous: give the values that matter new ones with: bootstrap variables rotate", f.Shown)
 	}
 	return r, nil
 }

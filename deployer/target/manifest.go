@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func (t *Target) Read(ctx context.Context) error {
 		t.Env.Secret(m.Secrets...)
 		t.Env.publish(m.Names...)
 		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {
-			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", t.From.Inputs.VarsStore, strings.Join(m.Generated, ", ")))
+			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", cmp.Or(t.From.Inputs.StoreName, t.From.Inputs.VarsStore), strings.Join(m.Generated, ", ")))
 		}
 		for _, w := range document.Problems(m.Warnings).Shortened() {
 			s.Warning(Place(w))

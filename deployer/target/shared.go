@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/internal/sealed"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -26,7 +27,7 @@ func (c Config) OpenTeam(ctx context.Context, address string, from *Options, wai
 	}
 	from.Team, from.StateFile = copied, copied.StatePath()
 	if from.Inputs.VarsStore == "" {
-		from.Inputs.VarsStore, from.Inputs.SaveStore = copied.VarsPath(), copied.SaveVars
+		from.Inputs.VarsStore, from.Inputs.SaveStore, from.Inputs.StoreName = copied.VarsPath(), copied.SaveVars, copied.Place()
 	}
 	return copied, nil
 }
@@ -110,9 +111,17 @@ func (sh *Shared) send(ctx context.Context) error {
 // or else those that had it before, or else those of the command line.
 func (sh *Shared) recipients(ctx context.Context) []string {
 	t := sh.t
+	if t.Manifest != nil && len(t.Manifest.StoreReaders) > 0 {
+		return t.Manifest.StoreReaders
+	}
 	if data, err := t.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
 		if _, to, err := t.From.Inputs.Keys.Open(ctx, "the vars store of "+t.From.StateName(t.StatePath), data); err == nil && len(to) > 0 {
 			return to
+		}
+	}
+	if len(sh.readers) == 0 { // another run of this machine has read it
+		if data, _, err := t.From.Team.KeptNow(ctx); err == nil && data != nil {
+			_, sh.readers, _ = t.From.Inputs.Keys.Open(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), data)
 		}
 	}
 	if len(sh.readers) > 0 {
@@ -122,6 +131,33 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 		return nil
 	}
 	return t.From.Inputs.Keys.Recipients
+}
+
+// RekeyShared encrypts to other recipients what the machines of a team know of a
+// deployment. The lease must be held.
+func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
+	data, version, err := in.KeptNow(ctx)
+	if err != nil || data == nil {
+		return err
+	}
+	name := "kept.json.age of " + in.Place()
+	text, _, err := keys.Open(ctx, name, data)
+	if err == nil {
+		text, err = kept.Reseal(text, func(data []byte) ([]byte, error) {
+			values, _, err := keys.Open(ctx, secretsName, data)
+			if err != nil {
+				return nil, nil // the next deploy records them again
+			}
+			return keys.Seal(ctx, secretsName, values, to)
+		})
+	}
+	if err == nil {
+		data, err = keys.Seal(ctx, name, text, to)
+	}
+	if err != nil {
+		return err
+	}
+	return in.ReplaceKept(ctx, data, version)
 }
 
 func digestOf(text []byte) string {

@@ -35,6 +35,7 @@ type Options struct {
 	// SaveStore keeps the vars store in place of writing the file, always encrypted.
 	// It is called before the new values are used; nil: the file is written.
 	SaveStore func(ctx context.Context, sealed []byte) error
+	StoreName string // the vars store in messages; empty: VarsStore
 	// FlagsFile is a file with the flags of an environment, of which only the
 	// variables are read here; later ones of Vars win. Empty: none.
 	FlagsFile  string

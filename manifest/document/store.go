@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -29,7 +30,7 @@ func (d *document) openStore(ctx context.Context, opts Options) (*varsStore, err
 	if expanded, err = filepath.Abs(expanded); err != nil {
 		return nil, fmt.Errorf("cannot read the vars store %s: %v", path, err)
 	}
-	s := &varsStore{file: store.At(expanded, path, opts.Keys, opts.SaveStore), added: map[string]any{}}
+	s := &varsStore{file: store.At(expanded, cmp.Or(opts.StoreName, path), opts.Keys, opts.SaveStore), added: map[string]any{}}
 	return s, s.read(ctx, d)
 }
 

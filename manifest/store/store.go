@@ -57,6 +57,26 @@ func At(path, shown string, keys *sealed.Keys, send func(ctx context.Context, se
 	return &File{Path: path, Shown: shown, keys: keys, send: send, stream: atomicfile.InPlace(path)}
 }
 
+// Argument returns how commands of bootstrap secrets name the vars store.
+func (f *File) Argument() string {
+	if f.send == nil {
+		return f.Shown
+	}
+	name := f.Shown
+	if strings.ContainsAny(name, "?&") {
+		name = "'" + name + "'"
+	}
+	return "--state " + name
+}
+
+// initialize returns the command that makes the vars store.
+func (f *File) initialize() string {
+	if f.send == nil {
+		return "bootstrap secrets init --vars-store " + f.Shown
+	}
+	return "bootstrap secrets init " + f.Argument()
+}
+
 // Exists reports whether the last Read has found the file.
 func (f *File) Exists() bool { return f.before != nil }
 
@@ -205,9 +225,9 @@ func (f *File) Writable() error {
 	case !f.Sealed || len(f.Recipients()) > 0:
 		return nil
 	case f.before != nil:
-		return fmt.Errorf("cannot write the vars store %s: another program has encrypted it, and who can read it is unknown; name all recipients once with: bootstrap secrets rekey %s --add RECIPIENT", f.Shown, f.Shown)
+		return fmt.Errorf("cannot write the vars store %s: another program has encrypted it, and who can read it is unknown; name all recipients once with: bootstrap secrets rekey %s --add RECIPIENT", f.Shown, f.Argument())
 	}
-	return fmt.Errorf("cannot make the vars store %s: it is unknown who may read it; make it with: bootstrap secrets init --vars-store %s", f.Shown, f.Shown)
+	return fmt.Errorf("cannot make the vars store %s: it is unknown who may read it; make it with: %s", f.Shown, f.initialize())
 }
 
 // Write replaces the text of the file, encrypted if Sealed is true. A new file is

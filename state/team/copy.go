@@ -153,6 +153,9 @@ func (c *Copy) Vars() ([]byte, error) {
 // SaveVars writes the encrypted vars store, and then the copy of it. The lease is not
 // needed; the error wraps ErrChanged if somebody else has changed it since PullVars.
 func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
+	if err := c.Probe(ctx); err != nil {
+		return err
+	}
 	version, err := c.put(ctx, varsName, sealed, c.record.Same[varsName].Version)
 	if errors.Is(err, ErrChanged) {
 		return fmt.Errorf("cannot write the vars store of %s: %w; run the same command again", c.place, err)
@@ -161,6 +164,20 @@ func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
 		return fmt.Errorf("cannot write the vars store of %s: %w; nothing was changed", c.place, err)
 	}
 	return c.take(varsName, Document{Data: sealed, Version: version})
+}
+
+// KeptNow returns the encrypted document of what a machine has to know besides the
+// state; nil: there is none.
+func (c *Copy) KeptNow(ctx context.Context) (data []byte, version string, err error) {
+	d, err := c.load(ctx, keptName)
+	return d.Data, d.Version, err
+}
+
+// ReplaceKept writes the document in place of a version of KeptNow. All machines, also
+// this one, read it later. The lease must be held.
+func (c *Copy) ReplaceKept(ctx context.Context, sealed []byte, was string) error {
+	_, err := c.save(ctx, keptName, sealed, was)
+	return err
 }
 
 // Kept returns the encrypted document of what a machine has to know besides the state,

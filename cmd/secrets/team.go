@@ -1,0 +1,85 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/internal/sealed"
+	"bootstrap/manifest/store"
+	"bootstrap/state/team"
+)
+
+// Place is where a vars store is: a file, or the store of a team.
+type Place struct {
+	Path string // as the person wrote it, or of this machine's copy
+	Team *Team  // nil: it is a file
+}
+
+// Team is the store of a team that keeps a vars store beside a state.
+type Team struct {
+	Name string // its address without passwords
+	Save func(ctx context.Context, sealed []byte) error
+	Pull func(ctx context.Context) error // makes the copy what the store has
+	// Lock keeps runs away, and returns what ends that.
+	Lock func(ctx context.Context) (unlock func(), err error)
+	// Rekey encrypts what else the store has that is secret to other recipients.
+	Rekey func(ctx context.Context, keys *sealed.Keys, to []string) error
+}
+
+// open returns the vars store.
+func (p Place) open(keys *sealed.Keys) (*store.File, error) {
+	if p.Team != nil {
+		return store.At(p.Path, p.Team.Name, keys, p.Team.Save), nil
+	}
+	return at(p.Path, keys)
+}
+
+// address returns the store of a team: that of the flag, or else of the environment;
+// empty: there is none.
+func (c Console) address(flag string) string {
+	if address := c.Getenv("BOOTSTRAP_STATE"); flag == "" && team.IsAddress(address) {
+		return address
+	}
+	return flag
+}
+
+// oneStore requires one vars store: a file, or the store of a team.
+func (c Console) oneStore(cmd *cobra.Command, args []string) error {
+	address, _ := cmd.Flags().GetString("state")
+	switch {
+	case len(args) > 0 && address != "":
+		return errors.New("a vars store and --state cannot be used together")
+	case len(args) == 0 && c.address(address) != "":
+		return nil
+	}
+	return c.OneStore(cmd, args)
+}
+
+// find returns the vars store that is with the state of a team.
+func (c Console) find(ctx context.Context, address string, wait time.Duration) (Place, error) {
+	t, err := c.Open(ctx, address, wait)
+	if err != nil {
+		return Place{}, err
+	}
+	keeps := &Team{Name: t.Place(), Save: t.SaveVars, Pull: t.PullVars}
+	keeps.Lock = func(ctx context.Context) (func(), error) {
+		if _, err := t.Lock(ctx); err != nil {
+			return nil, err
+		}
+		unlock := func() {
+			if err := t.Unlock(context.WithoutCancel(ctx)); err != nil {
+				c.Warn(err.Error())
+			}
+		}
+		if err := t.PullVars(ctx); err != nil {
+			unlock()
+			return nil, err
+		}
+		return unlock, nil
+	}
+	keeps.Rekey = func(ctx context.Context, keys *sealed.Keys, to []string) error { return c.Rekey(ctx, t, keys, to) }
+	return Place{Path: t.VarsPath(), Team: keeps}, nil
+}
