@@ -69,13 +69,15 @@ func TestCheckProxies(t *testing.T) {
 }
 
 func TestCheckRoute(t *testing.T) {
-	d := patient()
-	d.Env.Home = t.TempDir()
-	expect(t, examine(t, d, "route", nil), CheckOK, "directly", "")
-	d.Env.Via = []string{"http://no-jumpbox"}
-	expect(t, examine(t, d, "route", nil), CheckFail, "cannot use --via", "the jumpbox")
-	d.Env.Via = nil
-	expect(t, examine(t, d, "route", map[string]string{"BOSH_ALL_PROXY": "socks5://127.0.0.1:1"}), CheckOK, "as BOSH_ALL_PROXY says", "")
+	route := func(env map[string]string, via ...string) Check {
+		d := patient() // a run opens its route once
+		d.Env.Home = t.TempDir()
+		d.Env.Via = via
+		return examine(t, d, "route", env)
+	}
+	expect(t, route(nil), CheckOK, "directly", "")
+	expect(t, route(nil, "http://no-jumpbox"), CheckFail, "cannot use --via", "the jumpbox")
+	expect(t, route(map[string]string{"BOSH_ALL_PROXY": "socks5://127.0.0.1:1"}), CheckOK, "as BOSH_ALL_PROXY says", "")
 }
 
 func TestCheckRegistryAndKey(t *testing.T) {
