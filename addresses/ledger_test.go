@@ -11,14 +11,26 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"bootstrap/addresses"
 	"bootstrap/addresses/addressestest"
 	"bootstrap/internal/postgrestest"
 	"bootstrap/network"
 )
 
+// testOrPlay is a test, or one play of TestProperties.
+type testOrPlay interface {
+	Helper()
+	Context() context.Context
+	Cleanup(func())
+	Error(...any)
+	Errorf(string, ...any)
+	Fatal(...any)
+}
+
 // open opens the ledger and closes it with the test.
-func open(t testing.TB, address string) *addresses.Ledger {
+func open(t testOrPlay, address string) *addresses.Ledger {
 	t.Helper()
 	l, err := addresses.Open(t.Context(), address, time.Now)
 	if err != nil {
@@ -37,11 +49,14 @@ func open(t testing.TB, address string) *addresses.Ledger {
 
 // file returns the path for a new ledger, in memory where there is such a folder:
 // killing a process does not need a disk that keeps what it has.
-func file(t testing.TB) string {
+func file(t testOrPlay) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "addresses")
 	if err != nil {
-		dir = t.TempDir()
+		dir, err = os.MkdirTemp("", "addresses")
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "addresses.db")
@@ -107,7 +122,7 @@ func TestFileMode(t *testing.T) {
 }
 
 func TestPropertiesInMemory(t *testing.T) {
-	addressestest.Properties(t, true, math.MaxInt, func(t *testing.T) *addresses.Ledger {
+	addressestest.Properties(t, true, math.MaxInt, func(t *rapid.T) *addresses.Ledger {
 		l, err := addresses.Memory(nil, nil, time.Now)
 		if err != nil {
 			t.Fatal(err)
@@ -117,14 +132,14 @@ func TestPropertiesInMemory(t *testing.T) {
 }
 
 func TestPropertiesOnSQLite(t *testing.T) {
-	addressestest.Properties(t, false, math.MaxInt, func(t *testing.T) *addresses.Ledger {
+	addressestest.Properties(t, false, math.MaxInt, func(t *rapid.T) *addresses.Ledger {
 		return open(t, file(t))
 	})
 }
 
 func TestPropertiesOnPostgreSQL(t *testing.T) {
 	schema(t) // skips
-	addressestest.Properties(t, false, 8, func(t *testing.T) *addresses.Ledger { return open(t, schema(t)) })
+	addressestest.Properties(t, false, 8, func(play *rapid.T) *addresses.Ledger { return open(play, schema(t)) })
 }
 
 // The lowest free block is behind more gaps that are too small than one query

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +47,12 @@ import (
 // embedded CPI and agent.
 func TestScript(t *testing.T) {
 	bin, cache := program(t)
+	var parent atomic.Value
+	t.Cleanup(func() { // testscript does so only where every script ran
+		if parent, ok := parent.Load().(string); ok {
+			_ = os.Remove(parent)
+		}
+	})
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
@@ -74,7 +81,10 @@ func TestScript(t *testing.T) {
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
-		Setup: func(env *testscript.Env) error { return setup(env, bin, cache) },
+		Setup: func(env *testscript.Env) error {
+			parent.Store(filepath.Dir(env.WorkDir))
+			return setup(env, bin, cache)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"expand":    expand,
 			"page":      page,

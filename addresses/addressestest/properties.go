@@ -17,8 +17,8 @@ import (
 
 // Properties lets a few deployments do what they like on small networks, and
 // checks after each deploy what must always be true. memory is that of Run; most
-// limits the number of plays.
-func Properties(t *testing.T, memory bool, most int, open func(t *testing.T) *addresses.Ledger) {
+// limits the number of plays. open opens the ledger of one play.
+func Properties(t *testing.T, memory bool, most int, open func(play *rapid.T) *addresses.Ledger) {
 	t.Parallel()
 	plays, failed := 0, false
 	rapid.Check(t, func(rt *rapid.T) {
@@ -26,7 +26,7 @@ func Properties(t *testing.T, memory bool, most int, open func(t *testing.T) *ad
 			return
 		}
 		defer func() { failed = failed || rt.Failed() }() // then rapid looks for a shorter one
-		p := &play{T: rt, ctx: t.Context(), ledger: open(t), memory: memory, vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
+		p := &play{T: rt, ctx: t.Context(), ledger: open(rt), memory: memory, vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
 		p.networks = p.drawNetworks()
 		rt.Repeat(map[string]func(*rapid.T){
 			"deploy": func(rt *rapid.T) { p.T = rt; p.deploy() },
