@@ -151,7 +151,11 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	if err != nil {
 		return err
 	}
-	if s.loaded, err = load(s.path, Options{}); err != nil {
+	s.loaded, err = load(s.path, Options{})
+	if isMoved(err) { // two places would have a state of the same deployment
+		return err
+	}
+	if err != nil {
 		damaged := s.path + ".damaged"
 		if err := os.Rename(s.path, damaged); err != nil {
 			return fmt.Errorf("cannot put the damaged deployment state aside: %w", err)

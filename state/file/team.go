@@ -243,7 +243,7 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 	if err != nil {
 		return err
 	}
-	if err := put(ctx, to, name, data, toOpts); err != nil {
+	if err := put(ctx, to, name, cmp.Or(fromOpts.place(), old.path), data, toOpts); err != nil {
 		return err
 	}
 	old.written = false // the marker is no version
@@ -254,8 +254,9 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 	return old.Unsent()
 }
 
-// put writes a state to a place where there is none, or the same, and reads it again.
-func put(ctx context.Context, path, name string, data []byte, opts Options) error {
+// put writes a state to a place where there is none, or the same, and reads it again. A
+// state that was moved from there to the place from may come back.
+func put(ctx context.Context, path, name, from string, data []byte, opts Options) error {
 	s, err := lock(ctx, path, opts)
 	if err != nil {
 		return err
@@ -267,10 +268,12 @@ func put(ctx context.Context, path, name string, data []byte, opts Options) erro
 		}
 	}
 	have, err := readWhole(s.path)
-	if to, moved := errors.AsType[*state.MovedError](decodes(have)); err == nil && moved {
+	to, moved := errors.AsType[*state.MovedError](decodes(have))
+	switch {
+	case err != nil: // there is none
+	case moved && to.To != from:
 		return fmt.Errorf("cannot move the deployment state to %s: %w", name, to)
-	}
-	if err == nil && !bytes.Equal(have, data) {
+	case !moved && !bytes.Equal(have, data):
 		return fmt.Errorf("cannot move the deployment state to %s: there is one already; nothing was changed", name)
 	}
 	if err := s.write(data); err != nil {
@@ -294,6 +297,12 @@ func put(ctx context.Context, path, name string, data []byte, opts Options) erro
 	}
 	s.written = true
 	return nil
+}
+
+// isMoved reports whether an error says that the state stands elsewhere.
+func isMoved(err error) bool {
+	_, moved := errors.AsType[*state.MovedError](err)
+	return moved
 }
 
 func decodes(data []byte) error {

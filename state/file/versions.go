@@ -34,6 +34,9 @@ func Versions(path string) ([]Version, error) {
 		return nil, err
 	}
 	present, err := load(path, Options{})
+	if isMoved(err) {
+		return nil, err
+	}
 	if err != nil {
 		present = loaded{} // a damaged file records nothing
 	}
