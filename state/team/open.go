@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,7 +23,8 @@ func IsAddress(text string) bool { return strings.Contains(text, "://") }
 func forms() []string {
 	return []string{
 		"s3://BUCKET/PREFIX?region=REGION&endpoint=URL",
-		"postgres://USER@HOST/DATABASE?" + EnvironmentParameter + "=NAME",
+		// Without a user, which messages hide.
+		"postgres://HOST/DATABASE?" + EnvironmentParameter + "=NAME",
 		"https://HOST/PATH",
 	}
 }
@@ -93,11 +95,28 @@ func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Doc
 		}
 		fallthrough
 	case "https":
+		if err := known(u.Query()); err != nil {
+			return nil, err
+		}
 		server := openWeb(u, client(nil), secrets)
 		server.locks = true
 		return server, nil
 	}
 	return nil, fmt.Errorf("its scheme %s:// is unknown; want a path, or one of %s", u.Scheme, strings.Join(forms(), ", "))
+}
+
+// known refuses parameters of an address that have none of these names.
+func known(query url.Values, names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case slices.Contains(names, name):
+		case len(names) == 0:
+			return fmt.Errorf("it has the parameter %s; an address of this kind has none", name)
+		default:
+			return fmt.Errorf("it has the unknown parameter %s; known are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 func loopback(host string) bool {

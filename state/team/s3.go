@@ -29,6 +29,9 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	if bucket == "" || u.User != nil {
 		return nil, errors.New("want s3://BUCKET/PREFIX; credentials come from the environment, as for the AWS CLI")
 	}
+	if err := known(query, "region", "endpoint"); err != nil {
+		return nil, err
+	}
 	region := cmp.Or(query.Get("region"), cfg.Getenv("AWS_REGION"), cfg.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
 	if strings.Contains(bucket, ".") { // a certificate is for one name below s3
@@ -59,7 +62,9 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	if _, err := signed.keys(ctx); err != nil {
 		return nil, err
 	}
-	return openWeb(base.JoinPath(u.Path), dressed, nil), nil
+	server := openWeb(base.JoinPath(u.Path), dressed, nil)
+	server.bucket = true
+	return server, nil
 }
 
 // signing signs requests with version 4 of the signatures of AWS.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -692,12 +694,46 @@ func testCopy(t *testing.T, address string) {
 	expect(b, "")
 }
 
-// A bucket that does not exist is no empty one.
-func TestNoBucket(t *testing.T) {
-	t.Parallel()
+// A bucket that does not exist is not an empty one, and a key that the server does not
+// know, which this one answers with 404, does not say that there is no state: a deploy
+// would create a second VM.
+func TestS3HidesNothingBehind404(t *testing.T) {
 	endpoint := teamtest.S3(t)
-	s := open(t, "s3://no-such-bucket/env?endpoint="+endpoint, config("ann"))
-	if d, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") {
-		t.Errorf("%+v, %v", d, err)
+	for _, c := range []struct{ name, bucket, key, want string }{
+		{"bucket", "no-such-bucket", teamtest.KeyID, "create the bucket"},
+		{"key", teamtest.Bucket, "stranger", "check the credentials"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("AWS_ACCESS_KEY_ID", c.key)
+			s := open(t, "s3://"+c.bucket+"/env?endpoint="+endpoint, config("ann"))
+			if d, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+}
+
+// A misspelled parameter would make the store another one.
+func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"s3://team/env?endpiont=https://minio.example.com", "https://example.com/env?token=abc"} {
+		_, err := team.Open(t.Context(), address, config("ann"))
+		if err == nil || !strings.Contains(err.Error(), "parameter") || strings.Contains(err.Error(), "abc") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// A server whose certificate nobody here has signed is asked once, and the error says
+// what to do.
+func TestUnknownCA(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(&teamtest.Web{})
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, err := open(t, server.URL+"/env", config("ann")).Load(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "SSL_CERT_FILE") {
+		t.Error(err)
 	}
 }

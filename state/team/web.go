@@ -3,6 +3,7 @@ package team
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -24,6 +25,7 @@ type web struct {
 	user    *url.Userinfo
 	secrets []string
 	locks   bool // the server may have locks of its own
+	bucket  bool // the server is S3
 }
 
 func openWeb(u *url.URL, client *http.Client, secrets []string) *web {
@@ -50,6 +52,9 @@ func (w *web) do(ctx context.Context, method, name string, body []byte, header m
 		request.SetBasicAuth(w.user.Username(), password)
 	}
 	answer, err := w.client.Do(request)
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return nil, nil, &RefusedError{fmt.Errorf("%w: if it has a CA of its own, let this machine trust it; on Linux, SSL_CERT_FILE names a file of CAs", redact(err, w.secrets))}
+	}
 	if err != nil {
 		return nil, nil, redact(err, w.secrets)
 	}
@@ -67,11 +72,8 @@ func (w *web) refused(method string, answer *http.Response, body []byte) error {
 	if said := saidBy(body); said.Code != "" {
 		err = fmt.Errorf("%w (%s: %s)", err, said.Code, said.Message)
 	}
-	if answer.Request != nil && answer.Request.Header.Get("Authorization") != "" && strings.HasPrefix(answer.Request.Header.Get("Authorization"), "AWS4") {
-		if answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusTooManyRequests {
-			return &RefusedError{err}
-		}
-		return err
+	if w.bucket {
+		return refusedByS3(err, answer.StatusCode, codeOf(body))
 	}
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -80,6 +82,30 @@ func (w *web) refused(method string, answer *http.Response, body []byte) error {
 		return &RefusedError{err}
 	}
 	return err
+}
+
+// refusedByS3 adds to the error of an answer of S3 what to do about it.
+func refusedByS3(err error, status int, code string) error {
+	switch {
+	case code == "NoSuchBucket":
+		err = fmt.Errorf("%w: create the bucket, or correct its name", err)
+	case code == "PermanentRedirect", code == "AuthorizationHeaderMalformed":
+		err = fmt.Errorf("%w: give the region of the bucket, ?region=REGION", err)
+	case status == http.StatusNotFound && code == "":
+		err = fmt.Errorf("%w: is the endpoint an S3 server?", err)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound:
+		err = fmt.Errorf("%w: check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE), and what they allow in the bucket", err)
+	}
+	if status/100 == 4 && status != http.StatusTooManyRequests {
+		return &RefusedError{err}
+	}
+	return err
+}
+
+// absent reports whether an answer says that there is no such document. S3 answers 404
+// also where the bucket, or the owner of the key, does not exist.
+func (w *web) absent(answer *http.Response, body []byte) bool {
+	return answer.StatusCode == http.StatusNotFound && (!w.bucket || codeOf(body) == "NoSuchKey")
 }
 
 // said is what S3 says of a request that it refuses.
@@ -99,7 +125,7 @@ func (w *web) Get(ctx context.Context, name string) (Document, error) {
 	switch {
 	case err != nil:
 		return Document{}, err
-	case answer.StatusCode == http.StatusNotFound && codeOf(data) != "NoSuchBucket":
+	case w.absent(answer, data):
 		return Document{}, fs.ErrNotExist
 	case answer.StatusCode != http.StatusOK:
 		return Document{}, w.refused(http.MethodGet, answer, data)
@@ -140,7 +166,7 @@ func (w *web) Put(ctx context.Context, name string, data []byte, was string) (st
 		return "", err
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.StatusCode == http.StatusConflict:
 		return "", ErrChanged
-	case answer.StatusCode == http.StatusNotFound && was != "": // it was removed
+	case was != "" && w.absent(answer, body): // it was removed
 		return "", ErrChanged
 	case answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusNoContent:
 		return "", w.refused(http.MethodPut, answer, body)
@@ -161,7 +187,7 @@ func (w *web) Remove(ctx context.Context, name string) error {
 	switch {
 	case err != nil:
 		return err
-	case answer.StatusCode/100 == 2, answer.StatusCode == http.StatusNotFound, answer.StatusCode == http.StatusGone:
+	case answer.StatusCode/100 == 2, w.absent(answer, body), answer.StatusCode == http.StatusGone:
 		return nil
 	}
 	return w.refused(http.MethodDelete, answer, body)
