@@ -86,6 +86,14 @@ type stateFile struct {
 // stateAt finds the state at a path or in a store, for a command that prints its
 // result to standard output: messages go to standard error.
 func (c *console) stateAt(ctx context.Context, path string, wait time.Duration) (stateFile, error) {
+	return c.stateIn(ctx, path, wait, c.openTeam)
+}
+
+// opening opens the store of a team.
+type opening func(context.Context, target.Config, string, *target.Options) (*team.Copy, error)
+
+// stateIn is stateAt with a function that opens a store.
+func (c *console) stateIn(ctx context.Context, path string, wait time.Duration, open opening) (stateFile, error) {
 	home, err := c.boshHome()
 	if err != nil {
 		return stateFile{}, err
@@ -93,8 +101,7 @@ func (c *console) stateAt(ctx context.Context, path string, wait time.Duration) 
 	c.plain = true
 	s := stateFile{path: path, name: path}
 	if team.IsAddress(path) {
-		from := target.Options{}
-		t, err := c.openTeam(ctx, target.Config{Home: home, LockWait: wait}, path, &from)
+		t, err := open(ctx, target.Config{Home: home, LockWait: wait}, path, &target.Options{})
 		if err != nil {
 			return s, err
 		}

@@ -37,7 +37,6 @@ bootstrap status asks the agent. With --json, it prints one object.`,
 	return cmd
 }
 
-// readState reads a state, which must exist.
 // read reads the state, which must exist.
 func (s stateFile) read() (state.State, error) {
 	st, found, err := file.Read(s.path, s.opts.Home)

@@ -18,8 +18,18 @@ import (
 	"bootstrap/state/team"
 )
 
-// openTeam opens the store of a team, as the state of a deployment.
+// openTeam opens the store of a team, as the state of a deployment, and makes this
+// machine's copy what the store has.
 func (c *console) openTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
+	t, err := c.connectTeam(ctx, cfg, address, from)
+	if err != nil {
+		return nil, err
+	}
+	return t, file.Refresh(ctx, t)
+}
+
+// connectTeam opens the store of a team and leaves this machine's copy as it is.
+func (c *console) connectTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
 	c.redactor.Add(team.Secrets(address)...)
 	cfg.Holder, cfg.Getenv = c.holder(), c.getenv
 	t, err := cfg.OpenTeam(ctx, address, from, func(e *team.HeldError) {
@@ -61,12 +71,13 @@ func (c *console) varsOfTeam(ctx context.Context, inputs *document.Options, addr
 // errNoStore is the error of commands that are only for the stores of teams.
 var errNoStore = errors.New("the state is a file on this machine: give the store of a team with --state, such as s3://BUCKET/PREFIX")
 
-// stateStore finds a state that must be in a store.
+// stateStore finds a state that must be in a store, for the commands that settle what a
+// run could not: they begin with this machine's copy as that run has left it.
 func stateStore(ctx context.Context, c *console, path string, s stateChoice) (stateFile, error) {
 	if !team.IsAddress(path) {
 		return stateFile{}, errNoStore
 	}
-	return c.stateAt(ctx, path, s.wait)
+	return c.stateIn(ctx, path, s.wait, c.connectTeam)
 }
 
 func newStatePush(c *console) *cobra.Command {

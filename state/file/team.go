@@ -213,10 +213,13 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	if unsent, err := t.Unsent(); err != nil || !unsent {
 		return "", errors.Join(err, t.Pull(ctx))
 	}
-	kept = s.path + ".unsent"
 	data, err := readWhole(s.path)
 	if err != nil {
 		return "", err
+	}
+	kept = s.path + ".unsent"
+	for i := 2; fileExists(kept); i++ { // an earlier one may be the only record of something
+		kept = fmt.Sprintf("%s.unsent-%d", s.path, i)
 	}
 	if err := atomicfile.Write(kept, data); err != nil {
 		return "", fmt.Errorf("cannot keep what %s never got: %w", t.Place(), err)

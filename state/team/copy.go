@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"bootstrap/internal/atomicfile"
 )
@@ -22,6 +23,8 @@ type Copy struct {
 	dir    string
 	record record
 }
+
+const recordName = "store.json"
 
 // record is the file store.json of the folder, 0600.
 type record struct {
@@ -57,7 +60,7 @@ func CopyOf(home string, s *Store) *Copy {
 	return c
 }
 
-func (c *Copy) recordPath() string { return filepath.Join(c.dir, "store.json") }
+func (c *Copy) recordPath() string { return filepath.Join(c.dir, recordName) }
 
 // StatePath returns the path of the copy of the state.
 func (c *Copy) StatePath() string { return filepath.Join(c.dir, stateName) }
@@ -100,7 +103,7 @@ func digestText(data []byte) string {
 // Unsent reports whether the copy of the state has changes that the store did not get.
 func (c *Copy) Unsent() (bool, error) {
 	digest, _, err := digestOf(c.StatePath())
-	return digest != c.record.Same[stateName].Digest, err
+	return digest != "" && digest != c.record.Same[stateName].Digest, err
 }
 
 // Pull makes the copy of the state what the store has. Changes that the store did not
@@ -292,12 +295,15 @@ func (c *Copy) Discard(ctx context.Context) error {
 // Forget records that the state was removed from the store. The file is the caller's.
 func (c *Copy) Forget() error { return c.remember(stateName, "", "") }
 
-// Clean removes the folder of a copy that has neither a state nor a vars store.
+// Clean removes the folder of a copy that has nothing: neither a state nor a vars store,
+// and no file that keeps what would be lost.
 func (c *Copy) Clean() error {
-	for _, path := range []string{c.StatePath(), c.VarsPath(), c.StatePath() + ".backups"} {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return err
+	entries, err := os.ReadDir(c.dir)
+	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != recordName }) {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
+		return err
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("cannot remove this machine's copy of %s: %w", c.place, err)
