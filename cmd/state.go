@@ -86,37 +86,32 @@ type stateFile struct {
 // stateAt finds the state at a path or in a store, for a command that prints its
 // result to standard output: messages go to standard error.
 func (c *console) stateAt(ctx context.Context, path string, wait time.Duration) (stateFile, error) {
-	return c.stateIn(ctx, path, wait, c.openTeam)
+	return stateIn(ctx, c, path, target.Config{LockWait: wait})
 }
 
-// opening opens the store of a team.
-type opening func(context.Context, target.Config, string, *target.Options) (*team.Copy, error)
-
-// stateIn is stateAt with a function that opens a store.
-func (c *console) stateIn(ctx context.Context, path string, wait time.Duration, open opening) (stateFile, error) {
-	home, err := c.boshHome()
-	if err != nil {
+func stateIn(ctx context.Context, c *console, path string, cfg target.Config) (_ stateFile, err error) {
+	if cfg.Home, err = c.boshHome(); err != nil {
 		return stateFile{}, err
 	}
 	c.plain = true
 	s := stateFile{path: path, name: path}
 	if team.IsAddress(path) {
-		t, err := open(ctx, target.Config{Home: home, LockWait: wait}, path, &target.Options{})
+		t, err := c.openTeam(ctx, cfg, path, &target.Options{})
 		if err != nil {
 			return s, err
 		}
 		s.path, s.name, s.opts.Team = t.StatePath(), t.Place(), t
 	}
 	path = s.path
-	if err := owner.Look(c.warn, home, path); err != nil {
+	if err := owner.Look(c.warn, cfg.Home, path); err != nil {
 		return s, err
 	}
 	s.opts = file.Options{
 		Holder:  c.holder(),
-		Wait:    wait,
-		Home:    home,
+		Wait:    cfg.LockWait,
+		Home:    cfg.Home,
 		Team:    s.opts.Team,
-		Waiting: func(l *file.LockedError) { c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", wait, l)) },
+		Waiting: func(l *file.LockedError) { c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, l)) },
 		Warn:    func(err error) { c.say(report.Warning, err.Error()) },
 	}
 	return s, nil

@@ -18,18 +18,8 @@ import (
 	"bootstrap/state/team"
 )
 
-// openTeam opens the store of a team, as the state of a deployment, and makes this
-// machine's copy what the store has.
+// openTeam opens the store of a team, as the state of a deployment.
 func (c *console) openTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
-	t, err := c.connectTeam(ctx, cfg, address, from)
-	if err != nil {
-		return nil, err
-	}
-	return t, file.Refresh(ctx, t)
-}
-
-// connectTeam opens the store of a team and leaves this machine's copy as it is.
-func (c *console) connectTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
 	c.redactor.Add(team.Secrets(address)...)
 	cfg.Holder, cfg.Getenv = c.holder(), c.getenv
 	t, err := cfg.OpenTeam(ctx, address, from, func(e *team.HeldError) {
@@ -77,7 +67,7 @@ func stateStore(ctx context.Context, c *console, path string, s stateChoice) (st
 	if !team.IsAddress(path) {
 		return stateFile{}, errNoStore
 	}
-	return c.stateIn(ctx, path, s.wait, c.connectTeam)
+	return stateIn(ctx, c, path, target.Config{LockWait: s.wait, KeepCopy: true})
 }
 
 func newStatePush(c *console) *cobra.Command {

@@ -38,6 +38,7 @@ type Config struct {
 	Offline    bool     // fetch nothing, and read only what the manifest names
 
 	LockWait     time.Duration // how long to wait for another run with the same state
+	KeepCopy     bool          // leave the copy of a store as the last run on this machine did
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit

@@ -14,14 +14,19 @@ import (
 )
 
 // OpenTeam opens the store at an address and this machine's copy of it, as the state
-// and the vars store of the deployment. The copy is as it was: file.Refresh brings it up
-// to date. The caller closes it.
+// and the vars store of the deployment. The caller closes the copy.
 func (c Config) OpenTeam(ctx context.Context, address string, from *Options, waiting func(*team.HeldError)) (*team.Copy, error) {
 	s, err := team.Open(ctx, address, team.Config{Holder: c.Holder, Getenv: c.Getenv, Wait: c.LockWait, Waiting: waiting})
 	if err != nil {
 		return nil, err
 	}
 	copied := team.CopyOf(c.Home, s)
+	if !c.KeepCopy {
+		if err := file.Refresh(ctx, copied); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	from.Team, from.StateFile = copied, copied.StatePath()
 	if from.Inputs.VarsStore == "" {
 		from.Inputs.VarsStore, from.Inputs.SaveStore, from.Inputs.StoreName = copied.VarsPath(), copied.SaveVars, copied.Place()
