@@ -85,7 +85,7 @@ func (c *console) targetArgs(command []string) string {
 	if line.Own != nil && cmd.Flags().Lookup(environment.FlagName) != nil {
 		args = append(args, "--"+environment.FlagName+"="+values.Quote(*line.Own))
 	}
-	add("--state", "state", quoted(t.StateName(t.StateFile))...)
+	add("--state", "state", quoted(t.StateArgument())...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--database", "database", namedDatabase(c, t.Database))

@@ -168,6 +168,10 @@ func withoutForms(text string, known []string) string {
 	end := 0
 	for _, m := range userInfo.FindAllStringIndex(text, -1) {
 		from := m[0] + len("://")
+		// A user of PostgreSQL alone is no secret, and without it a command cannot be pasted.
+		if ofPostgres(text[:m[0]]) && !strings.Contains(text[from:m[1]], ":") {
+			continue
+		}
 		if slices.ContainsFunc(known, func(form string) bool { return standsAt(text, from, form) }) {
 			continue
 		}
@@ -176,6 +180,11 @@ func withoutForms(text string, known []string) string {
 		end = m[1]
 	}
 	return b.String() + text[end:]
+}
+
+// ofPostgres reports whether a text ends with the scheme of a PostgreSQL URL.
+func ofPostgres(text string) bool {
+	return strings.HasSuffix(text, "postgres") || strings.HasSuffix(text, "postgresql")
 }
 
 // compiled has the secrets and names in the form for searching.

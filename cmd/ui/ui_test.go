@@ -157,6 +157,8 @@ func TestRedactor(t *testing.T) {
 		{`json "with\"quote\u0026amp"`, `json "<redacted>"`},
 		{"url with%22quote%26amp", "url <redacted>"},
 		{"https://user:unknown@host/x", "https://<redacted>@host/x"},
+		{"postgres://user@host/x", "postgres://user@host/x"},
+		{"postgres://user:unknown@host/x", "postgres://<redacted>@host/x"},
 		{"user mbus, other-pw", "user mbus, <redacted>"},
 		{"too short abc", "too short abc"},
 		{"a key: " + testKey + "end", "a key: <redacted>\nend"},

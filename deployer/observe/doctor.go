@@ -198,7 +198,7 @@ func (d *doctor) checkState(ctx context.Context, v *verdict) {
 }
 
 // checkLock reports whether a run is in progress.
-func (d *doctor) checkLock(_ context.Context, v *verdict) {
+func (d *doctor) checkLock(ctx context.Context, v *verdict) {
 	if d.st == nil {
 		v.skip("there is no state file")
 		return
@@ -209,6 +209,21 @@ func (d *doctor) checkLock(_ context.Context, v *verdict) {
 	case by != nil:
 		d.locked = true
 		v.warn("wait until the other run has ended; its lock ends with its process", "%v", by)
+	case d.From.Team != nil:
+		d.checkLease(ctx, v)
+	default:
+		v.say("no run has locked the state")
+	}
+}
+
+// checkLease reports whether a run on any machine of the team is in progress.
+func (d *doctor) checkLease(ctx context.Context, v *verdict) {
+	switch by, err := d.From.Team.Holder(ctx); {
+	case err != nil:
+		v.fail("make the store readable to you", "%v", err)
+	case by != nil:
+		d.locked = true
+		v.warn("wait until the other run has ended; `bootstrap state unlock MANIFEST` takes the lock from one that cannot end", "%v", by)
 	default:
 		v.say("no run has locked the state")
 	}

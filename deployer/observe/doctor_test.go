@@ -15,6 +15,8 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
+	"bootstrap/state/team/teamtest"
 )
 
 // examine runs one check of the doctor with an environment.
@@ -109,6 +111,34 @@ func TestCheckLock(t *testing.T) {
 	}
 	defer f.Close()
 	expect(t, examine(t, d, "lock", nil), CheckWarn, "me@here, process 7, `bootstrap deploy m.yml`", "wait until")
+	if !d.locked {
+		t.Error("a run at work is not noticed")
+	}
+}
+
+// The lock of a store is held by runs on other machines, too.
+func TestCheckLockOfTeam(t *testing.T) {
+	server := httptest.NewServer(&teamtest.Web{})
+	defer server.Close()
+	open := func(user string) *team.Store {
+		s, err := team.Open(t.Context(), server.URL+"/lab", team.Config{
+			Holder: state.Holder{User: user, Host: "there", PID: os.Getpid(), Command: "deploy m.yml", Since: time.Now()},
+			Getenv: func(string) string { return "" },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	d := patient()
+	d.From.Team = team.CopyOf(t.TempDir(), open("me"))
+	d.st, d.StatePath = &state.State{}, d.From.Team.StatePath()
+	expect(t, examine(t, d, "lock", nil), CheckOK, "no run", "")
+	if _, err := open("ann").Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, examine(t, d, "lock", nil), CheckWarn, "ann@there", "state unlock")
 	if !d.locked {
 		t.Error("a run at work is not noticed")
 	}

@@ -42,6 +42,14 @@ func (o Options) StateName(path string) string {
 	return path
 }
 
+// StateArgument returns where the state is, for --state in a command that can be pasted.
+func (o Options) StateArgument() string {
+	if o.Team != nil {
+		return o.Team.Argument()
+	}
+	return o.StateFile
+}
+
 // Shared is what the machines of a team know of the deployment besides its state: how
 // its agent is reached, and what was applied, encrypted.
 type Shared struct {

@@ -151,7 +151,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	if err != nil {
 		return err
 	}
-	s.loaded, err = load(s.path, Options{})
+	s.loaded, err = load(s.path, Options{Team: s.opts.Team})
 	if isMoved(err) { // two places would have a state of the same deployment
 		return err
 	}
@@ -172,7 +172,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		}
 	}
 	if len(lost) > 0 && !force {
-		return &OwnsError{Path: s.path, Owned: lost}
+		return &OwnsError{Path: s.opts.name(s.path), Owned: lost}
 	}
 	for _, in := range old.Own.Intents {
 		// Only later versions say how it ended.

@@ -34,10 +34,10 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	case err != nil && !force:
 		return fmt.Errorf("%w; --force removes it as it is", err)
 	case err == nil && !s.found:
-		return &MissingError{Path: s.path}
+		return &MissingError{Path: opts.name(s.path)}
 	case err == nil:
 		if owned := s.current.Owned(); len(owned) > 0 && !force {
-			return &OwnsError{Path: s.path, Owned: owned}
+			return &OwnsError{Path: opts.name(s.path), Owned: owned}
 		}
 		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
 			return err

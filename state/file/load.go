@@ -43,13 +43,13 @@ func load(path string, opts Options) (loaded, error) {
 		l.found = true
 		own := false
 		if l.current, own, err = state.Decode(data); err != nil {
-			return l, fmt.Errorf("cannot use the deployment state %s: %w", path, err)
+			return l, fmt.Errorf("cannot use the deployment state %s: %w", opts.name(path), err)
 		}
 		l.complete(path, opts.Home, own)
 	}
 	l.current.Repair()
 	if err := l.current.Check(); err != nil {
-		return l, fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or restore an earlier version: `bootstrap state backups MANIFEST` lists them", path, err)
+		return l, fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or restore an earlier version: `bootstrap state backups MANIFEST` lists them", opts.name(path), err)
 	}
 	return l, nil
 }

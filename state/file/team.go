@@ -142,7 +142,7 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 		return err
 	}
 	s := &Store{path: t.StatePath(), opts: Options{Team: t}}
-	if s.loaded, err = load(s.path, Options{}); err != nil {
+	if s.loaded, err = load(s.path, Options{Team: s.opts.Team}); err != nil {
 		s.loaded = loaded{}
 	}
 	have := backupsOf(s.path)
@@ -186,7 +186,7 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	if err != nil || !unsent {
 		return false, err
 	}
-	if s.loaded, err = load(s.path, Options{}); err != nil {
+	if s.loaded, err = load(s.path, Options{Team: s.opts.Team}); err != nil {
 		return false, err
 	}
 	if force {
@@ -286,7 +286,7 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	if err := s.Unsent(); err != nil {
 		return err
 	}
-	if s.loaded, err = load(s.path, Options{}); err != nil {
+	if s.loaded, err = load(s.path, Options{Team: s.opts.Team}); err != nil {
 		return err
 	}
 	if opts.Team != nil {
@@ -320,6 +320,9 @@ func (o Options) place() string {
 	}
 	return o.Team.Place()
 }
+
+// name returns where the state at path is, for people: the store, or the path.
+func (o Options) name(path string) string { return cmp.Or(o.place(), path) }
 
 // touch writes the state under a new serial number: a run from which the lease was
 // taken cannot write any more.

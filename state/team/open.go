@@ -48,6 +48,25 @@ func Place(address string) string {
 	return u.String()
 }
 
+// argument returns an address for a command that somebody else pastes: without
+// passwords, and for PostgreSQL with the user, without whom nobody is let in.
+func argument(u *url.URL) string {
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return Place(u.String())
+	}
+	of, query := *u, u.Query()
+	if of.User = nil; u.User.Username() != "" {
+		of.User = url.User(u.User.Username())
+	}
+	for name := range query {
+		if strings.Contains(strings.ToLower(name), "password") {
+			query.Del(name)
+		}
+	}
+	of.RawQuery = query.Encode()
+	return of.String()
+}
+
 // Secrets returns the parts of an address that no message may contain.
 func Secrets(address string) []string {
 	u, err := url.Parse(address)
@@ -75,6 +94,7 @@ func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the deployment state %s: it is not a URL such as %s", s.place, strings.Join(forms(), ", "))
 	}
+	s.argument = argument(u)
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
 	defer cancel()
 	if s.docs, err = connect(ctx, u, Secrets(address), cfg); err != nil {

@@ -45,17 +45,21 @@ func (c Config) retry() time.Duration { return min(time.Second, c.ttl()/20) }
 // Store is the place of one environment: its state, what goes with it, and its lease.
 // It is not for concurrent use.
 type Store struct {
-	docs  Documents
-	place string
-	cfg   Config
-	lease *lease
-	age   time.Duration // of the lease, as it was read last
+	docs     Documents
+	place    string
+	argument string
+	cfg      Config
+	lease    *lease
+	age      time.Duration // of the lease, as it was read last
 	// removed is true if this run has removed the state.
 	removed bool
 }
 
 // Place returns the address of the store for people, without passwords.
 func (s *Store) Place() string { return s.place }
+
+// Argument returns the address of the store for --state, without passwords.
+func (s *Store) Argument() string { return s.argument }
 
 // Close ends the connections. A lease that was not given up ends by itself.
 func (s *Store) Close() {

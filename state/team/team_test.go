@@ -724,6 +724,21 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
+// What --state takes in a command that a message prints works when it is pasted, and
+// has no password.
+func TestArgument(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	address := server.URL() + "&environment=lab"
+	argument := open(t, address+"&password=hidden-one", config("ann")).Argument()
+	if strings.Contains(argument, "hidden") {
+		t.Error(argument)
+	}
+	if again := open(t, argument, config("ann")); again.Place() != team.Place(address) {
+		t.Error(again.Place())
+	}
+}
+
 // A server whose certificate nobody here has signed is asked once, and the error says
 // what to do.
 func TestUnknownCA(t *testing.T) {
