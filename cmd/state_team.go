@@ -160,14 +160,18 @@ at once on the same machine, or else after a minute.`,
 			if held == nil {
 				return said(c, false, "", s.name+" is not locked")
 			}
-			what := fmt.Sprintf("the lock of %s is taken from %s", s.name, held.Holder)
+			from := held.Holder.String()
+			if held.Holder.User == "" {
+				from = "a run that is unknown, because the lock is damaged"
+			}
+			what := fmt.Sprintf("the lock of %s is taken from %s", s.name, from)
 			if err := agreed(cmd.Context(), c.confirm(ask), []string{what}); err != nil {
 				return err
 			}
 			if err := s.opts.Team.Break(cmd.Context(), held.Fence); err != nil {
 				return err
 			}
-			return said(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, held.Holder), "")
+			return said(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, from), "")
 		},
 	}
 	choice.flags(cmd.Flags(), false)

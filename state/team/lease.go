@@ -28,7 +28,8 @@ type held struct {
 	Holder  state.Holder `json:"holder"`
 	Renewed int          `json:"renewed"`            // how often the holder has renewed it
 	Seconds int          `json:"seconds"`            // how long it lasts without being renewed
-	Ended   bool         `json:"released,omitempty"` // the holder has given it up
+	Ended   bool         `json:"released,omitempty"` // it was given up, or taken away
+	Broken  bool         `json:"broken,omitempty"`   // it was taken away
 }
 
 // HeldError says that another run holds the lease.
@@ -79,8 +80,8 @@ type lease struct {
 
 // Lock takes the lease, and waits for another run that holds it for as long as the
 // configuration says. taken reports whether the holder before had not given it up:
-// it has ended, or has not renewed its lease. The error is a *HeldError if another
-// run keeps it.
+// it has ended, has not renewed its lease, or the lease was taken away from it, so that
+// it may still write. The error is a *HeldError if another run keeps it.
 func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 	until := time.Now().Add(s.cfg.Wait)
 	seen := sighting{}
@@ -89,7 +90,7 @@ func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 		taken, err = s.tryLock(ctx, &seen)
 		other, isHeld := errors.AsType[*HeldError](err)
 		switch {
-		case errors.Is(err, ErrChanged): // somebody else was faster
+		case errors.Is(err, ErrChanged) && seen.refused < maxRefused: // somebody else was faster
 			return false, nil
 		case !isHeld || !time.Now().Before(until):
 			return true, err
@@ -108,15 +109,26 @@ func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 type sighting struct {
 	version string
 	at      time.Time
+	age     time.Duration // of the document, as Document has it
+
+	// tried is the version that could not be replaced, and refused how often.
+	tried   string
+	refused int
 }
+
+// maxRefused is how often a place may refuse to replace the same version: somebody who
+// is faster makes another one.
+const maxRefused = 5
 
 // tryLock takes the lease if it is free.
 func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err error) {
-	now, version, err := s.readLease(ctx)
+	now, version, age, err := s.readLease(ctx)
 	if err != nil {
 		return false, err
 	}
+	taken = now.Broken
 	if version != "" && !now.Ended {
+		seen.age = age
 		over, left := s.over(now, version, seen)
 		if !over {
 			return false, &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}
@@ -126,12 +138,16 @@ func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err er
 	l := &lease{store: s, ttl: s.cfg.ttl(), now: held{Fence: now.Fence + 1, Holder: s.cfg.Holder, Seconds: int(s.cfg.ttl() / time.Second)}, version: version, ended: make(chan struct{})}
 	began := time.Now()
 	if l.version, err = s.put(ctx, lockName, l.now.text(), version); err != nil {
-		return false, err
+		if errors.Is(err, ErrChanged) {
+			seen.refuse(version)
+		}
+		return false, fmt.Errorf("cannot lock the deployment state %s: %w", s.Place(), err)
 	}
 	l.renewed = began
-	if err := s.lockServer(ctx, now.Holder.Run, taken); err != nil {
-		l.now.Ended = true
-		_, _ = s.put(ctx, lockName, l.now.text(), l.version) // or it ends by itself
+	if err := s.lockServer(ctx, now.Holder.Run); err != nil {
+		// The next run has to know from whom the lease was taken.
+		now.Fence, now.Ended, now.Broken = l.now.Fence, true, taken
+		_, _ = s.put(context.WithoutCancel(ctx), lockName, now.text(), l.version) // or it ends by itself
 		return false, err
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -141,9 +157,17 @@ func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err er
 	return taken, nil
 }
 
+// refuse counts how often the same version could not be replaced.
+func (s *sighting) refuse(version string) {
+	if s.tried != version {
+		s.tried, s.refused = version, 0
+	}
+	s.refused++
+}
+
 // lockServer takes the lock of an HTTP server that has one, too: other programs know
-// only that. The lock of the run from which the lease was taken is taken as well.
-func (s *Store) lockServer(ctx context.Context, before string, taken bool) error {
+// only that. What the run that had the lease before has left there is taken as well.
+func (s *Store) lockServer(ctx context.Context, before string) error {
 	w, ok := s.docs.(*web)
 	if !ok || !w.locks {
 		return nil
@@ -151,7 +175,7 @@ func (s *Store) lockServer(ctx context.Context, before string, taken bool) error
 	h := s.cfg.Holder
 	mine := ticket{ID: h.Run, Who: h.Who(), Info: h.Command, Created: h.Since.UTC()}
 	other, err := w.lock(ctx, mine)
-	if err == nil && other != nil && taken && other.ID == before {
+	if err == nil && other != nil && before != "" && other.ID == before {
 		if err = w.unlock(ctx, *other); err == nil {
 			other, err = w.lock(ctx, mine)
 		}
@@ -166,28 +190,35 @@ func (s *Store) lockServer(ctx context.Context, before string, taken bool) error
 	return &HeldError{Place: s.Place(), Holder: state.Holder{User: user, Host: host, Command: other.Info, Since: other.Created, Run: other.ID}, Left: -1}
 }
 
-// unlockServer gives up what lockServer took.
-func (s *Store) unlockServer(ctx context.Context, run string) {
-	if w, ok := s.docs.(*web); ok && w.locks && run != "" {
-		_ = w.unlock(ctx, ticket{ID: run}) // the next run that takes the lease takes it, too
+// unlockServer gives up what lockServer took. After an error the next run that takes
+// the lease takes it, too, as long as the lease names the run.
+func (s *Store) unlockServer(ctx context.Context, run string) error {
+	w, ok := s.docs.(*web)
+	if !ok || !w.locks || run == "" {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return w.unlock(ctx, ticket{ID: run})
 }
 
-// readLease reads the lease; without one the version is empty.
-func (s *Store) readLease(ctx context.Context) (held, string, error) {
-	var now held
+// errDamaged says that the document of the lease cannot be read.
+var errDamaged = fmt.Errorf("its %s is damaged; `bootstrap state unlock` replaces it", lockName)
+
+// readLease reads the lease; without one the version is empty. age is that of the
+// document.
+func (s *Store) readLease(ctx context.Context) (now held, version string, age time.Duration, err error) {
 	d, err := s.get(ctx, lockName)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return now, "", nil
-	case err != nil:
-		return now, "", fmt.Errorf("cannot lock the deployment state %s: %w", s.Place(), err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return now, "", 0, nil
 	}
-	if err := json.Unmarshal(d.Data, &now); err != nil {
-		return now, "", fmt.Errorf("cannot lock the deployment state %s: its %s is damaged (%v); `bootstrap state unlock` replaces it", s.Place(), lockName, err)
+	if err == nil && json.Unmarshal(d.Data, &now) != nil {
+		err = errDamaged
 	}
-	s.age = d.Age
-	return now, d.Version, nil
+	if err != nil {
+		return held{}, "", 0, fmt.Errorf("cannot lock the deployment state %s: %w", s.Place(), err)
+	}
+	return now, d.Version, d.Age, nil
 }
 
 // over reports whether a lease that was not given up has ended, because its process
@@ -197,10 +228,10 @@ func (s *Store) over(now held, version string, seen *sighting) (bool, time.Durat
 		return true, 0
 	}
 	lasts := time.Duration(now.Seconds) * time.Second
-	age := s.age
+	age := seen.age
 	if age < 0 { // then only what is seen here counts
 		if seen.version != version {
-			*seen = sighting{version: version, at: time.Now()}
+			seen.version, seen.at = version, time.Now()
 		}
 		age = time.Since(seen.at)
 	}
@@ -267,7 +298,7 @@ func (l *lease) renew(ctx context.Context) error {
 
 // other returns who holds the lease instead of this run; nil: nobody.
 func (l *lease) other(ctx context.Context) *state.Holder {
-	now, version, err := l.store.readLease(ctx)
+	now, version, _, err := l.store.readLease(ctx)
 	if err != nil || version == "" || now.Ended {
 		return nil
 	}
@@ -314,27 +345,39 @@ func (s *Store) Unlock(ctx context.Context) error {
 	if l.lost != nil {
 		return nil // it is another's
 	}
-	s.unlockServer(ctx, l.now.Holder.Run)
+	left := s.unlockServer(ctx, l.now.Holder.Run)
+	if s.removed && left == nil && s.removeLease(ctx, l) {
+		return nil
+	}
 	l.now.Ended = true
 	_, err := s.put(ctx, lockName, l.now.text(), l.version)
-	if err == nil && s.removed {
-		err = s.remove(ctx, lockName)
-	}
 	if err != nil && !errors.Is(err, ErrChanged) {
 		return fmt.Errorf("cannot unlock the deployment state %s: %w; the lock ends by itself after %v", s.Place(), err, l.ttl)
 	}
 	return nil
 }
 
-// Holder returns who holds the lease; nil: nobody.
+// removeLease removes the document of the lease while this run holds it, so that it is
+// nobody else's, and asks only once: somebody may have made a new one since.
+func (s *Store) removeLease(ctx context.Context, l *lease) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return l.renew(ctx) == nil && s.docs.Remove(ctx, lockName) == nil
+}
+
+// Holder returns who holds the lease; nil: nobody. If the document of the lease is
+// damaged, the holder is empty.
 func (s *Store) Holder(ctx context.Context) (*HeldError, error) {
-	now, version, err := s.readLease(ctx)
+	now, version, age, err := s.readLease(ctx)
+	if errors.Is(err, errDamaged) {
+		return &HeldError{Place: s.Place(), Left: -1}, nil
+	}
 	if err != nil || version == "" || now.Ended {
 		return nil, err
 	}
-	seen := sighting{}
+	seen := sighting{age: age}
 	_, left := s.over(now, version, &seen)
-	if s.age < 0 {
+	if age < 0 {
 		left = -1
 	}
 	return &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}, nil
@@ -353,8 +396,8 @@ func (s *Store) Break(ctx context.Context, fence int) error {
 	if json.Unmarshal(d.Data, &now) == nil && now.Fence != fence {
 		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), ErrChanged)
 	}
-	s.unlockServer(ctx, now.Holder.Run)
-	now.Fence, now.Ended = max(now.Fence, fence)+1, true
+	_ = s.unlockServer(ctx, now.Holder.Run) // the next run does the same
+	now.Fence, now.Ended, now.Broken = max(now.Fence, fence)+1, true, true
 	if _, err := s.put(ctx, lockName, now.text(), d.Version); err != nil {
 		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), err)
 	}

@@ -43,14 +43,13 @@ func (c Config) every() time.Duration {
 func (c Config) retry() time.Duration { return min(time.Second, c.ttl()/20) }
 
 // Store is the place of one environment: its state, what goes with it, and its lease.
-// It is not for concurrent use.
+// It is not for concurrent use, but the lease is renewed beside all else.
 type Store struct {
 	docs     Documents
 	place    string
 	argument string
 	cfg      Config
 	lease    *lease
-	age      time.Duration // of the lease, as it was read last
 	// removed is true if this run has removed the state.
 	removed bool
 }

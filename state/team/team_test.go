@@ -53,7 +53,8 @@ func TestStores(t *testing.T) {
 	tests := map[string]func(*testing.T, string){
 		"save and load": testSaveAndLoad, "racing savers": testRacingSavers, "lock": testLock, "wait": testWait,
 		"end of the lease": testLeaseEnds, "renewal": testRenewal, "dead holder": testDeadHolder, "break": testBreak,
-		"history": testHistory, "probe": testProbe, "copy": testCopy,
+		"damaged lease": testDamagedLease,
+		"history":       testHistory, "probe": testProbe, "copy": testCopy,
 	}
 	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
@@ -320,11 +321,107 @@ func testBreak(t *testing.T, address string) {
 	if err := b.Break(t.Context(), who.Fence); err != nil {
 		t.Fatal(err)
 	}
-	lock(t, b)
+	if taken := lock(t, b); !taken {
+		t.Error("the lock counts as given up by ann, who may still write")
+	}
 	if _, err := a.Save(t.Context(), []byte("of ann"), ""); err == nil {
 		// Nobody has written since: only the condition of the write could refuse it.
 		save(t, b, "of bob", expectState(t, b, "of ann").Version)
 	}
+	unlock(t, b)
+}
+
+// A damaged lease refuses runs until it is replaced.
+func testDamagedLease(t *testing.T, address string) {
+	s := open(t, address, config("ann"))
+	if _, err := team.PutRaw(t.Context(), s, "lock.json", []byte("{"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "lock.json is damaged") {
+		t.Fatalf("%v", err)
+	}
+	held, err := s.Holder(t.Context())
+	if err != nil || held == nil {
+		t.Fatal(held, err)
+	}
+	if err := s.Break(t.Context(), held.Fence); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, s)
+	unlock(t, s)
+}
+
+// A place that always says that somebody else was faster does not keep a run forever.
+func TestLockIsAlwaysRefused(t *testing.T) {
+	t.Parallel()
+	web := &teamtest.Web{Before: func(r *http.Request) int {
+		if r.Method == http.MethodPut { // as WebDAV does without the folder
+			return http.StatusConflict
+		}
+		return 0
+	}}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	cfg := config("ann")
+	cfg.TTL = 20 * time.Millisecond // so that it is tried often
+	s := open(t, server.URL+"/env", cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Lock(ctx); !errors.Is(err, team.ErrChanged) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A server that did not hear that a lock was given up gives it to the next run.
+func TestServerKeepsLock(t *testing.T) {
+	t.Parallel()
+	var deaf atomic.Bool
+	web := &teamtest.Web{Locks: true, Before: func(r *http.Request) int {
+		if r.Method == "UNLOCK" && deaf.Load() {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	}}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	a, b := open(t, server.URL+"/env", config("ann")), open(t, server.URL+"/env", config("bob"))
+	lock(t, a)
+	deaf.Store(true)
+	unlock(t, a)
+	if _, err := b.Lock(t.Context()); err == nil { // nor does it hear this
+		t.Fatal("the server has given the lock to two")
+	}
+	deaf.Store(false)
+	lock(t, b)
+	unlock(t, b)
+}
+
+// The lock of a state that was removed is removed, and never that of the next run.
+func TestRemovedLock(t *testing.T) {
+	t.Parallel()
+	var b *team.Store
+	web := &teamtest.Web{Before: func(r *http.Request) int {
+		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "lock.json") {
+			if _, err := b.Lock(t.Context()); err == nil {
+				t.Error("the lock was free before it was removed")
+			}
+		}
+		return 0
+	}}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	a := open(t, server.URL+"/env", config("ann"))
+	b = open(t, server.URL+"/env", config("bob"))
+	lock(t, a)
+	save(t, a, "of ann", "")
+	if err := a.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, a)
+	if names := web.Names(); len(names) > 0 {
+		t.Errorf("the store still has %v", names)
+	}
+	lock(t, b)
 	unlock(t, b)
 }
 
@@ -504,8 +601,12 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 	t.Helper()
 	web := &teamtest.Web{}
 	var n atomic.Int64
+	var next atomic.Bool // the next run works
 	dead := func() bool { return n.Load() >= at }
 	web.Before = func(*http.Request) int {
+		if next.Load() {
+			return 0
+		}
 		if dead() {
 			panic(http.ErrAbortHandler)
 		}
@@ -515,7 +616,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 		return 0
 	}
 	web.After = func(*http.Request) int {
-		if dead() {
+		if !next.Load() && dead() {
 			panic(http.ErrAbortHandler)
 		}
 		return 0
@@ -549,7 +650,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 		}
 		return a.Keep(short, 2, []byte("2"), nil) == nil && a.Unlock(short) == nil
 	}()
-	web.Before, web.After = nil, nil
+	next.Store(true)
 	b, err := team.Open(ctx, server.URL+"/kill", config("bob"))
 	if err != nil {
 		t.Fatal(err)
