@@ -49,7 +49,10 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		mirror = s.mirrorPath()
 	}
 	if opts.Team != nil {
-		if err := opts.Team.Remove(ctx); err != nil {
+		if err == nil { // it can be read
+			s.keepVersion(ctx)
+		}
+		if err := opts.Team.Forget(ctx); err != nil {
 			return err
 		}
 	}
@@ -57,7 +60,7 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		return fmt.Errorf("cannot remove the deployment state: %w", err)
 	}
 	if opts.Team != nil {
-		return opts.Team.Forget()
+		return opts.Team.Removed()
 	}
 	return nil
 }

@@ -50,6 +50,7 @@ type Store struct {
 	installation *lockfile.Lock  // nil until the installation is known
 	written      bool            // by this run
 	gone         map[string]bool // resources that were removed on purpose, see dropped
+	newest       int             // serial number in the history of the store of the team
 	unsent       error           // why the store of the team has not got the last write
 	loaded
 }
@@ -141,6 +142,8 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
 			return nil, err
 		}
+	} else { // the history may have versions of an earlier deployment
+		s.current.Own.Serial = max(s.current.Own.Serial, s.newest)
 	}
 	if taken && s.found && !s.rescued {
 		if err := errors.Join(s.touch(), s.Unsent()); err != nil {
@@ -356,7 +359,7 @@ func (s *Store) Remove() error {
 	}
 	if s.opts.Team != nil {
 		s.unsent = nil
-		s.warn(s.opts.Team.Forget())
+		s.warn(s.opts.Team.Removed())
 	}
 	return kept
 }

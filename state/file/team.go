@@ -85,11 +85,16 @@ func (s *Store) finish() {
 		s.push()
 	}
 	if s.written && s.unsent == nil {
-		if data, err := readWhole(s.path); err == nil {
-			s.warn(t.Keep(ctx, s.current.Own.Serial, data, slices.Collect(maps.Keys(s.readGone()))))
-		}
+		s.keepVersion(ctx)
 	}
 	s.warn(t.Unlock(ctx))
+}
+
+// keepVersion adds the present version to the history of the store.
+func (s *Store) keepVersion(ctx context.Context) {
+	if data, err := readWhole(s.path); err == nil {
+		s.warn(s.opts.Team.Keep(ctx, s.current.Own.Serial, data, s.current.Resources(), slices.Collect(maps.Keys(s.readGone()))))
+	}
 }
 
 // pullGone adds what other machines know to be deleted to the list of this one: its
@@ -98,6 +103,9 @@ func (s *Store) pullGone(ctx context.Context) error {
 	h, err := s.opts.Team.History(ctx)
 	if err != nil {
 		return err
+	}
+	for _, v := range h.Versions {
+		s.newest = max(s.newest, v.Serial)
 	}
 	gone := maps.Clone(s.readGone())
 	for _, resource := range h.Gone {

@@ -256,7 +256,8 @@ func TestTeamLostLease(t *testing.T) {
 func TestTeamHistory(t *testing.T) {
 	t.Parallel()
 	_, ann, bob := team2(t)
-	for _, cid := range []string{"vm-1", "vm-2", "vm-3"} {
+	// More than a machine keeps backups: only the history knows what became of the first.
+	for _, cid := range []string{"vm-a", "vm-b", "vm-c", "vm-d", "vm-e", "vm-f", "vm-1", "vm-2", "vm-3"} {
 		s := ann.open()
 		setTo(t, s, cid)
 		s.Close()
@@ -266,7 +267,7 @@ func TestTeamHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := Versions(opts.Team.StatePath())
-	if err != nil || len(list) != 3 || list[2].State.CurrentVMCID != "vm-1" {
+	if err != nil || len(list) != 9 || list[2].State.CurrentVMCID != "vm-1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	for _, v := range list {
@@ -310,5 +311,25 @@ func TestTeamDiscard(t *testing.T) {
 	}
 	if _, ok := web.Documents()["env/state.json"]; ok {
 		t.Error("the store still has the state")
+	}
+
+	// The next deployment there has numbers of its own, and all can have the first again.
+	s = ann.open()
+	if s.Found() {
+		t.Errorf("ann still has %+v", s.Get())
+	}
+	s.Close()
+	cleo := &machine{t: t, home: t.TempDir(), who: "cleo", url: ann.url, pid: ann.pid}
+	s = cleo.open()
+	setTo(t, s, "vm-of-cleo")
+	s.Close()
+	bob.home = t.TempDir()
+	opts = bob.options()
+	if err := errors.Join(Refresh(t.Context(), opts.Team), PullHistory(t.Context(), opts.Team)); err != nil {
+		t.Fatal(err)
+	}
+	list, err := Versions(opts.Team.StatePath())
+	if err != nil || len(list) != 2 || list[0].State.CurrentVMCID != "vm-of-cleo" || list[1].State.CurrentVMCID != "vm-1" {
+		t.Fatalf("%+v, %v", list, err)
 	}
 }

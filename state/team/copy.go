@@ -292,8 +292,8 @@ func (c *Copy) Discard(ctx context.Context) error {
 	return c.take(stateName, d)
 }
 
-// Forget records that the state was removed from the store. The file is the caller's.
-func (c *Copy) Forget() error { return c.remember(stateName, "", "") }
+// Removed records that the state was removed from the store. The file is the caller's.
+func (c *Copy) Removed() error { return c.remember(stateName, "", "") }
 
 // Clean removes the folder of a copy that has nothing: neither a state nor a vars store,
 // and no file that keeps what would be lost.

@@ -65,12 +65,14 @@ func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
 }
 
 // Keep adds the state with this serial number to the history, and drops the oldest.
-// gone are resources that do not exist any more.
-func (s *Store) Keep(ctx context.Context, serial int, data []byte, gone []string) error {
+// present are the resources that it records, and gone those that do not exist any more,
+// as far as this machine knows: the history also has what others have deleted.
+func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone []string) error {
 	h, version, err := s.history(ctx)
 	if err != nil {
 		return err
 	}
+	gone = slices.DeleteFunc(slices.Concat(h.Gone, gone), func(r string) bool { return slices.Contains(present, r) })
 	gone = slices.Compact(slices.Sorted(slices.Values(gone)))
 	has := slices.ContainsFunc(h.Versions, func(v Version) bool { return v.Serial == serial })
 	if has && slices.Equal(h.Gone, gone) {

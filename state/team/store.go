@@ -169,6 +169,15 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 // Remove removes the state and its history, except the versions with these serial
 // numbers. The lease must be held.
 func (s *Store) Remove(ctx context.Context, keep ...int) error {
+	return s.removeAfter(ctx, func() error { return s.removeHistory(ctx, keep) })
+}
+
+// Forget removes the state and keeps its history. The lease must be held.
+func (s *Store) Forget(ctx context.Context) error {
+	return s.removeAfter(ctx, func() error { return nil })
+}
+
+func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 	if err := s.lease.hold(ctx); err != nil {
 		return err
 	}
@@ -176,7 +185,7 @@ func (s *Store) Remove(ctx context.Context, keep ...int) error {
 	if err := s.lease.renew(ctx); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
 	}
-	errs := []error{s.removeHistory(ctx, keep)}
+	errs := []error{first()}
 	for _, name := range []string{keptName, stateName} {
 		errs = append(errs, s.remove(ctx, name))
 	}

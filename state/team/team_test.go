@@ -429,7 +429,7 @@ func testHistory(t *testing.T, address string) {
 	s := open(t, address, config("ann"))
 	lock(t, s)
 	for _, serial := range []int{3, 7, 7, 12} {
-		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil); err != nil {
+		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -471,7 +471,7 @@ func TestHistoryIsPruned(t *testing.T) {
 	s := open(t, server.URL+"/pruned", config("ann"))
 	lock(t, s)
 	for serial := range 105 {
-		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil); err != nil {
+		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -648,7 +648,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 				return false
 			}
 		}
-		return a.Keep(short, 2, []byte("2"), nil) == nil && a.Unlock(short) == nil
+		return a.Keep(short, 2, []byte("2"), nil, nil) == nil && a.Unlock(short) == nil
 	}()
 	next.Store(true)
 	b, err := team.Open(ctx, server.URL+"/kill", config("bob"))
@@ -666,7 +666,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 	if _, err := b.Save(ctx, []byte("of bob"), d.Version); err != nil {
 		t.Fatalf("killed at request %d: %v", at, err)
 	}
-	if err := b.Keep(ctx, 3, []byte("of bob"), []string{"VM vm-1"}); err != nil {
+	if err := b.Keep(ctx, 3, []byte("of bob"), nil, []string{"VM vm-1"}); err != nil {
 		t.Fatalf("killed at request %d: %v", at, err)
 	}
 	list, err := b.History(ctx)
@@ -789,7 +789,7 @@ func testCopy(t *testing.T, address string) {
 	// What was removed from the store is gone here.
 	lock(t, a.Store)
 	do(a.Remove(t.Context()))
-	do(a.Forget())
+	do(a.Removed())
 	unlock(t, a.Store)
 	do(b.Pull(t.Context()))
 	expect(b, "")
