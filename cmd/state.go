@@ -78,9 +78,9 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 
 // stateFile is the state that a command is about.
 type stateFile struct {
-	path string // of the file, or of this machine's copy of a store
-	name string // path, or the store
-	opts file.Options
+	path           string // of the file, or of this machine's copy of a store
+	name, argument string // path, or the store; as --state takes it
+	opts           file.Options
 }
 
 // stateAt finds the state at a path or in a store, for a command that prints its
@@ -94,13 +94,13 @@ func stateIn(ctx context.Context, c *console, path string, cfg target.Config) (_
 		return stateFile{}, err
 	}
 	c.plain = true
-	s := stateFile{path: path, name: path}
+	s := stateFile{path: path, name: path, argument: path}
 	if team.IsAddress(path) {
 		t, err := c.openTeam(ctx, cfg, path, &target.Options{})
 		if err != nil {
 			return s, err
 		}
-		s.path, s.name, s.opts.Team = t.StatePath(), t.Place(), t
+		s.path, s.name, s.argument, s.opts.Team = t.StatePath(), t.Place(), t.Argument(), t
 	}
 	path = s.path
 	if err := owner.Look(c.warn, cfg.Home, path); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
@@ -75,7 +76,7 @@ func newStatePush(c *console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "push {MANIFEST | --state URL}",
-		Short: "Bring to the store of a team what a run could not",
+		Short: "Bring to the store of a team what a run could not bring there",
 		Long: `Push brings this machine's copy of the state to its store, after a run that could
 not, and said so. It refuses if the store has changed since. Every other command that
 writes the state does the same first.`,
@@ -140,7 +141,7 @@ func newStateUnlock(c *console) *cobra.Command {
 		Short: "Take the lock of a store from a run that cannot end",
 		Long: `Unlock names who holds the lock of the store, asks, and takes it away. A run that
 still works stops before its next step and cannot write any more; what it does until
-then is recorded only on its machine. The lock of a run that has ended goes by itself:
+then is recorded only on its machine. The lock of a run that was killed ends by itself:
 at once on the same machine, or else after a minute.`,
 		Example: "  bootstrap state unlock manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -187,7 +188,8 @@ func newStateMove(c *console) *cobra.Command {
 		Long: `Move copies the state to a path or to a store: s3://BUCKET/PREFIX,
 postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads it again
 there, and leaves a text at the old place that makes every run refuse it, also those of
-create-env. The vars store stays where it is: bootstrap secrets brings it to the store.`,
+create-env. The vars store stays where it is: bootstrap secrets init brings it to the
+store.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := c.split(&choice, cmd, args, 1, 1)
@@ -215,7 +217,7 @@ create-env. The vars store stays where it is: bootstrap secrets brings it to the
 			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
 				return err
 			}
-			return said(c, true, "The state is in "+to.name+" now: give that with --state, in BOOTSTRAP_STATE or in bootstrap.yml", "")
+			return said(c, true, "The state is in "+to.name+" now: use it with --state "+values.Quote(to.argument)+", BOOTSTRAP_STATE or bootstrap.yml", "")
 		},
 	}
 	choice.flags(cmd.Flags(), true)

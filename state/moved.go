@@ -15,7 +15,7 @@ func (e *MovedError) Error() string {
 
 const movedTo = "This deployment state was moved to "
 
-// Moved returns what stands in place of a state that was moved. It is not JSON, so that
+// Moved returns the text that replaces a state that was moved. It is not JSON, so that
 // create-env does not take it for the state of a deployment without a VM.
 func Moved(to string) []byte { return []byte(movedTo + to + "\n") }
 

@@ -151,7 +151,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	if err != nil {
 		return err
 	}
-	s.loaded, err = load(s.path, Options{Team: s.opts.Team})
+	s.loaded, err = load(s.path, Options{})
 	if isMoved(err) { // two places would have a state of the same deployment
 		return err
 	}

@@ -150,7 +150,7 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 		return err
 	}
 	s := &Store{path: t.StatePath(), opts: Options{Team: t}}
-	if s.loaded, err = load(s.path, Options{Team: s.opts.Team}); err != nil {
+	if s.loaded, err = load(s.path, Options{}); err != nil {
 		s.loaded = loaded{}
 	}
 	have := backupsOf(s.path)
@@ -194,7 +194,7 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	if err != nil || !unsent {
 		return false, err
 	}
-	if s.loaded, err = load(s.path, Options{Team: s.opts.Team}); err != nil {
+	if s.loaded, err = load(s.path, Options{}); err != nil {
 		return false, err
 	}
 	if force {
@@ -259,7 +259,7 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 	}
 	old.written = false // the marker is no version
 	if err := atomicfile.Write(old.path, state.Moved(name)); err != nil {
-		return fmt.Errorf("the deployment state stands in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
+		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
 	}
 	old.push()
 	return old.Unsent()
@@ -283,7 +283,7 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	switch {
 	case err != nil: // there is none
 	case moved && to.To != from:
-		return fmt.Errorf("cannot move the deployment state to %s: %w", name, to)
+		return fmt.Errorf("cannot move the deployment state to %s: the state that was there was moved to %s, and nothing was changed; if nobody uses this place for it any more, `bootstrap state rm --force` with --state frees it", name, to.To)
 	case !moved && !bytes.Equal(have, data):
 		return fmt.Errorf("cannot move the deployment state to %s: there is one already; nothing was changed", name)
 	}
@@ -294,7 +294,7 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	if err := s.Unsent(); err != nil {
 		return err
 	}
-	if s.loaded, err = load(s.path, Options{Team: s.opts.Team}); err != nil {
+	if s.loaded, err = load(s.path, Options{}); err != nil {
 		return err
 	}
 	if opts.Team != nil {
@@ -310,7 +310,7 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	return nil
 }
 
-// isMoved reports whether an error says that the state stands elsewhere.
+// isMoved reports whether an error says that the state was moved.
 func isMoved(err error) bool {
 	_, moved := errors.AsType[*state.MovedError](err)
 	return moved
@@ -330,7 +330,7 @@ func (o Options) place() string {
 }
 
 // name returns where the state at path is, for people: the store, or the path.
-func (o Options) name(path string) string { return cmp.Or(o.place(), path) }
+func (o Options) name(path string) string { return cmp.Or(o.place(), team.PlaceOf(path), path) }
 
 // touch writes the state under a new serial number: a run from which the lease was
 // taken cannot write any more.

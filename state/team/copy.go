@@ -68,6 +68,17 @@ func (c *Copy) StatePath() string { return filepath.Join(c.dir, stateName) }
 // VarsPath returns the path of the copy of the vars store.
 func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
 
+// PlaceOf returns the store whose copy a state file is; empty: it is not a copy.
+func PlaceOf(path string) string {
+	dir, name := filepath.Split(path)
+	var r record
+	data, err := os.ReadFile(filepath.Join(dir, "store.json"))
+	if name != stateName || err != nil || json.Unmarshal(data, &r) != nil {
+		return ""
+	}
+	return r.Place
+}
+
 // ConflictError says that the copy of this machine has what the store has not, and the
 // store has another version than the copy was made of.
 type ConflictError struct {

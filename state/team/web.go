@@ -94,7 +94,7 @@ func refusedByS3(err error, status int, code string) error {
 	case status == http.StatusNotFound && code == "":
 		err = fmt.Errorf("%w: is the endpoint an S3 server?", err)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound:
-		err = fmt.Errorf("%w: check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE), and what they allow in the bucket", err)
+		err = fmt.Errorf("%w: check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE), and what they allow in the bucket, also s3:ListBucket", err)
 	}
 	if status/100 == 4 && status != http.StatusTooManyRequests {
 		return &RefusedError{err}
