@@ -27,10 +27,16 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		case !isQuiet(s.Kind):
 			in = ""
 		}
+		if err := r.t.State.Confirm(ctx); err != nil {
+			return err
+		}
 		began := time.Now()
 		r.out.Begin(began, s.Down)
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
+			if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
+				return fmt.Errorf("%w; meanwhile %w", err, lost) // the other run may be the cause
+			}
 			return err
 		}
 		if err := r.t.State.Unsent(); err != nil {

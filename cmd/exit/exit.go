@@ -145,7 +145,7 @@ func Judge(err error) (code int, hint string) {
 		return Locked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
 	case errors.As(err, &held):
 		return Locked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; \"bootstrap state unlock MANIFEST\" takes the lock from a run that cannot end"
-	case errors.As(err, &unsent) && errors.As(err, &lost):
+	case errors.As(err, &lost):
 		return Unsent, "look at what the other run does, then run the same command again"
 	case errors.As(err, &unsent):
 		return Unsent, "run the same command again on this machine: it brings the state there first; \"bootstrap state push MANIFEST\" does only that"

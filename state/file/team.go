@@ -40,6 +40,23 @@ func (s *Store) Unsent() error {
 	return &UnsentError{Place: s.opts.Team.Place(), Path: s.path, Err: s.unsent}
 }
 
+// Confirm returns why this run must not go on with its next step: the store of the team
+// has not got the state, or another run has taken the lease.
+func (s *Store) Confirm(ctx context.Context) error {
+	if err := s.Unsent(); err != nil {
+		return err
+	}
+	return s.Lost(ctx)
+}
+
+// Lost returns how another run has taken the lease of this one; nil: it has not.
+func (s *Store) Lost(ctx context.Context) error {
+	if s.opts.Team == nil {
+		return nil
+	}
+	return s.opts.Team.Confirm(ctx)
+}
+
 // begin takes the lease of the store and makes the file what the store has. What an
 // earlier run of this machine could not bring there is brought there. taken is true if
 // the lease was taken from a run that had not given it up.

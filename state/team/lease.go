@@ -330,6 +330,23 @@ func (l *lease) hold(ctx context.Context) error {
 	return nil
 }
 
+// Confirm makes sure, before a step of a run, that this run holds the lease. The error is
+// a *LostError if it does not. While the place does not answer, the lease lasts as long
+// as others respect it.
+func (s *Store) Confirm(ctx context.Context) error {
+	l := s.lease
+	if l == nil {
+		return nil
+	}
+	if lost := l.Lost(); lost != nil {
+		return lost
+	}
+	if lost, ok := errors.AsType[*LostError](l.renew(ctx)); ok {
+		return lost
+	}
+	return nil
+}
+
 var errUnlocked = errors.New("cannot write the deployment state: it is not locked")
 
 // Unlock gives the lease up; it does nothing without one. Without a state nothing of
