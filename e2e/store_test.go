@@ -22,13 +22,13 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// store {s3 | web | postgres} starts a server for the state of a team and sets STATE
-// to its address. That of web is at hand: "store down" makes it fail, "store down-after
+// store {s3 | web | private | postgres} starts a server for the state of a team and sets STATE
+// to its address; those of private and postgres have a password. That of web is at hand: "store down" makes it fail, "store down-after
 // N" at the write of the state after N others, and "store up" ends that. "store has
 // NAME" prints a document of it.
 func store(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 && (len(args) != 2 || args[0] != "down-after" && args[0] != "has") {
-		ts.Fatalf("usage: store {s3 | web | postgres | down | down-after N | up | has NAME}")
+		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME}")
 	}
 	down, _ := ts.Value(storeDown).(*downAfter)
 	switch args[0] {
@@ -50,6 +50,17 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		server := httptest.NewServer(web)
 		ts.Defer(server.Close)
 		ts.Setenv("STATE", server.URL+"/prod")
+	case "private":
+		web := &teamtest.Web{Locks: true}
+		web.Before = func(r *http.Request) int {
+			if name, password, _ := r.BasicAuth(); name != "ann" || password != teamPassword {
+				return http.StatusUnauthorized
+			}
+			return down.before(r)
+		}
+		server := httptest.NewServer(web)
+		ts.Defer(server.Close)
+		ts.Setenv("STATE", strings.Replace(server.URL, "//", "//ann:"+teamSpelled+"@", 1)+"/prod")
 	case "postgres":
 		server, err := postgrestest.New()
 		if errors.Is(err, postgrestest.ErrMissing) {
@@ -58,7 +69,8 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		ts.Check(err)
 		ts.Defer(server.Close)
-		ts.Setenv("STATE", server.URL()+"&environment=prod")
+		// The server asks for no password, and gets one.
+		ts.Setenv("STATE", strings.Replace(server.URL(), "bootstrap@", "bootstrap:"+teamSpelled+"@", 1)+"&environment=prod")
 	case "down":
 		down.writes.Store(0)
 		down.armed.Store(true)
