@@ -53,6 +53,16 @@ func (r *reader) readPath(v document.Value) located {
 	return located{v, text}
 }
 
+// readState reads the path of a state. The store of a team is no path, and a file of that
+// name would be another state of the same VM.
+func (r *reader) readState(v document.Value) located {
+	if text, _ := v.Text(); strings.Contains(text, "://") {
+		v.Fail("must be the path of a file: the members of a fleet cannot have their state in the store of a team; deploy these one by one, with bootstrap deploy --state URL")
+		return located{}
+	}
+	return r.readPath(v)
+}
+
 // readPaths reads a path or a list of paths.
 func (r *reader) readPaths(v document.Value) []located {
 	places := []document.Value{v}

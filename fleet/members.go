@@ -220,7 +220,7 @@ func (r *reader) readSettings(v document.Value) settings {
 		clouds:    r.readPaths(v.Get("cloud_config")),
 		varsFiles: r.readPaths(v.Get("vars_files")),
 		store:     r.readPath(v.Get("vars_store")),
-		state:     r.readPath(v.Get("state")),
+		state:     r.readState(v.Get("state")),
 		vars:      v.Get("vars").Properties(),
 		labels:    r.readLabels(v.Get("labels")),
 		blocked:   readBlocked(v.Get("blocked")),
