@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -179,5 +180,23 @@ func TestTimes(t *testing.T) {
 	expect(0, 0, "stop")
 	if err := f.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whoever can write to the store of a team must not choose what else is in the folder.
+func TestUnpackTakesOnlyWhatIsShared(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"packages/cpi/bin/cpi", "../agent.json", "applied/current/../../cpi", "applied/next/record.json", "/etc/x", "applied/current/.record", `applied\current\x`, ""} {
+		data, err := json.Marshal(map[string]any{"format": 1, "files": map[string][]byte{"agent.json": []byte("{}"), name: []byte("x")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := At(dir).Unpack(data); err == nil || !strings.Contains(err.Error(), "it names the file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("written: %v, %v", entries, err)
 	}
 }
