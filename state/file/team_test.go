@@ -256,6 +256,9 @@ func TestTeamLostLease(t *testing.T) {
 func TestTeamHistory(t *testing.T) {
 	t.Parallel()
 	_, ann, bob := team2(t)
+	s := bob.open() // who has a list of what was deleted from now on
+	setTo(t, s, "vm-of-bob")
+	s.Close()
 	// More than a machine keeps backups: only the history knows what became of the first.
 	for _, cid := range []string{"vm-a", "vm-b", "vm-c", "vm-d", "vm-e", "vm-f", "vm-1", "vm-2", "vm-3"} {
 		s := ann.open()
@@ -267,7 +270,7 @@ func TestTeamHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := Versions(opts.Team.StatePath())
-	if err != nil || len(list) != 9 || list[2].State.CurrentVMCID != "vm-1" {
+	if err != nil || len(list) != 10 || list[2].State.CurrentVMCID != "vm-1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	for _, v := range list {
@@ -275,7 +278,7 @@ func TestTeamHistory(t *testing.T) {
 			t.Errorf("version %d alone records %v, which ann has deleted", v.Serial, v.Only)
 		}
 	}
-	s, err := Restore(t.Context(), opts.Team.StatePath(), list[1].Serial, true, bob.options())
+	s, err = Restore(t.Context(), opts.Team.StatePath(), list[1].Serial, true, bob.options())
 	if err != nil {
 		t.Fatal(err)
 	}
