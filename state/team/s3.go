@@ -54,6 +54,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Region: region},
 	})}
 	plain := client(nil)
+	plain.Timeout = requestTime // what gives credentials need not exist on this machine
 	dressed := client(func(below http.RoundTripper) http.RoundTripper {
 		signed.below = below
 		return signed
@@ -76,8 +77,8 @@ type signing struct {
 	ahead       atomic.Int64 // how far the clock of the server is ahead of this one
 }
 
-func (s *signing) keys(context.Context) (aws.Credentials, error) {
-	value, err := s.credentials.GetWithContext(&credentials.CredContext{Client: s.client})
+func (s *signing) keys(ctx context.Context) (aws.Credentials, error) {
+	value, err := s.credentials.GetWithContext(&credentials.CredContext{Context: ctx, Client: s.client})
 	if err != nil {
 		return aws.Credentials{}, &RefusedError{fmt.Errorf("cannot find credentials for S3: %w", err)}
 	}
