@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -298,7 +299,9 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	have, err := readWhole(s.path)
 	to, moved := errors.AsType[*state.MovedError](decodes(have))
 	switch {
-	case err != nil: // there is none
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("cannot move the deployment state to %s: it is unknown whether there is one already: %w", name, err)
 	case moved && to.To != from:
 		return fmt.Errorf("cannot move the deployment state to %s: the state that was there was moved to %s, and nothing was changed; if nobody uses this place for it any more, `bootstrap state rm --force` with --state frees it", name, to.To)
 	case !moved && !bytes.Equal(have, data):
@@ -307,8 +310,9 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	if err := s.write(data); err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w", name, err)
 	}
-	s.push()
-	if err := s.Unsent(); err != nil {
+	if s.push(); s.unsent != nil {
+		err := fmt.Errorf("cannot move the deployment state to %s: %w; run the same command again", name, errors.Join(s.unsent, s.putBack(have)))
+		s.unsent = nil
 		return err
 	}
 	if s.loaded, err = load(s.path, Options{}); err != nil {
@@ -325,6 +329,16 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	}
 	s.written = true
 	return nil
+}
+
+// putBack makes the copy of this machine what it was before a write that the store did
+// not get: the next run would bring it there, although the state is still in the old
+// place. nil: there was none.
+func (s *Store) putBack(have []byte) error {
+	if have == nil {
+		return os.Remove(s.path)
+	}
+	return s.write(have)
 }
 
 // isMoved reports whether an error says that the state was moved.

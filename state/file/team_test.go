@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -335,4 +336,50 @@ func TestTeamDiscard(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].State.CurrentVMCID != "vm-of-cleo" || list[1].State.CurrentVMCID != "vm-1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
+}
+
+// A state whose move fails is only in the old place, also when the store works again.
+func TestTeamMoveFails(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	web, ann, bob := team2(t)
+	web.Before = func(r *http.Request) int {
+		if full.Load() && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "state.json") {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	path := filepath.Join(t.TempDir(), "state.json")
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setTo(t, s, "vm-1")
+	s.Close()
+	move := func() error {
+		opts := ann.options()
+		return Move(t.Context(), path, opts.Team.StatePath(), opts.Team.Place(), Options{}, opts)
+	}
+	full.Store(true)
+	if err := move(); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Fatalf("%v", err)
+	}
+	full.Store(false)
+	s = ann.open()
+	if s.Found() {
+		t.Error("a copy of a move that failed came to the store")
+	}
+	s.Close()
+	if s, err = Open(t.Context(), path, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if err := move(); err != nil {
+		t.Fatal(err)
+	}
+	s = bob.open()
+	if got := s.Get(); got.CurrentVMCID != "vm-1" {
+		t.Errorf("bob has %+v", got)
+	}
+	s.Close()
 }
