@@ -20,9 +20,10 @@ type Place struct {
 
 // Team is the store of a team that keeps a vars store beside a state.
 type Team struct {
-	Name string // its address without passwords
-	Save func(ctx context.Context, sealed []byte) error
-	Pull func(ctx context.Context) error // makes the copy what the store has
+	Name  string // its address without passwords
+	State string // its address as --state takes it
+	Save  func(ctx context.Context, sealed []byte) error
+	Pull  func(ctx context.Context) error // makes the copy what the store has
 	// Lock keeps runs away, and returns what ends that.
 	Lock func(ctx context.Context) (unlock func(), err error)
 	// Rekey encrypts what else the store has that is secret to other recipients.
@@ -32,7 +33,9 @@ type Team struct {
 // open returns the vars store.
 func (p Place) open(keys *sealed.Keys) (*store.File, error) {
 	if p.Team != nil {
-		return store.At(p.Path, p.Team.Name, keys, p.Team.Save), nil
+		f := store.At(p.Path, p.Team.Name, keys, p.Team.Save)
+		f.State = p.Team.State
+		return f, nil
 	}
 	return at(p.Path, keys)
 }
@@ -64,7 +67,7 @@ func (c Console) find(ctx context.Context, address string, wait time.Duration) (
 	if err != nil {
 		return Place{}, err
 	}
-	keeps := &Team{Name: t.Place(), Save: t.SaveVars, Pull: t.PullVars}
+	keeps := &Team{Name: t.Place(), State: t.Argument(), Save: t.SaveVars, Pull: t.PullVars}
 	keeps.Lock = func(ctx context.Context) (func(), error) {
 		if _, err := t.Lock(ctx); err != nil {
 			return nil, err

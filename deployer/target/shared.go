@@ -29,7 +29,8 @@ func (c Config) OpenTeam(ctx context.Context, address string, from *Options, wai
 	}
 	from.Team, from.StateFile = copied, copied.StatePath()
 	if from.Inputs.VarsStore == "" {
-		from.Inputs.VarsStore, from.Inputs.SaveStore, from.Inputs.StoreName = copied.VarsPath(), copied.SaveVars, copied.Place()
+		from.Inputs.VarsStore, from.Inputs.SaveStore = copied.VarsPath(), copied.SaveVars
+		from.Inputs.StoreName, from.Inputs.StoreState = copied.Place(), copied.Argument()
 	}
 	return copied, nil
 }

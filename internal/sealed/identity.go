@@ -143,7 +143,7 @@ func (f *finder) damaged(err error) error {
 }
 
 func (f *finder) noIdentity() error {
-	const advice = "give the one that it is encrypted to with --identity FILE or $BOOTSTRAP_IDENTITY, or let somebody who can read it add your recipient: bootstrap secrets rekey"
+	const advice = "give the one that it is encrypted to with --identity FILE or $BOOTSTRAP_IDENTITY, or let somebody who can read it add your recipient, which bootstrap secrets init prints, with bootstrap secrets rekey --add"
 	if len(f.tried) == 0 {
 		return fmt.Errorf("cannot decrypt %s: there is no identity on this machine; %s", f.name, advice)
 	}

@@ -34,8 +34,9 @@ type Options struct {
 	Keys *sealed.Keys
 	// SaveStore keeps the vars store in place of writing the file, always encrypted.
 	// It is called before the new values are used; nil: the file is written.
-	SaveStore func(ctx context.Context, sealed []byte) error
-	StoreName string // the vars store in messages; empty: VarsStore
+	SaveStore  func(ctx context.Context, sealed []byte) error
+	StoreName  string // the vars store in messages; empty: VarsStore
+	StoreState string // the store of a team as --state takes it, for SaveStore
 	// FlagsFile is a file with the flags of an environment, of which only the
 	// variables are read here; later ones of Vars win. Empty: none.
 	FlagsFile  string

@@ -31,6 +31,7 @@ func (d *document) openStore(ctx context.Context, opts Options) (*varsStore, err
 		return nil, fmt.Errorf("cannot read the vars store %s: %v", path, err)
 	}
 	s := &varsStore{file: store.At(expanded, cmp.Or(opts.StoreName, path), opts.Keys, opts.SaveStore), added: map[string]any{}}
+	s.file.State = opts.StoreState
 	return s, s.read(ctx, d)
 }
 

@@ -4,6 +4,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,8 @@ const lockTimeout = time.Minute
 // File is the file of a vars store, which need not exist.
 type File struct {
 	Path  string // absolute, with links resolved
-	Shown string // the path as the user wrote it
+	Shown string // the path as the user wrote it, or the store of a team
+	State string // the store of a team as --state takes it; empty: Shown
 	// Sealed says that the file is encrypted, or will be if it is new.
 	Sealed bool
 	// To are the recipients of an encrypted file; empty: another program made it.
@@ -62,11 +64,19 @@ func (f *File) Argument() string {
 	if f.send == nil {
 		return f.Shown
 	}
-	name := f.Shown
+	name := cmp.Or(f.State, f.Shown)
 	if strings.ContainsAny(name, "?&") {
 		name = "'" + name + "'"
 	}
 	return "--state " + name
+}
+
+// whole returns the vars store as a whole for messages about what it contains.
+func (f *File) whole() string {
+	if f.send == nil {
+		return f.Shown
+	}
+	return "the vars store of " + f.Shown
 }
 
 // initialize returns the command that makes the vars store.
@@ -100,7 +110,7 @@ func (f *File) Read(ctx context.Context) (text []byte, err error) {
 	switch {
 	case sealed.IsSealed(data):
 		f.Sealed = true
-		text, f.To, err = f.keys.Open(ctx, f.Shown, data)
+		text, f.To, err = f.keys.Open(ctx, f.whole(), data)
 		if err == nil && len(text) > MaxSize {
 			err = tooLarge(f.Shown)
 		}
@@ -239,7 +249,7 @@ func (f *File) Write(ctx context.Context, text []byte) error {
 			return err
 		}
 		var err error
-		if data, err = f.keys.Seal(ctx, f.Shown, text, f.Recipients()); err != nil {
+		if data, err = f.keys.Seal(ctx, f.whole(), text, f.Recipients()); err != nil {
 			return err
 		}
 	}
