@@ -72,7 +72,7 @@ func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
 func PlaceOf(path string) string {
 	dir, name := filepath.Split(path)
 	var r record
-	data, err := os.ReadFile(filepath.Join(dir, "store.json"))
+	data, err := os.ReadFile(filepath.Join(dir, recordName))
 	if name != stateName || err != nil || json.Unmarshal(data, &r) != nil {
 		return ""
 	}

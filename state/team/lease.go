@@ -50,6 +50,7 @@ type LostError struct {
 	Place string
 	By    *state.Holder // nil: nobody yet, but it could not be renewed
 	Err   error         // why it could not be renewed; nil: it was taken
+	TTL   time.Duration // how long it lasted without being renewed
 }
 
 func (e *LostError) Error() string {
@@ -57,7 +58,7 @@ func (e *LostError) Error() string {
 	case e.By != nil:
 		return fmt.Sprintf("the lock of the deployment state %s was lost to %s", e.Place, e.By)
 	case e.Err != nil:
-		return fmt.Sprintf("the lock of the deployment state %s was lost: it could not be renewed for %v: %v", e.Place, TTL, e.Err)
+		return fmt.Sprintf("the lock of the deployment state %s was lost: it could not be renewed for %v: %v", e.Place, e.TTL, e.Err)
 	}
 	return fmt.Sprintf("the lock of the deployment state %s was taken away", e.Place)
 }
@@ -290,7 +291,7 @@ func (l *lease) renew(ctx context.Context) error {
 		l.lost = &LostError{Place: l.store.Place(), By: l.other(ctx)}
 		return l.lost
 	case time.Since(l.renewed) > l.ttl && ctx.Err() == nil:
-		l.lost = &LostError{Place: l.store.Place(), Err: err}
+		l.lost = &LostError{Place: l.store.Place(), Err: err, TTL: l.ttl}
 		return l.lost
 	}
 	return err
