@@ -56,7 +56,7 @@ func TestTeamLedger(t *testing.T) {
 	}
 
 	check(l.write())
-	ends(0, "addresses list --database URL", "No address is reserved in postgres://<redacted>@")
+	ends(0, "addresses list --database URL", "No address is reserved in postgres://bootstrap@")
 	ends(2, "plan MANIFEST --database URL", "address 127.0.0.1 of default")
 	ends(0, "addresses check MANIFEST --database URL", "Nothing is wrong")
 	o, err := l.while("cpi create_vm running 1", "deploy --database "+url, func(*os.Process) error {
