@@ -105,7 +105,7 @@ func TestTeamLedger(t *testing.T) {
 
 	// The server is away: nothing is touched, and a delete continues later.
 	server.Stop()
-	ends(1, "deploy MANIFEST --recreate --yes", "cannot use the address ledger postgres://<redacted>@.*; start the server")
+	ends(1, "deploy MANIFEST --recreate --yes", "cannot use the address ledger postgres://bootstrap@.*; start the server")
 	ends(1, "addresses list MANIFEST --json", `"status":"failed","exit_code":1`)
 	check(l.serves())
 	ends(1, "delete MANIFEST --yes", "cannot use the address ledger")
