@@ -184,9 +184,9 @@ func (d *postgres) ready(t *transaction) error {
 	if found, err = t.number("SELECT format FROM bootstrap_address_format" + lock); err != nil {
 		return err
 	}
-	if found != format {
-		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, format)
-		if found < format {
+	if found != Format {
+		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, Format)
+		if found < Format {
 			kind, detail = Corrupt, "its tables are those of another program, or damaged"
 		}
 		return &Error{Ledger: t.store.place, Kind: kind, Detail: detail}
@@ -222,7 +222,7 @@ func (d *postgres) create(t *transaction) error {
 		CREATE INDEX IF NOT EXISTS bootstrap_addresses_by_owner ON bootstrap_addresses (deployment, instance);
 		CREATE TABLE IF NOT EXISTS bootstrap_address_format (one boolean PRIMARY KEY DEFAULT true CHECK (one), format integer NOT NULL);
 		INSERT INTO bootstrap_address_format (format) VALUES (%d) ON CONFLICT DO NOTHING;
-		COMMIT`, applicationID, format)); err != nil {
+		COMMIT`, applicationID, Format)); err != nil {
 		return err
 	}
 	return errAgain

@@ -168,7 +168,7 @@ func writeEmpty(ctx context.Context, path string, before func(string)) error {
 		"CREATE INDEX reservations_by_gap ON reservations (scope, family, last) WHERE gap_after = 1",
 		"CREATE INDEX reservations_by_owner ON reservations (deployment, instance)",
 		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-		fmt.Sprintf("PRAGMA user_version = %d", format),
+		fmt.Sprintf("PRAGMA user_version = %d", Format),
 		"COMMIT",
 	} {
 		before(statement)
@@ -223,9 +223,9 @@ func (d *sqlite) ready(t *transaction) error {
 		return err
 	}
 	found, err := t.number("PRAGMA user_version")
-	if err == nil && found != format {
-		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, format)
-		if found < format {
+	if err == nil && found != Format {
+		kind, detail := Newer, fmt.Sprintf("it has the format %d of a newer version of bootstrap, and this version knows the format %d", found, Format)
+		if found < Format {
 			kind, detail = Corrupt, "it is a database of another program, or damaged"
 		}
 		err = &Error{Ledger: d.path, Kind: kind, Detail: detail}

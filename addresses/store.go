@@ -14,9 +14,9 @@ import (
 	"bootstrap/network"
 )
 
-// format is the number of the tables' format. A ledger with a higher one was
+// Format is the number of the tables' format. A ledger with a higher one was
 // written by a newer version of this program.
-const format = 1
+const Format = 1
 
 // patience is how long transactions wait for those of others, and longest how long
 // they may take themselves.

@@ -2,10 +2,12 @@ package cmd
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -13,8 +15,10 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/agent"
+	"bootstrap/cmd/about"
 	"bootstrap/cmd/exit"
 	"bootstrap/cpi"
+	"bootstrap/deployer"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
@@ -122,6 +126,16 @@ func TestVersion(t *testing.T) {
 	code, out, _ := run(t, "--version")
 	if code != 0 || !strings.HasPrefix(out, "bootstrap ") {
 		t.Errorf("exit code %d, %q", code, out)
+	}
+	code, out, errs := run(t, "version")
+	if code != 0 || errs != "" || !strings.HasPrefix(out, "bootstrap ") || !strings.Contains(out, "\nformats   state 1, ") {
+		t.Errorf("exit code %d, %q, %s", code, out, errs)
+	}
+	code, out, _ = run(t, "version", "--json")
+	var said about.Program
+	line, _, _ := strings.Cut(out, "\n")
+	if err := json.Unmarshal([]byte(line), &said); code != 0 || err != nil || said.Text() != about.Read().Text() || said.Formats.Plan != deployer.PlanFormat || said.Go != runtime.Version() {
+		t.Errorf("exit code %d, %v, %s", code, err, out)
 	}
 }
 

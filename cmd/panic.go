@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"bootstrap/cmd/about"
 	"bootstrap/cmd/ui"
 	"bootstrap/internal/guard"
 )
@@ -17,7 +18,7 @@ import (
 func (c *console) reportPanic(p *guard.Panic) error {
 	const what = "cannot continue, because of a defect of bootstrap itself"
 	text := fmt.Sprintf("bootstrap %s, %s, %s/%s\n%s\narguments: %s\n\npanic: %v\n\n%s",
-		version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
+		about.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
 		c.command, p.Value, p.Stack)
 	path, err := c.writePanic(text)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	agentlocal "bootstrap/agent/local"
 	"bootstrap/agent/local/bpm"
+	"bootstrap/cmd/about"
 	"bootstrap/cmd/exit"
 	cpilocal "bootstrap/cpi/local"
 	"bootstrap/cpi/local/namespace"
@@ -64,7 +65,7 @@ func newPlugin(c *console) *cobra.Command {
 		return 0, network.Main(ctx, args[0])
 	})
 	wrapper := part("bpm COMMAND [JOB]", "The program bpm in an embedded VM: processes of config/bpm.yml", cobra.ArbitraryArgs, func(ctx context.Context, args []string) (int, error) {
-		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.getenv("VCAP_ROOT"), Version: version(), Stdout: c.stdout, Stderr: c.stderr}), nil
+		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.getenv("VCAP_ROOT"), Version: about.Version(), Stdout: c.stdout, Stderr: c.stderr}), nil
 	})
 	wrapper.DisableFlagParsing = true
 	var cache, socket string

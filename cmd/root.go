@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/addresses"
+	"bootstrap/cmd/about"
 	"bootstrap/cmd/complete"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
@@ -64,6 +65,15 @@ func (p Process) Run() int {
 	c.trace = p.Trace
 	restrictUmask()
 	return c.execute(newRoot(c))
+}
+
+// Commands returns all commands with their flags and help texts, for pages that are made
+// of them. They cannot be run: they have no streams and no environment.
+func Commands() *cobra.Command {
+	root := newRoot(newConsole(nil, nil, io.Discard, io.Discard, nil))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	return root
 }
 
 // execute runs the command that the arguments name and prints how it ended, also
@@ -171,7 +181,7 @@ func newRoot(c *console) *cobra.Command {
 	said := root.Flags().BoolP("version", "v", false, "version for bootstrap")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *said {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "bootstrap %s\n", version())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "bootstrap %s\n", about.Version())
 			return err
 		}
 		return cmd.Help()
@@ -188,7 +198,7 @@ func newRoot(c *console) *cobra.Command {
 	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
 	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
-	root.AddCommand(newDoctor(c), newNotice(c), newExitCodes(), newPlugin(c))
+	root.AddCommand(newDoctor(c), about.NewVersion(aboutOf(c)), about.NewNotice(aboutOf(c)), newExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(flagError)
 	c.root = root

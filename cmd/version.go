@@ -1,12 +1,19 @@
 package cmd
 
-import "runtime/debug"
+import "bootstrap/cmd/about"
 
-// version is the module's version as the build recorded it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown version)"
+// aboutOf returns what commands that print something about the program use of the
+// console.
+func aboutOf(c *console) about.Console {
+	return about.Console{
+		Args:  noArgs,
+		Start: func() { c.started = true },
+		Print: c.product,
+		Object: func(kind string, object any) bool {
+			if c.json {
+				printLines(c, kind, []any{object})
+			}
+			return c.json
+		},
 	}
-	return info.Main.Version
 }

@@ -158,6 +158,16 @@ func (e *Engine) Warm() {
 // Notice returns the licences of the embedded Ruby.
 func Notice() (string, error) { return cruby.Notice() }
 
+// EmbeddedVersion returns the version of the embedded Ruby; empty: the program was built
+// without one.
+func EmbeddedVersion() string {
+	about, err := cruby.Embedded()
+	if err != nil {
+		return ""
+	}
+	return about.Ruby
+}
+
 // Close ends Ruby.
 func (e *Engine) Close() error {
 	e.cancel()

@@ -14,6 +14,10 @@ import (
 	"bootstrap/deployer/report"
 )
 
+// Format is the number of the format of JSON output. Members and kinds are added
+// without a new one; it grows when one is removed or gets another meaning.
+const Format = 1
+
 // Lines writes JSON objects to a stream for programs, one per line, each with a
 // kind. It redacts and shortens values like text, but neither keys nor words
 // that this program chooses itself.

@@ -97,7 +97,7 @@ func openBundle(data []byte) (b bundle, err error) {
 	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &b)); err != nil {
 		return b, fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
 	}
-	if head.Format > format {
+	if head.Format > Format {
 		return b, &NewerError{Path: "what another machine knows of the deployment", Format: head.Format}
 	}
 	return b, nil

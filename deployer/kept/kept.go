@@ -18,8 +18,8 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// format is the number of the format of all files.
-const format = 1
+// Format is the number of the format of all files.
+const Format = 1
 
 // Folder is the folder ~/.bosh/<installation_id> of a deployment.
 type Folder struct {
@@ -45,7 +45,7 @@ type NewerError struct {
 }
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("cannot read %s: a newer bootstrap wrote it in format %d, and this one reads format %d; use the newer bootstrap for this deployment", e.Path, e.Format, format)
+	return fmt.Sprintf("cannot read %s: a newer bootstrap wrote it in format %d, and this one reads format %d; use the newer bootstrap for this deployment", e.Path, e.Format, Format)
 }
 
 // Check returns a *NewerError for a folder in which a newer version of bootstrap
@@ -58,7 +58,7 @@ func (f Folder) Check() error {
 			continue // an unreadable file counts as absent
 		}
 		var head struct{ Format int }
-		if json.Unmarshal(data, &head) == nil && head.Format > format {
+		if json.Unmarshal(data, &head) == nil && head.Format > Format {
 			return &NewerError{Path: path, Format: head.Format}
 		}
 	}
@@ -91,7 +91,7 @@ func withFormat(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := fmt.Sprintf(`{"format":%d`, format)
+	head := fmt.Sprintf(`{"format":%d`, Format)
 	if string(data) != "{}" {
 		head += ","
 	}

@@ -151,10 +151,10 @@ func (d *database) current(ctx context.Context, conn *pgxpool.Conn) (bool, error
 	if err := conn.QueryRow(ctx, "SELECT format FROM "+schema+".format").Scan(&found); err != nil {
 		return false, d.failed("use", err)
 	}
-	if found > format {
-		return false, fmt.Errorf("the tables of fleets in %s have the format %d of a newer version of bootstrap, and this version knows the format %d: use the same version on all machines", d.place, found, format)
+	if found > Format {
+		return false, fmt.Errorf("the tables of fleets in %s have the format %d of a newer version of bootstrap, and this version knows the format %d: use the same version on all machines", d.place, found, Format)
 	}
-	return found == format, nil
+	return found == Format, nil
 }
 
 // failed returns what went wrong with the database, for people; nil for nil.

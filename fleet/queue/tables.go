@@ -3,9 +3,9 @@ package queue
 // schema contains the tables of River and of this package.
 const schema = "bootstrap_fleet"
 
-// format is the format of the tables. It grows with each change of those below,
+// Format is the format of the tables. It grows with each change of those below,
 // and with each version of River that has more migrations.
-const format = 1
+const Format = 1
 
 // riverMigration is the last migration of River in this format.
 const riverMigration = 8
