@@ -25,13 +25,14 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/environment", "cmd/exit", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/environment", "cmd/exit", "cmd/explain", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"cmd/about":               {"addresses", "cmd/ui", "deployer", "deployer/kept", "fleet/queue", "fleet/report", "fleet/rollout", "state", "templates"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "manifest/source", "state/file"},
 		"cmd/environment":         {"cmd/values", "manifest/document", "manifest/keys"},
 		"cmd/ui":                  {"state", "state/file", "deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
-		"cmd/exit":                {"addresses", "agent", "artifact", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "network", "state", "state/file", "state/team"},
+		"cmd/exit":                {"addresses", "agent", "artifact", "artifact/archive", "artifact/download", "artifact/packaging", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/kept", "deployer/ledger", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "manifest/source", "network", "state", "state/file", "state/team", "tunnel"},
+		"cmd/explain":             {"cmd/ui"},
 		"cmd/values":              {"addresses", "manifest", "manifest/document", "manifest/source", "tunnel"},
 		"cmd/pages":               {"cmd"},
 		"cmd/secrets":             {"cmd/values", "manifest/document", "manifest/store", "state/team"},
@@ -125,8 +126,8 @@ func imports() map[string][]string {
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/environment", "cmd/pages", "cmd/secrets"},
-		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/environment", "cmd/pages", "cmd/secrets"}, // bpm: the flags of the real one
+		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets"},
+		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb":         {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},

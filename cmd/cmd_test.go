@@ -17,6 +17,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/explain"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/deployer/plan"
@@ -101,7 +102,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for _, code := range []int{exit.Done, exit.Failed, exit.Usage, exit.Manifest, exit.NoState, exit.Agent, exit.CPI, exit.Locked, exit.Interrupted} {
-		if !strings.Contains(exitHelp, fmt.Sprintf("  %-4d ", code)) {
+		if !strings.Contains(explain.ExitCodes, fmt.Sprintf("  %-4d ", code)) {
 			t.Errorf("the help does not tell exit code %d", code)
 		}
 	}

@@ -84,7 +84,7 @@ func (c *console) tell(code int, err error, hint string) {
 
 // resultOf returns the end of a run for programs.
 func resultOf(c *console, code int, err error, hint string) ui.Result {
-	r := ui.Result{Status: report.Finished, ExitCode: code, Hint: hint, HeldBy: holderIn(err), Outcome: c.outcome, Next: nextAfter(c, code, hint)}
+	r := ui.Result{Status: report.Finished, ExitCode: code, Hint: hint, Explain: exit.Name(err), HeldBy: holderIn(err), Outcome: c.outcome, Next: nextAfter(c, code, hint)}
 	if err != nil {
 		r.Status, r.Error = report.Failed, err.Error()
 	}
@@ -101,7 +101,7 @@ func failure(err error) bool {
 
 func (c *console) failed(code int, err error, hint string) {
 	out := writerTo(c, c.stderr)
-	ui.Failed(out, code, err, hint)
+	ui.Failed(out, code, err, hint, exit.Name(err))
 	_ = out.Flush() // no stream is left to report it on
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/explain"
 	"bootstrap/cmd/values"
 )
 
@@ -375,7 +376,7 @@ func TestMissingFiles(t *testing.T) {
 // line.
 func TestExitCodesTopic(t *testing.T) {
 	code, out, _ := run(t, "help", "exit-codes")
-	if code != 0 || !strings.HasPrefix(out, exitHelp) {
+	if code != 0 || !strings.HasPrefix(out, explain.ExitCodes) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out, _ = run(t, "help", "disks", "forget")

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/cached"
+	"bootstrap/cmd/explain"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/observe"
@@ -28,8 +29,9 @@ import (
 // printed has a value of the type of each kind of object.
 func printed() map[string]any {
 	kinds := map[string]any{
-		"result": ui.Result{},
-		"text":   textLine{}, "document": textLine{}, "file": fileLine{}, "schema": schemaLine{},
+		"result":      ui.Result{},
+		"explanation": explain.Explanation{},
+		"text":        textLine{}, "document": textLine{}, "file": fileLine{}, "schema": schemaLine{},
 		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{},
 		"address": observe.HeldAddress{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
 		"problem": problem{}, "unchecked": unchecked{},

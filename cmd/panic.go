@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bootstrap/cmd/about"
+	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/internal/guard"
 )
@@ -22,9 +23,9 @@ func (c *console) reportPanic(p *guard.Panic) error {
 		c.command, p.Value, p.Stack)
 	path, err := c.writePanic(text)
 	if err != nil {
-		return fmt.Errorf("%s: %v; please report this sentence and what you ran. The details could not be written to a file: %v", what, p.Value, err)
+		return &exit.DefectError{Text: fmt.Sprintf("%s: %v; please report this sentence and what you ran. The details could not be written to a file: %v", what, p.Value, err)}
 	}
-	return fmt.Errorf("%s: %v; please report it with the file %s, in which known secrets are replaced. Running the same command again finds out what was done, and continues", what, p.Value, path)
+	return &exit.DefectError{Text: fmt.Sprintf("%s: %v; please report it with the file %s, in which known secrets are replaced. Running the same command again finds out what was done, and continues", what, p.Value, path)}
 }
 
 // writePanic writes a report with mode 0600 below ~/.bosh, or into the folder

@@ -27,6 +27,7 @@ import (
 	"bootstrap/cmd/complete"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/explain"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
@@ -198,7 +199,7 @@ func newRoot(c *console) *cobra.Command {
 	group(root, "manifest", "The manifest:", newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
 	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
-	root.AddCommand(newDoctor(c), about.NewVersion(aboutOf(c)), about.NewNotice(aboutOf(c)), newExitCodes(), newPlugin(c))
+	root.AddCommand(newDoctor(c), explain.New(explainOf(c)), about.NewVersion(aboutOf(c)), about.NewNotice(aboutOf(c)), explain.NewExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(flagError)
 	c.root = root

@@ -1,6 +1,9 @@
 package cmd
 
-import "bootstrap/cmd/about"
+import (
+	"bootstrap/cmd/about"
+	"bootstrap/cmd/explain"
+)
 
 // aboutOf returns what commands that print something about the program use of the
 // console.
@@ -12,6 +15,26 @@ func aboutOf(c *console) about.Console {
 		Object: func(kind string, object any) bool {
 			if c.json {
 				printLines(c, kind, []any{object})
+			}
+			return c.json
+		},
+	}
+}
+
+// explainOf returns what the command explain uses of the console.
+func explainOf(c *console) explain.Console {
+	return explain.Console{
+		Start: func() { c.started = true },
+		Print: c.print,
+		Width: func() int {
+			if f := c.terminalOf(c.out); f != nil {
+				return widthOf(f)()
+			}
+			return 0
+		},
+		Objects: func(list []explain.Explanation) bool {
+			if c.json {
+				printLines(c, "explanation", list)
 			}
 			return c.json
 		},

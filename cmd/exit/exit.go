@@ -27,7 +27,7 @@ import (
 	"bootstrap/state/team"
 )
 
-// The exit codes, which scripts may rely on; exitHelp explains them.
+// The exit codes, which scripts may rely on; docs/troubleshooting.md explains them.
 const (
 	Done        = 0
 	Failed      = 1

@@ -79,6 +79,7 @@ type Result struct {
 	ExitCode int            `json:"exit_code"`
 	Error    string         `json:"error,omitempty"`
 	Hint     string         `json:"hint,omitempty"`
+	Explain  string         `json:"explain,omitempty"` // the NAME of bootstrap explain
 	Next     []string       `json:"next,omitempty"`    // commands to run next
 	HeldBy   *report.Holder `json:"held_by,omitempty"` // the address that was refused
 	*report.Outcome
@@ -194,7 +195,7 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 // are not redacted: programs compare them, and a password may be the same word.
 func ours(key string) bool {
 	switch key {
-	case "kind", "status", "use", "result", "action", "change":
+	case "kind", "status", "use", "result", "action", "change", "explain":
 		return true
 	}
 	return false

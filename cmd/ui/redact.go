@@ -130,12 +130,12 @@ func formsOfURLs() []string {
 // show that it is a secret.
 func ownWords() []string {
 	return strings.Fields(`
-		Deployment Started Finished Failed Skipped Succeeded Error Hint Warning Note Exit code Plan Manifest Succeeded
+		Deployment Started Finished Failed Skipped Succeeded Error Hint Explain Warning Note Exit code Plan Manifest Succeeded
 		validating installing deploying deleting stopping starting restarting Validating Downloading Compiling Uploading
 		Rendering Installing Creating Deleting Waiting Updating Preparing Running Starting Stopping Draining Attaching Detaching
 		Unmounting Migrating Fetching manifest deployment state stemcell release releases package packages scripts
 		instance disk jobs agent templates rendered ready running create keep update replace delete place service down
-		deploy plan status doctor logs start stop restart recreate render validate variables cache disks
+		deploy plan status doctor logs start stop restart recreate render validate variables cache disks explain
 		pre-start post-start post-deploy pre-stop post-stop drain unused orphan current answers well applied previous bootstrap`)
 }
 

@@ -437,14 +437,19 @@ func Succeeded(out *Writer, o *report.Outcome, next []string) {
 	fmt.Fprintln(out)
 }
 
-// Failed prints what went wrong and what to do about it.
-func Failed(out *Writer, code int, err error, hint string) {
+// Failed prints what went wrong and what to do about it. hint and explain, the NAME of
+// bootstrap explain, may be empty.
+func Failed(out *Writer, code int, err error, hint, explain string) {
 	fmt.Fprintln(out)
 	out.paint(alarm, "Error:")
 	fmt.Fprintf(out, " %s\n", out.clean(err.Error(), maxMessage))
 	if hint != "" {
 		out.paint(cyan, "Hint:")
 		fmt.Fprintf(out, " %s\n", hint)
+	}
+	if explain != "" {
+		out.paint(cyan, "Explain:")
+		fmt.Fprintf(out, " bootstrap explain %s\n", explain)
 	}
 	fmt.Fprintf(out, "\nExit code %d\n", code)
 }

@@ -94,7 +94,7 @@ func TestWidths(t *testing.T) {
 				{What: "disk", Name: "disk-1", Action: plan.Migrate, Why: []string{"its size changed"}},
 				{What: "address", Name: "10.0.0.5", Action: plan.Reserve, Why: []string{"the lowest free one"}},
 			}, Down: []string{"stop jobs", "delete vm"}}})
-			Failed(w, 1, errors.New("no room"), "make some")
+			Failed(w, 1, errors.New("no room"), "make some", "")
 			down := 0.87
 			Succeeded(w, &report.Outcome{Changed: true, VM: "vm-1", Seconds: 2.34, Downtime: &down}, []string{"bootstrap status page.yml"})
 			golden.Assert(t, out.String(), fmt.Sprintf("deploy.%d.txt", columns))
@@ -131,12 +131,12 @@ func TestResults(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
 	w := r.Writer(&out)
-	Failed(w, 69, fmt.Errorf("VM vm-1 does not answer 100%%"), "use --fix")
-	if got := out.String(); got != "\nError: VM vm-1 does not answer 100%\nHint: use --fix\n\nExit code 69\n" {
+	Failed(w, 69, fmt.Errorf("VM vm-1 does not answer 100%%"), "use --fix", "agent-silent")
+	if got := out.String(); got != "\nError: VM vm-1 does not answer 100%\nHint: use --fix\nExplain: bootstrap explain agent-silent\n\nExit code 69\n" {
 		t.Errorf("got %q", got)
 	}
 	out.Reset()
-	Failed(w, 1, errors.New("the CPI says: \x1b[31mno\x1b[0m\r\n\tat line\u009b1\rYes"), "")
+	Failed(w, 1, errors.New("the CPI says: \x1b[31mno\x1b[0m\r\n\tat line\u009b1\rYes"), "", "")
 	if got := out.String(); got != "\nError: the CPI says: \\x1b[31mno\\x1b[0m\n\tat line\\x9b1\\x0dYes\n\nExit code 1\n" {
 		t.Errorf("got %q", got)
 	}
@@ -342,7 +342,7 @@ func FuzzWriter(f *testing.F) {
 			render(report.Event{Kind: report.End, Stage: 1, Name: text, Status: report.Skipped, Reason: text})
 			render(report.Event{Kind: report.Log, Name: text, Message: text})
 		}
-		Failed(w, 1, errors.New(text), "")
+		Failed(w, 1, errors.New(text), "", "")
 		if err := w.Flush(); err != nil {
 			t.Fatal(err)
 		}

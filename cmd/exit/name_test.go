@@ -1,0 +1,195 @@
+package exit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/agent"
+	"bootstrap/artifact"
+	"bootstrap/artifact/archive"
+	"bootstrap/artifact/download"
+	"bootstrap/artifact/packaging"
+	"bootstrap/cmd/explain"
+	"bootstrap/cpi"
+	"bootstrap/deployer"
+	"bootstrap/deployer/health"
+	"bootstrap/deployer/journal"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/ledger"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
+	"bootstrap/fleet/rollout"
+	"bootstrap/internal/digest"
+	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
+	"bootstrap/network"
+	"bootstrap/state"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+	"bootstrap/tunnel"
+)
+
+// sample is an error, the name that explains it, and the exit code of its page.
+type sample struct {
+	name string
+	code int
+	err  error
+}
+
+func samples() []sample {
+	because := errors.New("because")
+	silent := &agent.UnreachableError{Address: "10.0.0.6:6868", Method: "get_state", Last: agent.Probe{Cause: agent.Refused}}
+	probe := func(cause agent.Cause) error {
+		return &agent.UnreachableError{Address: "10.0.0.6:6868", Method: "ping", Last: agent.Probe{Cause: cause}}
+	}
+	refused := func(kind string) error {
+		return &network.Refused{Kind: kind, Network: "default", Ranges: "10.0.0.0/24", Why: "the gateway", Zone: "z1"}
+	}
+	record := &rollout.Record{Result: rollout.Failed}
+	return []sample{
+		{"interrupted", Interrupted, &report.InterruptedError{Row: "stop jobs"}},
+		{"interrupted", Interrupted, &report.InterruptedError{Look: true}},
+		{"stopped-at-once", Interrupted, &StoppedError{}},
+		{"defect", Failed, &DefectError{"cannot continue, because of a defect of bootstrap itself: nil"}},
+		{"disk-full", Failed, errors.New("cannot write x: no space left on device")},
+		{"disk-full", Agent, &plan.AgentSilentError{VM: "vm-1", Err: errors.New("no space left on device")}},
+		{"previous-put-back", PutBack, &deployer.PutBackError{Err: &deployer.NotRunningError{}}},
+		{"no-way-back", Failed, &deployer.NoWayBackError{Why: "because"}},
+		{"protected", Failed, &deployer.ProtectedError{Name: "web"}},
+		{"needs-yes", Usage, &deployer.UnaskedError{What: []string{"a disk is deleted"}}},
+		{"plan-outdated", Moved, &plan.MovedError{What: "the VM has changed"}},
+		{"plan-format", Moved, &deployer.PlanFormatError{File: "x", Format: 99}},
+		{"vm-unrecorded", NoState, &target.UnrecordedVMError{Address: "10.0.0.6:6868", AgentID: "a", State: "x"}},
+		{"vm-none", Failed, &deployer.NoVMError{}},
+		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1"}},
+		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1", Mounted: true}},
+		{"disk-shrinks", Failed, &plan.ShrinkError{CID: "disk-1", From: 2, To: 1}},
+		{"disk-second", Agent, &deployer.SecondDiskError{Err: silent}},
+		{"disk-second", Failed, &plan.NoSecondDiskError{}},
+		{"state-missing", NoState, &file.MissingError{Path: "x"}},
+		{"state-missing", NoState, &file.MissingError{Path: "x", Manifest: "y"}},
+		{"fleet-locked", Locked, &file.LockedError{What: rollout.LockName, Path: "x", Holder: state.Holder{PID: 1}}},
+		{"state-locked", Locked, &file.LockedError{What: "the deployment state", Path: "x", Holder: state.Holder{PID: 1}}},
+		{"state-locked", Locked, &team.HeldError{Place: "s3://x"}},
+		{"state-lock-lost", Unsent, &team.LostError{}},
+		{"state-lock-lost", Unsent, &team.LostError{Err: because}},
+		{"state-unsent", Unsent, &file.UnsentError{Err: because}},
+		{"state-conflict", Unsent, &team.ConflictError{}},
+		{"state-moved", NoState, &state.MovedError{To: "s3://x"}},
+		{"state-owns", Failed, &file.OwnsError{Owned: []string{"VM vm-1"}}},
+		{"newer-version", Failed, &kept.NewerError{Path: "x", Format: 99}},
+		{"jobs-not-running", Failed, &deployer.NotRunningError{State: "failing"}},
+		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},
+		{"script-failed", Failed, &deployer.ScriptError{Jobs: []string{"web"}, Script: "pre-start", Err: &agent.Error{Message: "no"}}},
+		{"package-compile", Failed, &deployer.CompileError{Package: "p", Release: "r", Err: &agent.Error{Message: "no"}}},
+		{"agent-settings", Failed, &deployer.NotRotatedError{What: "it does not answer"}},
+		{"agent-foreign", Agent, &plan.AgentSilentError{Err: &target.ForeignAgentError{}}},
+		{"agent-busy", Agent, &plan.AgentSilentError{Err: &agent.BusyError{}}},
+		{"agent-task-timeout", Failed, &agent.TaskTimeoutError{}},
+		{"agent-task-lost", Failed, &agent.TaskLostError{Restarted: true}},
+		{"agent-task-lost", Agent, &agent.TaskLostError{Err: silent}},
+		{"ssh-host-key", Failed, &tunnel.HostKeyError{}},
+		{"agent-certificate", Agent, &plan.AgentSilentError{Err: probe(agent.CertificateExpired)}},
+		{"agent-password", Agent, probe(agent.Unauthorized)},
+		{"agent-tunnel", Agent, probe(agent.TunnelDown)},
+		{"agent-tunnel", Agent, probe(agent.Proxy)},
+		{"agent-silent", Agent, &plan.AgentSilentError{VM: "vm-1", Err: silent}},
+		{"agent-unreachable", Agent, silent},
+		{"agent-unreachable", Agent, &agent.UnreachableError{Waited: time.Minute}},
+		{"agent-refused", Failed, &agent.Error{Message: "no"}},
+		{"address-in-use", Failed, refused(network.AlreadyInUse)},
+		{"address-none-free", Failed, refused(network.NotEnoughCapacity)},
+		{"address-outside", Failed, refused(network.IPOutsideSubnet)},
+		{"address-reserved", Failed, refused(network.IPReserved)},
+		{"address-not-static", Failed, refused(network.WrongType)},
+		{"network-zone", Failed, refused(network.NoSubnetOfZone)},
+		{"network-unknown", Failed, refused(network.UnknownNetwork)},
+		{"address-held", Failed, &ledger.InUseError{}},
+		{"ledger-busy", Locked, &addresses.Error{Kind: addresses.Busy, Detail: "others use it"}},
+		{"ledger-unusable", Failed, &addresses.Error{Kind: addresses.Corrupt, Detail: "it is damaged"}},
+		{"cpi-start", Failed, &cpi.StartError{Method: "info", Err: because}},
+		{"cpi-ended", Failed, &journal.UnsettledError{Err: &cpi.ExitError{Method: "create_vm"}}},
+		{"cpi-reply", Failed, &cpi.GarbageError{Method: "info"}},
+		{"cpi-reply", Failed, &cpi.ResultError{Method: "info"}},
+		{"cpi-timeout", Failed, &cpi.TimeoutError{Method: "create_vm"}},
+		{"call-unsettled", Failed, &journal.UnsettledError{Method: "create_vm", Err: because}},
+		{"cpi-refused", CPI, &cpi.Error{Method: "create_vm", Message: "quota", Type: "Bosh::Clouds::CloudError"}},
+		{"cpi-package", Failed, &packaging.Error{Name: "ruby", ExitStatus: 1}},
+		{"digest", Failed, fmt.Errorf("cannot verify x: %w", &digest.Error{Want: "a", Got: "b"})},
+		{"download-refused", Failed, fmt.Errorf("cannot download x: %w", &download.RefusedError{Code: 404})},
+		{"archive-refused", Failed, &archive.UnsafeError{}},
+		{"release-blobs", Failed, &artifact.LackingError{}},
+		{"cache-in-use", Locked, &artifact.BusyError{}},
+		{"variable-source", Failed, &source.Error{Variable: "x", Err: because}},
+		{"file-missing", NoState, &document.FileError{Err: fmt.Errorf("cannot read the manifest x: no such file or directory%w", quiet{fs.ErrNotExist})}},
+		{"manifest-folder", Manifest, &file.FolderError{}},
+		{"manifest-wrong", Manifest, &document.Problems{{Pos: document.Position{File: "x", Line: 1, Column: 1}, Message: "wrong"}}},
+		{"fleet-failed", Failed, &rollout.EndedError{Record: record}},
+		{"fleet-not-running", Failed, &rollout.NotRunningError{}},
+		{"fleet-not-running", Failed, &rollout.NotRunningError{Record: &rollout.Record{Ended: &time.Time{}}}},
+	}
+}
+
+// quiet is an error that adds nothing to a message.
+type quiet struct{ error }
+
+func (quiet) Error() string   { return "" }
+func (q quiet) Unwrap() error { return q.error }
+
+// Every name and every exit code has a page and every page a name; the messages that a
+// page begins with are those of the errors, and the name is found wherever the error is
+// in a chain.
+func TestNames(t *testing.T) {
+	pages, err := explain.Pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, code := range []int{Done, Failed, Changes, Usage, Manifest, NoState, Agent, CPI, Moved, PutBack, Locked, Unsent, Interrupted} {
+		codes = append(codes, fmt.Sprint(code))
+	}
+	want := slices.Sorted(slices.Values(append(codes, Names()...)))
+	if got := slices.Sorted(slices.Values(explain.Names(pages))); !slices.Equal(got, want) {
+		t.Errorf("docs/troubleshooting.md explains %q, and cmd/exit names %q", got, want)
+	}
+	told := map[string]bool{} // messages of pages that an error has
+	for _, s := range samples() {
+		for _, err := range []error{s.err, fmt.Errorf("around it: %w", s.err), errors.Join(errors.New("beside it"), s.err)} {
+			if got := Name(err); got != s.name {
+				t.Errorf("%T %v: the name is %q, want %q", s.err, err, got, s.name)
+			}
+		}
+		if code, _ := Judge(s.err); code != s.code {
+			t.Errorf("%s, %v: the exit code is %d, want %d", s.name, s.err, code, s.code)
+		}
+		page, _ := explain.Find(pages, s.name)
+		fits := false
+		for _, m := range page.Messages {
+			pattern := "(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(m), "…", ".*")
+			if regexp.MustCompile(pattern).MatchString(s.err.Error()) {
+				told[s.name+m], fits = true, true
+			}
+		}
+		if !fits {
+			t.Errorf("the page of %s has no message like %q: %q", s.name, s.err, page.Messages)
+		}
+	}
+	for _, p := range pages {
+		for _, m := range p.Messages {
+			if !told[p.Name+m] {
+				t.Errorf("no error of this test has the message %q of %s", m, p.Name)
+			}
+		}
+	}
+	if Name(nil) != "" || Name(errors.New("anything")) != "" {
+		t.Error("an error without a page has a name")
+	}
+}

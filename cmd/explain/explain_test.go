@@ -1,0 +1,119 @@
+package explain
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = flag.Bool("update", false, "write docs/troubleshooting.md, compressed, where it is embedded")
+
+const source = "../../docs/troubleshooting.md"
+
+// The embedded pages are those of the documentation.
+func TestEmbedded(t *testing.T) {
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write(text)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("troubleshooting.md.gz", packed.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		compressed = packed.Bytes()
+	}
+	got, err := Pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := parse(string(text))
+	if len(got) != len(want) {
+		t.Fatalf("%d pages are embedded, and %s has %d; write them with: go test ./cmd/explain -update", len(got), source, len(want))
+	}
+	for i := range want {
+		if got[i].Name != want[i].Name || got[i].Text != want[i].Text || strings.Join(got[i].Messages, "\n") != strings.Join(want[i].Messages, "\n") {
+			t.Errorf("the embedded page %s is not that of %s; write it with: go test ./cmd/explain -update", want[i].Name, source)
+		}
+	}
+}
+
+// Every page of an error has the same parts, so that a reader finds what to do; its
+// first sentence fits the list, and its lines fit narrow terminals.
+func TestParts(t *testing.T) {
+	pages, err := Pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages {
+		if s := p.Summary(); s == "" || utf8.RuneCountInString(s) > 130 {
+			t.Errorf("%s: the first sentence has %d characters: %s", p.Name, utf8.RuneCountInString(s), s)
+		}
+		if strings.ContainsAny(p.Text, "|#") || strings.Contains(p.Text, "```") {
+			t.Errorf("%s: a terminal shows no tables, headings and blocks", p.Name)
+		}
+		if len(p.Messages) == 0 {
+			continue
+		}
+		at := -1
+		for _, part := range []string{"\n\n**Why**\n\n- ", "\n\n**What to do**\n\n- ", "\n\n**What is safe**\n\n"} {
+			next := strings.Index(p.Text, part)
+			if next <= at {
+				t.Errorf("%s lacks %q, or has it in another order", p.Name, strings.TrimSpace(part))
+			}
+			at = next
+		}
+		for _, width := range []int{40, 80, 120} {
+			for line := range strings.Lines(p.Plain(width)) {
+				line = strings.TrimRight(line, "\n")
+				if words := strings.Fields(line); utf8.RuneCountInString(line) > width && len(words) > 1 && utf8.RuneCountInString(words[0]) < width/2 && words[0] != "-" {
+					t.Errorf("%s in %d columns: %s", p.Name, width, line)
+				}
+			}
+		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	pages := parse("# Title\n\n## Group\n\n### a-name\n\n> cannot do …\n> or … (SomeName)\n\nThe first sentence. A second one\nwith [a page](team.md).\n\n**Why**\n\n- One cause,\n  on two lines.\n- Another.\n\n## Next\n\n### Exit code 7\n\nSeven.\n")
+	if len(pages) != 2 || pages[1].Name != "7" || pages[0].Summary() != "The first sentence" {
+		t.Fatalf("%+v", pages)
+	}
+	const want = `a-name
+
+  cannot do …
+  or … (SomeName)
+
+The first sentence. A second one with
+a page (docs/team.md).
+
+Why:
+
+  - One cause, on two lines.
+  - Another.
+`
+	if got := pages[0].Plain(38); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := pages[1].Plain(38); got != "Exit code 7\n\nSeven.\n" {
+		t.Errorf("got %q", got)
+	}
+	if p, ok := Find(pages, "SomeName"); !ok || p.Name != "a-name" {
+		t.Error("a name in the message is not found")
+	}
+	if _, ok := Find(pages, "other"); ok {
+		t.Error("a page is found that does not exist")
+	}
+}
