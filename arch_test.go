@@ -25,12 +25,13 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/environment", "cmd/exit", "cmd/explain", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/exit", "cmd/explain", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"cmd/about":               {"addresses", "cmd/ui", "deployer", "deployer/kept", "fleet/queue", "fleet/report", "fleet/rollout", "state", "templates"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "manifest/source", "state/file"},
+		"cmd/conflict":            {},
 		"cmd/environment":         {"cmd/values", "manifest/document", "manifest/keys"},
-		"cmd/ui":                  {"state", "state/file", "deployer/observe", "deployer/plan", "deployer/report", "fleet/queue", "fleet/rollout", "fleet/schedule"},
+		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "deployer/timeline", "fleet/queue", "fleet/rollout", "fleet/schedule", "state", "state/file"},
 		"cmd/exit":                {"addresses", "agent", "artifact", "artifact/archive", "artifact/download", "artifact/packaging", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/kept", "deployer/ledger", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "manifest/source", "network", "state", "state/file", "state/team", "tunnel"},
 		"cmd/explain":             {"cmd/ui"},
 		"cmd/values":              {"addresses", "manifest", "manifest/document", "manifest/source", "tunnel"},
@@ -38,18 +39,19 @@ func imports() map[string][]string {
 		"cmd/secrets":             {"cmd/values", "manifest/document", "manifest/store", "state/team"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/traced":              {"cmd", "deployer/target"},
-		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/changed", "deployer/dns", "deployer/health", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
-		"deployer/target":         {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/health", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "manifest", "manifest/document", "manifest/source", "network", "registry", "state", "state/file", "state/team", "templates", "tunnel"},
+		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/changed", "deployer/dns", "deployer/health", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
+		"deployer/target":         {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/health", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "deployer/timeline", "manifest", "manifest/document", "manifest/source", "network", "registry", "state", "state/file", "state/team", "templates", "tunnel"},
 		"deployer/observe":        {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/health", "deployer/kept", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"deployer/reach":          {"agent", "deployer/kept", "deployer/report", "tunnel"},
-		"deployer/report":         {"agent", "deployer/plan"},
+		"deployer/report":         {"agent", "deployer/plan", "deployer/timeline"},
 		"deployer/ledger":         {"addresses", "deployer/target", "manifest", "network", "state/file"},
 		"deployer/access":         {"agent", "deployer/report", "tunnel"},
 		"deployer/changed":        {"artifact/archive", "deployer/kept", "deployer/plan"},
 		"deployer/journal":        {"cpi", "deployer/kept", "deployer/plan", "deployer/report", "state", "state/file"},
 		"deployer/dns":            {},
 		"deployer/health":         {"manifest"},
-		"deployer/kept":           {"agent", "manifest", "state"},
+		"deployer/kept":           {"agent", "deployer/timeline", "manifest", "state"},
+		"deployer/timeline":       {},
 		"deployer/plan":           {"agent", "artifact", "manifest", "network", "state"},
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
 		"cpi/local":               {"cpi", "agent", "artifact", "artifact/archive", "cpi/local/cgroup", "cpi/local/namespace", "cpi/local/network", "cpi/local/volume"},
@@ -126,8 +128,8 @@ func imports() map[string][]string {
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets"},
-		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets"}, // bpm: the flags of the real one
+		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets"},
+		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb":         {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},

@@ -49,6 +49,7 @@ terminal on standard input it deletes a disk only with --yes.`,
 	agentFlags(f, &opts)
 	answerFlag(f, &opts)
 	ask.flags(f)
+	timingsFlag(c, f)
 	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphaned one, see bootstrap disks")
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed if there is no state file")

@@ -43,6 +43,7 @@ again.`,
 	f := cmd.Flags()
 	adoptFlags(f, &opts)
 	templatesFlag(f, &opts)
+	timingsFlag(c, f)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	f.BoolVar(&opts.Probe, "probe-addresses", false, "warn of newly reserved addresses that answer already")
 	f.BoolVar(&opts.Previous, "previous", false, "go back to the last version that worked, or the one before it")

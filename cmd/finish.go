@@ -48,6 +48,7 @@ func (c *console) finish(err error) int {
 		if !failure(told) {
 			told = nil
 		}
+		tellTimings(c, c.events)
 		ui.JSONResult(c.events, resultOf(c, code, told, hint))
 	}
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
@@ -63,10 +64,16 @@ func (c *console) tell(code int, err error, hint string) {
 	if told {
 		err = nil
 	}
+	if c.timings && c.timeline != nil && !c.json {
+		out := writerTo(c, c.out)
+		ui.Timings(out, c.timeline)
+		_ = out.Flush() // finish reports the error
+	}
 	switch {
 	case err == nil && c.silent:
 	case c.json:
 		out := c.redactor.Lines(c.out)
+		tellTimings(c, out)
 		printProblems(out, err)
 		ui.JSONResult(out, resultOf(c, code, err, hint))
 	case err != nil:
@@ -79,6 +86,13 @@ func (c *console) tell(code int, err error, hint string) {
 		out := writerTo(c, stream)
 		ui.Succeeded(out, c.outcome, nextAfter(c, code, ""))
 		_ = out.Flush()
+	}
+}
+
+// tellTimings prints for programs how long the parts of the run took, if that was asked.
+func tellTimings(c *console, out *ui.Lines) {
+	if c.timings && c.timeline != nil {
+		out.Print("timings", c.timeline)
 	}
 }
 

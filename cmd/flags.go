@@ -59,6 +59,11 @@ func templatesFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.Templates, "templates", false, "show how the rendered files differ from those that run")
 }
 
+// timingsFlag adds the flag of commands that run a plan.
+func timingsFlag(c *console, f *pflag.FlagSet) {
+	f.BoolVar(&c.timings, "timings", false, "at the end, print how long each step and each call took")
+}
+
 // createdFlag adds the flag by which a fleet continues a recreate that was killed,
 // without replacing a VM twice.
 func createdFlag(f *pflag.FlagSet, opts *deployer.Options) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/explain"
@@ -47,7 +48,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
-const harmless = "bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
+const harmless = "timings bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir identity recipient"
 
@@ -109,7 +110,7 @@ func TestFlagsTogether(t *testing.T) {
 			return "--" + f.Name + "=" + file
 		}
 	}
-	used := map[refusal]bool{}
+	used := map[conflict.Rule]bool{}
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		list := flagsOf(cmd)
 		path := strings.ReplaceAll(shortPath(cmd), " ", "-")
@@ -123,8 +124,8 @@ func TestFlagsTogether(t *testing.T) {
 					}
 				}
 				refused := false
-				for _, r := range refusals() {
-					if r.about(cmd) && r.refuses(a.Name, b.Name) {
+				for _, r := range conflict.Rules() {
+					if r.About(cmd) && r.Refuses(a.Name, b.Name) {
 						refused, used[r] = true, true
 					}
 				}
@@ -132,7 +133,7 @@ func TestFlagsTogether(t *testing.T) {
 				case works && refused:
 					t.Errorf("--%s and --%s are refused, and said to work together", a.Name, b.Name)
 				case !works && !refused:
-					t.Errorf("nobody has decided whether --%s and --%s work together: add them to refusals or to this test", a.Name, b.Name)
+					t.Errorf("nobody has decided whether --%s and --%s work together: add them to the rules of cmd/conflict or to this test", a.Name, b.Name)
 				case refused:
 					for _, both := range [][]string{{given(a), given(b)}, {given(b), given(a)}} {
 						code, out, errs := run(t, append(strings.Fields(shortPath(cmd)), both...)...)
@@ -145,7 +146,7 @@ func TestFlagsTogether(t *testing.T) {
 			}
 		}
 	})
-	for _, r := range refusals() {
+	for _, r := range conflict.Rules() {
 		if !used[r] {
 			t.Errorf("no command has the flags of the rule %+v", r)
 		}

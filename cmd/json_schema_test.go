@@ -20,6 +20,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/timeline"
 	"bootstrap/fleet/queue"
 	fleetreport "bootstrap/fleet/report"
 	"bootstrap/fleet/rollout"
@@ -37,6 +38,7 @@ func printed() map[string]any {
 		"problem": problem{}, "unchecked": unchecked{},
 		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
 		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{},
+		"timings":   timeline.Timeline{},
 		"fleet_run": rollout.Record{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {

@@ -66,6 +66,7 @@ func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deploy
 	lockFlag(f, &opts.LockWait)
 	agentFlags(f, &opts)
 	flags(f, &opts)
+	timingsFlag(c, f)
 	return cmd
 }
 
@@ -97,6 +98,7 @@ func newRecreate(c *console) *cobra.Command {
 	c.deployFlags(cmd.Flags(), &opts)
 	planFlags(cmd.Flags(), &opts)
 	createdFlag(cmd.Flags(), &opts)
+	timingsFlag(c, cmd.Flags())
 	ask.flags(cmd.Flags())
 	return cmd
 }

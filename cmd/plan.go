@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
@@ -42,7 +43,7 @@ markdown, for a comment on a pull request.`,
 			c.started = true
 			switch {
 			case format == markdown && c.json:
-				return wrongUsage(cmd, togetherError("json", "format md", "a plan is printed in one form"))
+				return wrongUsage(cmd, conflict.Error("json", "format md", "a plan is printed in one form"))
 			case format == markdown:
 				seen.instead(c)
 			case c.terminalOf(c.out) == nil:

@@ -25,6 +25,7 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/complete"
+	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/explain"
@@ -35,6 +36,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/deployer/timeline"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/owner"
 	"bootstrap/internal/proxy"
@@ -149,6 +151,8 @@ type console struct {
 	events         *ui.Lines              // the file at eventsPath, from its first line on
 	report         func(report.Event)     // nil until a command reports
 	outcome        *report.Outcome        // what the run left; nil: it worked on no deployment
+	timings        bool                   // --timings
+	timeline       *timeline.Timeline     // of the run; nil: it has not ended, or not begun
 	started        bool                   // the command line was understood
 	neverAsks      bool                   // --yes, --non-interactive
 	quiet          bool                   // the command has printed its result
@@ -264,7 +268,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	opts.Report = func(e report.Event) {
 		if e.Kind == report.Ended { // finish prints it
-			c.outcome = e.Outcome
+			c.outcome, c.timeline = e.Outcome, e.Timeline
 			return
 		}
 		c.report(e)
@@ -422,7 +426,7 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 			c.started = code != exit.Failed // no mistake of the command line
 			return c.lineErr
 		}
-		if err := checkTogether(cmd); err != nil {
+		if err := conflict.Check(cmd); err != nil {
 			return err
 		}
 		c.command = c.withoutValues(cmd, args)

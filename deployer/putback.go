@@ -58,9 +58,7 @@ func (r *run) putBack(ctx context.Context, err error) error {
 	}
 	r.asked.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "the new version does not work; putting back the previous one"})
 	r.asked.Continued = r.t.Env.Root // so that no two stages of the output have the same number
-	back := newRun(r.asked.toGoBack())
-	back.began, back.out = r.began, r.out
-	if failed := back.goBack(ctx); failed != nil {
+	if failed := newRun(r.asked.toGoBack()).goBack(ctx); failed != nil {
 		withoutPrevious(err)
 		withoutPrevious(failed)
 		return fmt.Errorf("%w; the previous version could not be put back: %w", err, failed)

@@ -3,7 +3,6 @@ package deployer
 import (
 	"context"
 	"errors"
-	"time"
 
 	"bootstrap/agent"
 	"bootstrap/deployer/journal"
@@ -40,8 +39,6 @@ type run struct {
 	asked Options
 	at    string // the running phase or step
 	vm    string // findVM: CID of the one that is recorded
-	began time.Time
-	out   report.Outage
 
 	vms       *vms
 	disks     *disks
@@ -69,9 +66,10 @@ type work struct {
 
 // newRun returns a run that has not begun.
 func newRun(opts Options) *run {
+	opts.record()
 	t := target.New(target.NewEnv(opts.Config), opts.Options)
 	w := &work{t: t, look: target.NewLook(t, opts.Fix)}
-	r := &run{work: w, asked: opts, began: time.Now()}
+	r := &run{work: w, asked: opts}
 	r.stemcells, r.settings = &stemcells{work: w}, &settings{work: w}
 	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w, probes: opts.Probe}
 	r.vms = &vms{work: w, stemcells: r.stemcells, addresses: r.addresses}
@@ -107,7 +105,10 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 	}
 	defer r.t.Close()
 	for _, p := range phases {
-		if err = r.step(ctx, p.group, p.name, p.do); err != nil {
+		r.t.Env.Timeline.Begin(p.name)
+		err = r.step(ctx, p.group, p.name, p.do)
+		r.t.Env.Timeline.End(how(ctx, err))
+		if err != nil {
 			break
 		}
 	}
@@ -122,13 +123,18 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 		err = stopped
 	}
 	r.t.Out.Enter("", err)
-	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome()})
+	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome(), Timeline: r.keepTimeline(how(ctx, err))})
 	return err
 }
 
 // outcome returns what the run leaves.
 func (r *run) outcome() *report.Outcome {
-	o := r.out.Outcome(time.Now(), r.began)
+	seconds, steps := r.t.Env.Timeline.Elapsed()
+	o := &report.Outcome{Changed: steps > 0, Seconds: seconds}
+	if o.Changed {
+		down, still := r.t.Env.Timeline.Down()
+		o.Downtime, o.Down = &down, still
+	}
 	if r.t.State != nil {
 		st := r.t.State.Get()
 		o.VM, o.Down = st.CurrentVMCID, o.Down || st.Own.Stopped

@@ -31,9 +31,11 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 			return err
 		}
 		began := time.Now()
-		r.out.Begin(began, s.Down)
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
-		if err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) }); err != nil {
+		r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
+		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) })
+		r.t.Env.Timeline.End(how(ctx, err))
+		if err != nil {
 			if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
 				return fmt.Errorf("%w; meanwhile %w", err, lost) // the other run may be the cause
 			}
@@ -46,6 +48,12 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		if s.Down {
 			took[string(s.Kind)] += time.Since(began).Seconds()
 		}
+	}
+	if last := len(r.plan.Steps) - 1; last >= 0 && r.plan.Steps[last].Kind == plan.StartJobs {
+		r.t.Env.Timeline.Up()
+	}
+	if group != deploying { // what is expected of a deploy is what deploys took
+		return nil
 	}
 	if err := r.t.Folder().AddTimes(took); err != nil {
 		r.t.Out.Warning(err.Error())

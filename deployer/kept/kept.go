@@ -1,8 +1,8 @@
 // Package kept stores what this machine knows of a deployment beside its state:
 // how the agent is reached, what commands need that do not read the manifest,
-// what the CPI could not do, how long runs took, and what was applied last. The files are in the
-// folder ~/.bosh/<installation_id>: JSON with mode 0600, each beginning with the
-// number of its format. Files without a number were written by older versions
+// what the CPI could not do, how long runs took, their timelines, and what was applied
+// last. The files are in the folder ~/.bosh/<installation_id>: JSON with mode 0600, each
+// beginning with the number of its format. Files without a number were written by older versions
 // and are read as well.
 package kept
 
@@ -35,6 +35,7 @@ const (
 	deploymentFile = "installation.json"
 	secondDiskFile = "second-disk.json"
 	timesFile      = "times.json"
+	timelineFile   = "timeline.json"
 	appliedFile    = "record.json" // below applied/<which>
 )
 
@@ -51,7 +52,7 @@ func (e *NewerError) Error() string {
 // Check returns a *NewerError for a folder in which a newer version of bootstrap
 // has written: this version would overwrite what it does not know.
 func (f Folder) Check() error {
-	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, filepath.Join("applied", string(Current), appliedFile)} {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, filepath.Join("applied", string(Current), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -100,7 +101,7 @@ func withFormat(v any) ([]byte, error) {
 
 // RemoveStale removes temporary files that interrupted writes left behind.
 func (f Folder) RemoveStale() {
-	for _, name := range []string{agentFile, deploymentFile, timesFile} {
+	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile} {
 		atomicfile.RemoveStale(filepath.Join(f.dir, name))
 	}
 }

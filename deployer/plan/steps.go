@@ -261,15 +261,17 @@ func inPlace(d Decision) []Step {
 
 // StopSteps returns the steps of bootstrap stop.
 func StopSteps() []Step {
-	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: RecordStopped}}
+	return []Step{{Kind: StopJobs, Down: true, Next: staying()}, {Kind: RecordStopped, Down: true}}
 }
 
 // StartSteps returns the steps of bootstrap start.
-func StartSteps() []Step { return []Step{{Kind: RecordStarted}, {Kind: StartJobs}} }
+func StartSteps() []Step {
+	return []Step{{Kind: RecordStarted, Down: true}, {Kind: StartJobs, Down: true}}
+}
 
 // RestartSteps returns the steps of bootstrap restart.
 func RestartSteps() []Step {
-	return []Step{{Kind: StopJobs, Next: staying()}, {Kind: RecordStarted}, {Kind: StartJobs}}
+	return []Step{{Kind: StopJobs, Down: true, Next: staying()}, {Kind: RecordStarted, Down: true}, {Kind: StartJobs, Down: true}}
 }
 
 // Previous returns the plan of deploy --previous, on the existing VM; stopped

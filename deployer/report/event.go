@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/timeline"
 )
 
 // Kind is the kind of an Event.
@@ -27,7 +28,7 @@ const (
 	Log      Kind = "log"      // Message, lines of the log Name
 	Planned  Kind = "plan"     // Plan
 	Step     Kind = "step"     // a step of the plan begins: Name, Down
-	Ended    Kind = "ended"    // the last event of a run: Outcome
+	Ended    Kind = "ended"    // the last event of a run: Outcome, Timeline
 )
 
 // Status is how a stage ended.
@@ -60,6 +61,8 @@ type Event struct {
 	Plan    *plan.View `json:"plan,omitempty"`
 	Down    bool       `json:"down,omitempty"` // during the step the service is down
 	Outcome *Outcome   `json:"outcome,omitempty"`
+	// Timeline is that of a run that has ended.
+	Timeline *timeline.Timeline `json:"-"`
 }
 
 // Outcome is what a run left, however it ended.

@@ -17,6 +17,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer/reach"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/timeline"
 	"bootstrap/internal/proxy"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
@@ -67,9 +68,10 @@ type Config struct {
 	Secret    func(values ...string) // adds values that the redactor hides
 	Name      func(names ...string)  // adds public names, which stay readable; may be nil
 	Report    func(report.Event)
-	Continued *report.Stage // run within the output of this run; nil: alone
-	Running   *cpi.Running  // lists the running CPI calls; may be nil
-	Trace     func(Point)   // is called at each point where a test may kill the run; may be nil
+	Continued *report.Stage      // run within the output of this run; nil: alone
+	Running   *cpi.Running       // lists the running CPI calls; may be nil
+	Trace     func(Point)        // is called at each point where a test may kill the run; may be nil
+	Timeline  *timeline.Recorder // records when the CPI and the agents are called; may be nil
 
 	// OpenLog opens a log file for appending, 0600, which removes secrets from
 	// what is written.

@@ -1,5 +1,7 @@
 package target
 
+import "bootstrap/deployer/timeline"
+
 // Point is a moment of a run at which something outside may change: before or
 // after a call of the CPI, a message to the agent or a write of the state file.
 type Point struct {
@@ -10,17 +12,21 @@ type Point struct {
 }
 
 func (c Config) traceCPI() func(method, moment string, kill func()) {
-	if c.Trace == nil {
-		return nil
+	return func(method, moment string, kill func()) {
+		c.Timeline.Call(timeline.CPI, method, moment)
+		if c.Trace != nil {
+			c.Trace(Point{"cpi", method, moment, kill})
+		}
 	}
-	return func(method, moment string, kill func()) { c.Trace(Point{"cpi", method, moment, kill}) }
 }
 
 func (c Config) traceAgent() func(method, moment string) {
-	if c.Trace == nil {
-		return nil
+	return func(method, moment string) {
+		c.Timeline.Call(timeline.Agent, method, moment)
+		if c.Trace != nil {
+			c.Trace(Point{"agent", method, moment, func() {}})
+		}
 	}
-	return func(method, moment string) { c.Trace(Point{"agent", method, moment, func() {}}) }
 }
 
 func (c Config) traceState() func(moment string) {

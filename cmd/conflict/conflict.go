@@ -1,4 +1,5 @@
-package cmd
+// Package conflict says which flags of a command cannot be used together.
+package conflict
 
 import (
 	"fmt"
@@ -9,17 +10,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// refusal is a rule for some commands: no flag of one may be given with a flag
+// Rule is a rule for some commands: no flag of one may be given with a flag
 // of others. Each of the three is a list of words separated by spaces.
-type refusal struct{ commands, one, others, why string }
+type Rule struct{ Commands, One, Others, Why string }
 
-// refusals lists the flags that cannot be used together. A flag that requests a
+// Rules lists the flags that cannot be used together. A flag that requests a
 // change takes effect or is refused. A flag that only says how something is
 // done, such as --ruby or --cpi-timeout, is accepted even if it has no effect.
-func refusals() []refusal {
+func Rules() []Rule {
 	const asked = "recreate recreate-persistent-disks fix allow-shrink keep-old-disk adopt-vm"
 	const cids = "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"
-	return []refusal{
+	return []Rule{
 		{"deploy", "plan", asked + " skip-drain", "a plan contains the flags that it was made with"},
 		{"deploy", "plan", "previous", "a plan is made from the manifest, and --previous does not use the manifest"},
 		{"deploy plan", "previous", asked + " adopt-from", "--previous puts back what was applied and changes nothing else"},
@@ -37,33 +38,34 @@ func refusals() []refusal {
 	}
 }
 
-// about reports whether the rule is for the command.
-func (r refusal) about(cmd *cobra.Command) bool {
-	return slices.Contains(strings.Fields(r.commands), strings.ReplaceAll(shortPath(cmd), " ", "-"))
+// About reports whether the rule is for the command.
+func (r Rule) About(cmd *cobra.Command) bool {
+	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	return slices.Contains(strings.Fields(r.Commands), strings.ReplaceAll(path, " ", "-"))
 }
 
-// refuses reports whether the rule is about the two flags, in either order.
-func (r refusal) refuses(a, b string) bool {
-	one, others := strings.Fields(r.one), strings.Fields(r.others)
+// Refuses reports whether the rule is about the two flags, in either order.
+func (r Rule) Refuses(a, b string) bool {
+	one, others := strings.Fields(r.One), strings.Fields(r.Others)
 	return slices.Contains(one, a) && slices.Contains(others, b) || slices.Contains(one, b) && slices.Contains(others, a)
 }
 
-// checkTogether refuses two flags if one of them would be ignored.
-func checkTogether(cmd *cobra.Command) error {
+// Check refuses two flags if one of them would be ignored.
+func Check(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.Type() != "bool" || f.Value.String() == "true" {
 			given = append(given, f.Name)
 		}
 	})
-	for _, r := range refusals() {
-		if !r.about(cmd) {
+	for _, r := range Rules() {
+		if !r.About(cmd) {
 			continue
 		}
 		for i, a := range given {
 			for _, b := range given[i+1:] {
-				if r.refuses(a, b) {
-					return togetherError(a, b, r.why)
+				if r.Refuses(a, b) {
+					return Error(a, b, r.Why)
 				}
 			}
 		}
@@ -71,7 +73,8 @@ func checkTogether(cmd *cobra.Command) error {
 	return nil
 }
 
-func togetherError(a, b, why string) error {
+// Error returns the error of two flags that cannot be used together; why may be empty.
+func Error(a, b, why string) error {
 	text := fmt.Sprintf("--%s and --%s cannot be used together", a, b)
 	if why != "" {
 		text += ": " + why

@@ -1,0 +1,66 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
+	"bootstrap/deployer/timeline"
+)
+
+// record has the timeline of a run recorded, unless the run is a part of another one.
+func (o *Options) record() {
+	if o.Timeline != nil {
+		return
+	}
+	t, pass := timeline.NewRecorder(), o.Report
+	o.Timeline = t
+	o.Report = func(e report.Event) {
+		switch {
+		case e.Group:
+		case e.Kind == report.Begin:
+			t.BeginStage(e.Stage, e.Parent, e.Name)
+		case e.Kind == report.End:
+			t.EndStage(e.Stage, timeline.Status(e.Status))
+		}
+		pass(e)
+	}
+}
+
+// how returns how a run, or a part of it, ended.
+func how(ctx context.Context, err error) timeline.Status {
+	interrupted, _ := errors.AsType[*report.InterruptedError](err)
+	switch {
+	case err == nil, errors.Is(err, errDone):
+		return timeline.Finished
+	case interrupted != nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return timeline.Interrupted
+	}
+	return timeline.Failed
+}
+
+// keepTimeline returns the timeline of a run that ends like that, and records it if a
+// step of a plan has begun. A run that has deleted the deployment has left no folder to
+// record it in.
+func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
+	t := r.t.Env.Timeline.Timeline(status)
+	by := r.t.Env.Holder
+	t.Command, t.User, t.Host = by.Command, by.User, by.Host
+	for i := range t.Spans {
+		if s := &t.Spans[i]; s.Kind == timeline.Stage { // it names what the manifest names
+			s.Name = r.t.Env.Redact(s.Name)
+		}
+	}
+	if r.t.State == nil {
+		return t
+	}
+	t.VM = r.t.State.Get().CurrentVMCID
+	if _, steps := r.t.Env.Timeline.Elapsed(); steps == 0 || r.t.State.Fresh() || !target.Exists(r.t.Dir) {
+		return t
+	}
+	if err := r.t.Folder().AddTimeline(*t); err != nil {
+		r.t.Out.Warning(err.Error())
+	}
+	return t
+}

@@ -1,0 +1,160 @@
+// Package timeline records when the parts of a run began and how long they took: what
+// it does before its plan, the steps, their stages, and the calls of the CPI and the
+// agent.
+package timeline
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"bootstrap/internal/stable"
+)
+
+// Kind is the kind of a Span.
+type Kind string
+
+// The kinds of spans.
+const (
+	Phase Kind = "phase" // before the steps of the plan, such as fetching
+	Step  Kind = "step"  // of the plan
+	Stage Kind = "stage" // within a phase or a step, such as compiling one package
+	CPI   Kind = "cpi"   // a call of the CPI
+	Agent Kind = "agent" // a message to the agent, with the questions for its task
+)
+
+// Status is how a span or a run ended.
+type Status string
+
+// The statuses.
+const (
+	Finished    Status = "finished"
+	Skipped     Status = "skipped"
+	Failed      Status = "failed"
+	Interrupted Status = "interrupted"
+)
+
+// Timeline is when the parts of one run happened.
+type Timeline struct {
+	Command string    `json:"command"` // with the names of its flags, without their values
+	User    string    `json:"user,omitempty"`
+	Host    string    `json:"host,omitempty"`
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"` // how long the run took
+	Status  Status    `json:"status"`
+	VM      string    `json:"vm,omitempty"` // CID of the VM at the end
+	// Down are the times when the service was down; the last one reaches to the end of
+	// the run if StillDown.
+	Down      []Interval `json:"down,omitempty"`
+	StillDown bool       `json:"still_down,omitempty"`
+	// Spans are in the order of their beginnings, and what is in one stands directly behind it.
+	Spans []Span `json:"spans"`
+	// Omitted is how many calls are not listed, because there were too many.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Interval is a part of a run, in seconds since its beginning.
+type Interval struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+}
+
+// Span is a part of a run that has a name.
+type Span struct {
+	Kind    Kind    `json:"kind"`
+	Name    string  `json:"name"`
+	In      int     `json:"in,omitempty"` // number of the span that it is in, from 1; 0: none
+	At      float64 `json:"at"`           // seconds since the beginning of the run
+	Seconds float64 `json:"seconds"`
+	Status  Status  `json:"status"`
+	Down    bool    `json:"down,omitempty"` // the service is down during the step
+	// Calls is how many calls the span is, if more than one: the same question asked
+	// again and again, or a message and the questions for its task.
+	Calls int `json:"calls,omitempty"`
+}
+
+// IsCall reports whether the span is a call.
+func (s Span) IsCall() bool { return s.Kind == CPI || s.Kind == Agent }
+
+// IsTop reports whether the span is a phase or a step.
+func (s Span) IsTop() bool { return s.Kind == Phase || s.Kind == Step }
+
+// Until returns when the span ended, in seconds since the beginning of the run.
+func (s Span) Until() float64 { return s.At + s.Seconds }
+
+// Depth returns in how many others a span is, by its index.
+func (t *Timeline) Depth(i int) (depth int) {
+	for in := t.Spans[i].In; in > 0 && in <= len(t.Spans) && depth < maxDepth; in = t.Spans[in-1].In {
+		depth++
+	}
+	return depth
+}
+
+// maxDepth ends the search in a file that somebody has changed.
+const maxDepth = 8
+
+// Within returns how long calls of a kind ran in a span and in those within it. Calls
+// at the same time count once.
+func (t *Timeline) Within(i int, kind Kind) (seconds float64) {
+	var list []Interval
+	for k, s := range t.Spans {
+		if s.Kind != kind {
+			continue
+		}
+		for n, depth := k, 0; n >= 0 && n < len(t.Spans) && depth <= maxDepth; n, depth = t.Spans[n].In-1, depth+1 {
+			if n == i {
+				list = append(list, Interval{s.At, s.Until()})
+				break
+			}
+		}
+	}
+	for _, part := range union(list) {
+		seconds += part.To - part.From
+	}
+	return rounded(seconds)
+}
+
+// union returns the same times without overlaps.
+func union(list []Interval) (merged []Interval) {
+	stable.Sort(list, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
+	for _, part := range list {
+		if last := len(merged) - 1; last >= 0 && part.From <= merged[last].To {
+			merged[last].To = max(merged[last].To, part.To)
+			continue
+		}
+		merged = append(merged, part)
+	}
+	return merged
+}
+
+// DownSeconds returns how long the service was down.
+func (t *Timeline) DownSeconds() (seconds float64) {
+	for _, part := range t.Down {
+		seconds += part.To - part.From
+	}
+	return rounded(seconds)
+}
+
+// Longest returns the calls that took longest, at most n, by their indices, the longest
+// first.
+func (t *Timeline) Longest(n int) []int {
+	var list []int
+	for i := range t.Spans {
+		if t.Spans[i].IsCall() {
+			list = append(list, i)
+		}
+	}
+	stable.Sort(list, func(a, b int) int { return cmp.Compare(t.Spans[b].Seconds, t.Spans[a].Seconds) })
+	return list[:min(n, len(list))]
+}
+
+// Top returns the phase or step in which a span is, by their indices.
+func (t *Timeline) Top(i int) int {
+	for depth := 0; t.Spans[i].In > 0 && t.Spans[i].In <= len(t.Spans) && depth < maxDepth; depth++ {
+		i = t.Spans[i].In - 1
+	}
+	return i
+}
+
+// rounded returns seconds to the millisecond.
+func rounded(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
