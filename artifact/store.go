@@ -40,11 +40,15 @@ type Kind int
 const (
 	KindRelease Kind = iota
 	KindStemcell
+	KindFile // any other file
 )
 
 func (k Kind) String() string {
-	if k == KindStemcell {
+	switch k {
+	case KindStemcell:
 		return "stemcell"
+	case KindFile:
+		return "file"
 	}
 	return "release"
 }

@@ -47,6 +47,7 @@ func TestHelp(t *testing.T) {
 		"ssh":    {"ssh", "--help"},
 		"status": {"status", "--help"},
 		"doctor": {"doctor", "--help"},
+		"init":   {"init", "--help"},
 		"plan":   {"plan", "--help"},
 		"stop":   {"stop", "--help"},
 		"start":  {"start", "--help"},

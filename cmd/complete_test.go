@@ -34,6 +34,8 @@ func TestComplete(t *testing.T) {
 		{"addresses adopt a.yml ", "yml yaml :8"},
 		{"deploy m.yml ", ":4"},
 		{"cache list ", ":4"},
+		{"init ", ":16"},
+		{"init --purpose ", "release jumpbox director :4"},
 		{"schema ", "fleet environment :4"},
 		{"disks attach m.yml ", "disk-1 :4"},
 		{"disks delete --state m-state.json ", "disk-1 :4"},

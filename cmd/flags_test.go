@@ -86,6 +86,7 @@ func together() [][2]string {
 		{"state-import", "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"},
 		{"disks-forget", "current force"},
 		{"fleet-report", "junit out"},
+		{"init", "provider purpose name release sha1 job incomplete mirror force"},
 		{"fleet-report", "html out"},
 		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked created-before fix allow-shrink keep-old-disk skip-drain recreate workers"},
 	}

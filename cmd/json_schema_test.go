@@ -16,6 +16,7 @@ import (
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/cached"
 	"bootstrap/cmd/explain"
+	"bootstrap/cmd/scaffold"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/observe"
@@ -37,7 +38,7 @@ func printed() map[string]any {
 		"address": observe.HeldAddress{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
 		"problem": problem{}, "unchecked": unchecked{},
 		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
-		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{},
+		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{}, "initialized": scaffold.Result{},
 		"timings":   timeline.Timeline{},
 		"fleet_run": rollout.Record{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}

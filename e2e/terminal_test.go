@@ -21,7 +21,7 @@ import (
 // terminal ANSWER COMMAND... runs a command on a terminal and prints what the
 // terminal shows. When the command asks a question, asked.sh runs, if it exists,
 // and then ANSWER is typed; an empty ANSWER means that the command must not ask,
-// and ctrl-c is the key. The terminal is $COLUMNS wide; the default is 80.
+// ctrl-c is the key, and enter answers every question of init with its default. The terminal is $COLUMNS wide; the default is 80.
 func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: terminal ANSWER COMMAND...")
@@ -64,12 +64,14 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (shown []byte, asked bool) {
 	piece := make([]byte, 4096)
 	passphrase := regexp.MustCompile(`(assphrase of [^\r\n]*|The same again):$`)
+	proposal := regexp.MustCompile(`\n(Release|[a-z_]+|[A-Za-z_ ]+ \[[^\]\r\n]*\]):$`)
 	seen := 0 // of shown, with the last question
 	for {
 		n, err := screen.Read(piece)
 		shown = append(shown, piece[:n]...)
 		end := bytes.TrimRight(shown, " ")
-		if !asked && bytes.HasSuffix(end, []byte("Go on? [yN]:")) || len(end) > seen && passphrase.Match(end[seen:]) {
+		if !asked && bytes.HasSuffix(end, []byte("Go on? [yN]:")) || len(end) > seen && passphrase.Match(end[seen:]) ||
+			len(end) > seen && answer != "" && proposal.Match(end[seen:]) {
 			asked, seen = true, len(end)
 			if hook := ts.MkAbs("asked.sh"); exists(hook) {
 				out, err := exec.Command("sh", "-c", "cd '"+ts.MkAbs(".")+"' && sh asked.sh").CombinedOutput()
@@ -78,8 +80,11 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 				}
 			}
 			typed := answer + "\n"
-			if answer == "ctrl-c" {
+			switch answer {
+			case "ctrl-c":
 				typed = "\x03"
+			case "enter":
+				typed = "\n"
 			}
 			if _, err := io.WriteString(screen, typed); err != nil {
 				ts.Fatalf("cannot answer: %v", err)

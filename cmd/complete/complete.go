@@ -66,7 +66,7 @@ func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Com
 		return documents()
 	case at == 0 && strings.HasPrefix(first, "STORE"):
 		return storeNames(), cobra.ShellCompDirectiveFilterFileExt
-	case at == 0 && words == "FOLDER":
+	case at == 0 && strings.HasPrefix(first, "FOLDER"):
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case at == 0 && len(cmd.ValidArgs) > 0:
 		return cmd.ValidArgs, noFiles

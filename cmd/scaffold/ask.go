@@ -1,0 +1,202 @@
+package scaffold
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+
+	"bootstrap/internal/guard"
+)
+
+// questions asks a person on a terminal; the zero value asks nothing.
+type questions struct {
+	in     *os.File
+	screen io.Writer
+	asking func(bool)
+}
+
+// complete asks for what the request leaves open, and carries it out.
+func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Result, error) {
+	for _, open := range []struct {
+		to    *string
+		about string
+		of    []string
+	}{{&r.Provider, "Where does the VM run?", providers()}, {&r.Purpose, "What is the VM for?", purposes()}} {
+		if *open.to == "" {
+			var err error
+			if *open.to, err = q.choose(ctx, open.about, open.of); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if q.in != nil && r.Purpose == release && r.Release == "" {
+		q.say("The release: a folder, an archive, or a URL (then with --sha1). None: an example that serves a page.")
+		var err error
+		if r.Release, err = q.line(ctx, "Release", "", false); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.prepare(ctx, from); err != nil {
+		return nil, err
+	}
+	if jobs := r.openJobs(); len(jobs) > 0 {
+		if q.in == nil {
+			return nil, refuse("the release %s has several jobs: choose with --job, which is repeatable, among %s", r.found.Name, strings.Join(jobs, ", "))
+		}
+		job, err := q.choose(ctx, "Which job of the release?", jobs)
+		if err != nil {
+			return nil, err
+		}
+		r.Jobs = []string{job}
+	}
+	if err := q.values(ctx, r); err != nil {
+		return nil, err
+	}
+	return r.Run(ctx, from)
+}
+
+// values asks for the values that are not given. An empty answer is the proposed value,
+// or leaves one out that has none.
+func (q *questions) values(ctx context.Context, r *Request) error {
+	if q.in == nil {
+		r.fillIn()
+		return nil
+	}
+	for _, s := range r.settings() {
+		if r.values[s.name] != "" || r.files[s.name] != "" {
+			continue
+		}
+		q.say(s.about)
+		for {
+			answer, err := q.line(ctx, s.name, s.standard, s.kind == secret)
+			if err != nil {
+				return err
+			}
+			if s.kind != file || answer == "" {
+				r.values[s.name] = answer
+				break
+			}
+			if err := r.setFile(s.name, answer); err == nil {
+				break
+			} else {
+				q.say(err.Error())
+			}
+		}
+	}
+	r.Incomplete = true // the person has seen what was left out
+	return nil
+}
+
+// say prints a line, unless it is empty.
+func (q *questions) say(text string) {
+	if text != "" {
+		_, _ = fmt.Fprintln(q.screen, text) // the question after it reports an error
+	}
+}
+
+// choose asks for one of several words, of which the first is the default; without a
+// terminal it is chosen.
+func (q *questions) choose(ctx context.Context, about string, of []string) (string, error) {
+	if q.in == nil {
+		return of[0], nil
+	}
+	q.say(about)
+	for i, word := range of {
+		if described := read(word)["about"]; described != "" {
+			word = fmt.Sprintf("%-10s %s", word, strings.TrimSpace(described))
+		}
+		q.say(fmt.Sprintf("  %d  %s", i+1, word))
+	}
+	for {
+		answer, err := q.line(ctx, "Number or word", of[0], false)
+		if err != nil {
+			return "", err
+		}
+		if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(of) {
+			return of[n-1], nil
+		}
+		if slices.Contains(of, answer) {
+			return answer, nil
+		}
+		q.say("Please answer with one of these.")
+	}
+}
+
+// line asks for one line; an empty answer is the proposed one.
+func (q *questions) line(ctx context.Context, name, proposed string, hidden bool) (string, error) {
+	if proposed != "" {
+		name += " [" + proposed + "]"
+	}
+	q.asking(true) // before the question can be seen: its answer may be Ctrl-C
+	if _, err := fmt.Fprint(q.screen, name+": "); err != nil {
+		return "", err
+	}
+	answer, err := q.read(ctx, hidden)
+	if err != nil {
+		return "", err // while asking stays true: the signal was the answer
+	}
+	q.asking(false)
+	return cmp.Or(strings.TrimSpace(answer), proposed), nil
+}
+
+// read reads a line of the terminal, which shows it unless it is hidden.
+func (q *questions) read(ctx context.Context, hidden bool) (string, error) {
+	state, err := term.GetState(int(q.in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	type answer struct {
+		text string
+		err  error
+	}
+	done := make(chan answer, 1)
+	guard.Go(ctx, func() {
+		// A read from a terminal cannot be interrupted, but the process ends soon.
+		if hidden {
+			text, err := term.ReadPassword(int(q.in.Fd()))
+			done <- answer{string(text), err}
+			return
+		}
+		text, err := readLine(q.in)
+		done <- answer{text, err}
+	})
+	select {
+	case a := <-done:
+		if hidden {
+			q.say(" ")
+		}
+		if errors.Is(a.err, io.EOF) {
+			a.err = refuse("the terminal was closed before all questions were answered; nothing was written")
+		}
+		return a.text, a.err
+	case <-ctx.Done():
+		_ = term.Restore(int(q.in.Fd()), state) // ReadPassword has switched the echo off
+		_, _ = fmt.Fprintln(q.screen)
+		return "", context.Cause(ctx)
+	}
+}
+
+// readLine reads up to the end of a line and not further: the next question may switch
+// off what the terminal shows.
+func readLine(in io.Reader) (string, error) {
+	var line []byte
+	for one := make([]byte, 1); ; {
+		n, err := in.Read(one)
+		switch {
+		case n == 1 && one[0] == '\n':
+			return string(line), nil
+		case n == 1:
+			line = append(line, one[0])
+		case err != nil:
+			return "", err
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package scaffold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"bootstrap/artifact"
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/secrets"
+	"bootstrap/cmd/values"
+)
+
+// Command returns the command init. home returns ~/.bosh, and done prints what was
+// written.
+func Command(c secrets.Console, home func() (string, error), done func(*Result)) *cobra.Command {
+	r := &Request{}
+	cmd := &cobra.Command{
+		Use:   "init [FOLDER]",
+		Short: "Write the files of a new environment",
+		Long: `Init writes a manifest, operations, files for values and secrets, and bootstrap.yml into
+the folder, with comments at all that a person decides. The providers are local, docker, aws, gcp,
+azure, vsphere, openstack and incus. On a terminal it asks for what the flags do not say. For the purpose release without --release it writes a small
+release that serves a page; for a Director it fetches files of bosh-deployment, each
+verified by its digest. It overwrites nothing without --force, and writes all or nothing.`,
+		Example: "  bootstrap init --provider local --purpose release demo\n" +
+			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +
+			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("init takes one folder, and was given %d arguments", len(args))
+			}
+			if len(args) == 1 && args[0] == "" {
+				return errors.New("no folder was named (the argument is empty)")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			r.Dir = "."
+			if len(args) == 1 {
+				r.Dir = args[0]
+			}
+			result, err := run(cmd.Context(), c, r, home)
+			switch {
+			case errors.Is(err, context.Canceled):
+				return c.Stopped
+			case err != nil:
+				return judged(cmd, err)
+			}
+			done(result)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.Var(values.Choice{To: &r.Provider, Of: providers()}, "provider", "where the VM runs, for example aws")
+	f.Var(values.Choice{To: &r.Purpose, Of: purposes()}, "purpose", "what the VM is for: "+strings.Join(purposes(), ", "))
+	f.StringVar(&r.Name, "name", "", "the `NAME` of the deployment (default: the release or purpose)")
+	f.StringVar(&r.Release, "release", "", "deploy the release in this `FOLDER`, archive, or URL with --sha1")
+	f.StringVar(&r.SHA1, "sha1", "", "the `DIGEST` of the release at a URL")
+	f.StringArrayVar(&r.Jobs, "job", nil, "deploy this `JOB` of the release; repeatable")
+	f.VarP(values.Pairs{List: &r.Vars, Flag: "-v", Want: "NAME=VALUE"}, "var", "v", "give a variable of the provider its value")
+	f.Var(values.Pairs{List: &r.VarFiles, Flag: "--var-file", Want: "NAME=PATH"}, "var-file", "give a variable the content of a file, which stays where it is")
+	f.BoolVar(&r.Incomplete, "incomplete", false, "write the files even if values are missing")
+	f.StringVar(&r.Mirror, "mirror", "", "fetch the Director's files from this `URL`, not from GitHub")
+	f.BoolVar(&r.Force, "force", false, "overwrite existing files")
+	return cmd
+}
+
+// run completes a request, with questions if there is a terminal, and carries it out.
+func run(ctx context.Context, c secrets.Console, r *Request, home func() (string, error)) (*Result, error) {
+	r.hide = c.Hide
+	dir, err := home()
+	if err != nil {
+		return nil, err
+	}
+	store := artifact.Open(artifact.Config{Dir: dir, Getenv: c.Getenv})
+	defer store.Close()
+	ask := &questions{}
+	in, ok := c.Stdin.(*os.File)
+	if ok && !c.Never() && term.IsTerminal(int(in.Fd())) {
+		screen, closeIt, err := c.Screen()
+		if err == nil { // else nothing can be asked
+			defer closeIt()
+			ask = &questions{in: in, screen: screen, asking: c.Asking}
+		}
+	}
+	return ask.complete(ctx, r, Source{
+		Release: func(ctx context.Context, url, digest string) (*artifact.Release, error) {
+			f, err := store.Fetch(ctx, artifact.Source{Kind: artifact.KindRelease, URL: url, Digest: digest, Needs: artifact.Needs{Only: true}}, nil)
+			if err != nil {
+				return nil, err
+			}
+			return store.Release(ctx, f, nil)
+		},
+		Fetch: func(ctx context.Context, url, digest string) ([]byte, error) {
+			f, err := store.Fetch(ctx, artifact.Source{Kind: artifact.KindFile, URL: url, Digest: digest}, nil)
+			if err != nil {
+				return nil, err
+			}
+			return os.ReadFile(f.Path)
+		},
+	})
+}
+
+// judged makes errors that another command line would avoid those of the command line.
+func judged(cmd *cobra.Command, err error) error {
+	var missing *MissingError
+	var exists *ExistsError
+	var wrong *requestError
+	if errors.As(err, &missing) || errors.As(err, &exists) || errors.As(err, &wrong) {
+		return &exit.UsageError{Err: err, Command: cmd.CommandPath()}
+	}
+	return err
+}

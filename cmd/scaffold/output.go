@@ -1,0 +1,229 @@
+package scaffold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/manifest/document"
+)
+
+// output is a file to write.
+type output struct {
+	path string // in the folder, with slashes
+	text []byte
+	mode fs.FileMode
+}
+
+// output returns all files of the request.
+func (r *Request) output(ctx context.Context, from Source) ([]output, error) {
+	var all []output
+	add := func(path, text string, mode fs.FileMode) { all = append(all, output{path, []byte(text), mode}) }
+	manifest := "manifest.yml"
+	var used, unused []string // operations, as entries of bootstrap.yml
+	if r.Purpose == director {
+		files, err := fetched(ctx, r, from)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, files.list...)
+		manifest, used, unused = files.manifest, files.operations, files.unused
+	} else {
+		add(manifest, filled(r.part("manifest.yml"), r.mark), 0o644)
+		for _, line := range lines(read("machine")["common"] + r.part("operations")) {
+			f := fields(line, 2)
+			add(f[0], filled(r.part(f[0]), r.mark), 0o644)
+			if f[0] == "operations/external-ip.yml" && r.values["external_ip"] != "" {
+				used = append(used, "- "+f[0])
+				continue
+			}
+			unused = append(unused, "- "+f[0]+" # "+f[1])
+		}
+		if r.Purpose == release && r.found == nil {
+			all = append(all, exampleFiles()...)
+		}
+	}
+	add("vars.yml", r.varsFile("# What differs from environment to environment. Secrets are in secrets.yml.\n",
+		func(s setting) bool { return s.kind != secret && s.kind != file }), 0o644)
+	secrets := r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md.\n",
+		func(s setting) bool { return s.kind == secret })
+	hasSecrets := slices.ContainsFunc(r.settings(), func(s setting) bool { return s.kind == secret })
+	if hasSecrets {
+		add("secrets.yml", secrets, 0o600)
+	}
+	add("bootstrap.yml", r.environment(manifest, used, unused, hasSecrets), 0o644)
+	if _, err := os.Lstat(filepath.Join(r.Dir, ".gitignore")); errors.Is(err, fs.ErrNotExist) {
+		add(".gitignore", "# Secrets. state.json has none: commit it, or keep it in a store (docs/team.md).\n/creds.yml\n/secrets.yml\n*.backups/\n*.lock\n", 0o644)
+	}
+	return all, nil
+}
+
+// exampleFiles returns the example release.
+func exampleFiles() (all []output) {
+	parts := read(release)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		if strings.HasPrefix(name, example+"/") {
+			all = append(all, output{name, []byte(parts[name]), 0o644})
+		}
+	}
+	return all
+}
+
+// mark returns what a mark in a template stands for.
+func (r *Request) mark(name string) string {
+	switch {
+	case name == "name":
+		return scalar(r.Name)
+	case name == "group":
+		if r.Purpose == release {
+			return scalar(r.releaseName())
+		}
+		return r.Purpose
+	case name == "releases" && r.Purpose == release:
+		return r.releaseEntry()
+	case name == "jobs" && r.Purpose == release:
+		return r.jobEntries()
+	case name == "variables":
+		return read(r.Provider)["variables"] + read(r.Purpose)["variables"]
+	}
+	return r.part(name)
+}
+
+// environment returns the text of bootstrap.yml.
+func (r *Request) environment(manifest string, used, unused []string, secrets bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The flags of this environment, for all commands: docs/environment.md.\nmanifest: %s\n\n", manifest)
+	b.WriteString("# Changes of the manifest, in this order.\n")
+	head := "ops_files:\n"
+	if len(used) == 0 {
+		head = "# ops_files:\n"
+	}
+	b.WriteString(head)
+	for _, line := range used {
+		b.WriteString(line + "\n")
+	}
+	for _, line := range unused {
+		b.WriteString("# " + line + "\n")
+	}
+	b.WriteString("\n# Values of variables.\nvars_files:\n- vars.yml\n")
+	if secrets {
+		b.WriteString("- secrets.yml\n")
+	}
+	b.WriteString(r.fileVars())
+	b.WriteString("\n# Where generated passwords, keys and certificates are kept: never commit it unless it is\n" +
+		"# encrypted (bootstrap secrets init --vars-store creds.yml).\nvars_store: creds.yml\n" +
+		"\n# What exists. Keep it as carefully as the VM: a path, or the URL of a store for a team.\nstate: state.json\n" +
+		"\n# A jumpbox on the way to the VM.\n# via: ssh://jumpbox@HOST?private-key=jumpbox.key\n")
+	return b.String()
+}
+
+// fileVars returns the variables whose values are the contents of files.
+func (r *Request) fileVars() string {
+	var b strings.Builder
+	head := "# var_files:\n"
+	for _, s := range r.settings() {
+		if s.kind != file {
+			continue
+		}
+		if s.about != "" {
+			fmt.Fprintf(&b, "# %s\n", strings.Join(wrapped(s.about, 94), "\n# "))
+		}
+		if path := r.files[s.name]; path != "" {
+			head = "var_files:\n"
+			if near, err := filepath.Rel(r.absolute(), path); err == nil && !strings.HasPrefix(near, "..") {
+				path = near
+			}
+			fmt.Fprintf(&b, "  %s: %s\n", s.name, scalar(path))
+		} else {
+			fmt.Fprintf(&b, "#  %s: PATH\n", s.name)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + head + b.String()
+}
+
+// write writes all files, or none: an existing one is refused unless Force is set, and
+// what an error leaves half done is undone.
+func (r *Request) write(all []output) error {
+	var existing []string
+	before := map[string][]byte{}
+	for _, f := range all {
+		at := filepath.Join(r.Dir, filepath.FromSlash(f.path))
+		text, err := os.ReadFile(at)
+		switch {
+		case err == nil:
+			existing = append(existing, at)
+			before[at] = text
+		case !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("cannot write %s: %w", at, document.Cause(err))
+		}
+	}
+	if len(existing) > 0 && !r.Force {
+		return &ExistsError{Paths: existing}
+	}
+	var folders, done []string
+	for _, f := range all {
+		at := filepath.Join(r.Dir, filepath.FromSlash(f.path))
+		made, err := makeFolders(filepath.Dir(at))
+		folders = append(folders, made...)
+		if err == nil {
+			err = atomicfile.WriteMode(at, f.text, f.mode)
+		}
+		if err != nil {
+			undo(done, folders, before)
+			return fmt.Errorf("cannot write %s: %w; nothing was left behind", at, document.Cause(err))
+		}
+		done = append(done, at)
+	}
+	return nil
+}
+
+// undo removes what was written, and writes what was overwritten. Errors are those of a
+// disk that has just failed.
+func undo(done, folders []string, before map[string][]byte) {
+	for _, at := range done {
+		if text, existed := before[at]; existed {
+			_ = atomicfile.Write(at, text)
+			continue
+		}
+		_ = os.Remove(at)
+	}
+	for _, dir := range slices.Backward(folders) {
+		_ = os.Remove(dir)
+	}
+}
+
+// makeFolders makes a folder and those above it, and returns what it made.
+func makeFolders(dir string) (made []string, err error) {
+	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if made, err = makeFolders(filepath.Dir(dir)); err != nil {
+		return made, err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return made, err
+	}
+	return append(made, dir), nil
+}
+
+// ExistsError says which files would have been overwritten.
+type ExistsError struct{ Paths []string }
+
+func (e *ExistsError) Error() string {
+	names := make([]string, len(e.Paths))
+	for i, p := range e.Paths {
+		names[i] = path.Clean(filepath.ToSlash(p))
+	}
+	return strings.Join(names, ", ") + " already exist and nothing was written; name another folder, or overwrite them with --force"
+}

@@ -1,0 +1,126 @@
+package scaffold
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest/document"
+)
+
+// example is the name of the release that is written when none is named, of its folder and
+// of its job.
+const example = "page"
+
+// readRelease reads the release that the request names, if it names one.
+func (r *Request) readRelease(ctx context.Context, from Source) error {
+	if r.Release == "" {
+		return nil
+	}
+	address := r.Release
+	if u, err := url.Parse(r.Release); err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		path, err := document.ExpandHome(strings.TrimPrefix(r.Release, "file://"))
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			return refuse("--release: cannot read the release: %w", err)
+		}
+		r.Release, address = path, "file://"+path
+	} else if r.SHA1 == "" {
+		return refuse("--release is a URL: give the digest of the release with --sha1, as the place that offers it says")
+	}
+	found, err := from.Release(ctx, address, r.SHA1)
+	if err != nil {
+		return fmt.Errorf("--release: %w", err)
+	}
+	r.found = found
+	for _, name := range r.Jobs {
+		if found.Job(name) == nil {
+			return refuse("--job %s: the release %s has no such job, only %s", name, found.Name, strings.Join(jobNames(found), ", "))
+		}
+	}
+	if len(found.Jobs) == 1 {
+		r.Jobs = jobNames(found)
+	}
+	return nil
+}
+
+// jobNames returns the names of the jobs of a release.
+func jobNames(of *artifact.Release) (names []string) {
+	for _, j := range of.Jobs {
+		names = append(names, j.Name)
+	}
+	return names
+}
+
+// openJobs returns the jobs among which a person has to choose; empty: none.
+func (r *Request) openJobs() []string {
+	if r.found == nil || len(r.Jobs) > 0 {
+		return nil
+	}
+	return jobNames(r.found)
+}
+
+func (r *Request) releaseName() string {
+	if r.found == nil {
+		return example
+	}
+	return r.found.Name
+}
+
+// releaseEntry returns the entry of the release in the manifest.
+func (r *Request) releaseEntry() string {
+	switch {
+	case r.found == nil:
+		return "# A folder as in git: a change in it is deployed by the next \"bootstrap deploy\".\n- name: " + example + "\n  url: file://./" + example + "\n"
+	case filepath.IsAbs(r.Release):
+		path := r.Release
+		if near, err := filepath.Rel(r.absolute(), path); err == nil && !strings.HasPrefix(near, ".."+string(filepath.Separator)+"..") {
+			path = "./" + filepath.ToSlash(near) // nearby, so that both can be moved together
+		}
+		return fmt.Sprintf("- name: %s\n  url: %s\n", scalar(r.found.Name), scalar("file://"+path))
+	}
+	return fmt.Sprintf("- name: %s\n  version: %s\n  url: %s\n  sha1: %s\n", scalar(r.found.Name), scalar(r.found.Version), scalar(r.Release), scalar(r.SHA1))
+}
+
+// absolute returns the folder of the files. An error leaves the path as it was written.
+func (r *Request) absolute() string {
+	if path, err := filepath.Abs(r.Dir); err == nil {
+		return path
+	}
+	return r.Dir
+}
+
+// jobEntries returns the jobs in the manifest, and what their properties mean.
+func (r *Request) jobEntries() string {
+	var b strings.Builder
+	b.WriteString("  jobs:\n")
+	if r.found == nil {
+		port := "8080"
+		if r.Provider == "local" {
+			port = "8788"
+		}
+		fmt.Fprintf(&b, "  - name: %s\n    release: %s\n    properties:\n      page:\n        title: Hello from %s\n        port: %s\n", example, example, r.Name, port)
+		return b.String()
+	}
+	for _, name := range r.Jobs {
+		fmt.Fprintf(&b, "  - name: %s\n    release: %s\n    properties: {}\n", scalar(name), scalar(r.found.Name))
+		for _, p := range r.found.Job(name).Properties {
+			about, _, _ := strings.Cut(strings.TrimSpace(p.Description), "\n")
+			if text := fmt.Sprint(p.Default); p.Default != nil && len(text) < 40 && !strings.ContainsAny(text, "\n\r") {
+				about += " (default " + text + ")"
+			}
+			comment := "#   " + strings.TrimSuffix(p.Name+": "+strings.TrimSpace(about), ": ")
+			fmt.Fprintf(&b, "    %s\n", strings.Join(wrapped(comment, 92), "\n    #     "))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,359 @@
+package scaffold
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest/document"
+)
+
+// The flag that rewrites golden files in all packages.
+func update() bool {
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "pack the templates again")
+	os.Exit(m.Run())
+}
+
+// The program has the templates of the folder.
+func TestPacked(t *testing.T) {
+	var all bytes.Buffer
+	paths, err := filepath.Glob("templates/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&all, "== %s\n%s", strings.TrimSuffix(filepath.Base(path), ".txt"), text)
+	}
+	if update() {
+		var b bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		if _, err := w.Write(all.Bytes()); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("templates.gz", b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	in, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := got.ReadFrom(in); err != nil || !bytes.Equal(got.Bytes(), all.Bytes()) {
+		t.Errorf("templates.gz has other templates than the folder (%v): go test ./cmd/scaffold -update", err)
+	}
+}
+
+// stand returns a request with a value for every setting, and where its files come from.
+// The files of a Director are stand-ins: the real ones are not in this repository.
+func stand(t *testing.T, provider, purpose string) (*Request, Source) {
+	t.Helper()
+	r := &Request{Dir: filepath.Join(t.TempDir(), "env"), Provider: provider, Purpose: purpose}
+	r.hide = func(...string) {}
+	key := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(key, []byte("a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.settings() {
+		switch {
+		case s.kind == file:
+			r.VarFiles = append(r.VarFiles, s.name+"="+key)
+		case s.standard == "" && s.kind != optional:
+			r.Vars = append(r.Vars, s.name+"=given for "+s.name)
+		}
+	}
+	from := Source{Fetch: func(_ context.Context, url, digest string) ([]byte, error) {
+		text := "[]\n"
+		if strings.HasSuffix(url, "/bosh.yml") {
+			text = "name: bosh\n"
+			for _, s := range r.settings() {
+				text += s.name + ": ((" + s.name + "))\n"
+			}
+			text += "networks:\n- {name: default, subnets: [{dns: []}]}\nresource_pools:\n- {name: vms, stemcell: {}}\n"
+		}
+		return []byte(text), nil
+	}}
+	return r, from
+}
+
+func (r *Request) complete(t *testing.T, from Source) *Result {
+	t.Helper()
+	result, err := (&questions{}).complete(t.Context(), r, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+var mark = regexp.MustCompile(`@[a-z_]+@`)
+
+// inputs returns the inputs that bootstrap.yml names, read as its text: each
+// operation in use comes before those that are comments.
+func inputs(t *testing.T, r *Request, more ...string) (string, document.Options) {
+	t.Helper()
+	opts := document.Options{VarsStore: filepath.Join(r.Dir, "creds.yml"), Stdin: strings.NewReader("")}
+	var manifest, key string
+	text, err := os.ReadFile(filepath.Join(r.Dir, "bootstrap.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		entry, isEntry := strings.CutPrefix(line, "- ")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case isEntry && key == "ops_files":
+			opts.Ops = append(opts.Ops, filepath.Join(r.Dir, entry))
+		case isEntry && key == "vars_files":
+			opts.VarsFiles = append(opts.VarsFiles, filepath.Join(r.Dir, entry))
+		case strings.HasPrefix(line, "  ") && key == "var_files":
+			opts.VarFiles = append(opts.VarFiles, strings.TrimSpace(name)+"="+filepath.Join(r.Dir, strings.Trim(value, ` "`)))
+			if path := strings.Trim(value, ` "`); filepath.IsAbs(path) {
+				opts.VarFiles[len(opts.VarFiles)-1] = strings.TrimSpace(name) + "=" + path
+			}
+		case name == "manifest":
+			manifest = filepath.Join(r.Dir, strings.TrimSpace(value))
+		default:
+			key = name
+		}
+	}
+	opts.Ops = append(opts.Ops, more...)
+	return manifest, opts
+}
+
+// For every provider and purpose, the manifest is complete with the values that were
+// given, with and without each operation, and every value that was given is used.
+func TestEveryProviderAndPurpose(t *testing.T) {
+	for _, provider := range providers() {
+		for _, purpose := range purposes() {
+			t.Run(provider+" "+purpose, func(t *testing.T) {
+				t.Parallel()
+				r, from := stand(t, provider, purpose)
+				if provider == "local" && purpose == director {
+					_, err := (&questions{}).complete(t.Context(), r, from)
+					if err == nil || !strings.Contains(err.Error(), "choose --provider docker") {
+						t.Errorf("a Director with the embedded CPI: %v", err)
+					}
+					return
+				}
+				result := r.complete(t, from)
+				check := func(more ...string) {
+					t.Helper()
+					manifest, opts := inputs(t, r, more...)
+					// Values that only some operations need.
+					for _, name := range []string{"external_ip=34.1.1.1", "service_account=a@b", "vcenter_rp=rp", "vcenter_ca_cert=x", "openstack_ca_cert=x", "docker_ca=x", "docker_cert=x", "docker_key=x"} {
+						opts.Vars = append(opts.Vars, name)
+					}
+					opts.Generate = document.Plan
+					doc, err := document.Evaluate(t.Context(), manifest, opts)
+					if err != nil {
+						t.Errorf("%v: %v", more, err)
+						return
+					}
+					for _, m := range doc.Missing {
+						t.Errorf("%v: %s", more, m.Message)
+					}
+					for _, name := range doc.Unused {
+						known := slices.ContainsFunc(r.settings(), func(s setting) bool { return s.name == name && s.kind != optional })
+						if known && len(more) == 0 {
+							t.Errorf("the manifest has no use for %s", name)
+						}
+					}
+				}
+				check()
+				for _, name := range result.Files {
+					if strings.HasPrefix(name, "operations/") {
+						check(filepath.Join(r.Dir, name))
+					}
+				}
+				for _, name := range result.Files {
+					text, err := os.ReadFile(filepath.Join(r.Dir, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if mark.Match(text) {
+						t.Errorf("%s has a mark that nothing replaced:\n%s", name, text)
+					}
+				}
+				info, err := os.Stat(filepath.Join(r.Dir, "secrets.yml"))
+				if hasSecrets := slices.ContainsFunc(r.settings(), func(s setting) bool { return s.kind == secret }); hasSecrets {
+					if err != nil || info.Mode().Perm() != 0o600 {
+						t.Errorf("secrets.yml: %v %v", info, err)
+					}
+				} else if err == nil {
+					t.Error("secrets.yml without secrets")
+				}
+			})
+		}
+	}
+}
+
+// Nothing is written if anything is wrong, and what exists is kept.
+func TestNothingIsWritten(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(key, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	no := Source{
+		Fetch: func(context.Context, string, string) ([]byte, error) { return nil, errors.New("no such server") },
+		Release: func(context.Context, string, string) (*artifact.Release, error) {
+			return &artifact.Release{Name: "r", Jobs: []*artifact.Job{{Name: "a"}, {Name: "b"}}}, nil
+		},
+	}
+	for want, r := range map[string]*Request{
+		"give --var project_id=VALUE --var-file gcp_credentials_json=PATH":           {Provider: "gcp"},
+		"no such server; nothing was written; --mirror":                              {Provider: "docker", Purpose: director},
+		"there is no such variable for local and release, only agent_port":           {Vars: []string{"x=1"}},
+		"--var gcp_credentials_json: give this variable with --var-file":             {Provider: "gcp", Vars: []string{"gcp_credentials_json=1"}},
+		"gcp_credentials_json: cannot read the file":                                 {Provider: "gcp", VarFiles: []string{"gcp_credentials_json=" + key + "x"}},
+		`the name "a b" is not possible`:                                             {Name: "a b"},
+		"are for --purpose release, and not for jumpbox":                             {Purpose: "jumpbox", Release: "x"},
+		"--job and --sha1 are for a release":                                         {Jobs: []string{"x"}},
+		"--release: cannot read the release":                                         {Release: key + "x"},
+		"give the digest of the release with --sha1":                                 {Release: "https://example.com/r.tgz"},
+		"the release r has several jobs: choose with --job":                          {Release: key},
+		"--job c: the release r has no such job, only a, b":                          {Release: key, Jobs: []string{"c"}},
+		"secrets.yml already exist and nothing was written; name another folder, or": {Provider: "vsphere", Incomplete: true},
+	} {
+		t.Run(want, func(t *testing.T) {
+			r.Dir, r.hide = filepath.Join(t.TempDir(), "a", "env"), func(...string) {}
+			before := 0
+			if strings.Contains(want, "already exist") {
+				before = 1
+				if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(r.Dir, "secrets.yml"), []byte("kept"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := (&questions{}).complete(t.Context(), r, no)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v", err)
+			}
+			if left, _ := os.ReadDir(r.Dir); len(left) != before {
+				t.Errorf("left behind: %v", left)
+			}
+			if text, _ := os.ReadFile(filepath.Join(r.Dir, "secrets.yml")); before == 1 && string(text) != "kept" {
+				t.Errorf("secrets.yml was overwritten with %q", text)
+			}
+		})
+	}
+}
+
+// A write that fails half way undoes what was written before it, also overwritten files.
+func TestUndo(t *testing.T) {
+	r := &Request{Dir: t.TempDir(), Force: true}
+	if err := os.WriteFile(filepath.Join(r.Dir, "old"), []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A file cannot be written below a file.
+	err := r.write([]output{{"old", []byte("after"), 0o600}, {"new/a", nil, 0o600}, {"new/a/b", nil, 0o600}})
+	if err == nil || !strings.Contains(err.Error(), "cannot write") {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(filepath.Join(r.Dir, "old")); string(text) != "before" {
+		t.Errorf("old has %q", text)
+	}
+	if left, _ := os.ReadDir(r.Dir); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A Director's files have the digests of this program, from the repository and commit
+// that bootstrap.yml's comment and SHA256SUMS name.
+func TestForeignFiles(t *testing.T) {
+	for _, provider := range providers()[1:] {
+		r, from := stand(t, provider, director)
+		asked := map[string]string{}
+		fetch := from.Fetch
+		from.Fetch = func(ctx context.Context, url, digest string) ([]byte, error) {
+			asked[url] = digest
+			return fetch(ctx, url, digest)
+		}
+		r.Mirror = "http://mirror.example/"
+		r.complete(t, from)
+		text, err := os.ReadFile(filepath.Join(r.Dir, "bosh-deployment/SHA256SUMS"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range slices.Sorted(maps.Keys(asked)) {
+			rest, ok := strings.CutPrefix(address, "http://mirror.example/cloudfoundry/bosh-deployment/")
+			if !ok {
+				continue
+			}
+			commit, path, _ := strings.Cut(rest, "/")
+			line := strings.TrimPrefix(asked[address], "sha256:") + "  " + path + "\n"
+			if len(commit) != 40 || len(line) < 66 || !strings.Contains(string(text), line) || !strings.Contains(string(text), commit) {
+				t.Errorf("%s: %s is not in SHA256SUMS:\n%s", provider, address, text)
+			}
+		}
+		if len(asked) < 6 && provider != "incus" {
+			t.Errorf("%s: only %v", provider, asked)
+		}
+	}
+}
+
+// Texts stay what they are in YAML, and numbers and lists are what they look like.
+func TestSettingYAML(t *testing.T) {
+	for _, c := range []struct {
+		kind        kind
+		value, want string
+	}{
+		{text, "eu-west-1", "eu-west-1"},
+		{text, "10.0.0.0/24", "10.0.0.0/24"},
+		{text, "https://os:5000/v3", "https://os:5000/v3"},
+		{text, "true", "true"},
+		{text, "6868", "6868"},
+		{text, "0755", `"0755"`},
+		{text, "yes", `"yes"`},
+		{text, "1.10", `"1.10"`},
+		{text, "1:30", `"1:30"`},
+		{text, "2026-01-01", `"2026-01-01"`},
+		{text, "VM Network", "VM Network"},
+		{text, "^ds1$", `"^ds1$"`},
+		{text, `a"b#c: d`, `"a\"b#c: d"`},
+		{text, "a: b", `"a: b"`},
+		{secret, "p{w}&*!%", `"p{w}\u0026*!%"`},
+		{list, "a,b c", "[a, b c]"},
+		{list, "[a, 1]", "[a, 1]"},
+	} {
+		if got := (setting{kind: c.kind}).yaml(c.value); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.value, got, c.want)
+		}
+	}
+}
+
+// The digest of a file of a public repository is its SHA-256.
+func TestDigestsAreSHA256(t *testing.T) {
+	for _, provider := range providers() {
+		for _, f := range foreignFiles(read(director)["source"], read(provider)["director"]+read(provider)["director later"]) {
+			if raw, err := hex.DecodeString(f.sha256); err != nil || len(raw) != sha256.Size {
+				t.Errorf("%s %s: %q", provider, f.path, f.sha256)
+			}
+		}
+	}
+}

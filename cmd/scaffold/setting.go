@@ -1,0 +1,109 @@
+package scaffold
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// kind says what a setting's value is, and in which file it is kept.
+type kind string
+
+const (
+	text     kind = "text"
+	list     kind = "list"     // texts
+	secret   kind = "secret"   // kept in secrets.yml
+	file     kind = "file"     // the content of a file, which bootstrap.yml names
+	optional kind = "optional" // a text; without one, its operations file is not used
+)
+
+// setting is a variable that differs from person to person.
+type setting struct {
+	name     string
+	kind     kind
+	standard string // proposed value; empty: none
+	about    string // may be empty: it belongs to the one before
+}
+
+// settings returns what the manifest needs for a provider and a purpose.
+func (r *Request) settings() (all []setting) {
+	if r.Purpose == director {
+		all = append(all, setting{"director_name", text, r.Name, "Name of the Director."})
+	}
+	for _, line := range lines(r.part("settings")) {
+		f := fields(line, 5)
+		s := setting{f[0], kind(f[1]), f[2], f[3]}
+		if f[4] != "" && f[4] != r.Purpose || s.kind == optional && r.Purpose == director {
+			continue
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// bare matches texts that are the same text in YAML without quotes.
+var bare = regexp.MustCompile(`^([A-Za-z/]|[0-9]+\.[0-9]+\.[0-9])[-A-Za-z0-9_./@]*(:[-A-Za-z0-9_./@]+)*( [A-Za-z0-9][-A-Za-z0-9_./@]*)*$`)
+
+// scalar returns a text as YAML.
+func scalar(value string) string {
+	word := slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, strings.ToLower(value))
+	if bare.MatchString(value) && !word {
+		return value
+	}
+	quoted, _ := json.Marshal(value) // of a text: cannot fail; what JSON escapes, YAML reads
+	return string(quoted)
+}
+
+// yaml returns the value of a setting as YAML. A person may have written YAML, as for
+// --var: then it stays.
+func (s setting) yaml(value string) string {
+	value = strings.TrimSpace(value)
+	switch {
+	case s.kind == list && !strings.HasPrefix(value, "["):
+		items := strings.Split(value, ",")
+		for i, item := range items {
+			items[i] = scalar(strings.TrimSpace(item))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case s.kind == list, value == "true", value == "false", plainNumber.MatchString(value):
+		return value
+	}
+	return scalar(value)
+}
+
+var plainNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
+
+// varsFile returns the text of a file with the values of those settings that are kept
+// in it. A setting without a value stands there as a comment.
+func (r *Request) varsFile(head string, of func(setting) bool) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, s := range r.settings() {
+		if !of(s) {
+			continue
+		}
+		if s.about != "" {
+			fmt.Fprintf(&b, "\n# %s\n", strings.Join(wrapped(s.about, 94), "\n# "))
+		}
+		if value := r.values[s.name]; value != "" {
+			fmt.Fprintf(&b, "%s: %s\n", s.name, s.yaml(value))
+		} else {
+			fmt.Fprintf(&b, "# %s:\n", s.name)
+		}
+	}
+	return b.String()
+}
+
+// wrapped returns a text as lines of at most that many characters.
+func wrapped(text string, width int) (list []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			list, line = append(list, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return append(list, line)
+}

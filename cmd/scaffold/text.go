@@ -1,0 +1,114 @@
+package scaffold
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// packed has the files of templates/, one after the other, each after the line "== NAME".
+// go test . -update packs them again.
+//
+//go:embed templates.gz
+var packed []byte
+
+// unpacked returns the templates by their names.
+func unpacked() map[string]string {
+	var text []byte
+	in, err := gzip.NewReader(bytes.NewReader(packed))
+	if err == nil {
+		text, err = io.ReadAll(in)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the templates of this program: %v", err)) // a defect
+	}
+	all := map[string]string{}
+	for part := range strings.SplitSeq(string(text), "== ") {
+		name, content, _ := strings.Cut(part, "\n")
+		all[name] = content
+	}
+	return all
+}
+
+// sections are the parts of one of the templates, by the name on the line before
+// them: "-- NAME --".
+type sections map[string]string
+
+// read returns the parts of a template of this program; of an unknown one, none.
+func read(name string) sections {
+	text := unpacked()[name]
+	found, name := sections{}, ""
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "-- "); ok && strings.HasSuffix(rest, " --\n") {
+			name = strings.TrimSuffix(rest, " --\n")
+			found[name] = ""
+			continue
+		}
+		found[name] += line
+	}
+	return found
+}
+
+// part returns a part of the provider's, for the purpose if it has one for that, else of
+// the purpose's, else of the common template's.
+func (r *Request) part(name string) string {
+	provider := read(r.Provider)
+	for _, in := range []struct {
+		sections
+		name string
+	}{{provider, name + " " + r.Purpose}, {provider, name}, {read(r.Purpose), name}, {read("machine"), name}} {
+		if text, ok := in.sections[in.name]; ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// filled returns a text with its marks, @NAME@, replaced. A mark alone on its line stands
+// for whole lines, also for none.
+func filled(text string, value func(name string) string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		if len(trimmed) > 2 && strings.HasPrefix(trimmed, "@") && strings.HasSuffix(trimmed, "@") && !strings.Contains(trimmed, " ") {
+			b.WriteString(value(strings.Trim(trimmed, "@")))
+			continue
+		}
+		for {
+			before, rest, found := strings.Cut(line, "@")
+			name, after, closed := strings.Cut(rest, "@")
+			if !found || !closed || strings.ContainsAny(name, " .") {
+				break
+			}
+			b.WriteString(before + strings.TrimSuffix(value(name), "\n"))
+			line = after
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// lines returns the lines of a part, without empty ones.
+func lines(text string) (list []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// fields returns what stands between the bars of a line.
+func fields(line string, n int) []string {
+	list := strings.SplitN(line, "|", n)
+	for len(list) < n {
+		list = append(list, "")
+	}
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
