@@ -13,13 +13,16 @@ FLAGS = -trimpath -tags=nethttpomithttp2 -gcflags=all=-dwarf=false -gcflags=boot
 # Functions begin at multiples of 16 bytes, as on arm64, not of 32: 0.3 MB.
 LDFLAGS = -s -w -funcalign=16
 
-.PHONY: build dist image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
+.PHONY: build dist dist-check image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
 
-dist: image ## the programs for every platform, in dist; see .ci/dist
-	@GO="$(GO)" FLAGS="$(FLAGS)" LDFLAGS="$(LDFLAGS)" .ci/dist
+dist: image ## a release in dist: archives, packages, container image; URL=https://… is where it will be, see .ci/dist
+	@GO="$(GO)" FLAGS="$(FLAGS)" LDFLAGS="$(LDFLAGS)" URL="$(URL)" .ci/dist
+
+dist-check: ## that two releases of this commit, made in two folders, have the same bytes; takes long
+	@GO="$(GO)" .ci/dist-check
 
 CRUBY = templates/cruby
 NPM ?= npm

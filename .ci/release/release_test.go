@@ -1,0 +1,394 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/files"
+)
+
+// sh runs a command and returns what it prints.
+func sh(t *testing.T, dir string, command ...string) string {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = dir
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, out, errs.Bytes())
+	}
+	return string(out)
+}
+
+// program returns a program to release: PROGRAM, as make build makes it, or one that is
+// built for this test.
+func program(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("PROGRAM")
+	if path == "" {
+		path = filepath.Join(t.TempDir(), "bootstrap")
+		sh(t, "../..", "go", "build", "-trimpath", "-o", path, ".")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// package1 writes a package for the container image. The programs of the real ones are
+// tried by hand.
+func package1(t *testing.T, dir, name, form string, contents map[string]string) {
+	t.Helper()
+	info := &nfpm.Info{Name: name, Arch: "amd64", Version: "1:2.0+x", VersionSchema: "none", Description: "for a test", MTime: time.Unix(1e9, 0)}
+	info.Deb.Compression = form
+	for path, text := range contents {
+		source := filepath.Join(t.TempDir(), "content")
+		if to, isLink := strings.CutPrefix(text, "-> "); isLink {
+			info.Contents = append(info.Contents, &files.Content{Source: to, Destination: path, Type: files.TypeSymlink})
+			continue
+		}
+		if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		info.Contents = append(info.Contents, &files.Content{Source: source, Destination: path, FileInfo: &files.ContentFileInfo{Mode: 0o755}})
+	}
+	err := create(filepath.Join(dir, name+".deb"), func(to io.Writer) error { return deb.Default.Package(nfpm.WithDefaults(info), to) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A release that is made again in another folder has the same bytes, and the tools of each
+// format find in it what they look for.
+func TestRelease(t *testing.T) {
+	bin := program(t)
+	work := t.TempDir()
+	p := platform{"linux", runtime.GOARCH}
+	pages, notice, debs := filepath.Join(work, "pages"), filepath.Join(work, "NOTICE"), filepath.Join(work, "debs")
+	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
+	sh(t, "../..", "go", "run", "./cmd/pages", pages)
+	if err := os.WriteFile(notice, []byte("what is embedded\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	must(t, os.MkdirAll(filepath.Join(debs, p.arch), 0o755))
+	package1(t, filepath.Join(debs, p.arch), "tools", "xz", map[string]string{"/usr/bin/tool": "#!/bin/sh\n", "/usr/bin/other": "-> tool", "/usr/share/man/man1/tool.1": ".TH\n", "/usr/share/doc/tools/copyright": "all\n", "/usr/share/doc/tools/README": "x\n"})
+	package1(t, filepath.Join(debs, p.arch), "authorities", "zstd", map[string]string{"/usr/share/ca-certificates/b/b.crt": "B", "/usr/share/ca-certificates/b/a.crt": "A\n"})
+
+	var outs []string
+	for _, dir := range []string{"one", "another/folder"} {
+		in := filepath.Join(work, dir, "programs")
+		out := filepath.Join(work, dir, "dist")
+		must(t, errors.Join(os.MkdirAll(filepath.Join(in, p.String()), 0o755), os.MkdirAll(out, 0o755)))
+		data, err := os.ReadFile(bin)
+		must(t, errors.Join(err, os.WriteFile(filepath.Join(in, p.String(), "bootstrap"), data, 0o700)))
+		must(t, run([]string{
+			"-programs", in, "-pages", pages, "-notice", notice, "-source", "../..", "-debs", debs, "-out", out, "-url", "https://example.com/v1/",
+			"-modules", strings.TrimSpace(sh(t, ".", "go", "env", "GOMODCACHE")), "-goroot", strings.TrimSpace(sh(t, ".", "go", "env", "GOROOT")),
+		}))
+		outs = append(outs, out)
+	}
+	out := outs[0]
+	same(t, out, outs[1])
+	name := func(end string) string {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(out, "*"+end))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%d files *%s, %v", len(found), end, err)
+		}
+		return found[0]
+	}
+	version := regexp.MustCompile(`bootstrap-(.*)-linux-`).FindStringSubmatch(filepath.Base(name(".tar.gz")))[1]
+
+	t.Run("archive", func(t *testing.T) {
+		to := t.TempDir()
+		sh(t, to, "tar", "xzf", name(".tar.gz"))
+		dir := filepath.Join(to, "bootstrap-"+version+"-"+p.String())
+		if got, want := sh(t, dir, "./bootstrap", "--version"), sh(t, ".", bin, "--version"); got != want {
+			t.Errorf("the program in the archive is %s, not %s", got, want)
+		}
+		for _, file := range []string{"README.md", "NOTICE", "docs/json.md", "man/man1/bootstrap-deploy.1", "completions/_bootstrap", "bootstrap.cdx.json"} {
+			if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Mode().Perm() != 0o644 || info.ModTime().Unix() != 1790000000 {
+				t.Errorf("%s: %v, %v", file, info, err)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "NOTICE"))
+		if err != nil || !strings.HasPrefix(string(text), "what is embedded\n") || !strings.Contains(string(text), "==== github.com/spf13/cobra v") {
+			t.Errorf("the notices: %.200s, %v", text, err)
+		}
+	})
+	t.Run("deb", func(t *testing.T) {
+		needs(t, "dpkg-deb")
+		if got := sh(t, ".", "dpkg-deb", "-f", name(".deb"), "Package", "Version", "Depends"); !regexp.MustCompile(`^Package: bootstrap\nVersion: \d[^ ]*-1\nDepends: bash\n$`).MatchString(got) {
+			t.Errorf("%q", got)
+		}
+		installed(t, sh(t, ".", "dpkg-deb", "-c", name(".deb")), "-rwxr-xr-x root/root", "/usr/share/zsh/vendor-completions/_bootstrap")
+	})
+	t.Run("rpm", func(t *testing.T) {
+		needs(t, "rpm")
+		if got := sh(t, ".", "rpm", "-qp", "--qf", "%{NAME} %{RELEASE} %{BUILDHOST} [%{REQUIRENAME} ]", name(".rpm")); got != "bootstrap 1 localhost bash " {
+			t.Errorf("%q", got)
+		}
+		installed(t, sh(t, ".", "rpm", "-qplv", name(".rpm")), "-rwxr-xr-x", "/usr/share/zsh/site-functions/_bootstrap")
+		if got := sh(t, ".", "rpm", "-K", "--nosignature", name(".rpm")); !strings.Contains(got, "digests OK") {
+			t.Error(got)
+		}
+	})
+	t.Run("apk", func(t *testing.T) {
+		if got := sh(t, ".", "tar", "xzOf", name(".apk"), ".PKGINFO"); !regexp.MustCompile(`(?m)^pkgver = \d+\.\d+\.\d+(_(alpha|beta|pre|rc)\d*)?-r1$`).MatchString(got) || !strings.Contains(got, "\ndepend = bash\n") {
+			t.Error(got)
+		}
+		installed(t, sh(t, ".", "tar", "tvzf", name(".apk")), "-rwxr-xr-x root/root", "usr/share/zsh/site-functions/_bootstrap")
+	})
+	t.Run("checksums", func(t *testing.T) {
+		if got := strings.Count(sh(t, out, "sha256sum", "-c", "SHA256SUMS"), ": OK\n"); got != 8 {
+			t.Errorf("%d files have the checksums that are written", got)
+		}
+	})
+	t.Run("components", func(t *testing.T) { components(t, name(p.String()+".cdx.json"), bin) })
+	t.Run("image", func(t *testing.T) { image(t, name("image.tar"), p.arch) })
+	t.Run("formula", func(t *testing.T) {
+		sum, err := digest(name(".tar.gz"))
+		must(t, err)
+		text, err := os.ReadFile(name(".rb"))
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf("url \"https://example.com/v1/%s\"\n      sha256 \"%s\"\n", filepath.Base(name(".tar.gz")), sum)) {
+			t.Errorf("%v: %s", err, text)
+		}
+		needs(t, "ruby")
+		sh(t, ".", "ruby", "-c", name(".rb"))
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func needs(t *testing.T, tool string) {
+	t.Helper()
+	if _, err := exec.LookPath(tool); err != nil {
+		t.Skipf("there is no %s", tool)
+	}
+}
+
+// same compares two folders of files.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	list, err := os.ReadDir(a)
+	must(t, err)
+	other, err := os.ReadDir(b)
+	must(t, err)
+	if len(list) != len(other) {
+		t.Errorf("%d and %d files", len(list), len(other))
+	}
+	for _, e := range list {
+		x, err := os.ReadFile(filepath.Join(a, e.Name()))
+		must(t, err)
+		y, err := os.ReadFile(filepath.Join(b, e.Name()))
+		must(t, err)
+		if !bytes.Equal(x, y) {
+			t.Errorf("%s has other bytes when it is made again", e.Name())
+		}
+	}
+}
+
+// installed looks for what a package installs in the listing of its tool.
+func installed(t *testing.T, listing, program, zsh string) {
+	t.Helper()
+	for _, want := range []string{
+		"(?m)^" + regexp.QuoteMeta(program) + ` .*usr/bin/bootstrap$`, regexp.QuoteMeta(zsh) + "\n",
+		`usr/share/bash-completion/completions/bootstrap\n`, `usr/share/fish/vendor_completions.d/bootstrap.fish\n`,
+		`usr/share/man/man1/bootstrap-deploy.1.gz\n`, `usr/share/doc/bootstrap/NOTICE\n`, `usr/share/doc/bootstrap/docs/json.md\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(listing) {
+			t.Errorf("the package has no %s:\n%s", want, listing)
+		}
+	}
+}
+
+func components(t *testing.T, path, bin string) {
+	var bom struct {
+		BOMFormat    string
+		SerialNumber string
+		Metadata     struct {
+			Timestamp string
+			Component struct {
+				Hashes []struct{ Content string }
+			}
+		}
+		Components []struct{ Name, Version, Purl string }
+	}
+	must(t, readJSON(path, &bom))
+	sum, err := digest(bin)
+	must(t, err)
+	if bom.BOMFormat != "CycloneDX" || bom.SerialNumber != "" || bom.Metadata.Timestamp != "2026-09-21T14:13:20Z" || bom.Metadata.Component.Hashes[0].Content != sum {
+		t.Errorf("%+v", bom)
+	}
+	var names []string
+	for _, c := range bom.Components {
+		names = append(names, c.Name)
+	}
+	listed := sh(t, ".", "go", "version", "-m", bin)
+	for _, dep := range regexp.MustCompile(`(?m)^\tdep\t(\S+)`).FindAllStringSubmatch(listed, -1) {
+		if !slices.Contains(names, dep[1]) {
+			t.Errorf("%s is not listed", dep[1])
+		}
+	}
+	if !slices.Contains(names, "std") {
+		t.Error("the standard library is not listed")
+	}
+}
+
+// image unpacks the image as an engine does, and looks at what a container would see.
+func image(t *testing.T, path, arch string) {
+	dir, root := t.TempDir(), t.TempDir()
+	sh(t, dir, "tar", "xf", path)
+	blob := func(digest string, to any) {
+		t.Helper()
+		must(t, readJSON(filepath.Join(dir, "blobs", strings.Replace(digest, ":", "/", 1)), to))
+	}
+	type descriptor struct {
+		Digest      string
+		MediaType   string
+		Annotations map[string]string
+		Platform    struct{ OS, Architecture string }
+	}
+	var outer, index struct{ Manifests []descriptor }
+	must(t, readJSON(filepath.Join(dir, "index.json"), &outer))
+	blob(outer.Manifests[0].Digest, &index)
+	if m := index.Manifests; len(m) != 1 || m[0].Platform.OS != "linux" || m[0].Platform.Architecture != arch || outer.Manifests[0].Annotations["org.opencontainers.image.ref.name"] == "" {
+		t.Fatalf("%+v, %+v", outer, index)
+	}
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	blob(index.Manifests[0].Digest, &manifest)
+	var config struct {
+		Architecture string
+		Config       struct {
+			User       string
+			Entrypoint []string
+			Labels     map[string]string
+		}
+	}
+	blob(manifest.Config.Digest, &config)
+	if c := config.Config; config.Architecture != arch || c.User != "1000:1000" || !slices.Equal(c.Entrypoint, []string{"/usr/bin/bootstrap"}) || !strings.Contains(c.Labels["bootstrap.debian-packages"], "tools=1:2.0+x@sha256:") {
+		t.Errorf("%+v", config)
+	}
+	var load []dockerLoad
+	must(t, readJSON(filepath.Join(dir, "manifest.json"), &load))
+	if len(load) != 1 || load[0].Config != "blobs/"+strings.Replace(manifest.Config.Digest, ":", "/", 1) || len(load[0].Layers) != len(manifest.Layers) {
+		t.Errorf("%+v", load)
+	}
+	owners := map[string]string{}
+	for _, l := range manifest.Layers {
+		layer := filepath.Join(dir, "blobs", strings.Replace(l.Digest, ":", "/", 1))
+		sh(t, root, "tar", "xzf", layer)
+		for name, h := range headers(t, layer) {
+			owners[name] = fmt.Sprintf("%d:%d %o", h.Uid, h.Gid, h.Mode)
+		}
+	}
+	for name, want := range map[string]string{"tmp/": "0:0 1777", "work/": "1000:1000 755", "home/bootstrap/": "1000:1000 755", "usr/bin/bootstrap": "0:0 755"} {
+		if owners[name] != want {
+			t.Errorf("%s: %s, not %s", name, owners[name], want)
+		}
+	}
+	for name, want := range map[string]string{"etc/ssl/certs/ca-certificates.crt": "A\nB\n", "usr/bin/other": "#!/bin/sh\n", "usr/share/doc/tools/copyright": "all\n"} {
+		if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"usr/share/man/man1/tool.1", "usr/share/doc/tools/README"} {
+		if _, err := os.Stat(filepath.Join(root, name)); err == nil {
+			t.Errorf("%s is in the image", name)
+		}
+	}
+	if got := sh(t, ".", filepath.Join(root, "usr/bin/bootstrap"), "version", "--json"); !json.Valid([]byte(strings.SplitN(got, "\n", 2)[0])) {
+		t.Error(got)
+	}
+}
+
+// headers returns the headers of a compressed tar archive by name.
+func headers(t *testing.T, path string) map[string]*tar.Header {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	must(t, err)
+	list := map[string]*tar.Header{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		must(t, err)
+		list[h.Name] = h
+	}
+}
+
+// Later versions are later for the tools that install them.
+func TestVersionsAreSorted(t *testing.T) {
+	day := time.Date(2026, 11, 23, 7, 10, 30, 0, time.UTC)
+	for _, c := range []struct{ recorded, debian, alpine string }{
+		{"(devel)", "0.0.0~20261123071030.devel", "0.0.0_pre20261123071030"},
+		{"v0.0.0-20261124071030-2688745abcde", "0.0.0~20261124071030.2688745abcde", "0.0.0_pre20261124071030"},
+		{"v0.0.0-20261124081030-1688745abcde+dirty", "0.0.0~20261124081030.1688745abcde+dirty", "0.0.0_pre20261124081030"},
+		{"v1.2.3-rc.1", "1.2.3~rc.1", "1.2.3_rc1"},
+		{"v1.2.3", "1.2.3", "1.2.3"},
+		{"v1.2.4-0.20261125071030-2688745abcde", "1.2.4~0.20261125071030.2688745abcde", "1.2.4_pre20261125071030"},
+	} {
+		v := newVersion(c.recorded, day)
+		if v.debian() != c.debian || v.alpine() != c.alpine {
+			t.Errorf("%s: %s and %s, not %s and %s", c.recorded, v.debian(), v.alpine(), c.debian, c.alpine)
+		}
+	}
+	needs(t, "dpkg")
+	list := []string{"0.0.0~20261123071030.devel", "0.0.0~20261124071030.2688745abcde", "0.0.0~20261124081030.1688745abcde+dirty", "1.2.3~rc.1", "1.2.3", "1.2.4~0.20261125071030.2688745abcde"}
+	sorted := slices.IsSortedFunc(list, func(a, b string) int {
+		if exec.Command("dpkg", "--compare-versions", a, "lt", b).Run() == nil {
+			return -1
+		}
+		return cmp.Compare(a, b) + 2
+	})
+	if !sorted {
+		t.Errorf("dpkg sorts %q in another order", list)
+	}
+}
+
+// What is missing is named, and nothing is written.
+func TestRefusals(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "")
+	if err := run([]string{"-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
+		t.Error(err)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
+	empty := t.TempDir()
+	if err := run([]string{"-programs", empty, "-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "has no program") {
+		t.Error(err)
+	}
+	if _, err := readDebs(empty); err == nil || !strings.Contains(err.Error(), ".ci/packages") {
+		t.Error(err)
+	}
+}
