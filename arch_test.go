@@ -109,6 +109,7 @@ func imports() map[string][]string {
 		"internal/keyorder":       {},
 		"internal/lockfile":       {"internal/atomicfile"},
 		"internal/owner":          {"internal/atomicfile"},
+		"internal/pagetest":       {},
 		"internal/postgrestest":   {"internal/wait"},
 		"internal/printable":      {},
 		"internal/process":        {"internal/guard", "internal/wait"},
