@@ -23,15 +23,30 @@ func TestComplete(t *testing.T) {
 	}
 	write("m.yml", "name: x\nvariables:\n- {name: admin_password, type: password}\n- {name: ca, type: certificate}\n")
 	state := `{"director_id":"d-1","installation_id":"7f0c0b56-1111-4222-8333-944455556666","disks":[{"id":"1","cid":"disk-1","size":64}],"current_disk_id":"1"}`
-	write("m-state.json", state)
+	write("m-state.json", strings.TrimSuffix(state, "}")+`,"bootstrap":{"format":1,"leftovers":[{"id":"call-7","method":"create_vm","started":"2026-11-23T07:10:30Z","why":"x"}]}}`)
+	write("envs/lab/bosh.yml", "---\n# bosh\nname: lab\nreleases: []\n")
+	write("envs/lab/old.yaml", "name: lab\n\"jobs\":\n- name: x\n")
+	write("envs/lab/values.yml", "name: lab\n  releases: x\n")
+	write("envs/lab/ops/lab.yml", "- type: remove\n  path: /releases\n")
+	write("envs/lab/picture.jpg", "releases: x\n")
 	write("m-state.json.backups/7.json", state)
 	write("home/.bosh/7f0c0b56-1111-4222-8333-944455556666/applied/current/record.json", `{"vm":"vm-1","spec":{"job":{"templates":[{"name":"page"},{"name":"nats"}]}}}`)
 	write("odd.yml", "name: x\nvariables:\n- {name: \"a\\nb\", type: password}\n- {name: \"\\e[2J\", type: password}\n- {name: c, type: password}\n")
 	write("fleet.yml", "members:\n- {name: a, manifest: m.yml}\n- {name: b, manifest: m.yml, state: b.json}\n")
 	for _, c := range []struct{ args, want string }{
-		{"deploy ", "yml yaml :8"},
-		{"fleet deploy ", "yml yaml :8"},
-		{"addresses adopt a.yml ", "yml yaml :8"},
+		{"deploy ", "yml yaml :8"}, // no file has the keys of a manifest
+		{"deploy envs/lab/", "envs/lab/bosh.yml envs/lab/old.yaml envs/lab/ops/ :4"},
+		{"deploy envs/lab/bo", "envs/lab/bosh.yml :4"},
+		{"plan x.yml --adopt-from envs/lab/o", "envs/lab/old.yaml envs/lab/ops/ :4"},
+		{"deploy " + dir + "/envs/lab/", "yml yaml :8"},
+		{"deploy nowhere/", "yml yaml :8"},
+		{"fleet deploy ", "envs/ fleet.yml home/ m-state.json.backups/ :4"},
+		{"addresses adopt a.yml envs/lab/b", "envs/lab/bosh.yml :4"},
+		{"init ", ":16"},
+		{"logs m.yml --dir ", ":16"},
+		{"state leftovers m.yml --forget ", "call-7 :4"},
+		{"state diff m.yml ", "7 :4"},
+		{"state diff m.yml 7 ", "7 :4"},
 		{"deploy m.yml ", ":4"},
 		{"cache list ", ":4"},
 		{"init ", ":16"},

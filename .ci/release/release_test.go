@@ -135,6 +135,11 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the notices: %.200s, %v", text, err)
 		}
 	})
+	t.Run("completion", func(t *testing.T) {
+		to := t.TempDir()
+		sh(t, to, "tar", "xzf", name(".tar.gz"), "--strip-components=1")
+		complete(t, to)
+	})
 	t.Run("deb", func(t *testing.T) {
 		needs(t, "dpkg-deb")
 		if got := sh(t, ".", "dpkg-deb", "-f", name(".deb"), "Package", "Version", "Depends"); !regexp.MustCompile(`^Package: bootstrap\nVersion: \d[^ ]*-1\nDepends: bash\n$`).MatchString(got) {
@@ -175,6 +180,36 @@ func TestRelease(t *testing.T) {
 		needs(t, "ruby")
 		sh(t, ".", "ruby", "-c", name(".rb"))
 	})
+}
+
+// complete asks bash what follows on a command line, as the tab key does, with the script
+// and the program in a folder.
+func complete(t *testing.T, dir string) {
+	const library = "/usr/share/bash-completion/bash_completion"
+	if _, err := os.Stat(library); err != nil {
+		t.Skip("there is no bash-completion")
+	}
+	work := t.TempDir()
+	for name, text := range map[string]string{"bosh.yml": "name: x\nreleases: []\n", "vars.yml": "a: b\n", "picture.jpg": "x", "fleet.yml": "members:\n- {name: one, manifest: bosh.yml}\n"} {
+		must(t, os.WriteFile(filepath.Join(work, name), []byte(text), 0o644))
+	}
+	const script = `source "$1/completions/bootstrap.bash"
+COMP_LINE=$2 COMP_POINT=${#2} COMP_TYPE=9 COMP_KEY=9
+read -ra COMP_WORDS <<<"$2"
+[[ $2 != *" " ]] || COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+__start_bootstrap 2>/dev/null
+echo "${COMPREPLY[*]}"`
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("HOME", work)
+	for line, want := range map[string]string{
+		"bootstrap dep": "deploy", "bootstrap deploy ": "bosh.yml", "bootstrap fleet plan ": "fleet.yml",
+		"bootstrap fleet plan fleet.yml --only o": "outdated one", "bootstrap deploy bosh.yml -l v": "vars.yml",
+	} {
+		if got := strings.TrimSpace(sh(t, work, "bash", "-c", "source "+library+"\n"+script, "bash", dir, line)); got != want {
+			t.Errorf("%s: %s, not %s", line, got, want)
+		}
+	}
 }
 
 func must(t *testing.T, err error) {

@@ -30,8 +30,8 @@ func All(cmd *cobra.Command, home Home) {
 		All(sub, home)
 	}
 	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() || strings.Contains(cmd.Use, "MANIFEST") {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return completeArgument(home, cmd, args)
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeArgument(home, cmd, args, begin)
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { completeFlag(home, cmd, f) })
@@ -53,8 +53,8 @@ func documents() ([]cobra.Completion, cobra.ShellCompDirective) {
 // storeNames returns how the names of vars stores end.
 func storeNames() []cobra.Completion { return []cobra.Completion{"yml", "yaml", "age"} }
 
-// completeArgument completes the argument after args.
-func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeArgument completes the argument after args, which begins with begin.
+func completeArgument(home Home, cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	at := len(args)
 	if f := cmd.Flags().Lookup("state"); f != nil && f.Changed && strings.HasPrefix(words, "{MANIFEST | --state FILE}") && (at == 0 || !isFile(args[0])) {
@@ -62,15 +62,17 @@ func completeArgument(home Home, cmd *cobra.Command, args []string) ([]cobra.Com
 	}
 	first := strings.TrimLeft(words, "[{")
 	switch {
-	case at == 0 && (strings.HasPrefix(first, "MANIFEST") || strings.HasPrefix(first, "FLEET")), strings.Contains(words, "MANIFEST..."):
-		return documents()
+	case at == 0 && strings.HasPrefix(first, "MANIFEST"), strings.Contains(words, "MANIFEST..."):
+		return documentsWith(begin, isManifest())
+	case at == 0 && strings.HasPrefix(first, "FLEET"):
+		return documentsWith(begin, isFleet())
 	case at == 0 && strings.HasPrefix(first, "STORE"):
 		return storeNames(), cobra.ShellCompDirectiveFilterFileExt
 	case at == 0 && strings.HasPrefix(first, "FOLDER"):
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case at == 0 && len(cmd.ValidArgs) > 0:
 		return cmd.ValidArgs, noFiles
-	case at == 1 && strings.HasSuffix(words, "SERIAL"):
+	case at == 1 && strings.Contains(words, " SERIAL"), at == 2 && strings.Contains(words, "[SERIAL]"):
 		return serials(cmd, args), noFiles
 	case at == 1 && strings.Contains(words, "CID"):
 		return diskCIDs(home, cmd, args), noFiles
@@ -88,12 +90,22 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 		complete = cobra.FixedCompletions(choice.Of, noFiles)
 	case f.Name == "vars-store":
 		complete = cobra.FixedCompletions(storeNames(), cobra.ShellCompDirectiveFilterFileExt)
-	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "cloud-config", f.Name == "adopt-from", f.Name == "bootstrap-yml":
+	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "cloud-config", f.Name == "bootstrap-yml":
 		complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return documents()
 		}
 	case f.Name == "state", f.Name == "plan", f.Name == "from":
 		complete = cobra.FixedCompletions([]cobra.Completion{"json"}, cobra.ShellCompDirectiveFilterFileExt)
+	case f.Name == "adopt-from":
+		complete = func(_ *cobra.Command, _ []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return documentsWith(begin, isManifest())
+		}
+	case f.Name == "dir", f.Name == "package-dir":
+		complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case (f.Name == "forget" || f.Name == "adopt") && f.Value.Type() == "string":
+		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return leftovers(home, cmd, args), noFiles
+		}
 	case f.Name == "var-source":
 		complete = varSources
 	case f.Name == "job":
@@ -168,6 +180,22 @@ func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Comple
 		if isWord(d.CID) {
 			list = append(list, cobra.CompletionWithDesc(d.CID, fmt.Sprintf("%d MiB, %s", d.Size, d.Use)))
 		}
+	}
+	return list
+}
+
+// leftovers lists what interrupted runs left, as a state file records it.
+func leftovers(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
+	dir, err := home()
+	if err != nil {
+		return nil
+	}
+	st, _, err := file.Read(statePath(cmd, args), dir)
+	if err != nil {
+		return nil
+	}
+	for _, l := range st.Unsettled("") {
+		list = append(list, cobra.CompletionWithDesc(l.ID, l.Method+", "+report.Minute(l.Started)))
 	}
 	return list
 }
