@@ -79,7 +79,7 @@ func runPage(t *testing.T, path string, blocks []pagetest.Block, bin, cache stri
 		})
 	})
 	ports := map[string]string{} // in the page, and instead of it
-	for _, of := range []string{"8787", "6868"} {
+	for _, of := range []string{"8787", "6868", "8788", "7868"} {
 		port, err := freePort()
 		if err != nil {
 			t.Fatal(err)
