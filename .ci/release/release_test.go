@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/deb"
 	"github.com/goreleaser/nfpm/v2/files"
+	"go.yaml.in/yaml/v3"
 )
 
 // sh runs a command and returns what it prints.
@@ -170,6 +173,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("components", func(t *testing.T) { components(t, name(p.String()+".cdx.json"), bin) })
 	t.Run("image", func(t *testing.T) { image(t, name("image.tar"), p.arch) })
+	t.Run("action", func(t *testing.T) { action(t, out, version, p) })
 	t.Run("formula", func(t *testing.T) {
 		sum, err := digest(name(".tar.gz"))
 		must(t, err)
@@ -178,7 +182,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%v: %s", err, text)
 		}
 		needs(t, "ruby")
-		sh(t, ".", "ruby", "-c", name(".rb"))
+		sh(t, ".", "ruby", "-c", name(".rb"), "../../Formula/bootstrap.rb")
 	})
 }
 
@@ -361,6 +365,88 @@ func image(t *testing.T, path, arch string) {
 	}
 	if got := sh(t, ".", filepath.Join(root, "usr/bin/bootstrap"), "version", "--json"); !json.Valid([]byte(strings.SplitN(got, "\n", 2)[0])) {
 		t.Error(got)
+	}
+}
+
+// action runs the steps of the action of this repository, as a runner does, with a server
+// that has the release.
+func action(t *testing.T, out, version string, p platform) {
+	var file struct {
+		Inputs map[string]struct{ Default string }
+		Runs   struct {
+			Steps []struct {
+				ID, Shell, Run, If string
+				Env                map[string]string
+			}
+		}
+	}
+	data, err := os.ReadFile("../../action.yml")
+	must(t, errors.Join(err, yaml.Unmarshal(data, &file)))
+	if len(file.Runs.Steps) != 2 {
+		t.Fatalf("%+v", file)
+	}
+	bad := t.TempDir()
+	must(t, os.CopyFS(bad, os.DirFS(out)))
+	archive := "bootstrap-" + version + "-" + p.String() + ".tar.gz"
+	must(t, os.WriteFile(filepath.Join(bad, archive), []byte("another one"), 0o644))
+	server := httptest.NewServer(http.FileServer(http.Dir(out)))
+	defer server.Close()
+	tampered := httptest.NewServer(http.FileServer(http.Dir(bad)))
+	defer tampered.Close()
+	for _, c := range []struct {
+		name, url, version, arch, args string
+		want                           string // in what the steps print
+		fails                          bool
+	}{
+		{"install", server.URL, version, "", "", "formats   state 1", false},
+		{"run", server.URL + "/", version, "", "explain 64", "Exit code 64", false},
+		{"other bytes", tampered.URL, version, "", "version", archive + " is not what SHA256SUMS says", true},
+		{"other version", server.URL, "v9.9.9", "", "version", "cannot download " + server.URL + "/bootstrap-v9.9.9-", true},
+		{"other processor", server.URL, version, "ARM", "version", "no bootstrap for the processor ARM", true},
+		{"a step fails", server.URL, version, "", "validate nowhere.yml", "nowhere.yml", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			work := t.TempDir()
+			arch := cmp.Or(c.arch, map[string]string{"amd64": "X64", "arm64": "ARM64"}[p.arch])
+			values := map[string]string{"inputs.version || github.action_ref": c.version, "inputs.url": c.url, "inputs.args": c.args, "github.server_url": "https://example.com", "github.action_repository": "x/y"}
+			path := os.Getenv("PATH")
+			var printed strings.Builder
+			failed := false
+			for _, step := range file.Runs.Steps {
+				if step.Shell != "bash" || step.If != "" && step.If != "inputs.args != ''" {
+					t.Fatalf("this test does not know the step %+v", step)
+				}
+				if failed || step.If != "" && c.args == "" {
+					continue
+				}
+				// as https://docs.github.com says of shell: bash
+				cmd := exec.Command("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step.Run)
+				cmd.Dir = work
+				cmd.Env = []string{"PATH=" + path, "HOME=" + work, "RUNNER_OS=Linux", "RUNNER_ARCH=" + arch, "RUNNER_TEMP=" + filepath.Join(work, "temp"), "GITHUB_PATH=" + filepath.Join(work, "path"), "GITHUB_OUTPUT=" + filepath.Join(work, "output")}
+				for key, text := range step.Env {
+					text = regexp.MustCompile(`\$\{\{ (.*?) \}\}`).ReplaceAllStringFunc(text, func(expression string) string {
+						value, known := values[strings.TrimSuffix(strings.TrimPrefix(expression, "${{ "), " }}")]
+						if !known {
+							t.Errorf("this test does not know %s", expression)
+						}
+						return value
+					})
+					cmd.Env = append(cmd.Env, key+"="+text)
+				}
+				text, err := cmd.CombinedOutput()
+				printed.Write(text)
+				failed = err != nil
+				if added, err := os.ReadFile(filepath.Join(work, "path")); err == nil {
+					path = strings.TrimSpace(string(added)) + ":" + os.Getenv("PATH")
+				}
+			}
+			if failed != c.fails || !strings.Contains(printed.String(), c.want) {
+				t.Errorf("failed: %t, and printed:\n%s", failed, printed.String())
+			}
+			if installed := path != os.Getenv("PATH"); installed != (!c.fails || c.name == "a step fails") {
+				t.Errorf("installed: %t", installed)
+			}
+		})
 	}
 }
 
