@@ -25,11 +25,12 @@ import (
 func imports() map[string][]string {
 	return map[string][]string{
 		"":                        {"cmd"},
-		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/exit", "cmd/explain", "cmd/scaffold", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
+		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/conflict", "cmd/embedded", "cmd/environment", "cmd/exit", "cmd/explain", "cmd/scaffold", "cmd/secrets", "cmd/ui", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/page", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"cmd/about":               {"addresses", "cmd/ui", "deployer", "deployer/kept", "fleet/queue", "fleet/report", "fleet/rollout", "state", "templates"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
 		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "manifest/source", "state/file"},
 		"cmd/conflict":            {},
+		"cmd/embedded":            {"cpi/local", "deployer/target"},
 		"cmd/environment":         {"cmd/values", "manifest/document", "manifest/keys"},
 		"cmd/ui":                  {"deployer/observe", "deployer/plan", "deployer/report", "deployer/timeline", "fleet/queue", "fleet/rollout", "fleet/schedule", "state", "state/file"},
 		"cmd/exit":                {"addresses", "agent", "artifact", "artifact/archive", "artifact/download", "artifact/packaging", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/kept", "deployer/ledger", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "manifest/source", "network", "state", "state/file", "state/team", "tunnel"},
@@ -42,7 +43,7 @@ func imports() map[string][]string {
 		"e2e/traced":              {"cmd", "deployer/target"},
 		"deployer":                {"addresses", "agent", "artifact", "artifact/archive", "cpi", "cpi/build", "deployer/access", "deployer/changed", "deployer/dns", "deployer/health", "deployer/journal", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"deployer/target":         {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/health", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "deployer/timeline", "manifest", "manifest/document", "manifest/source", "network", "registry", "state", "state/file", "state/team", "templates", "tunnel"},
-		"deployer/observe":        {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/health", "deployer/kept", "deployer/report", "deployer/target", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
+		"deployer/observe":        {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/health", "deployer/kept", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "manifest", "manifest/document", "network", "state", "state/file", "templates", "tunnel"},
 		"deployer/reach":          {"agent", "deployer/kept", "deployer/report", "tunnel"},
 		"deployer/report":         {"agent", "deployer/plan", "deployer/timeline"},
 		"deployer/ledger":         {"addresses", "deployer/target", "manifest", "network", "state/file"},
@@ -52,6 +53,7 @@ func imports() map[string][]string {
 		"deployer/dns":            {},
 		"deployer/health":         {"manifest"},
 		"deployer/kept":           {"agent", "deployer/timeline", "manifest", "state"},
+		"deployer/page":           {"deployer/observe", "deployer/plan", "deployer/report", "deployer/timeline"},
 		"deployer/timeline":       {},
 		"deployer/plan":           {"agent", "artifact", "manifest", "network", "state"},
 		"cpi/build":               {"cpi", "artifact", "artifact/archive", "artifact/packaging", "templates"},
@@ -120,6 +122,7 @@ func imports() map[string][]string {
 		"internal/spelling":       {},
 		"internal/stable":         {},
 		"internal/unnamed":        {},
+		"internal/webpage":        {"internal/printable"},
 		"internal/wait":           {"internal/guard"},
 		"internal/yamlerror":      {},
 	}

@@ -61,6 +61,9 @@ func together() [][2]string {
 		{"deploy plan", "adopt-vm recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "adopt-from recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "previous skip-drain"},
+		{"plan", "html recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
+		{"plan", "html adopt-vm"}, {"plan", "html adopt-from"}, {"plan", "html previous"}, {"plan", "html out"}, {"plan", "html created-before"},
+		{"report", "html no-plan"},
 		{"deploy", "plan adopt-from"}, // an input, which must be given again like variables
 		{"plan", "out recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"plan recreate", "created-before out recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},

@@ -2,9 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +32,7 @@ code is 0 if the report was made, also of a run that failed.`,
 			for _, m := range r.Members {
 				c.redactor.Name(m.Name)
 			}
-			v := report.New(report.Input{Record: r, Now: time.Now(), Runs: runs, Clean: c.redactor.Shown, LogEnd: logEnd})
+			v := report.New(report.Input{Record: r, Now: time.Now(), Runs: runs, Clean: c.redactor.Shown, LogEnd: rollout.LogEnd})
 			switch {
 			case junit:
 				return writeReport(c, v.JUnit, out)
@@ -71,34 +68,4 @@ func writeReport(c *console, make func() ([]byte, error), path string) error {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
 	return nil
-}
-
-// The end of a log that a report shows.
-const (
-	maxLogEnd   = 8 << 10 // bytes
-	maxLogLines = 40
-)
-
-// logEnd returns the last lines of a log; empty if it cannot be read.
-func logEnd(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	from := max(info.Size()-maxLogEnd, 0)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, maxLogEnd))
-	if err != nil {
-		return ""
-	}
-	text := string(data)
-	if from > 0 { // it begins within a line
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(len(lines)-maxLogLines, 0):], "\n")
 }

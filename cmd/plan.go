@@ -13,7 +13,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
-	"bootstrap/deployer/plan"
+	"bootstrap/deployer/page"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
@@ -21,8 +21,7 @@ import (
 
 func newPlan(c *console) *cobra.Command {
 	var opts deployer.Options
-	var out, format string
-	var seen planSeen
+	var out, format, html string
 	cmd := &cobra.Command{
 		Use:   "plan MANIFEST",
 		Short: "Print what deploy would do, and why",
@@ -36,7 +35,8 @@ With --templates, it renders the jobs and compares the files with those of the l
 deploy, which the machine of that deploy has kept. Secrets are shown as <redacted>,
 even in base64; what else templates make of them, such as a hash, is shown. A line of
 which nothing but a secret differs says so. With --format md, it prints the plan in
-markdown, for a comment on a pull request.`,
+markdown, for a comment on a pull request. With --html, it also writes a page with the
+plan, its calls, and how long earlier runs took.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
 		Args:    oneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,15 +45,21 @@ markdown, for a comment on a pull request.`,
 			case format == markdown && c.json:
 				return wrongUsage(cmd, conflict.Error("json", "format md", "a plan is printed in one form"))
 			case format == markdown:
-				seen.instead(c)
+				instead(c)
 			case c.terminalOf(c.out) == nil:
 				c.productOf(report.Planned) // on a terminal, the plan is part of the text
 			}
 			opts.Manifest = args[0]
 			var made deployer.PlanFile
 			err := c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
-				made, err = deployer.MakePlan(ctx, opts)
-				return err
+				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {
+					return err
+				}
+				r, err := recorded(ctx, c, opts, made, nil)
+				if err != nil {
+					return err
+				}
+				return page.Write(html, r, c.redactor.Shown)
 			})
 			if err != nil {
 				return err
@@ -65,7 +71,7 @@ markdown, for a comment on a pull request.`,
 			}
 			switch {
 			case format == markdown:
-				c.print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, seen.plan) })
+				c.print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
 			case !c.json:
 				ui.WriteSteps(writerTo(c, c.out), made.Plan)
 			}
@@ -85,6 +91,7 @@ markdown, for a comment on a pull request.`,
 	templatesFlag(f, &opts)
 	f.Var(values.Choice{To: &format, Of: []string{"text", markdown}}, "format", "print text, or md: markdown for pull requests")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
+	f.StringVar(&html, "html", "", "also write the plan as a page for browsers to this `FILE`")
 	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none
 	return cmd
 }
@@ -92,21 +99,17 @@ markdown, for a comment on a pull request.`,
 // markdown is the format for a comment on a pull request.
 const markdown = "md"
 
-// planSeen is the last plan that a run reported.
-type planSeen struct{ plan plan.View }
-
 // instead lets the command print the plan at its end, and progress go to standard
 // error.
-func (s *planSeen) instead(c *console) {
+func instead(c *console) {
 	nowhere, rest := c.renderer(io.Discard), c.renderer(c.stderr)
 	c.plain = true
 	c.report = func(e report.Event) {
-		if e.Kind != report.Planned {
+		if e.Kind == report.Planned {
+			nowhere(e) // which records it for --events
+		} else {
 			rest(e)
-			return
 		}
-		s.plan = *e.Plan
-		nowhere(e) // which records it for --events
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log"
 	"os"
 	"os/user"
@@ -26,20 +25,19 @@ import (
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/complete"
 	"bootstrap/cmd/conflict"
+	"bootstrap/cmd/embedded"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/explain"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
-	cpilocal "bootstrap/cpi/local"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/deployer/timeline"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/owner"
-	"bootstrap/internal/proxy"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
@@ -198,7 +196,7 @@ func newRoot(c *console) *cobra.Command {
 		c.root = root
 		return root
 	}
-	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newRecreate(c), newDelete(c))
+	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newReport(c), newRecreate(c), newDelete(c))
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
 	group(root, "manifest", "The manifest:", newInit(c), newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
@@ -240,20 +238,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		return err
 	}
 	opts.Holder = c.holder()
-	opts.Embedded = map[string]fs.FS{"local-cpi": cpilocal.Release(), "local-stemcell": cpilocal.Stemcell()}
-	opts.Machine = func(ctx context.Context, asked string, image bool) (m target.Machine) {
-		m.Kind, m.Remedy, m.Refused = cpilocal.NewMachine(ctx, self, asked, image)
-		return m
-	}
-	opts.Network = func(networks map[string]map[string]any, ports any, machine string) (n target.Network) {
-		n.Own, n.Out, n.Ports, n.Problem = cpilocal.NewNetwork(networks, ports, machine)
-		return n
-	}
-	opts.Inside = func(root, cid string) proxy.Dial { return cpilocal.Dialer(self, root, cid) }
-	opts.Limits = func(kind string, properties map[string]any) target.Limits {
-		return limits(cpilocal.NotHeld(kind, properties))
-	}
-	opts.DiskLimit = func(kind string) target.Limits { return limits(cpilocal.DisksNotHeld(kind)) }
+	embedded.Offer(&opts.Config, self)
 	c.redactor.Add(opts.OldMBus)
 	opts.Redact = c.redactor.String
 	opts.Secret = c.redactor.Add
@@ -486,11 +471,4 @@ func (l *logFile) Close() error {
 		err = e
 	}
 	return err
-}
-
-func limits(e *cpilocal.NotHeldError) target.Limits {
-	if e == nil {
-		return target.Limits{}
-	}
-	return target.Limits{Names: e.Names, Cause: e.Cause, Remedy: e.Remedy}
 }

@@ -65,6 +65,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	}
 	err := looked(r.execute(ctx, append(phases, phase{name: "save plan", do: func(ctx context.Context) (err error) {
 		st := r.t.State.Get()
+		file.View = r.view
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial

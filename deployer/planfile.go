@@ -25,6 +25,7 @@ type PlanFile struct {
 	Inputs       string     `json:"inputs"` // digest of manifest, operations and variables
 	Asked        plan.Asked `json:"asked"`
 	Plan         plan.Plan  `json:"plan"`
+	View         plan.View  `json:"-"` // as it was reported
 }
 
 // PlanFormat is the number of the format of saved plans.

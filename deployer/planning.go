@@ -29,6 +29,7 @@ func (r *run) emitPlan(ctx context.Context) (err error) {
 			Moves: r.plan.NewVM() && r.want.Dynamic,
 		})
 	}
+	r.view = view
 	r.t.Out.Root.Emit(report.Event{Kind: report.Planned, Plan: &view})
 	return err
 }

@@ -37,8 +37,9 @@ type Options struct {
 type run struct {
 	*work
 	asked Options
-	at    string // the running phase or step
-	vm    string // findVM: CID of the one that is recorded
+	at    string    // the running phase or step
+	view  plan.View // the last plan that was reported
+	vm    string    // findVM: CID of the one that is recorded
 
 	vms       *vms
 	disks     *disks

@@ -59,7 +59,7 @@ func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
 	if _, steps := r.t.Env.Timeline.Elapsed(); steps == 0 || r.t.State.Fresh() || !target.Exists(r.t.Dir) {
 		return t
 	}
-	if err := r.t.Folder().AddTimeline(*t); err != nil {
+	if err := r.t.Folder().AddTimeline(t); err != nil {
 		r.t.Out.Warning(err.Error())
 	}
 	return t

@@ -25,14 +25,7 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 		}
 		fmt.Fprintln(out, out.clean(line, maxMessage))
 	}
-	if len(p.Diff) > 0 {
-		fmt.Fprintln(out)
-		out.paint(bold, "Manifest")
-		fmt.Fprintln(out)
-		for _, d := range p.Diff {
-			fmt.Fprintln(out, "  "+d)
-		}
-	}
+	writeDiff(out, p.Diff)
 	writeTemplates(out, p)
 	switch {
 	case p.Nothing():
@@ -46,6 +39,19 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 			out.paint(yellow, "Warning: ")
 			fmt.Fprintln(out, out.clean(w, maxMessage))
 		}
+	}
+}
+
+// writeDiff prints how the manifest differs from the one applied last.
+func writeDiff(out *Writer, diff []string) {
+	if len(diff) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	out.paint(bold, "Manifest")
+	fmt.Fprintln(out)
+	for _, d := range diff {
+		fmt.Fprintln(out, "  "+d)
 	}
 }
 

@@ -2,7 +2,6 @@ package kept
 
 import (
 	"fmt"
-	"slices"
 
 	"bootstrap/deployer/timeline"
 )
@@ -10,31 +9,33 @@ import (
 // mostTimelines is of how many runs the timelines are kept.
 const mostTimelines = 5
 
-// timelines is the file of the timelines, the newest run last.
+// timelines is the file of the timelines, the newest run first.
 type timelines struct {
-	Runs []timeline.Timeline `json:"runs"`
+	Runs []*timeline.Timeline `json:"runs"`
 }
 
 // AddTimeline records the timeline of a run that has changed something, or records it
 // again after the run went on.
-func (f Folder) AddTimeline(t timeline.Timeline) error {
-	var all timelines
-	f.read(timelineFile, &all)
-	if last := len(all.Runs) - 1; last >= 0 && all.Runs[last].Began.Equal(t.Began) {
-		all.Runs = all.Runs[:last]
+func (f Folder) AddTimeline(t *timeline.Timeline) error {
+	list := f.Timelines()
+	if len(list) > 0 && list[0].Began.Equal(t.Began) {
+		list = list[1:]
 	}
-	all.Runs = append(all.Runs, t)
-	all.Runs = all.Runs[max(0, len(all.Runs)-mostTimelines):]
-	if err := f.write(timelineFile, all); err != nil {
+	list = append([]*timeline.Timeline{t}, list...)
+	if err := f.write(timelineFile, timelines{list[:min(len(list), mostTimelines)]}); err != nil {
 		return fmt.Errorf("cannot keep the timeline of this run: %w", err)
 	}
 	return nil
 }
 
 // Timelines returns the timelines of the last runs on this machine, the newest first.
-func (f Folder) Timelines() []timeline.Timeline {
+func (f Folder) Timelines() []*timeline.Timeline {
 	var all timelines
 	f.read(timelineFile, &all)
-	slices.Reverse(all.Runs)
+	for i, t := range all.Runs {
+		if t == nil { // somebody has changed the file
+			return all.Runs[:i]
+		}
+	}
 	return all.Runs
 }

@@ -6,6 +6,7 @@ package timeline
 import (
 	"cmp"
 	"math"
+	"strings"
 	"time"
 
 	"bootstrap/internal/stable"
@@ -81,6 +82,17 @@ func (s Span) IsTop() bool { return s.Kind == Phase || s.Kind == Step }
 
 // Until returns when the span ended, in seconds since the beginning of the run.
 func (s Span) Until() float64 { return s.At + s.Seconds }
+
+// IsDeploy reports whether the run was one that deploys.
+func (t *Timeline) IsDeploy() bool {
+	word, _, _ := strings.Cut(t.Command, " ")
+	return word == "deploy" || word == "recreate"
+}
+
+// End returns when the run ended.
+func (t *Timeline) End() time.Time {
+	return t.Began.Add(time.Duration(t.Seconds * float64(time.Second)))
+}
 
 // Depth returns in how many others a span is, by its index.
 func (t *Timeline) Depth(i int) (depth int) {

@@ -716,7 +716,7 @@ func testNoCoordinator(t *testing.T, l *lab) {
 
 func testFormat(t *testing.T, l *lab) {
 	l.coordinate("anna").Close()
-	postgrestest.Exec(t, l.url, fmt.Sprintf("UPDATE %s.format SET format = %d", schema, format+1))
+	postgrestest.Exec(t, l.url, fmt.Sprintf("UPDATE %s.format SET format = %d", schema, Format+1))
 	if _, err := Coordinate(l.ctx, l.options("anna")); err == nil || !strings.Contains(err.Error(), "newer version of bootstrap") {
 		t.Errorf("%v", err)
 	}

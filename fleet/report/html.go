@@ -68,7 +68,7 @@ func (v *Report) HTML() ([]byte, error) {
 	var m markup
 	p := v.page()
 	p.write(&m)
-	return []byte(m.text.String()), nil
+	return m.End(), nil
 }
 
 func (v *Report) page() page {

@@ -4,34 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
-	"bootstrap/internal/printable"
+	"bootstrap/internal/webpage"
 )
 
-// plain returns a text without control characters, and with those visible that change
-// the direction of text. It is valid in XML.
-func plain(text string) string {
-	text = printable.Text(text)
-	if !strings.ContainsFunc(text, unseen) {
-		return text
-	}
-	var b strings.Builder
-	for _, c := range text {
-		if unseen(c) {
-			fmt.Fprintf(&b, `\u%04x`, c)
-			continue
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
-
-// unseen reports whether a character has no form of its own. The two joiners are parts
-// of words.
-func unseen(c rune) bool {
-	return c != '\u200c' && c != '\u200d' && unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp)
-}
+// plain returns a text as a page and XML can contain it.
+func plain(text string) string { return webpage.Plain(text) }
 
 // oneLine returns the first line of a text, or the beginning of that, with a sign if
 // there is more.

@@ -1,0 +1,94 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/page"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+)
+
+func newReport(c *console) *cobra.Command {
+	var opts deployer.Options
+	var html string
+	var noPlan bool
+	cmd := &cobra.Command{
+		Use:   "report MANIFEST",
+		Short: "Show what is deployed, what deploy would do, and how long it took",
+		Long: `Report shows what is recorded of the deployment, what deploy would do now and how the
+manifest has changed, as plan does, and the timings of the last deploy on this machine:
+each step, each call of the CPI and the agent, and when the service was down. It
+changes nothing. If the plan cannot be made, for example because the agent does not
+answer, it says so and shows the rest; the exit code is 0.
+
+With --html, it writes one page that needs no network and no scripts, with the timings
+as a picture.`,
+		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
+		Args:    oneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			if c.report = func(report.Event) {}; !c.json {
+				instead(c)
+			}
+			opts.Manifest = args[0]
+			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				made, err := deployer.PlanFile{}, errors.New("--no-plan was given")
+				if !noPlan {
+					made, err = deployer.MakePlan(ctx, opts)
+				}
+				if ctx.Err() != nil {
+					return err
+				}
+				r, err := recorded(ctx, c, opts, made, err)
+				if err != nil {
+					return err
+				}
+				c.quiet = true
+				if html != "" {
+					err = page.Write(html, r, c.redactor.Shown)
+				}
+				switch {
+				case c.json:
+					printLines(c, "", []*observe.Report{r})
+				case html == "":
+					c.print(func(out *ui.Writer) { ui.Report(out, r) })
+				}
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	c.inputFlags(f, &opts.Inputs)
+	databaseFlagOf(f, &opts.Database)
+	stateFlag(f, &opts.StateFile)
+	cpiFlags(f, &opts)
+	agentFlags(f, &opts)
+	answerFlag(f, &opts)
+	f.BoolVar(&noPlan, "no-plan", false, "show only what is recorded; ask neither the VM nor the CPI")
+	f.StringVar(&html, "html", "", "write one page for browsers to this `FILE`")
+	return cmd
+}
+
+// recorded returns what is recorded of a deployment, with the plan that was made, or why
+// there is none.
+func recorded(ctx context.Context, c *console, opts deployer.Options, made deployer.PlanFile, failed error) (*observe.Report, error) {
+	var view *plan.View
+	if failed == nil {
+		view = &made.View
+	}
+	r, err := observe.Recorded(ctx, opts.Config, opts.Options, view)
+	if err != nil {
+		return nil, err
+	}
+	if r.Deployment, r.Steps = cmp.Or(made.Deployment, r.Deployment), made.Plan.Steps; failed != nil {
+		r.PlanNote = c.withTarget(failed.Error())
+	}
+	return r, nil
+}
