@@ -1,6 +1,7 @@
 package scaffold
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -15,71 +16,65 @@ type foreign struct {
 	repo, commit, path, sha256 string
 }
 
-// local returns the path of the file among those of the request.
-func (f foreign) local() string { return path.Base(f.repo) + "/" + f.path }
-
 // foreignFiles reads a list of files. A line with a repository and its commit is for
 // those after it.
-func foreignFiles(source, list string) (all []foreign) {
+func foreignFiles(list string) (all []*foreign) {
 	var repo, commit string
-	for _, line := range lines(source + list) {
+	for _, line := range lines(list) {
 		first, second, _ := strings.Cut(line, " ")
 		if len(second) == 40 { // the digest of a commit
 			repo, commit = first, second
 			continue
 		}
-		all = append(all, foreign{repo, commit, first, second})
+		all = append(all, &foreign{repo, commit, first, second})
 	}
 	return all
 }
 
-// directorFiles are the files of a Director: those that others publish, and our own.
-type directorFiles struct {
-	list               []output
-	manifest           string
-	operations, unused []string // entries of bootstrap.yml
-}
-
-// fetched returns the files of a Director. Those of public repositories are fetched, and
+// director adds the files of a Director. Those of public repositories are fetched, and
 // compared with the digests that this program has.
-func fetched(ctx context.Context, r *Request, from Source) (*directorFiles, error) {
-	common := read(director)
-	source, provider := common["source"], read(r.Provider)
-	manifest := foreignFiles(source, common["manifest"])
-	operations := append(foreignFiles(source, provider["director"]), foreignFiles(source, common["files"])...)
-	later := foreignFiles(source, provider["director later"])
-	result := &directorFiles{manifest: manifest[0].local()}
-	sums := map[string]string{} // by repository
-	var repos []foreign
-	for _, f := range append(append(manifest, operations...), later...) {
-		address := strings.TrimSuffix(r.Mirror, "/")
-		if address == "" {
-			address = raw
+func (w *writing) director(ctx context.Context, r *Request, from Source) error {
+	common, provider := read(director), read(r.Provider)
+	fetch := func(list string) (names []string, err error) {
+		for _, f := range foreignFiles(common["source"] + list) {
+			address := cmp.Or(strings.TrimSuffix(r.Mirror, "/"), raw) + "/" + f.repo + "/" + f.commit + "/" + f.path
+			text, err := from.Fetch(ctx, address, "sha256:"+f.sha256)
+			if err != nil {
+				return nil, fmt.Errorf("%w; nothing was written; --mirror URL fetches from a server that has what %s has", err, raw)
+			}
+			local := path.Base(f.repo) + "/" + f.path
+			w.add(local, string(text), 0o644)
+			w.sum(f)
+			names = append(names, local)
 		}
-		address += "/" + f.repo + "/" + f.commit + "/" + f.path
-		text, err := from.Fetch(ctx, address, "sha256:"+f.sha256)
-		if err != nil {
-			return nil, fmt.Errorf("%w; nothing was written; --mirror URL fetches from a server that has what %s has", err, raw)
-		}
-		result.list = append(result.list, output{f.local(), text, 0o644})
-		if sums[f.repo] == "" {
-			repos = append(repos, f)
-		}
-		sums[f.repo] += f.sha256 + "  " + f.path + "\n"
+		return names, nil
 	}
-	for _, f := range repos {
-		head := fmt.Sprintf("# https://github.com/%s at %s. To compare: sha256sum -c SHA256SUMS\n", f.repo, f.commit)
-		result.list = append(result.list, output{path.Base(f.repo) + "/SHA256SUMS", []byte(head + sums[f.repo]), 0o644})
+	_, err := fetch(provider["director later"])
+	manifest, err2 := fetch(common["manifest"])
+	operations, err3 := fetch(provider["director"] + common["source"] + common["files"])
+	if err := cmp.Or(err, err2, err3); err != nil {
+		return err
 	}
-	for _, f := range operations {
-		result.operations = append(result.operations, "- "+f.local())
-	}
+	w.manifest, w.used = manifest[0], operations
 	for _, name := range lines(provider["director operations"]) {
-		result.list = append(result.list, output{name, []byte(provider[name]), 0o644})
-		result.operations = append(result.operations, "- "+name)
+		w.add(name, provider[name], 0o644)
+		w.used = append(w.used, name)
 	}
 	const dns = "operations/dns.yml"
-	result.list = append(result.list, output{dns, []byte(common[dns]), 0o644})
-	result.unused = []string{"- " + dns + " # Other DNS servers."}
-	return result, nil
+	w.add(dns, common[dns], 0o644)
+	w.unused = []string{dns + " # Other DNS servers."}
+	return nil
+}
+
+// sum adds a file to the list of digests of its repository.
+func (w *writing) sum(f *foreign) {
+	name := path.Base(f.repo) + "/SHA256SUMS"
+	line := f.sha256 + "  " + f.path + "\n"
+	for _, o := range w.files {
+		if o.path == name {
+			o.text += line
+			return
+		}
+	}
+	w.add(name, fmt.Sprintf("# https://github.com/%s at %s. To compare: sha256sum -c SHA256SUMS\n%s", f.repo, f.commit, line), 0o644)
 }

@@ -19,62 +19,67 @@ import (
 // output is a file to write.
 type output struct {
 	path string // in the folder, with slashes
-	text []byte
+	text string
 	mode fs.FileMode
 }
 
-// output returns all files of the request.
-func (r *Request) output(ctx context.Context, from Source) ([]output, error) {
-	var all []output
-	add := func(path, text string, mode fs.FileMode) { all = append(all, output{path, []byte(text), mode}) }
-	manifest := "manifest.yml"
-	var used, unused []string // operations, as entries of bootstrap.yml
-	if r.Purpose == director {
-		files, err := fetched(ctx, r, from)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, files.list...)
-		manifest, used, unused = files.manifest, files.operations, files.unused
-	} else {
-		add(manifest, filled(r.part("manifest.yml"), r.mark), 0o644)
-		for _, line := range lines(read("machine")["common"] + r.part("operations")) {
-			f := fields(line, 2)
-			add(f[0], filled(r.part(f[0]), r.mark), 0o644)
-			if f[0] == "operations/external-ip.yml" && r.values["external_ip"] != "" {
-				used = append(used, "- "+f[0])
-				continue
-			}
-			unused = append(unused, "- "+f[0]+" # "+f[1])
-		}
-		if r.Purpose == release && r.found == nil {
-			all = append(all, exampleFiles()...)
-		}
-	}
-	add("vars.yml", r.varsFile("# What differs from environment to environment. Secrets are in secrets.yml.\n",
-		func(s setting) bool { return s.kind != secret && s.kind != file }), 0o644)
-	secrets := r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md.\n",
-		func(s setting) bool { return s.kind == secret })
-	hasSecrets := slices.ContainsFunc(r.settings(), func(s setting) bool { return s.kind == secret })
-	if hasSecrets {
-		add("secrets.yml", secrets, 0o600)
-	}
-	add("bootstrap.yml", r.environment(manifest, used, unused, hasSecrets), 0o644)
-	if _, err := os.Lstat(filepath.Join(r.Dir, ".gitignore")); errors.Is(err, fs.ErrNotExist) {
-		add(".gitignore", "# Secrets. state.json has none: commit it, or keep it in a store (docs/team.md).\n/creds.yml\n/secrets.yml\n*.backups/\n*.lock\n", 0o644)
-	}
-	return all, nil
+// writing is what a request writes.
+type writing struct {
+	files        []*output
+	manifest     string
+	used, unused []string // operations, as entries of bootstrap.yml
 }
 
-// exampleFiles returns the example release.
-func exampleFiles() (all []output) {
+func (w *writing) add(path, text string, mode fs.FileMode) {
+	w.files = append(w.files, &output{path, text, mode})
+}
+
+// output returns all files of the request.
+func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
+	w := &writing{manifest: "manifest.yml"}
+	if r.Purpose == director {
+		if err := w.director(ctx, r, from); err != nil {
+			return nil, err
+		}
+	} else {
+		w.machine(r)
+	}
+	w.add("vars.yml", r.varsFile("# What differs from environment to environment. Secrets are in secrets.yml.\n",
+		func(s *setting) bool { return s.kind != secret && s.kind != file }), 0o644)
+	hasSecrets := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.kind == secret })
+	if hasSecrets {
+		w.add("secrets.yml", r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md.\n",
+			func(s *setting) bool { return s.kind == secret }), 0o600)
+	}
+	w.add("bootstrap.yml", w.environment(r, hasSecrets), 0o644)
+	if _, err := os.Lstat(filepath.Join(r.Dir, ".gitignore")); errors.Is(err, fs.ErrNotExist) {
+		w.add(".gitignore", read("machine")[".gitignore"], 0o644)
+	}
+	return w.files, nil
+}
+
+// machine adds the manifest and the operations of a VM that is no Director, and the example
+// release if there is no other.
+func (w *writing) machine(r *Request) {
+	w.add(w.manifest, filled(r.part(w.manifest), r.mark), 0o644)
+	for _, line := range lines(read("machine")["common"] + r.part("operations")) {
+		f := fields(line, 2)
+		w.add(f[0], filled(r.part(f[0]), r.mark), 0o644)
+		if f[0] == "operations/external-ip.yml" && r.values["external_ip"] != "" {
+			w.used = append(w.used, f[0])
+		} else {
+			w.unused = append(w.unused, f[0]+" # "+f[1])
+		}
+	}
+	if r.Purpose != release || r.found != nil {
+		return
+	}
 	parts := read(release)
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		if strings.HasPrefix(name, example+"/") {
-			all = append(all, output{name, []byte(parts[name]), 0o644})
+			w.add(name, parts[name], 0o644)
 		}
 	}
-	return all
 }
 
 // mark returns what a mark in a template stands for.
@@ -98,31 +103,27 @@ func (r *Request) mark(name string) string {
 }
 
 // environment returns the text of bootstrap.yml.
-func (r *Request) environment(manifest string, used, unused []string, secrets bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# The flags of this environment, for all commands: docs/environment.md.\nmanifest: %s\n\n", manifest)
-	b.WriteString("# Changes of the manifest, in this order.\n")
-	head := "ops_files:\n"
-	if len(used) == 0 {
-		head = "# ops_files:\n"
-	}
-	b.WriteString(head)
-	for _, line := range used {
-		b.WriteString(line + "\n")
-	}
-	for _, line := range unused {
-		b.WriteString("# " + line + "\n")
-	}
-	b.WriteString("\n# Values of variables.\nvars_files:\n- vars.yml\n")
-	if secrets {
-		b.WriteString("- secrets.yml\n")
-	}
-	b.WriteString(r.fileVars())
-	b.WriteString("\n# Where generated passwords, keys and certificates are kept: never commit it unless it is\n" +
-		"# encrypted (bootstrap secrets init --vars-store creds.yml).\nvars_store: creds.yml\n" +
-		"\n# What exists. Keep it as carefully as the VM: a path, or the URL of a store for a team.\nstate: state.json\n" +
-		"\n# A jumpbox on the way to the VM.\n# via: ssh://jumpbox@HOST?private-key=jumpbox.key\n")
-	return b.String()
+func (w *writing) environment(r *Request, secrets bool) string {
+	return filled(read("machine")["bootstrap.yml"], func(name string) string {
+		switch {
+		case name == "manifest":
+			return w.manifest
+		case name == "ops_files":
+			text := "# ops_files:\n"
+			if len(w.used) > 0 {
+				text = "ops_files:\n- " + strings.Join(w.used, "\n- ") + "\n"
+			}
+			for _, line := range w.unused {
+				text += "# - " + line + "\n"
+			}
+			return text
+		case name == "secrets" && secrets:
+			return "- secrets.yml\n"
+		case name == "var_files":
+			return r.fileVars()
+		}
+		return ""
+	})
 }
 
 // fileVars returns the variables whose values are the contents of files.
@@ -154,7 +155,7 @@ func (r *Request) fileVars() string {
 
 // write writes all files, or none: an existing one is refused unless Force is set, and
 // what an error leaves half done is undone.
-func (r *Request) write(all []output) error {
+func (r *Request) write(all []*output) error {
 	var existing []string
 	before := map[string][]byte{}
 	for _, f := range all {
@@ -177,7 +178,7 @@ func (r *Request) write(all []output) error {
 		made, err := makeFolders(filepath.Dir(at))
 		folders = append(folders, made...)
 		if err == nil {
-			err = atomicfile.WriteMode(at, f.text, f.mode)
+			err = atomicfile.WriteMode(at, []byte(f.text), f.mode)
 		}
 		if err != nil {
 			undo(done, folders, before)

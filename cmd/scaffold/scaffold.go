@@ -127,7 +127,7 @@ func (r *Request) prepare(ctx context.Context, from Source) error {
 // provider.
 func (r *Request) readValues() error {
 	r.values, r.files = map[string]string{}, map[string]string{}
-	known := map[string]setting{}
+	known := map[string]*setting{}
 	for _, s := range r.settings() {
 		known[s.name] = s
 	}
@@ -181,7 +181,7 @@ func (r *Request) setFile(name, path string) error {
 }
 
 // flagOf returns the flag that gives a setting its value.
-func flagOf(s setting) string {
+func flagOf(s *setting) string {
 	if s.kind == file {
 		return "--var-file " + s.name + "=PATH"
 	}
@@ -189,7 +189,7 @@ func flagOf(s setting) string {
 }
 
 // missing returns the settings that need a value and have none.
-func (r *Request) missing() (all []setting) {
+func (r *Request) missing() (all []*setting) {
 	for _, s := range r.settings() {
 		if s.kind != optional && r.values[s.name] == "" && r.files[s.name] == "" {
 			all = append(all, s)

@@ -177,7 +177,7 @@ func TestEveryProviderAndPurpose(t *testing.T) {
 						t.Errorf("%v: %s", more, m.Message)
 					}
 					for _, name := range doc.Unused {
-						known := slices.ContainsFunc(r.settings(), func(s setting) bool { return s.name == name && s.kind != optional })
+						known := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.name == name && s.kind != optional })
 						if known && len(more) == 0 {
 							t.Errorf("the manifest has no use for %s", name)
 						}
@@ -199,7 +199,7 @@ func TestEveryProviderAndPurpose(t *testing.T) {
 					}
 				}
 				info, err := os.Stat(filepath.Join(r.Dir, "secrets.yml"))
-				if hasSecrets := slices.ContainsFunc(r.settings(), func(s setting) bool { return s.kind == secret }); hasSecrets {
+				if hasSecrets := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.kind == secret }); hasSecrets {
 					if err != nil || info.Mode().Perm() != 0o600 {
 						t.Errorf("secrets.yml: %v %v", info, err)
 					}
@@ -271,7 +271,7 @@ func TestUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A file cannot be written below a file.
-	err := r.write([]output{{"old", []byte("after"), 0o600}, {"new/a", nil, 0o600}, {"new/a/b", nil, 0o600}})
+	err := r.write([]*output{{"old", "after", 0o600}, {"new/a", "", 0o600}, {"new/a/b", "", 0o600}})
 	if err == nil || !strings.Contains(err.Error(), "cannot write") {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestSettingYAML(t *testing.T) {
 		{list, "a,b c", "[a, b c]"},
 		{list, "[a, 1]", "[a, 1]"},
 	} {
-		if got := (setting{kind: c.kind}).yaml(c.value); got != c.want {
+		if got := (&setting{kind: c.kind}).yaml(c.value); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.value, got, c.want)
 		}
 	}
@@ -350,7 +350,7 @@ func TestSettingYAML(t *testing.T) {
 // The digest of a file of a public repository is its SHA-256.
 func TestDigestsAreSHA256(t *testing.T) {
 	for _, provider := range providers() {
-		for _, f := range foreignFiles(read(director)["source"], read(provider)["director"]+read(provider)["director later"]) {
+		for _, f := range foreignFiles(read(director)["source"] + read(provider)["director"] + read(provider)["director later"]) {
 			if raw, err := hex.DecodeString(f.sha256); err != nil || len(raw) != sha256.Size {
 				t.Errorf("%s %s: %q", provider, f.path, f.sha256)
 			}

@@ -28,13 +28,13 @@ type setting struct {
 }
 
 // settings returns what the manifest needs for a provider and a purpose.
-func (r *Request) settings() (all []setting) {
+func (r *Request) settings() (all []*setting) {
 	if r.Purpose == director {
-		all = append(all, setting{"director_name", text, r.Name, "Name of the Director."})
+		all = append(all, &setting{"director_name", text, r.Name, "Name of the Director."})
 	}
 	for _, line := range lines(r.part("settings")) {
 		f := fields(line, 5)
-		s := setting{f[0], kind(f[1]), f[2], f[3]}
+		s := &setting{f[0], kind(f[1]), f[2], f[3]}
 		if f[4] != "" && f[4] != r.Purpose || s.kind == optional && r.Purpose == director {
 			continue
 		}
@@ -58,7 +58,7 @@ func scalar(value string) string {
 
 // yaml returns the value of a setting as YAML. A person may have written YAML, as for
 // --var: then it stays.
-func (s setting) yaml(value string) string {
+func (s *setting) yaml(value string) string {
 	value = strings.TrimSpace(value)
 	switch {
 	case s.kind == list && !strings.HasPrefix(value, "["):
@@ -77,7 +77,7 @@ var plainNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
 
 // varsFile returns the text of a file with the values of those settings that are kept
 // in it. A setting without a value stands there as a comment.
-func (r *Request) varsFile(head string, of func(setting) bool) string {
+func (r *Request) varsFile(head string, of func(*setting) bool) string {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, s := range r.settings() {
