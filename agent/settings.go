@@ -106,4 +106,6 @@ type BootSSH struct {
 	User           string   `json:"user"`
 	Password       string   `json:"password,omitempty"`
 	AuthorizedKeys []string `json:"authorized_keys,omitempty"`
+	// Jumpbox: the user is connected with addresses that the VM reaches.
+	Jumpbox bool `json:"jumpbox,omitempty"`
 }

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -43,10 +44,13 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // tunneled is a VM whose settings are in a registry behind a tunnel.
-func tunneled(t *testing.T) (*testVM, *registry, *agent.BootSSH) {
+func tunneled(t *testing.T, change ...func(*agent.BootSSH)) (*testVM, *registry, *agent.BootSSH) {
 	t.Helper()
 	r := &registry{}
 	boot := &agent.BootSSH{Address: freeAddress(t), User: "vcap", Password: "c1oudc0w"}
+	for _, set := range change {
+		set(boot)
+	}
 	m := newMachine(t, func(s *agent.Settings, b *agent.Boot) {
 		fresh := *s
 		r.settings.Store(&fresh)
@@ -283,6 +287,58 @@ func TestSSHAdmits(t *testing.T) {
 	m.run()
 	config.HostKeyCallback = ssh.FixedHostKey(host)
 	connect(t, boot.Address, config)
+	m.halt()
+}
+
+// TestJumpbox: where the VM is a jumpbox, its user is connected with what the VM
+// reaches, in both directions until each ends, and still gets no session.
+func TestJumpbox(t *testing.T) {
+	t.Parallel()
+	m, _, boot := tunneled(t, func(b *agent.BootSSH) { b.Jumpbox = true })
+	m.run()
+	behind, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer behind.Close()
+	go func() {
+		for {
+			conn, err := behind.Accept()
+			if err != nil {
+				return
+			}
+			said, _ := io.ReadAll(conn) // up to the end of the client's direction
+			_, _ = conn.Write(bytes.ToUpper(said))
+			conn.Close()
+		}
+	}()
+	client := connect(t, boot.Address, password(boot))
+	for range 3 {
+		conn, err := client.Dial("tcp", behind.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "through the jumpbox"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != "THROUGH THE JUMPBOX" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		conn.Close()
+	}
+	closed := behind.Addr().String()
+	behind.Close()
+	if conn, err := client.Dial("tcp", closed); err == nil {
+		conn.Close()
+		t.Error("a port where nothing listens was reached")
+	}
+	if _, err := client.NewSession(); err == nil {
+		t.Error("a session was opened")
+	}
+	// A connection that is open does not keep the agent from ending.
 	m.halt()
 }
 

@@ -42,6 +42,7 @@ type sshConfig struct {
 	User           string   `json:"user"`
 	Password       string   `json:"password"`
 	AuthorizedKeys []string `json:"authorized_keys"`
+	Jumpbox        bool     `json:"jumpbox"` // connects the user with addresses that the VM reaches
 }
 
 // port is a port, which may be a string in JSON.
@@ -143,5 +144,6 @@ func (s sshConfig) server(address string) *agent.BootSSH {
 		User:           user,
 		Password:       s.Password,
 		AuthorizedKeys: s.AuthorizedKeys,
+		Jumpbox:        s.Jumpbox,
 	}
 }

@@ -1,6 +1,6 @@
 // Package sshd is the SSH server of an embedded VM. It admits the user of the
-// VM's image, who can only forward ports to the VM, and temporary users, who can
-// only run commands and shells.
+// VM's image, who can only forward ports to the VM and, if it is a jumpbox, connect with
+// what the VM reaches, and temporary users, who can only run commands and shells.
 package sshd
 
 import (
@@ -215,9 +215,13 @@ func (s *Server) serve(raw net.Conn, config *ssh.ServerConfig) {
 	s.cfg.Log.Info("an SSH client logged out", "user", conn.User(), "from", raw.RemoteAddr())
 }
 
-// open starts a session of a temporary user; other channels are rejected.
+// open starts a session of a temporary user, or connects the image's user with an
+// address; other channels are rejected.
 func (s *Server) open(ctx context.Context, parts *sync.WaitGroup, conn *ssh.ServerConn, asked ssh.NewChannel) {
 	switch {
+	case s.isImageUser(conn.User()) && s.cfg.Image.Jumpbox && asked.ChannelType() == "direct-tcpip":
+		parts.Go(guard.Part(ctx, func() { s.outward(ctx, parts, asked) }))
+		return
 	case s.isImageUser(conn.User()):
 		_ = asked.Reject(ssh.Prohibited, "this user can only forward ports to the VM")
 		return
