@@ -13,7 +13,7 @@ FLAGS = -trimpath -tags=nethttpomithttp2 -gcflags=all=-dwarf=false -gcflags=boot
 # Functions begin at multiples of 16 bytes, as on arm64, not of 32: 0.3 MB.
 LDFLAGS = -s -w -funcalign=16
 
-.PHONY: build dist dist-check image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
+.PHONY: build dist site dist-check image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
@@ -43,6 +43,10 @@ profile: image ## which functions of Ruby have machine code in the program, from
 
 check-image: image ## that the image is what build/image.sum says and its machine code the same when it is made again; CHECK=-profile builds all again
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -check $(CHECK)
+
+SITE ?= dist/site
+site: ## the documentation as a static site, in dist/site; a dead link is an error
+	$(GO) run -C .ci/site . ../.. $(abspath $(SITE))
 
 quickstart: build ## one VM on this machine, serving a page
 	./bootstrap deploy testdata/quickstart/manifest.yml
