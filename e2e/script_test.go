@@ -76,6 +76,8 @@ func TestScript(t *testing.T) {
 			case "users":
 				_, err := namespace.FindUsers()
 				return err == nil && namespaces(), nil
+			case "browser":
+				return findBrowser() != "", nil
 			case "folder":
 				return machine() == agent.MachineFolder, nil
 			}
@@ -103,6 +105,7 @@ func TestScript(t *testing.T) {
 			"events":    events,
 			"unpack":    unpack,
 			"pipelines": pipelines,
+			"browse":    browse,
 		},
 	})
 }
