@@ -12,6 +12,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/observe"
@@ -27,7 +28,7 @@ func newAddresses(c *console) *cobra.Command {
 Deployments with a cloud config use it. It is the file ~/.bosh/addresses.db unless
 --database or BOOTSTRAP_DATABASE names another file, or a team's PostgreSQL database
 by its postgres:// URL. A deploy reserves addresses, and delete releases them.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newAddressesList(c), newAddressesCheck(c), newAddressesAdopt(c), newAddressesRelease(c))
@@ -110,7 +111,7 @@ all or, if another deployment has one of the addresses, none. What the ledger ha
 already stays as it is.`,
 		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := manifestAnd(cmd, args, math.MaxInt); err != nil {
+			if err := usage.ManifestAnd(cmd, args, math.MaxInt); err != nil {
 				return err
 			}
 			return anyManifests(cmd, args)
@@ -147,7 +148,7 @@ it asks first. It prints what it released.`,
 		Example: "  bootstrap addresses release 10.0.0.7\n  bootstrap addresses release web --database postgres://user@host/database",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("addresses release needs an address or a deployment: " + form(cmd))
+				return errors.New("addresses release needs an address or a deployment: " + usage.Form(cmd))
 			}
 			return nil
 		},

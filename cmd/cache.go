@@ -10,13 +10,14 @@ import (
 
 	"bootstrap/cmd/cached"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 )
 
 func newCache(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "List or remove what ~/.bosh keeps for later deploys",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newCacheList(c), newCachePrune(c))
@@ -31,7 +32,7 @@ func newCacheList(c *console) *cobra.Command {
 folders, unpacked releases, CPI packages compiled on this machine, packages
 compiled on VMs, and the compiled embedded Ruby. The entries used last come first.
 With --json, there is one object per line.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.started = true
 			home, err := c.boshHome()
@@ -63,7 +64,7 @@ refuses while another run uses the cache, and keeps the compiled packages of
 installed CPIs: without them the deployments could not be deleted. Later deploys
 download or compile again what they need.`,
 		Example: "  bootstrap cache prune --older-than 30d --dry-run",
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("older-than") && !all {
 				return errors.New("prune needs --older-than TIME or --all")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/state/file"
 )
@@ -25,7 +26,7 @@ manifest nor variables nor downloads. Orphaned disks are kept.
 On a terminal it asks before it deletes a disk, wherever the output goes. Without a
 terminal on standard input it deletes a disk only with --yes.`,
 		Example: "  bootstrap delete manifest.yml\n  bootstrap delete manifest.yml --yes",
-		Args:    manifestOrState,
+		Args:    usage.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = first(args)

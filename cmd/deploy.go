@@ -3,6 +3,7 @@ package cmd
 import (
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 )
 
@@ -22,7 +23,7 @@ asks before it destroys anything. Every CID is recorded in the state file, besid
 the manifest unless --state names another. To continue an interrupted deploy, run it
 again.`,
 		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab\n  bootstrap plan manifest.yml --out plan.json && bootstrap deploy manifest.yml --plan plan.json",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]

@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 )
@@ -25,7 +26,7 @@ delete --keep-disk and by deploy --keep-old-disk. Disks locks nothing and does n
 ask the cloud. With --json, there is one object per line.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := mistaken(cmd, args, 1); err != nil {
+			if err := usage.Mistaken(cmd, args, 1); err != nil {
 				return err
 			}
 			path, _, err := c.split(&choice, cmd, args, 0, 0)
@@ -130,19 +131,19 @@ func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deploy
 		}
 		switch {
 		case opts.StateFile == "" && len(args) == 0:
-			return fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
+			return fmt.Errorf("%s needs a manifest, or the state file: %s", usage.ShortPath(cmd), usage.Form(cmd))
 		case len(args) > want+1:
-			return tooMany(cmd, args)
+			return usage.TooMany(cmd, args)
 		case len(args) == want+1:
 			opts.Manifest, args = args[0], args[1:]
 		case opts.StateFile == "" || len(args) < want:
-			return fmt.Errorf("%s needs the CID of a disk: %s", shortPath(cmd), form(cmd))
+			return fmt.Errorf("%s needs the CID of a disk: %s", usage.ShortPath(cmd), usage.Form(cmd))
 		}
 		if want == 1 {
 			opts.Disk = args[0]
 		}
 		if opts.Manifest == "" {
-			if err := noInputs(cmd); err != nil {
+			if err := usage.NoInputs(cmd); err != nil {
 				return err
 			}
 		}

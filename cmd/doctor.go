@@ -7,6 +7,7 @@ import (
 
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
@@ -31,7 +32,7 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 		Example: "  bootstrap doctor\n" +
 			"  bootstrap doctor bosh.yml -l vars.yml --vars-store creds.yml\n" +
 			"  bootstrap doctor bosh.yml --vars-store creds.yml --expiry-warning 60d --strict --json",
-		Args: atMostAManifest,
+		Args: usage.AtMostAManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			if len(args) > 0 {

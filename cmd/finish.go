@@ -27,6 +27,17 @@ func holderIn(err error) *report.Holder {
 // finish prints how the command ended, and returns its exit code. Nothing else
 // prints that.
 func (c *console) finish(err error) int {
+	code, err := ended(c, err)
+	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
+		code = exit.Failed
+		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")
+	}
+	return code
+}
+
+// ended prints how the command, or one deploy of many, ended. It returns its exit code
+// and the error as it was printed.
+func ended(c *console, err error) (int, error) {
 	if wantsJSON(c.args) && !c.started {
 		c.json = true // the flag may follow the mistake
 	}
@@ -51,11 +62,7 @@ func (c *console) finish(err error) int {
 		tellTimings(c, c.events)
 		ui.JSONResult(c.events, resultOf(c, code, told, hint))
 	}
-	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
-		code = exit.Failed
-		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")
-	}
-	return code
+	return code, err
 }
 
 // tell prints the end of the output.
@@ -114,6 +121,9 @@ func failure(err error) bool {
 }
 
 func (c *console) failed(code int, err error, hint string) {
+	if c.goesOn {
+		code = exit.Done // another deploy follows
+	}
 	out := writerTo(c, c.stderr)
 	ui.Failed(out, code, err, hint, exit.Name(err))
 	_ = out.Flush() // no stream is left to report it on

@@ -17,6 +17,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/explain"
+	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 )
 
@@ -91,6 +92,7 @@ func together() [][2]string {
 		{"fleet-report", "junit out"},
 		{"init", "provider purpose name release sha1 job incomplete mirror force"},
 		{"fleet-report", "html out"},
+		{"dev", "any-cpi skip-drain"},
 		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked created-before fix allow-shrink keep-old-disk skip-drain recreate workers"},
 	}
 }
@@ -117,7 +119,7 @@ func TestFlagsTogether(t *testing.T) {
 	used := map[conflict.Rule]bool{}
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		list := flagsOf(cmd)
-		path := strings.ReplaceAll(shortPath(cmd), " ", "-")
+		path := strings.ReplaceAll(usage.ShortPath(cmd), " ", "-")
 		for i, a := range list {
 			for _, b := range list[i+1:] {
 				works := slices.Contains(strings.Fields(harmless), a.Name) || slices.Contains(strings.Fields(harmless), b.Name)
@@ -140,7 +142,7 @@ func TestFlagsTogether(t *testing.T) {
 					t.Errorf("nobody has decided whether --%s and --%s work together: add them to the rules of cmd/conflict or to this test", a.Name, b.Name)
 				case refused:
 					for _, both := range [][]string{{given(a), given(b)}, {given(b), given(a)}} {
-						code, out, errs := run(t, append(strings.Fields(shortPath(cmd)), both...)...)
+						code, out, errs := run(t, append(strings.Fields(usage.ShortPath(cmd)), both...)...)
 						if code != exit.Usage || out != "" || !strings.Contains(errs, "cannot be used together") ||
 							!strings.Contains(errs, "--"+a.Name) || !strings.Contains(errs, "--"+b.Name) {
 							t.Errorf("%v: exit code %d\n%s%s", both, code, out, errs)
@@ -234,7 +236,7 @@ func TestTimeFlags(t *testing.T) {
 			if err := f.Value.Set("3w"); err != nil {
 				t.Error(err)
 			}
-			code, _, errs := run(t, append(strings.Fields(shortPath(cmd)), "--"+f.Name, "5")...)
+			code, _, errs := run(t, append(strings.Fields(usage.ShortPath(cmd)), "--"+f.Name, "5")...)
 			if code != exit.Usage || !strings.Contains(errs, "--"+f.Name+" 5: say the unit, for example 5m or 30s") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}

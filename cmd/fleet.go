@@ -17,6 +17,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/target"
 	"bootstrap/fleet"
@@ -36,7 +37,7 @@ the rules by which they are updated: how many canaries first, how many at the sa
 time, in which waves. The fleet file describes both; see docs/fleet.md. Each member is
 deployed by a process of its own, as bootstrap deploy does it. What became of each is
 recorded beside the fleet file, after every verdict.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c), newFleetReport(c), newFleetWorker(c),
@@ -143,13 +144,13 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 			err = s.Check(f.Members)
 		}
 		if err != nil {
-			return opts, wrongUsage(cmd, fmt.Errorf("--only: %w", err))
+			return opts, usage.Wrong(cmd, fmt.Errorf("--only: %w", err))
 		}
 		opts.Only = append(opts.Only, s)
 	}
 	if a.before != "" {
 		if opts.CreatedBefore, err = time.Parse(time.RFC3339, a.before); err != nil {
-			return opts, wrongUsage(cmd, fmt.Errorf("--created-before: %q is no time such as 2026-11-22T10:00:00Z", a.before))
+			return opts, usage.Wrong(cmd, fmt.Errorf("--created-before: %q is no time such as 2026-11-22T10:00:00Z", a.before))
 		}
 	}
 	return opts, nil
@@ -403,7 +404,7 @@ func fleetPath(c *console, path string) (string, error) {
 	}
 	c.redactor.Name(path, absolute)
 	_, err = os.Stat(absolute)
-	if err != nil && !exists(rollout.Path(absolute)) {
+	if err != nil && !usage.Exists(rollout.Path(absolute)) {
 		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: %w", path, document.Cause(err))}
 	}
 	return absolute, nil
@@ -444,9 +445,9 @@ func newFleetAsk(c *console, wish rollout.Wish, short, long string) *cobra.Comma
 func oneFleet(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return errors.New(strings.TrimPrefix(cmd.CommandPath(), "bootstrap ") + " needs a fleet file: " + form(cmd))
+		return errors.New(strings.TrimPrefix(cmd.CommandPath(), "bootstrap ") + " needs a fleet file: " + usage.Form(cmd))
 	case len(args) > 1:
-		return tooMany(cmd, args[1:])
+		return usage.TooMany(cmd, args[1:])
 	}
 	return nil
 }

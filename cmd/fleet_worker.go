@@ -12,6 +12,7 @@ import (
 
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/fleet"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
@@ -43,14 +44,14 @@ The first Ctrl-C takes no further member and waits for the running ones. A secon
 asks these to end at their next safe step; other workers continue them. After a third,
 they go on alone.`,
 		Example: "  bootstrap fleet worker --database postgres://bootstrap@db.internal/fleets --width 4",
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.started = true
 			if err := findQueue(c, cmd, &database, "fleet worker"); err != nil {
 				return err
 			}
 			if width < 1 || width > mostWidth {
-				return wrongUsage(cmd, fmt.Errorf("--width: expected a number from 1 to %d, but got %d", mostWidth, width))
+				return usage.Wrong(cmd, fmt.Errorf("--width: expected a number from 1 to %d, but got %d", mostWidth, width))
 			}
 			return runWorker(cmd.Context(), c, inputs, database, width)
 		},
@@ -74,7 +75,7 @@ func findQueue(c *console, cmd *cobra.Command, address *string, command string) 
 		return err
 	}
 	if !queue.IsDatabase(*address) {
-		return wrongUsage(cmd, fmt.Errorf("%s needs a PostgreSQL database: --database postgres://user@host/database, or BOOTSTRAP_DATABASE", command))
+		return usage.Wrong(cmd, fmt.Errorf("%s needs a PostgreSQL database: --database postgres://user@host/database, or BOOTSTRAP_DATABASE", command))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/usage"
 )
 
 // newHelp returns the help command, which reports a mistyped name.
@@ -20,7 +22,7 @@ func newHelp(c *console) *cobra.Command {
 			for _, name := range args {
 				next := child(about, name)
 				if next == nil {
-					return noSuchCommand(about, name)
+					return usage.NoSuchCommand(about, name)
 				}
 				about = next
 			}
@@ -34,7 +36,7 @@ func newHelp(c *console) *cobra.Command {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			other := func(name string) bool { return !strings.HasPrefix(name, begin) }
-			return slices.DeleteFunc(subcommands(about), other), cobra.ShellCompDirectiveNoFileComp
+			return slices.DeleteFunc(usage.Subcommands(about), other), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/secrets"
+	"bootstrap/cmd/usage"
 	"bootstrap/manifest/document"
 )
 
@@ -29,7 +30,7 @@ stored in that file. With --cloud-config, the keys of the cloud config are added
 the manifest, as for a deploy.`,
 		Example: `  bootstrap interpolate bosh.yml -o docker/cpi.yml -l vars.yml
   bootstrap interpolate creds.yml --path /admin_password`,
-		Args: oneManifest,
+		Args: usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = document.Write

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 )
 
@@ -53,7 +54,7 @@ func (c *console) stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
 // lifecycle completes a command that works on an existing VM.
 func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
-	cmd.Args = manifestOrState
+	cmd.Args = usage.ManifestOrState
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.started = true
 		opts.Manifest = first(args)
@@ -87,7 +88,7 @@ func newRecreate(c *console) *cobra.Command {
 		Short:   "Replace the VM: deploy --recreate",
 		Long:    "Recreate does the same as deploy --recreate: it replaces the VM even if nothing\nchanged. The new VM gets the persistent disk.",
 		Example: "  bootstrap recreate manifest.yml",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest, opts.Recreate, opts.Existing = args[0], true, true

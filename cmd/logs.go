@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
@@ -28,7 +29,7 @@ With --tail or --follow it prints the logs instead, on standard output, without 
 secrets of the manifest; progress goes to standard error. --follow runs until it is
 interrupted.`,
 		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
-		Args:    manifestOrState,
+		Args:    usage.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("tail") && what.Tail == 0 && !what.Follow {
 				return errors.New("--tail 0 shows nothing; give a number of lines, for example --tail 20")

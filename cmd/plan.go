@@ -11,6 +11,7 @@ import (
 	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/page"
@@ -38,12 +39,12 @@ which nothing but a secret differs says so. With --format md, it prints the plan
 markdown, for a comment on a pull request. With --html, it also writes a page with the
 plan, its calls, and how long earlier runs took.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			switch {
 			case format == markdown && c.json:
-				return wrongUsage(cmd, conflict.Error("json", "format md", "a plan is printed in one form"))
+				return usage.Wrong(cmd, conflict.Error("json", "format md", "a plan is printed in one form"))
 			case format == markdown:
 				instead(c)
 			case c.terminalOf(c.out) == nil:

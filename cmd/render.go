@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 )
 
@@ -20,7 +21,7 @@ changes nothing else. It prints the files, or writes them to a folder with --out
 that you can compare two such folders with diff. Secrets are shown as <redacted>
 unless --show-secrets is given. Progress goes to standard error.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/page"
@@ -31,7 +32,7 @@ answer, it says so and shows the rest; the exit code is 0.
 With --html, it writes one page that needs no network and no scripts, with the timings
 as a picture.`,
 		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			if c.report = func(report.Event) {}; !c.json {

@@ -25,11 +25,13 @@ import (
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/complete"
 	"bootstrap/cmd/conflict"
+	"bootstrap/cmd/dev"
 	"bootstrap/cmd/embedded"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/explain"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
@@ -80,11 +82,7 @@ func Commands() *cobra.Command {
 // execute runs the command that the arguments name and prints how it ended, also
 // after a panic before or after the command itself.
 func (c *console) execute(root *cobra.Command) (code int) {
-	defer func() {
-		for _, closeIt := range c.closers {
-			closeIt()
-		}
-	}()
+	defer closeOpened(c)
 	err := guard.Call(func() error {
 		code = c.finish(c.runCommand(root))
 		return nil
@@ -93,6 +91,14 @@ func (c *console) execute(root *cobra.Command) (code int) {
 		code = c.finish(err)
 	}
 	return code
+}
+
+// closeOpened closes what the command, or one deploy of many, has opened.
+func closeOpened(c *console) {
+	for _, closeIt := range c.closers {
+		closeIt()
+	}
+	c.closers = nil
 }
 
 // runCommand runs the command that the arguments name.
@@ -110,7 +116,7 @@ func (c *console) runCommand(root *cobra.Command) error {
 		defer wait.Remind(ctx, time.Second, time.Second, c.screens.Tick)()
 		cmd, err := root.ExecuteContextC(ctx)
 		if err != nil && !c.started {
-			err = wrongUsage(cmd, err)
+			err = usage.Wrong(cmd, err)
 		}
 		return err
 	})
@@ -154,6 +160,7 @@ type console struct {
 	started        bool                   // the command line was understood
 	neverAsks      bool                   // --yes, --non-interactive
 	quiet          bool                   // the command has printed its result
+	goesOn         bool                   // another deploy follows the one that has ended
 	silent         bool                   // print nothing: plugins, and ssh after a session
 	plain          bool                   // standard output is only for the result
 	running        cpi.Running            // the running CPI calls
@@ -179,7 +186,7 @@ func newRoot(c *console) *cobra.Command {
 		Long:          "Bootstrap turns one BOSH manifest into one running VM, and keeps it what the manifest says.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArgs,
+		Args:          usage.NoArgs,
 	}
 	said := root.Flags().BoolP("version", "v", false, "version for bootstrap")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -196,14 +203,14 @@ func newRoot(c *console) *cobra.Command {
 		c.root = root
 		return root
 	}
-	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newReport(c), newRecreate(c), newDelete(c))
+	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newReport(c), newRecreate(c), newDelete(c), newDev(c))
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
 	group(root, "manifest", "The manifest:", newInit(c), newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
 	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
 	root.AddCommand(newDoctor(c), explain.New(explainOf(c)), about.NewVersion(aboutOf(c)), about.NewNotice(aboutOf(c)), explain.NewExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(usage.FlagError)
 	c.root = root
 	root.SetHelpFunc(showHelp)
 	c.checkArgs(root)
@@ -265,6 +272,8 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 		switch {
 		case errors.As(context.Cause(ctx), &panicked):
 			c.report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
+		case errors.Is(context.Cause(ctx), dev.ErrSaved):
+			c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Files have changed: finishing the running step"})
 		case !c.ends.Load() && !c.asking.Load():
 			c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.running.List(), time.Now())})
 		}
@@ -291,7 +300,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 func (c *console) findDatabase(address *string) error {
 	if *address == "" {
 		if err := (*values.Database)(address).Set(c.getenv("BOOTSTRAP_DATABASE")); err != nil {
-			return wrongUsage(c.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
+			return usage.Wrong(c.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
 		}
 	}
 	c.redactor.Add(addresses.Secrets(*address)...)
@@ -428,8 +437,8 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 // withoutValues returns the command line for other users to see: the command,
 // the manifest, and the names of the flags. Every other word may be a secret.
 func (c *console) withoutValues(cmd *cobra.Command, args []string) string {
-	words := []string{shortPath(cmd)}
-	if len(args) > 0 && exists(args[0]) {
+	words := []string{usage.ShortPath(cmd)}
+	if len(args) > 0 && usage.Exists(args[0]) {
 		words = append(words, args[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

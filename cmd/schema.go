@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/usage"
 	"bootstrap/fleet"
 	"bootstrap/manifest"
 )
@@ -27,7 +28,7 @@ yaml-language-server find it by the first line of the file:
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return tooMany(cmd, args)
+				return usage.TooMany(cmd, args)
 			case len(args) == 1 && !slices.Contains(cmd.ValidArgs, args[0]):
 				return errors.New("schema takes no file, only the argument fleet or environment: without it, the schema is that of a manifest")
 			}

@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
@@ -20,11 +21,11 @@ import (
 
 func newSecrets(c *console) *cobra.Command {
 	cmd := secrets.Commands(secretsOf(c))
-	cmd.Args = noArgs
+	cmd.Args = usage.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() }
 	for _, sub := range cmd.Commands() {
 		if sub.Args == nil {
-			sub.Args = noArgs
+			sub.Args = usage.NoArgs
 		}
 	}
 	return cmd
@@ -84,9 +85,9 @@ func openVars(c *console) func(context.Context, string, time.Duration) (*team.Co
 func oneStore(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return fmt.Errorf("%s needs a vars store: %s", shortPath(cmd), form(cmd))
+		return fmt.Errorf("%s needs a vars store: %s", usage.ShortPath(cmd), usage.Form(cmd))
 	case 1:
 		return nil
 	}
-	return tooMany(cmd, args)
+	return usage.TooMany(cmd, args)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
@@ -38,7 +39,7 @@ INCLUDING ANY SECRETS.`,
 			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {
 				args = nil // the rest are flags of the command on the VM
 			}
-			return manifestOrState(cmd, args[:min(len(args), 1)])
+			return usage.ManifestOrState(cmd, args[:min(len(args), 1)])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true

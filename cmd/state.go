@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
@@ -31,7 +32,7 @@ A team keeps the state in a store that all reach, with a lock and a history:
   s3://BUCKET/PREFIX?region=REGION&endpoint=URL
   postgres://USER@HOST/DATABASE?environment=NAME
   https://HOST/PATH`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateDiff(c), newStateImport(c), newStateLeftovers(c), newStateRm(c),
@@ -62,11 +63,11 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 	}
 	switch {
 	case manifest == "" && s.file == "":
-		return "", nil, fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
+		return "", nil, fmt.Errorf("%s needs a manifest, or the state file: %s", usage.ShortPath(cmd), usage.Form(cmd))
 	case len(others) < min:
-		return "", nil, fmt.Errorf("%s needs one more argument: %s", shortPath(cmd), form(cmd))
+		return "", nil, fmt.Errorf("%s needs one more argument: %s", usage.ShortPath(cmd), usage.Form(cmd))
 	case len(others) > max:
-		return "", nil, tooMany(cmd, args)
+		return "", nil, usage.TooMany(cmd, args)
 	}
 	c.target = &deployer.Options{Options: target.Options{Manifest: manifest, StateFile: s.file}}
 	if team.IsAddress(s.file) {

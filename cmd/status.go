@@ -8,6 +8,7 @@ import (
 
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
@@ -31,7 +32,7 @@ the agent does not answer, and 66 if there is no state file.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +
 			"  bootstrap status --state manifest-state.json --json",
-		Args: manifestOrState,
+		Args: usage.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = first(args)

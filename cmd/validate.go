@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
@@ -24,7 +25,7 @@ generates nothing, makes no connections but to the store of a team that --state 
 and says what it could not check. With --json, there is one object per line for each
 finding.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
@@ -18,7 +19,7 @@ func newVariables(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "variables",
 		Short: "List the variables of a manifest, or give them new values",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newVariablesList(c), newVariablesRotate(c))
@@ -36,7 +37,7 @@ and when a certificate expires. It warns about stored values that do not match t
 options any more. It neither prints nor generates values. With --json,
 there is one object per line.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
-		Args:    oneManifest,
+		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			defer c.sourced(&inputs)()
@@ -75,7 +76,7 @@ their options. All values are written at once, and the previous file is kept. Th
 next deploy gives the new values to the VM.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
-		Args: func(cmd *cobra.Command, args []string) error { return manifestAnd(cmd, args, math.MaxInt) },
+		Args: func(cmd *cobra.Command, args []string) error { return usage.ManifestAnd(cmd, args, math.MaxInt) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what.Names = args[1:]
 			switch expiring := cmd.Flags().Changed("expiring-within"); {

@@ -3,13 +3,14 @@ package cmd
 import (
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/explain"
+	"bootstrap/cmd/usage"
 )
 
 // aboutOf returns what commands that print something about the program use of the
 // console.
 func aboutOf(c *console) about.Console {
 	return about.Console{
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 		Start: func() { c.started = true },
 		Print: c.product,
 		Object: func(kind string, object any) bool {

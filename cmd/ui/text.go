@@ -438,7 +438,8 @@ func Succeeded(out *Writer, o *report.Outcome, next []string) {
 }
 
 // Failed prints what went wrong and what to do about it. hint and explain, the NAME of
-// bootstrap explain, may be empty.
+// bootstrap explain, may be empty;
+// with code 0, the program goes on.
 func Failed(out *Writer, code int, err error, hint, explain string) {
 	fmt.Fprintln(out)
 	out.paint(alarm, "Error:")
@@ -451,7 +452,9 @@ func Failed(out *Writer, code int, err error, hint, explain string) {
 		out.paint(cyan, "Explain:")
 		fmt.Fprintf(out, " bootstrap explain %s\n", explain)
 	}
-	fmt.Fprintf(out, "\nExit code %d\n", code)
+	if code != 0 {
+		fmt.Fprintf(out, "\nExit code %d\n", code)
+	}
 }
 
 // File returns the content of a file after a line with its name.

@@ -35,6 +35,9 @@ func (t *Target) Read(ctx context.Context) error {
 		if m.CPI.CA == "" && !m.CPI.CAPending {
 			s.Warning("cloud_provider.cert.ca is not set: any server at the mbus address is accepted as the agent; set it to the CA of the agent's certificate")
 		}
+		if t.From.Accept != nil {
+			return t.From.Accept(m)
+		}
 		return nil
 	})
 }

@@ -36,6 +36,8 @@ type Options struct {
 	OldMBus, OldCA string
 	// WatchTime replaces the manifest's update_watch_time; nil: it does not.
 	WatchTime *manifest.WatchTime
+	// Accept may refuse the manifest that was read; nil: none is refused.
+	Accept func(*manifest.Manifest) error
 }
 
 // Target is one deployment. New returns one of which only the options are known;

@@ -1,4 +1,5 @@
-package cmd
+// Package usage checks what stands on a command line, and says what is wrong with it.
+package usage
 
 import (
 	"errors"
@@ -18,8 +19,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// wrongUsage wraps err as an error of the command line.
-func wrongUsage(cmd *cobra.Command, err error) error {
+// Wrong wraps err as an error of the command line.
+func Wrong(cmd *cobra.Command, err error) error {
 	command := "bootstrap"
 	if cmd != nil {
 		command = cmd.CommandPath()
@@ -27,89 +28,89 @@ func wrongUsage(cmd *cobra.Command, err error) error {
 	return &exit.UsageError{Err: err, Command: command}
 }
 
-// shortPath returns the command without the program's name: "state rm".
-func shortPath(cmd *cobra.Command) string {
+// ShortPath returns the command without the program's name: "state rm".
+func ShortPath(cmd *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 }
 
-// form returns how the command is used: "bootstrap deploy MANIFEST".
-func form(cmd *cobra.Command) string {
+// Form returns how the command is used: "bootstrap deploy MANIFEST".
+func Form(cmd *cobra.Command) string {
 	if cmd.HasParent() {
 		return cmd.Parent().CommandPath() + " " + cmd.Use
 	}
 	return cmd.Use
 }
 
-// oneManifest requires exactly one manifest.
-func oneManifest(cmd *cobra.Command, args []string) error { return manifestAnd(cmd, args, 1) }
+// OneManifest requires exactly one manifest.
+func OneManifest(cmd *cobra.Command, args []string) error { return ManifestAnd(cmd, args, 1) }
 
-// manifestAnd requires a manifest and allows at most max other arguments.
-func manifestAnd(cmd *cobra.Command, args []string, max int) error {
+// ManifestAnd requires a manifest and allows at most max other arguments.
+func ManifestAnd(cmd *cobra.Command, args []string, max int) error {
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf("%s needs a manifest: %s", shortPath(cmd), form(cmd))
+		return fmt.Errorf("%s needs a manifest: %s", ShortPath(cmd), Form(cmd))
 	case args[0] == "":
 		return errors.New("no manifest was named (the argument is empty)")
 	case len(args) > max:
-		return tooMany(cmd, args)
+		return TooMany(cmd, args)
 	}
 	return nil
 }
 
-// manifestOrState requires a manifest or --state, for commands that need only
+// ManifestOrState requires a manifest or --state, for commands that need only
 // the state file on the machine that deployed.
-func manifestOrState(cmd *cobra.Command, args []string) error {
+func ManifestOrState(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 && cmd.Flags().Changed("state") {
-		return noInputs(cmd)
+		return NoInputs(cmd)
 	}
 	if len(args) == 0 {
-		return fmt.Errorf("%s needs a manifest, or the state file: %s", shortPath(cmd), form(cmd))
+		return fmt.Errorf("%s needs a manifest, or the state file: %s", ShortPath(cmd), Form(cmd))
 	}
-	return oneManifest(cmd, args)
+	return OneManifest(cmd, args)
 }
 
-// noInputs refuses flags for operations, a cloud config and variables if no
+// NoInputs refuses flags for operations, a cloud config and variables if no
 // manifest is named.
-func noInputs(cmd *cobra.Command) error {
+func NoInputs(cmd *cobra.Command) error {
 	for _, name := range []string{"ops-file", "cloud-config", "var", "var-file", "vars-file", "vars-env", "vars-store", "var-source"} {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s is for a manifest, and none is named: bootstrap %s MANIFEST", name, shortPath(cmd))
+			return fmt.Errorf("--%s is for a manifest, and none is named: bootstrap %s MANIFEST", name, ShortPath(cmd))
 		}
 	}
 	return nil
 }
 
-// noArgs refuses arguments, for commands that take none or only have
+// NoArgs refuses arguments, for commands that take none or only have
 // subcommands.
-func noArgs(cmd *cobra.Command, args []string) error {
+func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if cmd.HasAvailableSubCommands() {
-		return noSuchCommand(cmd, args[0])
+		return NoSuchCommand(cmd, args[0])
 	}
-	return tooMany(cmd, args)
+	return TooMany(cmd, args)
 }
 
-// tooMany reports too many arguments without repeating them: one of them may be
+// TooMany reports too many arguments without repeating them: one of them may be
 // the value of a variable.
-func tooMany(cmd *cobra.Command, args []string) error {
+func TooMany(cmd *cobra.Command, args []string) error {
 	if cmd.Args == nil || !strings.Contains(cmd.Use, " ") {
-		return fmt.Errorf("%s takes no arguments", shortPath(cmd))
+		return fmt.Errorf("%s takes no arguments", ShortPath(cmd))
 	}
-	return fmt.Errorf("%s was given %d arguments, which are too many: %s", shortPath(cmd), len(args), form(cmd))
+	return fmt.Errorf("%s was given %d arguments, which are too many: %s", ShortPath(cmd), len(args), Form(cmd))
 }
 
-// noSuchCommand says that a command, or the program, has no subcommand with that
+// NoSuchCommand says that a command, or the program, has no subcommand with that
 // name.
-func noSuchCommand(cmd *cobra.Command, name string) error {
+func NoSuchCommand(cmd *cobra.Command, name string) error {
 	if before, _, found := strings.Cut(name, "="); found {
 		name = before + "=…" // of a variable
 	}
-	names := subcommands(cmd)
+	names := Subcommands(cmd)
 	text := fmt.Sprintf("unknown command %q", name)
 	if cmd.HasParent() {
-		text = fmt.Sprintf("%s has no command %q; it has %s", shortPath(cmd), name, strings.Join(names, ", "))
+		text = fmt.Sprintf("%s has no command %q; it has %s", ShortPath(cmd), name, strings.Join(names, ", "))
 	}
 	return errors.New(text + didYouMean(similar(cmd, name, names)))
 }
@@ -132,22 +133,23 @@ func didYouMean(near string) string {
 	return fmt.Sprintf(". Did you mean %q?", near)
 }
 
-// mistaken returns an error if the argument of a command with subcommands looks
+// Mistaken returns an error if the argument of a command with subcommands looks
 // like a mistyped subcommand and not like a manifest.
-func mistaken(cmd *cobra.Command, args []string, most int) error {
-	if len(args) == 0 || strings.ContainsAny(args[0], `./\`) || exists(args[0]) {
+func Mistaken(cmd *cobra.Command, args []string, most int) error {
+	if len(args) == 0 || strings.ContainsAny(args[0], `./\`) || Exists(args[0]) {
 		return nil
 	}
-	if path, err := file.Path(args[0], ""); err == nil && exists(path) {
+	if path, err := file.Path(args[0], ""); err == nil && Exists(path) {
 		return nil
 	}
-	if len(args) > most || similar(cmd, args[0], subcommands(cmd)) != "" {
-		return noSuchCommand(cmd, args[0])
+	if len(args) > most || similar(cmd, args[0], Subcommands(cmd)) != "" {
+		return NoSuchCommand(cmd, args[0])
 	}
 	return nil
 }
 
-func subcommands(cmd *cobra.Command) []string {
+// Subcommands returns the names of the commands that people may use below a command.
+func Subcommands(cmd *cobra.Command) []string {
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" {
@@ -157,14 +159,15 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-func exists(path string) bool {
+// Exists reports whether there is a file.
+func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// flagError says what is wrong with a flag, without a value that may be a
+// FlagError says what is wrong with a flag, without a value that may be a
 // secret.
-func flagError(cmd *cobra.Command, err error) error {
+func FlagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
 		empty   *pflag.ValueRequiredError
@@ -173,7 +176,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		whole   values.Refusal
 		number  *strconv.NumError
 	)
-	command := shortPath(cmd)
+	command := ShortPath(cmd)
 	if command == "" {
 		command = "bootstrap"
 	}
@@ -213,10 +216,10 @@ func similarFlag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// atMostAManifest allows one manifest or none.
-func atMostAManifest(cmd *cobra.Command, args []string) error {
+// AtMostAManifest allows one manifest or none.
+func AtMostAManifest(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return noInputs(cmd)
+		return NoInputs(cmd)
 	}
-	return oneManifest(cmd, args)
+	return OneManifest(cmd, args)
 }

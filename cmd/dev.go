@@ -1,0 +1,86 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/dev"
+	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
+	"bootstrap/deployer"
+	"bootstrap/deployer/report"
+	"bootstrap/manifest"
+)
+
+func newDev(c *console) *cobra.Command {
+	var opts deployer.Options
+	var ask asking
+	var anyCPI bool
+	cmd := &cobra.Command{
+		Use:        "dev MANIFEST",
+		SuggestFor: []string{"watch"},
+		Short:      "Deploy to this machine again whenever a file changes",
+		Long: `Dev deploys, and then deploys again whenever the manifest, its operations files and
+variables files change, or a file in a release folder that the manifest names with
+file://. It shows the plan, how the rendered files differ, and the log of what fails.
+A deploy that waits for failing jobs ends when files change. It is for machines of the
+embedded CPI; --any-cpi allows others. Jobs have 20 seconds to run unless
+--update-watch-time says otherwise. Ctrl-C ends it; the VM stays.`,
+		Example: "  bootstrap dev manifest.yml\n  bootstrap dev manifest.yml --update-watch-time 500-120000",
+		Args:    usage.OneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.started = true
+			opts.Manifest = args[0]
+			opts.Confirm = c.confirm(ask)
+			if opts.WatchTime == nil {
+				// A person waits for the log of jobs that do not run.
+				opts.WatchTime = &manifest.WatchTime{Min: 500 * time.Millisecond, Max: 20 * time.Second}
+			}
+			return develop(c, cmd, opts, anyCPI)
+		},
+	}
+	f := cmd.Flags()
+	c.deployFlags(f, &opts)
+	ask.flags(f)
+	f.BoolVar(&opts.Templates, "templates", true, "show how the rendered files differ")
+	f.BoolVar(&anyCPI, "any-cpi", false, "deploy every change to VMs of other CPIs, too")
+	return cmd
+}
+
+// develop deploys again and again.
+func develop(c *console, cmd *cobra.Command, opts deployer.Options, anyCPI bool) error {
+	c.goesOn = true
+	c.report = c.renderer(c.out)
+	loop := dev.Loop{
+		Manifest: opts.Manifest,
+		Inputs:   opts.Inputs,
+		AnyCPI:   anyCPI,
+		Asking:   c.asking.Load,
+		Ended:    func(err error) { ended(c, err) },
+		Show:     c.report,
+		Idle: func(idle bool) {
+			c.ends.Store(idle)
+			if !idle && !c.json {
+				c.print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
+			}
+		},
+	}
+	loop.Deploy = func(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error {
+		opts, all := opts, c.report
+		opts.Accept = accept
+		c.outcome, c.report, c.quiet = nil, show, false
+		defer func() { c.report = all }()
+		defer closeOpened(c)
+		return c.deployment(ctx, opts, deployer.Deploy)
+	}
+	err := loop.Run(cmd.Context())
+	c.goesOn, c.quiet = false, true
+	if remote := (*dev.RemoteError)(nil); errors.As(err, &remote) {
+		return usage.Wrong(cmd, err)
+	}
+	return err
+}
