@@ -19,6 +19,7 @@ import (
 	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/named"
 )
 
 // blob is a file of a release that is not in git: one of config/blobs.yml,
@@ -301,7 +302,7 @@ func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *bl
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot download %s: %w", download.PublicURL(from.URL.String()), err)
+			return named.As("download-failed", fmt.Errorf("cannot download %s: %w", download.PublicURL(from.URL.String()), err))
 		}
 		return s.nameBlob(path, bl.name)
 	}

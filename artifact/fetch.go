@@ -17,6 +17,7 @@ import (
 	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
 	"bootstrap/artifact/download"
+	"bootstrap/internal/named"
 )
 
 // Fetch downloads and verifies an http or https source, unless the cache has it. Of
@@ -117,7 +118,7 @@ func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (p
 		return "", false, ErrOffline
 	}
 	if err := s.client.Fetch(ctx, download.File{URL: u, Limit: s.maxDownload}, path, want, p); err != nil {
-		return "", false, fmt.Errorf("cannot download %s: %w", download.PublicURL(src.URL), err)
+		return "", false, named.As("download-failed", fmt.Errorf("cannot download %s: %w", download.PublicURL(src.URL), err))
 	}
 	return path, false, nil
 }

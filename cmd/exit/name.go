@@ -23,12 +23,14 @@ import (
 	"bootstrap/deployer/target"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/named"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
 	"bootstrap/network"
 	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
+	"bootstrap/templates"
 	"bootstrap/tunnel"
 )
 
@@ -66,10 +68,11 @@ func Names() []string {
 		agent-task-timeout agent-task-lost ssh-host-key agent-certificate agent-password agent-tunnel agent-silent
 		agent-unreachable agent-refused
 		address-in-use address-none-free address-outside address-reserved address-not-static network-zone network-unknown
-		address-held ledger-busy ledger-unusable
+		address-held ledger-busy ledger-unusable state-damaged state-store
 		cpi-start cpi-ended cpi-reply cpi-timeout call-unsettled cpi-refused cpi-package
-		digest download-refused archive-refused release-blobs cache-in-use
-		variable-source file-missing manifest-folder manifest-wrong
+		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
+		template variable-source variable-missing operation yaml identity-missing file-missing manifest-folder manifest-wrong
+		port-taken home-open cpi-elsewhere vm-gone disk-not-mounted
 		fleet-failed fleet-not-running`)
 }
 
@@ -196,7 +199,11 @@ func nameOf(err error) string {
 			return "file-missing"
 		}
 	case *document.Problems:
-		return "manifest-wrong"
+		return ofProblems(*e)
+	case *named.Error:
+		return e.Name
+	case *templates.Failures:
+		return "template"
 	case *rollout.EndedError:
 		return "fleet-failed"
 	case *rollout.NotRunningError:
@@ -215,6 +222,16 @@ func nameOf(err error) string {
 		return refused(e.Kind)
 	}
 	return ""
+}
+
+// ofProblems returns the name of the first problem that has one of its own.
+func ofProblems(problems document.Problems) string {
+	for _, p := range problems {
+		if p.Name != "" && !p.Warning {
+			return p.Name
+		}
+	}
+	return "manifest-wrong"
 }
 
 // unreachable returns the name of the cause for which an agent cannot be reached.

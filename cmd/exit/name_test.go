@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,12 +30,14 @@ import (
 	"bootstrap/deployer/target"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/named"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
 	"bootstrap/network"
 	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
+	"bootstrap/templates"
 	"bootstrap/tunnel"
 )
 
@@ -132,9 +136,41 @@ func samples() []sample {
 		{"file-missing", NoState, &document.FileError{Err: fmt.Errorf("cannot read the manifest x: no such file or directory%w", quiet{fs.ErrNotExist})}},
 		{"manifest-folder", Manifest, &file.FolderError{}},
 		{"manifest-wrong", Manifest, &document.Problems{{Pos: document.Position{File: "x", Line: 1, Column: 1}, Message: "wrong"}}},
+		{"variable-missing", Manifest, problem("variable-missing", "the variable ((x)) has no value; did you mean ((y))?")},
+		{"operation", Manifest, &document.Problems{{Pos: document.Position{File: "x", Line: 1}, Path: "operation [0]", Name: "operation", Message: "no"}}},
+		{"yaml", Manifest, problem("yaml", "is not YAML: no")},
+		{"template", Failed, &templates.Failures{{Message: "no", Template: "ctl.erb", Job: "j", Release: "r"}}},
+		{"template", Failed, &templates.Failures{{Message: "no"}, {Message: "no"}}},
 		{"fleet-failed", Failed, &rollout.EndedError{Record: record}},
 		{"fleet-not-running", Failed, &rollout.NotRunningError{}},
 		{"fleet-not-running", Failed, &rollout.NotRunningError{Record: &rollout.Record{Ended: &time.Time{}}}},
+	}
+}
+
+// problem returns a mistake with the name of its page.
+func problem(name, message string) error {
+	return &document.Problems{{Message: "a warning", Name: "yaml", Warning: true}, {Pos: document.Position{File: "x", Line: 1, Column: 1}, Name: name, Message: message}}
+}
+
+// byScripts lists the names that errors get where they are made (internal/named): the
+// scripts of testdata/script produce most of them.
+func byScripts() []sample {
+	plain := func(name, text string) sample { return sample{name, Failed, named.As(name, errors.New(text))} }
+	return []sample{
+		plain("identity-missing", "cannot decrypt x: there is no identity on this machine; make one"),
+		plain("identity-missing", "cannot decrypt x: it is not encrypted to any of these identities: y; ask"),
+		plain("download-failed", "cannot download https://x: no route"),
+		plain("release-job", "release r has no job j, which x names; it has: y"),
+		plain("release-stemcell", "package p of release r was compiled for stemcell a/1, and the manifest's stemcell is a/2: use x"),
+		plain("disk-not-mounted", "disk d is not mounted on VM v: the jobs would start without their data; x"),
+		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
+		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),
+		plain("state-store", "cannot read state.json of s3://x: no"),
+		plain("cpi-elsewhere", "the CPI does not know VM v, whose agent answers: the CPI looks in the wrong place (x); nothing was changed"),
+		plain("home-open", "anybody on this machine may write to x (mode 0777), which contains programs that bootstrap runs: remove it"),
+		plain("port-taken", "the agent of the new VM cannot listen at 127.0.0.1:1: address already in use"),
+		plain("agent-tunnel", "the SSH tunnel to the new VM could not log in: no; nothing was changed"),
+		plain("disk-full", "the file system of x has 1 MiB free and y needs 2 MiB: make room (z); nothing was changed"),
 	}
 }
 
@@ -161,7 +197,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("docs/troubleshooting.md explains %q, and cmd/exit names %q", got, want)
 	}
 	told := map[string]bool{} // messages of pages that an error has
-	for _, s := range samples() {
+	for _, s := range append(samples(), byScripts()...) {
 		for _, err := range []error{s.err, fmt.Errorf("around it: %w", s.err), errors.Join(errors.New("beside it"), s.err)} {
 			if got := Name(err); got != s.name {
 				t.Errorf("%T %v: the name is %q, want %q", s.err, err, got, s.name)
@@ -191,5 +227,27 @@ func TestNames(t *testing.T) {
 	}
 	if Name(nil) != "" || Name(errors.New("anything")) != "" {
 		t.Error("an error without a page has a name")
+	}
+}
+
+// Every name that is given where an error is made is in the list, and so has a page.
+func TestNamesInUse(t *testing.T) {
+	given := regexp.MustCompile(`named\.As\("([^"]*)"|Name: "([a-z-]+)", Message:`)
+	found := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range given.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if name := m[1] + m[2]; !slices.Contains(Names(), name) {
+				t.Errorf("%s gives an error the name %q, which no page explains", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil || found < 10 {
+		t.Errorf("%d names, %v", found, err)
 	}
 }

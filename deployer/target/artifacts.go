@@ -13,6 +13,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/named"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 )
@@ -296,8 +297,8 @@ func (a *Artifacts) foreign(order []Located) []Located {
 
 // foreignFlaw says why a package that foreign returned cannot be used.
 func (a *Artifacts) foreignFlaw(p Located) error {
-	f := &Flaw{Err: fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
-		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version)}
+	f := &Flaw{Err: named.As("release-stemcell", fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
+		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version))}
 	for i, rel := range a.t.Manifest.Releases {
 		if rel.Name == p.Release {
 			f.Pos, f.Path = rel.Pos, ReleasePath(i)

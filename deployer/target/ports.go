@@ -14,6 +14,7 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/listener"
+	"bootstrap/internal/named"
 	"bootstrap/manifest"
 )
 
@@ -35,7 +36,7 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 			continue
 		}
 		if why := listener.Refused(p.Address, err); why != "" {
-			errs = append(errs, fmt.Errorf("%s cannot listen at %s: %w: %s; %s; nothing was changed", p.What, p.Address, err, why, p.Remedy))
+			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: %w: %s; %s; nothing was changed", p.What, p.Address, err, why, p.Remedy)))
 			continue
 		}
 		var by listener.Process
@@ -49,7 +50,7 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 		switch {
 		case vm != "" && (by.PID == 0 || holder == vm):
 		case t.State != nil && t.State.Get().Own.Swap != nil && holder == t.State.Get().Own.Swap.CID:
-			errs = append(errs, fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it: finish the previous deploy with its cloud_provider.mbus, then run this one; nothing was changed", p.What, p.Address, t.State.Get().Own.Swap.CID, vm))
+			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it: finish the previous deploy with its cloud_provider.mbus, then run this one; nothing was changed", p.What, p.Address, t.State.Get().Own.Swap.CID, vm)))
 		default:
 			errs = append(errs, portTaken(by, p.Address, p.What, p.Remedy, err))
 		}
@@ -143,5 +144,7 @@ func portTaken(by listener.Process, address, what, remedy string, err error) err
 	case by.PID != 0:
 		holder = by.String() + " uses the port: stop it"
 	}
-	return fmt.Errorf("%s cannot listen at %s: %w; %s, or %s; nothing was changed", what, address, err, holder, remedy)
+	return portError(fmt.Errorf("%s cannot listen at %s: %w; %s, or %s; nothing was changed", what, address, err, holder, remedy))
 }
+
+func portError(err error) error { return named.As("port-taken", err) }

@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
+	"bootstrap/internal/named"
 	"bootstrap/manifest"
 	"bootstrap/registry"
 	"bootstrap/tunnel"
@@ -27,7 +28,7 @@ func (c *CPI) CheckTunnel() error {
 		return nil
 	}
 	if err := tunnel.CheckLogin(c.TunnelConfig(want)); err != nil {
-		return fmt.Errorf("the SSH tunnel to the new VM could not log in: %w; nothing was changed", err)
+		return named.As("agent-tunnel", fmt.Errorf("the SSH tunnel to the new VM could not log in: %w; nothing was changed", err))
 	}
 	return nil
 }

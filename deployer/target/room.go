@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/deployer/plan"
+	"bootstrap/internal/named"
 )
 
 // Free space without which a deploy would fail after it has stopped the running
@@ -33,7 +34,7 @@ func (t *Target) CheckRoom(forVM uint64) error {
 		dir := Nearest(f.dir)
 		free, _, err := FileSystem(dir)
 		if err == nil && free < f.need {
-			errs = append(errs, fmt.Errorf("the file system of %s has %s free and %s needs %s: make room (bootstrap cache prune --all frees what can be fetched again); nothing was changed", dir, mebibytes(free), f.what, mebibytes(f.need)))
+			errs = append(errs, named.As("disk-full", fmt.Errorf("the file system of %s has %s free and %s needs %s: make room (bootstrap cache prune --all frees what can be fetched again); nothing was changed", dir, mebibytes(free), f.what, mebibytes(f.need))))
 		}
 	}
 	return errors.Join(errs...)

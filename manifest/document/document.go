@@ -190,7 +190,7 @@ func parseAs(file string, data []byte, names bool) *document {
 		return d
 	case err != nil:
 		line, column, why := yamlerror.Explain(data, err)
-		d.problems = append(d.problems, Problem{Pos: Position{file, line, column}, Message: notYAML + why})
+		d.problems = append(d.problems, Problem{Pos: Position{file, line, column}, Name: "yaml", Message: notYAML + why})
 		return d
 	}
 	c := converter{document: d, names: names, tags: loneTags{none: bytes.IndexByte(data, '!') < 0, data: data}, open: map[*yaml.Node]bool{}}

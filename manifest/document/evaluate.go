@@ -221,7 +221,7 @@ func (e *evaluation) missingProblems() Problems {
 		case def != nil && def.kind != "":
 			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
 		}
-		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(),
+		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(), Name: "variable-missing",
 			Message: fmt.Sprintf("the variable ((%s)) has no value%s%s", shortened(m.name), elsewhere, more)})
 	}
 	problems = problems.sorted()

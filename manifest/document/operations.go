@@ -46,7 +46,7 @@ func (d *document) readOperations(file string, data []byte) []operation {
 
 // failOperation reports an error of an operation.
 func (d *document) failOperation(index int, pos Position, message string) {
-	d.problems = append(d.problems, Problem{Pos: pos, Path: fmt.Sprintf("operation [%d]", index), Message: message})
+	d.problems = append(d.problems, Problem{Pos: pos, Path: fmt.Sprintf("operation [%d]", index), Name: "operation", Message: message})
 }
 
 // read reads one operation; wrong describes what is wrong with it, or is "".

@@ -33,6 +33,8 @@ type Problem struct {
 	Path string
 	// Message describes what is wrong and what is allowed, without secrets.
 	Message string
+	// Name is that of the page of docs/troubleshooting.md that says more; may be empty.
+	Name string
 	// Warning is true if the document can be used nevertheless.
 	Warning bool
 }

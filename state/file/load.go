@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/internal/named"
 	"bootstrap/state"
 )
 
@@ -43,16 +44,18 @@ func load(path string, opts Options) (loaded, error) {
 		l.found = true
 		own := false
 		if l.current, own, err = state.Decode(data); err != nil {
-			return l, fmt.Errorf("cannot use the deployment state %s: %w", opts.name(path), err)
+			return l, damaged(fmt.Errorf("cannot use the deployment state %s: %w", opts.name(path), err))
 		}
 		l.complete(path, opts.Home, own)
 	}
 	l.current.Repair()
 	if err := l.current.Check(); err != nil {
-		return l, fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or restore an earlier version: `bootstrap state backups MANIFEST` lists them", opts.name(path), err)
+		return l, damaged(fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or restore an earlier version: `bootstrap state backups MANIFEST` lists them", opts.name(path), err))
 	}
 	return l, nil
 }
+
+func damaged(err error) error { return named.As("state-damaged", err) }
 
 // start returns the state if there is no file: from a bosh-deployments.yml, from
 // what an earlier run could not write, or an empty one.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/named"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 )
@@ -137,7 +138,7 @@ func (s *Store) load(ctx context.Context, name string) (Document, error) {
 		return Document{}, nil
 	}
 	if err != nil {
-		return d, fmt.Errorf("cannot read %s of %s: %w", name, s.place, err)
+		return d, named.As("state-store", fmt.Errorf("cannot read %s of %s: %w", name, s.place, err))
 	}
 	return d, nil
 }

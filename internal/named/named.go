@@ -1,0 +1,18 @@
+// Package named gives an error the name of a page that explains it, where no caller
+// needs a type of its own.
+package named
+
+// Error is an error with the name of its page.
+type Error struct {
+	Name string
+	Err  error
+}
+
+// As returns err with a name: as in port-taken.
+func As(name string, err error) error { return &Error{name, err} }
+
+// Error returns the text of the error alone.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *Error) Unwrap() error { return e.Err }
