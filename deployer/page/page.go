@@ -19,8 +19,8 @@ import (
 	"bootstrap/internal/webpage"
 )
 
-//go:embed page.css
-var style string
+//go:embed page.css.gz
+var style []byte
 
 // writer writes the parts of the page.
 type writer struct {

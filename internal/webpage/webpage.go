@@ -4,16 +4,19 @@
 package webpage
 
 import (
+	"bytes"
+	"compress/gzip"
 	_ "embed" // the style
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 
 	"bootstrap/internal/printable"
 )
 
-//go:embed page.css
-var style string
+//go:embed page.css.gz
+var style []byte
 
 // Page is a page that is being written.
 type Page struct {
@@ -34,11 +37,15 @@ const head = `<!DOCTYPE html>
 `
 
 // Begin writes everything before the content. own is the style of this page beside the
-// one that all pages share.
-func (p *Page) Begin(title, own string) {
+// one that all pages share, compressed with gzip.
+func (p *Page) Begin(title string, own []byte) {
 	p.text.WriteString(head)
 	p.Put("<title>%s</title>\n<style>\n", title)
-	p.text.WriteString(style + own)
+	for _, packed := range [][]byte{style, own} {
+		if r, err := gzip.NewReader(bytes.NewReader(packed)); err == nil { // a test unpacks them
+			_, _ = io.Copy(&p.text, r)
+		}
+	}
 	p.Put(`</style>
 </head>
 <body>
