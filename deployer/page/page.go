@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 
@@ -372,7 +373,7 @@ func axis(seconds float64) string {
 		return "0"
 	case seconds < 1:
 		return fmt.Sprintf("%.0fms", seconds*1000)
-	case seconds < 2:
+	case whole < 60 && math.Abs(seconds-float64(whole)) > 0.01:
 		return fmt.Sprintf("%.1fs", seconds)
 	case whole < 60:
 		return fmt.Sprintf("%ds", whole)
