@@ -79,11 +79,12 @@ type problem struct {
 	Column  int    `json:"column,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
+	Explain string `json:"explain,omitempty"` // the NAME of bootstrap explain
 	Warning bool   `json:"warning,omitempty"`
 }
 
 func problemLine(p document.Problem) problem {
-	return problem{"problem", p.Pos.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Warning}
+	return problem{"problem", p.Pos.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Name, p.Warning}
 }
 
 // printProblems prints err as objects if it contains problems of a manifest.

@@ -65,8 +65,8 @@ func Names() []string {
 		vm-unrecorded vm-none disk-gone disk-shrinks disk-second
 		state-missing fleet-locked state-locked state-lock-lost state-unsent state-conflict state-moved state-owns newer-version
 		jobs-not-running health-check script-failed package-compile agent-settings agent-foreign agent-busy
-		agent-task-timeout agent-task-lost ssh-host-key agent-certificate agent-password agent-tunnel agent-silent
-		agent-unreachable agent-refused
+		agent-task-timeout agent-task-lost ssh-host-key agent-certificate agent-password agent-tunnel agent-refused
+		agent-silent agent-unreachable
 		address-in-use address-none-free address-outside address-reserved address-not-static network-zone network-unknown
 		address-held ledger-busy ledger-unusable state-damaged state-store
 		cpi-start cpi-ended cpi-reply cpi-timeout call-unsettled cpi-refused cpi-package

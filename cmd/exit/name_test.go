@@ -108,6 +108,7 @@ func samples() []sample {
 		{"agent-silent", Agent, &plan.AgentSilentError{VM: "vm-1", Err: silent}},
 		{"agent-unreachable", Agent, silent},
 		{"agent-unreachable", Agent, &agent.UnreachableError{Waited: time.Minute}},
+		{"agent-refused", Agent, &plan.AgentSilentError{VM: "vm-1", Err: &agent.Error{Message: "no"}}},
 		{"agent-refused", Failed, &agent.Error{Message: "no"}},
 		{"address-in-use", Failed, refused(network.AlreadyInUse)},
 		{"address-none-free", Failed, refused(network.NotEnoughCapacity)},

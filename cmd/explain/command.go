@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,10 +38,10 @@ NAME is the name that the output of a failed command ends with, or an exit code.
 Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 		Example: "  bootstrap explain agent-silent\n  bootstrap explain 69",
 		Args:    cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(_ *cobra.Command, args []string, begin string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 			pages, err := Pages()
 			for _, p := range pages {
-				if err == nil && len(args) == 0 {
+				if err == nil && len(args) == 0 && strings.HasPrefix(p.Name, begin) {
 					list = append(list, cobra.CompletionWithDesc(p.Name, p.Summary()))
 				}
 			}
