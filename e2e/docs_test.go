@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +80,7 @@ func runPage(t *testing.T, path string, blocks []pagetest.Block, bin, cache stri
 		})
 	})
 	ports := map[string]string{} // in the page, and instead of it
-	for _, of := range []string{"8787", "6868", "8788", "7868"} {
+	for _, of := range []string{"8787", "6868", "8788", "7868", "7821", "7822", "7811", "7812", "7813", "8811", "8812", "8813"} {
 		port, err := freePort()
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +136,7 @@ func runPage(t *testing.T, path string, blocks []pagetest.Block, bin, cache stri
 // mayEnd reports whether the command may end with that exit code: plan with changes, and
 // what the page shows to fail.
 func (s step) mayEnd(code string) bool {
-	return code == "0" || code == "2" && strings.Contains(s.Command, "bootstrap plan") || s.console && slices.Contains(s.Output, "Exit code "+code)
+	return code == "0" || code == "2" && (strings.Contains(s.Command, "bootstrap plan") || strings.Contains(s.Command, "bootstrap fleet plan")) || s.console && slices.Contains(s.Output, "Exit code "+code)
 }
 
 // prepare makes the folders of a page and returns the one in which it runs.
@@ -151,8 +152,19 @@ func prepare(t *testing.T, dir, bin, cache string, own func(string) string) stri
 	if out, err := exec.Command("cp", "-R", "../testdata/quickstart", quickstart).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	manifest := filepath.Join(quickstart, "manifest.yml")
-	data, err := os.ReadFile(manifest)
+	if out, err := exec.Command("cp", "-R", "../examples", filepath.Join(work, "examples")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	err := filepath.WalkDir(work, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yml" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(own(string(data))), 0o600)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +173,7 @@ func prepare(t *testing.T, dir, bin, cache string, own func(string) string) stri
 	if err := os.Symlink(cache, filepath.Join(dir, "home/.bosh/cache")); err != nil {
 		t.Fatal(err)
 	}
-	for path, content := range map[string]string{manifest: own(string(data)), filepath.Join(dir, "bin/bootstrap"): answer, filepath.Join(work, "bootstrap"): answer} {
+	for path, content := range map[string]string{filepath.Join(dir, "bin/bootstrap"): answer, filepath.Join(work, "bootstrap"): answer} {
 		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
 			t.Fatal(err)
 		}
