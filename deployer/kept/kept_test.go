@@ -44,7 +44,7 @@ func TestFormat(t *testing.T) {
 
 // A file that a newer version wrote is refused, and is not overwritten.
 func TestNewerFormat(t *testing.T) {
-	for _, name := range []string{"agent.json", "installation.json", "second-disk.json", "times.json", "applied/current/record.json"} {
+	for _, name := range []string{"agent.json", "installation.json", "second-disk.json", "times.json", "timeline.json", "applied/current/record.json"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(`{"format": 2, "vm": 7}`), 0o600)); err != nil {

@@ -1,0 +1,106 @@
+package page
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/timeline"
+)
+
+// textOf returns the text of a page, and fails if an element of it is not closed.
+func textOf(t *testing.T, page []byte) string {
+	t.Helper()
+	var open []string
+	var text strings.Builder
+	for z := html.NewTokenizer(strings.NewReader(string(page))); ; {
+		switch z.Next() {
+		case html.ErrorToken:
+			if len(open) > 0 {
+				t.Errorf("not closed: %q", open)
+			}
+			return text.String()
+		case html.TextToken:
+			text.Write(z.Text())
+		case html.StartTagToken:
+			if name, _ := z.TagName(); string(name) != "meta" {
+				open = append(open, string(name))
+			}
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			if len(open) == 0 || open[len(open)-1] != string(name) {
+				t.Fatalf("%q are open, and %s is closed", open, name)
+			}
+			open = open[:len(open)-1]
+		}
+	}
+}
+
+func same(text string) string { return text }
+
+// A page is made of whatever is known.
+func TestHTML(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC)
+	deployed := began.Add(time.Hour)
+	for name, c := range map[string]struct {
+		r    observe.Report
+		want []string
+	}{
+		"nothing": {observe.Report{PlanNote: "the agent does not answer"}, []string{"plan not known", "This is not known: the agent does not answer"}},
+		"new": {observe.Report{Deployment: "web", Plan: &plan.View{Changes: []plan.Line{{What: plan.VM, Action: plan.Create}}, Warnings: []string{"a < b"}}, Steps: []plan.Step{{Kind: plan.CreateVM, Maybe: []string{"cpi set_vm_metadata"}}}},
+			[]string{"web deploy changes something", "Warning: a < b", "perhaps cpi set_vm_metadata"}},
+		"templates": {observe.Report{Plan: &plan.View{TemplatesNote: "some", Templates: []plan.File{{Job: "page", Path: "bin/ctl", Change: plan.FileChanged, Diff: "@@ -1 +1 @@\n-a\n+<b>\n"}}}},
+			[]string{"nothing to do", "page/bin/ctl", "-a\n+<b>"}},
+		"another machine": {observe.Report{LastDeploy: &deployed, VM: &observe.SeenVM{CID: "vm-1"}, Runs: []*timeline.Timeline{{Command: "deploy", Began: began, Seconds: 7, Status: timeline.Finished}}},
+			[]string{"This machine has no timeline of the last deploy"}},
+		// A file that somebody has changed.
+		"odd": {observe.Report{Runs: []*timeline.Timeline{{Command: "deploy", Seconds: -1, Down: []timeline.Interval{{From: -7, To: 1e300}}, Spans: []timeline.Span{{Kind: `"><b`, In: 9, At: -1, Seconds: 1e9}}, Omitted: 3}}},
+			[]string{"3 more calls are not listed."}},
+	} {
+		got := textOf(t, HTML(&c.r, same))
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: the page lacks %q:\n%s", name, want, got)
+			}
+		}
+	}
+}
+
+// Secrets are replaced everywhere, and no word of the page itself.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	clean := func(text string) string { return strings.NewReplacer("hunter2", "<redacted>", "step", "<redacted>").Replace(text) }
+	page := string(HTML(&observe.Report{Deployment: "hunter2", PlanNote: "hunter2", StateFile: "/hunter2", Diff: []string{"+ x: hunter2"}, Runs: []*timeline.Timeline{{
+		Command: "deploy hunter2", User: "hunter2", Spans: []timeline.Span{{Kind: timeline.Step, Name: "hunter2"}},
+	}}}, clean))
+	if strings.Contains(page, "hunter2") || !strings.Contains(page, `<tr role="row" class="step">`) {
+		t.Errorf("%s", page)
+	}
+}
+
+// A page replaces a page, and no other file.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		content string
+		refused bool
+	}{"new": {"", false}, "manifest.yml": {"name: web\n", true}, "other.html": {"<!DOCTYPE html>\n<html>", true}, "page.html": {string(HTML(&observe.Report{}, same)), false}} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := Write(path, &observe.Report{Deployment: "web"}, same)
+		data, _ := os.ReadFile(path)
+		if (err != nil) != c.refused || c.refused != (string(data) == c.content) {
+			t.Errorf("%s: %v, %.40s", name, err, data)
+		}
+	}
+}
