@@ -110,6 +110,7 @@ func imports() map[string][]string {
 		"internal/digest":         {},
 		"internal/guard":          {},
 		"internal/listener":       {},
+		"internal/homedir":        {},
 		"internal/keyorder":       {},
 		"internal/lockfile":       {"internal/atomicfile"},
 		"internal/named":          {},

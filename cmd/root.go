@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,7 @@ import (
 	"bootstrap/deployer/target"
 	"bootstrap/deployer/timeline"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/homedir"
 	"bootstrap/internal/owner"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
@@ -64,7 +66,7 @@ type Process struct {
 
 // Run runs the command that the arguments name and returns its exit code.
 func (p Process) Run() int {
-	c := newConsole(p.Args, p.Stdin, p.Stdout, p.Stderr, p.Env)
+	c := newConsole(p.Args, p.Stdin, p.Stdout, p.Stderr, homedir.Add(p.Env, runtime.GOOS))
 	c.trace = p.Trace
 	restrictUmask()
 	return c.execute(newRoot(c))

@@ -9,17 +9,13 @@ import (
 // aboutOf returns what commands that print something about the program use of the
 // console.
 func aboutOf(c *console) about.Console {
-	return about.Console{
-		Args:  usage.NoArgs,
-		Start: func() { c.started = true },
-		Print: c.product,
-		Object: func(kind string, object any) bool {
-			if c.json {
-				printLines(c, kind, []any{object})
-			}
-			return c.json
-		},
-	}
+	return about.Console{Args: usage.NoArgs, Start: func() { c.started = true }, Print: func(kind, text string, object any) {
+		if !c.json || object == nil {
+			c.product(kind, text)
+			return
+		}
+		printLines(c, kind, []any{object})
+	}}
 }
 
 // explainOf returns what the command explain uses of the console.

@@ -37,6 +37,15 @@ type Config struct {
 	Grace   time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
 }
 
+// Supported returns why no CPI can be installed or called on an operating system, and what
+// to do about it; nil: it can.
+func Supported(system string) error {
+	if system == "windows" {
+		return errors.New("no CPI runs on Windows, because CPIs are made of scripts for bash: run this command in WSL 2, in the container image of bootstrap, or on Linux or macOS; see docs/platforms.md")
+	}
+	return nil
+}
+
 // Client calls one CPI. It may be used by several goroutines.
 type Client struct {
 	cfg    Config

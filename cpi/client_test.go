@@ -511,3 +511,15 @@ func TestHasStemcell(t *testing.T) {
 		}
 	}
 }
+
+// On Windows, a person learns what to do instead.
+func TestSupported(t *testing.T) {
+	for _, system := range []string{"linux", "darwin"} {
+		if err := Supported(system); err != nil {
+			t.Errorf("%s: %v", system, err)
+		}
+	}
+	if err := Supported("windows"); err == nil || !strings.Contains(err.Error(), "Windows") || !strings.Contains(err.Error(), "WSL 2") {
+		t.Error(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 
 	"bootstrap/cpi"
@@ -22,7 +23,10 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	if !r.plan.Touches() {
 		return nil
 	}
-	problems := []error{r.t.CheckRoom(r.roomForVM())}
+	problems := []error{cpi.Supported(runtime.GOOS), r.t.CheckRoom(r.roomForVM())}
+	if problems[0] != nil {
+		return problems[:1]
+	}
 	if r.plan.NewVM() {
 		vm := ""
 		if r.look.Facts.HasVM {

@@ -6,12 +6,12 @@ import (
 	"bootstrap/templates"
 )
 
-// Console is what the commands use of the console.
+// Console is what the commands use of the console. Print prints a result: its text, or
+// the object if there is one and programs read the output.
 type Console struct {
-	Args   cobra.PositionalArgs               // refuses arguments
-	Start  func()                             // says that the command line was understood
-	Print  func(kind, text string)            // prints a result for people
-	Object func(kind string, object any) bool // prints a result for programs, if these are who reads it
+	Args  cobra.PositionalArgs // refuses arguments
+	Start func()               // says that the command line was understood
+	Print func(kind, text string, object any)
 }
 
 // NewVersion returns the command that prints which program this is.
@@ -28,9 +28,8 @@ format is refused.`,
 		Args: c.Args,
 		RunE: func(*cobra.Command, []string) error {
 			c.Start()
-			if program := Read(); !c.Object("version", program) {
-				c.Print("version", program.Text())
-			}
+			program := Read()
+			c.Print("version", program.Text(), program)
 			return nil
 		},
 	}
@@ -48,7 +47,7 @@ func NewNotice(c Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Print("text", text)
+			c.Print("text", text, nil)
 			return nil
 		},
 	}

@@ -16,6 +16,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/cpi"
 	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
@@ -154,6 +155,10 @@ func (d *doctor) checkSpace(_ context.Context, v *verdict) {
 
 // checkTools looks for the programs that packaging scripts call.
 func (d *doctor) checkTools(_ context.Context, v *verdict) {
+	if err := cpi.Supported(runtime.GOOS); err != nil {
+		v.warn("run deploy, delete and what else creates or deletes a VM elsewhere", "%v", err)
+		return
+	}
 	path := d.Env.Getenv("PATH")
 	if runtime.GOOS != "windows" {
 		path += string(os.PathListSeparator) + "/usr/local/bin:/usr/bin:/bin"
@@ -274,6 +279,10 @@ func sources(m *manifest.Manifest) []string {
 func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	if d.Env.Machine == nil || d.loaded && !d.EmbeddedCPI() {
 		v.skip("the embedded CPI is not used")
+		return
+	}
+	if cpi.Supported(runtime.GOOS) != nil { // checkTools says it
+		v.skip("no VM can be made on this operating system")
 		return
 	}
 	var m target.Machine

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
@@ -49,6 +50,9 @@ func (c *CPI) Connect(ctx context.Context) error {
 func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 	if c.client != nil {
 		return c.client, nil
+	}
+	if err := cpi.Supported(runtime.GOOS); err != nil {
+		return nil, err
 	}
 	if err := c.bindRegistry(ctx); err != nil {
 		return nil, err

@@ -2,10 +2,12 @@ package bpm
 
 import "errors"
 
+var errUnsupported = errors.New("bpm runs no processes on Windows")
+
 // On Windows, whose releases do not use bpm, this package only compiles.
 
-func send(int, string) error { return errors.ErrUnsupported }
+func send(int, string) error { return errUnsupported }
 
-func replaceThis([]string, []string) error { return errors.ErrUnsupported }
+func replaceThis([]string, []string) error { return errUnsupported }
 
 func (limits) set() []string { return nil }

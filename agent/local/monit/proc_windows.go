@@ -5,4 +5,4 @@ import "errors"
 // On Windows, which has neither pid files nor sessions, this package only
 // compiles.
 
-func reap(int) (bool, error) { return true, errors.ErrUnsupported }
+func reap(int) (bool, error) { return true, errors.New("no processes of jobs run on Windows") }

@@ -1,0 +1,22 @@
+// Package homedir finds the folder of the person who runs the program.
+package homedir
+
+import "strings"
+
+// Add returns the environment with HOME, which Windows calls USERPROFILE. An environment
+// with HOME, and one of another operating system, stays as it is.
+func Add(env []string, system string) []string {
+	profile := ""
+	for _, variable := range env {
+		switch name, value, _ := strings.Cut(variable, "="); {
+		case system != "windows", name == "HOME" && value != "":
+			return env
+		case strings.EqualFold(name, "USERPROFILE"):
+			profile = value
+		}
+	}
+	if profile == "" {
+		return env
+	}
+	return append(env[:len(env):len(env)], "HOME="+profile)
+}
