@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -234,7 +235,8 @@ func compare(must, may, did []string) error {
 	return nil
 }
 
-// TestDowntime measures how long a page is down while its deployment changes.
+// TestDowntime measures how long a page is down while its deployment changes, and
+// compares that with the time that the run records.
 func TestDowntime(t *testing.T) {
 	l, err := newLab(t)
 	if err != nil {
@@ -266,30 +268,64 @@ func TestDowntime(t *testing.T) {
 		began := time.Now()
 		err := l.must(c.args...)
 		took := time.Since(began)
-		away := end()
+		from, to := end()
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: the page was away for %v of %v", c.what, away.Round(10*time.Millisecond), took.Round(10*time.Millisecond))
+		downFrom, downTo, err := l.recordedOutage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: the page was away for %v of %v; recorded: %v", c.what, to.Sub(from).Round(10*time.Millisecond), took.Round(10*time.Millisecond), downTo.Sub(downFrom))
+		if !to.After(downFrom) || !from.Before(downTo) {
+			t.Errorf("%s: the page was away from %v to %v, and the record says from %v to %v", c.what, from, to, downFrom, downTo)
+		}
 	}
 }
 
-// probe requests the page continuously; end returns the longest time without an
-// answer.
-func (l *lab) probe() (end func() time.Duration) {
+// recordedOutage returns when the service was down in the last run, by its timeline.
+func (l *lab) recordedOutage() (from, to time.Time, err error) {
+	found, err := filepath.Glob(l.path("home/.bosh/*/timeline.json"))
+	if err != nil || len(found) != 1 {
+		return from, to, fmt.Errorf("%d timelines: %w", len(found), err)
+	}
+	data, err := os.ReadFile(found[0])
+	if err != nil {
+		return from, to, err
+	}
+	var kept struct {
+		Runs []struct {
+			Began time.Time
+			Down  []struct{ From, To float64 }
+		}
+	}
+	if err := json.Unmarshal(data, &kept); err != nil || len(kept.Runs) == 0 || len(kept.Runs[0].Down) != 1 {
+		return from, to, fmt.Errorf("no time when the service was down is recorded: %w\n%s", err, data)
+	}
+	run := kept.Runs[0]
+	at := func(seconds float64) time.Time { return run.Began.Add(time.Duration(seconds * float64(time.Second))) }
+	return at(run.Down[0].From), at(run.Down[0].To), nil
+}
+
+// probe requests the page continuously; end returns between which two answers it was
+// longest refused.
+func (l *lab) probe() (end func() (from, to time.Time)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	longest := make(chan time.Duration)
+	longest := make(chan [2]time.Time)
 	go func() {
-		var away time.Duration
-		client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-		last := time.Now()
+		var away [2]time.Time
+		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		last, refused := time.Now(), false
 		for ctx.Err() == nil {
 			resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", l.page))
 			if err == nil {
 				resp.Body.Close()
-				away = max(away, time.Since(last))
+				if now := time.Now(); refused && now.Sub(last) > away[1].Sub(away[0]) {
+					away = [2]time.Time{last, now}
+				}
 				last = time.Now()
 			}
+			refused = err != nil
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
@@ -297,5 +333,9 @@ func (l *lab) probe() (end func() time.Duration) {
 		}
 		longest <- away
 	}()
-	return func() time.Duration { cancel(); return <-longest }
+	return func() (from, to time.Time) {
+		cancel()
+		away := <-longest
+		return away[0], away[1]
+	}
 }
