@@ -164,9 +164,7 @@ func TestEveryProviderAndPurpose(t *testing.T) {
 					t.Helper()
 					manifest, opts := inputs(t, r, more...)
 					// Values that only some operations need.
-					for _, name := range []string{"external_ip=34.1.1.1", "service_account=a@b", "vcenter_rp=rp", "vcenter_ca_cert=x", "openstack_ca_cert=x", "docker_ca=x", "docker_cert=x", "docker_key=x"} {
-						opts.Vars = append(opts.Vars, name)
-					}
+					opts.Vars = []string{"external_ip=34.1.1.1", "service_account=a@b", "vcenter_rp=rp", "vcenter_ca_cert=x", "openstack_ca_cert=x", "docker_ca=x", "docker_cert=x", "docker_key=x"}
 					opts.Generate = document.Plan
 					doc, err := document.Evaluate(t.Context(), manifest, opts)
 					if err != nil {
