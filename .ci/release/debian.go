@@ -49,7 +49,9 @@ func readDebs(dir string) (list []debianPackage, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", p, err)
 		}
-		list = append(list, d)
+		if d.Name != "debconf" { // only scripts of packages ask
+			list = append(list, d)
+		}
 	}
 	slices.SortFunc(list, func(a, b debianPackage) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil

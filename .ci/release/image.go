@@ -214,8 +214,7 @@ func without(name string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(name, "usr/share/doc/") && strings.Count(name, "/") > 3 && path.Base(name) != "copyright" ||
-		strings.HasPrefix(name, "usr/share/doc/") && strings.Count(name, "/") == 3 && path.Base(name) != "copyright" ||
+	return strings.HasPrefix(name, "usr/share/doc/") && strings.Count(name, "/") > 2 && path.Base(name) != "copyright" ||
 		strings.Contains(name, "/gconv/")
 }
 
@@ -224,9 +223,6 @@ func without(name string) bool {
 func baseTree(debs []debianPackage) (tree, error) {
 	t := tree{}
 	for _, d := range debs {
-		if d.Name == "debconf" { // only scripts of packages ask
-			continue
-		}
 		for _, e := range d.entries {
 			if !without(e.Name) {
 				t[e.Name] = e
