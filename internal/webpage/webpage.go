@@ -26,6 +26,9 @@ type Page struct {
 	text strings.Builder
 }
 
+// maxStyle is more than a style has, in bytes.
+const maxStyle = 64 << 10
+
 // head is what a page begins with. The policy forbids everything but the style inside.
 const head = `<!DOCTYPE html>
 <html lang="en">
@@ -43,7 +46,7 @@ func (p *Page) Begin(title string, own []byte) {
 	p.Put("<title>%s</title>\n<style>\n", title)
 	for _, packed := range [][]byte{style, own} {
 		if r, err := gzip.NewReader(bytes.NewReader(packed)); err == nil { // a test unpacks them
-			_, _ = io.Copy(&p.text, r)
+			_, _ = io.CopyN(&p.text, r, maxStyle)
 		}
 	}
 	p.Put(`</style>
