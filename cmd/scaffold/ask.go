@@ -76,7 +76,7 @@ func (q *questions) values(ctx context.Context, r *Request) error {
 		}
 		q.say(s.about)
 		for {
-			answer, err := q.line(ctx, s.name, s.standard, s.kind == secret)
+			answer, err := q.line(ctx, s.name, r.proposed(s), s.kind == secret)
 			if err != nil {
 				return err
 			}

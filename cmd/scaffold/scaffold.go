@@ -201,8 +201,8 @@ func (r *Request) missing() (all []*setting) {
 // fillIn gives settings without a value the proposed one.
 func (r *Request) fillIn() {
 	for _, s := range r.settings() {
-		if _, given := r.values[s.name]; !given && s.standard != "" {
-			r.values[s.name] = s.standard
+		if _, given := r.values[s.name]; !given {
+			r.values[s.name] = r.proposed(s)
 		}
 	}
 }
@@ -240,8 +240,9 @@ func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 	if filepath.Clean(r.Dir) != "." {
 		at = " " + values.Quote(r.Dir)
 	}
-	for _, command := range []string{"validate", "deploy"} {
-		result.Next = append(result.Next, "bootstrap "+command+at)
+	result.Next = []string{"bootstrap validate" + at}
+	if len(result.Missing) == 0 {
+		result.Next = append(result.Next, "bootstrap deploy"+at)
 	}
 	return result, nil
 }

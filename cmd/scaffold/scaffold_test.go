@@ -355,3 +355,25 @@ func TestDigestsAreSHA256(t *testing.T) {
 		}
 	}
 }
+
+// Addresses are proposed in the range that was given, at the place that they have in the
+// proposed one.
+func TestProposedAddresses(t *testing.T) {
+	for _, c := range []struct{ provider, cidr, gateway, ip string }{
+		{"aws", "10.0.0.0/24", "10.0.0.1", "10.0.0.6"},
+		{"aws", "172.31.16.0/20", "172.31.16.1", "172.31.16.6"},
+		{"docker", "192.168.9.128/25", "192.168.9.129", "192.168.9.139"},
+		{"aws", "10.0.0.0/30", "10.0.0.1", ""},
+		{"aws", "fd00::/64", "", ""},
+		{"aws", "nonsense", "", ""},
+	} {
+		r := &Request{Provider: c.provider, Purpose: release, Vars: []string{"internal_cidr=" + c.cidr}}
+		if err := r.prepare(t.Context(), Source{}); err != nil {
+			t.Fatal(err)
+		}
+		r.fillIn()
+		if r.values["internal_gw"] != c.gateway || r.values["internal_ip"] != c.ip {
+			t.Errorf("%s: gateway %q, address %q", c.cidr, r.values["internal_gw"], r.values["internal_ip"])
+		}
+	}
+}

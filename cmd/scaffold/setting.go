@@ -1,8 +1,11 @@
 package scaffold
 
 import (
+	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +44,40 @@ func (r *Request) settings() (all []*setting) {
 		all = append(all, s)
 	}
 	return all
+}
+
+// proposed returns the proposed value of a setting; empty: none. In another range than the
+// proposed one, an address has the same place.
+func (r *Request) proposed(s *setting) string {
+	const of = "internal_cidr"
+	given := r.values[of]
+	if given == "" || s.name != "internal_gw" && s.name != "internal_ip" {
+		return s.standard
+	}
+	for _, other := range r.settings() {
+		if other.name == of && other.standard != given {
+			return samePlace(s.standard, other.standard, given)
+		}
+	}
+	return s.standard
+}
+
+// samePlace returns the address that has the place in another range that the given one has
+// in its own; empty: there is none.
+func samePlace(address, in, other string) string {
+	at, err := netip.ParseAddr(address)
+	from, err2 := netip.ParsePrefix(in)
+	to, err3 := netip.ParsePrefix(other)
+	if cmp.Or(err, err2, err3) != nil || !to.Addr().Is4() {
+		return ""
+	}
+	a, b, c := at.As4(), from.Masked().Addr().As4(), to.Masked().Addr().As4()
+	place := binary.BigEndian.Uint32(a[:]) - binary.BigEndian.Uint32(b[:])
+	binary.BigEndian.PutUint32(c[:], binary.BigEndian.Uint32(c[:])+place)
+	if found := netip.AddrFrom4(c); to.Contains(found) {
+		return found.String()
+	}
+	return ""
 }
 
 // bare matches texts that are the same text in YAML without quotes.
