@@ -135,7 +135,10 @@ func (l *lab) walkOut(e ending) error {
 func named(text string) []string {
 	var list []string
 	for _, m := range regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]|(?m:(?:^ *|: )(bootstrap [^\n;(]+))").FindAllStringSubmatch(text, -1) {
-		list = append(list, strings.TrimSpace(m[1]+m[2]))
+		command := strings.TrimSpace(m[1] + m[2])
+		if !strings.HasPrefix(command, "bootstrap explain ") { // it says more, and does nothing
+			list = append(list, command)
+		}
 	}
 	return list
 }
