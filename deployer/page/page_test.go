@@ -76,7 +76,9 @@ func TestHTML(t *testing.T) {
 // Secrets are replaced everywhere, and no word of the page itself.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	clean := func(text string) string { return strings.NewReplacer("hunter2", "<redacted>", "step", "<redacted>").Replace(text) }
+	clean := func(text string) string {
+		return strings.NewReplacer("hunter2", "<redacted>", "step", "<redacted>").Replace(text)
+	}
 	page := string(HTML(&observe.Report{Deployment: "hunter2", PlanNote: "hunter2", StateFile: "/hunter2", Diff: []string{"+ x: hunter2"}, Runs: []*timeline.Timeline{{
 		Command: "deploy hunter2", User: "hunter2", Spans: []timeline.Span{{Kind: timeline.Step, Name: "hunter2"}},
 	}}}, clean))
