@@ -245,7 +245,19 @@ type event struct {
 	report.Event
 	ExitCode int            `json:"exit_code"`
 	Hint     string         `json:"hint"`
+	Explain  string         `json:"explain"`
 	HeldBy   *report.Holder `json:"held_by"`
+}
+
+// advice returns what to do about an error, and where more is said of it.
+func (e event) advice() string {
+	switch {
+	case e.Explain == "":
+		return e.Hint
+	case e.Hint == "":
+		return fmt.Sprintf(`"bootstrap explain %s" says more`, e.Explain)
+	}
+	return fmt.Sprintf(`%s; "bootstrap explain %s" says more`, e.Hint, e.Explain)
 }
 
 // read reads the lines that were added.
@@ -313,7 +325,7 @@ const (
 
 // outcome returns how the process ended.
 func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
-	o := Outcome{ExitCode: process.ExitCode(cmd.ProcessState), Error: f.result.Error, Hint: f.result.Hint}
+	o := Outcome{ExitCode: process.ExitCode(cmd.ProcessState), Error: f.result.Error, Hint: f.result.advice()}
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit):
@@ -374,7 +386,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 		case report.Planned:
 			made.View = e.Plan
 		case "result":
-			made.Error, made.Hint, made.HeldBy, told = e.Error, e.Hint, e.HeldBy, true
+			made.Error, made.Hint, made.HeldBy, told = e.Error, e.advice(), e.HeldBy, true
 		}
 	}
 	if !told {
