@@ -71,7 +71,7 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 		shown = append(shown, piece[:n]...)
 		end := bytes.TrimRight(shown, " ")
 		if !asked && bytes.HasSuffix(end, []byte("Go on? [yN]:")) || len(end) > seen && passphrase.Match(end[seen:]) ||
-			len(end) > seen && answer != "" && proposal.Match(end[seen:]) {
+			len(end) > seen && (answer == "enter" || answer == "ctrl-c") && proposal.Match(end[seen:]) {
 			asked, seen = true, len(end)
 			if hook := ts.MkAbs("asked.sh"); exists(hook) {
 				out, err := exec.Command("sh", "-c", "cd '"+ts.MkAbs(".")+"' && sh asked.sh").CombinedOutput()
