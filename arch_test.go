@@ -152,6 +152,7 @@ func libraries() map[string][]string {
 		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/postgrestest", "state/team"},
 		"github.com/aws/aws-sdk-go-v2":   {"state/team"}, // signatures; credentials come from minio-go, whose lookup is a third as large
 		"github.com/minio/minio-go/v7":   {"state/team"},
+		"gopkg.in/ini.v1":                {"state/team"}, // profiles of AWS; minio-go has it
 		"github.com/riverqueue/river":    {"fleet/queue"},
 		"modernc.org/sqlite":             {"addresses"},
 		"go4.org/netipx":                 {"addresses", "addresses/addressestest", "manifest", "network"},

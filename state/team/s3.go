@@ -22,8 +22,8 @@ import (
 
 // openS3 returns a bucket of S3 or of a clone, which speaks the same HTTP as an own
 // server but for its signatures. Credentials come from where the programs of AWS look
-// for them: variables, the profiles of ~/.aws, with their programs and single sign-on,
-// a web identity, and the roles of containers and machines.
+// for them: variables, the profiles of ~/.aws, with their programs, roles and single
+// sign-on, a web identity, and the roles of containers and machines.
 func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	bucket, query := u.Host, u.Query()
 	if bucket == "" || u.User != nil {
@@ -32,7 +32,11 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	if err := known(query, "region", "endpoint"); err != nil {
 		return nil, err
 	}
-	region := cmp.Or(query.Get("region"), cfg.Getenv("AWS_REGION"), cfg.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
+	profiles, err := readProfiles(cfg.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	region := cmp.Or(query.Get("region"), cfg.Getenv("AWS_REGION"), cfg.Getenv("AWS_DEFAULT_REGION"), profiles.get(profiles.chosen(), "region"), "us-east-1")
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
 	if strings.Contains(bucket, ".") { // a certificate is for one name below s3
 		base = &url.URL{Scheme: "https", Host: fmt.Sprintf("s3.%s.amazonaws.com", region), Path: "/" + bucket}
@@ -53,6 +57,15 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	signed := &signing{region: region, credentials: credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Region: region},
 	})}
+	if cfg.Getenv("AWS_ACCESS_KEY_ID") == "" && cfg.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") == "" {
+		role, err := profiles.role(profiles.chosen(), region, mostRoles)
+		if err != nil {
+			return nil, err
+		}
+		if role != nil { // and no other credentials, if it cannot be assumed
+			signed.credentials = credentials.New(role)
+		}
+	}
 	plain := client(nil)
 	plain.Timeout = requestTime // what gives credentials need not exist on this machine
 	dressed := client(func(below http.RoundTripper) http.RoundTripper {
