@@ -16,6 +16,9 @@ import (
 	"bootstrap/manifest/document"
 )
 
+// ignored is the file that keeps secrets out of git. One that exists is the person's.
+const ignored = ".gitignore"
+
 // output is a file to write.
 type output struct {
 	path string // in the folder, with slashes
@@ -52,8 +55,8 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 			func(s *setting) bool { return s.kind == secret }), 0o600)
 	}
 	w.add("bootstrap.yml", w.environment(r, hasSecrets), 0o644)
-	if _, err := os.Lstat(filepath.Join(r.Dir, ".gitignore")); errors.Is(err, fs.ErrNotExist) {
-		w.add(".gitignore", read("machine")[".gitignore"], 0o644)
+	if _, err := os.Lstat(filepath.Join(r.Dir, ignored)); errors.Is(err, fs.ErrNotExist) {
+		w.add(ignored, read("machine")[ignored], 0o644)
 	}
 	return w.files, nil
 }

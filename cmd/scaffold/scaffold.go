@@ -66,7 +66,8 @@ type Result struct {
 	Dir     string   `json:"dir"`
 	Files   []string `json:"files"`             // in Dir
 	Missing []string `json:"missing,omitempty"` // names of variables that have no value yet
-	Next    []string `json:"next"`              // commands
+	Note    string   `json:"note,omitempty"`
+	Next    []string `json:"next"` // commands
 }
 
 // Text returns the same for people.
@@ -78,6 +79,9 @@ func (r *Result) Text() string {
 	}
 	if len(r.Missing) > 0 {
 		b.WriteString("Give these a value first, in vars.yml, secrets.yml or bootstrap.yml:\n  " + strings.Join(r.Missing, "\n  ") + "\n")
+	}
+	if r.Note != "" {
+		b.WriteString(r.Note + "\n")
 	}
 	b.WriteString("Next:\n  " + strings.Join(r.Next, "\n  ") + "\n")
 	return b.String()
@@ -232,6 +236,9 @@ func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 	result := &Result{Dir: r.Dir}
 	for _, f := range all {
 		result.Files = append(result.Files, f.path)
+	}
+	if !slices.Contains(result.Files, ignored) {
+		result.Note = ignored + " exists and stays as it is: keep creds.yml, secrets.yml and *.key out of git"
 	}
 	for _, s := range r.missing() {
 		result.Missing = append(result.Missing, s.name)
