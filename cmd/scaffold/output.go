@@ -51,7 +51,7 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 		func(s *setting) bool { return s.kind != secret && s.kind != file }), 0o644)
 	hasSecrets := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.kind == secret })
 	if hasSecrets {
-		w.add("secrets.yml", r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md.\n",
+		w.add("secrets.yml", r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md of bootstrap.\n",
 			func(s *setting) bool { return s.kind == secret }), 0o600)
 	}
 	w.add("bootstrap.yml", w.environment(r, hasSecrets), 0o644)
