@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +54,9 @@ as a picture.`,
 				}
 				c.quiet = true
 				if html != "" {
-					err = page.Write(html, r, c.redactor.Shown)
+					if err = page.Write(html, r, c.redactor.Shown); err == nil {
+						c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
+					}
 				}
 				switch {
 				case c.json:
