@@ -85,7 +85,7 @@ func (w *writing) machine(r *Request) {
 	}
 }
 
-// mark returns what a mark in a template stands for.
+// mark returns the text for a mark in a template.
 func (r *Request) mark(name string) string {
 	switch {
 	case name == "name":
@@ -143,7 +143,7 @@ func (r *Request) fileVars() string {
 		if path := r.files[s.name]; path != "" {
 			head = "var_files:\n"
 			if near, err := filepath.Rel(r.absolute(), path); err == nil && !strings.HasPrefix(near, "..") {
-				path = near
+				path = filepath.ToSlash(near) // also for a clone on another system
 			}
 			fmt.Fprintf(&b, "  %s: %s\n", s.name, scalar(path))
 		} else {
@@ -156,24 +156,26 @@ func (r *Request) fileVars() string {
 	return "\n" + head + b.String()
 }
 
-// write writes all files, or none: an existing one is refused unless Force is set, and
-// what an error leaves half done is undone.
+// write writes all files, or none: an existing one, or a symbolic link, is refused unless
+// Force is set. After an error it puts everything back.
 func (r *Request) write(all []*output) error {
 	var existing []string
-	before := map[string][]byte{}
 	for _, f := range all {
 		at := filepath.Join(r.Dir, filepath.FromSlash(f.path))
-		text, err := os.ReadFile(at)
-		switch {
-		case err == nil:
+		if info, err := os.Lstat(at); err == nil && info.IsDir() {
+			return fmt.Errorf("cannot write %s: it is a folder; name another folder for the environment", at)
+		} else if err == nil {
 			existing = append(existing, at)
-			before[at] = text
-		case !errors.Is(err, fs.ErrNotExist):
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot write %s: %w", at, document.Cause(err))
 		}
 	}
 	if len(existing) > 0 && !r.Force {
 		return &ExistsError{Paths: existing}
+	}
+	before, err := readAll(existing)
+	if err != nil {
+		return err
 	}
 	var folders, done []string
 	for _, f := range all {
@@ -192,12 +194,32 @@ func (r *Request) write(all []*output) error {
 	return nil
 }
 
-// undo removes what was written, and writes what was overwritten. Errors are those of a
-// disk that has just failed.
-func undo(done, folders []string, before map[string][]byte) {
+// readAll reads files that will be overwritten, by their paths.
+func readAll(paths []string) (map[string]output, error) {
+	all := map[string]output{}
+	for _, at := range paths {
+		info, err := os.Lstat(at)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is not a regular file; remove it, or name another folder")
+		}
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(at)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot overwrite %s: %w", at, document.Cause(err))
+		}
+		all[at] = output{text: string(text), mode: info.Mode().Perm()}
+	}
+	return all, nil
+}
+
+// undo removes new files and folders, and puts overwritten files back. Its errors are
+// ignored: the disk has just failed.
+func undo(done, folders []string, before map[string]output) {
 	for _, at := range done {
-		if text, existed := before[at]; existed {
-			_ = atomicfile.Write(at, text)
+		if old, existed := before[at]; existed {
+			_ = atomicfile.WriteMode(at, []byte(old.text), old.mode)
 			continue
 		}
 		_ = os.Remove(at)
@@ -229,5 +251,9 @@ func (e *ExistsError) Error() string {
 	for i, p := range e.Paths {
 		names[i] = path.Clean(filepath.ToSlash(p))
 	}
-	return strings.Join(names, ", ") + " already exist and nothing was written; name another folder, or overwrite them with --force"
+	verb, them := "exist", "them"
+	if len(names) == 1 {
+		verb, them = "exists", "it"
+	}
+	return fmt.Sprintf("%s already %s and nothing was written; name another folder, or overwrite %s with --force", strings.Join(names, ", "), verb, them)
 }

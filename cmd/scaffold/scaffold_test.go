@@ -222,19 +222,19 @@ func TestNothingIsWritten(t *testing.T) {
 		},
 	}
 	for want, r := range map[string]*Request{
-		"give --var project_id=VALUE --var-file gcp_credentials_json=PATH":           {Provider: "gcp"},
-		"no such server; nothing was written; --mirror":                              {Provider: "docker", Purpose: director},
-		"there is no such variable for local and release, only agent_port":           {Vars: []string{"x=1"}},
-		"--var gcp_credentials_json: give this variable with --var-file":             {Provider: "gcp", Vars: []string{"gcp_credentials_json=1"}},
-		"gcp_credentials_json: cannot read the file":                                 {Provider: "gcp", VarFiles: []string{"gcp_credentials_json=" + key + "x"}},
-		`the name "a b" is not possible`:                                             {Name: "a b"},
-		"are for --purpose release, and not for jumpbox":                             {Purpose: "jumpbox", Release: "x"},
-		"--job and --sha1 are for a release":                                         {Jobs: []string{"x"}},
-		"--release: cannot read the release":                                         {Release: key + "x"},
-		"give the digest of the release with --sha1":                                 {Release: "https://example.com/r.tgz"},
-		"the release r has several jobs: choose with --job":                          {Release: key},
-		"--job c: the release r has no such job, only a, b":                          {Release: key, Jobs: []string{"c"}},
-		"secrets.yml already exist and nothing was written; name another folder, or": {Provider: "vsphere", Incomplete: true},
+		"give --var project_id=VALUE --var-file gcp_credentials_json=PATH":            {Provider: "gcp"},
+		"no such server; nothing was written; --mirror":                               {Provider: "docker", Purpose: director},
+		"there is no such variable for local and release, only agent_port":            {Vars: []string{"x=1"}},
+		"--var gcp_credentials_json: give this variable with --var-file":              {Provider: "gcp", Vars: []string{"gcp_credentials_json=1"}},
+		"gcp_credentials_json: cannot read the file":                                  {Provider: "gcp", VarFiles: []string{"gcp_credentials_json=" + key + "x"}},
+		`the name "a b" is not possible`:                                              {Name: "a b"},
+		"are for --purpose release, and not for jumpbox":                              {Purpose: "jumpbox", Release: "x"},
+		"--job and --sha1 are for a release":                                          {Jobs: []string{"x"}},
+		"--release: cannot read the release":                                          {Release: key + "x"},
+		"give the digest of the release with --sha1":                                  {Release: "https://example.com/r.tgz"},
+		"the release r has several jobs: choose with --job":                           {Release: key},
+		"--job c: the release r has no such job, only a, b":                           {Release: key, Jobs: []string{"c"}},
+		"secrets.yml already exists and nothing was written; name another folder, or": {Provider: "vsphere", Incomplete: true},
 	} {
 		t.Run(want, func(t *testing.T) {
 			r.Dir, r.hide = filepath.Join(t.TempDir(), "a", "env"), func(...string) {}
@@ -265,7 +265,8 @@ func TestNothingIsWritten(t *testing.T) {
 // A write that fails half way undoes what was written before it, also overwritten files.
 func TestUndo(t *testing.T) {
 	r := &Request{Dir: t.TempDir(), Force: true}
-	if err := os.WriteFile(filepath.Join(r.Dir, "old"), []byte("before"), 0o600); err != nil {
+	old := filepath.Join(r.Dir, "old")
+	if err := os.WriteFile(old, []byte("before"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	// A file cannot be written below a file.
@@ -273,11 +274,48 @@ func TestUndo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "cannot write") {
 		t.Fatal(err)
 	}
-	if text, _ := os.ReadFile(filepath.Join(r.Dir, "old")); string(text) != "before" {
+	if text, _ := os.ReadFile(old); string(text) != "before" {
 		t.Errorf("old has %q", text)
+	}
+	if info, err := os.Stat(old); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("old has another mode: %v, %v", info, err)
 	}
 	if left, _ := os.ReadDir(r.Dir); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A symbolic link is never followed or replaced without --force, and with it only regular
+// files are overwritten.
+func TestLinks(t *testing.T) {
+	for _, to := range []string{"nowhere", "file", "."} {
+		dir := t.TempDir()
+		target := filepath.Join(dir, "file")
+		if err := os.WriteFile(target, []byte("before"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := &Request{Dir: filepath.Join(dir, "env")}
+		if err := os.Mkdir(r.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(dir, to), filepath.Join(r.Dir, "vars.yml")); err != nil {
+			t.Fatal(err)
+		}
+		all := []*output{{"bootstrap.yml", "", 0o600}, {"vars.yml", "after", 0o600}}
+		err := r.write(all)
+		if exists := (*ExistsError)(nil); !errors.As(err, &exists) || len(exists.Paths) != 1 {
+			t.Errorf("a link to %s: got %v", to, err)
+		}
+		r.Force = true
+		if err := r.write(all); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("with --force, a link to %s: got %v", to, err)
+		}
+		if left, _ := os.ReadDir(r.Dir); len(left) != 1 || left[0].Type() != os.ModeSymlink {
+			t.Errorf("a link to %s: left is %v", to, left)
+		}
+		if text, _ := os.ReadFile(target); string(text) != "before" {
+			t.Errorf("a link to %s: its target has %q", to, text)
+		}
 	}
 }
 
