@@ -40,7 +40,7 @@ func (w *writing) director(ctx context.Context, r *Request, from Source) error {
 			address := cmp.Or(strings.TrimSuffix(r.Mirror, "/"), raw) + "/" + f.repo + "/" + f.commit + "/" + f.path
 			text, err := from.Fetch(ctx, address, "sha256:"+f.sha256)
 			if err != nil {
-				return nil, fmt.Errorf("%w; nothing was written; --mirror URL fetches from a server that has what %s has", err, raw)
+				return nil, fmt.Errorf("%w; nothing was written; --mirror URL fetches from another server with the files of %s", err, raw)
 			}
 			local := path.Base(f.repo) + "/" + f.path
 			w.add(local, string(text), 0o644)
@@ -49,10 +49,15 @@ func (w *writing) director(ctx context.Context, r *Request, from Source) error {
 		}
 		return names, nil
 	}
-	_, err := fetch(provider["director later"])
-	manifest, err2 := fetch(common["manifest"])
-	operations, err3 := fetch(provider["director"] + common["source"] + common["files"])
-	if err := cmp.Or(err, err2, err3); err != nil {
+	if _, err := fetch(provider["director later"]); err != nil {
+		return err
+	}
+	manifest, err := fetch(common["manifest"])
+	if err != nil {
+		return err
+	}
+	operations, err := fetch(provider["director"] + common["source"] + common["files"])
+	if err != nil {
 		return err
 	}
 	w.manifest, w.used = manifest[0], operations

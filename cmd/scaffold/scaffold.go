@@ -109,6 +109,8 @@ func (r *Request) prepare(ctx context.Context, from Source) error {
 		return refuse("a Director creates VMs itself, and cannot use the CPI inside this program: choose --provider docker for a Director on this machine, or a cloud")
 	case r.Purpose != release && (r.Release != "" || len(r.Jobs) > 0 || r.SHA1 != ""):
 		return refuse("--release, --job and --sha1 are for --purpose release, and not for %s", r.Purpose)
+	case r.Purpose != director && r.Mirror != "":
+		return refuse("--mirror is for --purpose director, and not for %s", r.Purpose)
 	case r.Release == "" && (len(r.Jobs) > 0 || r.SHA1 != ""):
 		return refuse("--job and --sha1 are for a release: name it with --release")
 	}

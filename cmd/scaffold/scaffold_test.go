@@ -229,6 +229,7 @@ func TestNothingIsWritten(t *testing.T) {
 		"gcp_credentials_json: cannot read the file":                                  {Provider: "gcp", VarFiles: []string{"gcp_credentials_json=" + key + "x"}},
 		`the name "a b" is not possible`:                                              {Name: "a b"},
 		"are for --purpose release, and not for jumpbox":                              {Purpose: "jumpbox", Release: "x"},
+		"--mirror is for --purpose director, and not for release":                     {Mirror: "https://example.com"},
 		"--job and --sha1 are for a release":                                          {Jobs: []string{"x"}},
 		"--release: cannot read the release":                                          {Release: key + "x"},
 		"give the digest of the release with --sha1":                                  {Release: "https://example.com/r.tgz"},
@@ -374,6 +375,8 @@ func TestSettingYAML(t *testing.T) {
 		{text, `a"b#c: d`, `"a\"b#c: d"`},
 		{text, "a: b", `"a: b"`},
 		{secret, "p{w}&*!%", `"p{w}\u0026*!%"`},
+		{secret, "12345678", `"12345678"`},
+		{secret, "true", `"true"`},
 		{list, "a,b c", "[a, b c]"},
 		{list, "[a, 1]", "[a, 1]"},
 	} {
@@ -413,5 +416,18 @@ func TestProposedAddresses(t *testing.T) {
 		if r.values["internal_gw"] != c.gateway || r.values["internal_ip"] != c.ip {
 			t.Errorf("%s: gateway %q, address %q", c.cidr, r.values["internal_gw"], r.values["internal_ip"])
 		}
+	}
+}
+
+// The first file that cannot be fetched ends it: each attempt may take minutes.
+func TestFirstFailureEnds(t *testing.T) {
+	r, from := stand(t, "docker", director)
+	asked := 0
+	from.Fetch = func(context.Context, string, string) ([]byte, error) {
+		asked++
+		return nil, errors.New("no network")
+	}
+	if _, err := (&questions{}).complete(t.Context(), r, from); err == nil || asked != 1 {
+		t.Errorf("%d files were asked for: %v", asked, err)
 	}
 }

@@ -94,10 +94,12 @@ func scalar(value string) string {
 }
 
 // yaml returns the value of a setting as YAML. A person may have written YAML, as for
-// --var: then it stays.
+// --var: then it stays. A secret is always a text, even if it has only digits.
 func (s *setting) yaml(value string) string {
 	value = strings.TrimSpace(value)
 	switch {
+	case s.kind == secret:
+		return scalar(value)
 	case s.kind == list && !strings.HasPrefix(value, "["):
 		items := strings.Split(value, ",")
 		for i, item := range items {
@@ -113,7 +115,7 @@ func (s *setting) yaml(value string) string {
 var plainNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
 
 // varsFile returns the text of a file with the values of those settings that are kept
-// in it. A setting without a value stands there as a comment.
+// in it. A setting without a value is a comment.
 func (r *Request) varsFile(head string, of func(*setting) bool) string {
 	var b strings.Builder
 	b.WriteString(head)

@@ -67,8 +67,8 @@ func (r *Request) part(name string) string {
 	return ""
 }
 
-// filled returns a text with its marks, @NAME@, replaced. A mark alone on its line stands
-// for whole lines, also for none.
+// filled returns a text with its marks, @NAME@, replaced. A mark alone on its line is
+// replaced by whole lines, or by none.
 func filled(text string, value func(name string) string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -101,7 +101,7 @@ func lines(text string) (list []string) {
 	return list
 }
 
-// fields returns what stands between the bars of a line.
+// fields returns the parts of a line between its bars.
 func fields(line string, n int) []string {
 	list := strings.SplitN(line, "|", n)
 	for len(list) < n {
