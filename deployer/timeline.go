@@ -40,18 +40,12 @@ func how(ctx context.Context, err error) timeline.Status {
 	return timeline.Failed
 }
 
-// keepTimeline returns the timeline of a run that ends like that, and records it if a
-// step of a plan has begun. A run that has deleted the deployment has left no folder to
-// record it in.
+// keepTimeline returns the timeline of a run that ends with a status, and records it if a
+// step of a plan has begun. After a delete, there is no folder to record it in.
 func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
-	t := r.t.Env.Timeline.Timeline(status)
+	t := r.t.Env.Timeline.Timeline(status, r.t.Env.Redact)
 	by := r.t.Env.Holder
 	t.Command, t.User, t.Host = by.Command, by.User, by.Host
-	for i := range t.Spans {
-		if s := &t.Spans[i]; s.Kind == timeline.Stage { // it names what the manifest names
-			s.Name = r.t.Env.Redact(s.Name)
-		}
-	}
 	if r.t.State == nil {
 		return t
 	}

@@ -15,7 +15,7 @@ const (
 )
 
 // Recorder records the timeline of a run, from any number of goroutines. A nil one
-// records nothing.
+// records no phases, steps, stages and calls.
 type Recorder struct {
 	mu      sync.Mutex
 	began   time.Time
@@ -29,7 +29,7 @@ type Recorder struct {
 	isDown  bool
 	steps   int
 	omitted int
-	status  Status // of the parts that have ended; empty: none has
+	status  Status // of the parts of the run that have ended; empty: none has
 }
 
 // span is a Span that may still run.
@@ -142,9 +142,6 @@ func (r *Recorder) BeginStage(number, in int, name string) {
 	parent := r.stages[in]
 	if parent == nil {
 		parent = r.top
-	}
-	if list := []rune(name); len(list) > maxName {
-		name = string(list[:maxName-1]) + "…"
 	}
 	if r.isFull() {
 		return
@@ -271,9 +268,10 @@ func (r *Recorder) Elapsed() (seconds float64, steps int) {
 	return rounded(time.Since(r.began).Seconds()), r.steps
 }
 
-// Timeline returns what was recorded so far of a run that ended like that. What runs
-// ends now. A run that goes on after a failure has failed, however it ends.
-func (r *Recorder) Timeline(status Status) *Timeline {
+// Timeline returns what was recorded so far of a run that ended with a status. Parts that
+// still run end now. A run that continues after a failure has failed, however it ends.
+// clean replaces secrets in the names of stages, which name what the manifest names.
+func (r *Recorder) Timeline(status Status, clean func(string) string) *Timeline {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status == "" || r.status == Finished {
@@ -293,7 +291,11 @@ func (r *Recorder) Timeline(status Status) *Timeline {
 	var list func(of *span, number int)
 	list = func(of *span, number int) {
 		for _, s := range slices.Backward(within[of]) {
-			t.Spans = append(t.Spans, s.until(now, status, number))
+			v := s.until(now, status, number)
+			if v.Kind == Stage {
+				v.Name = shortened(clean(v.Name)) // in this order: a part of a secret would stay
+			}
+			t.Spans = append(t.Spans, v)
 			list(s, len(t.Spans))
 		}
 	}
@@ -301,7 +303,15 @@ func (r *Recorder) Timeline(status Status) *Timeline {
 	return t
 }
 
-// until returns a span of a run that ends now like that, in the one of a number.
+// shortened returns a name of at most maxName characters.
+func shortened(name string) string {
+	if list := []rune(name); len(list) > maxName {
+		return string(list[:maxName-1]) + "…"
+	}
+	return name
+}
+
+// until returns a span of a run that ends now with a status, in the span of a number.
 func (s span) until(now time.Duration, status Status, in int) Span {
 	if s.status == "" || s.open > 0 {
 		s.end, s.status = now, status

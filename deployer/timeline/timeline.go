@@ -48,7 +48,7 @@ type Timeline struct {
 	// the run if StillDown.
 	Down      []Interval `json:"down,omitempty"`
 	StillDown bool       `json:"still_down,omitempty"`
-	// Spans are in the order of their beginnings, and what is in one stands directly behind it.
+	// Spans are in the order of their beginnings; the parts of one come directly after it.
 	Spans []Span `json:"spans"`
 	// Omitted is how many calls are not listed, because there were too many.
 	Omitted int `json:"omitted,omitempty"`

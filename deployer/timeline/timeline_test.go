@@ -25,10 +25,12 @@ func text(t *Timeline) string {
 	return b.String()
 }
 
+func asIs(name string) string { return name }
+
 func pass(seconds float64) { time.Sleep(time.Duration(seconds * float64(time.Second))) }
 
 // A message to the agent lasts until the last question for its task, questions that
-// follow each other are one, and what is in a stage stands behind it, even if another
+// follow each other are one, and the parts of a stage come directly after it, even if another
 // stage began meanwhile. Short phases and those that only contain steps are left out.
 func TestRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +72,7 @@ func TestRecorder(t *testing.T) {
 		r.Call(CPI, "delete_vm", "before")
 		r.BeginStage(4, 0, "Deleting VM")
 		pass(1)
-		got := r.Timeline(Failed)
+		got := r.Timeline(Failed, asIs)
 		want := `phase fetch artifacts 0-2
   stage Downloading a 0-2
     cpi info 1-2
@@ -104,14 +106,14 @@ step record deployment 6.5-8.5 failed
 		r.End(Finished)
 		r.BeginStep("stop jobs", true)
 		pass(1)
-		if s := text(r.Timeline(Finished)); !strings.Contains(s, "delete_vm 7.5-9.5\n") || !strings.Contains(s, "step record deployment 6.5-9.5\n") {
+		if s := text(r.Timeline(Finished, asIs)); !strings.Contains(s, "delete_vm 7.5-9.5\n") || !strings.Contains(s, "step record deployment 6.5-9.5\n") {
 			t.Errorf("got:\n%s", s)
 		}
 		if seconds, still := r.Down(); seconds != 5.5 || !still {
 			t.Errorf("down for %v, still: %v", seconds, still)
 		}
 		r.Up()
-		if got := r.Timeline(Finished); len(got.Down) != 2 || got.StillDown || got.Status != Failed {
+		if got := r.Timeline(Finished, asIs); len(got.Down) != 2 || got.StillDown || got.Status != Failed {
 			t.Errorf("down %v, still: %v, %s", got.Down, got.StillDown, got.Status)
 		}
 	})
@@ -136,7 +138,7 @@ func TestLimits(t *testing.T) {
 		}
 		r.End(Finished)
 		r.BeginStep("start jobs", false)
-		got := r.Timeline(Finished)
+		got := r.Timeline(Finished, asIs)
 		if len(got.Spans) != maxSpans+1 || got.Omitted == 0 || len([]rune(got.Spans[1].Name)) != maxName {
 			t.Errorf("%d spans, %d more, %d characters", len(got.Spans), got.Omitted, len([]rune(got.Spans[1].Name)))
 		}
@@ -154,5 +156,17 @@ func TestOdd(t *testing.T) {
 		odd.Depth(i)
 		odd.Top(i)
 		odd.Within(i, CPI)
+	}
+}
+
+// A secret is replaced before a long name is shortened: its begin would stay.
+func TestSecretInLongName(t *testing.T) {
+	const secret = "s3cret-password"
+	r := NewRecorder()
+	r.BeginStage(1, 0, strings.Repeat("x", maxName-8)+secret)
+	clean := func(name string) string { return strings.ReplaceAll(name, secret, "<redacted>") }
+	name := r.Timeline(Finished, clean).Spans[0].Name
+	if strings.Contains(name, "s3c") || len([]rune(name)) != maxName {
+		t.Errorf("the name is %s", name)
 	}
 }
