@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -16,10 +17,10 @@ func (r *release) formula() error {
 	fmt.Fprintf(&b, `# bootstrap %s, as make dist wrote it.
 class Bootstrap < Formula
   desc "Turn one BOSH manifest into one running VM"
-  homepage %q
-  version %q
+  homepage %s
+  version %s
 
-`, r.version.Go, r.at(""), strings.TrimPrefix(r.version.Go, "v"))
+`, r.version.Go, rubyText(r.at("")), rubyText(strings.TrimPrefix(r.version.Go, "v")))
 	for _, os := range []struct{ brew, name string }{{"macos", "darwin"}, {"linux", "linux"}} {
 		var urls strings.Builder
 		for _, arch := range []struct{ brew, name string }{{"arm", "arm64"}, {"intel", "amd64"}} {
@@ -31,7 +32,7 @@ class Bootstrap < Formula
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(&urls, "    on_%s do\n      url %q\n      sha256 %q\n    end\n", arch.brew, r.at(filepath.Base(path)), sum)
+			fmt.Fprintf(&urls, "    on_%s do\n      url %s\n      sha256 %q\n    end\n", arch.brew, rubyText(r.at(filepath.Base(path))), sum)
 		}
 		if urls.Len() > 0 {
 			fmt.Fprintf(&b, "  on_%s do\n%s  end\n\n", os.brew, &urls)
@@ -56,6 +57,9 @@ end
 		return err
 	})
 }
+
+// rubyText returns a text in quotes, in which Ruby replaces nothing.
+func rubyText(text string) string { return strings.ReplaceAll(strconv.Quote(text), "#", `\#`) }
 
 // at returns the address of a file of this release.
 func (r *release) at(name string) string { return strings.TrimSuffix(r.url, "/") + "/" + name }

@@ -404,6 +404,9 @@ func action(t *testing.T, out, version string, p platform) {
 		{"other version", server.URL, "v9.9.9", "", "version", "cannot download " + server.URL + "/bootstrap-v9.9.9-", true},
 		{"other processor", server.URL, version, "ARM", "version", "no bootstrap for the processor ARM", true},
 		{"a step fails", server.URL, version, "", "validate nowhere.yml", "nowhere.yml", true},
+		{"a step fails and is no shell", server.URL, version, "", "explain 64;touch $HOME/made\n$(touch $HOME/made) \"`touch $HOME/made`\"", "", true},
+		{"no version", server.URL, "main/$(touch $HOME/made)\n::warning::x", "", "", "is not a version, such as v1.2.3", true},
+		{"no address", server.URL + "/\";touch $HOME/made;\"\n::warning::x", version, "", "", "cannot download", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			work := t.TempDir()
@@ -443,8 +446,11 @@ func action(t *testing.T, out, version string, p platform) {
 			if failed != c.fails || !strings.Contains(printed.String(), c.want) {
 				t.Errorf("failed: %t, and printed:\n%s", failed, printed.String())
 			}
-			if installed := path != os.Getenv("PATH"); installed != (!c.fails || c.name == "a step fails") {
+			if installed := path != os.Getenv("PATH"); installed != (!c.fails || strings.HasPrefix(c.name, "a step fails")) {
 				t.Errorf("installed: %t", installed)
+			}
+			if _, err := os.Stat(filepath.Join(work, "made")); err == nil || strings.Contains(printed.String(), "\n::warning") {
+				t.Errorf("an input was run (%v), and printed:\n%s", err, printed.String())
 			}
 		})
 	}
@@ -503,6 +509,9 @@ func TestRefusals(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	if err := run([]string{"-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
 		t.Error(err)
+	}
+	if got := rubyText(`a"b#{c}\`); got != `"a\"b\#{c}\\"` {
+		t.Error(got)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
 	empty := t.TempDir()
