@@ -38,6 +38,15 @@ func TestExplain(t *testing.T) {
 			t.Errorf("exit code %d, %s", code, errs)
 		}
 	}
+	for want, args := range map[string][]string{
+		`name "nothing"; "bootstrap explain" lists all`:   {"nothing"},
+		"no error was named (the argument is empty)":      {""},
+		"explain was given 2 arguments, and explains one": {"1", "2"},
+	} {
+		if code, _, errs := run(t, append([]string{"explain"}, args...)...); code != 64 || !strings.Contains(errs, want) {
+			t.Errorf("exit code %d, %s", code, errs)
+		}
+	}
 	code, out, _ = run(t, "__complete", "explain", "state-")
 	if code != 0 || !strings.Contains(out, "state-locked\tAnother run works on this deployment") || strings.Contains(out, "agent-silent") {
 		t.Errorf("exit code %d, %s", code, out)

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -37,7 +38,15 @@ func New(c Console) *cobra.Command {
 NAME is the name that the output of a failed command ends with, or an exit code.
 Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 		Example: "  bootstrap explain agent-silent\n  bootstrap explain 69",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return fmt.Errorf("explain was given %d arguments, and explains one: bootstrap explain NAME", len(args))
+			case len(args) == 1 && args[0] == "":
+				return errors.New("no error was named (the argument is empty)")
+			}
+			return nil
+		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, begin string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 			pages, err := Pages()
 			for _, p := range pages {
@@ -63,7 +72,7 @@ Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 				if _, err := strconv.Atoi(args[0]); err == nil {
 					return fmt.Errorf("%s is not an exit code of bootstrap; of ssh it is that of the command on the VM", args[0])
 				}
-				return fmt.Errorf("there is no error with the name %q%s", args[0], spelling.Suggest(args[0], Names(pages)))
+				return fmt.Errorf("there is no error with the name %q%s; \"bootstrap explain\" lists all", args[0], spelling.Suggest(args[0], Names(pages)))
 			}
 			c.Start()
 			c.show(page)
