@@ -52,6 +52,9 @@ as a picture.`,
 				if err != nil {
 					return err
 				}
+				if html != "" && r.PlanNote != "" && !noPlan {
+					c.report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "what a deploy would do is not known: " + r.PlanNote})
+				}
 				c.quiet = true
 				if html != "" {
 					if err = page.Write(html, r, c.redactor.Shown); err == nil {

@@ -37,7 +37,10 @@ func Write(path string, r *observe.Report, clean func(string) string) error {
 		return fmt.Errorf("cannot write the page: %s exists and is no page of bootstrap: remove it, or name another file", path)
 	}
 	if err := atomicfile.Write(path, HTML(r, clean)); err != nil {
-		return fmt.Errorf("cannot write the page: %w", err)
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			err = failed.Err // its path is that of a temporary file
+		}
+		return fmt.Errorf("cannot write the page %s: %w", path, err)
 	}
 	return nil
 }
