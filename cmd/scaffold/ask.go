@@ -25,6 +25,11 @@ type questions struct {
 
 // complete asks for what the request leaves open, and carries it out.
 func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Result, error) {
+	if q.in != nil { // nobody answers in vain
+		if err := r.refuseExisting("bootstrap.yml", "vars.yml"); err != nil {
+			return nil, err
+		}
+	}
 	for _, open := range []struct {
 		to    *string
 		about string
@@ -80,23 +85,26 @@ func (q *questions) values(ctx context.Context, r *Request) error {
 			if err != nil {
 				return err
 			}
-			if s.kind != file || answer == "" {
+			if s.kind == file && answer != "" {
+				err = r.setFile(s.name, answer)
+			} else if err = s.check(answer); err == nil {
 				r.values[s.name] = answer
+			}
+			if err == nil {
 				break
 			}
-			if err := r.setFile(s.name, answer); err == nil {
-				break
-			} else {
-				q.say(err.Error())
-			}
+			q.say(err.Error())
 		}
 	}
 	r.Incomplete = true // the person has seen what was left out
 	return nil
 }
 
-// say prints a line, unless it is empty.
+// say prints a text, unless it is empty, in lines for the narrowest terminal that is usual.
 func (q *questions) say(text string) {
+	if len(text) >= 80 {
+		text = strings.Join(wrapped(text, 79), "\n")
+	}
 	if text != "" {
 		_, _ = fmt.Fprintln(q.screen, text) // the question after it reports an error
 	}

@@ -47,9 +47,12 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 	} else {
 		w.machine(r)
 	}
-	w.add("vars.yml", r.varsFile("# What differs from environment to environment. Secrets are in secrets.yml.\n",
-		func(s *setting) bool { return s.kind != secret && s.kind != file }), 0o644)
 	hasSecrets := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.kind == secret })
+	head := "# What differs from environment to environment."
+	if hasSecrets {
+		head += " Secrets are in secrets.yml."
+	}
+	w.add("vars.yml", r.varsFile(head+"\n", func(s *setting) bool { return s.kind != secret && s.kind != file }), 0o644)
 	if hasSecrets {
 		w.add("secrets.yml", r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md of bootstrap.\n",
 			func(s *setting) bool { return s.kind == secret }), 0o600)
@@ -154,6 +157,21 @@ func (r *Request) fileVars() string {
 		return ""
 	}
 	return "\n" + head + b.String()
+}
+
+// refuseExisting returns an *ExistsError if one of these files exists, unless Force is set.
+func (r *Request) refuseExisting(names ...string) error {
+	var existing []string
+	for _, name := range names {
+		at := filepath.Join(r.Dir, name)
+		if _, err := os.Lstat(at); err == nil && !r.Force {
+			existing = append(existing, at)
+		}
+	}
+	if len(existing) > 0 {
+		return &ExistsError{Paths: existing}
+	}
+	return nil
 }
 
 // write writes all files, or none: an existing one, or a symbolic link, is refused unless

@@ -31,7 +31,7 @@ func (r *Request) readRelease(ctx context.Context, from Source) error {
 			_, err = os.Stat(path)
 		}
 		if err != nil {
-			return refuse("--release: cannot read the release: %w", err)
+			return refuse("--release: cannot read %s: %w", r.Release, document.Cause(err))
 		}
 		r.Release, address = path, "file://"+path
 	} else if r.SHA1 == "" {

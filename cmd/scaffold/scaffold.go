@@ -154,6 +154,9 @@ func (r *Request) readValues() error {
 		if err := check(name, "--var", false); err != nil {
 			return err
 		}
+		if err := known[name].check(value); err != nil {
+			return refuse("--var %w", err)
+		}
 		r.values[name] = value
 	}
 	for _, pair := range r.VarFiles {

@@ -231,16 +231,18 @@ func TestNothingIsWritten(t *testing.T) {
 		"are for --purpose release, and not for jumpbox":                              {Purpose: "jumpbox", Release: "x"},
 		"--mirror is for --purpose director, and not for release":                     {Mirror: "https://example.com"},
 		"--job and --sha1 are for a release":                                          {Jobs: []string{"x"}},
-		"--release: cannot read the release":                                          {Release: key + "x"},
+		key + "x: no such file":                                                       {Release: key + "x"},
 		"give the digest of the release with --sha1":                                  {Release: "https://example.com/r.tgz"},
 		"the release r has several jobs: choose with --job":                           {Release: key},
 		"--job c: the release r has no such job, only a, b":                           {Release: key, Jobs: []string{"c"}},
+		`--var internal_cidr: "10.0.0" is no range such as 10.0.0.0/24`:               {Provider: "aws", Vars: []string{"internal_cidr=10.0.0"}},
+		`--var external_ip: "vm" is no IP address`:                                    {Provider: "aws", Vars: []string{"external_ip=vm"}},
 		"secrets.yml already exists and nothing was written; name another folder, or": {Provider: "vsphere", Incomplete: true},
 	} {
 		t.Run(want, func(t *testing.T) {
 			r.Dir, r.hide = filepath.Join(t.TempDir(), "a", "env"), func(...string) {}
 			before := 0
-			if strings.Contains(want, "already exist") {
+			if strings.Contains(want, "already exists") {
 				before = 1
 				if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 					t.Fatal(err)
@@ -397,6 +399,26 @@ func TestDigestsAreSHA256(t *testing.T) {
 	}
 }
 
+// A zone is proposed in the region that was given, if the proposed one is named like its region.
+func TestProposedZone(t *testing.T) {
+	for _, c := range []struct{ provider, region, zone string }{
+		{"aws", "", "us-east-1a"},
+		{"aws", "eu-west-3", "eu-west-3a"},
+		{"openstack", "Two", "nova"},
+	} {
+		r := &Request{Provider: c.provider, Purpose: release}
+		if c.region != "" {
+			r.Vars = []string{"region=" + c.region}
+		}
+		if err := r.prepare(t.Context(), Source{}); err != nil {
+			t.Fatal(err)
+		}
+		if r.fillIn(); r.values["az"] != c.zone {
+			t.Errorf("%s %s: %q", c.provider, c.region, r.values["az"])
+		}
+	}
+}
+
 // Addresses are proposed in the range that was given, at the place that they have in the
 // proposed one.
 func TestProposedAddresses(t *testing.T) {
@@ -406,7 +428,6 @@ func TestProposedAddresses(t *testing.T) {
 		{"docker", "192.168.9.128/25", "192.168.9.129", "192.168.9.139"},
 		{"aws", "10.0.0.0/30", "10.0.0.1", ""},
 		{"aws", "fd00::/64", "", ""},
-		{"aws", "nonsense", "", ""},
 	} {
 		r := &Request{Provider: c.provider, Purpose: release, Vars: []string{"internal_cidr=" + c.cidr}}
 		if err := r.prepare(t.Context(), Source{}); err != nil {

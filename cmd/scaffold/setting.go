@@ -46,20 +46,43 @@ func (r *Request) settings() (all []*setting) {
 	return all
 }
 
-// proposed returns the proposed value of a setting; empty: none. In another range than the
-// proposed one, an address has the same place.
+// proposed returns the proposed value of a setting; empty: none. In another range or region
+// than the proposed one, an address or a zone has the same place.
 func (r *Request) proposed(s *setting) string {
-	const of = "internal_cidr"
+	of := map[string]string{"internal_gw": "internal_cidr", "internal_ip": "internal_cidr", "az": "region"}[s.name]
 	given := r.values[of]
-	if given == "" || s.name != "internal_gw" && s.name != "internal_ip" {
+	if given == "" {
 		return s.standard
 	}
 	for _, other := range r.settings() {
-		if other.name == of && other.standard != given {
+		switch {
+		case other.name != of || other.standard == given:
+		case s.name != "az":
 			return samePlace(s.standard, other.standard, given)
+		case strings.HasPrefix(s.standard, other.standard): // us-east-1a of us-east-1
+			return given + strings.TrimPrefix(s.standard, other.standard)
 		}
 	}
 	return s.standard
+}
+
+// check returns an error if a value that should be an address or a range is neither. Empty
+// ones and those with variables are not checked.
+func (s *setting) check(value string) error {
+	if value == "" || strings.Contains(value, "((") {
+		return nil
+	}
+	switch s.name {
+	case "internal_cidr":
+		if _, err := netip.ParsePrefix(value); err != nil {
+			return refuse("%s: %q is no range such as %s", s.name, value, s.standard)
+		}
+	case "internal_gw", "internal_ip", "external_ip":
+		if _, err := netip.ParseAddr(value); err != nil {
+			return refuse("%s: %q is no IP address", s.name, value)
+		}
+	}
+	return nil
 }
 
 // samePlace returns the address that has the place in another range that the given one has
