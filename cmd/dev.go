@@ -35,7 +35,14 @@ embedded CPI; --any-cpi allows others. Jobs have 20 seconds to run unless
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
-			opts.Confirm = c.confirm(ask)
+			if confirm := c.confirm(ask); confirm != nil {
+				opts.Confirm = func(ctx context.Context, q deployer.Question) (bool, error) {
+					if q.Down {
+						return true, nil // as after each change of a source file
+					}
+					return confirm(ctx, q)
+				}
+			}
 			if opts.WatchTime == nil {
 				// A person waits for the log of jobs that do not run.
 				opts.WatchTime = &manifest.WatchTime{Min: 500 * time.Millisecond, Max: 20 * time.Second}

@@ -297,7 +297,10 @@ func (r *run) confirm(ctx context.Context) error {
 	if len(list) == 0 || r.asked.Confirm == nil || r.asked.Planned != nil {
 		return nil
 	}
-	if err := r.question(ctx, Question{What: list, Data: r.plan.Shrinks}); err != nil {
+	if err := r.question(ctx, Question{
+		What: list, Data: r.plan.Shrinks,
+		Down: len(list) == 1 && r.plan.On(plan.Packages) == plan.Create,
+	}); err != nil {
 		return err
 	}
 	before := r.plan

@@ -20,6 +20,7 @@ const (
 type Question struct {
 	What []string // a line for each thing that is destroyed
 	Data bool     // data is lost for ever
+	Down bool     // nothing is destroyed: packages are compiled while the service is down
 }
 
 // NotConfirmedError says that the person did not agree to what a run would
