@@ -297,10 +297,8 @@ func (r *run) confirm(ctx context.Context) error {
 	if len(list) == 0 || r.asked.Confirm == nil || r.asked.Planned != nil {
 		return nil
 	}
-	if err := r.question(ctx, Question{
-		What: list, Data: r.plan.Shrinks,
-		Down: len(list) == 1 && r.plan.On(plan.Packages) == plan.Create,
-	}); err != nil {
+	q := Question{What: list, Data: r.plan.Shrinks, Down: len(list) == 1 && r.plan.On(plan.Packages) == plan.Create}
+	if err := r.question(ctx, q); err != nil {
 		return err
 	}
 	before := r.plan

@@ -20,6 +20,7 @@ import (
 	"bootstrap/internal/unnamed"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/report"
 )
 
 // Limits for what is kept of a log, which may contain anything of any size.
@@ -142,7 +143,7 @@ const old = 3 * time.Second
 // title returns the line above the lines of a file.
 func (f logTail) title(started time.Time) string {
 	if f.written.Before(started.Add(-old)) {
-		return f.name + ", not written since " + f.written.UTC().Format("2006-01-02 15:04:05 UTC") + ":"
+		return f.name + ", not written since " + report.Minute(f.written) + ":"
 	}
 	return f.name + ":"
 }

@@ -119,7 +119,7 @@ func TestFollower(t *testing.T) {
 func TestTitle(t *testing.T) {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for written, want := range map[time.Time]string{
-		started.Add(-time.Minute): "web/web.log, not written since 2026-01-02 03:03:05 UTC:",
+		started.Add(-time.Minute): "web/web.log, not written since 2026-01-02 03:03 UTC:",
 		started.Add(-time.Second): "web/web.log:",
 		started.Add(time.Minute):  "web/web.log:",
 	} {
