@@ -21,6 +21,7 @@ type questions struct {
 	in     *os.File
 	screen io.Writer
 	asking func(bool)
+	named  bool // flags say where the VM runs and what it is for
 }
 
 // complete asks for what the request leaves open, and carries it out.
@@ -30,6 +31,7 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 			return nil, err
 		}
 	}
+	q.named = r.Provider != "" && r.Purpose != ""
 	for _, open := range []struct {
 		to    *string
 		about string
@@ -42,7 +44,7 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 			}
 		}
 	}
-	if q.in != nil && r.Purpose == release && r.Release == "" {
+	if q.in != nil && !q.named && r.Purpose == release && r.Release == "" {
 		q.say("The release: a folder, an archive, or a URL (then with --sha1). None: an example that serves a page.")
 		var err error
 		if r.Release, err = q.line(ctx, "Release", "", false); err != nil {
@@ -69,9 +71,11 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 }
 
 // values asks for the values that are not given. An empty answer is the proposed value,
-// or leaves one out that has none.
+// or leaves one out that has none. It asks nothing if flags name provider and purpose, and
+// all values have proposed ones.
 func (q *questions) values(ctx context.Context, r *Request) error {
-	if q.in == nil {
+	open := slices.ContainsFunc(r.missing(), func(s *setting) bool { return r.proposed(s) == "" })
+	if q.in == nil || q.named && !open {
 		r.fillIn()
 		return nil
 	}

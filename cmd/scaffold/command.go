@@ -26,10 +26,11 @@ func Command(c secrets.Console, home func() (string, error), done func(*Result))
 		Long: `Init writes a manifest, operations files, files with values and secrets, and
 bootstrap.yml into FOLDER (default: the working folder). Comments name what a person
 decides. The providers are local, docker, aws, gcp, azure, vsphere, openstack and
-incus. On a terminal, it asks for what the flags do not say. For the purpose release
-without --release, it writes a small release that serves a page. For a Director, it
-fetches files of bosh-deployment and verifies each by its digest. It overwrites nothing
-without --force, and writes all files or none.`,
+incus. On a terminal, it asks for what the flags do not say, unless --provider and
+--purpose are given and all values have defaults. For the purpose release without
+--release, it writes a small release that serves a page. For a Director, it fetches
+files of bosh-deployment and verifies each by its digest. It overwrites nothing without
+--force, and writes all files or none.`,
 		Example: "  bootstrap init --provider local --purpose release demo\n" +
 			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +
 			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox",
