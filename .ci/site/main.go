@@ -86,8 +86,8 @@ func sections() []struct {
 	}
 }
 
-// build writes the site of the repository at root to the folder out, which it makes
-// anew, and returns the number of pages.
+// build writes the site of the repository at root to the folder out, in place of an
+// earlier site, and returns the number of pages.
 func build(root, out string) (int, error) {
 	sources, err := find(root)
 	if err != nil {
@@ -109,7 +109,7 @@ func build(root, out string) (int, error) {
 			files[file] = true
 		}
 	}
-	if err := os.RemoveAll(out); err != nil {
+	if err := removeSite(out); err != nil {
 		return 0, err
 	}
 	if err := write(out, pages); err != nil {
@@ -125,6 +125,24 @@ func build(root, out string) (int, error) {
 		}
 	}
 	return len(pages), errors.Join(put(out, "style.css", style), check(out))
+}
+
+// removeSite removes an earlier site. It refuses to remove any other folder, which a
+// person may have named by mistake.
+func removeSite(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"index.html", "style.css"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil && len(entries) > 0 {
+			return fmt.Errorf("%s is not the folder of a site, because it has no %s: name another folder, or empty it", dir, name)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // find returns the sources of all pages.
@@ -232,6 +250,9 @@ func target(root, source, to string, sources []string) (string, string, error) {
 	at := path.Join(path.Dir(source), name)
 	if anchor != "" {
 		anchor = "#" + anchor
+	}
+	if !filepath.IsLocal(at) {
+		return "", "", fmt.Errorf("the link to %s leads out of the repository", to)
 	}
 	if slices.Contains(sources, at+"/README.md") {
 		at += "/README.md"

@@ -18,6 +18,7 @@ func TestBuild(t *testing.T) {
 		"file":    {readme + "[x](docs/c.md)", "there is no docs/c.md"},
 		"anchor":  {readme + "[x](docs/b.md#third)", "has no part third"},
 		"own":     {readme + "[x](#nothing)", "has no part nothing"},
+		"outside": {readme + "[x](docs/../../x)", "leads out of the repository"},
 		"folder":  {readme + "[x](docs)", "leads to a folder"},
 		"picture": {readme + "![x](https://example.com/x.svg)", "on another server"},
 		"title":   {"no title", "it has no title"},
@@ -52,5 +53,25 @@ func TestBuild(t *testing.T) {
 				t.Error("the page has a comment or a script")
 			}
 		})
+	}
+}
+
+// Only a folder that is empty or has a site is removed.
+func TestRemoveSite(t *testing.T) {
+	dir := t.TempDir()
+	if err := put(dir, "index.html", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeSite(dir); err == nil || !strings.Contains(err.Error(), "is not the folder of a site") {
+		t.Errorf("got %v", err)
+	}
+	if err := put(dir, "style.css", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeSite(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the site is still there")
 	}
 }
