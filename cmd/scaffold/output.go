@@ -59,7 +59,13 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 	}
 	w.add("bootstrap.yml", w.environment(r, hasSecrets), 0o644)
 	if _, err := os.Lstat(filepath.Join(r.Dir, ignored)); errors.Is(err, fs.ErrNotExist) {
-		w.add(ignored, read("machine")[ignored], 0o644)
+		text := read("machine")[ignored]
+		for _, name := range slices.Sorted(maps.Keys(r.files)) {
+			if path, ok := r.inside(r.files[name]); ok {
+				text += "/" + path + "\n"
+			}
+		}
+		w.add(ignored, text, 0o644)
 	}
 	return w.files, nil
 }
@@ -145,8 +151,8 @@ func (r *Request) fileVars() string {
 		}
 		if path := r.files[s.name]; path != "" {
 			head = "var_files:\n"
-			if near, err := filepath.Rel(r.absolute(), path); err == nil && !strings.HasPrefix(near, "..") {
-				path = filepath.ToSlash(near) // also for a clone on another system
+			if near, ok := r.inside(path); ok {
+				path = near
 			}
 			fmt.Fprintf(&b, "  %s: %s\n", s.name, scalar(path))
 		} else {
@@ -210,6 +216,13 @@ func (r *Request) write(all []*output) error {
 		done = append(done, at)
 	}
 	return nil
+}
+
+// inside returns a path from the folder of the environment, with slashes, so that it is
+// valid in a clone on another system; false: it is outside of that folder.
+func (r *Request) inside(path string) (string, bool) {
+	near, err := filepath.Rel(r.absolute(), path)
+	return filepath.ToSlash(near), err == nil && filepath.IsLocal(near)
 }
 
 // readAll reads files that will be overwritten, by their paths.

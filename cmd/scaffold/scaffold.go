@@ -243,7 +243,7 @@ func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 		result.Files = append(result.Files, f.path)
 	}
 	if !slices.Contains(result.Files, ignored) {
-		result.Note = ignored + " exists and stays as it is: keep creds.yml, secrets.yml and *.key out of git"
+		result.Note = ignored + " exists and stays as it is: keep creds.yml, creds.yml.previous, secrets.yml and private keys out of git"
 	}
 	for _, s := range r.missing() {
 		result.Missing = append(result.Missing, s.name)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -450,5 +451,27 @@ func TestFirstFailureEnds(t *testing.T) {
 	}
 	if _, err := (&questions{}).complete(t.Context(), r, from); err == nil || asked != 1 {
 		t.Errorf("%d files were asked for: %v", asked, err)
+	}
+}
+
+// Git ignores every file with secrets that init or a deploy writes, and a key in the folder.
+func TestSecretsAreIgnored(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err)
+	}
+	r, from := stand(t, "gcp", release)
+	key := filepath.Join(r.Dir, "account.json")
+	if err := errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(key, []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r.VarFiles = []string{"gcp_credentials_json=" + key}
+	r.complete(t, from)
+	if out, err := exec.Command("git", "init", "-q", r.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"creds.yml", "creds.yml.previous", ".creds.yml1234", "secrets.yml", "jumpbox.key", "account.json"} {
+		if out, err := exec.Command("git", "-C", r.Dir, "check-ignore", "-q", name).CombinedOutput(); err != nil {
+			t.Errorf("git would commit %s: %v, %s", name, err, out)
+		}
 	}
 }
