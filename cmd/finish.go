@@ -59,7 +59,7 @@ func ended(c *console, err error) (int, error) {
 		if !failure(told) {
 			told = nil
 		}
-		tellTimings(c, c.events)
+		printTimings(c, c.events)
 		ui.JSONResult(c.events, resultOf(c, code, told, hint))
 	}
 	return code, err
@@ -80,7 +80,7 @@ func (c *console) tell(code int, err error, hint string) {
 	case err == nil && c.silent:
 	case c.json:
 		out := c.redactor.Lines(c.out)
-		tellTimings(c, out)
+		printTimings(c, out)
 		printProblems(out, err)
 		ui.JSONResult(out, resultOf(c, code, err, hint))
 	case err != nil:
@@ -96,8 +96,8 @@ func (c *console) tell(code int, err error, hint string) {
 	}
 }
 
-// tellTimings prints for programs how long the parts of the run took, if that was asked.
-func tellTimings(c *console, out *ui.Lines) {
+// printTimings prints for programs how long the parts of the run took, with --timings.
+func printTimings(c *console, out *ui.Lines) {
 	if c.timings && c.timeline != nil {
 		out.Print("timings", c.timeline)
 	}

@@ -36,7 +36,7 @@ func findBrowser() string {
 	return ""
 }
 
-// browser is a Chromium that is told what to do by the DevTools protocol: one JSON object
+// browser is a Chromium that is controlled by the DevTools protocol: one JSON object
 // for each message, with a zero byte behind it.
 type browser struct {
 	ctx     context.Context
@@ -233,7 +233,7 @@ type measured struct {
 
 // browse FILE TIMELINES looks at the page in a browser, at a phone's and at a wide screen,
 // in both colour schemes and on paper: nothing is outside of the screen, every text is
-// large and in enough contrast, the bars and the shade stand where the timelines say, and
+// large and in enough contrast, the bars and the shade are where the timelines say, and
 // the page asks for nothing and runs nothing. The text of the page is the output.
 func browse(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {

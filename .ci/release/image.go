@@ -206,8 +206,8 @@ func rank(e entry) int {
 	return 0
 }
 
-// without reports whether the image leaves a file out: what is for people who read it, for
-// other languages and encodings, or for installing more packages.
+// without reports whether the image leaves a file out: documentation, other languages and
+// encodings, and files that only the installation of packages needs.
 func without(name string) bool {
 	for _, dir := range []string{"usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/lintian/", "usr/share/bug/", "usr/share/debconf/", "usr/share/pixmaps/"} {
 		if strings.HasPrefix(name+"/", dir) {
@@ -218,8 +218,8 @@ func without(name string) bool {
 		strings.Contains(name, "/gconv/")
 }
 
-// baseTree returns what Debian's packages install, and what their scripts would make of
-// it: names of alternatives, the bundle of certificates, users.
+// baseTree returns the files that Debian's packages install, and those that their scripts
+// would make: names of alternatives, the bundle of certificates, users.
 func baseTree(debs []debianPackage) (tree, error) {
 	t := tree{}
 	for _, d := range debs {

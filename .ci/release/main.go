@@ -1,4 +1,4 @@
-// Release makes what is given to users from the programs that .ci/dist has built:
+// Release makes the files for users from the programs that .ci/dist has built:
 // archives, packages for Debian, Fedora and Alpine, a container image, lists of
 // components (SBOM), a formula for Homebrew, and the checksums of all of these. The same
 // input makes the same bytes: every time is that of SOURCE_DATE_EPOCH, every owner is

@@ -504,7 +504,7 @@ func TestVersionsAreSorted(t *testing.T) {
 	}
 }
 
-// What is missing is named, and nothing is written.
+// An error names what is missing, and nothing is written.
 func TestRefusals(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	if err := run([]string{"-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {

@@ -20,7 +20,8 @@ import (
 	"bootstrap/templates"
 )
 
-// Program is what this program was built from. What the build did not record is empty.
+// Program is what this program was built from. A field that the build did not record is
+// empty.
 type Program struct {
 	Version  string  `json:"version"`            // of the module; "(devel)" without version control
 	Commit   string  `json:"commit,omitempty"`   // all digits of it

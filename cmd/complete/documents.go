@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// longest is how much of a file is read to see what it is.
+// longest is how many bytes of a file are read to find out whether it is a manifest.
 const longest = 1 << 20
 
 // isManifest and isFleet return the keys by which a file is known: those of values and

@@ -5,8 +5,8 @@ import (
 	"bootstrap/deployer/target"
 )
 
-// condensed returns show without what is the same in each deploy: which files a deploy
-// is about, and the stages in which it reads them, unless one fails.
+// condensed returns show without the events that are the same in each deploy: the names of
+// its files, and the stages in which it reads them, unless one fails.
 func condensed(show func(report.Event)) func(report.Event) {
 	var held []report.Event // of the group that reads
 	reads, begun := 0, false

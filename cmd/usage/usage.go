@@ -1,4 +1,4 @@
-// Package usage checks what stands on a command line, and says what is wrong with it.
+// Package usage checks the arguments and flags of a command line, and says what is wrong with them.
 package usage
 
 import (

@@ -26,7 +26,7 @@ func TestTimelines(t *testing.T) {
 	if len(list) != mostTimelines || list[0].Seconds != 2*mostTimelines-1 || list[mostTimelines-1].Seconds != mostTimelines || list[0].Status != timeline.Finished || list[0].Spans[0].Name != "create vm" {
 		t.Errorf("%d timelines, the first is %+v", len(list), list[0])
 	}
-	// What later versions add does no harm, nor does a damaged file.
+	// A key that a later version adds does no harm, nor does a damaged file.
 	for text, want := range map[string]int{`{"format": 1, "new": 7, "runs": [{"command": "deploy", "new": {}}]}`: 1, `{"format": 1, "runs": [null]}`: 0, `{"runs": 7}`: 0, "": 0} {
 		if err := os.WriteFile(filepath.Join(f.dir, timelineFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

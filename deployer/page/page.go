@@ -160,7 +160,7 @@ func (w *writer) lines(lines []string) {
 		case strings.HasPrefix(line, "+"):
 			class = "add"
 		case strings.HasPrefix(line, "-"):
-			class = "cut"
+			class = "removed"
 		}
 		w.Put("<b class=\"%s\">%s</b>\n", class, line)
 	}
@@ -240,7 +240,7 @@ func (w *writer) lastTime(kind string) string {
 	return ""
 }
 
-// facts writes what is recorded.
+// facts writes the recorded facts.
 func (w *writer) facts() {
 	w.Put(`
 <section aria-labelledby="facts">

@@ -99,7 +99,7 @@ step record deployment 6.5-8.5 failed
 		if list := got.Longest(2); !reflect.DeepEqual(list, []int{5, 2}) || got.Top(2) != 0 || got.Top(5) != 4 {
 			t.Errorf("the longest are %v", list)
 		}
-		// What ran when the timeline was asked for may go on.
+		// A call that ran when the timeline was made may continue.
 		pass(1)
 		r.Call(CPI, "delete_vm", "after")
 		r.EndStage(4, Finished)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// About returns which run it was, of whom, and how it ended unless it was successful.
+// About returns the command, its time and user, and how it ended unless it was successful.
 func (t *Timeline) About() string {
 	text := t.Command + ", begun " + t.Began.UTC().Format("2006-01-02 15:04 UTC")
 	if t.User != "" {

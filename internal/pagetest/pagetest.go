@@ -175,7 +175,7 @@ func callIn(words []string) []string {
 
 // Fits returns the first line that a page shows of an output and that is not in it, or
 // "". Lines of the page must be there in their order, others may be between them; …
-// stands for anything, and so does a line that has no other character but dots.
+// matches anything, and so does a line that has no other character but dots.
 func Fits(shown []string, output string) string {
 	lines := strings.Split(Plain(output), "\n")
 	for _, want := range shown {
@@ -196,7 +196,8 @@ func Fits(shown []string, output string) string {
 	return ""
 }
 
-// variable lists what differs from run to run, and what stands for it. The order counts.
+// variable lists patterns of texts that differ from run to run, and their replacements. The
+// order counts.
 var variable = []struct {
 	pattern *regexp.Regexp
 	with    string

@@ -1,6 +1,6 @@
 // Package watch waits until files change. The system announces changes where it
-// can; what counts is a comparison of the files themselves, so that a change is seen
-// on file systems without announcements, too.
+// can. A comparison of the files decides, so that a change is also seen on file systems
+// without announcements.
 package watch
 
 import (
@@ -29,10 +29,10 @@ const (
 	alone = 500 * time.Millisecond
 )
 
-// Files is what a look at files found: each file by its path.
+// Files are the files that a look found, by their paths.
 type Files map[string]stamp
 
-// stamp tells two versions of a file apart.
+// stamp differs between two versions of a file.
 type stamp struct {
 	mode fs.FileMode
 	size int64
@@ -65,7 +65,7 @@ func (w *Watcher) Close() {
 }
 
 // Look looks at the files, and at all files in folders. Symbolic links are followed.
-// What cannot be read is missing.
+// The result has no files that cannot be read.
 func (w *Watcher) Look(paths []string) Files {
 	found := walk{w, Files{}, map[string]bool{}}
 	for _, p := range paths {

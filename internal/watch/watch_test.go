@@ -93,7 +93,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What is made in a folder that is there only since it is watched must be seen, too,
+// A file in a folder that was made while it is watched must be seen, too,
 // and in a folder that was removed and made again.
 func TestFoldersThatAreNew(t *testing.T) {
 	t.Parallel()
