@@ -1,10 +1,13 @@
 package scaffold
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +17,7 @@ import (
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/values"
+	"bootstrap/internal/digest"
 )
 
 // Command returns the command init. home returns ~/.bosh, and done prints what was
@@ -102,13 +106,38 @@ func run(ctx context.Context, c secrets.Console, r *Request, home func() (string
 			return store.Release(ctx, f, nil)
 		},
 		Fetch: func(ctx context.Context, url, digest string) ([]byte, error) {
-			f, err := store.Fetch(ctx, artifact.Source{Kind: artifact.KindFile, URL: url, Digest: digest}, nil)
+			f, err := store.Fetch(ctx, artifact.Source{Kind: artifact.KindFile, Name: path.Base(url), URL: url, Digest: digest}, nil)
 			if err != nil {
 				return nil, err
 			}
-			return os.ReadFile(f.Path)
+			return verified(f.Path, digest)
 		},
 	})
+}
+
+// maxFetched is more than a fetched file has, in bytes.
+const maxFetched = 16 << 20
+
+// verified returns the content of a file if it has that digest. Of a file that was not
+// downloaded, as with --mirror file://…, nothing has compared it.
+func verified(path, want string) ([]byte, error) {
+	sum, err := digest.Parse(want)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFetched))
+	if err == nil {
+		err = sum.Verify(bytes.NewReader(text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", path, err)
+	}
+	return text, nil
 }
 
 // judged makes errors that another command line would avoid those of the command line.

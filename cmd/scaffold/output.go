@@ -278,13 +278,16 @@ func makeFolders(dir string) (made []string, err error) {
 type ExistsError struct{ Paths []string }
 
 func (e *ExistsError) Error() string {
-	names := make([]string, len(e.Paths))
-	for i, p := range e.Paths {
-		names[i] = path.Clean(filepath.ToSlash(p))
+	const most = 3
+	var names []string
+	for _, p := range e.Paths[:min(most, len(e.Paths))] {
+		names = append(names, path.Clean(filepath.ToSlash(p)))
 	}
-	verb, them := "exist", "them"
-	if len(names) == 1 {
+	text, verb, them := strings.Join(names, ", "), "exist", "them"
+	if more := len(e.Paths) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	} else if len(e.Paths) == 1 {
 		verb, them = "exists", "it"
 	}
-	return fmt.Sprintf("%s already %s and nothing was written; name another folder, or overwrite %s with --force", strings.Join(names, ", "), verb, them)
+	return fmt.Sprintf("%s already %s and nothing was written; name another folder, or overwrite %s with --force", text, verb, them)
 }

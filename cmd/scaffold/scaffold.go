@@ -93,11 +93,18 @@ type requestError struct{ error }
 func refuse(format string, args ...any) error { return &requestError{fmt.Errorf(format, args...)} }
 
 // MissingError says which values a person has to give.
-type MissingError struct{ Flags []string }
+type MissingError struct {
+	Flags   []string
+	Secrets bool // among the values
+}
 
 func (e *MissingError) Error() string {
-	return "there is no terminal to ask on; give " + strings.Join(e.Flags, " ") +
+	text := "there is no terminal to ask on; give " + strings.Join(e.Flags, " ") +
 		"; --incomplete writes the files without values, to be filled in later"
+	if e.Secrets {
+		text += ", so that no secret is in a command line, which others can see"
+	}
+	return text
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_]*$`)
@@ -223,6 +230,7 @@ func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 		e := &MissingError{}
 		for _, s := range lacking {
 			e.Flags = append(e.Flags, flagOf(s))
+			e.Secrets = e.Secrets || s.kind == secret
 		}
 		return nil, e
 	}

@@ -475,3 +475,19 @@ func TestSecretsAreIgnored(t *testing.T) {
 		}
 	}
 }
+
+// A file of a mirror in a folder is compared with its digest, as a downloaded one is.
+func TestVerified(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "uaa.yml")
+	if err := os.WriteFile(at, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := "sha256:" + hex.EncodeToString(sha256.New().Sum(nil))
+	if text, err := verified(at, sum); err == nil || !strings.Contains(err.Error(), "its digest is sha256:2cf24dba") {
+		t.Errorf("got %q, %v", text, err)
+	}
+	of := sha256.Sum256([]byte("hello"))
+	if text, err := verified(at, "sha256:"+hex.EncodeToString(of[:])); err != nil || string(text) != "hello" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
