@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"bootstrap/manifest/document"
@@ -95,6 +96,9 @@ func readMBus(c document.Value) (string, *url.URL) {
 	}
 	if u.Hostname() == "" {
 		wrong = append(wrong, "must have a host")
+	}
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		wrong = append(wrong, "must have a port from 1 to 65535")
 	}
 	if u.User.Username() == "" {
 		wrong = append(wrong, "must have a user")

@@ -133,17 +133,19 @@ func TestMBus(t *testing.T) {
 	t.Parallel()
 	const place = ":12:9: cloud_provider.mbus: "
 	for url, want := range map[string]string{
-		"http://mbus:sesame@h:1":     "must begin with https://; ",
-		"https://h:1":                "must have a user, must have a password; ",
-		"https://mbus@h:1":           "must have a password; ",
-		"https://:sesame@h:1":        "must have a user; ",
-		"https://mbus:sesame@":       "must have a host; ",
-		"mbus:sesame@h:1":            "must begin with https://, must have a host, ",
-		"https://mbus:se/same@h:1":   "is not a valid URL; ",
-		"https://mbus:se%zzsame@h:1": "is not a valid URL; ",
-		"https://mbus:sesame@h:port": "is not a valid URL; ",
-		"''":                         "must not be blank",
-		"~":                          "must be provided",
+		"http://mbus:sesame@h:1":      "must begin with https://; ",
+		"https://h:1":                 "must have a user, must have a password; ",
+		"https://mbus@h:1":            "must have a password; ",
+		"https://:sesame@h:1":         "must have a user; ",
+		"https://mbus:sesame@":        "must have a host; ",
+		"mbus:sesame@h:1":             "must begin with https://, must have a host, ",
+		"https://mbus:se/same@h:1":    "is not a valid URL; ",
+		"https://mbus:se%zzsame@h:1":  "is not a valid URL; ",
+		"https://mbus:sesame@h:0":     "must have a port from 1 to 65535; ",
+		"https://mbus:sesame@h:99999": "must have a port from 1 to 65535; ",
+		"https://mbus:sesame@h:port":  "is not a valid URL; ",
+		"''":                          "must not be blank",
+		"~":                           "must be provided",
 	} {
 		_, err := Load(t.Context(), write(t, replaced(t, "https://mbus:sesame@127.0.0.1:6868", url)), document.Options{})
 		if err == nil || !strings.Contains(err.Error(), place+want) {
