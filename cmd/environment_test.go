@@ -186,8 +186,10 @@ func TestEnvironmentRefused(t *testing.T) {
 		{"deploy m.yml --bootstrap-yml other.yml", "it has none of the keys of such a file, for example manifest or ops_files", exit.Manifest},
 		{"deploy m.yml --bootstrap-yml any", "it is not a regular file", exit.Manifest},
 		{"deploy vars/m.yml --bootstrap-yml=", "vars/m.yml: no such file", exit.NoState},
+		{"deploy ", "no manifest was named (the argument is empty)", exit.Usage},
+		{"completion tcsh", `completion has no command "tcsh"; it has bash, fish`, exit.Usage},
 	} {
-		code, out, errs := run(t, strings.Fields(c.args)...)
+		code, out, errs := run(t, strings.Split(c.args, " ")...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
 			t.Errorf("%s: exit code %d\n%s%s", c.args, code, out, errs)
 		}

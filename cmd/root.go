@@ -114,6 +114,11 @@ func (c *console) runCommand(root *cobra.Command) error {
 	root.SetIn(c.stdin)
 	root.SetOut(&text)
 	root.SetErr(writerTo(c, c.stderr))
+	root.InitDefaultCompletionCmd() // keeps the output that is set
+	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {
+		// Without them, another shell is no error.
+		shells.Args, shells.RunE = usage.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	err := c.untilStopped(func(ctx context.Context) error {
 		defer wait.Remind(ctx, time.Second, time.Second, c.screens.Tick)()
 		cmd, err := root.ExecuteContextC(ctx)

@@ -58,7 +58,7 @@ func Complete(root *cobra.Command, args []string, getenv func(string) string) (L
 	args = FillIn(root, args)
 	line := Line{Args: args}
 	w, ok := scan(root, args)
-	if !ok || w.missing != "" {
+	if !ok || w.missing != "" || w.empty() {
 		return line, nil
 	}
 	return w.complete(line, getenv)
@@ -167,6 +167,12 @@ func (w *words) first() string {
 		return ""
 	}
 	return word
+}
+
+// empty reports whether the manifest is an empty word, as of a variable of a shell that is
+// not set. It is a mistake, and does not stand for that of the file.
+func (w *words) empty() bool {
+	return w.about.manifest && !w.about.more && len(w.at) > 0 && w.rest[w.at[0]] == ""
 }
 
 // isPath reports whether a word is one for a manifest, where it can be something else,
