@@ -28,7 +28,7 @@ func imports() map[string][]string {
 		"cmd":                     {"addresses", "agent", "agent/local", "agent/local/bpm", "artifact", "cmd/about", "cmd/cached", "cmd/complete", "cmd/conflict", "cmd/dev", "cmd/embedded", "cmd/environment", "cmd/exit", "cmd/explain", "cmd/scaffold", "cmd/secrets", "cmd/ui", "cmd/usage", "cmd/values", "cpi", "cpi/local", "cpi/local/namespace", "cpi/local/network", "deployer", "deployer/access", "deployer/health", "deployer/journal", "deployer/ledger", "deployer/observe", "deployer/page", "deployer/plan", "deployer/report", "deployer/target", "deployer/timeline", "fleet", "fleet/queue", "fleet/report", "fleet/rollout", "fleet/schedule", "manifest", "manifest/document", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"cmd/about":               {"addresses", "cmd/ui", "deployer", "deployer/kept", "fleet/queue", "fleet/report", "fleet/rollout", "state", "templates"},
 		"cmd/cached":              {"artifact", "cpi/build", "deployer/target", "templates"},
-		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "manifest/source", "state/file"},
+		"cmd/complete":            {"cmd/values", "deployer/observe", "deployer/report", "fleet", "manifest/document", "manifest/source", "state", "state/file"},
 		"cmd/conflict":            {},
 		"cmd/dev":                 {"deployer/plan", "deployer/report", "deployer/target", "manifest", "manifest/document"},
 		"cmd/embedded":            {"cpi/local", "deployer/target"},

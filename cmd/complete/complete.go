@@ -19,6 +19,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -154,6 +155,16 @@ func statePath(cmd *cobra.Command, args []string) string {
 	return path
 }
 
+// stateOf returns the state that a command line names; false: it cannot be read.
+func stateOf(home Home, cmd *cobra.Command, args []string) (state.State, bool) {
+	dir, err := home()
+	if err != nil {
+		return state.State{}, false
+	}
+	st, _, err := file.Read(statePath(cmd, args), dir)
+	return st, err == nil
+}
+
 // serials lists the backups of a state file.
 func serials(cmd *cobra.Command, args []string) (list []cobra.Completion) {
 	versions, err := file.Versions(statePath(cmd, args))
@@ -168,12 +179,8 @@ func serials(cmd *cobra.Command, args []string) (list []cobra.Completion) {
 
 // diskCIDs lists the persistent disks that a state file records.
 func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
-	dir, err := home()
-	if err != nil {
-		return nil
-	}
-	st, _, err := file.Read(statePath(cmd, args), dir)
-	if err != nil {
+	st, ok := stateOf(home, cmd, args)
+	if !ok {
 		return nil
 	}
 	for _, d := range observe.Disks(st) {
@@ -186,12 +193,8 @@ func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Comple
 
 // leftovers lists what interrupted runs left, as a state file records it.
 func leftovers(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
-	dir, err := home()
-	if err != nil {
-		return nil
-	}
-	st, _, err := file.Read(statePath(cmd, args), dir)
-	if err != nil {
+	st, ok := stateOf(home, cmd, args)
+	if !ok {
 		return nil
 	}
 	for _, l := range st.Unsettled("") {
