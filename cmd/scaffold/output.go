@@ -147,7 +147,7 @@ func (r *Request) fileVars() string {
 			continue
 		}
 		if s.about != "" {
-			fmt.Fprintf(&b, "# %s\n", strings.Join(wrapped(s.about, 94), "\n# "))
+			fmt.Fprintf(&b, "# %s\n", strings.Join(wrapped(s.about, commentWidth), "\n# "))
 		}
 		if path := r.files[s.name]; path != "" {
 			head = "var_files:\n"

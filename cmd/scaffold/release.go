@@ -16,6 +16,9 @@ import (
 // of its job.
 const example = "page"
 
+// maxDefault is how long a default may be, in bytes, to be shown in a comment.
+const maxDefault = 40
+
 // readRelease reads the release that the request names, if it names one.
 func (r *Request) readRelease(ctx context.Context, from Source) error {
 	if r.Release == "" {
@@ -115,11 +118,11 @@ func (r *Request) jobEntries() string {
 		fmt.Fprintf(&b, "  - name: %s\n    release: %s\n    properties: {}\n", scalar(name), scalar(r.found.Name))
 		for _, p := range r.found.Job(name).Properties {
 			about, _, _ := strings.Cut(strings.TrimSpace(p.Description), "\n")
-			if text := fmt.Sprint(p.Default); p.Default != nil && len(text) < 40 && !strings.ContainsAny(text, "\n\r") {
+			if text := fmt.Sprint(p.Default); p.Default != nil && len(text) <= maxDefault && !strings.ContainsAny(text, "\n\r") {
 				about += " (default " + text + ")"
 			}
 			comment := "#   " + strings.TrimSuffix(p.Name+": "+strings.TrimSpace(about), ": ")
-			fmt.Fprintf(&b, "    %s\n", strings.Join(wrapped(comment, 92), "\n    #     "))
+			fmt.Fprintf(&b, "    %s\n", strings.Join(wrapped(comment, commentWidth), "\n    #     "))
 		}
 	}
 	return b.String()

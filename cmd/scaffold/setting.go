@@ -147,7 +147,7 @@ func (r *Request) varsFile(head string, of func(*setting) bool) string {
 			continue
 		}
 		if s.about != "" {
-			fmt.Fprintf(&b, "\n# %s\n", strings.Join(wrapped(s.about, 94), "\n# "))
+			fmt.Fprintf(&b, "\n# %s\n", strings.Join(wrapped(s.about, commentWidth), "\n# "))
 		}
 		if value := r.values[s.name]; value != "" {
 			fmt.Fprintf(&b, "%s: %s\n", s.name, s.yaml(value))
@@ -157,6 +157,9 @@ func (r *Request) varsFile(head string, of func(*setting) bool) string {
 	}
 	return b.String()
 }
+
+// commentWidth is how many characters a line of a comment has at most, without its mark.
+const commentWidth = 94
 
 // wrapped returns a text as lines of at most that many characters.
 func wrapped(text string, width int) (list []string) {
