@@ -93,7 +93,7 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, waited time.Dur
 	}
 	return &NotRunningError{
 		State: last.JobState, Processes: processes(last), Waited: waited,
-		Logs: j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, time.Now().Add(-waited), failing, tailLines), Previous: j.hasPrevious(),
+		Logs: j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: j.hasPrevious(),
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"bootstrap/internal/unnamed"
 
 	"bootstrap/agent"
-	"bootstrap/deployer/report"
 )
 
 // Limits for what is kept of a log, which may contain anything of any size.
@@ -36,26 +35,20 @@ const (
 )
 
 // TailLogs returns the last lines of the logs of these processes, to be shown
-// with an error: each file below a line with its name, without secrets. A file that
-// was last written before the processes were started says so: the lines may be about
-// an earlier error. It returns nil if the agent does not send the logs within 20 s.
-func (v *VM) TailLogs(ctx context.Context, started time.Time, processes []string, lines int) []string {
+// with an error: each file below a line with its name, without secrets. It
+// returns nil if the agent does not send the logs within 20 s.
+func (v *VM) TailLogs(ctx context.Context, processes []string, lines int) []string {
 	var filters []string
 	for _, p := range processes {
 		filters = append(filters, p+"/**/*", "**/"+p+"*")
 	}
 	// The folder has the name of the job; a process may have another name.
-	return v.tail(ctx, started, lines, filters, []string{"**/*.log"})
+	return v.Tail(ctx, lines, filters, []string{"**/*.log"})
 }
 
-// Tail is like TailLogs, for the files that match one of these filters.
-func (v *VM) Tail(ctx context.Context, lines int, filters []string) []string {
-	return v.tail(ctx, time.Time{}, lines, filters)
-}
-
-// tail returns the last lines of the files that the first of these filters matches; a
-// filter that matches no file is skipped.
-func (v *VM) tail(ctx context.Context, started time.Time, lines int, filters ...[]string) []string {
+// Tail is like TailLogs, for the files that the first of these filters matches;
+// a filter that matches no file is skipped.
+func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	var files []logTail
@@ -70,7 +63,7 @@ func (v *VM) tail(ctx context.Context, started time.Time, lines int, filters ...
 	}
 	var text []string
 	for _, f := range files {
-		text = append(text, f.title(started))
+		text = append(text, f.name+":")
 		for _, line := range f.lines {
 			text = append(text, "  "+line)
 		}
@@ -134,18 +127,6 @@ type logTail struct {
 	name    string // path below the folder of logs
 	written time.Time
 	lines   []string
-}
-
-// old is how much earlier than the processes a file must have been written to be called
-// old: archives have whole seconds, and the start of the processes takes time.
-const old = 3 * time.Second
-
-// title returns the line above the lines of a file.
-func (f logTail) title(started time.Time) string {
-	if f.written.Before(started.Add(-old)) {
-		return f.name + ", not written since " + report.Minute(f.written) + ":"
-	}
-	return f.name + ":"
 }
 
 // tailArchive returns the last lines of each file that has any, in the order

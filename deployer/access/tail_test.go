@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // archiveOf returns an archive as agents make it, from pairs of name and content.
@@ -112,22 +111,5 @@ func TestFollower(t *testing.T) {
 		if got := poll(c.files...); !slices.Equal(got, c.want) {
 			t.Errorf("poll %d: %q, want %q", i, got, c.want)
 		}
-	}
-}
-
-// Lines that are older than the processes are not taken for their last words.
-func TestTitle(t *testing.T) {
-	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for written, want := range map[time.Time]string{
-		started.Add(-time.Minute): "web/web.log, not written since 2026-01-02 03:03 UTC:",
-		started.Add(-time.Second): "web/web.log:",
-		started.Add(time.Minute):  "web/web.log:",
-	} {
-		if got := (logTail{name: "web/web.log", written: written}).title(started); got != want {
-			t.Errorf("%v: %q", written, got)
-		}
-	}
-	if got := (logTail{name: "web/pre-start.stderr.log", written: started}).title(time.Time{}); got != "web/pre-start.stderr.log:" {
-		t.Error(got)
 	}
 }
