@@ -370,7 +370,8 @@ func (b bundles) keepOnly(kind string, keep []string) error {
 	return nil
 }
 
-// removeLinks removes the unwanted links in a folder, which may be missing.
+// removeLinks removes the unwanted links in a folder, which may be missing, and what
+// replaceLink left there.
 func removeLinks(dir string, unwanted func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -380,6 +381,11 @@ func removeLinks(dir string, unwanted func(name string) bool) error {
 		return err
 	}
 	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), newLink) {
+			if err := removal.Tree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
 		if e.Type()&fs.ModeSymlink == 0 || !unwanted(e.Name()) {
 			continue
 		}

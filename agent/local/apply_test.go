@@ -4,6 +4,7 @@ package local
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -220,6 +221,11 @@ func TestKilledInApply(t *testing.T) {
 		m.endAgent(syscall.SIGKILL)
 		m.exec()
 		m.await()
+	}
+	// What a kill within the replacement of a link leaves.
+	half := m.vcap("jobs", ".link-1")
+	if err := errors.Join(os.Mkdir(half, 0o700), os.Symlink("nowhere", filepath.Join(half, "link"))); err != nil {
+		t.Fatal(err)
 	}
 	m.must("apply", m.specOf(many))
 	if got := strings.Fields(listing(m, "jobs")); !slices.Equal(got, slices.Sorted(maps.Keys(many))) {

@@ -164,12 +164,16 @@ func makeFolder(name string, mode fs.FileMode) error {
 	return os.Chmod(name, mode)
 }
 
-// replaceLink makes link a symbolic link to target in one step.
+// newLink begins the name of a folder for a link that is about to replace another one.
+const newLink = ".link-"
+
+// replaceLink makes link a symbolic link to target in one step. An agent that is killed
+// in it leaves a folder, which removeLinks removes.
 func replaceLink(target, link string) error {
 	if now, err := os.Readlink(link); err == nil && now == target {
 		return nil
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(link), ".link-")
+	temp, err := os.MkdirTemp(filepath.Dir(link), newLink)
 	if err != nil {
 		return err
 	}
