@@ -224,7 +224,7 @@ func TestKilledInApply(t *testing.T) {
 	}
 	// What a kill within the replacement of a link leaves.
 	half := m.vcap("jobs", ".link-1")
-	if err := errors.Join(os.Mkdir(half, 0o700), os.Symlink("nowhere", filepath.Join(half, "link"))); err != nil {
+	if err := errors.Join(os.MkdirAll(half, 0o700), os.Symlink("nowhere", filepath.Join(half, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	m.must("apply", m.specOf(many))
