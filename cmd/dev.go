@@ -52,6 +52,8 @@ embedded CPI; --any-cpi allows others. Jobs have 20 seconds to run unless
 	}
 	f := cmd.Flags()
 	c.deployFlags(f, &opts)
+	opts.LockWait = 10 * time.Minute // what was saved meanwhile must be deployed
+	f.Lookup("lock-wait").Usage = "how long to wait for another run (default 10m)"
 	ask.flags(f)
 	f.BoolVar(&opts.Templates, "templates", true, "show how the rendered files differ")
 	f.BoolVar(&anyCPI, "any-cpi", false, "deploy every change to VMs of other CPIs, too")
