@@ -301,6 +301,7 @@ func FuzzEnvironment(f *testing.F) {
 		"deploy m.yml -o a.yml --fix", "deploy -nvpw=x m.yml --state=s.json", "deploy -vl - m.yml", "deploy --json -- m.yml", "status m.yml --state s.json",
 		"disks attach m.yml disk-1", "variables rotate m.yml a b --dry-run", "ssh m.yml -- ls -l", "logs m.yml -f --tail 3 --job a", "--yes deploy --wait-lock 5m m.yml",
 		"deploy m.yml --bootstrap-yml=", "deploy -oa.yml -o=b.yml m.yml -l", "deploy --fix=false m.yml --lock-wait", "state show m.yml -y",
+		"deploy m.yml -o].yml --fix",
 	} {
 		f.Add(seed)
 	}
@@ -344,7 +345,7 @@ func FuzzEnvironment(f *testing.F) {
 			got, want := is.Lookup(flag.Name).Value.String(), flag.Value.String()
 			switch {
 			case got == want:
-			case flag.Name == "ops-file" && line.Given(flag.Name) == 1 && got == strings.Replace(strings.Replace(want, "[", "[first.yml,", 1), ",]", "]", 1):
+			case flag.Name == "ops-file" && line.Given(flag.Name) == 1 && (got == "[first.yml,"+strings.TrimPrefix(want, "[") || want == "[]" && got == "[first.yml]"):
 			case line.Given(flag.Name) == 1 && !flag.Changed && line.File != nil:
 			default:
 				t.Fatalf("%q became %q: --%s is %q, and was %q", args, line.Args, flag.Name, got, want)
