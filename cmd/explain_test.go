@@ -39,7 +39,8 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		`name "nothing"; "bootstrap explain" lists all`:   {"nothing"},
+		`name "nothing" ("bootstrap explain" lists all)`:  {"nothing"},
+		`lists all); did you mean "agent-silent"?`:        {"agent-silnt"},
 		"no error was named (the argument is empty)":      {""},
 		"explain was given 2 arguments, and explains one": {"1", "2"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func (l *Loop) paths() []string {
 // localFiles returns the files and folders of this machine from which a manifest's
 // releases and stemcell are made.
 func localFiles(m *manifest.Manifest) []string {
-	list := m.CloudConfigs
+	list := slices.Clone(m.CloudConfigs)
 	urls := []string{m.ResourcePool.Stemcell.URL}
 	for _, rel := range m.Releases {
 		urls = append(urls, rel.URL)

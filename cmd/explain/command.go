@@ -72,7 +72,7 @@ Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 				if _, err := strconv.Atoi(args[0]); err == nil {
 					return fmt.Errorf("%s is not an exit code of bootstrap; of ssh it is that of the command on the VM", args[0])
 				}
-				return fmt.Errorf("there is no error with the name %q%s; \"bootstrap explain\" lists all", args[0], spelling.Suggest(args[0], Names(pages)))
+				return fmt.Errorf("there is no error with the name %q (\"bootstrap explain\" lists all)%s", args[0], spelling.Suggest(args[0], Names(pages)))
 			}
 			c.Start()
 			c.show(page)
