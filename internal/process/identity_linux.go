@@ -123,3 +123,52 @@ func Usages() map[int]Usage {
 	}
 	return all
 }
+
+// Family returns the usage of a process and of all its descendants. Where the
+// kernel lists no children of a process, it is asked of all, that of every process.
+// See proc_pid_task(5), children.
+func Family(pid int, all func() map[int]Usage) map[int]Usage {
+	family := map[int]Usage{}
+	for todo := []int{pid}; len(todo) > 0; todo = todo[1:] {
+		member := todo[0]
+		if _, seen := family[member]; seen {
+			continue
+		}
+		st, ok := readStat(member)
+		if !ok {
+			continue // it has ended
+		}
+		family[member] = st.usage
+		children, err := childrenOf(member)
+		if err != nil {
+			return all()
+		}
+		todo = append(todo, children...)
+	}
+	return family
+}
+
+// childrenOf returns the children of all threads of a process; an error is that
+// the kernel does not list them.
+func childrenOf(pid int) ([]int, error) {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	threads, _ := os.ReadDir(tasks)
+	var children []int
+	for _, thread := range threads {
+		data, err := os.ReadFile(tasks + thread.Name() + "/children")
+		if err != nil {
+			if _, gone := os.Stat(tasks + thread.Name()); gone != nil {
+				continue
+			}
+			return nil, err
+		}
+		for _, child := range strings.Fields(string(data)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				return nil, err
+			}
+			children = append(children, n)
+		}
+	}
+	return children, nil
+}

@@ -47,6 +47,49 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
+// A family is a process, its children and theirs, and nothing else.
+func TestFamily(t *testing.T) {
+	t.Parallel()
+	cmd := child(t, `sleep 1000 & sh -c 'sleep 1000 & wait' & wait`)
+	pid := cmd.Process.Pid
+	var family map[int]Usage
+	err := wait.Poll(t.Context(), time.Millisecond, func() (bool, error) {
+		family = Family(pid, Usages)
+		return len(family) >= 4, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for member, u := range Usages() {
+		_, in := family[member]
+		if _, parent := family[u.Parent]; in != (parent || member == pid) && runtime.GOOS == "linux" {
+			t.Errorf("process %d of %d is in the family: %v", member, u.Parent, in)
+		}
+	}
+	if runtime.GOOS == "linux" && len(family) != 4 {
+		t.Errorf("%d members", len(family))
+	}
+	if family[pid].Parent != os.Getpid() {
+		t.Errorf("%+v", family[pid])
+	}
+	if none := Family(1<<30, func() map[int]Usage { return nil }); len(none) != 0 {
+		t.Errorf("%v", none)
+	}
+}
+
+func BenchmarkFamily(b *testing.B) {
+	for name, read := range map[string]func(){
+		"family": func() { Family(os.Getpid(), Usages) },
+		"all":    func() { Usages() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				read()
+			}
+		})
+	}
+}
+
 // A process that has ended is not alive, even as a zombie.
 func TestEndedProcessIsNone(t *testing.T) {
 	t.Parallel()

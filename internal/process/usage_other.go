@@ -37,3 +37,7 @@ func Usages() map[int]Usage {
 	}
 	return all
 }
+
+// Family returns the usage of a process and of all its descendants, and here of
+// all others too: all is that of every process.
+func Family(_ int, all func() map[int]Usage) map[int]Usage { return all() }

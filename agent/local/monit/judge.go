@@ -156,7 +156,7 @@ func (m *measuring) run(ctx context.Context) {
 	children := 0
 	for _, r := range m.rules {
 		if r.Kind != RuleConnection && r.Kind != RuleRestarts && r.Kind != RuleMissing && m.now.at.IsZero() {
-			all := process.Usages()
+			all := process.Family(m.of.PID, process.Usages)
 			own = all[m.of.PID]
 			sum, children = family(all, m.of.PID)
 			m.now = cpuSample{of: m.of, at: time.Now(), own: own.CPU, total: sum.CPU}
@@ -288,7 +288,7 @@ func (v *service) measure(st *Status, all func() map[int]process.Usage) {
 		v.lastCPU = cpuSample{}
 		return
 	}
-	sum, _ := family(all(), st.PID)
+	sum, _ := family(process.Family(st.PID, all), st.PID)
 	now := cpuSample{of: process.Identity{PID: st.PID}, at: time.Now(), total: sum.CPU}
 	st.MemKB = int(sum.MemoryKB)
 	st.MemPct, _ = memory(sum, true)
