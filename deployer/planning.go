@@ -208,7 +208,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	}
 	w.Made = w.MadeOf(st, decision.On(plan.VM))
 	r.want, r.plan, r.known = w, plan.Of(decision), r.look.KnownAddress()
-	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.t.Diff()
+	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.t.Diff(st)
 	r.hints = r.lastAddresses()
 	if r.plan.NewVM() {
 		return r.packages.planDeliveryToNew(ctx)

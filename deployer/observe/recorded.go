@@ -64,7 +64,7 @@ func Recorded(ctx context.Context, cfg target.Config, from target.Options, plann
 		return nil, err
 	}
 	if planned == nil && o.ReadIfAny(ctx) == nil && o.Manifest != nil {
-		r.Diff = o.Diff()
+		r.Diff = o.Diff(st)
 	}
 	c := &Condition{}
 	c.addRecords(st)

@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
+	"bootstrap/state"
 )
 
 // Read reads, evaluates and checks the manifest.
@@ -112,8 +114,11 @@ func (t *Target) SaysProtect(ctx context.Context) bool {
 }
 
 // Diff returns how the manifest differs from the one applied last; nil:
-// this machine has not kept that one.
-func (t *Target) Diff() []string {
+// this machine has not kept that one, for example because another one has applied it.
+func (t *Target) Diff(st state.State) []string {
+	if a, ok := t.Folder().Applied(kept.Current); ok && !a.IsLast(st) {
+		return nil
+	}
 	old, err := t.Folder().Sketch()
 	if err != nil || old == nil {
 		return nil
