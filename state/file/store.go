@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -312,8 +313,9 @@ func (s *Store) Update(change func(*state.State) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment state %s: %w; the file is as it was before", s.path, err)
 	}
+	dropped := slices.DeleteFunc(s.current.Resources(), func(r string) bool { return slices.Contains(next.Resources(), r) })
 	s.current, s.fresh = next, false
-	s.push()
+	s.push(dropped...)
 	// The installation of a new state is locked only after the write. No other
 	// process knows it, so this does not wait, and a run that is killed before
 	// the write leaves no folder behind.

@@ -84,12 +84,18 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	return taken, nil
 }
 
-// push brings the file to the store, after a write of it. That it fails does not end
-// the step that wrote it: Unsent tells the run.
-func (s *Store) push() {
-	if s.opts.Team != nil {
-		s.unsent = s.opts.Team.Push(context.Background()) // each request has a deadline
+// push brings the file to the store, after a write of it that dropped resources. That it
+// fails does not end the step that wrote it: Unsent tells the run.
+func (s *Store) push(dropped ...string) {
+	if s.opts.Team == nil {
+		return
 	}
+	ctx := context.Background() // each request has a deadline
+	if len(dropped) > 0 && s.unsent == nil {
+		// First, as in Update. If it fails, finish does it.
+		_ = s.opts.Team.KeepGone(ctx, dropped)
+	}
+	s.unsent = s.opts.Team.Push(ctx)
 }
 
 // finish adds what this run wrote to the history of the store, and gives up the lease.

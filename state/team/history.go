@@ -72,8 +72,7 @@ func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone
 	if err != nil {
 		return err
 	}
-	gone = slices.DeleteFunc(slices.Concat(h.Gone, gone), func(r string) bool { return slices.Contains(present, r) })
-	gone = slices.Compact(slices.Sorted(slices.Values(gone)))
+	gone = slices.DeleteFunc(both(h.Gone, gone), func(r string) bool { return slices.Contains(present, r) })
 	has := slices.ContainsFunc(h.Versions, func(v Version) bool { return v.Serial == serial })
 	if has && slices.Equal(h.Gone, gone) {
 		return nil
@@ -102,6 +101,26 @@ func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone
 		_ = s.remove(ctx, v.document()) // the list does not name it any more
 	}
 	return nil
+}
+
+// KeepGone adds resources that do not exist any more to the history, if it has a version
+// that may record them: the run that deleted them may not live to call Keep.
+func (s *Store) KeepGone(ctx context.Context, gone []string) error {
+	h, version, err := s.history(ctx)
+	if err != nil || len(h.Versions) == 0 {
+		return err
+	}
+	all := both(h.Gone, gone)
+	if slices.Equal(h.Gone, all) {
+		return nil
+	}
+	h.Gone = all
+	return s.writeHistory(ctx, h, version)
+}
+
+// both returns what one of two lists has, sorted.
+func both(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // removeHistory removes the versions that are not to be kept, and their list if none is.
