@@ -63,6 +63,8 @@ func TestScript(t *testing.T) {
 				return postgrestest.Installed(), nil
 			case "namespace":
 				return namespaces(), nil
+			case "hosts":
+				return canHost(), nil
 			case "stemcell":
 				return os.Getenv("BOOTSTRAP_STEMCELL") != "", nil
 			case "cgroup":
@@ -106,6 +108,7 @@ func TestScript(t *testing.T) {
 			"unpack":    unpack,
 			"pipelines": pipelines,
 			"browse":    browse,
+			"host":      host,
 		},
 	})
 }
@@ -145,6 +148,7 @@ func setup(env *testscript.Env, bin, cache string) error {
 		return err
 	}
 	env.Values[storeDown] = &downAfter{}
+	env.Values[machinesOf] = &machines{first: map[string]*exec.Cmd{}}
 	env.Defer(func() { endAll(func() []process { return ofVMs(env.WorkDir) }) })
 	return nil
 }

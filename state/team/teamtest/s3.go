@@ -101,6 +101,12 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	return url, stop, nil
 }
 
+// Build compiles the server, for a process that starts it elsewhere.
+func Build(ctx context.Context) error {
+	_, err := s3Program(ctx)
+	return err
+}
+
 // s3Program returns the path of the server, which it compiles if this machine has not
 // yet.
 func s3Program(ctx context.Context) (string, error) {
