@@ -14,7 +14,7 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 
 	// Machine and Born identify the machine, or the container, and the process as long
-	// as both run. Run is different for each lock. They are only in the locks of stores.
+	// as both run; Machine is empty if it cannot be told from others. Run is different for each lock. They are only in the locks of stores.
 	Machine string `json:"machine,omitempty"`
 	Born    string `json:"born,omitempty"`
 	Run     string `json:"run,omitempty"`

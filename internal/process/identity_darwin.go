@@ -28,3 +28,6 @@ func BootID() string {
 	id, _ := unix.Sysctl("kern.bootsessionuuid")
 	return id
 }
+
+// Realm returns a text that only processes have in common that see the same process ids.
+func Realm() string { return BootID() }

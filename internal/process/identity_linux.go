@@ -59,6 +59,22 @@ func BootID() string {
 	return kernelBoot() + "/" + first
 }
 
+// Realm returns a text that only processes have in common that see the same process ids:
+// the start of the machine, and the PID namespace. It is empty if that is unknown.
+func Realm() string {
+	boot := kernelBoot()
+	self, err := os.Readlink("/proc/self")
+	if boot == "" || err != nil || self != strconv.Itoa(os.Getpid()) { // or /proc is that of another namespace
+		return ""
+	}
+	// Containers that start in the same hundredth of a second have the same BootID.
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return BootID() + "/" + namespace
+}
+
 func kernelBoot() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))

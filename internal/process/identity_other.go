@@ -27,3 +27,6 @@ func (id Identity) birth() string { return strconv.FormatInt(id.start, 10) }
 // BootID returns an empty text: this operating system does not identify its
 // boots.
 func BootID() string { return "" }
+
+// Realm returns an empty text, as BootID.
+func Realm() string { return "" }

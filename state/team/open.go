@@ -88,7 +88,7 @@ func Secrets(address string) []string {
 
 // Open connects to the store at an address: s3://, postgres:// or https://.
 func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
-	cfg.Holder.Run, cfg.Holder.Machine, cfg.Holder.Born = uuid.NewString(), process.BootID(), process.Birth(cfg.Holder.PID)
+	cfg.Holder.Run, cfg.Holder.Machine, cfg.Holder.Born = uuid.NewString(), process.Realm(), process.Birth(cfg.Holder.PID)
 	s := &Store{place: Place(address), cfg: cfg}
 	u, err := url.Parse(address)
 	if err != nil {
