@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -169,23 +170,31 @@ type listed struct {
 	GoFiles      []string
 }
 
-// packages lists the packages of the module as the go command sees them.
-func packages(t *testing.T) []listed {
-	t.Helper()
+// listing lists the packages of the module as the go command sees them.
+var listing = sync.OnceValues(func() (all []listed, err error) {
 	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,GoFiles", "./...").Output()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	var all []listed
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p listed
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return all
+			return all, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		all = append(all, p)
 	}
+})
+
+// packages returns what is listed.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	all, err := listing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 const module = "bootstrap"
@@ -417,10 +426,16 @@ func TestWhoReadsOptionsAndFacts(t *testing.T) {
 	}
 }
 
-// sources parses every Go file of the module, except tests and testdata.
-func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.File)) {
-	t.Helper()
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+// source is a Go file of the module.
+type source struct {
+	path string
+	fset *token.FileSet
+	file *ast.File
+}
+
+// parsed are the Go files of the module, except tests and testdata.
+var parsed = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -432,14 +447,21 @@ func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.F
 		}
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		visit(fset, path, f)
-		return nil
+		all = append(all, source{path, fset, f})
+		return err
 	})
+	return all, err
+})
+
+// sources visits what is parsed.
+func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.File)) {
+	t.Helper()
+	all, err := parsed()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, s := range all {
+		visit(s.fset, s.path, s.file)
 	}
 }
 

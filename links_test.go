@@ -31,7 +31,7 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Skip("this is no checkout of git: ", err)
 	}
-	external := map[string]bool{}
+	external, seen := map[string]bool{}, map[string][]string{}
 	for _, page := range strings.Fields(string(list)) {
 		if strings.Contains(page, "testdata/") || strings.HasPrefix(page, "templates/cruby/") { // notices and samples of others
 			continue
@@ -48,7 +48,7 @@ func TestLinks(t *testing.T) {
 				external[to] = true
 				continue
 			}
-			if err := follow(page, to); err != nil {
+			if err := follow(seen, page, to); err != nil {
 				t.Errorf("%s: the link to %s is dead: %v", page, to, err)
 			}
 		}
@@ -73,8 +73,9 @@ func links(text string) []string {
 	return list
 }
 
-// follow returns why a link of a page leads nowhere.
-func follow(page, to string) error {
+// follow returns why a link of a page leads nowhere. It keeps the anchors of the pages
+// that it has read: many links lead to the same.
+func follow(seen map[string][]string, page, to string) error {
 	file, anchor, _ := strings.Cut(to, "#")
 	target := page
 	if file != "" {
@@ -90,11 +91,14 @@ func follow(page, to string) error {
 	if anchor == "" || info.IsDir() || !strings.HasSuffix(target, ".md") {
 		return nil
 	}
-	data, err := os.ReadFile(target)
-	if err != nil {
-		return err
+	if seen[target] == nil {
+		data, err := os.ReadFile(target)
+		if err != nil {
+			return err
+		}
+		seen[target] = anchors(string(data))
 	}
-	if known := anchors(string(data)); !slices.Contains(known, anchor) {
+	if known := seen[target]; !slices.Contains(known, anchor) {
 		return fmt.Errorf("%s has no heading %s; it has %s", target, anchor, strings.Join(known, ", "))
 	}
 	return nil
@@ -139,7 +143,7 @@ func TestAnchors(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	for to, good := range map[string]bool{"docs/plan.md": false, "docs/json.md": true, "docs/json.md#--json": true, "docs/json.md#nothing": false, "../x.md": false} {
-		if err := follow("README.md", to); (err == nil) != good {
+		if err := follow(map[string][]string{}, "README.md", to); (err == nil) != good {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
