@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 )
 
 // packed has the files of templates/, one after the other, each after the line "== NAME".
@@ -15,8 +16,8 @@ import (
 //go:embed templates.gz
 var packed []byte
 
-// unpacked returns the templates by their names.
-func unpacked() map[string]string {
+// unpacked returns the templates by their names. They are read often, and unpacked once.
+var unpacked = sync.OnceValue(func() map[string]string {
 	var text []byte
 	in, err := gzip.NewReader(bytes.NewReader(packed))
 	if err == nil {
@@ -31,7 +32,7 @@ func unpacked() map[string]string {
 		all[name] = content
 	}
 	return all
-}
+})
 
 // sections are the parts of one of the templates, by the name on the line before
 // them: "-- NAME --".
