@@ -338,8 +338,8 @@ func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time)
 	}
 }
 
-// lanes is the number of labs and scripts that run in parallel. Each needs a
-// core for at most a third of its time, and otherwise waits for processes.
+// lanes is the number of labs that run in parallel. Each needs a core for at
+// most a third of its time, and otherwise waits for processes.
 func lanes() int { return 3 * runtime.GOMAXPROCS(0) }
 
 // matrix runs the trials.
@@ -471,6 +471,7 @@ func cuts(met []string) []string {
 // the running CPI, and runs it again: nothing may be lost, and nothing unneeded
 // may be left.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	var all []trial
 	rng := rand.New(rand.NewPCG(7, 7))
 	for name, met := range sorted(points(t)) {

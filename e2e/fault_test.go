@@ -29,6 +29,7 @@ func agentFaults() []string {
 // TestFaults lets each call of the CPI, each message to the agent and each write
 // of the state file fail once: the next run must succeed.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	fit := func(l *lab) error {
 		l.want.Flaky = true
 		return l.addProxy()

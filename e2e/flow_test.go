@@ -104,6 +104,7 @@ func pair(n int) (a, b wish, flags []string, what string) {
 // calls of CPI and agent that the plan before it has named. $MATRIX is the
 // number of pairs, or the number of one pair as in MATRIX==17.
 func TestPlanIsWhatIsDone(t *testing.T) {
+	t.Parallel()
 	first, last := 1, 12
 	if ask := os.Getenv("MATRIX"); ask != "" {
 		one, single := strings.CutPrefix(ask, "=")

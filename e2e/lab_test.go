@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,8 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set(strconv.Itoa(lanes())); err != nil {
+		// A script needs a core for a quarter of its time.
+		if err := f.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

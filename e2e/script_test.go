@@ -46,6 +46,7 @@ import (
 // TestScript runs every script of testdata/script: deploys for real, with the
 // embedded CPI and agent.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	bin, cache := program(t)
 	var parent atomic.Value
 	t.Cleanup(func() { // testscript does so only where every script ran
