@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/regular"
 	"bootstrap/internal/wait"
 )
 
@@ -139,18 +139,11 @@ func (c *Client) tryBlob(ctx context.Context, once func() (again bool, err error
 
 func (c *Client) putOnce(ctx context.Context, id, path string, progress func(done, total int64)) (again bool, err error) {
 	const verb = "upload"
-	file, err := os.Open(path)
+	file, info, err := regular.Open(path)
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return false, err
-	}
-	if !info.Mode().IsRegular() {
-		return false, fmt.Errorf("%s is not a regular file", path)
-	}
 	ctx, alive, patient, end := c.paced(ctx)
 	defer end()
 	total := info.Size()

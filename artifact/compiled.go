@@ -16,6 +16,7 @@ import (
 	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/regular"
 	"bootstrap/internal/removal"
 )
 
@@ -238,7 +239,7 @@ const shortestPlace = 6
 // mentions searches the unpacked archive for a text: in names, links and
 // contents.
 func mentions(ctx context.Context, path, text string) (bool, error) {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return false, err
 	}

@@ -21,6 +21,7 @@ import (
 	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/regular"
 )
 
 // Release verifies a release and reads its contents. Afterwards the archives of its
@@ -273,7 +274,7 @@ func verified(ctx context.Context, members map[string]member, folder string, a a
 }
 
 func sumFile(ctx context.Context, file, algorithm string) (string, error) {
-	f, err := os.Open(file)
+	f, _, err := regular.Open(file)
 	if err != nil {
 		return "", err
 	}
@@ -291,7 +292,7 @@ func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m membe
 	if j.Job.Fingerprint == "" {
 		j.Job.Fingerprint = m.digests["sha1"]
 	}
-	f, err := os.Open(m.file)
+	f, _, err := regular.Open(m.file)
 	if err != nil {
 		return j, err
 	}

@@ -13,6 +13,7 @@ import (
 	"bootstrap/artifact/cache"
 	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/regular"
 )
 
 // Stemcell is a stemcell whose stemcell.MF was read; its image is still in the
@@ -195,7 +196,7 @@ func (st *Stemcell) extract(ctx context.Context, dir string, p archive.Progress)
 
 // unpackFile unpacks the archive, unless it changed since it was verified.
 func (st *Stemcell) unpackFile(ctx context.Context, dir string, p archive.Progress, see func(string) io.Writer) error {
-	f, err := os.Open(st.file.Path)
+	f, _, err := regular.Open(st.file.Path)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bootstrap/internal/process"
+	"bootstrap/internal/regular"
 )
 
 // Child is the CPI process that a recorded call runs in.
@@ -48,7 +49,7 @@ func recordChild(reply string, pid int) {
 
 // childOf reads what recordChild wrote.
 func childOf(reply string) (c Child, known bool) {
-	data, err := os.ReadFile(childFile(reply))
+	data, err := regular.Read(childFile(reply))
 	if err != nil || json.Unmarshal(data, &c) != nil {
 		return Child{}, false
 	}

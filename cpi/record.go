@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/internal/unnamed"
-
 	"bootstrap/internal/wait"
 )
 
@@ -91,7 +91,7 @@ func (c *Client) Recover(ctx context.Context, method, file string, waiting func(
 // has ended, because processes that it left running may hold the file open for
 // ever.
 func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, error) {
-	f, err := os.Open(file)
+	f, _, err := regular.Open(file)
 	if err != nil {
 		return nil, err
 	}

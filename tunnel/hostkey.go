@@ -11,9 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"bootstrap/internal/atomicfile"
-
 	"golang.org/x/crypto/ssh"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // HostKeyError says that a VM has another host key than before: it is another
@@ -66,7 +67,7 @@ func (a *auth) host() (*host, error) {
 	if h.know.key != nil || a.cfg.KnownHosts == "" {
 		return h, nil
 	}
-	data, err := os.ReadFile(a.cfg.KnownHosts)
+	data, err := regular.Read(a.cfg.KnownHosts)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &knownHostsError{fmt.Errorf("cannot read the known host keys: %w", err)}
 	}
@@ -185,7 +186,7 @@ func Forget(knownHosts, hostName string) error {
 
 // rewrite replaces the whole file, so that it is never half written.
 func rewrite(path string, change func(string) string) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -193,5 +194,5 @@ func rewrite(path string, change func(string) string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(path, []byte(change(string(data))))
+	return atomicfile.Replace(path, []byte(change(string(data))))
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bootstrap/internal/regular"
 )
 
 // Extract unpacks an archive (tar, plain or packed with gzip, zstd or bzip2)
@@ -21,7 +23,7 @@ import (
 // unpacked before stay. Modes are kept without setuid, setgid and sticky bits, and
 // the owner may always write; times are kept, owners are not.
 func Extract(ctx context.Context, archive, dir string, lim Limits) error {
-	f, err := os.Open(archive)
+	f, _, err := regular.Open(archive)
 	if err != nil {
 		return fmt.Errorf("cannot extract %s: %w", archive, Cause(err))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/internal/regular"
 	"bootstrap/internal/removal"
 )
 
@@ -107,7 +108,7 @@ func IntactAt(ctx context.Context, path string, a *File) bool {
 	if id == a.Identity && id.Regular {
 		return true
 	}
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return false
 	}
@@ -167,7 +168,7 @@ func TreeDigest(dir string) (tree, stamp string, err error) {
 		path := filepath.Join(dir, name)
 		switch {
 		case info.Mode().IsRegular():
-			f, err := os.Open(path)
+			f, _, err := regular.Open(path)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/regular"
 )
 
 // Lock keeps other goroutines and processes from loading the same file.
@@ -70,7 +71,7 @@ func (d Dir) Check(ctx context.Context, path string, want digest.Digest, p archi
 
 // Open opens a file and returns its record.
 func (d Dir) Open(path string) (*os.File, Record, error) {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return nil, Record{}, fmt.Errorf("cannot open %s: %w", path, archive.Cause(err))
 	}

@@ -13,12 +13,13 @@ import (
 
 	"bootstrap/artifact/archive"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // ReadJSON reads a file of WriteJSON; a wrong checksum is an error. Numbers of
 // unknown type become json.Number.
 func ReadJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path)
 	if err != nil {
 		return err
 	}
@@ -57,5 +58,5 @@ func writeChecked(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(path, fmt.Appendf(nil, "%s\n%s", checksum(data), data))
+	return atomicfile.Replace(path, fmt.Appendf(nil, "%s\n%s", checksum(data), data))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // recordFormat is the first line of a record; a record with another one is
@@ -46,7 +47,7 @@ func record(file, dir string) error {
 	}
 	fmt.Fprintf(&b, "end %d\n", count)
 	atomicfile.RemoveStale(file) // the installation is locked
-	return atomicfile.Write(file, b.Bytes())
+	return atomicfile.Replace(file, b.Bytes())
 }
 
 // facts returns what must not change about a file. New files in a folder are
@@ -64,7 +65,7 @@ func facts(info fs.FileInfo) string {
 
 // intact reports whether dir still contains all files that file lists.
 func intact(file, dir string) bool {
-	f, err := os.Open(file)
+	f, _, err := regular.Open(file)
 	if err != nil {
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // loginRecord is the file logins/USER.json, 0600, in the folder of the
@@ -56,7 +57,7 @@ func (v *VM) keepLogin(rec loginRecord) (done func(gone bool), err error) {
 	}
 	lock := loginLock(path)
 	if _, err = lock.TryLock(); err == nil {
-		err = atomicfile.Write(path, data)
+		err = atomicfile.Replace(path, data)
 	}
 	if err != nil {
 		_ = lock.Close()
@@ -102,7 +103,7 @@ func (v *VM) EndLogins(ctx context.Context) {
 // endLogin removes what a login left behind; it reports false if the user may
 // still exist.
 func (v *VM) endLogin(ctx context.Context, path string) bool {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}

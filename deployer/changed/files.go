@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/artifact/archive"
+	"bootstrap/internal/regular"
 )
 
 // most is how many bytes of a file are compared line by line.
@@ -77,7 +78,7 @@ func inFolder(dir string) (files, error) {
 // inArchive reads the files in an archive, without unpacking it: they contain
 // secrets.
 func inArchive(ctx context.Context, at string) (files, error) {
-	r, err := os.Open(at)
+	r, _, err := regular.Open(at)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -79,7 +80,7 @@ func (f Folder) Rendered(which Which) string {
 // Sketch returns the manifest applied last, without its secrets; nil if this
 // machine does not have it.
 func (f Folder) Sketch() ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(f.appliedDir(Current), "sketch.yml"))
+	data, err := regular.Read(filepath.Join(f.appliedDir(Current), "sketch.yml"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -94,7 +95,7 @@ func (f Folder) writeSketch(dir string, sketch []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, "sketch.yml"), sketch)
+	return atomicfile.Replace(filepath.Join(dir, "sketch.yml"), sketch)
 }
 
 // SetApplied stores a deploy as the current one. rendered is the path of the
@@ -149,7 +150,7 @@ func (f Folder) SwapApplied() error {
 }
 
 func copyFile(from, to string) error {
-	in, err := os.Open(from)
+	in, _, err := regular.Open(from)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // bundle is what another machine needs to work on the deployment without its manifest,
@@ -28,7 +29,11 @@ const maxBundle = 16 << 20
 func (f Folder) Bundle() ([]byte, error) {
 	b, size := bundle{Files: map[string][]byte{}}, 0
 	add := func(name string) error {
-		data, err := os.ReadFile(filepath.Join(f.dir, filepath.FromSlash(name)))
+		path := filepath.Join(f.dir, filepath.FromSlash(name))
+		if info, err := os.Stat(path); err == nil && info.Size() > maxBundle {
+			return nil
+		}
+		data, err := regular.Read(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -140,7 +145,7 @@ func (f Folder) Unpack(data []byte) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 		}
-		if err := atomicfile.Write(path, content); err != nil {
+		if err := atomicfile.Replace(path, content); err != nil {
 			return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
 		}
 	}

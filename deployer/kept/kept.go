@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // Format is the number of the format of all files.
@@ -54,7 +55,7 @@ func (e *NewerError) Error() string {
 func (f Folder) Check() error {
 	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, filepath.Join("applied", string(Current), appliedFile)} {
 		path := filepath.Join(f.dir, name)
-		data, err := os.ReadFile(path)
+		data, err := regular.Read(path)
 		if err != nil {
 			continue // an unreadable file counts as absent
 		}
@@ -68,7 +69,7 @@ func (f Folder) Check() error {
 
 // read reads a file into v. It returns false if the file is absent or damaged.
 func (f Folder) read(name string, v any) bool {
-	data, err := os.ReadFile(filepath.Join(f.dir, name))
+	data, err := regular.Read(filepath.Join(f.dir, name))
 	return err == nil && json.Unmarshal(data, v) == nil
 }
 
@@ -82,7 +83,7 @@ func (f Folder) write(name string, v any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
-	return atomicfile.Write(path, data)
+	return atomicfile.Replace(path, data)
 }
 
 // withFormat returns v as a JSON object that begins with the number of the

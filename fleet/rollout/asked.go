@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -64,7 +65,7 @@ func Ask(fleetFile string, w Wish, by state.Holder) error {
 	if errors.As(err, &locked) {
 		data, err := json.Marshal(note{Wish: w, By: fmt.Sprintf("%s@%s", by.User, by.Host)})
 		if err == nil {
-			err = atomicfile.Write(askedPath(fleetFile), append(data, '\n'))
+			err = atomicfile.Replace(askedPath(fleetFile), append(data, '\n'))
 		}
 		if err != nil {
 			return fmt.Errorf("cannot ask the running run: %w", err)
@@ -88,7 +89,7 @@ func Ask(fleetFile string, w Wish, by state.Holder) error {
 // takeAsked returns what was asked since the last call; empty: nothing.
 func takeAsked(fleetFile string) (w Wish, by string, err error) {
 	path := askedPath(fleetFile)
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", nil
 	}

@@ -20,6 +20,12 @@ func Write(path string, data []byte) error {
 	if InPlace(path) {
 		return overwrite(path, data)
 	}
+	return Replace(path, data)
+}
+
+// Replace is like Write, but puts a new file in the place of whatever is there: for files
+// of the program, where opening a pipe would wait for its reader.
+func Replace(path string, data []byte) error {
 	return replace(path, data, func(temp *os.File) error { return dress(temp, path) })
 }
 

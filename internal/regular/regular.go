@@ -2,7 +2,10 @@
 package regular
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -16,11 +19,40 @@ func Open(name string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", name)
+		err = refused(name, "it is not a regular file")
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// limit is far above the size of every file that Read is for, in bytes.
+const limit = 64 << 20
+
+// Read reads a regular file of at most 64 MiB.
+func Read(name string) ([]byte, error) {
+	f, info, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var data bytes.Buffer
+	if size := info.Size(); size <= limit {
+		data.Grow(int(size) + bytes.MinRead)
+		_, err = data.ReadFrom(io.LimitReader(f, limit+1))
+	}
+	if err == nil && (info.Size() > limit || data.Len() > limit) { // it may grow meanwhile
+		err = refused(name, fmt.Sprintf("it is larger than %d MiB", limit>>20))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data.Bytes(), nil
+}
+
+// refused returns an error of the same kind as those of package os.
+func refused(name, why string) error {
+	return &fs.PathError{Op: "read", Path: name, Err: errors.New(why)}
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
+	"bootstrap/internal/regular"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 )
@@ -73,7 +73,7 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	}
 	if got == nil {
 		locked := &LockedError{What: what, Path: path}
-		if data, err := os.ReadFile(path); err == nil {
+		if data, err := regular.Read(path); err == nil {
 			// A lock file that is being written may be empty.
 			_ = json.Unmarshal(data, &locked.Holder)
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/gofrs/flock"
+
+	"bootstrap/internal/regular"
 )
 
 // LockedBy returns who holds the lock of the state at path, or nil. It neither
@@ -18,7 +20,7 @@ func LockedBy(path string) (*LockedError, error) {
 		return nil, err
 	}
 	path += ".lock"
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 )
 
@@ -60,7 +61,7 @@ func (s *Store) writeMirror() error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Write(path, data)
+		err = atomicfile.Replace(path, data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot mirror the deployment state: %w", err)
@@ -72,7 +73,7 @@ func (s *Store) writeMirror() error {
 // it. If the file has it, it warns when the file is older than the mirror.
 func (l *loaded) compareMirror(path, home string, own bool) {
 	file := mirrorOf(home, l.current.InstallationID)
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file)
 	if err != nil {
 		return
 	}

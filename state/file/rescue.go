@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 )
 
@@ -73,12 +74,12 @@ func (s *Store) addRescued(file string, made rescued) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(file, data)
+	return atomicfile.Replace(file, data)
 }
 
 func readRescue(file string) (rescue, error) {
 	var r rescue
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file)
 	if err != nil {
 		return r, err
 	}

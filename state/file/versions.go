@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 )
 
@@ -140,7 +141,7 @@ func goneFile(path string) string { return filepath.Join(backupDir(path), "gone.
 // readGone reads the list; a damaged one lists nothing.
 func readGone(path string) map[string]bool {
 	var d dropped
-	if data, err := os.ReadFile(goneFile(path)); err == nil {
+	if data, err := regular.Read(goneFile(path)); err == nil {
 		_ = json.Unmarshal(data, &d)
 	}
 	gone := map[string]bool{}
@@ -189,7 +190,7 @@ func (s *Store) writeGone(gone map[string]bool) error {
 	data, err := json.MarshalIndent(dropped{Gone: slices.Sorted(maps.Keys(gone))}, "", "    ")
 	if err == nil {
 		atomicfile.RemoveStale(goneFile(s.path))
-		err = atomicfile.Write(goneFile(s.path), data)
+		err = atomicfile.Replace(goneFile(s.path), data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record what was deleted among the backups of the deployment state: %w", err)

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 )
 
 // Copy is what one machine has of a store: the folder ~/.bosh/team/<digest of the
@@ -49,7 +50,7 @@ func Folder(home, place string) string {
 // CopyOf returns this machine's copy of a store.
 func CopyOf(home string, s *Store) *Copy {
 	c := &Copy{Store: s, dir: Folder(home, s.place)}
-	data, err := os.ReadFile(c.recordPath())
+	data, err := regular.Read(c.recordPath())
 	if err != nil || json.Unmarshal(data, &c.record) != nil {
 		c.record = record{}
 	}
@@ -72,7 +73,7 @@ func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
 func PlaceOf(path string) string {
 	dir, name := filepath.Split(path)
 	var r record
-	data, err := os.ReadFile(filepath.Join(dir, recordName))
+	data, err := regular.Read(filepath.Join(dir, recordName))
 	if name != stateName || err != nil || json.Unmarshal(data, &r) != nil {
 		return ""
 	}
@@ -96,7 +97,7 @@ func (e *ConflictError) Error() string {
 
 // digestOf returns the digest of a file; empty: there is none.
 func digestOf(path string) (digest string, data []byte, err error) {
-	data, err = os.ReadFile(path)
+	data, err = regular.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, nil
 	}
@@ -232,7 +233,7 @@ func (c *Copy) take(name string, d Document) error {
 			err = nil
 		}
 	case err == nil:
-		err = atomicfile.Write(path, d.Data)
+		err = atomicfile.Replace(path, d.Data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write this machine's copy of %s: %w", c.place, err)
@@ -259,7 +260,7 @@ func (c *Copy) writeRecord() error {
 		err = os.MkdirAll(c.dir, 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Write(c.recordPath(), append(data, '\n'))
+		err = atomicfile.Replace(c.recordPath(), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record what this machine has of %s: %w", c.place, err)

@@ -270,7 +270,7 @@ func TestConfigIsAPipe(t *testing.T) {
 	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	want := "cannot read the job's configuration: " + file + " is not a regular file"
+	want := "cannot read the job's configuration: read " + file + ": it is not a regular file"
 	if _, errs, status := v.bpm("start", "web"); status != 1 || !strings.Contains(errs, want) {
 		t.Errorf("start: %d %q, want %q", status, errs, want)
 	}

@@ -1,0 +1,41 @@
+//go:build unix
+
+package regular
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What is no regular file, or larger than files of that kind are, is refused at once:
+// nobody writes to the pipe, and the large one is sparse.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		make func(path string) error
+		want string // the content, or a part of the error
+	}{
+		"file":  {func(path string) error { return os.WriteFile(path, []byte("content"), 0o600) }, "content"},
+		"empty": {func(path string) error { return os.WriteFile(path, nil, 0o600) }, ""},
+		"pipe":  {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "pipe: it is not a regular file"},
+		"link":  {func(path string) error { return os.Symlink(os.DevNull, path) }, "link: it is not a regular file"},
+		"large": {func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		}, "large: it is larger than 64 MiB"},
+		"none": {func(string) error { return nil }, "none: no such file or directory"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := c.make(path); err != nil {
+			t.Fatal(err)
+		}
+		data, err := Read(path)
+		if got := string(data); err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %q, %v; not %q", name, got, err, c.want)
+		}
+	}
+}
