@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
 	"bootstrap/artifact/download"
 	"bootstrap/internal/proxy"
@@ -130,6 +132,26 @@ func Open(cfg Config) *Store {
 		maxDownload: maxDownload,
 		blobSlots:   make(chan struct{}, 4),
 	}
+}
+
+// UnwritableError says that the cache cannot be written to.
+type UnwritableError struct {
+	Dir string
+	Err error
+}
+
+func (e *UnwritableError) Error() string {
+	return fmt.Sprintf("cannot write to %s, where bootstrap keeps what it has read and compiled: %v; make the folder writable to you, or set HOME to a folder that is", e.Dir, e.Err)
+}
+
+// Writable returns an *UnwritableError if the cache cannot be written to.
+func (s *Store) Writable(ctx context.Context) error {
+	_, done, err := s.dir.Work(ctx)
+	if err != nil {
+		return &UnwritableError{s.dir.Path(), archive.Cause(err)}
+	}
+	done()
+	return nil
 }
 
 // localPath returns the path of a URL without a remote scheme.

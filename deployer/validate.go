@@ -86,9 +86,10 @@ func (v *validation) take(pos document.Position, err error) error {
 	stable.Sort(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
 	for _, err := range list {
 		var panicked *guard.Panic
+		var unwritable *artifact.UnwritableError
 		f := flawOf(err)
 		switch {
-		case errors.As(err, &panicked):
+		case errors.As(err, &panicked), errors.As(err, &unwritable):
 			return err
 		case errors.Is(err, artifact.ErrOffline):
 			v.skip(f.What, artifact.ErrOffline)

@@ -72,7 +72,7 @@ func Names() []string {
 		cpi-start cpi-ended cpi-reply cpi-timeout call-unsettled cpi-refused cpi-package
 		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
 		template variable-source variable-missing operation yaml identity-missing file-missing manifest-folder manifest-wrong
-		port-taken home-open cpi-elsewhere vm-gone disk-not-mounted
+		port-taken home-open home-unwritable cpi-elsewhere vm-gone disk-not-mounted
 		fleet-failed fleet-not-running`)
 }
 
@@ -188,6 +188,8 @@ func nameOf(err error) string {
 		return "archive-refused"
 	case *artifact.LackingError:
 		return "release-blobs"
+	case *artifact.UnwritableError:
+		return "home-unwritable"
 	case *artifact.BusyError:
 		return "cache-in-use"
 	case *source.Error:

@@ -132,6 +132,7 @@ func samples() []sample {
 		{"download-refused", Failed, fmt.Errorf("cannot download x: %w", &download.RefusedError{Code: 404})},
 		{"archive-refused", Failed, &archive.UnsafeError{}},
 		{"release-blobs", Failed, &artifact.LackingError{}},
+		{"home-unwritable", Failed, &artifact.UnwritableError{Dir: "x", Err: errors.New("no")}},
 		{"cache-in-use", Locked, &artifact.BusyError{}},
 		{"variable-source", Failed, &source.Error{Variable: "x", Err: because}},
 		{"file-missing", NoState, &document.FileError{Err: fmt.Errorf("cannot read the manifest x: no such file or directory%w", quiet{fs.ErrNotExist})}},

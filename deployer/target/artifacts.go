@@ -145,6 +145,13 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 	}
 	_ = g.Wait()
 	a.publish()
+	failed := slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, artifact.ErrOffline) })
+	if failed && ctx.Err() == nil {
+		// Each of the errors would say so of another folder.
+		if err := a.t.Env.Store.Writable(ctx); err != nil {
+			return err
+		}
+	}
 	return errors.Join(errs...)
 }
 
