@@ -32,7 +32,13 @@ type record struct {
 	Place  string          `json:"place"`
 	Probed bool            `json:"probed"` // the place keeps its conditions
 	Same   map[string]same `json:"same"`   // by the name of the document
+	// Sent has the digests of states that were sent since, and of which it is unknown
+	// whether the place has got them.
+	Sent []string `json:"sent,omitempty"`
 }
+
+// mostSent is how many digests a record has: a run stops soon when the place fails.
+const mostSent = 20
 
 // same is a version of a document, and the digest of the file that has the same
 // content.
@@ -138,6 +144,8 @@ func (c *Copy) Pull(ctx context.Context) error {
 		return c.take(stateName, d)
 	case d.Version == last.Version:
 		return nil
+	case c.isOurs(d):
+		return c.remember(stateName, d.Version, digestText(d.Data))
 	}
 	return &ConflictError{Place: c.place, Path: c.StatePath(), Gone: d.Version == ""}
 }
@@ -248,6 +256,9 @@ func (c *Copy) remember(name, version, digest string) error {
 		return nil
 	}
 	c.record.Same[name] = now
+	if name == stateName {
+		c.record.Sent = nil
+	}
 	if now == (same{}) {
 		delete(c.record.Same, name)
 	}
@@ -268,8 +279,14 @@ func (c *Copy) writeRecord() error {
 	return nil
 }
 
+// isOurs reports whether the store has a state that this machine sent, although no answer
+// said so.
+func (c *Copy) isOurs(d Document) bool {
+	return d.Version != "" && slices.Contains(c.record.Sent, digestText(d.Data))
+}
+
 // Push brings the copy of the state to the store. The error wraps ErrChanged if the
-// store has another version than the copy was made of.
+// store has another version than the copy was made of, and than this machine sent.
 func (c *Copy) Push(ctx context.Context) error {
 	digest, data, err := digestOf(c.StatePath())
 	switch {
@@ -279,7 +296,15 @@ func (c *Copy) Push(ctx context.Context) error {
 		return nil
 	}
 	version, err := c.Save(ctx, data, c.record.Same[stateName].Version)
+	if errors.Is(err, ErrChanged) && len(c.record.Sent) > 0 {
+		if d, failed := c.Load(ctx); failed == nil && c.isOurs(d) {
+			version, err = c.Save(ctx, data, d.Version)
+		}
+	}
 	if err != nil {
+		c.record.Sent = append(c.record.Sent, digest)
+		c.record.Sent = c.record.Sent[max(0, len(c.record.Sent)-mostSent):]
+		_ = c.writeRecord() // without it, a person decides
 		return err
 	}
 	return c.remember(stateName, version, digest)

@@ -46,7 +46,8 @@ func openDatabase(ctx context.Context, u *url.URL, secrets []string) (Documents,
 	if connection.RuntimeParams["application_name"] == "" {
 		connection.RuntimeParams["application_name"] = "bootstrap"
 	}
-	config.MaxConns, config.MinConns = 2, 0
+	// Two are used at the same time. One that is dead takes its place until it is closed.
+	config.MaxConns, config.MinConns, config.PingTimeout = 4, 0, 2*time.Second
 	d := &database{environment: environment, secrets: append(secrets, connection.Password)}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, d.failed(err)

@@ -70,14 +70,18 @@ func (s *Store) Close() {
 	s.docs.Close()
 }
 
-// requestTime is how long one request may take.
-const requestTime = 15 * time.Second
+// How long a request may take with all that is tried for it, and the first try: its
+// connection may be dead without anybody having said so.
+const (
+	requestTime = 20 * time.Second
+	firstTry    = 5 * time.Second
+)
 
 func (s *Store) get(ctx context.Context, name string) (Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	var d Document
-	err := again(ctx, func() (err error) {
+	err := again(ctx, func(ctx context.Context) (err error) {
 		d, err = s.docs.Get(ctx, name)
 		return err
 	})
@@ -89,7 +93,7 @@ func (s *Store) get(ctx context.Context, name string) (Document, error) {
 func (s *Store) put(ctx context.Context, name string, data []byte, was string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	err = again(ctx, func() error {
+	err = again(ctx, func(ctx context.Context) error {
 		if version, err = s.docs.Put(ctx, name, data, was); err == nil {
 			return nil
 		}
@@ -103,10 +107,15 @@ func (s *Store) put(ctx context.Context, name string, data []byte, was string) (
 }
 
 // again does something, and does it again after a failure that may pass, three times.
-func again(ctx context.Context, do func() error) error {
+func again(ctx context.Context, do func(context.Context) error) error {
 	pauses, tries := wait.Jitter(100*time.Millisecond, time.Second), 0
 	for {
-		err := do()
+		one, cancel := ctx, context.CancelFunc(func() {})
+		if tries == 0 {
+			one, cancel = context.WithTimeout(ctx, firstTry)
+		}
+		err := do(one)
+		cancel()
 		tries++
 		passes := err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrChanged) && !isRefused(err)
 		if !passes || tries > 3 || wait.For(ctx, pauses.Next()) != nil {
@@ -200,7 +209,7 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 func (s *Store) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	return again(ctx, func() error { return s.docs.Remove(ctx, name) })
+	return again(ctx, func(ctx context.Context) error { return s.docs.Remove(ctx, name) })
 }
 
 // redact replaces the secrets of an address in the text of an error.

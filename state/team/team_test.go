@@ -54,7 +54,7 @@ func TestStores(t *testing.T) {
 		"save and load": testSaveAndLoad, "racing savers": testRacingSavers, "lock": testLock, "wait": testWait,
 		"end of the lease": testLeaseEnds, "renewal": testRenewal, "dead holder": testDeadHolder, "break": testBreak,
 		"damaged lease": testDamagedLease,
-		"history":       testHistory, "probe": testProbe, "copy": testCopy,
+		"history":       testHistory, "probe": testProbe, "copy": testCopy, "dead connections": testDeadConnections,
 	}
 	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
@@ -511,6 +511,86 @@ func TestServerStoresAndFails(t *testing.T) {
 		if who, err := s.Holder(t.Context()); err != nil || who != nil {
 			t.Errorf("held by %+v, %v", who, err)
 		}
+	}
+}
+
+// The network fails after the server has stored a state and before it says so. What this
+// machine writes next is no conflict with what it wrote itself, but it is one with what
+// another machine made of that.
+func TestAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"the same run", "another run", "another machine"} {
+		t.Run(next, func(t *testing.T) {
+			t.Parallel()
+			var armed, down atomic.Bool
+			web := &teamtest.Web{
+				Before: func(*http.Request) int {
+					if down.Load() {
+						return http.StatusServiceUnavailable
+					}
+					return 0
+				},
+				After: func(r *http.Request) int {
+					if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/state.json") && armed.CompareAndSwap(true, false) {
+						down.Store(true)
+						return http.StatusInternalServerError
+					}
+					return 0
+				},
+			}
+			server := httptest.NewServer(web)
+			t.Cleanup(server.Close)
+			home := t.TempDir()
+			copyOf := func(who string) *team.Copy { return team.CopyOf(home, open(t, server.URL+"/lost", config(who))) }
+			write := func(c *team.Copy, text string) {
+				t.Helper()
+				err := os.MkdirAll(filepath.Dir(c.StatePath()), 0o700)
+				if err = errors.Join(err, os.WriteFile(c.StatePath(), []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a := copyOf("ann")
+			lock(t, a.Store)
+			write(a, "one")
+			if err := a.Push(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			armed.Store(true)
+			write(a, "two")
+			if err := a.Push(t.Context()); err == nil {
+				t.Fatal("a state was written through a network that is down")
+			}
+			down.Store(false)
+			expectState(t, a.Store, "two")
+			write(a, "three")
+			if next != "the same run" {
+				unlock(t, a.Store)
+				if next == "another machine" {
+					b := open(t, server.URL+"/lost", config("bob"))
+					lock(t, b)
+					d, err := b.Load(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					save(t, b, "three of bob", d.Version)
+					unlock(t, b)
+				}
+				a = copyOf("ann")
+				lock(t, a.Store)
+				err := a.Pull(t.Context())
+				if _, conflict := errors.AsType[*team.ConflictError](err); conflict != (next == "another machine") {
+					t.Errorf("%v", err)
+				}
+			}
+			want := "three"
+			if err := a.Push(t.Context()); (err != nil) != (next == "another machine") {
+				t.Errorf("%v", err)
+			} else if err != nil {
+				want = "three of bob"
+			}
+			expectState(t, a.Store, want)
+			unlock(t, a.Store)
+		})
 	}
 }
 
