@@ -27,7 +27,7 @@ type questions struct {
 // complete asks for what the request leaves open, and carries it out.
 func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Result, error) {
 	if q.in != nil { // nobody answers in vain
-		if err := r.refuseExisting("bootstrap.yml", "vars.yml"); err != nil {
+		if err := r.refuseExisting(); err != nil {
 			return nil, err
 		}
 	}

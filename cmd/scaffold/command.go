@@ -34,7 +34,7 @@ incus. On a terminal, it asks for what the flags do not say, unless --provider a
 --purpose are given and all values have defaults. For the purpose release without
 --release, it writes a small release that serves a page. For a Director, it fetches
 files of bosh-deployment and verifies each by its digest. It overwrites nothing without
---force, and writes all files or none.`,
+--force, and writes all files or none; after a kill, the same command writes the rest.`,
 		Example: "  bootstrap init --provider local --purpose release demo\n" +
 			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +
 			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox",

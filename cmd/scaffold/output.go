@@ -13,8 +13,13 @@ import (
 	"strings"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 )
+
+// unfinished is how a file with values begins. An init that was killed leaves one of
+// them, and no bootstrap.yml, which is written after all other files that are required.
+const unfinished = "# What differs from environment to environment."
 
 // ignored is the file that keeps secrets out of git. One that exists is the person's.
 const ignored = ".gitignore"
@@ -48,7 +53,7 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 		w.machine(r)
 	}
 	hasSecrets := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.kind == secret })
-	head := "# What differs from environment to environment."
+	head := unfinished
 	if hasSecrets {
 		head += " Secrets are in secrets.yml."
 	}
@@ -165,36 +170,48 @@ func (r *Request) fileVars() string {
 	return "\n" + head + b.String()
 }
 
-// refuseExisting returns an *ExistsError if one of these files exists, unless Force is set.
-func (r *Request) refuseExisting(names ...string) error {
+// refuseExisting returns an *ExistsError if there is a bootstrap.yml, or a vars.yml that
+// is not of a killed init, unless Force is set.
+func (r *Request) refuseExisting() error {
 	var existing []string
-	for _, name := range names {
+	for _, name := range []string{"bootstrap.yml", "vars.yml"} {
 		at := filepath.Join(r.Dir, name)
-		if _, err := os.Lstat(at); err == nil && !r.Force {
+		if _, err := os.Lstat(at); err != nil {
+			continue
+		}
+		text, _ := regular.Read(at)
+		if len(existing) > 0 || name == "bootstrap.yml" || !strings.HasPrefix(string(text), unfinished) {
 			existing = append(existing, at)
 		}
 	}
-	if len(existing) > 0 {
+	if len(existing) > 0 && !r.Force {
 		return &ExistsError{Paths: existing}
 	}
 	return nil
 }
 
 // write writes all files, or none: an existing one, or a symbolic link, is refused unless
-// Force is set. After an error it puts everything back.
+// Force is set. After an error it puts everything back. After an init that was killed, it
+// writes the files that are missing: those that exist have the same content then.
 func (r *Request) write(all []*output) error {
-	var existing []string
+	var existing, different []string
 	for _, f := range all {
 		at := filepath.Join(r.Dir, filepath.FromSlash(f.path))
 		if info, err := os.Lstat(at); err == nil && info.IsDir() {
 			return fmt.Errorf("cannot write %s: it is a folder; name another folder for the environment", at)
 		} else if err == nil {
 			existing = append(existing, at)
+			if text, err := regular.Read(at); err != nil || !info.Mode().IsRegular() || string(text) != f.text {
+				different = append(different, at)
+			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot write %s: %w", at, document.Cause(err))
 		}
 	}
-	if len(existing) > 0 && !r.Force {
+	switch {
+	case !r.Force && len(different) > 0:
+		return &ExistsError{Paths: different}
+	case !r.Force && len(existing) == len(all):
 		return &ExistsError{Paths: existing}
 	}
 	before, err := readAll(existing)
@@ -204,6 +221,10 @@ func (r *Request) write(all []*output) error {
 	var folders, done []string
 	for _, f := range all {
 		at := filepath.Join(r.Dir, filepath.FromSlash(f.path))
+		if _, exists := before[at]; exists && !r.Force {
+			continue
+		}
+		atomicfile.RemoveStale(at)
 		made, err := makeFolders(filepath.Dir(at))
 		folders = append(folders, made...)
 		if err == nil {
@@ -235,7 +256,7 @@ func readAll(paths []string) (map[string]output, error) {
 		}
 		var text []byte
 		if err == nil {
-			text, err = os.ReadFile(at)
+			text, err = regular.Read(at)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot overwrite %s: %w", at, document.Cause(err))
