@@ -40,7 +40,7 @@ func imports() map[string][]string {
 		"cmd/usage":               {"cmd/exit", "cmd/values", "state/file"},
 		"cmd/values":              {"addresses", "manifest", "manifest/document", "manifest/source", "tunnel"},
 		"cmd/pages":               {"cmd"},
-		"cmd/scaffold":            {"artifact", "cmd/exit", "cmd/secrets", "cmd/values", "manifest/document"},
+		"cmd/scaffold":            {"artifact", "cmd/exit", "cmd/secrets", "cmd/values", "deployer/kept", "manifest/document"},
 		"cmd/secrets":             {"cmd/values", "manifest/document", "manifest/store", "state/team"},
 		"e2e":                     {}, // its tests see the program, state files and plans
 		"e2e/traced":              {"cmd", "deployer/target"},

@@ -34,7 +34,8 @@ incus. On a terminal, it asks for what the flags do not say, unless --provider a
 --purpose are given and all values have defaults. For the purpose release without
 --release, it writes a small release that serves a page. For a Director, it fetches
 files of bosh-deployment and verifies each by its digest. It overwrites nothing without
---force, and writes all files or none; after a kill, the same command writes the rest.`,
+--force, and writes all files or none; after a kill, the same command writes the rest.
+Ports of this machine are proposed that no other environment or program has.`,
 		Example: "  bootstrap init --provider local --purpose release demo\n" +
 			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +
 			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox",
@@ -82,10 +83,7 @@ files of bosh-deployment and verifies each by its digest. It overwrites nothing 
 // run completes a request, with questions if there is a terminal, and carries it out.
 func run(ctx context.Context, c secrets.Console, r *Request, home func() (string, error)) (*Result, error) {
 	r.hide = c.Hide
-	dir, err := home()
-	if err != nil {
-		return nil, err
-	}
+	dir, noHome := home() // only what is fetched or read needs one
 	store := artifact.Open(artifact.Config{Dir: dir, Getenv: c.Getenv})
 	defer store.Close()
 	ask := &questions{}
@@ -98,7 +96,11 @@ func run(ctx context.Context, c secrets.Console, r *Request, home func() (string
 		}
 	}
 	return ask.complete(ctx, r, Source{
+		Ports: true, Home: dir,
 		Release: func(ctx context.Context, url, digest string) (*artifact.Release, error) {
+			if noHome != nil {
+				return nil, noHome
+			}
 			f, err := store.Fetch(ctx, artifact.Source{Kind: artifact.KindRelease, URL: url, Digest: digest, Needs: artifact.Needs{Only: true}}, nil)
 			if err != nil {
 				return nil, err
@@ -106,6 +108,9 @@ func run(ctx context.Context, c secrets.Console, r *Request, home func() (string
 			return store.Release(ctx, f, nil)
 		},
 		Fetch: func(ctx context.Context, url, digest string) ([]byte, error) {
+			if noHome != nil {
+				return nil, noHome
+			}
 			f, err := store.Fetch(ctx, artifact.Source{Kind: artifact.KindFile, Name: path.Base(url), URL: url, Digest: digest}, nil)
 			if err != nil {
 				return nil, err

@@ -109,7 +109,7 @@ func (r *Request) jobEntries() string {
 	if r.found == nil {
 		port := "8080"
 		if r.Provider == "local" {
-			port = "8788"
+			port = r.shifted(pagePort)
 		}
 		fmt.Fprintf(&b, "  - name: %s\n    release: %s\n    properties:\n      page:\n        title: Hello from %s\n        port: %s\n", example, example, r.Name, port)
 		return b.String()

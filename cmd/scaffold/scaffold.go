@@ -50,6 +50,7 @@ type Request struct {
 	values map[string]string // of the settings
 	files  map[string]string // paths, for settings of the kind file
 	found  *artifact.Release // at Release; nil: the example
+	shift  int               // what is added to proposed ports of this machine
 	hide   func(secrets ...string)
 }
 
@@ -59,6 +60,10 @@ type Source struct {
 	Release func(ctx context.Context, url, digest string) (*artifact.Release, error)
 	// Fetch returns the file at a URL if it has that digest, "sha256:HEX".
 	Fetch func(ctx context.Context, url, digest string) ([]byte, error)
+	// Ports proposes ports that nobody has on this machine. Home is ~/.bosh, which
+	// records those of deployed environments; empty: unknown.
+	Ports bool
+	Home  string
 }
 
 // Result is what was written.
@@ -133,7 +138,13 @@ func (r *Request) prepare(ctx context.Context, from Source) error {
 	if !validName.MatchString(r.Name) {
 		return refuse("the name %q is not possible: use letters, digits, - and _", r.Name)
 	}
-	return r.readValues()
+	if err := r.readValues(); err != nil {
+		return err
+	}
+	if from.Ports {
+		r.choosePorts(ctx, from.Home)
+	}
+	return nil
 }
 
 // readValues takes the values of --var and --var-file, which must be for settings of this

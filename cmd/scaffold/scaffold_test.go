@@ -10,15 +10,18 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"bootstrap/artifact"
+	"bootstrap/deployer/kept"
 	"bootstrap/manifest/document"
 )
 
@@ -489,5 +492,52 @@ func TestVerified(t *testing.T) {
 	of := sha256.Sum256([]byte("hello"))
 	if text, err := verified(at, "sha256:"+hex.EncodeToString(of[:])); err != nil || string(text) != "hello" {
 		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// All ports of an environment on this machine move by as much, if another one has one of
+// them; those of the environment in the folder itself stay.
+func TestPorts(t *testing.T) {
+	dir := t.TempDir()
+	record := func(id, folder, port string) {
+		t.Helper()
+		d := kept.Deployment{Manifest: filepath.Join(dir, folder, "manifest.yml"), MBus: "https://a:b@127.0.0.1:" + port, Local: "local"}
+		if err := kept.At(filepath.Join(dir, id)).SetDeployment(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ports := func(purpose, folder string) (agent, other int) {
+		r := &Request{Provider: "local", Purpose: purpose, Dir: filepath.Join(dir, folder)}
+		r.choosePorts(t.Context(), dir)
+		for _, s := range r.settings() {
+			if s.name == "agent_port" {
+				agent = number(r.proposed(s)) - 7868
+			} else if s.isPort() {
+				other = number(r.proposed(s)) - 7822
+			}
+		}
+		if purpose == release {
+			other = number(regexp.MustCompile(`port: (\d+)`).FindStringSubmatch(r.jobEntries())[1]) - number(pagePort)
+		}
+		return agent, other
+	}
+	record("one", "one", "7868")
+	record("two", "two", "7870")
+	for _, purpose := range []string{release, "jumpbox"} {
+		if agent, other := ports(purpose, "new"); agent < 1 || agent == 2 || other != agent {
+			t.Errorf("%s: the ports moved by %d and %d", purpose, agent, other)
+		}
+		if agent, other := ports(purpose, "two"); agent != 2 || other != 2 {
+			t.Errorf("%s: the ports of an environment moved to %d and %d", purpose, agent, other)
+		}
+	}
+	before, _ := ports(release, "new")
+	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(number(pagePort)+before))
+	if err != nil {
+		t.Skip(err) // somebody has it since
+	}
+	defer l.Close()
+	if after, _ := ports(release, "new"); after <= before {
+		t.Errorf("somebody listens at the port of the page, and the ports moved from %d to %d", before, after)
 	}
 }

@@ -51,6 +51,9 @@ func (r *Request) settings() (all []*setting) {
 func (r *Request) proposed(s *setting) string {
 	of := map[string]string{"internal_gw": "internal_cidr", "internal_ip": "internal_cidr", "az": "region"}[s.name]
 	given := r.values[of]
+	if r.Provider == "local" && s.isPort() {
+		return r.shifted(s.standard)
+	}
 	if given == "" {
 		return s.standard
 	}
