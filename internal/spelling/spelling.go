@@ -18,21 +18,41 @@ func Suggest(word string, options []string) string {
 
 // Nearest returns the option that is most similar to word, or "" if none is
 // similar. Of two that are as similar, it is the one that word begins with.
-func Nearest(word string, options []string) string {
-	if len(word) > 64 {
+func Nearest(word string, options []string) string { return Among(options).Nearest(word) }
+
+// Options are words that may have been meant.
+type Options struct {
+	words  []string
+	normal []string // see Normal
+}
+
+// Among prepares options that many words are compared with.
+func Among(words []string) Options {
+	o := Options{words: words, normal: make([]string, len(words))}
+	for i, word := range words {
+		if len(word) <= longest {
+			o.normal[i] = Normal(word)
+		}
+	}
+	return o
+}
+
+// longest is the length in bytes of the longest words that are compared.
+const longest = 64
+
+// Nearest is the function Nearest for these options.
+func (o Options) Nearest(word string) string {
+	if len(word) > longest {
 		return ""
 	}
 	best, least := "", 1+len(word)/4
 	plain := Normal(word)
-	for _, option := range options {
-		if len(option) > 64 {
-			continue
-		}
-		other := Normal(option)
-		if max(len(plain)-len(other), len(other)-len(plain)) > least {
+	for i, option := range o.words {
+		other := o.normal[i]
+		if option == "" || len(option) > longest || max(len(plain)-len(other), len(other)-len(plain)) > least {
 			continue // the distance is at least the difference in length
 		}
-		if d := distance(plain, other); option != "" && d <= least && (best == "" || d < least || strings.HasPrefix(plain, other)) {
+		if d := distance(plain, other); d <= least && (best == "" || d < least || strings.HasPrefix(plain, other)) {
 			best, least = option, d
 		}
 	}
@@ -53,13 +73,14 @@ func Normal(key string) string {
 // distance returns the number of insertions, deletions, replacements and swaps
 // of neighbours that turn a into b.
 func distance(a, b string) int {
-	var before, above []int
-	row := make([]int, len(b)+1)
+	width := len(b) + 1
+	rows := make([]int, 3*width)
+	before, above, row := rows[:width], rows[width:2*width], rows[2*width:]
 	for j := range row {
 		row[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		before, above, row = above, row, make([]int, len(b)+1)
+		before, above, row = above, row, before
 		row[0] = i
 		for j := 1; j <= len(b); j++ {
 			cost := 1

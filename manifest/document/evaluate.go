@@ -202,6 +202,7 @@ func (e *evaluation) missingProblems() Problems {
 		names = append(names, e.store.names...)
 	}
 	slices.Sort(names)
+	given := spelling.Among(names)
 	var problems Problems
 	for i, m := range e.missing {
 		more := ""
@@ -210,7 +211,7 @@ func (e *evaluation) missingProblems() Problems {
 		}
 		near := ""
 		if i < MaxShown { // the others are not shown
-			near = spelling.Nearest(m.name, names)
+			near = given.Nearest(m.name)
 		}
 		def := e.byName[m.name]
 		switch {
