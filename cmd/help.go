@@ -41,9 +41,14 @@ func newHelp(c *console) *cobra.Command {
 	}
 }
 
-// showHelp prints the help of a command. Templates of cobra are not used, for the
-// reason of the page of a fleet report: see markup there.
-func showHelp(cmd *cobra.Command, _ []string) {
+// showHelp returns a function that prints the help of a command. Templates of cobra are
+// not used, for the reason of the page of a fleet report: see markup there.
+func showHelp(c *console) func(*cobra.Command, []string) {
+	return func(cmd *cobra.Command, _ []string) { cmd.Print(helpOf(c, cmd)) }
+}
+
+// helpOf returns the help of a command, for the width of a terminal if it goes to one.
+func helpOf(c *console, cmd *cobra.Command) string {
 	var text strings.Builder
 	if about := strings.TrimRightFunc(cmp.Or(cmd.Long, cmd.Short), unicode.IsSpace); about != "" {
 		text.WriteString(about + "\n\n")
@@ -54,7 +59,11 @@ func showHelp(cmd *cobra.Command, _ []string) {
 	if cmd.Runnable() {
 		text.WriteString("\nExit codes: bootstrap help exit-codes\n")
 	}
-	cmd.Print(text.String())
+	help := text.String()
+	if f := c.terminalOf(c.stdout); f != nil && !c.json && !c.plainLines {
+		return usage.Fit(help, widthOf(f)())
+	}
+	return help
 }
 
 // child returns the subcommand with that name or alias, nil if there is none.

@@ -219,7 +219,7 @@ func newRoot(c *console) *cobra.Command {
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(usage.FlagError)
 	c.root = root
-	root.SetHelpFunc(showHelp)
+	root.SetHelpFunc(showHelp(c))
 	c.checkArgs(root)
 	if len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd) {
 		complete.All(root, c.boshHome)
