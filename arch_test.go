@@ -108,6 +108,7 @@ func imports() map[string][]string {
 		"state/team/teamtest":     {},
 		"tunnel":                  {},
 		"internal/atomicfile":     {},
+		"internal/buildtest":      {},
 		"internal/digest":         {},
 		"internal/guard":          {},
 		"internal/listener":       {},

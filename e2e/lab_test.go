@@ -30,14 +30,14 @@ import (
 	"time"
 
 	_ "bootstrap/cmd" // go test must notice that the program has changed, and not use a cached result
+	"bootstrap/internal/buildtest"
 	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
 
 // built builds the program with the points at which a test can kill it, and
-// without the race detector, with which Ruby would be slow. The flags are those of
-// make build, so that what go compiled for one serves the other. All tests share its
+// without the race detector, with which Ruby would be slow. All tests share its
 // folder, and a cache.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
@@ -47,10 +47,8 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
 		return dir, err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-gcflags=all=-dwarf=false", "-gcflags=bootstrap/...=-l", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("%w\n%s", err, out)
+	if err := buildtest.Build(context.Background(), ".", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced"); err != nil {
+		return dir, err
 	}
 	return dir, nil
 })

@@ -1,7 +1,7 @@
 package templates
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"bootstrap/internal/buildtest"
 	"bootstrap/templates/cruby"
 
 	"go.uber.org/goleak"
@@ -36,16 +37,9 @@ func newProgram() *program {
 	return p
 }
 
-// build builds the program with the flags of make build, so that what go compiled
-// for one serves the other.
+// build builds the program with more flags.
 func build(path string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", path}, flags, []string{"./testdata/engine"})...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
+	return buildtest.Build(context.Background(), ".", slices.Concat([]string{"-ldflags", "-s -w", "-o", path}, flags, []string{"./testdata/engine"})...)
 }
 
 func (p *program) path() string { return filepath.Join(p.dir, "engine.exe") }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/internal/buildtest"
 	"bootstrap/internal/wait"
 )
 
@@ -128,11 +129,8 @@ func s3Program(ctx context.Context) (string, error) {
 		return "", err
 	}
 	new := fmt.Sprintf("%s.%d", program, os.Getpid())
-	// With the flags of make build, so that what go compiled for one serves the other.
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=nethttpomithttp2", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-o", new, ".")
-	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, said)
+	if err := buildtest.Build(ctx, source, "-ldflags=-s -w", "-o", new, "."); err != nil {
+		return "", err
 	}
 	return program, os.Rename(new, program)
 }
