@@ -1,8 +1,6 @@
 # Every target works on a fresh clone with Go and make, and npm for the Ruby that
 # is embedded; deploys want a bash beside them.
 GO ?= go
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 # What is compiled with the same flags is compiled once. -ldflags '-s -w' would
@@ -69,12 +67,14 @@ full: image ## all tests again and again, every cut and fault, and the fuzzers f
 	$(MAKE) fuzz FUZZTIME=2m
 	$(MAKE) check-image CHECK=-profile
 
+# .ci/lint has the versions of the tools; they share libraries that are large to compile.
 lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	$(GO) vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt-ed: $$unformatted"; exit 1; }
-	$(GO) run $(STATICCHECK) ./...
-	@unreached=$$($(GO) run $(DEADCODE) . ./e2e/traced ./cmd/pages ./$(CRUBY)/build) && [ -z "$$unreached" ] || { echo "no program calls:"; echo "$$unreached"; exit 1; }
-	$(GO) run -C .ci/gosec . config.json ../..
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(GO) build -C .ci/lint -o "$$dir/" tool ./gosec && \
+	{ echo staticcheck ./...; "$$dir/staticcheck" ./... || exit; } && \
+	{ unreached=$$("$$dir/deadcode" . ./e2e/traced ./cmd/pages ./$(CRUBY)/build) && [ -z "$$unreached" ] || { echo "no program calls:"; echo "$$unreached"; exit 1; }; } && \
+	{ echo gosec ./...; "$$dir/gosec" .ci/lint/gosec/config.json .; }
 
 vulncheck: ## known vulnerabilities of what is used; asks the database on the net
 	$(GO) run $(GOVULNCHECK) ./...
