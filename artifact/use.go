@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"bootstrap/internal/lockfile"
 )
 
 // BusyError says that other runs use the cache, so that nothing can be removed from
@@ -18,7 +20,7 @@ func (e *BusyError) Error() string {
 }
 
 func (s *Store) useLock() *flock.Flock {
-	return flock.New(s.dir.Path("use.lock"), flock.SetPermissions(0o600))
+	return lockfile.New(s.dir.Path("use.lock"))
 }
 
 // use prevents other runs from pruning the cache, from the first use of the store

@@ -14,9 +14,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"bootstrap/artifact/archive"
+	"bootstrap/internal/lockfile"
 	"bootstrap/internal/regular"
 	"bootstrap/internal/removal"
 )
@@ -40,7 +39,7 @@ func (d Dir) Work(ctx context.Context) (dir string, done func(), err error) {
 	if err := os.MkdirAll(d.Path(), 0o700); err != nil {
 		return "", nil, err
 	}
-	lock := flock.New(d.Path("tmp.lock"), flock.SetPermissions(0o600))
+	lock := lockfile.New(d.Path("tmp.lock"))
 	if alone, err := lock.TryLock(); err == nil && alone {
 		removal.Tree(d.Path("tmp"))
 		lock.Unlock()

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"bootstrap/artifact/archive"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/lockfile"
 	"bootstrap/internal/regular"
 )
 
@@ -20,7 +19,7 @@ func (d Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
 	if err := os.MkdirAll(d.Path("locks"), 0o700); err != nil {
 		return nil, err
 	}
-	l := flock.New(d.Path("locks", name+".lock"), flock.SetPermissions(0o600))
+	l := lockfile.New(d.Path("locks", name+".lock"))
 	if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", l.Path(), err)
 	}

@@ -12,12 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/internal/removal"
-
 	"bootstrap/artifact"
+	"bootstrap/internal/lockfile"
+	"bootstrap/internal/removal"
 	"bootstrap/templates"
-
-	"github.com/gofrs/flock"
 )
 
 // Config contains what to install, and where.
@@ -218,7 +216,7 @@ func (i *Installation) Cleanup() error {
 
 // lock waits until this process has locked the file exclusively.
 func lock(ctx context.Context, file string) (unlock func(), err error) {
-	l := flock.New(file, flock.SetPermissions(0o600))
+	l := lockfile.New(file)
 	if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", file, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
 	"bootstrap/internal/regular"
 )
 
@@ -67,7 +68,7 @@ func (v *VM) keepLogin(rec loginRecord) (done func(gone bool), err error) {
 }
 
 func loginLock(path string) *flock.Flock {
-	return flock.New(strings.TrimSuffix(path, ".json")+".lock", flock.SetPermissions(0o600))
+	return lockfile.New(strings.TrimSuffix(path, ".json") + ".lock")
 }
 
 // forgetLogin releases the lock of a login and, if its user was removed, removes

@@ -1,5 +1,5 @@
-// Package lockfile locks files that name their holder, and that the holder may
-// remove.
+// Package lockfile locks files: those that name their holder, which the holder may
+// remove, and those that are only locked.
 package lockfile
 
 import (
@@ -17,6 +17,13 @@ import (
 type Lock struct {
 	f    *flock.Flock
 	made bool
+}
+
+// New returns a lock on a file that stays: it is created with mode 0600, has no
+// content and is not removed while others could lock it. What else is there is locked
+// as it is, and a named pipe does not wait for a process that writes to it.
+func New(path string) *flock.Flock {
+	return flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDONLY|nonBlocking))
 }
 
 // Try locks the file at path, and creates it with mode 0600 if it does not

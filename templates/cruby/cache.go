@@ -24,6 +24,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bootstrap/internal/guard"
+	"bootstrap/internal/lockfile"
+	"bootstrap/internal/regular"
 )
 
 // unused is how long the unused code of another version is kept.
@@ -171,7 +173,7 @@ func openStore(ctx context.Context, dir, name string) (*store, error) {
 	if err := own(dir); err != nil {
 		return nil, err
 	}
-	s := &store{dir: dir, name: name, lock: flock.New(filepath.Join(dir, lockName(name)), flock.SetPermissions(0o600))}
+	s := &store{dir: dir, name: name, lock: lockfile.New(filepath.Join(dir, lockName(name)))}
 	const poll = 20 * time.Millisecond
 	if _, err := s.lock.TryRLockContext(ctx, poll); err != nil {
 		return nil, err
@@ -232,7 +234,7 @@ func own(dir string) error {
 
 // verify reports whether the files of the folder are exactly those of its sums.
 func (s *store) verify() bool {
-	said, err := os.ReadFile(filepath.Join(s.folder(), sumsName))
+	said, err := regular.Read(filepath.Join(s.folder(), sumsName))
 	if err != nil {
 		return false
 	}

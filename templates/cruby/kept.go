@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
+	"bootstrap/internal/lockfile"
 )
 
 // Kept is the compiled code of one image of Ruby, stored by Open.
@@ -52,7 +52,7 @@ func List(dir string) ([]Kept, error) {
 
 // Remove removes the code, unless another process compiles or loads it now.
 func (k Kept) Remove() error {
-	lock := flock.New(filepath.Join(k.dir, lockName(k.Name)), flock.SetPermissions(0o600))
+	lock := lockfile.New(filepath.Join(k.dir, lockName(k.Name)))
 	got, err := lock.TryLock()
 	if err != nil {
 		return fmt.Errorf("cannot remove the compiled Ruby %s: %w", k.Name, err)

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package lockfile
-
-const noFollow = 0

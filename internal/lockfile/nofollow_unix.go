@@ -1,7 +1,0 @@
-//go:build unix
-
-package lockfile
-
-import "syscall"
-
-const noFollow = syscall.O_NOFOLLOW
