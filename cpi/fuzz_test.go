@@ -18,7 +18,7 @@ func FuzzReply(f *testing.F) {
 		`{"result":["vm",{"default":{"ip":"1.2.3.4"}}],"error":null,"log":"x"}`,
 		`{"result":[],"error":null}`, `{"result":[[[]]]}`, `{"result":{"stemcell_formats":["a"],"api_version":2}}`,
 		`{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"m","ok_to_retry":true},"log":""}`,
-		"", "null", "{}", "[]", "\xEF\xBB\xBF{}", "{}{}", `{"result":1e999}`,
+		"", "null", "{}", "[]", "\xEF\xBB\xBF{}", "\xEF\xBB\xBF\f{}", "{}{}", `{"result":1e999}`,
 	} {
 		f.Add([]byte(seed), "", false)
 		f.Add([]byte(seed), "exit status 1", true)
@@ -41,7 +41,7 @@ func FuzzReply(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(bytes.TrimPrefix(bytes.TrimSpace(stdout), []byte("\xEF\xBB\xBF"))) {
+		if !json.Valid(bytes.TrimSpace(bytes.TrimPrefix(stdout, []byte("\xEF\xBB\xBF")))) {
 			t.Fatalf("took %q for JSON", stdout)
 		}
 		if late && reply.Error != nil {

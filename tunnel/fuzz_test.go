@@ -18,6 +18,7 @@ func FuzzJump(f *testing.F) {
 		"ssh+socks5://user@host:22?private-key=/key", "ssh://user:password@[::1]:2222", "ssh://host",
 		"ssh://user@host:0?private-key=%00", "ssh://@:22", "ssh+socks5://a@b?private-key=a&private-key=b", "http://user@host",
 		"ssh://one@a,ssh://two@b:99999", "ssh://user@host]22", "ssh+socks5://user@[fe80::1%25eth0]", "ssh://user@bücher.example",
+		"ssh+socks5://user:password@[fe80::1%25]22]",
 	} {
 		f.Add(s)
 	}

@@ -131,8 +131,8 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 // isHost reports whether name can be a host's name or address: other names that a
 // URL may have would only fail when connecting.
 func isHost(name string) bool {
-	if _, err := netip.ParseAddr(name); err == nil {
-		return true
+	if ip, err := netip.ParseAddr(name); err == nil {
+		name = ip.Zone() // empty for most
 	}
 	return !strings.ContainsFunc(name, func(c rune) bool {
 		return !unicode.In(c, unicode.Letter, unicode.Mark, unicode.Digit) && !strings.ContainsRune("-_.", c)
