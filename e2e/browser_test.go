@@ -293,15 +293,23 @@ func browse(ts *testscript.TestScript, neg bool, args []string) {
 					fail("bar %d of timeline %d is at %.3f-%.3f, want %.3f-%.3f", k, i, bar.From, bar.To, from, to)
 				}
 			}
-			// Above the first bar, within and outside the time when the service was down.
+			// Above the first bar, within and outside the time when the service was down. A
+			// mark of the axis is a point wide, and at any place.
 			y := int(run.Lane.Top + 2)
+			behind := func(x float64) string {
+				c := colourAt(drawn, x, y)
+				if c != run.Shade && c != run.Page {
+					c = colourAt(drawn, x-3, y)
+				}
+				return c
+			}
 			for _, d := range want.Down {
 				middle := (d.From + d.To) / 2 / want.Seconds
-				if c := colourAt(drawn, run.Lane.Left+middle*run.Lane.Width+1.5, y); c != run.Shade {
+				if c := behind(run.Lane.Left + middle*run.Lane.Width + 1.5); c != run.Shade {
 					fail("where the service was down the page is %s, want %s", c, run.Shade)
 				}
 				if before := d.From / want.Seconds * run.Lane.Width; before > 8 {
-					if c := colourAt(drawn, run.Lane.Left+before-4, y); c != run.Page {
+					if c := behind(run.Lane.Left + before - 4); c != run.Page {
 						fail("just before the service was down the page is %s, want %s", c, run.Page)
 					}
 				}
