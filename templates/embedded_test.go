@@ -50,6 +50,7 @@ func testWarm(t *testing.T, cfg Config) {
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
+	whole(t, cfg)
 	spoil := newJob(t, "spoil", map[string]string{"f": `<%
 		class String; def to_s; "spoiled"; end; def shout; 1; end; end
 		class Hash; def to_json(*) "{}"; end; end
@@ -91,6 +92,7 @@ func TestLibraries(t *testing.T) {
 func TestOfNow(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
+	whole(t, cfg)
 	text := `<%= [Time.now.to_i, SecureRandom.hex, rand(1 << 60), Random.new_seed, OpenSSL::Random.random_bytes(8).unpack1("H*")].to_json %>`
 	jobs := []Job{newJob(t, "one", map[string]string{"f": text}), newJob(t, "two", map[string]string{"f": text})}
 	dir := t.TempDir()

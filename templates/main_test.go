@@ -78,6 +78,16 @@ func embedded(t testing.TB) Config {
 	return Config{Self: self.path(), Cache: self.cache()}
 }
 
+// whole skips a test in a short run whose templates need functions of the embedded Ruby
+// for which the program has no machine code: compiling them takes as long as all other
+// tests of make unit.
+func whole(t testing.TB, cfg Config) {
+	t.Helper()
+	if testing.Short() && cfg.embedded() {
+		t.Skip("compiles the whole Ruby")
+	}
+}
+
 // each runs a test with both Rubies.
 func each(t *testing.T, test func(*testing.T, Config)) {
 	t.Helper()
