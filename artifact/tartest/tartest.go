@@ -41,6 +41,11 @@ func Special(name string, k byte) Entry { return Entry{Name: name, Kind: k, Mode
 func Tar(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	var buf bytes.Buffer
+	size := 1024 // the end
+	for _, e := range entries {
+		size += len(e.Body) + 2048 // with its header and what fills its last block
+	}
+	buf.Grow(size)
 	w := tar.NewWriter(&buf)
 	for _, e := range entries {
 		h := &tar.Header{Name: e.Name, Typeflag: e.Kind, Linkname: e.link, Mode: e.Mode, Size: int64(len(e.Body)), ModTime: time.Unix(1_000_000_000, 0)}
@@ -76,6 +81,9 @@ func Large(t testing.TB, entries ...Entry) []byte {
 
 func gzipped(data []byte, level int) []byte {
 	var buf bytes.Buffer
+	if level == gzip.NoCompression {
+		buf.Grow(len(data) + len(data)/1000 + 1024)
+	}
 	w, err := gzip.NewWriterLevel(&buf, level)
 	if err != nil {
 		panic(err) // there is no such level

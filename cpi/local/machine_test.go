@@ -3,10 +3,12 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -19,10 +21,12 @@ import (
 // needNamespaces skips a test where this machine has none, and says why.
 func needNamespaces(t testing.TB) {
 	t.Helper()
-	if err := namespace.Try(t.Context(), os.Args[0]); err != nil {
+	if err := tryNamespaces(); err != nil {
 		t.Skipf("no VM of namespaces here: %v", err)
 	}
 }
+
+var tryNamespaces = sync.OnceValue(func() error { return namespace.Try(context.Background(), os.Args[0]) })
 
 // namespaces is a world whose VMs are made of namespaces.
 func namespaces(t *testing.T) *world {
