@@ -37,15 +37,15 @@ func checksum(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WriteJSON replaces path atomically (0600). It tries once more if another run
-// empties the cache at the same time.
+// WriteJSON replaces path atomically (0600). It tries up to ten times if other runs
+// empty the cache at the same time.
 func WriteJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	err = writeChecked(path, data)
-	if errors.Is(err, fs.ErrNotExist) {
+	for more := 9; more > 0 && errors.Is(err, fs.ErrNotExist); more-- {
 		err = writeChecked(path, data)
 	}
 	if err != nil {
