@@ -52,8 +52,11 @@ quickstart: build ## one VM on this machine, serving a page
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
 
-unit: image ## the tests of each package and of the layout, without whole runs, compiling Ruby, the race detector and vet; many wait, so that more run at a time than there are cores
-	$(GO) test -short -vet=off -p 4 -parallel 8 $$($(GO) list ./... | grep -v '/e2e$$')
+# Many tests wait, so that more run at a time than there are cores, the slowest first.
+# Compilers and linkers get memory rather than time, as in .ci/run.
+unit: image ## the tests of each package and of the layout, without whole runs, compiling Ruby, the race detector and vet
+	@CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB .ci/memory 2 $(GO) test -short -vet=off -ldflags='-s -w' -exec 'env -u GOGC -u GOMEMLIMIT' -p 5 -parallel 8 \
+	  ./state/team ./templates ./cpi/local ./agent/local ./addresses ./fleet/queue $$($(GO) list ./... | grep -v '/e2e$$')
 
 e2e: image ## the tests that run the program; SCRIPT=name runs one of testdata/script
 	$(GO) test -count=1 ./e2e $(if $(SCRIPT),-run '^TestScript$$/^$(SCRIPT)$$')

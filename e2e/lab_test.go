@@ -58,12 +58,6 @@ var used atomic.Bool
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if dir := os.Getenv("E2E_TMPDIR"); dir != "" { // see .ci/run
-		if err := os.Setenv("TMPDIR", dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-	}
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		// A script needs a core for a quarter of its time.
 		if err := f.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0))); err != nil {
