@@ -3,6 +3,7 @@
 package lockfile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -28,7 +29,7 @@ func New(path string) *flock.Flock {
 
 // Try locks the file at path, and creates it with mode 0600 if it does not
 // exist. The Lock is nil while another process holds it. A link is not followed:
-// it could lead to a file that must not be written to.
+// it could lead to a file that must not be written to. Errors name the file.
 //
 // The holder of the lock may have removed the file after this process opened it.
 // A lock on the removed file would keep no other process away, so Try then locks
@@ -43,6 +44,9 @@ func Try(path string) (*Lock, error) {
 		f := flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow))
 		got, lockErr := f.TryLock()
 		if lockErr != nil {
+			if _, named := errors.AsType[*fs.PathError](lockErr); !named {
+				lockErr = &fs.PathError{Op: "lock", Path: path, Err: lockErr}
+			}
 			return nil, lockErr
 		}
 		if !got {

@@ -199,7 +199,7 @@ func (f *File) await(ctx context.Context) (*lockfile.Lock, error) {
 	case errors.Is(err, errLocked):
 		return nil, fmt.Errorf("cannot write the vars store %s: another process has held its lock %s for %v", f.Shown, path, lockTimeout)
 	case err != nil:
-		return nil, fmt.Errorf("cannot lock the vars store %s with %s: %w", f.Shown, path, err)
+		return nil, fmt.Errorf("cannot lock the vars store %s: %w", f.Shown, err)
 	}
 	return lock, nil
 }

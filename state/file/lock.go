@@ -69,7 +69,7 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	}
 	got, err := lockfile.Try(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock %s with %s: %w", what, path, err)
+		return nil, fmt.Errorf("cannot lock %s: %w", what, err)
 	}
 	if got == nil {
 		locked := &LockedError{What: what, Path: path}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"bootstrap/state"
@@ -35,4 +36,17 @@ func TestLockedBy(t *testing.T) {
 		t.Fatalf("looking keeps the lock: %v", err)
 	}
 	f.Close()
+}
+
+// What stands in the place of a lock is named, and once.
+func TestLockIsNoFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state.json.lock")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := LockRun("the state", path, state.Holder{})
+	if err == nil || strings.Count(err.Error(), path) != 1 || !strings.HasPrefix(err.Error(), "cannot lock the state: "+path+" is a folder") {
+		t.Errorf("got %v", err)
+	}
 }
