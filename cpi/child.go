@@ -31,10 +31,11 @@ func RemoveReply(file string) {
 	}
 }
 
-// recordChild writes down which process writes the reply. Where the system does
-// not say when a process began, only the lock on the reply shows that it runs.
+// recordChild writes down which process writes the reply, which may have ended: others
+// that it started may hold the reply for ever. Where the system does not say when a
+// process began, only the lock on the reply shows that it runs.
 func recordChild(reply string, pid int) {
-	birth := process.Birth(pid)
+	birth := process.BirthOfChild(pid)
 	host, err := os.Hostname()
 	if birth == "" || err != nil {
 		return

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"bootstrap/internal/process"
 )
 
 // until waits for a condition that depends on other processes.
@@ -243,10 +245,31 @@ func TestRecoverWithDaemon(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v", info, err)
 		}
-		if cid, err := c.Recover(t.Context(), "create_disk", file, nil); reflect.TypeOf(err) != reflect.TypeOf(want) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if cid, err := c.Recover(ctx, "create_disk", file, nil); reflect.TypeOf(err) != reflect.TypeOf(want) {
 			t.Errorf("%s: %q, %v", text, cid, err)
 		}
+		cancel()
 		_ = syscall.Kill(pidIn(t, filepath.Join(filepath.Dir(path), "child")), syscall.SIGKILL)
+	}
+}
+
+// A CPI that ends before it can be recorded is recorded as one that has ended: nobody
+// waits for what it left running.
+func TestRecordEnded(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "reply.json")
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the end of the process", func() bool { return !process.Lives(cmd.Process.Pid) })
+	recordChild(file, cmd.Process.Pid)
+	if child, known := childOf(file); !known || child.runs() || child.PID != cmd.Process.Pid {
+		t.Errorf("known: %v, %+v", known, child)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

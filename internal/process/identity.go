@@ -9,6 +9,15 @@ type Identity struct {
 	start int64 // in the platform's unit, since the platform's origin
 }
 
+// Identify finds a running process, but not one that has ended and was not waited for.
+func Identify(pid int) (Identity, bool) {
+	id, ended, ok := look(pid)
+	if !ok || ended {
+		return Identity{}, false
+	}
+	return id, true
+}
+
 // Alive reports whether the process still runs.
 func (id Identity) Alive() bool {
 	now, ok := Identify(id.PID)
@@ -26,6 +35,16 @@ func Lives(pid int) bool {
 // report it. It may be stored in files.
 func Birth(pid int) string {
 	id, ok := Identify(pid)
+	if !ok {
+		return ""
+	}
+	return id.birth()
+}
+
+// BirthOfChild is Birth for a child of this process that was not waited for and may have
+// ended. Windows reports nothing of one that has.
+func BirthOfChild(pid int) string {
+	id, _, ok := look(pid)
 	if !ok {
 		return ""
 	}

@@ -9,13 +9,13 @@ import (
 
 const stateZombie = 5 // SZOMB
 
-// Identify finds a running process, but not a zombie.
-func Identify(pid int) (Identity, bool) {
+// look finds a process; ended: it is a zombie.
+func look(pid int) (id Identity, ended, ok bool) {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
-	if err != nil || p.Proc.P_pid != int32(pid) || p.Proc.P_stat == stateZombie {
-		return Identity{}, false
+	if err != nil || p.Proc.P_pid != int32(pid) {
+		return Identity{}, false, false
 	}
-	return Identity{PID: pid, start: p.Proc.P_starttime.Nano()}, true
+	return Identity{PID: pid, start: p.Proc.P_starttime.Nano()}, p.Proc.P_stat == stateZombie, true
 }
 
 // Started returns when the process started, by the machine's clock.

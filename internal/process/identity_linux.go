@@ -11,13 +11,10 @@ import (
 // ticks per second of the times in /proc, on every Linux that Go supports.
 const userHz = 100
 
-// Identify finds a running process, but not a zombie.
-func Identify(pid int) (Identity, bool) {
+// look finds a process; ended: it is a zombie.
+func look(pid int) (id Identity, ended, ok bool) {
 	st, ok := readStat(pid)
-	if !ok || st.state == 'Z' || st.state == 'X' {
-		return Identity{}, false
-	}
-	return Identity{PID: pid, start: st.start}, true
+	return Identity{PID: pid, start: st.start}, st.state == 'Z' || st.state == 'X', ok
 }
 
 // Started returns when the process started, by the machine's clock; zero if the

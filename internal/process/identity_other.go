@@ -9,14 +9,14 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// Identify finds a running process.
-func Identify(pid int) (Identity, bool) {
+// look finds a running process.
+func look(pid int) (id Identity, ended, ok bool) {
 	p, err := process.NewProcess(int32(pid))
 	if err != nil {
-		return Identity{}, false
+		return Identity{}, false, false
 	}
 	ms, err := p.CreateTime()
-	return Identity{PID: pid, start: ms}, err == nil
+	return Identity{PID: pid, start: ms}, false, err == nil
 }
 
 // Started returns when the process started, by the machine's clock.
