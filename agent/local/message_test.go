@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -113,6 +114,7 @@ func TestTasks(t *testing.T) {
 		"monit": "",
 		"x:bin/slow": "#!/bin/bash\nmkdir $VCAP_ROOT/data/one/lock || echo twice >> $VCAP_ROOT/data/one/faults\n" +
 			"sleep 0.1; rmdir $VCAP_ROOT/data/one/lock; echo x >> $VCAP_ROOT/data/one/runs\n",
+		"x:bin/held": "#!/bin/bash\nfor i in $(seq 2000); do [ -e $VCAP_ROOT/data/one/go ] && exit 0; sleep 0.01; done; exit 1\n",
 	}}))
 	var clients sync.WaitGroup
 	const count = 12 // more than the queue holds
@@ -128,12 +130,15 @@ func TestTasks(t *testing.T) {
 		t.Errorf("%d tasks ran, at the same time: %q", len(runs)/2, faults)
 	}
 
-	id := m.begin("run_script", 0, "slow", map[string]any{})
+	id := m.begin("run_script", 0, "held", map[string]any{})
 	if r := m.reply("cancel_task", 0, id); r.Exception == nil || r.Exception.Message != "Action Failed cancel_task: not supported" {
 		t.Errorf("cancel_task of a script: %+v", r)
 	}
 	if got := m.must("ping"); got != `"pong"` {
 		t.Errorf("ping while a task runs: %s", got)
+	}
+	if err := os.WriteFile(m.vcap("data", "one", "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	m.finish(id)
 	if got := m.must("cancel_task", id); got != `"canceled"` {
