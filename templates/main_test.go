@@ -79,8 +79,7 @@ func embedded(t testing.TB) Config {
 }
 
 // whole skips a test in a short run whose templates need functions of the embedded Ruby
-// for which the program has no machine code: compiling them takes as long as all other
-// tests of make unit.
+// for which the program has no machine code: compiling all of them takes ten seconds.
 func whole(t testing.TB, cfg Config) {
 	t.Helper()
 	if testing.Short() && cfg.embedded() {

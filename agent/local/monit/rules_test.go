@@ -104,7 +104,7 @@ stop) echo "$NAME stop" >>../log; kill $(cat pid) ;;
 			s := newSupervisor(t, newJob(t, root, "web", busy).check(tc.rule+"\nif totalmem > 100 Gb then restart\nif children > 50 then restart"))
 			s.Start()
 			eventually(t, "the rule holds", func() bool { return strings.HasPrefix(one(s).Message, tc.message) })
-			// Only then they end with this test.
+			// What begins later would outlive this test.
 			eventually(t, "all have begun", func() bool { return strings.Count(readFile(filepath.Join(root, "pids")), "\n") == 3 })
 			stop(t, s)
 			if count(root, "web start") != 1 {
