@@ -291,7 +291,7 @@ func (p *play) deploy() {
 	p.again(instances)
 }
 
-// record records a new VM.
+// record adds a new VM to those of its owner.
 func (p *play) record(in network.Instance, o network.Outcome) {
 	p.made++
 	vm := fmt.Sprintf("vm-%d", p.made)

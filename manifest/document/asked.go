@@ -66,26 +66,26 @@ func (e *evaluation) ask(ctx context.Context) error {
 	return nil
 }
 
-// used calls note with the names of all variables that the document uses or defines,
+// used calls visit with the names of all variables that the document uses or defines,
 // in their order.
-func (e *evaluation) used(note func(name string)) {
-	e.root.variables(note)
+func (e *evaluation) used(visit func(name string)) {
+	e.root.variables(visit)
 	for _, def := range e.definitions {
-		note(def.name)
+		visit(def.name)
 		wanted := gen.Definition{Name: def.name, Type: def.kind}
 		if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
 			wanted.Options, _ = place.node.plain().(map[string]any)
 		}
 		for _, name := range gen.Requires(wanted) {
 			if !unfilled(name) {
-				note(name)
+				visit(name)
 			}
 		}
 	}
 }
 
-// variables calls note with the name of each variable in a value.
-func (n *node) variables(note func(name string)) {
+// variables calls visit with the name of each variable in a value.
+func (n *node) variables(visit func(name string)) {
 	find := func(value any) {
 		text, _ := value.(string)
 		if !strings.Contains(text, "((") {
@@ -93,16 +93,16 @@ func (n *node) variables(note func(name string)) {
 		}
 		for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
 			name, _ := splitName(match[1])
-			note(name)
+			visit(name)
 		}
 	}
 	find(n.value)
 	for _, item := range n.items {
-		item.variables(note)
+		item.variables(visit)
 	}
 	for _, e := range n.entries {
 		find(e.key)
-		e.value.variables(note)
+		e.value.variables(visit)
 	}
 }
 

@@ -247,17 +247,17 @@ func (e *evaluation) collectPlainText(n *node) {
 	if e.plainText == nil {
 		e.plainText = map[string]bool{}
 	}
-	note := func(value any) {
+	add := func(value any) {
 		if text, ok := value.(string); ok && !strings.Contains(text, "((") {
 			e.plainText[text] = true
 		}
 	}
-	note(n.value)
+	add(n.value)
 	for _, item := range n.items {
 		e.collectPlainText(item)
 	}
 	for _, entry := range n.entries {
-		note(entry.key)
+		add(entry.key)
 		e.collectPlainText(entry.value)
 	}
 }

@@ -21,14 +21,14 @@ import (
 // store had when they were last the same.
 type Copy struct {
 	*Store
-	dir    string
-	record record
+	dir  string
+	last storeRecord
 }
 
 const recordName = "store.json"
 
-// record is the file store.json of the folder, 0600.
-type record struct {
+// storeRecord is the file store.json of the folder, 0600.
+type storeRecord struct {
 	Place  string          `json:"place"`
 	Probed bool            `json:"probed"` // the place keeps its conditions
 	Same   map[string]same `json:"same"`   // by the name of the document
@@ -57,13 +57,13 @@ func Folder(home, place string) string {
 func CopyOf(home string, s *Store) *Copy {
 	c := &Copy{Store: s, dir: Folder(home, s.place)}
 	data, err := regular.Read(c.recordPath())
-	if err != nil || json.Unmarshal(data, &c.record) != nil {
-		c.record = record{}
+	if err != nil || json.Unmarshal(data, &c.last) != nil {
+		c.last = storeRecord{}
 	}
-	if c.record.Same == nil {
-		c.record.Same = map[string]same{}
+	if c.last.Same == nil {
+		c.last.Same = map[string]same{}
 	}
-	c.record.Place = s.place
+	c.last.Place = s.place
 	return c
 }
 
@@ -78,7 +78,7 @@ func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
 // PlaceOf returns the store whose copy a state file is; empty: it is not a copy.
 func PlaceOf(path string) string {
 	dir, name := filepath.Split(path)
-	var r record
+	var r storeRecord
 	data, err := regular.Read(filepath.Join(dir, recordName))
 	if name != stateName || err != nil || json.Unmarshal(data, &r) != nil {
 		return ""
@@ -121,7 +121,7 @@ func digestText(data []byte) string {
 // Unsent reports whether the copy of the state has changes that the store did not get.
 func (c *Copy) Unsent() (bool, error) {
 	digest, _, err := digestOf(c.StatePath())
-	return digest != "" && digest != c.record.Same[stateName].Digest, err
+	return digest != "" && digest != c.last.Same[stateName].Digest, err
 }
 
 // Pull makes the copy of the state what the store has. Changes that the store did not
@@ -136,7 +136,7 @@ func (c *Copy) Pull(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
 	}
-	last := c.record.Same[stateName]
+	last := c.last.Same[stateName]
 	switch {
 	case digest == digestText(d.Data): // also after a kill between the store and the record
 		return c.remember(stateName, d.Version, digest)
@@ -179,7 +179,7 @@ func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
 	if err := c.Probe(ctx); err != nil {
 		return err
 	}
-	version, err := c.put(ctx, varsName, sealed, c.record.Same[varsName].Version)
+	version, err := c.put(ctx, varsName, sealed, c.last.Same[varsName].Version)
 	if errors.Is(err, ErrChanged) {
 		return fmt.Errorf("cannot write the vars store of %s: %w; run the same command again", c.place, err)
 	}
@@ -207,7 +207,7 @@ func (c *Copy) ReplaceKept(ctx context.Context, sealed []byte, was string) error
 // if it differs from the last one that this machine has seen; else data is nil.
 func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error) {
 	d, err := c.load(ctx, keptName)
-	if err != nil || d.Version == c.record.Same[keptName].Version {
+	if err != nil || d.Version == c.last.Same[keptName].Version {
 		return nil, d.Version, err
 	}
 	return d.Data, d.Version, nil
@@ -215,7 +215,7 @@ func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error
 
 // KeptDigest is the digest of the plain text of the document that this machine has
 // seen last.
-func (c *Copy) KeptDigest() string { return c.record.Same[keptName].Digest }
+func (c *Copy) KeptDigest() string { return c.last.Same[keptName].Digest }
 
 // SeenKept records that this machine knows what is in the version of the document, whose
 // plain text has the digest.
@@ -224,7 +224,7 @@ func (c *Copy) SeenKept(version, digest string) error { return c.remember(keptNa
 // SaveKept writes the encrypted document, whose plain text has the digest. The lease
 // must be held.
 func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error {
-	version, err := c.save(ctx, keptName, sealed, c.record.Same[keptName].Version)
+	version, err := c.save(ctx, keptName, sealed, c.last.Same[keptName].Version)
 	if err != nil {
 		return err
 	}
@@ -252,21 +252,21 @@ func (c *Copy) take(name string, d Document) error {
 // remember records that a file of the copy is what the store has as this version.
 func (c *Copy) remember(name, version, digest string) error {
 	now := same{Version: version, Digest: digest}
-	if c.record.Same[name] == now {
+	if c.last.Same[name] == now {
 		return nil
 	}
-	c.record.Same[name] = now
+	c.last.Same[name] = now
 	if name == stateName {
-		c.record.Sent = nil
+		c.last.Sent = nil
 	}
 	if now == (same{}) {
-		delete(c.record.Same, name)
+		delete(c.last.Same, name)
 	}
 	return c.writeRecord()
 }
 
 func (c *Copy) writeRecord() error {
-	data, err := json.MarshalIndent(c.record, "", "    ")
+	data, err := json.MarshalIndent(c.last, "", "    ")
 	if err == nil {
 		err = os.MkdirAll(c.dir, 0o700)
 	}
@@ -282,7 +282,7 @@ func (c *Copy) writeRecord() error {
 // isOurs reports whether the store has a state that this machine sent, although no answer
 // said so.
 func (c *Copy) isOurs(d Document) bool {
-	return d.Version != "" && slices.Contains(c.record.Sent, digestText(d.Data))
+	return d.Version != "" && slices.Contains(c.last.Sent, digestText(d.Data))
 }
 
 // Push brings the copy of the state to the store. The error wraps ErrChanged if the
@@ -295,15 +295,15 @@ func (c *Copy) Push(ctx context.Context) error {
 	case digest == "":
 		return nil
 	}
-	version, err := c.Save(ctx, data, c.record.Same[stateName].Version)
-	if errors.Is(err, ErrChanged) && len(c.record.Sent) > 0 {
+	version, err := c.Save(ctx, data, c.last.Same[stateName].Version)
+	if errors.Is(err, ErrChanged) && len(c.last.Sent) > 0 {
 		if d, failed := c.Load(ctx); failed == nil && c.isOurs(d) {
 			version, err = c.Save(ctx, data, d.Version)
 		}
 	}
 	if err != nil {
-		c.record.Sent = append(c.record.Sent, digest)
-		c.record.Sent = c.record.Sent[max(0, len(c.record.Sent)-mostSent):]
+		c.last.Sent = append(c.last.Sent, digest)
+		c.last.Sent = c.last.Sent[max(0, len(c.last.Sent)-mostSent):]
 		_ = c.writeRecord() // without it, a person decides
 		return err
 	}
@@ -352,12 +352,12 @@ func (c *Copy) Clean() error {
 // Probe makes sure, once for each machine, that the place keeps the conditions of a
 // write: some servers ignore them.
 func (c *Copy) Probe(ctx context.Context) error {
-	if c.record.Probed {
+	if c.last.Probed {
 		return nil
 	}
 	if err := c.probe(ctx); err != nil {
 		return err
 	}
-	c.record.Probed = true
+	c.last.Probed = true
 	return c.writeRecord()
 }
