@@ -12,7 +12,7 @@ FLAGS = -trimpath -tags=nethttpomithttp2 -gcflags=all=-dwarf=false -gcflags=boot
 # Functions begin at multiples of 4 bytes, not of 32: 0.5 MB.
 LDFLAGS = -s -w -funcalign=4
 
-.PHONY: build dist site dist-check image profile check-image quickstart unit e2e test full lint vulncheck fuzz bench clean
+.PHONY: build dist site dist-check image profile check-image quickstart unit e2e test full lint sizes vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
@@ -78,6 +78,9 @@ lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	{ echo staticcheck ./...; "$$dir/staticcheck" ./... || exit; } && \
 	{ unreached=$$("$$dir/deadcode" . ./e2e/traced ./cmd/pages ./$(CRUBY)/build) && [ -z "$$unreached" ] || { echo "no program calls:"; echo "$$unreached"; exit 1; }; } && \
 	{ echo gosec ./...; "$$dir/gosec" .ci/lint/gosec/config.json .; }
+
+sizes: ## the largest types and packages
+	@$(GO) test -count=1 -v -run TestSizes .
 
 vulncheck: ## known vulnerabilities of what is used; asks the database on the net
 	$(GO) run $(GOVULNCHECK) ./...
