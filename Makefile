@@ -3,14 +3,8 @@
 GO ?= go
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
-# What is compiled with the same flags is compiled once. -ldflags '-s -w' would
-# leave the information for debuggers out again, and it takes an eighth of the time.
-# Nothing needs HTTP/2, which is half a megabyte. Functions of this module are called
-# and not inlined (-l), which is 0.8 MB: what takes time is in libraries. So are those
-# for PostgreSQL (0.2 MB) and for networks of local VMs (0.1 MB), which mostly wait.
-FLAGS = -trimpath -tags=nethttpomithttp2 -gcflags=all=-dwarf=false -gcflags=bootstrap/...=-l -gcflags=github.com/jackc/...=-l -gcflags=github.com/vishvananda/...=-l
-# Functions begin at multiples of 4 bytes, not of 32: 0.5 MB.
-LDFLAGS = -s -w -funcalign=4
+FLAGS = -trimpath
+LDFLAGS = -s -w
 
 .PHONY: build dist site dist-check image profile check-image quickstart unit e2e test full lint sizes vulncheck fuzz bench clean
 

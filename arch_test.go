@@ -419,7 +419,6 @@ func imports() map[string][]string {
 		"internal/removal":      {},
 		"internal/sealed":       {"internal/named", "internal/regular"},
 		"internal/spelling":     {},
-		"internal/stable":       {},
 		"internal/unnamed":      {},
 		"internal/webpage":      {"internal/printable"},
 		"internal/wait":         {"internal/guard"},
@@ -435,7 +434,7 @@ func libraries() map[string][]string {
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
 		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/scaffold", "cmd/secrets", "cmd/usage"},
 		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets", "cmd/usage"}, // bpm: the flags of the real one
-		"github.com/cheggaaa/pb":         {"cmd/ui"},
+		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},
 		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init

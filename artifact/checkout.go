@@ -12,7 +12,6 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"bootstrap/artifact/metadata"
-	"bootstrap/internal/stable"
 )
 
 // This file finds what a release folder lacks after it was checked out from git,
@@ -98,7 +97,7 @@ func (b *releaseFolder) lacking(needed map[string]bool) []lacking {
 			list[at].packages = append(list[at].packages, p.Name)
 		}
 	}
-	stable.Sort(list, func(a, b lacking) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(list, func(a, b lacking) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"bootstrap/artifact/metadata"
-	"bootstrap/internal/stable"
 )
 
 type releaseMF struct {
@@ -96,7 +96,7 @@ func parseJobMF(text []byte, job *Job) error {
 		}
 		job.Templates = append(job.Templates, Template{source, destination})
 	}
-	stable.Sort(job.Templates, func(a, b Template) int { return strings.Compare(a.Source, b.Source) })
+	slices.SortStableFunc(job.Templates, func(a, b Template) int { return strings.Compare(a.Source, b.Source) })
 	for name, p := range mf.Properties {
 		value, err := metadata.Plain(p.Default)
 		if err != nil {
@@ -105,7 +105,7 @@ func parseJobMF(text []byte, job *Job) error {
 		description, _ := p.Description.(string)
 		job.Properties = append(job.Properties, Property{name, description, value})
 	}
-	stable.Sort(job.Properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(job.Properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
 	job.Consumes, job.Provides = links(mf.Consumes), links(mf.Provides)
 	return nil
 }

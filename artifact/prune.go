@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"bootstrap/artifact/cache"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/removal"
-	"bootstrap/internal/stable"
 )
 
 // EntryKind is the kind of an Entry.
@@ -51,7 +51,7 @@ func (s *Store) Entries() ([]Entry, error) {
 		}
 		list = append(list, found...)
 	}
-	stable.Sort(list, func(a, b Entry) int { return b.LastUse.Compare(a.LastUse) })
+	slices.SortStableFunc(list, func(a, b Entry) int { return b.LastUse.Compare(a.LastUse) })
 	named := map[string]bool{}
 	for i := range list {
 		for _, f := range list[i].files {

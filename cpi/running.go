@@ -2,10 +2,9 @@ package cpi
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"time"
-
-	"bootstrap/internal/stable"
 )
 
 // Call is a running CPI process.
@@ -30,7 +29,7 @@ func (r *Running) List() []Call {
 	for _, c := range r.calls {
 		list = append(list, c)
 	}
-	stable.Sort(list, func(a, b Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID)) })
+	slices.SortStableFunc(list, func(a, b Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID)) })
 	return list
 }
 

@@ -14,7 +14,6 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
-	"bootstrap/internal/stable"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -54,7 +53,7 @@ func Validate(ctx context.Context, opts Options) (Findings, error) {
 		return Findings{}, err
 	case len(v.problems) > 0:
 		problems := append(v.problems, v.warnings...)
-		stable.Sort(problems, func(a, b document.Problem) int {
+		slices.SortStableFunc(problems, func(a, b document.Problem) int {
 			return cmp.Or(strings.Compare(a.Pos.File, b.Pos.File), byPlace(a.Pos, b.Pos))
 		})
 		return Findings{}, &problems
@@ -83,7 +82,7 @@ func (v *validation) skip(what string, why error) {
 // pos, and things that could not be checked. It returns the other errors.
 func (v *validation) take(pos document.Position, err error) error {
 	list := apart(err)
-	stable.Sort(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
+	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
 	for _, err := range list {
 		var panicked *guard.Panic
 		var unwritable *artifact.UnwritableError

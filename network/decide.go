@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"go4.org/netipx"
-
-	"bootstrap/internal/stable"
 )
 
 // Decide returns what happens to the addresses of the instances: each keeps what
@@ -135,7 +133,7 @@ func (d *decider) prepare(in *instance) error {
 	}
 	// What a failed run reserved is used before what the old VM has; the last run
 	// first, because its VM may exist.
-	stable.Sort(in.held, func(a, b holding) int {
+	slices.SortStableFunc(in.held, func(a, b holding) int {
 		if (a.VM == "") != (b.VM == "") {
 			if a.VM == "" {
 				return -1
@@ -206,7 +204,7 @@ func (d *decider) outcome(in *instance) Outcome {
 			rest = append(rest, d.leave(in, h))
 		}
 	}
-	stable.Sort(rest, func(a, b Change) int {
+	slices.SortStableFunc(rest, func(a, b Change) int {
 		return a.Reservation.Block.Addr().Compare(b.Reservation.Block.Addr())
 	})
 	o.Changes = append(o.Changes, rest...)

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-
-	"bootstrap/internal/stable"
 )
 
 // Member is an instance of a group that has several: one that exists, or one
@@ -177,7 +175,7 @@ func (p *placement) distribute(i int, steps *int) bool {
 	all := c.zones
 	counts := p.perZone(c.network)
 	sorted := slices.Clone(all)
-	stable.Sort(sorted, func(a, b string) int { return counts[a] - counts[b] })
+	slices.SortStableFunc(sorted, func(a, b string) int { return counts[a] - counts[b] })
 	for _, zone := range sorted {
 		c.zones = []string{zone}
 		if p.distribute(i+1, steps) {

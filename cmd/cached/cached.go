@@ -10,7 +10,6 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi/build"
 	"bootstrap/deployer/target"
-	"bootstrap/internal/stable"
 	"bootstrap/templates"
 )
 
@@ -64,7 +63,7 @@ func List(home string) ([]Item, error) {
 		used := k.LastUse.UTC().Truncate(time.Second)
 		list = append(list, Item{Type: "compiled Ruby", Name: k.Name, Size: k.Size, LastUse: &used, remove: k.Remove})
 	}
-	stable.Sort(list, func(a, b Item) int { return b.used().Compare(a.used()) })
+	slices.SortStableFunc(list, func(a, b Item) int { return b.used().Compare(a.used()) })
 	return list, errors.Join(err, rubyErr)
 }
 

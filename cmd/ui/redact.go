@@ -15,8 +15,6 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
-
-	"bootstrap/internal/stable"
 )
 
 // Redacted replaces a secret.
@@ -233,7 +231,7 @@ func longestFirst(set map[string]bool) []string {
 	for s := range set {
 		list = append(list, s)
 	}
-	stable.Sort(list, func(a, b string) int {
+	slices.SortStableFunc(list, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)
 		}
@@ -308,7 +306,7 @@ func (c *compiled) spans(text string) spans {
 	for from, end := range furthest {
 		list = append(list, [2]int{from, end})
 	}
-	stable.Sort(list, func(a, b [2]int) int { return a[0] - b[0] })
+	slices.SortStableFunc(list, func(a, b [2]int) int { return a[0] - b[0] })
 	for i := 1; i < len(list); i++ {
 		list[i][1] = max(list[i][1], list[i-1][1])
 	}

@@ -8,7 +8,7 @@ import (
 
 	"bootstrap/deployer/report"
 
-	"github.com/cheggaaa/pb"
+	"github.com/cheggaaa/pb/v3"
 	"github.com/mattn/go-runewidth"
 )
 
@@ -359,12 +359,19 @@ func (t *text) draw(e report.Event) string {
 	return label + " " + bar + pace
 }
 
+// barTemplates are those of pb: a bar with the amounts, or without.
+const (
+	bareBar    pb.ProgressBarTemplate = `{{bar . "[" "#" "#" " " "]"}} {{percent . "%6.02f%%"}}`
+	countedBar pb.ProgressBarTemplate = `{{counters . "%s / %s"}} ` + bareBar
+)
+
 // drawBar renders a bar, with the amounts if counters is true.
 func drawBar(e report.Event, width int, counters bool) string {
-	bar := pb.New64(e.Total).Set64(e.Done).SetUnits(pb.U_BYTES).SetWidth(width)
-	bar.BarStart, bar.Current, bar.CurrentN, bar.Empty, bar.BarEnd = "[", "#", "#", " ", "]"
-	bar.NotPrint, bar.ShowTimeLeft, bar.ShowCounters = true, false, counters
-	bar.Update()
+	template := bareBar
+	if counters {
+		template = countedBar
+	}
+	bar := pb.New64(e.Total).SetTemplate(template).Set(pb.Bytes, true).SetWidth(width).SetCurrent(e.Done)
 	return strings.TrimSpace(bar.String())
 }
 

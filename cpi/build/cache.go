@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"bootstrap/internal/removal"
-	"bootstrap/internal/stable"
 )
 
 // Cached is a package that was compiled for a CPI.
@@ -56,7 +55,7 @@ func List(cache, home string) ([]Cached, error) {
 		})
 		list = append(list, c)
 	}
-	stable.Sort(list, func(a, b Cached) int { return b.LastUse.Compare(a.LastUse) })
+	slices.SortStableFunc(list, func(a, b Cached) int { return b.LastUse.Compare(a.LastUse) })
 	return list, nil
 }
 

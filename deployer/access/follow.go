@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/internal/stable"
 	"bootstrap/internal/unnamed"
 	"bootstrap/internal/wait"
 )
@@ -83,7 +83,7 @@ func (f *follower) read(archive io.Reader, show func(name string, lines []string
 		return nil
 	})
 	f.first = -1
-	stable.Sort(files, func(a, b logTail) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(files, func(a, b logTail) int { return cmp.Compare(a.name, b.name) })
 	for _, file := range files {
 		show(file.name, file.lines)
 	}

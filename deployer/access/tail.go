@@ -12,11 +12,11 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"bootstrap/internal/printable"
-	"bootstrap/internal/stable"
 	"bootstrap/internal/unnamed"
 
 	"bootstrap/agent"
@@ -86,9 +86,9 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 	if err != nil {
 		return nil, err
 	}
-	stable.Sort(files, func(a, b logTail) int { return b.written.Compare(a.written) })
+	slices.SortStableFunc(files, func(a, b logTail) int { return b.written.Compare(a.written) })
 	files = files[:min(len(files), tailFiles)]
-	stable.Sort(files, func(a, b logTail) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(files, func(a, b logTail) int { return strings.Compare(a.name, b.name) })
 	return files, nil
 }
 
@@ -146,7 +146,7 @@ func tailArchive(archive io.Reader, lines int) ([]logTail, error) {
 		}
 		return nil
 	})
-	stable.Sort(files, func(a, b logTail) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(files, func(a, b logTail) int { return cmp.Compare(a.name, b.name) })
 	return files, err
 }
 

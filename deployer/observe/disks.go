@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"bootstrap/deployer/kept"
-	"bootstrap/internal/stable"
 	"bootstrap/state"
 )
 
@@ -14,7 +13,7 @@ import (
 func Disks(st state.State) []SeenDisk {
 	c := &Condition{}
 	c.addRecords(st)
-	stable.Sort(c.Disks, func(a, b SeenDisk) int { return rank(a.Use) - rank(b.Use) })
+	slices.SortStableFunc(c.Disks, func(a, b SeenDisk) int { return rank(a.Use) - rank(b.Use) })
 	return c.Disks
 }
 

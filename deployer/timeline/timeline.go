@@ -6,10 +6,9 @@ package timeline
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
-
-	"bootstrap/internal/stable"
 )
 
 // Kind is the kind of a Span.
@@ -128,7 +127,7 @@ func (t *Timeline) Within(i int, kind Kind) (seconds float64) {
 
 // union returns the same times without overlaps.
 func union(list []Interval) (merged []Interval) {
-	stable.Sort(list, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(list, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
 	for _, part := range list {
 		if last := len(merged) - 1; last >= 0 && part.From <= merged[last].To {
 			merged[last].To = max(merged[last].To, part.To)
@@ -156,7 +155,7 @@ func (t *Timeline) Longest(n int) []int {
 			list = append(list, i)
 		}
 	}
-	stable.Sort(list, func(a, b int) int { return cmp.Compare(t.Spans[b].Seconds, t.Spans[a].Seconds) })
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(t.Spans[b].Seconds, t.Spans[a].Seconds) })
 	return list[:min(n, len(list))]
 }
 

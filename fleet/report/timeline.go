@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/stable"
 )
 
 // The sizes of the timeline, in units of its picture; text has about 11 units.
@@ -114,7 +113,7 @@ func (v *Report) timeline() *timeline {
 		}
 	}
 	t.NoLane = len(v.Members) - len(members)
-	stable.Sort(members, byStart)
+	slices.SortStableFunc(members, byStart)
 	t.size(v, members)
 	s := v.scale(members, float64(t.Left), float64(t.Right))
 	t.Gaps = s.gaps()
@@ -269,7 +268,7 @@ func (t *timeline) bands(v *Report, s scale) {
 	for _, p := range parts {
 		list = append(list, p)
 	}
-	stable.Sort(list, func(a, b *part) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.order, b.order)) })
+	slices.SortStableFunc(list, func(a, b *part) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.order, b.order)) })
 	used := 0.0
 	for i, p := range list {
 		b := band{X: s.at(p.from), Odd: i%2 == 1}

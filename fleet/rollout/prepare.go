@@ -19,7 +19,6 @@ import (
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/removal"
-	"bootstrap/internal/stable"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -113,7 +112,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	}
 	switch opts.Fleet.Update.Order {
 	case fleet.NameOrder:
-		stable.Sort(list, func(a, b fleet.Member) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(list, func(a, b fleet.Member) int { return strings.Compare(a.Name, b.Name) })
 	case fleet.RandomOrder:
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		if old != nil && old.Ended == nil { // a run that goes on keeps its order
@@ -121,7 +120,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 			for i, m := range old.Members {
 				at[m.Name] = i + 1
 			}
-			stable.Sort(list, func(a, b fleet.Member) int { return at[a.Name] - at[b.Name] })
+			slices.SortStableFunc(list, func(a, b fleet.Member) int { return at[a.Name] - at[b.Name] })
 		}
 	}
 	return list, nil

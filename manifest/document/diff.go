@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"bootstrap/internal/stable"
 )
 
 // Change is the kind of a difference.
@@ -309,7 +307,7 @@ func (n *node) writeFlow(b *bytes.Buffer) {
 // byName puts the name of a map first, where people look for it.
 func byName(entries []entry) []entry {
 	entries = slices.Clone(entries)
-	stable.Sort(entries, func(a, b entry) int { return cmp.Compare(btoi(b.key == "name"), btoi(a.key == "name")) })
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(btoi(b.key == "name"), btoi(a.key == "name")) })
 	return entries
 }
 

@@ -11,9 +11,9 @@ import (
 	"hash"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
-	"bootstrap/internal/stable"
 	"bootstrap/manifest/store"
 )
 
@@ -49,7 +49,7 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 			}
 		}
 		// The order matters only if a name is set twice.
-		stable.Sort(settings, func(a, b string) int {
+		slices.SortStableFunc(settings, func(a, b string) int {
 			one, _, _ := strings.Cut(a, "=")
 			other, _, _ := strings.Cut(b, "=")
 			return strings.Compare(one, other)

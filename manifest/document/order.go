@@ -2,11 +2,11 @@ package document
 
 import (
 	"cmp"
+	"slices"
 
 	yaml2 "go.yaml.in/yaml/v2"
 
 	"bootstrap/internal/keyorder"
-	"bootstrap/internal/stable"
 )
 
 // ordered returns the tree in types that yaml.v2 writes, with the keys of maps
@@ -37,6 +37,6 @@ func (n *node) ordered() any {
 
 // sortKeys sorts a map. The result does not depend on the order before.
 func sortKeys(m yaml2.MapSlice) {
-	stable.Sort(m, func(a, b yaml2.MapItem) int { return cmp.Compare(scalarText(a.Key), scalarText(b.Key)) })
-	stable.Sort(m, func(a, b yaml2.MapItem) int { return keyorder.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(m, func(a, b yaml2.MapItem) int { return cmp.Compare(scalarText(a.Key), scalarText(b.Key)) })
+	slices.SortStableFunc(m, func(a, b yaml2.MapItem) int { return keyorder.Compare(a.Key, b.Key) })
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"bootstrap/internal/stable"
 )
 
 // Position is a position in a file. Line and Column count from 1, Column in
@@ -121,7 +119,7 @@ func (p Problems) sorted() Problems {
 		}
 	}
 	p = slices.Clone(p)
-	stable.Sort(p, func(a, b Problem) int {
+	slices.SortStableFunc(p, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(files[a.Pos.File], files[b.Pos.File]),
 			cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"bootstrap/internal/spelling"
-	"bootstrap/internal/stable"
 )
 
 // secretKey reports whether a key, such as admin_password, has a secret value.
@@ -47,7 +47,7 @@ func (set Secrets) Sorted() []string {
 	for s := range set {
 		result = append(result, s)
 	}
-	stable.Sort(result, func(a, b string) int {
+	slices.SortStableFunc(result, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	return result

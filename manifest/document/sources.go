@@ -7,9 +7,8 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"bootstrap/internal/stable"
 )
 
 // variable is the value of ((name)).
@@ -121,7 +120,7 @@ func (d *document) addVarsFile(vars variables, path string, piped []byte) error 
 // addEntries adds the entries of a map, the keys of which are text.
 func (vars variables) addEntries(values []entry, origin string) error {
 	// A whole value is set before its parts.
-	stable.Sort(values, func(a, b entry) int {
+	slices.SortStableFunc(values, func(a, b entry) int {
 		return strings.Count(a.key.(string), ".") - strings.Count(b.key.(string), ".")
 	})
 	var errs []error

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/stable"
 	"bootstrap/state"
 )
 
@@ -51,7 +50,7 @@ func backupsOf(path string) []Backup {
 			list = append(list, Backup{Serial: serial, Written: info.ModTime(), Path: filepath.Join(backupDir(path), e.Name())})
 		}
 	}
-	stable.Sort(list, func(a, b Backup) int { return cmp.Compare(b.Serial, a.Serial) })
+	slices.SortStableFunc(list, func(a, b Backup) int { return cmp.Compare(b.Serial, a.Serial) })
 	return list
 }
 

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"slices"
 	"time"
-
-	"bootstrap/internal/stable"
 )
 
 // keptVersions is how many versions of the state a store keeps: those that runs have
@@ -87,7 +85,7 @@ func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone
 			return err
 		}
 		h.Versions = append(h.Versions, v)
-		stable.Sort(h.Versions, func(a, b Version) int { return b.Serial - a.Serial })
+		slices.SortStableFunc(h.Versions, func(a, b Version) int { return b.Serial - a.Serial })
 	}
 	h.Gone = gone
 	var old []Version

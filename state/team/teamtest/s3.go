@@ -130,7 +130,7 @@ func s3Program(ctx context.Context) (string, error) {
 	}
 	new := fmt.Sprintf("%s.%d", program, os.Getpid())
 	// Compiled without inlining, as by .ci/run, which takes less time.
-	if err := buildtest.Build(ctx, source, "-gcflags=github.com/...=-l -dwarf=false", "-ldflags=-s -w", "-o", new, "."); err != nil {
+	if err := buildtest.Build(ctx, source, "-ldflags=-s -w", "-o", new, "."); err != nil {
 		return "", err
 	}
 	return program, os.Rename(new, program)
