@@ -3,7 +3,6 @@
 package lockfile
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,9 +13,12 @@ import (
 	"bootstrap/internal/atomicfile"
 )
 
-// Lock is an flock on a file, which the kernel releases when its holder dies.
+// Lock is a lock on a file, which the kernel releases when its holder dies. On Windows
+// it is on a byte far behind the content, because a locked region can be read and
+// written only through the handle that has the lock.
 type Lock struct {
-	f    *flock.Flock
+	f    *os.File
+	path string
 	made bool
 }
 
@@ -41,25 +43,26 @@ func Try(path string) (*Lock, error) {
 		if err == nil && !info.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s is %s and no file that this program made: remove it", path, kind(info.Mode()))
 		}
-		f := flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow))
-		got, lockErr := f.TryLock()
-		if lockErr != nil {
-			if _, named := errors.AsType[*fs.PathError](lockErr); !named {
+		f, openErr := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
+		if openErr != nil {
+			return nil, openErr
+		}
+		got, lockErr := tryLock(f)
+		if lockErr != nil || !got {
+			_ = f.Close()
+			if lockErr != nil {
 				lockErr = &fs.PathError{Op: "lock", Path: path, Err: lockErr}
 			}
 			return nil, lockErr
 		}
-		if !got {
-			return nil, nil
-		}
-		l := &Lock{f: f, made: err != nil}
+		l := &Lock{f: f, path: path, made: err != nil}
 		if l.there() {
 			if l.made {
 				atomicfile.GiveToFolderOwner(path)
 			}
 			return l, nil
 		}
-		_ = f.Close()
+		l.Close()
 		if try == 100 {
 			return nil, fmt.Errorf("%s is removed each time that it is locked", path)
 		}
@@ -82,32 +85,29 @@ func (l *Lock) there() bool {
 	if err != nil {
 		return false
 	}
-	named, err := os.Lstat(l.f.Path())
+	named, err := os.Lstat(l.path)
 	return err == nil && os.SameFile(locked, named)
 }
 
 // Path returns the path of the file.
-func (l *Lock) Path() string { return l.f.Path() }
+func (l *Lock) Path() string { return l.path }
 
 // Made reports whether Try created the file.
 func (l *Lock) Made() bool { return l.made }
 
-// Write replaces the content of the file with data.
+// Write replaces the content of the file that is locked, whatever has its name.
 func (l *Lock) Write(data []byte) error {
-	f, err := os.OpenFile(l.f.Path(), os.O_WRONLY|os.O_TRUNC|noFollow, 0)
-	if err != nil {
+	if err := l.f.Truncate(0); err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
+	_, err := l.f.WriteAt(data, 0)
 	return err
 }
 
 // Close unlocks the file. A nil Lock is allowed.
 func (l *Lock) Close() {
 	if l != nil {
+		_ = unlock(l.f)
 		_ = l.f.Close()
 	}
 }
@@ -118,10 +118,10 @@ func (l *Lock) Remove() {
 		return
 	}
 	if l.there() {
-		_ = os.Remove(l.f.Path())
+		_ = os.Remove(l.path)
 	}
-	_ = l.f.Close()
+	l.Close()
 }
 
 // Dir returns the folder of the file.
-func (l *Lock) Dir() string { return filepath.Dir(l.f.Path()) }
+func (l *Lock) Dir() string { return filepath.Dir(l.path) }

@@ -92,6 +92,55 @@ func TestTry(t *testing.T) {
 	none.Remove()
 }
 
+// The holder is written into the file that is locked, not into another one that has
+// its name: on Windows, only the handle with the lock can write where it locked.
+func TestWriteGoesToTheLockedFile(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not rename an open file")
+	}
+	path := filepath.Join(t.TempDir(), "lock")
+	l, err := Try(path)
+	if err != nil || l == nil {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	defer l.Close()
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("of somebody else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"a longer holder", "me"} {
+		if err := l.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := os.ReadFile(path + ".away"); err != nil || string(data) != text {
+			t.Errorf("the locked file has %q, %v", data, err)
+		}
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "of somebody else" {
+		t.Errorf("the other file has %q, %v", data, err)
+	}
+}
+
+// Another process reads who has the lock while it is held.
+func TestHolderIsReadable(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	l, err := Try(path)
+	if err != nil || l == nil {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	defer l.Close()
+	if err := l.Write([]byte("me")); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "me" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
 func TestTryRefusesWhatIsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
