@@ -63,7 +63,7 @@ func (v *vms) delete(ctx context.Context, in *report.Stage, cid string) error {
 	}
 	return in.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
 		// Files that stay there do no harm, because no other VM has this CID.
-		_ = tunnel.Forget(filepath.Join(v.t.Dir, "known_hosts"), cid)
+		_ = tunnel.Forget(ctx, filepath.Join(v.t.Dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
 		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
 		return v.journal.Delete(ctx, in, call)

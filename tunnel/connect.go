@@ -160,7 +160,7 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	}
 	client := ssh.NewClient(sshConn, chans, reqs)
 	// Only a server that accepts the login is the VM.
-	if err := host.remember(); err != nil {
+	if err := host.remember(ctx); err != nil {
 		_ = client.Close()
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func FuzzKnownHosts(f *testing.F) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a := &auth{cfg: Config{Host: "h", Port: 22, HostName: name, KnownHosts: file}}
+		a := &auth{cfg: Config{Host: "h", Port: 22, HostName: name, KnownHosts: file, Report: func(string) {}}}
 		h, err := a.host()
 		if err != nil {
 			var damaged *knownHostsError
@@ -67,7 +67,7 @@ func FuzzKnownHosts(f *testing.F) {
 			}
 		} else if h.know.key == nil {
 			h.got = public
-			if err := h.remember(); err != nil {
+			if err := h.remember(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			again, err := (&auth{cfg: a.cfg}).host()
@@ -75,7 +75,7 @@ func FuzzKnownHosts(f *testing.F) {
 				t.Fatalf("remembered, and then: %v %v", again, err)
 			}
 		}
-		if err := Forget(file, name); err != nil {
+		if err := Forget(t.Context(), file, name); err != nil {
 			t.Fatal(err)
 		}
 		if h, err := (&auth{cfg: a.cfg}).host(); err != nil || h.know.key != nil {

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,11 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
 	"bootstrap/internal/regular"
+	"bootstrap/internal/wait"
 )
 
 // HostKeyError says that a VM has another host key than before: it is another
@@ -140,43 +144,77 @@ func (h *host) explain(err error) error {
 	return err
 }
 
-// remember stores the key of this handshake for the next ones.
-func (h *host) remember() error {
+// remember stores the key of this handshake for the next ones. Another process may
+// have stored one for this name since the handshake began: that one counts.
+func (h *host) remember(ctx context.Context) error {
 	if h.know.key != nil || h.got == nil {
 		return nil
 	}
 	a := h.auth
-	a.known = knownKey{key: h.got}
 	if a.cfg.KnownHosts == "" {
+		a.known = knownKey{key: h.got}
 		return nil
 	}
-	line := a.hostField() + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(h.got))) + "\n"
-	err := rewrite(a.cfg.KnownHosts, func(data string) string {
-		if data != "" && !strings.HasSuffix(data, "\n") {
-			data += "\n"
+	err := locked(ctx, a.cfg.KnownHosts, func() error {
+		stored, err := a.host()
+		if err != nil {
+			return err
 		}
-		return data + line
+		h.know = stored.know
+		if h.know.key != nil {
+			return h.check("", nil, h.got)
+		}
+		line := a.hostField() + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(h.got))) + "\n"
+		return rewrite(a.cfg.KnownHosts, func(data string) string {
+			if data != "" && !strings.HasSuffix(data, "\n") {
+				data += "\n"
+			}
+			return data + line
+		})
 	})
+	if _, other := errors.AsType[*HostKeyError](err); other {
+		return err
+	}
 	if err != nil {
 		return &knownHostsError{fmt.Errorf("cannot store the host key: %w", err)}
+	}
+	a.known = knownKey{key: h.got}
+	if h.know.key == nil {
+		a.cfg.Report(fmt.Sprintf("The host key of %s is %s; it is stored in %s", a.cfg.named(), ssh.FingerprintSHA256(h.got), a.cfg.KnownHosts))
 	}
 	return nil
 }
 
+// jumpboxName begins the HostName of a jumpbox.
+const jumpboxName = "the jumpbox "
+
+// named returns what the SSH server is, for messages.
+func (c *Config) named() string {
+	switch {
+	case c.HostName == "":
+		return c.address()
+	case strings.HasPrefix(c.HostName, jumpboxName):
+		return c.HostName
+	}
+	return "VM " + c.HostName
+}
+
 // Forget removes the host key of a deleted VM from the file knownHosts.
-func Forget(knownHosts, hostName string) error {
+func Forget(ctx context.Context, knownHosts, hostName string) error {
 	field := url.QueryEscape(hostName)
 	if _, err := os.Stat(knownHosts); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	err := rewrite(knownHosts, func(data string) string {
-		var keep strings.Builder
-		for line := range strings.Lines(data) {
-			if f := strings.Fields(line); len(f) == 0 || f[0] != field {
-				keep.WriteString(line)
+	err := locked(ctx, knownHosts, func() error {
+		return rewrite(knownHosts, func(data string) string {
+			var keep strings.Builder
+			for line := range strings.Lines(data) {
+				if f := strings.Fields(line); len(f) == 0 || f[0] != field {
+					keep.WriteString(line)
+				}
 			}
-		}
-		return keep.String()
+			return keep.String()
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("cannot forget the host key of VM %s: %w", hostName, err)
@@ -184,14 +222,30 @@ func Forget(knownHosts, hostName string) error {
 	return nil
 }
 
+// lockTimeout is far longer than others need to read and write the file.
+const lockTimeout = 30 * time.Second
+
+// locked calls change while no other process changes the file at path: all deployments
+// of a machine share it.
+func locked(ctx context.Context, path string, change func() error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	lock := lockfile.New(path + ".lock")
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout, fmt.Errorf("another process has held its lock %s for %v", lock.Path(), lockTimeout))
+	defer cancel()
+	err := wait.Poll(ctx, 20*time.Millisecond, lock.TryLock)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return change()
+}
+
 // rewrite replaces the whole file, so that it is never half written.
 func rewrite(path string, change func(string) string) error {
 	data, err := regular.Read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	return atomicfile.Replace(path, []byte(change(string(data))))

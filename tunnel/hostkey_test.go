@@ -1,10 +1,13 @@
 package tunnel
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,13 +60,13 @@ func TestHostKey(t *testing.T) {
 	cfg.Port = more.port()
 	_ = open(t, cfg).Close()
 
-	if err := Forget(cfg.KnownHosts, "vm-2 * with, odd name"); err != nil {
+	if err := Forget(t.Context(), cfg.KnownHosts, "vm-2 * with, odd name"); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(cfg.KnownHosts); err != nil || strings.Contains(string(text), "odd") || strings.Count(string(text), "\n") != 2 {
 		t.Errorf("%q %v", text, err)
 	}
-	if err := Forget(filepath.Join(t.TempDir(), "none"), "vm-1"); err != nil {
+	if err := Forget(t.Context(), filepath.Join(t.TempDir(), "none"), "vm-1"); err != nil {
 		t.Error(err)
 	}
 }
@@ -88,5 +91,65 @@ func TestKnownHostsUnreadable(t *testing.T) {
 	cfg.KnownHosts = filepath.Join(os.DevNull, "known")
 	if _, err := Open(t.Context(), cfg, answering); err == nil {
 		t.Error("a host key that cannot be remembered was accepted")
+	}
+}
+
+// However many processes meet new VMs at the same time, the key of each is stored, and
+// is printed.
+func TestKnownHostsOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "bosh", "known_hosts")
+	const many = 40
+	key := newSigner(t).PublicKey()
+	var wg sync.WaitGroup
+	var printed [many]string
+	for i := range many {
+		wg.Go(func() {
+			h := &host{got: key, auth: &auth{cfg: Config{
+				HostName: fmt.Sprintf("vm-%d", i), KnownHosts: file, Report: func(text string) { printed[i] = text },
+			}}}
+			if err := h.remember(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if i%2 == 1 {
+				if err := Forget(t.Context(), file, fmt.Sprintf("vm-%d", i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range many {
+		h, err := (&auth{cfg: Config{HostName: fmt.Sprintf("vm-%d", i), KnownHosts: file}}).host()
+		if err != nil || (h.know.key == nil) != (i%2 == 1) {
+			t.Errorf("VM %d: %+v, %v", i, h, err)
+		}
+		if want := fmt.Sprintf("The host key of VM vm-%d is %s; it is stored in %s", i, ssh.FingerprintSHA256(key), file); printed[i] != want {
+			t.Errorf("printed %q, want %q", printed[i], want)
+		}
+	}
+}
+
+// The key that another process stored since the handshake began counts.
+func TestKnownHostsStoredByAnother(t *testing.T) {
+	t.Parallel()
+	cfg := Config{HostName: "vm-1", KnownHosts: filepath.Join(t.TempDir(), "known_hosts"), Report: func(string) {}}
+	first, second := newSigner(t).PublicKey(), newSigner(t).PublicKey()
+	for range 2 {
+		if err := (&host{got: first, auth: &auth{cfg: cfg}}).remember(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := (&host{got: second, auth: &auth{cfg: cfg}}).remember(t.Context())
+	if _, refused := errors.AsType[*HostKeyError](err); !refused {
+		t.Errorf("the other key: %v", err)
+	}
+	text, err := os.ReadFile(cfg.KnownHosts)
+	if err != nil || strings.Count(string(text), "\n") != 1 {
+		t.Errorf("%q, %v", text, err)
+	}
+	h, err := (&auth{cfg: cfg}).host()
+	if err != nil || h.know.key == nil || !bytes.Equal(h.know.key.Marshal(), first.Marshal()) {
+		t.Errorf("%+v, %v", h, err)
 	}
 }

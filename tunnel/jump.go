@@ -87,12 +87,8 @@ func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err e
 			return nil, false, fmt.Errorf("cannot log in to %s by SSH: %w", j.cfg.address(), err)
 		}
 	}
-	unknown := j.auth.known.key == nil
 	if j.client, err = j.auth.dial(ctx); err != nil {
 		return nil, false, fmt.Errorf("cannot log in to %s by SSH: %w", j.cfg.address(), err)
-	}
-	if learned := j.auth.known.key; unknown && learned != nil && j.cfg.KnownHosts != "" {
-		j.cfg.Report(fmt.Sprintf("The host key of %s is %s; it is stored in %s", j.cfg.HostName, ssh.FingerprintSHA256(learned), j.cfg.KnownHosts))
 	}
 	j.ended = watch(ctx, j.client, j.cfg.KeepAlive)
 	return j.client, true, nil

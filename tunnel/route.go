@@ -104,9 +104,9 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 			return Config{}, fmt.Errorf("%q is not a port", port)
 		}
 	}
-	cfg.HostName = "the jumpbox " + cfg.Host
+	cfg.HostName = jumpboxName + cfg.Host
 	if cfg.Port != 0 && cfg.Port != 22 {
-		cfg.HostName = "the jumpbox " + cfg.address()
+		cfg.HostName = jumpboxName + cfg.address()
 	}
 	home := getenv("HOME")
 	path := u.Query().Get("private-key")
