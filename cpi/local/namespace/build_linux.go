@@ -56,8 +56,11 @@ func buildVM(spec Spec) error {
 		flags |= syscall.CLONE_NEWCGROUP // this process is in the root of what the VM sees
 	}
 	isolateAgain(cmd, flags, spec.Users)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("this machine refuses process namespaces: %w", err)
+	if err := takeShare(spec.Shares); err != nil {
+		return fmt.Errorf("cannot limit what the VM takes of this machine: %w", err)
+	}
+	if err := startWithoutKeys(cmd); err != nil {
+		return err
 	}
 	_, _ = says.Close(), ready.Close()
 	if err := recordFirst(spec.Dir, cmd.Process.Pid); err != nil {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -123,7 +122,7 @@ func enter(spec Spec, held Held) error {
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
 		return fmt.Errorf("cannot name the VM: %w", err)
 	}
-	return pretendUsers()
+	return filterCalls()
 }
 
 // initProcess is the first process of a VM.
@@ -136,13 +135,6 @@ type initProcess struct {
 }
 
 func (i *initProcess) startAgent() error {
-	// The keys of the person's session are not for the VM. A session belongs to a
-	// thread, and to what it starts.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("cannot leave the session's keys: %w", err)
-	}
 	argv := append([]string{GuestProgram}, i.spec.Args...)
 	if len(i.spec.Boot) > 0 {
 		argv = i.spec.Boot

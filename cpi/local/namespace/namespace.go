@@ -74,6 +74,10 @@ type Spec struct {
 
 	Users Users `json:"users,omitzero"` // beside root; none: all files have one owner
 
+	// Shares are the limits of the VM in the kernel's list of limits for users. Start
+	// fills them in.
+	Shares map[string]int `json:"shares,omitempty"`
+
 	// Hold prepares what holds the limits of the VM, whose only process so far is
 	// pid; nil: it has none.
 	Hold func(ctx context.Context, pid int) (Held, error) `json:"-"`

@@ -41,6 +41,7 @@ func Start(ctx context.Context, spec Spec, env []string, log *os.File) (ended <-
 	if err := layOut(spec); err != nil {
 		return nil, err
 	}
+	spec.Shares = sharesOf()
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pretendUsers makes calls that change the user, the groups or an owner succeed
-// without effect where the VM has only one user. Programs that give up root and
-// scripts that hand files to vcap then work: everything belongs to that user
-// anyway. It covers this process and all that it starts.
-func pretendUsers() error {
+// filterCalls filters the system calls of this process and of all that it starts. No
+// call about keys is done, as if the kernel had none: a user's keys and their number
+// belong to all processes of that user, outside too. Where the VM has only one
+// user, calls that change the user, the groups or an owner succeed without effect.
+// Programs that give up root and scripts that hand files to vcap then work: everything
+// belongs to that user anyway.
+func filterCalls() error {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
 		return err
 	}
-	if strings.Count(string(ids), "\n") > 1 || !strings.HasSuffix(strings.TrimSpace(string(ids)), " 1") {
-		return nil // it has several
-	}
-	program := pretence()
+	one := strings.Count(string(ids), "\n") == 1 && strings.HasSuffix(strings.TrimSpace(string(ids)), " 1")
+	program := callFilter(one)
 	if program == nil {
 		return nil // not written for this processor
 	}
@@ -31,7 +31,7 @@ func pretendUsers() error {
 	defer runtime.UnlockOSThread()
 	_, _, failed := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter))) // #nosec G103 -- the call reads the filter before it returns
 	if failed != 0 {
-		return fmt.Errorf("cannot filter the calls that change users: %w", failed)
+		return fmt.Errorf("cannot filter the calls of the VM: %w", failed)
 	}
 	return nil
 }
@@ -43,45 +43,85 @@ const (
 	dataArgs = 16
 )
 
-// pretence is a program of the kernel's packet filter language: calls of
-// changesIDs in which an argument names another user or group than root return
-// 0, as if they had been done, and all other calls are done.
-func pretence() []unix.SockFilter {
+// Instructions of the kernel's packet filter language.
+const (
+	filterLoad = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	filterSame = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	filterEnd  = unix.BPF_RET | unix.BPF_K
+)
+
+// callFilter is a program of that language. Calls about keys fail with ENOSYS. With
+// pretend, calls of changesIDs in which an argument names another user or group than root
+// return 0, as if they had been done. All other calls are done.
+func callFilter(pretend bool) []unix.SockFilter {
 	arch, calls := changesIDs()
 	if arch == 0 {
 		return nil
 	}
-	const (
-		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		same = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		ret  = unix.BPF_RET | unix.BPF_K
-	)
-	program := []unix.SockFilter{
-		{Code: load, K: dataArch},
-		{Code: same, K: arch, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-		{Code: load, K: dataCall},
+	allow := unix.SockFilter{Code: filterEnd, K: unix.SECCOMP_RET_ALLOW}
+	program := []unix.SockFilter{{Code: filterLoad, K: dataArch}}
+	for _, other := range keyCalls() {
+		if other.arch == arch {
+			continue
+		}
+		block := append(other.refuse(), allow)
+		program = append(program, unix.SockFilter{Code: filterSame, K: other.arch, Jf: uint8(len(block))})
+		program = append(program, block...)
 	}
+	program = append(program, unix.SockFilter{Code: filterSame, K: arch, Jt: 1}, allow)
+	for _, own := range keyCalls() {
+		if own.arch == arch {
+			program = append(program, own.refuse()...)
+		}
+	}
+	if pretend {
+		program = append(program, pretence(calls)...)
+	}
+	return append(program, allow)
+}
+
+// archCalls are the numbers of calls of one processor.
+type archCalls struct {
+	arch    uint32
+	numbers []uint32
+}
+
+// refuse is the part of a filter in which these calls fail.
+func (a archCalls) refuse() []unix.SockFilter {
+	part := []unix.SockFilter{{Code: filterLoad, K: dataCall}}
+	for _, number := range a.numbers {
+		part = append(part,
+			unix.SockFilter{Code: filterSame, K: number, Jf: 1},
+			unix.SockFilter{Code: filterEnd, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		)
+	}
+	return part
+}
+
+// pretence is the part of a filter in which calls succeed without effect. The number of
+// the call is loaded.
+func pretence(calls []idCall) []unix.SockFilter {
+	var program []unix.SockFilter
 	for _, call := range calls {
 		var block []unix.SockFilter
 		for _, arg := range call.args {
 			// Root and "leave it as it is" go on to the next argument.
 			block = append(block,
-				unix.SockFilter{Code: load, K: dataArgs + 8*uint32(arg)},
-				unix.SockFilter{Code: same, K: 0, Jt: 2},
-				unix.SockFilter{Code: same, K: 0xffffffff, Jt: 1},
-				unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO},
+				unix.SockFilter{Code: filterLoad, K: dataArgs + 8*uint32(arg)},
+				unix.SockFilter{Code: filterSame, K: 0, Jt: 2},
+				unix.SockFilter{Code: filterSame, K: 0xffffffff, Jt: 1},
+				unix.SockFilter{Code: filterEnd, K: unix.SECCOMP_RET_ERRNO},
 			)
 		}
 		last := uint32(unix.SECCOMP_RET_ALLOW)
 		if len(call.args) == 0 {
 			last = unix.SECCOMP_RET_ERRNO // with error 0: success
 		}
-		block = append(block, unix.SockFilter{Code: ret, K: last})
-		program = append(program, unix.SockFilter{Code: same, K: call.number, Jf: uint8(len(block))})
+		block = append(block, unix.SockFilter{Code: filterEnd, K: last})
+		program = append(program, unix.SockFilter{Code: filterSame, K: call.number, Jf: uint8(len(block))})
 		program = append(program, block...)
 	}
-	return append(program, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+	return program
 }
 
 // idCall is a system call and which of its arguments are users or groups; none:

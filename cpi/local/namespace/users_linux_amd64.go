@@ -13,3 +13,14 @@ func changesIDs() (arch uint32, calls []idCall) {
 		{unix.SYS_SETGROUPS, nil},
 	}
 }
+
+// keyCalls returns the calls about keys, also those of 32-bit programs.
+func keyCalls() []archCalls {
+	const x32 = 0x40000000
+	return []archCalls{
+		{unix.AUDIT_ARCH_X86_64, []uint32{
+			unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, x32 | unix.SYS_ADD_KEY, x32 | unix.SYS_REQUEST_KEY, x32 | unix.SYS_KEYCTL,
+		}},
+		{unix.AUDIT_ARCH_I386, []uint32{286, 287, 288}},
+	}
+}

@@ -13,3 +13,11 @@ func changesIDs() (arch uint32, calls []idCall) {
 		{unix.SYS_SETGROUPS, nil},
 	}
 }
+
+// keyCalls returns the calls about keys, also those of 32-bit programs.
+func keyCalls() []archCalls {
+	return []archCalls{
+		{unix.AUDIT_ARCH_AARCH64, []uint32{unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL}},
+		{unix.AUDIT_ARCH_ARM, []uint32{309, 310, 311}},
+	}
+}
