@@ -21,25 +21,37 @@ import (
 )
 
 // CompiledKey identifies a package compiled on a VM: two packages with the same
-// key are interchangeable.
+// key are interchangeable for whoever may read that key.
 type CompiledKey struct {
+	// Owner is the deployment, or the group of deployments, whose VMs compiled it:
+	// jobs of these could have changed it. Empty: the VM had run no job.
+	Owner             string
 	Name, Fingerprint string
 	// Dependencies lists the packages it is compiled with, including those of its
 	// dependencies, as "name/fingerprint" in any order.
 	Dependencies []string
 	// Stemcell is "os/version" of the VM.
 	Stemcell string
+	// Sources are digests of the archives from which it was compiled and of the
+	// stemcell. They belong to the key of a package without an owner: a
+	// fingerprint and a version are only claims of a release and a stemcell.
+	Sources []string
 }
 
-// compiledFormat is part of an entry's name: a later version of the program with
-// another format compiles again.
-const compiledFormat = "1"
+// compiledFormat is part of an entry's name: a version of the program with
+// another format compiles again. Entries of format 1 had no owner.
+const compiledFormat = "2"
 
 func (k CompiledKey) hash() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %q %q %q\n", compiledFormat, k.Name, k.Fingerprint, strings.ToLower(k.Stemcell))
+	fmt.Fprintf(h, "%s %q %q %q %q\n", compiledFormat, k.Owner, k.Name, k.Fingerprint, strings.ToLower(k.Stemcell))
 	for _, d := range slices.Compact(slices.Sorted(slices.Values(k.Dependencies))) {
 		fmt.Fprintf(h, "%q\n", d)
+	}
+	if k.Owner == "" {
+		for _, d := range slices.Compact(slices.Sorted(slices.Values(k.Sources))) {
+			fmt.Fprintf(h, "source %q\n", d)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -49,6 +61,11 @@ type Compiled struct {
 	Path   string
 	Digest string // multi-digest from the agent
 	Size   int64
+	// After lists what else its VM had compiled before, of an entry without an
+	// owner: only who compiles all of these, too, can trust it.
+	After []string
+	// Owned says that jobs of the owner of the key could have changed it.
+	Owned bool
 }
 
 // compiledIndex describes a compiled package in the cache. The time of its file is
@@ -60,6 +77,8 @@ type compiledIndex struct {
 	Digest      string     `json:"digest"`
 	Archive     cache.File `json:"archive"`
 	Compiled    time.Time  `json:"compiled"`
+	Owner       string     `json:"owner,omitempty"`
+	After       []string   `json:"after,omitempty"`
 }
 
 func (s *Store) compiledIndexPath(hash string) string {
@@ -113,7 +132,7 @@ func (s *Store) dropCompiled(ctx context.Context, hash string) {
 func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) (Compiled, bool) {
 	var ix compiledIndex
 	file := s.compiledIndexPath(hash)
-	if cache.ReadJSON(file, &ix) != nil || ix.Name != key.Name || ix.Fingerprint != key.Fingerprint {
+	if cache.ReadJSON(file, &ix) != nil || ix.Name != key.Name || ix.Fingerprint != key.Fingerprint || ix.Owner != key.Owner {
 		return Compiled{}, false
 	}
 	path := s.compiledPath(ix.Archive.SHA256)
@@ -126,32 +145,29 @@ func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) 
 		_ = cache.WriteJSON(file, &ix)
 	}
 	cache.Touch(file)
-	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size}, true
+	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size, After: ix.After, Owned: key.Owner != ""}, true
 }
 
-// Compiling keeps other runs from compiling the same package, until done is called:
-// it waits for one that compiles it, at most for limit, and looks in the cache then.
-// A package that was found is not to be compiled, and done is nil.
-func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Duration) (c Compiled, found bool, done func(), err error) {
+// Compiling keeps other runs from compiling the package of that key, until done is
+// called: it waits for one that compiles it, at most for limit. The caller looks in
+// the cache then.
+func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Duration) (done func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done, err = s.dir.Lock(waiting, "compile-"+key.hash())
 	switch {
 	case ctx.Err() != nil:
-		return c, false, nil, ctx.Err()
+		return nil, ctx.Err()
 	case err != nil: // two that compile the same are better than none
 		done = func() {}
 	}
-	if c, found, err = s.Compiled(ctx, key); found || err != nil {
-		done()
-		done = nil
-	}
-	return c, found, done, err
+	return done, nil
 }
 
 // NewCompiled is a package that a VM has compiled.
 type NewCompiled struct {
-	Key    CompiledKey
+	Keys   []CompiledKey           // under which it is found; they differ in their owner
+	After  []string                // for the key without an owner: see Compiled
 	Digest string                  // multi-digest as the agent gave it
 	Fetch  func(w io.Writer) error // writes the archive
 	// Place is a text that occurs in the files of only this VM, its CID: a
@@ -165,7 +181,7 @@ type NewCompiled struct {
 func (s *Store) KeepCompiled(ctx context.Context, c NewCompiled) (kept bool, err error) {
 	kept, err = s.keepCompiled(ctx, c)
 	if err != nil {
-		return false, fmt.Errorf("cannot keep the compiled package %s/%s: %w", c.Key.Name, c.Key.Fingerprint, archive.Cause(err))
+		return false, fmt.Errorf("cannot keep the compiled package %s/%s: %w", c.Keys[0].Name, c.Keys[0].Fingerprint, archive.Cause(err))
 	}
 	return kept, nil
 }
@@ -200,20 +216,34 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 	if bound, err := mentions(ctx, file, c.Place); err != nil || bound {
 		return false, err
 	}
-	hash := c.Key.hash()
+	placed, err := cache.PlaceAt(file, s.compiledPath(sums["sha256"]), sums["sha256"])
+	if err != nil {
+		return false, err
+	}
+	for _, key := range c.Keys {
+		if err := s.indexCompiled(ctx, c, key, placed); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// indexCompiled adds an archive that is in the cache under a key.
+func (s *Store) indexCompiled(ctx context.Context, c NewCompiled, key CompiledKey, placed cache.File) error {
+	hash := key.hash()
 	unlock, err := s.dir.Lock(ctx, "package-"+hash)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer unlock()
-	archive, err := cache.PlaceAt(file, s.compiledPath(sums["sha256"]), sums["sha256"])
-	if err != nil {
-		return false, err
+	ix := compiledIndex{
+		Name: key.Name, Fingerprint: key.Fingerprint, Stemcell: key.Stemcell, Owner: key.Owner,
+		Digest: c.Digest, Archive: placed, Compiled: time.Now().UTC().Truncate(time.Second),
 	}
-	return true, cache.WriteJSON(s.compiledIndexPath(hash), compiledIndex{
-		Name: c.Key.Name, Fingerprint: c.Key.Fingerprint, Stemcell: c.Key.Stemcell,
-		Digest: c.Digest, Archive: archive, Compiled: time.Now().UTC().Truncate(time.Second),
-	})
+	if key.Owner == "" {
+		ix.After = c.After
+	}
+	return cache.WriteJSON(s.compiledIndexPath(hash), ix)
 }
 
 // fetchTo writes what fetch writes to a new file, and returns its digests:

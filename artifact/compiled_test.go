@@ -22,7 +22,7 @@ func webKey() CompiledKey {
 
 func keep(t testing.TB, s *Store, key CompiledKey, data []byte) {
 	t.Helper()
-	kept, err := s.KeepCompiled(context.Background(), NewCompiled{Key: key, Digest: sha1Of(data), Fetch: bring(data), Place: "vm-4711-none"})
+	kept, err := s.KeepCompiled(context.Background(), NewCompiled{Keys: []CompiledKey{key}, Digest: sha1Of(data), Fetch: bring(data), Place: "vm-4711-none"})
 	if err != nil || !kept {
 		t.Fatal(kept, err)
 	}
@@ -66,11 +66,36 @@ func TestCompiledIsFoundByAllThatItIsMadeOf(t *testing.T) {
 		"fingerprint of a dependency": func(k *CompiledKey) { k.Dependencies = []string{"ruby/r2", "openssl/o1"} },
 		"one dependency less":         func(k *CompiledKey) { k.Dependencies = k.Dependencies[:1] },
 		"one dependency more":         func(k *CompiledKey) { k.Dependencies = append(k.Dependencies, "gcc/g1") },
+		"owner":                       func(k *CompiledKey) { k.Owner = "deployment 1" },
+		"source":                      func(k *CompiledKey) { k.Sources = []string{"web/f1/sha256:ab"} },
 	} {
 		other := webKey()
 		change(&other)
 		if _, ok := compiled(t, s, other); ok {
 			t.Errorf("found although it has another %s", name)
+		}
+	}
+}
+
+// What jobs could have changed is found only under the names of its owners; the same
+// archive can have several.
+func TestCompiledHasOwners(t *testing.T) {
+	s, data := testStore(t), packageArchive(t, "compiled")
+	one, group, other := webKey(), webKey(), webKey()
+	one.Owner, group.Owner, other.Owner = "deployment 1", "group pages", "deployment 2"
+	one.Sources = []string{"web/f1/sha1"} // a release that was packed again has other digests
+	if _, err := s.KeepCompiled(context.Background(), NewCompiled{Keys: []CompiledKey{one, group}, After: []string{"x"}, Fetch: bring(data)}); err != nil {
+		t.Fatal(err)
+	}
+	one.Sources = nil
+	for _, key := range []CompiledKey{one, group} {
+		if c, ok := compiled(t, s, key); !ok || !c.Owned || len(c.After) > 0 {
+			t.Errorf("%s: %v %+v", key.Owner, ok, c)
+		}
+	}
+	for _, key := range []CompiledKey{other, webKey()} {
+		if _, ok := compiled(t, s, key); ok {
+			t.Errorf("%q finds what belongs to others", key.Owner)
 		}
 	}
 }
@@ -160,7 +185,7 @@ func TestKeepCompiledKeepsNothingHalf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testStore(t)
-			c.new.Key = webKey()
+			c.new.Keys = []CompiledKey{webKey()}
 			_, err := s.KeepCompiled(context.Background(), c.new)
 			tartest.MustFail(t, err, "cannot keep the compiled package web/f1", c.says)
 			if _, ok := compiled(t, s, webKey()); ok {
@@ -179,7 +204,7 @@ func TestKeepCompiledTakesAnyDigest(t *testing.T) {
 	for i, digest := range []string{"", sha1Of(data), sha256Of(data), sha1Of(data) + ";" + sha256Of(data)} {
 		key := webKey()
 		key.Fingerprint = fmt.Sprint(i)
-		if _, err := s.KeepCompiled(context.Background(), NewCompiled{Key: key, Digest: digest, Fetch: bring(data)}); err != nil {
+		if _, err := s.KeepCompiled(context.Background(), NewCompiled{Keys: []CompiledKey{key}, Digest: digest, Fetch: bring(data)}); err != nil {
 			t.Errorf("%q: %v", digest, err)
 		}
 		want := digest
@@ -204,14 +229,14 @@ func TestPackageBoundToItsVMIsNotKept(t *testing.T) {
 		"across two reads": tartest.Tgz(t, tartest.File("a", string(across)), tartest.File("b", string(bytes.Repeat([]byte(place), 100)))),
 	} {
 		s := testStore(t)
-		kept, err := s.KeepCompiled(context.Background(), NewCompiled{Key: webKey(), Fetch: bring(data), Place: place})
+		kept, err := s.KeepCompiled(context.Background(), NewCompiled{Keys: []CompiledKey{webKey()}, Fetch: bring(data), Place: place})
 		if err != nil || kept {
 			t.Errorf("%s: kept %v, %v", name, kept, err)
 		}
 	}
 	s := testStore(t)
 	short, data := "web", tartest.Tgz(t, tartest.File("web", ""))
-	if kept, err := s.KeepCompiled(context.Background(), NewCompiled{Key: webKey(), Fetch: bring(data), Place: short}); err != nil || !kept {
+	if kept, err := s.KeepCompiled(context.Background(), NewCompiled{Keys: []CompiledKey{webKey()}, Fetch: bring(data), Place: short}); err != nil || !kept {
 		t.Errorf("a CID that may be met by chance: kept %v, %v", kept, err)
 	}
 }

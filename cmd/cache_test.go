@@ -46,7 +46,7 @@ func cacheHome(t *testing.T) (home string) {
 	w.Write(bytes.Repeat([]byte("x"), 5000))
 	w.Close()
 	_, err := s.KeepCompiled(context.Background(), artifact.NewCompiled{
-		Key:   artifact.CompiledKey{Name: "ruby", Fingerprint: "f1", Stemcell: "os/1"},
+		Keys:  []artifact.CompiledKey{artifact.CompiledKey{Name: "ruby", Fingerprint: "f1", Stemcell: "os/1"}},
 		Fetch: func(w io.Writer) error { _, err := w.Write(archive.Bytes()); return err },
 	})
 	compiled := filepath.Join(home, ".bosh", "cache", "compiled")

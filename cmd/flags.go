@@ -40,6 +40,7 @@ func (c *console) deployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	lockFlag(f, &opts.LockWait)
 	skipDrainFlag(f, opts)
 	cpiFlags(f, opts)
+	f.Var((*values.Group)(&opts.PackagesGroup), "packages-group", "also use what VMs of deployments of the group `NAME` compiled")
 	agentFlags(f, opts)
 	f.Var(values.Watch{To: &opts.WatchTime}, "update-watch-time", "how long jobs may take to run, not the manifest's; in ms")
 	timeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")

@@ -51,7 +51,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // inputs, or how something is reached, done or reported.
 const harmless = "timings bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
-	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir identity recipient"
+	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
 
 // together lists, for some commands, sets of other flags that work with each
 // other.

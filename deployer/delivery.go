@@ -86,6 +86,7 @@ func (pk *packages) compile(ctx context.Context) error {
 		}
 	}
 	d := pk.delivery
+	d.trust.fresh = pk.plan.NewVM() // this run has created it, and no job has run on it
 	pk.startUploads(ctx)
 	pk.spec = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
@@ -126,11 +127,20 @@ func (pk *packages) deliver(ctx context.Context, p *artifact.Package) error {
 		}
 		return report.Skip("Found in the cache of compiled packages")
 	}
-	compiled, found, done, err := pk.t.Env.Store.Compiling(ctx, d.keys[p.Name], otherCompiles)
+	key := d.keys[p.Name]
+	done, err := pk.t.Env.Store.Compiling(ctx, d.trust.waits(key), otherCompiles)
+	if err != nil {
+		return err
+	}
+	compiled, found, err := d.trust.find(ctx, pk.t.Env.Store, key)
+	if found || err != nil {
+		done()
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)
 	case found:
+		d.trust.cached(p.Name, compiled)
 		spec.SHA1, spec.BlobstoreID = compiled.Digest, uuid.NewString()
 		if err := pk.agent.PutBlob(ctx, spec.BlobstoreID, compiled.Path, func(int64, int64) {}); err != nil {
 			return fmt.Errorf("cannot upload package %s: %w", p.Name, err)
@@ -155,6 +165,7 @@ func (pk *packages) compileOne(ctx context.Context, p *artifact.Package, spec ag
 	for _, name := range p.Dependencies {
 		deps[name] = pk.spec[name]
 	}
+	after := pk.delivery.trust.compiles(p, p.Dependencies)
 	out, err := pk.agent.CompilePackage(ctx, agent.CompileRequest{
 		Source:       agent.Blob{BlobstoreID: spec.BlobstoreID, SHA1: spec.SHA1},
 		Name:         p.Name,
@@ -167,21 +178,22 @@ func (pk *packages) compileOne(ctx context.Context, p *artifact.Package, spec ag
 	}
 	spec.SHA1, spec.BlobstoreID = out.SHA1, out.BlobstoreID
 	pk.spec[p.Name] = spec
-	pk.keepCompiled(ctx, spec, done)
+	pk.keepCompiled(ctx, spec, after, done)
 	return nil
 }
 
 // keepCompiled fetches a compiled package into the cache, while the next one is
 // compiled and the jobs start, and calls done then. The deploy succeeds without it,
 // too.
-func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, done func()) {
+func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, after []string, done func()) {
 	d, vm := pk.delivery, pk.agent
 	if d.keepCtx == nil {
 		d.keepCtx, d.stopKeeping = context.WithCancelCause(ctx)
 	}
 	ctx = d.keepCtx
 	c := artifact.NewCompiled{
-		Key:    d.keys[p.Name],
+		Keys:   d.trust.keys(d.keys[p.Name]),
+		After:  after,
 		Digest: p.SHA1,
 		Place:  pk.t.State.Get().CurrentVMCID,
 		Fetch: func(w io.Writer) error {

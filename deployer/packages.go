@@ -36,9 +36,10 @@ type delivery struct {
 	compiled []target.Located // compiled packages of the release
 	missing  []target.Located // to be compiled on the VM
 
-	keys  map[string]artifact.CompiledKey // by name, of all
+	keys  map[string]artifact.CompiledKey // by name, of all; without an owner
 	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent reports them
 	blobs map[string]*upload              // by name, of all others
+	trust trust
 
 	uploads  *uploads // nil until they begin
 	keeping  sync.WaitGroup
@@ -115,11 +116,12 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 		keys:  map[string]artifact.CompiledKey{},
 		there: map[string]agent.SpecPackage{},
 		blobs: map[string]*upload{},
+		trust: newTrust(pk.owners(), order),
 	}
 	on := compiledOn(pk.t.Artifacts.Stemcell, machine)
 	for _, l := range order {
 		p := l.Package
-		key := d.compiledKey(p, on)
+		key := d.compiledKey(p, on, sourceOf(pk.t.Artifacts.Stemcell))
 		d.keys[p.Name] = key
 		if onVM(p, key, have) {
 			d.kept = append(d.kept, l)
@@ -132,13 +134,14 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 			d.compiled = append(d.compiled, l)
 			continue
 		}
-		found, ok, err := pk.t.Env.Store.Compiled(ctx, key)
+		found, ok, err := d.trust.find(ctx, pk.t.Env.Store, key)
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)
 		case ok:
 			up.path, up.digest = found.Path, found.Digest
 			d.cached = append(d.cached, l)
+			d.trust.cached(p.Name, found)
 		default:
 			d.missing = append(d.missing, l)
 		}
@@ -167,14 +170,15 @@ func compiledOn(sc *artifact.Stemcell, machine string) string {
 	return on
 }
 
-// compiledKey returns the key of a compiled package in the cache; it needs the
-// keys of the dependencies.
-func (d *delivery) compiledKey(p *artifact.Package, on string) artifact.CompiledKey {
-	key := artifact.CompiledKey{Name: p.Name, Fingerprint: p.Fingerprint, Stemcell: on}
+// compiledKey returns the key of a compiled package in the cache, without an owner;
+// it needs the keys of the dependencies. stemcell identifies the stemcell's content.
+func (d *delivery) compiledKey(p *artifact.Package, on, stemcell string) artifact.CompiledKey {
+	key := artifact.CompiledKey{Name: p.Name, Fingerprint: p.Fingerprint, Stemcell: on, Sources: []string{stemcell, source(p)}}
 	for _, name := range p.Dependencies {
 		dep := d.keys[name]
 		key.Dependencies = append(key.Dependencies, dep.Name+"/"+dep.Fingerprint)
 		key.Dependencies = append(key.Dependencies, dep.Dependencies...)
+		key.Sources = append(key.Sources, dep.Sources...)
 	}
 	return key
 }

@@ -1,10 +1,8 @@
 package deployer
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -134,6 +132,15 @@ func TestPlanDelivery(t *testing.T) {
 	}
 }
 
+// gzipped returns a function that writes a package.
+func gzipped(text string) func(io.Writer) error {
+	return func(to io.Writer) error {
+		w := gzip.NewWriter(to)
+		_, err := io.WriteString(w, text)
+		return errors.Join(err, w.Close())
+	}
+}
+
 // fillCache adds compiled packages to the cache, as another run would.
 func fillCache(t *testing.T, r *run, names []string) {
 	t.Helper()
@@ -141,14 +148,9 @@ func fillCache(t *testing.T, r *run, names []string) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		w.Write([]byte(name))
-		w.Close()
 		kept, err := r.t.Env.Store.KeepCompiled(context.Background(), artifact.NewCompiled{
-			Key:    r.packages.delivery.keys[name],
-			Digest: fmt.Sprintf("%x", sha1.Sum(b.Bytes())),
-			Fetch:  func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err },
+			Keys:  r.packages.delivery.trust.keys(r.packages.delivery.keys[name]),
+			Fetch: gzipped(name),
 		})
 		if err != nil || !kept {
 			t.Fatal(kept, err)

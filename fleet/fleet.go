@@ -33,6 +33,7 @@ type Member struct {
 	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
 	Ops, CloudConfigs, VarsFiles []string
 	VarsStore                    string // absolute path; empty: none
+	PackagesGroup                string // whose members use what the VMs of each other compiled; empty: none
 	// Vars is a JSON map of variables, which is also YAML; nil: none. Members may
 	// share it and Labels, so that nobody may change them.
 	Vars    []byte

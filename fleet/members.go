@@ -211,11 +211,18 @@ type settings struct {
 	vars                   map[string]any
 	labels                 map[string]string
 	blocked                *Blocked
+	group                  string // packages_group
 }
 
 // readSettings reads the keys that defaults, entries and rows share.
 func (r *reader) readSettings(v document.Value) settings {
+	group := v.Get("packages_group")
+	name, ok := group.Text()
+	if why := refuseName(name); ok && why != "" {
+		group.Fail("%s", why)
+	}
 	return settings{
+		group:     name,
 		ops:       r.readPaths(v.Get("ops_files")),
 		clouds:    r.readPaths(v.Get("cloud_config")),
 		varsFiles: r.readPaths(v.Get("vars_files")),
@@ -239,6 +246,9 @@ func (s settings) with(other settings) settings {
 	}
 	if other.state.path != "" {
 		s.state = other.state
+	}
+	if other.group != "" {
+		s.group = other.group
 	}
 	if other.blocked != nil {
 		s.blocked = other.blocked
@@ -362,7 +372,7 @@ func (r *reader) add(c candidate) {
 		return
 	}
 	r.owners[key] = owner{c.name, c.place.Position()}
-	m := Member{Name: c.name, Labels: c.labels, Blocked: c.blocked, Pos: c.place.Position(), Vars: c.json}
+	m := Member{Name: c.name, Labels: c.labels, Blocked: c.blocked, Pos: c.place.Position(), Vars: c.json, PackagesGroup: c.group}
 	if m.Vars == nil {
 		m.Vars = c.encoded()
 	}

@@ -123,6 +123,27 @@ func (n *Lines) Set(text string) error {
 	return nil
 }
 
+// Group is the name of a group of deployments.
+type Group string
+
+// longestGroup limits the name of a group.
+const longestGroup = 100
+
+// Type returns the word for the value in help texts.
+func (g *Group) Type() string { return "NAME" }
+
+// String returns the default for help texts.
+func (g *Group) String() string { return string(*g) }
+
+// Set checks the name.
+func (g *Group) Set(text string) error {
+	if len(text) > longestGroup || !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString(text) {
+		return errors.New("a name begins with a letter or a digit, and has only letters, digits, dots, hyphens and underscores, 100 at most")
+	}
+	*g = Group(text)
+	return nil
+}
+
 // Names contains names of environment variables.
 type Names []string
 

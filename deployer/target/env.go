@@ -33,10 +33,13 @@ type Config struct {
 	// ssh://user@host:port URLs or lists of them with commas.
 	Via []string
 
-	PackageDir string   // folder where compiled packages of CPIs are cached; empty: below Home
-	PassEnv    []string // names of variables that the CPI and packaging scripts get, too
-	Database   string   // path or postgres:// URL of the ledger of addresses; empty: addresses.db below Home
-	Offline    bool     // fetch nothing, and read only what the manifest names
+	PackageDir string // folder where compiled packages of CPIs are cached; empty: below Home
+	// PackagesGroup is the name of deployments that use what the VMs of each other
+	// compiled; empty: the deployment uses only its own.
+	PackagesGroup string
+	PassEnv       []string // names of variables that the CPI and packaging scripts get, too
+	Database      string   // path or postgres:// URL of the ledger of addresses; empty: addresses.db below Home
+	Offline       bool     // fetch nothing, and read only what the manifest names
 
 	LockWait     time.Duration // how long to wait for another run with the same state
 	KeepCopy     bool          // leave the copy of a store as the last run on this machine did

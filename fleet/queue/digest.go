@@ -40,7 +40,7 @@ func digest(m fleet.Member, salt []byte) ([]byte, error) {
 			files = append(files, content{path, sha256.Sum256(data)})
 		}
 	}
-	text, err := json.Marshal([]any{m.Name, m.Manifest, m.State, m.Ops, m.CloudConfigs, m.VarsFiles, m.VarsStore, string(m.Vars), files})
+	text, err := json.Marshal([]any{m.Name, m.Manifest, m.State, m.Ops, m.CloudConfigs, m.VarsFiles, m.VarsStore, m.PackagesGroup, string(m.Vars), files})
 	if err != nil {
 		return nil, err
 	}

@@ -96,6 +96,7 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	add("--cloud-config", m.CloudConfigs...)
 	add("--vars-file", m.VarsFiles...)
 	add("--vars-store", m.VarsStore)
+	add("--packages-group", m.PackagesGroup)
 	if m.Vars != nil {
 		add("--vars-file", "-")
 	}
