@@ -16,7 +16,7 @@ func (j *jobs) keepApplied(before state.State) error {
 	st := j.t.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
-		Releases: st.Releases, Applied: st.Own.Applied, Health: j.t.About.Health,
+		Releases: st.Releases, Applied: st.Own.Applied, Health: j.t.About.Health, Processes: st.Own.Processes,
 	}
 	old, hadOld := j.t.Folder().Applied(kept.Current)
 	if hadOld && old.VM == a.VM && !old.IsLast(before) { // nor is the one before it
@@ -26,7 +26,7 @@ func (j *jobs) keepApplied(before state.State) error {
 		hadOld = false
 	}
 	switch {
-	case j.plan.Applies():
+	case j.plan.Applies() || j.again:
 		a.Spec = j.spec(false, "")
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec

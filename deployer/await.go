@@ -57,7 +57,7 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 			}
 			// An agent reads the processes before the job state, so the two may
 			// disagree.
-			if now.JobState == "running" && len(plan.NotRunning(now)) == 0 {
+			if plan.Runs(now, j.processes()) {
 				steady++
 			} else {
 				steady = 0
@@ -92,7 +92,7 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, waited time.Dur
 		}
 	}
 	return &NotRunningError{
-		State: last.JobState, Processes: processes(last), Waited: waited,
+		State: last.JobState, Processes: processes(last), Bare: last.JobState != "" && plan.Bare(last, j.processes()), Waited: waited,
 		Logs: j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: j.hasPrevious(),
 	}
 }
@@ -133,6 +133,7 @@ func processes(now agent.State) []string {
 type NotRunningError struct {
 	State     string   // job_state in the agent's last answer; empty: none
 	Processes []string // those that are not running
+	Bare      bool     // the agent has none, although the jobs have some
 	Waited    time.Duration
 	Logs      []string // the last lines of their logs, without secrets
 	Previous  bool     // deploy --previous can put back an earlier deploy
@@ -142,6 +143,9 @@ func (e *NotRunningError) Error() string {
 	what := "the jobs are " + e.State
 	if e.State == "" {
 		what = "the agent did not report the state of the jobs"
+	}
+	if e.Bare {
+		what = "the agent has no process, although the jobs have some"
 	}
 	if len(e.Processes) > 0 {
 		what += " (" + strings.Join(e.Processes, ", ") + ")"

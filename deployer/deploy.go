@@ -121,12 +121,12 @@ func Stop(ctx context.Context, opts Options) error {
 // Start starts the jobs of the existing VM, which is rebooted if its agent does
 // not answer.
 func Start(ctx context.Context, opts Options) error {
-	return overAgent(ctx, opts, "starting", plan.StartSteps(), (*run).reviveDead, (*run).expectVM, (*run).expectDisk)
+	return overAgent(ctx, opts, "starting", plan.StartSteps(), (*run).reviveDead, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
 
 // Restart stops the jobs and starts them again.
 func Restart(ctx context.Context, opts Options) error {
-	return overAgent(ctx, opts, "restarting", plan.RestartSteps(), (*run).expectVM, (*run).expectDisk)
+	return overAgent(ctx, opts, "restarting", plan.RestartSteps(), (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
 
 // overAgent runs steps that call only the agent of the VM, after the checks.

@@ -41,6 +41,15 @@ func (r *run) expectDisk(context.Context) error {
 	return named.As("disk-not-mounted", fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; `bootstrap deploy MANIFEST` attaches it", d.CID, st.CurrentVMCID))
 }
 
+// expectJobs refuses to start the jobs of a VM that has none any more.
+func (r *run) expectJobs(context.Context) error {
+	st := r.t.State.Get()
+	if _, bare := plan.Lost(st, r.look.Facts.Now); bare {
+		return &LostError{VM: st.CurrentVMCID, Bare: true, Group: r.t.About.Group}
+	}
+	return nil
+}
+
 // ProtectedError says that the manifest forbids deleting the deployment.
 type ProtectedError struct {
 	Name string

@@ -30,6 +30,7 @@ type jobs struct {
 	disks    *disks
 	rendered rendered
 	previous kept.Applied // what deploy --previous puts back
+	again    bool         // they were applied again to a VM that had lost them
 }
 
 // rendered is the archive of the rendered jobs, in a temporary folder.
@@ -39,6 +40,8 @@ type rendered struct {
 	digest  string // sha256:<hex>
 	hash    string // configuration hash
 	blob    string // id of the uploaded archive; empty: not uploaded
+
+	processes []string // names of the processes that monit files of the jobs start
 }
 
 // renderEarly renders while the old VM still serves. If only the new VM will
@@ -87,6 +90,9 @@ func (j *jobs) render(ctx context.Context) error {
 			return j.t.Env.RedactFailures(err)
 		}
 		if j.rendered.hash, err = templates.Fingerprint(content); err != nil {
+			return err
+		}
+		if j.rendered.processes, err = monitored(content); err != nil {
 			return err
 		}
 		j.rendered.archive = filepath.Join(dir, "rendered.tgz")

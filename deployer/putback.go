@@ -41,7 +41,7 @@ func (r *run) goBack(ctx context.Context) error {
 // jobsFail reports whether the run has failed because the new jobs cannot be
 // applied or do not run, on a VM whose agent answers.
 func (r *run) jobsFail(err error) bool {
-	if !slices.Contains([]plan.Kind{plan.Apply, plan.StartJobs}, plan.Kind(r.at)) {
+	if r.at != verifying && !slices.Contains([]plan.Kind{plan.Apply, plan.StartJobs}, plan.Kind(r.at)) {
 		return false
 	}
 	_, failing := errors.AsType[*NotRunningError](err)

@@ -59,6 +59,9 @@ func (rec *records) deployment(ctx context.Context) error {
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
 		st.Own.Salt, st.Own.Made, st.Own.Applied = rec.journal.Salt(), rec.want.Made, applied
+		if rec.jobs.rendered.hash != "" {
+			st.Own.Processes = rec.jobs.rendered.processes
+		}
 		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
 		st.Own.Zone = rec.t.Manifest.Zone()
 		if rec.t.Manifest.SharesNetworks() {

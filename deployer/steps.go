@@ -20,7 +20,7 @@ func (r *run) runList(ctx context.Context, group string, steps []plan.Step) erro
 // those that change the VM.
 func (r *run) runSteps(ctx context.Context, group string) error {
 	in, took := "", kept.Times{}
-	for _, s := range r.plan.Steps {
+	for i, s := range r.plan.Steps {
 		switch {
 		case changesVM(s.Kind):
 			in = group
@@ -33,7 +33,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		began := time.Now()
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
-		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, s) })
+		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, i) })
 		r.t.Env.Timeline.End(how(ctx, err))
 		if err != nil {
 			if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
@@ -49,6 +49,12 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 			took[string(s.Kind)] += time.Since(began).Seconds()
 		}
 	}
+	if r.verifies() {
+		r.at = verifying
+		if err := r.verify(ctx); err != nil {
+			return err
+		}
+	}
 	if last := len(r.plan.Steps) - 1; last >= 0 && r.plan.Steps[last].Kind == plan.StartJobs {
 		r.t.Env.Timeline.Up()
 	}
@@ -61,18 +67,25 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 	return nil
 }
 
+// verifying is the name of what a run does after its last step.
+const verifying = "look at what runs"
+
 // isQuiet reports whether a step reports no stage: it ends no group of stages.
 func isQuiet(k plan.Kind) bool {
 	return k == plan.ReserveAddress || k == plan.BindAddress || k == plan.ReleaseAddress
 }
 
-// doStep does one step: whatever the plan, a kind of step has one doer.
-func (r *run) doStep(ctx context.Context, s plan.Step) error {
+// doStep does step i: whatever the plan, a kind of step has one doer.
+func (r *run) doStep(ctx context.Context, i int) error {
+	s := r.plan.Steps[i]
 	do, ok := r.doers()[s.Kind]
 	if !ok {
 		return fmt.Errorf("this bootstrap cannot do the step %q", s.Kind)
 	}
-	return do(ctx, s)
+	if err := do(ctx, s); err != nil {
+		return err
+	}
+	return r.restoreLost(ctx, i)
 }
 
 // doers returns the function for each kind of step.

@@ -90,6 +90,9 @@ type Own struct {
 	// with the VM.
 	Made    map[string]string `json:"made,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
+	// Processes are the names of the processes of the jobs that the last finished
+	// deploy applied, by their monit files.
+	Processes []string `json:"processes,omitempty"`
 	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed
 	// last, as long as that VM is the current one.
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`

@@ -91,6 +91,8 @@ func samples() []sample {
 		{"state-owns", Failed, &file.OwnsError{Owned: []string{"VM vm-1"}}},
 		{"newer-version", Failed, &kept.NewerError{Path: "x", Format: 99}},
 		{"jobs-not-running", Failed, &deployer.NotRunningError{State: "failing"}},
+		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Bare: true, Group: "web"}},
+		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Group: "web"}},
 		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},
 		{"script-failed", Failed, &deployer.ScriptError{Jobs: []string{"web"}, Script: "pre-start", Err: &agent.Error{Message: "no"}}},
 		{"package-compile", Failed, &deployer.CompileError{Package: "p", Release: "r", Err: &agent.Error{Message: "no"}}},

@@ -36,13 +36,15 @@ type Applied struct {
 	Releases []state.Release   `json:"releases"`
 	Applied  map[string]string `json:"applied"` // the state's Own.Applied
 	Spec     agent.Spec        `json:"spec"`
+	// Processes are the state's Own.Processes.
+	Processes []string `json:"processes,omitempty"`
 	// Health are the checks of the service.
 	Health []manifest.HealthCheck `json:"health,omitempty"`
 }
 
 // Record records what was applied as the current deployment in a state.
 func (a Applied) Record(st *state.State) {
-	st.CurrentManifestSHA, st.Own.Applied = a.Digest, a.Applied
+	st.CurrentManifestSHA, st.Own.Applied, st.Own.Processes = a.Digest, a.Applied, a.Processes
 	st.Releases, st.CurrentReleaseIDs = nil, nil
 	for _, rel := range a.Releases {
 		rel.ID = uuid.NewString()

@@ -123,7 +123,7 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 	r.Env.Secret(how.MBus)
 	var peer agent.Peer
 	if c.VM != nil {
-		if peer, err = r.askAgent(ctx, c, &how, st.DirectorID); err != nil {
+		if peer, err = r.askAgent(ctx, c, &how, st); err != nil {
 			return nil, err
 		}
 	}

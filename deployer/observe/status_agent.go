@@ -13,8 +13,10 @@ import (
 	"bootstrap/agent"
 	"bootstrap/deployer/health"
 	"bootstrap/deployer/kept"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/state"
 )
 
 // SeenAgent is the agent of the VM as it answered.
@@ -144,7 +146,8 @@ const fullFrom = 90
 
 // askAgent asks the agent of the VM for its state. A silent agent is a finding;
 // the error is only that of ctx.
-func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, director string) (agent.Peer, error) {
+func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, st state.State) (agent.Peer, error) {
+	director := st.DirectorID
 	if how.MBus == "" {
 		c.problem("this machine does not know how to reach the agent of VM %s: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
@@ -174,7 +177,7 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 	c.Agent = seen
 	if seen.Answers {
 		recorded := slices.Clone(c.Addresses)
-		c.addState(now)
+		c.addState(now, st)
 		c.addMounts(ctx, client)
 		if err := o.addHealth(ctx, c, recorded); err != nil {
 			return agent.Peer{}, err
@@ -227,7 +230,7 @@ func (o *observer) meetAgent(ctx context.Context, client *agent.Client) (agent.S
 }
 
 // addState adds what the agent reports about its jobs.
-func (c *Condition) addState(now agent.State) {
+func (c *Condition) addState(now agent.State, st state.State) {
 	if c.VM.AgentID != "" && now.AgentID != "" && now.AgentID != c.VM.AgentID {
 		c.problem("the agent that answers at %s is another VM's: its id is %s, and VM %s was created with %s", c.Agent.Address, now.AgentID, c.VM.CID, c.VM.AgentID)
 		return
@@ -251,15 +254,23 @@ func (c *Condition) addState(now agent.State) {
 			CPU: p.CPU.Total, Memory: p.Mem.KB, Percent: p.Mem.Percent,
 		})
 	}
-	c.judgeJobs()
+	c.judgeJobs(now, st)
 	c.addVitals(now.Vitals)
 	for _, note := range now.VM.Notes {
 		c.note("%s", note)
 	}
 }
 
-// judgeJobs reports whether the jobs run.
-func (c *Condition) judgeJobs() {
+// judgeJobs reports whether the jobs that the last deploy applied are on the VM, and
+// run.
+func (c *Condition) judgeJobs(now agent.State, st state.State) {
+	switch lost, bare := plan.Lost(st, now); {
+	case bare:
+		c.problem(`VM %s has no jobs, although the last deploy applied them: the VM was created again, or its disk was replaced; "bootstrap deploy MANIFEST" applies them again`, c.VM.CID)
+		return
+	case lost:
+		c.problem(`VM %s has other jobs than those that the last deploy applied; "bootstrap deploy MANIFEST" applies those of the manifest`, c.VM.CID)
+	}
 	switch {
 	case c.Stopped && c.JobState == "running":
 		c.note("the jobs run although bootstrap stop stopped them")
@@ -268,6 +279,8 @@ func (c *Condition) judgeJobs() {
 		return
 	case c.JobState != "running":
 		c.problem("the jobs are %s", c.JobState)
+	case plan.Bare(now, st.Own.Processes):
+		c.problem(`the agent has no process, although the jobs have %s: "bootstrap deploy MANIFEST" applies the jobs again`, strings.Join(st.Own.Processes, ", "))
 	}
 	for _, p := range c.Processes {
 		if p.State != "running" {

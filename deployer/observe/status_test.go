@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/state"
 )
 
 // authority returns the PEM text of a CA that is valid until end.
@@ -85,7 +86,7 @@ func TestConditionOfAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Condition{VM: &SeenVM{CID: "vm", AgentID: "a"}, Agent: &SeenAgent{Address: "x"}}
-	c.addState(now)
+	c.addState(now, state.State{})
 	if c.Deployment != "d" || c.Group != "web" || len(c.Jobs) != 1 || len(c.Addresses) != 2 || c.Addresses[0] != (SeenAddress{"a", "10.0.0.1"}) {
 		t.Errorf("%+v", c)
 	}
@@ -100,7 +101,7 @@ func TestConditionOfAgent(t *testing.T) {
 	}
 
 	c = &Condition{VM: &SeenVM{CID: "vm", AgentID: "b"}, Agent: &SeenAgent{Address: "x"}}
-	c.addState(now)
+	c.addState(now, state.State{})
 	if len(c.Problems) != 1 || !strings.Contains(c.Problems[0], "is another VM's") || c.JobState != "" {
 		t.Errorf("of another VM: %+v", c)
 	}

@@ -275,10 +275,11 @@ func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 	case len(c.Why) > 0:
 		c.Action = Update
 	case st.Own.Stopped:
-	case !f.running():
-		c.Action, c.Why = Start, f.unwell()
-		if f.Now.JobState == "failing" {
-			// A failing job must be stopped with its scripts before it is started again.
+	case !Runs(f.Now, st.Own.Processes):
+		c.Action, c.Why = Start, f.unwell(st.Own.Processes)
+		if f.Now.JobState == "failing" || Bare(f.Now, st.Own.Processes) {
+			// A failing job must be stopped with its scripts before it is started again,
+			// and monit starts no process that it does not have.
 			c.Action = Update
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"bootstrap/agent"
+	"bootstrap/state"
 )
 
 // Facts are what a run has found out about the VM and its disks.
@@ -35,10 +36,22 @@ func (f Facts) WhyLost() Reason {
 	return Reason{Cause: AgentSilent}
 }
 
-// running reports whether all jobs run.
-func (f Facts) running() bool { return f.Now.JobState == "running" && len(NotRunning(f.Now)) == 0 }
+// Runs reports whether all jobs run. An agent without any process reports its jobs
+// as running, too. processes are those that there must be, if they are known.
+func Runs(now agent.State, processes []string) bool {
+	return now.JobState == "running" && len(NotRunning(now)) == 0 && !Bare(now, processes)
+}
 
-func (f Facts) unwell() []Reason {
+// Bare reports whether the agent supervises no process at all, although there must
+// be some.
+func Bare(now agent.State, processes []string) bool {
+	return len(now.Processes) == 0 && len(processes) > 0
+}
+
+func (f Facts) unwell(processes []string) []Reason {
+	if Bare(f.Now, processes) {
+		return []Reason{{Cause: NoProcesses, Names: processes}}
+	}
 	if list := NotRunning(f.Now); len(list) > 0 {
 		return list
 	}
@@ -54,4 +67,17 @@ func NotRunning(now agent.State) []Reason {
 		}
 	}
 	return list
+}
+
+// Lost reports whether the agent has not applied what the last finished deploy
+// applied, as far as that is recorded; bare: it has applied nothing.
+func Lost(st state.State, now agent.State) (lost, bare bool) {
+	if st.CurrentManifestSHA == "" {
+		return false, false
+	}
+	bare = now.Deployment == ""
+	if spec := st.Own.Applied[PartSpec]; spec != "" && spec != Digest(st.Own.Salt, PartSpec, now.ConfigurationHash) {
+		return true, bare || now.ConfigurationHash == ""
+	}
+	return bare, bare
 }

@@ -57,6 +57,7 @@ const (
 	LinksChanged    Cause = "links-changed" // Subject: job
 	ProcessState    Cause = "process-state" // Subject: process, To: its state
 	JobsState       Cause = "jobs-state"    // To: state; empty: unknown
+	NoProcesses     Cause = "no-processes"  // Names of those that there must be
 
 	CompilesInPlace Cause = "compiles-in-place" // Count
 	CompilesOnNew   Cause = "compiles-on-new"   // Count
@@ -237,6 +238,8 @@ func (r Reason) String() string {
 			return "the agent reports no state"
 		}
 		return fmt.Sprintf("the agent reports %q", r.To)
+	case NoProcesses:
+		return "the agent has no process: there must be " + names
 	case CompilesInPlace:
 		return fmt.Sprintf("the agent compiles %d while the service is down; if one fails, the previous jobs are put back if this machine has kept them", r.Count)
 	case CompilesOnNew:

@@ -84,7 +84,7 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 		return releases
 	}
 	why := append(releases, appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases))...)
-	if spec := st.Own.Applied[PartSpec]; spec != "" && spec != Digest(st.Own.Salt, PartSpec, f.Now.ConfigurationHash) {
+	if lost, _ := Lost(st, f.Now); lost {
 		why = append(why, Reason{Cause: OtherSpec})
 	}
 	return why

@@ -1,0 +1,116 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+)
+
+// mayRemake reports whether the CPI may create the VM again in a step of that
+// kind: some do so when they attach or detach a disk, and the VM has lost what was
+// applied to it.
+func mayRemake(k plan.Kind) bool {
+	switch k {
+	case plan.CreateDisk, plan.AttachDisk, plan.ChangeDisk, plan.MigrateDisk, plan.UpdateTags, plan.CleanUp:
+		return true
+	}
+	return false
+}
+
+// restoreLost applies again what the VM has lost in step i of the plan: as much of
+// it as the steps that follow do not apply.
+func (r *run) restoreLost(ctx context.Context, i int) error {
+	steps := r.plan.Steps
+	if r.agent == nil || !mayRemake(steps[i].Kind) {
+		return nil
+	}
+	now, err := r.agent.GetState(ctx, false)
+	if err != nil {
+		return fmt.Errorf("cannot ask the agent whether the VM still has its jobs after the step %q: %w", steps[i].Kind, err)
+	}
+	done := func(kinds ...plan.Kind) bool { return includes(steps[:i], kinds...) }
+	coming := func(kinds ...plan.Kind) bool { return includes(steps[i+1:], kinds...) }
+	if !r.lost(now, done) || coming(plan.InitialApply) {
+		return nil
+	}
+	vm := r.t.State.Get().CurrentVMCID
+	r.t.Out.Warning(fmt.Sprintf("VM %s has lost its jobs in the step %q, because the CPI has created it again: applying them again", vm, steps[i].Kind))
+	if err := r.disks.mountAgain(ctx); err != nil {
+		return err
+	}
+	if err := r.jobs.applyAgain(ctx, now.VM.Machine, !coming(plan.Apply)); err != nil {
+		return err
+	}
+	if !r.plan.Stopped && !coming(plan.StartJobs) {
+		if err := r.jobs.start(ctx); err != nil {
+			return err
+		}
+	}
+	if done(plan.Record) {
+		return r.records.deployment(ctx)
+	}
+	return nil
+}
+
+// lost reports whether the VM has not what was applied to it before. done says
+// whether the run has done a step of a kind.
+func (r *run) lost(now agent.State, done func(...plan.Kind) bool) bool {
+	switch hash := r.jobs.rendered.hash; {
+	case done(plan.Apply) || r.jobs.again:
+		return now.ConfigurationHash != hash
+	case done(plan.InitialApply):
+		return now.Deployment == ""
+	case r.plan.NewVM() || r.plan.Blank:
+		return false // nothing was applied to it yet
+	}
+	return now.Deployment == "" || now.ConfigurationHash != r.plan.Applied
+}
+
+func includes(steps []plan.Step, kinds ...plan.Kind) bool {
+	return slices.ContainsFunc(steps, func(s plan.Step) bool { return slices.Contains(kinds, s.Kind) })
+}
+
+// mountAgain mounts the current disk on a VM that was created again, unless its
+// agent has done so.
+func (ds *disks) mountAgain(ctx context.Context) error {
+	st := ds.t.State.Get()
+	d := st.Disk()
+	if d == nil {
+		return nil
+	}
+	mounted, err := ds.agent.ListDisk(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot ask which disks are mounted: %w", err)
+	}
+	if slices.Contains(mounted, d.CID) {
+		return nil
+	}
+	return ds.t.Out.Do(fmt.Sprintf("Mounting disk '%s'", d.CID), func(*report.Stage) error { return ds.agent.MountDisk(ctx, d.CID) })
+}
+
+// applyAgain gives a VM of that kind of machine, which has nothing, its name, its
+// packages and, with all, its jobs.
+func (j *jobs) applyAgain(ctx context.Context, machine string, all bool) error {
+	if err := j.initialApply(ctx); err != nil {
+		return err
+	}
+	if j.rendered.archive == "" {
+		if err := j.render(ctx); err != nil {
+			return err
+		}
+	}
+	j.rendered.blob = ""
+	j.packages.awaitKept()
+	if err := j.packages.planDelivery(ctx, nil, machine); err != nil {
+		return err
+	}
+	if err := j.compile(ctx); err != nil || !all {
+		return err
+	}
+	j.again = true
+	return j.update(ctx)
+}

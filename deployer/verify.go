@@ -1,0 +1,86 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"bootstrap/deployer/plan"
+)
+
+// checksProcess matches the beginning of a process in a monit file.
+var checksProcess = regexp.MustCompile(`(?im)^[ \t]*check[ \t]+process[ \t]+["']?([^\s"']+)`)
+
+// monitored returns the names of the processes in the monit files of rendered jobs.
+func monitored(rendered string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(rendered, "*", "monit"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read a rendered monit file: %w", err)
+		}
+		for _, m := range checksProcess.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return names, nil
+}
+
+// processes returns the names of the processes that the applied jobs must have, as
+// far as they are known.
+func (j *jobs) processes() []string {
+	switch {
+	case j.previous.VM != "":
+		return j.previous.Processes
+	case j.rendered.hash != "":
+		return j.rendered.processes
+	}
+	return j.t.State.Get().Own.Processes
+}
+
+// LostError says that a VM has not what the last deploy applied to it.
+type LostError struct {
+	VM    string
+	Bare  bool // nothing is applied to it
+	Group string
+}
+
+func (e *LostError) Error() string {
+	what := "has other jobs than those that the last deploy applied"
+	if e.Bare {
+		what = "has no jobs, although a deploy has applied them: the VM was created again, or its disk was replaced"
+	}
+	return fmt.Sprintf("VM %s of instance '%s/0' %s; `bootstrap deploy MANIFEST` applies them again", e.VM, e.Group, what)
+}
+
+// verify compares what the VM has at the end of a run with what it must have: the
+// jobs that were applied last, which run unless they are stopped.
+func (r *run) verify(ctx context.Context) error {
+	st := r.t.State.Get()
+	if r.agent == nil || st.CurrentVMCID == "" || st.CurrentManifestSHA == "" {
+		return nil
+	}
+	now, err := r.agent.GetState(ctx, false)
+	if err != nil {
+		return fmt.Errorf("cannot ask the agent what runs at the end: %w", err)
+	}
+	if lost, bare := plan.Lost(st, now); lost {
+		return &LostError{VM: st.CurrentVMCID, Bare: bare, Group: r.t.About.Group}
+	}
+	if st.Own.Stopped || plan.Runs(now, r.jobs.processes()) {
+		return nil
+	}
+	return r.jobs.waitForRunning(ctx)
+}
+
+// verifies reports whether the run ends with the jobs that were applied: it does not
+// stop them, and it deletes nothing.
+func (r *run) verifies() bool {
+	return len(r.plan.Steps) > 0 && !includes(r.plan.Steps, plan.RecordStopped, plan.Uninstall, plan.UninstallRest)
+}
