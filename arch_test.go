@@ -438,6 +438,7 @@ func libraries() map[string][]string {
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},
 		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
+		"github.com/godbus/dbus/v5":      {"cpi/local/cgroup"},
 		"github.com/vishvananda/netlink": {"cpi/local/network"},
 		"github.com/creack/pty":          {"agent/local/sshd"},
 		"filippo.io/age":                 {"internal/sealed"},

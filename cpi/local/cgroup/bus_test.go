@@ -4,47 +4,22 @@ package cgroup
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/hex"
-	"flag"
+	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
 )
 
-var update = flag.Bool("update", false, "write the golden file")
-
-// answer is a D-Bus message that answers a call: an error with a text, or nothing.
-func answer(to uint32, text string) []byte {
-	var body, e encoder
-	kind := byte(typeReply)
-	if text != "" {
-		kind = typeError
-		body.text(text)
-	}
-	e.Write([]byte{'l', kind, 0, 1})
-	e.number(uint32(body.Len()))
-	e.number(7)
-	e.list(8, func() {
-		e.field(fieldTo, "s", ":1.2")
-		if text != "" {
-			e.field(fieldError, "s", "org.freedesktop.systemd1.UnitExists")
-			e.field(fieldSignature, "g", "s")
-		}
-		e.align(8)
-		e.WriteByte(fieldReplyTo)
-		e.signature("u")
-		e.number(to)
-	})
-	e.align(8)
-	return append(e.Bytes(), body.Bytes()...)
-}
-
-// systemd is the other side of a login and one call, which it returns.
-func systemd(t *testing.T, answers ...[]byte) (b bus, called <-chan []byte) {
+// systemd is the other side of a login and one call, which it returns. answer writes to
+// the connection what follows the call.
+func systemd(t *testing.T, answer func(conn net.Conn, call *dbus.Message)) (b bus, called <-chan *dbus.Message) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "bus")
 	l, err := net.Listen("unix", name)
@@ -52,7 +27,7 @@ func systemd(t *testing.T, answers ...[]byte) (b bus, called <-chan []byte) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	got := make(chan []byte, 1)
+	got := make(chan *dbus.Message, 1)
 	go func() {
 		defer close(got)
 		conn, err := l.Accept()
@@ -61,69 +36,111 @@ func systemd(t *testing.T, answers ...[]byte) (b bus, called <-chan []byte) {
 		}
 		defer conn.Close()
 		in := bufio.NewReader(conn)
-		login, _ := in.ReadString('\n')
-		if !strings.HasPrefix(login, "\x00AUTH EXTERNAL ") {
+		for begun := false; !begun; {
+			line, err := in.ReadString('\n')
+			switch {
+			case err != nil:
+				return
+			case strings.HasPrefix(line, "BEGIN"):
+				begun = true
+			case strings.Contains(line, "AUTH EXTERNAL"):
+				_, _ = io.WriteString(conn, "OK 1234deadbeef\r\n")
+			case strings.Contains(line, "AUTH"):
+				_, _ = io.WriteString(conn, "REJECTED EXTERNAL\r\n")
+			default:
+				_, _ = io.WriteString(conn, "ERROR\r\n")
+			}
+		}
+		call, err := dbus.DecodeMessage(in)
+		if err != nil {
 			return
 		}
-		_, _ = io.WriteString(conn, "OK 1234deadbeef\r\n")
-		if begin, _ := in.ReadString('\n'); begin != "BEGIN\r\n" {
-			return
-		}
-		head := make([]byte, 16)
-		if _, err := io.ReadFull(in, head); err != nil {
-			return
-		}
-		fields, length := int(head[12])|int(head[13])<<8, int(head[4])|int(head[5])<<8
-		rest := make([]byte, (fields+7)/8*8+length)
-		if _, err := io.ReadFull(in, rest); err != nil {
-			return
-		}
-		got <- append(head, rest...)
-		for _, one := range answers {
-			_, _ = conn.Write(one)
-		}
+		got <- call
+		answer(conn, call)
+		_, _ = io.Copy(io.Discard, in) // until the caller leaves
 	}()
 	return bus{path: name}, got
+}
+
+// reply answers a call, with an error if text is not empty.
+func reply(t *testing.T, conn net.Conn, to uint32, text string) {
+	t.Helper()
+	m := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldReplySerial: dbus.MakeVariant(to),
+	}}
+	if text != "" {
+		m.Type = dbus.TypeError
+		m.Headers[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.systemd1.UnitExists")
+		m.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(text))
+		m.Body = []any{text}
+	}
+	if err := m.EncodeTo(conn, binary.LittleEndian); err != nil {
+		t.Error(err)
+	}
 }
 
 // The call is the one that systemd 252 accepted.
 func TestCallOfSystemd(t *testing.T) {
 	t.Parallel()
-	b, called := systemd(t, answer(99, ""), answer(2, "")) // the first answers another call
-	limits := Limits{Memory: 512 << 20, CPU: 1.5, PIDs: 100}
-	if err := b.startScope(t.Context(), "bootstrap-vm-1.scope", 4711, limits); err != nil {
+	b, called := systemd(t, func(conn net.Conn, call *dbus.Message) {
+		reply(t, conn, call.Serial()+90, "this answers another call")
+		reply(t, conn, call.Serial(), "")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.startScope(ctx, "bootstrap-vm-1.scope", 4711, Limits{Memory: 512 << 20, CPU: 1.5, PIDs: 100}); err != nil {
 		t.Fatal(err)
 	}
-	const golden = "testdata/start-transient-unit.hex"
-	got := hex.Dump(<-called)
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+	call := <-called
+	got := call.String()
+	for _, part := range []string{
+		"interface org.freedesktop.systemd1.Manager member StartTransientUnit", "path /org/freedesktop/systemd1", `"bootstrap-vm-1.scope"`, `"fail"`,
+		`[["Description", <"a VM of bootstrap">], ["PIDs", <@au [4711]>], ["Delegate", <true>], ["CollectMode", <"inactive-or-failed">], ` +
+			`["MemoryAccounting", <true>], ["CPUAccounting", <true>], ["TasksAccounting", <true>], ["MemoryMax", <@t 536870912>], ` +
+			`["MemorySwapMax", <@t 0>], ["CPUQuotaPerSecUSec", <@t 1500000>], ["TasksMax", <@t 100>]]`,
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%s is not in %s", part, got)
 		}
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil || got != string(want) {
-		t.Errorf("called with\n%s, want\n%s, %v", got, want, err)
+	if signature := call.Headers[dbus.FieldSignature].String(); !strings.Contains(signature, "ssa(sv)a(sa(sv))") {
+		t.Errorf("the signature is %s", signature)
 	}
 }
 
-// What systemd refuses is the error, and an answer that is no message ends the call.
+// The error has systemd's words, and an answer that is no message ends the call.
 func TestAnswersOfSystemd(t *testing.T) {
 	t.Parallel()
-	whole := answer(2, "Unit bootstrap-vm-1.scope was already loaded.")
 	for name, c := range map[string]struct {
-		sent []byte
-		want string
+		answer func(conn net.Conn, call *dbus.Message)
+		want   string
 	}{
-		"refused":     {whole, "Unit bootstrap-vm-1.scope was already loaded."},
-		"cut off":     {whole[:len(whole)-3], "unexpected EOF"},
-		"too long":    {append([]byte{'l', typeReply, 0, 1}, bytes.Repeat([]byte{0xff}, 12)...), "its answer is too long"},
-		"other order": {append([]byte{'B'}, make([]byte, 15)...), "byte order"},
-		"bad header":  {append(append([]byte{'l', typeReply, 0, 1}, make([]byte, 8)...), 8, 0, 0, 0, fieldReplyTo, 200, 'u', 0, 1, 1, 1, 1), "EOF"},
+		"refused": {func(conn net.Conn, call *dbus.Message) {
+			reply(t, conn, call.Serial(), "Unit bootstrap-vm-1.scope was already loaded.")
+		}, "Unit bootstrap-vm-1.scope was already loaded."},
+		"ended": {func(conn net.Conn, _ *dbus.Message) { _ = conn.Close() }, "EOF"},
+		"garbage": {func(conn net.Conn, _ *dbus.Message) {
+			_, _ = conn.Write([]byte(strings.Repeat("\xff", 64)))
+			_ = conn.Close()
+		}, "EOF"},
+		"truncated": {func(conn net.Conn, _ *dbus.Message) { _, _ = conn.Write([]byte("l\x02\x00\x01")); _ = conn.Close() }, "EOF"},
 	} {
-		b, _ := systemd(t, c.sent)
-		if err := b.startScope(t.Context(), "bootstrap-vm-1.scope", 4711, Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		b, _ := systemd(t, c.answer)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := b.startScope(ctx, "bootstrap-vm-1.scope", 4711, Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
+		cancel()
+	}
+}
+
+// A silent systemd ends with the time of the call.
+func TestSilentSystemd(t *testing.T) {
+	t.Parallel()
+	b, _ := systemd(t, func(net.Conn, *dbus.Message) {})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := b.startScope(ctx, "bootstrap-vm-1.scope", os.Getpid(), Limits{}); err == nil {
+		t.Error("no error")
 	}
 }
