@@ -35,7 +35,7 @@ func printed() map[string]any {
 		"explanation": explain.Explanation{},
 		"text":        textLine{}, "document": textLine{}, "file": fileLine{}, "schema": schemaLine{},
 		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{},
-		"address": observe.HeldAddress{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
+		"address": observe.HeldAddress{}, "deployment": observe.Listed{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
 		"problem": problem{}, "unchecked": unchecked{},
 		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
 		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{}, "initialized": scaffold.Result{},

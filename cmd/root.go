@@ -214,7 +214,7 @@ func newRoot(c *console) *cobra.Command {
 	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
 	group(root, "manifest", "The manifest:", newInit(c), newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
-	group(root, "kept", "What is recorded and kept:", newState(c), newDisks(c), newAddresses(c), newCache(c))
+	group(root, "kept", "What is recorded and kept:", newList(c), newState(c), newDisks(c), newAddresses(c), newCache(c))
 	root.AddCommand(newDoctor(c), explain.New(explainOf(c)), about.NewVersion(aboutOf(c)), about.NewNotice(aboutOf(c)), explain.NewExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(usage.FlagError)

@@ -53,6 +53,9 @@ func Folder(home, place string) string {
 	return filepath.Join(home, "team", hex.EncodeToString(digest[:10]))
 }
 
+// StateIn returns the path of the state in the folder of a copy.
+func StateIn(dir string) string { return filepath.Join(dir, stateName) }
+
 // CopyOf returns this machine's copy of a store.
 func CopyOf(home string, s *Store) *Copy {
 	c := &Copy{Store: s, dir: Folder(home, s.place)}
@@ -70,7 +73,7 @@ func CopyOf(home string, s *Store) *Copy {
 func (c *Copy) recordPath() string { return filepath.Join(c.dir, recordName) }
 
 // StatePath returns the path of the copy of the state.
-func (c *Copy) StatePath() string { return filepath.Join(c.dir, stateName) }
+func (c *Copy) StatePath() string { return StateIn(c.dir) }
 
 // VarsPath returns the path of the copy of the vars store.
 func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }

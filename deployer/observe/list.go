@@ -1,0 +1,85 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"bootstrap/deployer/kept"
+	"bootstrap/state/file"
+)
+
+// ListedStatus is what the state of a listed deployment records.
+type ListedStatus string
+
+// The agent of a deployed VM was not asked: it may have failed since.
+const (
+	ListedDeployed   ListedStatus = "deployed"   // the last deploy succeeded
+	ListedStopped    ListedStatus = "stopped"    // by `bootstrap stop`
+	ListedUnfinished ListedStatus = "unfinished" // a deploy failed or was interrupted
+	ListedNoVM       ListedStatus = "no VM"
+	ListedGone       ListedStatus = "state gone" // its state file is not there any more
+	ListedUnreadable ListedStatus = "unreadable" // its state file
+)
+
+// Listed is a deployment of which this machine has a record; its JSON is what --json
+// prints.
+type Listed struct {
+	Deployment     string       `json:"deployment"` // empty: not recorded
+	Status         ListedStatus `json:"status"`
+	VM             string       `json:"vm,omitempty"` // CID
+	Address        string       `json:"address,omitempty"`
+	LastDeploy     *time.Time   `json:"deployed"` // null: not recorded
+	Manifest       string       `json:"manifest,omitempty"`
+	State          string       `json:"state"` // path of the state file, or its store
+	InstallationID string       `json:"installation_id"`
+	Note           string       `json:"note,omitempty"` // what is wrong
+}
+
+// List returns the deployments that this machine has recorded, by name. It asks nobody
+// else. home is ~/.bosh.
+func List(home string) ([]Listed, error) {
+	all, err := file.AllRecorded(home)
+	if err != nil {
+		return nil, err
+	}
+	var list []Listed
+	for _, r := range all {
+		known, _ := kept.At(filepath.Join(home, r.Installation)).Deployment()
+		l := Listed{
+			Deployment: known.Name, Status: statusOf(r), Manifest: known.Manifest, InstallationID: r.Installation,
+			VM: r.State.CurrentVMCID, Address: r.State.Own.Address, LastDeploy: r.State.Own.Deployed,
+		}
+		l.State = cmp.Or(r.Place, r.Path)
+		if r.Err != nil {
+			l.Note = r.Err.Error()
+		} else if _, err := os.Stat(known.Manifest); known.Manifest != "" && errors.Is(err, os.ErrNotExist) {
+			l.Note = "the manifest " + known.Manifest + " is gone; without it, give --state " + l.State
+		}
+		list = append(list, l)
+	}
+	slices.SortFunc(list, func(a, b Listed) int {
+		return cmp.Or(cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.State, b.State), cmp.Compare(a.InstallationID, b.InstallationID))
+	})
+	return list, nil
+}
+
+func statusOf(r file.Recorded) ListedStatus {
+	_, gone := errors.AsType[*file.GoneError](r.Err)
+	switch {
+	case gone:
+		return ListedGone
+	case r.Err != nil:
+		return ListedUnreadable
+	case r.State.CurrentVMCID == "":
+		return ListedNoVM
+	case r.State.Own.Stopped:
+		return ListedStopped
+	case r.State.CurrentManifestSHA == "":
+		return ListedUnfinished
+	}
+	return ListedDeployed
+}
