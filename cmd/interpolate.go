@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
@@ -8,7 +10,9 @@ import (
 
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/usage"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
+	"bootstrap/state/file"
 )
 
 func newInterpolate(c *console) *cobra.Command {
@@ -34,10 +38,12 @@ the manifest, as for a deploy.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			inputs.Generate = document.Write
-			if err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+			state, err := c.varsOfTeam(cmd.Context(), &inputs, address)
+			if err != nil {
 				return err
 			}
 			defer c.sourced(&inputs)()
+			inputs.Generating = c.generating(inputs, args[0], state)
 			doc, err := document.Evaluate(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
@@ -57,6 +63,33 @@ the manifest, as for a deploy.`,
 	f.BoolVar(&errMissing, "var-errs", false, "fail if a variable has no value")
 	f.BoolVar(&errUnused, "var-errs-unused", false, "fail if a given value is not used")
 	return cmd
+}
+
+// generating returns the function that refuses to generate values which the VM of a
+// deployment has already: for a vars store that is lost, or has lost some.
+func (c *console) generating(inputs document.Options, manifest, state string) func(context.Context, []string, bool) error {
+	return func(_ context.Context, names []string, exists bool) error {
+		path, err := file.Path(manifest, state)
+		if err != nil {
+			return nil // standard input has no state
+		}
+		home, err := c.boshHome()
+		if err != nil {
+			home = ""
+		}
+		st, found, err := file.Read(path, home)
+		if err != nil || !found {
+			return nil // what it is to a deploy, a deploy says
+		}
+		shown := cmp.Or(inputs.StoreName, inputs.VarsStore)
+		if err := target.RefuseLostStore(st, path, shown, exists, inputs.SaveStore != nil); err != nil {
+			return err
+		}
+		if used := target.UsedAlready(st, names); len(used) > 0 {
+			return fmt.Errorf("the VM uses values of %s that the vars store %s does not have, and interpolate does not replace them: restore them, or have deploy generate new ones, which it asks about", strings.Join(used, ", "), shown)
+		}
+		return nil
+	}
 }
 
 // checkNames returns the error that --var-errs or --var-errs-unused requests.

@@ -42,21 +42,25 @@ func varsFlag(f *pflag.FlagSet, address *string) {
 }
 
 // varsOfTeam makes the vars store that is with the state of a team that of the inputs,
-// unless these name one.
-func (c *console) varsOfTeam(ctx context.Context, inputs *document.Options, address string) error {
-	if !team.IsAddress(address) || inputs.VarsStore != "" {
-		return nil
+// unless these name one. It returns the path of the state that --state names; empty: it
+// names none, or only the store of a team.
+func (c *console) varsOfTeam(ctx context.Context, inputs *document.Options, address string) (state string, err error) {
+	switch {
+	case !team.IsAddress(address):
+		return address, nil
+	case inputs.VarsStore != "":
+		return "", nil
 	}
 	home, err := c.boshHome()
 	if err != nil {
-		return err
+		return "", err
 	}
 	from := target.Options{Inputs: *inputs}
 	if _, err := c.openTeam(ctx, target.Config{Home: home}, address, &from); err != nil {
-		return err
+		return "", err
 	}
 	*inputs = from.Inputs
-	return nil
+	return from.StateFile, nil
 }
 
 // errNoStore is the error of commands that are only for the stores of teams.

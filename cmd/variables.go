@@ -41,7 +41,7 @@ there is one object per line.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			defer c.sourced(&inputs)()
-			if err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+			if _, err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
 				return err
 			}
 			list, err := document.Variables(cmd.Context(), args[0], inputs)
@@ -88,7 +88,7 @@ next deploy gives the new values to the VM.`,
 			c.started = true
 			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], StateFile: address, Inputs: inputs}}
 			defer c.sourced(&inputs)()
-			if err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+			if _, err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
 				return err
 			}
 			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)

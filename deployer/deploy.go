@@ -22,6 +22,7 @@ func Deploy(ctx context.Context, opts Options) error {
 		opts.Asked = opts.Planned.Asked
 	}
 	r := newRun(opts)
+	r.t.From.Replacing = r.confirmReplaced
 	if opts.Previous {
 		return r.goBack(ctx)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	"bootstrap/agent"
@@ -108,7 +109,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 	}
 	w.Notes = append(w.Notes, r.addresses.alone()...)
 	if r.t.From.Inputs.Generate == document.Plan {
-		w.Generated = m.Generated
+		w.Generated, w.Replaced = m.Generated, r.t.Replaced
 	}
 	for _, problem := range m.Warnings {
 		w.Notes = append(w.Notes, target.Place(problem))
@@ -288,6 +289,23 @@ func (r *run) announcePlan(ctx context.Context) error {
 		return errDone
 	}
 	return nil
+}
+
+// confirmReplaced asks before new values take the place of those that the VM uses,
+// unless a plan says that they do.
+func (r *run) confirmReplaced(ctx context.Context, names []string) error {
+	if p := r.asked.Planned; p != nil {
+		for _, name := range names {
+			replaced := func(c plan.Change) bool {
+				return c.What == plan.Variables && c.Action == plan.Replace && c.Name == name
+			}
+			if !slices.ContainsFunc(p.Plan.Changes, replaced) {
+				return &plan.MovedError{What: "the variable " + name + ", which the VM uses, gets a new value"}
+			}
+		}
+		return nil
+	}
+	return r.question(ctx, Question{What: target.ReplacesValues(names), Data: true})
 }
 
 // confirm asks before something is destroyed, and then checks that the plan is

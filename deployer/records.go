@@ -62,6 +62,7 @@ func (rec *records) deployment(ctx context.Context) error {
 		if rec.jobs.rendered.hash != "" {
 			st.Own.Processes = rec.jobs.rendered.processes
 		}
+		st.Own.Variables = rec.t.Manifest.Variables
 		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
 		st.Own.Zone = rec.t.Manifest.Zone()
 		if rec.t.Manifest.SharesNetworks() {

@@ -30,7 +30,7 @@ func Load(ctx context.Context, path string, opts document.Options) (*Manifest, e
 	if m.Sketch, err = d.Sketch(); err != nil {
 		return nil, err
 	}
-	m.Generated, m.Warnings = d.Generated, d.Warnings
+	m.Generated, m.Variables, m.Warnings = d.Generated, d.Typed(), d.Warnings
 	secrets := d.Secrets()
 	r.addKey(secrets)
 	m.Secrets, m.StoreReaders = secrets.Sorted(), d.StoreReaders()

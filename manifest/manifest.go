@@ -53,6 +53,8 @@ type Manifest struct {
 	// Generated are the variables that were generated or, with the mode Plan,
 	// will be, in their order.
 	Generated []string
+	// Variables are the names of those that can be generated, sorted; never nil.
+	Variables []string
 	Warnings  []document.Problem
 }
 

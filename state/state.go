@@ -93,6 +93,9 @@ type Own struct {
 	// Processes are the names of the processes of the jobs that the last finished
 	// deploy applied, by their monit files.
 	Processes []string `json:"processes,omitempty"`
+	// Variables are the names, sorted, of the variables with a type in the manifest
+	// that was applied last; nil: not known.
+	Variables []string `json:"variables,omitzero"`
 	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed
 	// last, as long as that VM is the current one.
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`

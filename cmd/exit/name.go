@@ -26,6 +26,7 @@ import (
 	"bootstrap/internal/named"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
+	"bootstrap/manifest/store"
 	"bootstrap/network"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -71,7 +72,7 @@ func Names() []string {
 		address-held ledger-busy ledger-unusable state-damaged state-store
 		cpi-start cpi-ended cpi-reply cpi-timeout call-unsettled cpi-refused cpi-package
 		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
-		template variable-source variable-missing operation yaml identity-missing file-missing manifest-folder manifest-wrong
+		template variable-source variable-missing operation yaml identity-missing vars-store-lost file-missing manifest-folder manifest-wrong
 		port-taken home-open home-unwritable cpi-elsewhere vm-gone disk-not-mounted
 		fleet-failed fleet-not-running`)
 }
@@ -199,6 +200,9 @@ func nameOf(err error) string {
 	case *file.FolderError:
 		return "manifest-folder"
 	case *document.FileError:
+		if _, lost := errors.AsType[*store.LostError](e); lost {
+			return "vars-store-lost"
+		}
 		if errors.Is(e, fs.ErrNotExist) {
 			return "file-missing"
 		}

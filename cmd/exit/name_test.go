@@ -33,6 +33,7 @@ import (
 	"bootstrap/internal/named"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
+	"bootstrap/manifest/store"
 	"bootstrap/network"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -137,6 +138,7 @@ func samples() []sample {
 		{"home-unwritable", Failed, &artifact.UnwritableError{Dir: "x", Err: errors.New("no")}},
 		{"cache-in-use", Locked, &artifact.BusyError{}},
 		{"variable-source", Failed, &source.Error{Variable: "x", Err: because}},
+		{"vars-store-lost", NoState, &document.FileError{Err: &store.LostError{Text: "the vars store x does not exist, but by y the deployment has VM z, which uses its values: no new values are generated"}}},
 		{"file-missing", NoState, &document.FileError{Err: fmt.Errorf("cannot read the manifest x: no such file or directory%w", quiet{fs.ErrNotExist})}},
 		{"manifest-folder", Manifest, &file.FolderError{}},
 		{"manifest-wrong", Manifest, &document.Problems{{Pos: document.Position{File: "x", Line: 1, Column: 1}, Message: "wrong"}}},

@@ -148,8 +148,11 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseRecords(w, st)) > 0) {
 		d.Changes = append(d.Changes, Change{What: State, Action: Note, Why: []Reason{recordReason(w, st)}})
 	}
-	if len(w.Generated) > 0 {
-		d.Changes = append(d.Changes, Change{What: Variables, Action: Create, Why: []Reason{{Cause: Generated, Names: w.Generated}}})
+	for _, name := range w.Replaced {
+		d.Changes = append(d.Changes, Change{What: Variables, Name: name, Action: Replace, Why: []Reason{{Cause: ValueLost}}})
+	}
+	if generated := slices.DeleteFunc(slices.Clone(w.Generated), func(name string) bool { return slices.Contains(w.Replaced, name) }); len(generated) > 0 {
+		d.Changes = append(d.Changes, Change{What: Variables, Action: Create, Why: []Reason{{Cause: Generated, Names: generated}}})
 	}
 }
 

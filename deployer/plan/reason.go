@@ -66,6 +66,7 @@ const (
 	SettingsChanged Cause = "settings-changed" // Names
 	NoDNSRecords    Cause = "no-dns-records"
 	Generated       Cause = "generated" // Names of variables
+	ValueLost       Cause = "value-lost"
 	DiskKept        Cause = "disk-kept" // Subject: CID
 	TakenOver       Cause = "taken-over"
 	ManifestOnly    Cause = "manifest-only"
@@ -248,6 +249,8 @@ func (r Reason) String() string {
 		return names + " changed"
 	case Generated:
 		return "generated: " + names
+	case ValueLost:
+		return "the VM uses a value that the vars store does not have; a new one is generated"
 	case DiskKept:
 		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
 	case MadeOf:

@@ -53,6 +53,7 @@ type Wishes struct {
 	Stuck   string   // why
 
 	Generated []string // names of variables that the deploy will generate
+	Replaced  []string // those of them whose earlier values the VM uses
 	Notes     []string // warnings of the manifest
 	Asked     Asked
 }

@@ -20,6 +20,7 @@ import (
 func (t *Target) Read(ctx context.Context) error {
 	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
 		inputs := t.From.Inputs
+		inputs.Generating = t.generating
 		inputs.Waiting = func(top document.Value) { t.Artifacts.begin(ctx, manifest.Downloads(top)) }
 		m, err := manifest.Load(ctx, t.From.Manifest, inputs)
 		if err != nil {
@@ -30,6 +31,9 @@ func (t *Target) Read(ctx context.Context) error {
 		t.Env.publish(m.Names...)
 		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {
 			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", cmp.Or(t.From.Inputs.StoreName, t.From.Inputs.VarsStore), strings.Join(m.Generated, ", ")))
+		}
+		if len(t.Replaced) > 0 && t.From.Inputs.Generate == document.Write {
+			s.Warning(fmt.Sprintf("New values replace those that the VM uses of %s", strings.Join(t.Replaced, ", ")))
 		}
 		for _, w := range document.Problems(m.Warnings).Shortened() {
 			s.Warning(Place(w))
@@ -51,6 +55,7 @@ func (t *Target) ReadIfAny(ctx context.Context) error {
 		return nil
 	}
 	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
+	t.From.Inputs.Generating = t.generating
 	m, err := manifest.Load(ctx, t.From.Manifest, t.From.Inputs)
 	if err != nil {
 		return err

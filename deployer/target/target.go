@@ -4,6 +4,7 @@
 package target
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -38,6 +39,9 @@ type Options struct {
 	WatchTime *manifest.WatchTime
 	// Accept may refuse the manifest that was read; nil: none is refused.
 	Accept func(*manifest.Manifest) error
+	// Replacing may refuse to generate new values for variables that the VM uses
+	// already; nil: it is not asked.
+	Replacing func(ctx context.Context, names []string) error
 }
 
 // Target is one deployment. New returns one of which only the options are known;
@@ -50,6 +54,7 @@ type Target struct {
 	StatePath    string             // SayPaths
 	Manifest     *manifest.Manifest // Read; nil: it was not read
 	Adopted      *manifest.Manifest // ReadAdopted: the manifest from which another tool created the VM
+	Replaced     []string           // Read: variables that the VM uses and that get new values
 	State        *file.Store        // Lock, Peek
 	Dir          string             // Lock, Peek: ~/.bosh/<installation_id>
 	Installation uuid.UUID          // Lock, Peek

@@ -54,6 +54,10 @@ type Options struct {
 	Lenient bool
 	Stdin   io.Reader
 	Piped   []byte // what the variables file - contains: standard input
+	// Generating is called before variables without a value get one, or are planned to:
+	// with their names, and whether the vars store exists. Its error ends the
+	// evaluation, and nothing is written; nil: it is not called.
+	Generating func(ctx context.Context, names []string, exists bool) error
 	// Waiting is called, if keys of variables must be made, before their values are
 	// waited for: with the document whose variables are not filled in; nil: it is not.
 	Waiting func(top Value)
@@ -123,15 +127,21 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	if err := e.ask(ctx); err != nil {
 		return err
 	}
-	if e.store != nil && e.opts.Generate == Write && e.incomplete() {
+	if e.store != nil && e.opts.Generate == Write && len(e.incomplete()) > 0 {
 		if err := e.store.acquire(ctx, e.document); err != nil || e.problems.failed() {
+			return err
+		}
+		if err := e.generating(ctx); err != nil {
 			return err
 		}
 		if expected := e.expectKeys(); expected && e.opts.Waiting != nil {
 			e.opts.Waiting(e.top())
 		}
 	}
-	if e.store != nil && e.opts.Generate == Plan && e.incomplete() {
+	if e.store != nil && e.opts.Generate == Plan && len(e.incomplete()) > 0 {
+		if err := e.generating(ctx); err != nil {
+			return err
+		}
 		if err := e.store.writable(); err != nil {
 			return err
 		}
@@ -167,11 +177,35 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	return nil
 }
 
-// incomplete reports whether a variable must be generated.
-func (e *evaluation) incomplete() bool {
-	return slices.ContainsFunc(e.definitions, func(def *definition) bool {
-		return def.kind != "" && e.given(def.name) == nil
-	})
+// incomplete returns the names of the variables that must be generated.
+func (e *evaluation) incomplete() []string {
+	var names []string
+	for _, def := range e.distinct() {
+		if def.kind != "" && e.given(def.name) == nil {
+			names = append(names, def.name)
+		}
+	}
+	return names
+}
+
+// generating tells the caller which variables are generated, before any is.
+func (e *evaluation) generating(ctx context.Context) error {
+	if names := e.incomplete(); e.opts.Generating != nil && len(names) > 0 {
+		return e.opts.Generating(ctx, names, e.store.file.Exists())
+	}
+	return nil
+}
+
+// Typed returns the names of the variables that can be generated, sorted.
+func (d *Document) Typed() []string {
+	names := []string{}
+	for _, def := range d.distinct() {
+		if def.kind != "" {
+			names = append(names, def.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // recordMissing records the use of a variable without a value, unless another

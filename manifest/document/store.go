@@ -43,6 +43,9 @@ func (s *varsStore) read(ctx context.Context, d *document) error {
 		return &FileError{Err: err}
 	}
 	if !s.file.Exists() {
+		if err := s.file.Lost(); err != nil {
+			return &FileError{Err: err}
+		}
 		return nil
 	}
 	for _, e := range d.namedValues("the vars store", s.file.Shown, data) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bootstrap/manifest/gen"
+	"bootstrap/manifest/store"
 )
 
 // Origin says where the value of a variable comes from.
@@ -175,6 +176,9 @@ func Rotate(ctx context.Context, path string, opts Options, r Rotation) ([]Rotat
 		if err := e.store.acquire(ctx, e.document); err != nil {
 			return nil, err
 		}
+	}
+	if !e.store.file.Exists() {
+		return nil, &FileError{Err: &store.LostError{Text: fmt.Sprintf("cannot rotate variables: the vars store %s does not exist; name the one that has their values", e.store.file.Shown)}}
 	}
 	e.collectSecrets()
 	rotated, err := e.choose(r)

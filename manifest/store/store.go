@@ -121,6 +121,52 @@ func (f *File) Read(ctx context.Context) (text []byte, err error) {
 	return data, nil
 }
 
+// LostError says that a vars store does not exist whose values are in use, or of which
+// another form exists. It is an fs.ErrNotExist.
+type LostError struct{ Text string }
+
+func (e *LostError) Error() string { return e.Text }
+func (e *LostError) Unwrap() error { return fs.ErrNotExist }
+
+// Lost returns a *LostError if the file does not exist, but another form of it or a copy
+// lies beside it: new values in its place would be a mistake.
+func (f *File) Lost() error {
+	if f.Exists() || f.stream || f.send != nil {
+		return nil
+	}
+	plain := strings.TrimSuffix(f.Path, Suffix)
+	shown := strings.TrimSuffix(f.Shown, Suffix)
+	for _, end := range []string{Suffix, "", ".previous", Suffix + ".previous", ".edited" + Suffix} {
+		if info, err := os.Stat(plain + end); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		beside := shown + end
+		do := "restore it with: mv " + beside + " " + f.Shown
+		switch {
+		case end == Suffix:
+			do = "use it with: --vars-store " + beside
+		case end == "":
+			do = "encrypt it with: bootstrap secrets init --vars-store " + beside
+		case end == ".previous" && plain != f.Path:
+			do = "restore it with: mv " + beside + " " + shown + ", and encrypt that"
+		case strings.HasPrefix(end, Suffix) && plain == f.Path:
+			do = "restore it with: mv " + beside + " " + shown + Suffix + ", and use that"
+		case strings.HasPrefix(end, ".edited"):
+			do = "see what it contains with: bootstrap secrets decrypt " + beside
+		}
+		return &LostError{fmt.Sprintf("the vars store %s does not exist, but %s, which belongs to it, does: no new values are generated; %s; if new values are really meant, make an empty one: %s", f.Shown, beside, do, Anew(f.Shown))}
+	}
+	return nil
+}
+
+// Anew returns the command that makes an empty vars store.
+func Anew(shown string) string {
+	if strings.HasSuffix(shown, Suffix) {
+		return "bootstrap secrets init --vars-store " + shown
+	}
+	return "touch " + shown
+}
+
 // Content returns what the file of a vars store contains, without decrypting it. An
 // encrypted file may be larger by what the encryption adds.
 func Content(path, shown string) ([]byte, error) {
