@@ -14,6 +14,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/wait"
+	"bootstrap/manifest"
 )
 
 // steadyPolls is how many answers in a row must report that all jobs run: a
@@ -31,22 +32,33 @@ const tailLines = 10
 
 // waitForRunning waits until the agent has reported several times in a row that
 // all jobs run: at least the shorter time of update_watch_time, at most its
-// longer time. It asks at once, and often while most jobs start and when they
-// run: otherwise later up to a second apart. It wakes a monit that sleeps over what it started.
-func (j *jobs) waitForRunning(ctx context.Context) error {
+// longer time. A crash loop ends the wait, unless update.crash_loops is wait. It asks
+// at once, and often while most jobs start and when they run: otherwise later up to a
+// second apart. It wakes a monit that sleeps over what it started.
+func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 	watch := j.t.About.WatchTime
 	limit := max(watch.Max, time.Second)
 	outer := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWatchTime)
 	defer cancel()
+	waiting := s.Wait(ctx)
+	defer waiting.End()
 	began := time.Now()
-	quickSince := began
+	quickSince, seen := began, watchCrashes(began)
 	var last agent.State
 	steady, asleep := 0, agent.SleepSince(began)
 	for quick, slow := quickPauses(), wait.Grow(2*quickPoll, time.Second, 2); ; {
 		now, err := j.agent.GetState(ctx, false)
 		if err == nil {
 			last = now
+			if err := j.refuseLost(now); err != nil {
+				return err
+			}
+			crashing := seen.take(now, time.Now())
+			if crashing != nil && j.t.About.CrashLoops != manifest.WaitForCrashLoops {
+				return j.notRunning(outer, last, seen, &NotRunningError{Crashing: crashing})
+			}
+			waiting.Say(cmp.Or(seen.words(now), "the jobs are "+now.JobState))
 			slept := asleep.Begins(now, time.Now())
 			if asleep.Lasts(time.Now()) {
 				_ = j.agent.Start(ctx) // if it fails, monit wakes by itself
@@ -71,30 +83,33 @@ func (j *jobs) waitForRunning(ctx context.Context) error {
 			pauses = slow
 		}
 		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
-			return j.notRunning(outer, last, limit)
+			return j.notRunning(outer, last, seen, &NotRunningError{Waited: limit})
 		} else if err != nil {
 			return err
 		}
 	}
 }
 
+// refuseLost returns an error if a VM has no jobs at all: none would ever run.
+func (j *jobs) refuseLost(now agent.State) error {
+	if now.Deployment != "" {
+		return nil
+	}
+	return &LostError{VM: j.t.State.Get().CurrentVMCID, Bare: true, Group: j.t.About.Group}
+}
+
 func quickPauses() *wait.Growing { return wait.Grow(20*time.Millisecond, quickPoll, 2) }
 
 var errWatchTime = errors.New("update_watch_time is over")
 
-// notRunning returns the error of jobs that did not start, with the last lines
+// notRunning completes the error of jobs that did not start, with the last lines
 // of their logs.
-func (j *jobs) notRunning(ctx context.Context, last agent.State, waited time.Duration) error {
-	var failing []string
-	for _, p := range last.Processes {
-		if p.State != "running" {
-			failing = append(failing, p.Name)
-		}
-	}
-	return &NotRunningError{
-		State: last.JobState, Processes: processes(last), Bare: last.JobState != "" && plan.Bare(last, j.processes()), Waited: waited,
-		Logs: j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, failing, tailLines), Previous: j.hasPrevious(),
-	}
+func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, e *NotRunningError) error {
+	e.State, e.Processes = last.JobState, processes(last)
+	e.Bare = last.JobState != "" && plan.Bare(last, j.processes())
+	e.Logs = withoutRepeats(j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, seen.names(last), tailLines))
+	e.Previous = j.hasPrevious()
+	return e
 }
 
 // checkHealth waits until the health checks of the instance group pass, in their
@@ -129,28 +144,34 @@ func processes(now agent.State) []string {
 	return list
 }
 
-// NotRunningError says that the jobs did not run in time.
+// NotRunningError says that the jobs did not run in time, or never will.
 type NotRunningError struct {
 	State     string   // job_state in the agent's last answer; empty: none
 	Processes []string // those that are not running
 	Bare      bool     // the agent has none, although the jobs have some
 	Waited    time.Duration
-	Logs      []string // the last lines of their logs, without secrets
-	Previous  bool     // deploy --previous can put back an earlier deploy
+	Crashing  *Crashing // nil: the time is over
+	Logs      []string  // the last lines of their logs, without secrets
+	Previous  bool      // deploy --previous can put back an earlier deploy
 }
 
 func (e *NotRunningError) Error() string {
 	what := "the jobs are " + e.State
-	if e.State == "" {
+	switch {
+	case e.Crashing != nil:
+		what = e.Crashing.String()
+	case e.State == "":
 		what = "the agent did not report the state of the jobs"
-	}
-	if e.Bare {
+	case e.Bare:
 		what = "the agent has no process, although the jobs have some"
+	case len(e.Processes) > 0:
+		what = strings.ReplaceAll(strings.Join(e.Processes, ", "), " is failing", " keeps failing")
 	}
-	if len(e.Processes) > 0 {
-		what += " (" + strings.Join(e.Processes, ", ") + ")"
+	text := what + "; gave up, because update.crash_loops is not wait"
+	if e.Crashing == nil {
+		text = fmt.Sprintf("%s; gave up after %s (update.update_watch_time)", what, e.Waited)
 	}
-	text := fmt.Sprintf("%s after %s, which is the end of update.update_watch_time; their logs are in /var/vcap/sys/log on the VM", what, e.Waited)
+	text += "; the logs are in /var/vcap/sys/log on the VM"
 	if len(e.Logs) > 0 {
 		text += "; the last lines:\n" + strings.Join(e.Logs, "\n")
 	}

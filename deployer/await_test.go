@@ -17,7 +17,7 @@ import (
 
 // processesIn returns an answer to get_state from texts such as "web starting".
 func processesIn(texts ...string) agent.State {
-	now := agent.State{JobState: "running"}
+	now := agent.State{Spec: agent.Spec{Deployment: "d"}, JobState: "running"}
 	for _, text := range texts {
 		name, state, _ := strings.Cut(text, " ")
 		now.Processes = append(now.Processes, agent.Process{Name: name, State: state})
@@ -76,7 +76,7 @@ func TestStartWakesMonit(t *testing.T) {
 	monit := &monitAgent{}
 	r.agent, _ = agentOf(t, monit.ServeHTTP)
 	r.t.About.WatchTime.Max = time.Minute
-	if err := r.jobs.waitForRunning(t.Context()); err != nil {
+	if err := r.jobs.waitForRunning(t.Context(), r.t.Out.Root); err != nil {
 		t.Fatal(err)
 	}
 	if monit.starts != 1 {

@@ -304,7 +304,7 @@ func (j *jobs) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = j.t.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", instance), func(*report.Stage) error { return j.waitForRunning(ctx) })
+	err = j.t.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", instance), func(s *report.Stage) error { return j.waitForRunning(ctx, s) })
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 )
 
 // checksProcess matches the beginning of a process in a monit file.
@@ -76,7 +77,9 @@ func (r *run) verify(ctx context.Context) error {
 	if st.Own.Stopped || plan.Runs(now, r.jobs.processes()) {
 		return nil
 	}
-	return r.jobs.waitForRunning(ctx)
+	return r.t.Out.Do(fmt.Sprintf("Waiting for instance '%s/0' to be running", r.t.About.Group), func(s *report.Stage) error {
+		return r.jobs.waitForRunning(ctx, s)
+	})
 }
 
 // verifies reports whether the run ends with the jobs that were applied: it does not

@@ -423,6 +423,16 @@ func (r *reader) readUpdate(c document.Value) {
 		}
 		r.manifest.Update.VMStrategy = text
 	}
+	if text, ok := c.Get("crash_loops").Text(); ok {
+		switch place := c.Get("crash_loops"); text {
+		case WaitForCrashLoops:
+			r.manifest.Update.CrashLoops = text
+		case "end":
+			r.manifest.Update.CrashLoops = ""
+		default:
+			place.Fail("must be end or wait, or be left out, but is %q", text)
+		}
+	}
 	if place := c.Get("snapshot"); !place.IsNull() {
 		r.manifest.Update.Snapshot = place.LenientFlag(true)
 	}

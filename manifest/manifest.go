@@ -151,7 +151,13 @@ type Update struct {
 	VMStrategy string
 	// Snapshot asks for a snapshot of the disk before the VM or disk is changed.
 	Snapshot bool
+	// CrashLoops is WaitForCrashLoops, or empty: a crash loop ends the wait.
+	CrashLoops string
 }
+
+// WaitForCrashLoops is the value of update.crash_loops with which a deploy waits for
+// processes that end again and again, as long as update_watch_time allows.
+const WaitForCrashLoops = "wait"
 
 // WatchTime limits how long to wait until the jobs run.
 type WatchTime struct {

@@ -135,6 +135,7 @@ var sections = keys.Table{
 		{Key: "update_watch_time", Form: keys.Watch, About: "How long to wait until the jobs run: SHORTEST-LONGEST in milliseconds, such as 0-300000; with a cloud config, also one number."},
 		{Key: "vm_strategy", Form: keys.Choice, Values: []string{"delete-create", "create-swap-delete"}, About: "Order of deletion and creation when the VM is replaced."},
 		{Key: "snapshot", Form: keys.Flag, About: "Whether to take a snapshot of the disk before the VM or disk is changed, if the CPI can."},
+		{Key: "crash_loops", Form: keys.Choice, Values: []string{"end", WaitForCrashLoops}, About: "What a deploy does when a process has ended 5 times or fails for 30 s: end at once, or wait as long as update_watch_time allows; end unless given."},
 	}, Ignored: []string{
 		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",
 	}},

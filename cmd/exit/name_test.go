@@ -92,6 +92,8 @@ func samples() []sample {
 		{"state-owns", Failed, &file.OwnsError{Owned: []string{"VM vm-1"}}},
 		{"newer-version", Failed, &kept.NewerError{Path: "x", Format: 99}},
 		{"jobs-not-running", Failed, &deployer.NotRunningError{State: "failing"}},
+		{"jobs-not-running", Failed, &deployer.NotRunningError{Crashing: &deployer.Crashing{Process: "page", Ends: 5}}},
+		{"jobs-not-running", Failed, &deployer.NotRunningError{Crashing: &deployer.Crashing{Process: "page"}}},
 		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Bare: true, Group: "web"}},
 		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Group: "web"}},
 		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},

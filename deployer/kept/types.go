@@ -68,6 +68,7 @@ type Deployment struct {
 	MBus        string             `json:"mbus"`
 	CA          string             `json:"ca"`
 	WatchTime   manifest.WatchTime `json:"update_watch_time"`
+	CrashLoops  string             `json:"crash_loops,omitempty"`
 	Protect     bool               `json:"protect,omitempty"`
 	UseDNS      bool               `json:"use_dns,omitempty"`
 	Tags        map[string]string  `json:"tags,omitempty"`

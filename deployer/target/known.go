@@ -152,7 +152,7 @@ func aboutManifest(m *manifest.Manifest) kept.Deployment {
 	return kept.Deployment{
 		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
 		MBus: m.CPI.MBus, CA: m.CPI.CA,
-		WatchTime: m.Update.WatchTime, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
+		WatchTime: m.Update.WatchTime, CrashLoops: m.Update.CrashLoops, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
 		Registry: m.CPI.Registry, Health: m.Group.Health,
 	}
 }
