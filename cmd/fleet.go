@@ -87,9 +87,18 @@ func (a *fleetAsked) memberFlags(c *console, f *pflag.FlagSet) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.deployFlags(own, &unused)
 	planFlags(own, &unused)
-	for _, name := range []string{"fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"} {
+	passFlags(f, own, &a.members, append(ownFlags(), "fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "via", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"))
+}
+
+// ownFlags are the flags for members that a coordinator does not send to workers,
+// because they name programs, files or secrets of a machine.
+func ownFlags() []string { return []string{"ruby", "pass-env", "var-source", "package-dir"} }
+
+// passFlags adds the named flags of own to f; they are passed on to members.
+func passFlags(f, own *pflag.FlagSet, members *[]string, names []string) {
+	for _, name := range names {
 		flag := *own.Lookup(name)
-		flag.Value = &passedFlag{Value: flag.Value, name: name, to: &a.members}
+		flag.Value = &passedFlag{Value: flag.Value, name: name, to: members}
 		f.AddFlag(&flag)
 	}
 }

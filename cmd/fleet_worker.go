@@ -13,6 +13,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
+	"bootstrap/deployer"
 	"bootstrap/fleet"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
@@ -29,6 +30,7 @@ const (
 func newFleetWorker(c *console) *cobra.Command {
 	var inputs document.Options
 	var database string
+	var members []string // flags for every member
 	var width int
 	cmd := &cobra.Command{
 		Use:   "worker",
@@ -37,8 +39,10 @@ func newFleetWorker(c *console) *cobra.Command {
 Ctrl-C. Run it on as many machines as wanted; bootstrap fleet deploy --workers decides
 which member is updated when. The fleet file and the manifests, state files and other
 files of its members must be at the same paths as for fleet deploy, on a shared folder.
-Variables of the fleet file must be given here too: the database contains none. See
-"On several machines" in docs/fleet.md.
+Variables of the fleet file must be given here too: the database contains none. So do
+--ruby, --var-source, --pass-env and --package-dir for the members: a worker starts no
+program that a database names. It obeys only coordinators with the same fleet.key in
+~/.bosh. See "On several machines" in docs/fleet.md.
 
 The first Ctrl-C takes no further member and waits for the running ones. A second one
 asks these to end at their next safe step; other workers continue them. After a third,
@@ -53,13 +57,17 @@ they go on alone.`,
 			if width < 1 || width > mostWidth {
 				return usage.Wrong(cmd, fmt.Errorf("--width: expected a number from 1 to %d, but got %d", mostWidth, width))
 			}
-			return runWorker(cmd.Context(), c, inputs, database, width)
+			return runWorker(cmd.Context(), c, inputs, database, width, members)
 		},
 	}
 	f := cmd.Flags()
 	fleetInputs(c, f, &inputs)
 	databaseFlagOf(f, &database)
 	f.Lookup("database").Usage = "the `URL` postgres://user@host/database (or BOOTSTRAP_DATABASE)"
+	var unused deployer.Options
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.deployFlags(own, &unused)
+	passFlags(f, own, &members, ownFlags())
 	f.IntVar(&width, "width", usualWidth, "update up to `N` members at the same time")
 	return cmd
 }
@@ -80,7 +88,7 @@ func findQueue(c *console, cmd *cobra.Command, address *string, command string) 
 	return nil
 }
 
-func runWorker(ctx context.Context, c *console, inputs document.Options, database string, width int) error {
+func runWorker(ctx context.Context, c *console, inputs document.Options, database string, width int, members []string) error {
 	home, err := c.boshHome()
 	if err != nil {
 		return err
@@ -90,6 +98,10 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
 	defer owner.GiveBack(home)
+	key, err := queue.ReadKey(home)
+	if err != nil {
+		return err
+	}
 	c.report = c.renderer(c.out) // finish prints how the command ended
 	show := ui.WorkerPlain(writerTo(c, c.out))
 	if c.json {
@@ -105,10 +117,10 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	urgent := make(chan struct{})
 	again := func() { close(urgent) }
 	c.second.Store(&again)
-	program := rollout.Program{Self: self, Env: append(environment.ForMembers(c.env), "BOOTSTRAP_DATABASE="+database)}
+	program := rollout.Program{Self: self, Flags: members, Env: append(environment.ForMembers(c.env), "BOOTSTRAP_DATABASE="+database)}
 	defer shareRuby(ctx, c, home, &program)()
 	return queue.Run(ctx, queue.Work{
-		Database: database, Width: width, By: c.holder(), Program: program,
+		Database: database, Width: width, By: c.holder(), Program: program, Key: key, Current: rollout.Current,
 		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(ctx, c, path, inputs) },
 		Redact: c.redactor.String, Report: show, Urgent: urgent,
 	})
@@ -119,7 +131,11 @@ func coordinate(cmd *cobra.Command, c *console, opts *rollout.Options, database 
 	if err := findQueue(c, cmd, &database, "--workers"); err != nil {
 		return nil, err
 	}
-	q, err := queue.Coordinate(cmd.Context(), queue.Options{Database: database, Fleet: opts.Fleet.Path, Flags: opts.Program.Flags, By: opts.By})
+	key, err := queue.ReadKey(opts.Home)
+	if err != nil {
+		return nil, err
+	}
+	q, err := queue.Coordinate(cmd.Context(), queue.Options{Database: database, Fleet: opts.Fleet.Path, Flags: opts.Program.Flags, Key: key, By: opts.By})
 	if err != nil {
 		return nil, err
 	}

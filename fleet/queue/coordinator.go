@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Coordinator struct {
 	db     *database
 	fleet  string
 	flags  []string // for the processes of members
+	key    Key
 	by     state.Holder
 	client *river.Client[pgx.Tx]
 	stop   context.Context      // done when no member is to be started any more
@@ -51,9 +53,10 @@ type Coordinator struct {
 
 // Options contains what a Coordinator gets from outside.
 type Options struct {
-	Database string // postgres:// URL
-	Fleet    string // absolute path of the fleet file
-	Flags    []string
+	Database string   // postgres:// URL
+	Fleet    string   // absolute path of the fleet file
+	Flags    []string // for the processes of members; workers get those of Sent
+	Key      Key
 	By       state.Holder
 	beats    time.Duration        // in place of beatEvery, for tests; 0: beatEvery
 	dead     func() time.Duration // in place of deadAfter, for tests; nil: deadAfter
@@ -68,7 +71,7 @@ func Coordinate(ctx context.Context, opts Options) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{
-		db: db, fleet: opts.Fleet, flags: opts.Flags, by: opts.By, stop: ctx, beats: cmp.Or(opts.beats, beatEvery), dead: opts.dead,
+		db: db, fleet: opts.Fleet, flags: slices.DeleteFunc(slices.Clone(opts.Flags), func(f string) bool { return !Sent(f) }), key: opts.Key, by: opts.By, stop: ctx, beats: cmp.Or(opts.beats, beatEvery), dead: opts.dead,
 		ended: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1),
 		tell: func(rollout.Progress) {}, watched: map[string]*start{},
 	}

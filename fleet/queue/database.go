@@ -66,7 +66,7 @@ func IsDatabase(address string) bool {
 func open(ctx context.Context, address string) (*database, error) {
 	d := &database{place: addresses.Place(address), secrets: addresses.Secrets(address)}
 	if !IsDatabase(address) {
-		return nil, fmt.Errorf("several machines meet in a PostgreSQL database, such as postgres://user@host/database, and %s is none", d.place)
+		return nil, fmt.Errorf("%s is not a PostgreSQL URL; the workers of several machines need one: postgres://user@host/database", d.place)
 	}
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {

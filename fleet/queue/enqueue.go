@@ -33,7 +33,7 @@ type start struct {
 // withdraw ends open tasks that no worker has taken: of one member, or of all if
 // members is nil. It returns their members.
 func (c *Coordinator) withdraw(ctx context.Context, members []string) ([]string, error) {
-	outcome, err := json.Marshal(withdrawn())
+	outcome, err := json.Marshal(c.key.proven(job{Fleet: c.fleet}, withdrawn()))
 	if err != nil {
 		return nil, err
 	}
@@ -193,25 +193,27 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 		default:
 			if !s.waited {
 				s.waited = true
-				how := "where the run " + run + " has started it"
+				how := "started by the run " + run
 				if run == s.task.Run && action == string(s.task.Action) {
 					how = "with other files or variables"
 				}
-				c.say(rollout.Progress{Notice: fmt.Sprintf("%s still runs on %s, %s: it is started again when that has ended", name, host, how)})
+				c.say(rollout.Progress{Notice: fmt.Sprintf("%s is still running on %s (%s); it will be started again when that run ends", name, host, how)})
 			}
 			return nil
 		}
 		if err := tx.QueryRow(ctx, "SELECT coalesce(max(attempt), 0) + 1 FROM "+schema+".tasks WHERE fleet = $1 AND run = $2 AND member = $3", c.fleet, s.task.Run, name).Scan(&attempt); err != nil {
 			return err
 		}
-		inserted, err := c.client.InsertTx(ctx, tx, job{Fleet: c.fleet, Run: s.task.Run, Member: name, Attempt: attempt}, nil)
+		handed := job{Fleet: c.fleet, Run: s.task.Run, Member: name, Attempt: attempt}
+		inserted, err := c.client.InsertTx(ctx, tx, handed, nil)
 		if err != nil {
 			return err
 		}
 		s.run, s.attempt, s.job, done = s.task.Run, attempt, inserted.Job.ID, true
-		_, err = tx.Exec(ctx, `INSERT INTO `+schema+`.tasks (fleet, run, member, attempt, job, action, watch, waits, logs, flags, salt, digest, queued)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, now())`,
-			c.fleet, s.run, name, attempt, s.job, string(s.task.Action), s.task.Watch, s.task.Cut, s.task.Logs, append([]string{}, c.flags...), s.salt, s.digest)
+		t := taken{Action: string(s.task.Action), Watch: s.task.Watch, Logs: s.task.Logs, Waits: s.task.Cut, Flags: append([]string{}, c.flags...), Salt: s.salt, Digest: s.digest}
+		_, err = tx.Exec(ctx, `INSERT INTO `+schema+`.tasks (fleet, run, member, attempt, job, action, watch, waits, logs, flags, salt, digest, proof, queued)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now())`,
+			c.fleet, s.run, name, attempt, s.job, t.Action, t.Watch, t.Waits, t.Logs, t.Flags, t.Salt, t.Digest, c.key.ofStart(handed, t))
 		return err
 	})
 	return done && err == nil, err

@@ -46,9 +46,17 @@ type ended struct {
 	Hint     string           `json:"hint,omitempty"`
 	Killed   bool             `json:"killed,omitempty"`
 	Lost     bool             `json:"lost,omitempty"`
+	Proof    []byte           `json:"proof,omitempty"` // that somebody with the key wrote it
 }
 
-func (e ended) outcome() rollout.Outcome { return rollout.Outcome(e) }
+func (e ended) outcome() rollout.Outcome {
+	return rollout.Outcome{Verdict: e.Verdict, ExitCode: e.ExitCode, Error: e.Error, Hint: e.Hint, Killed: e.Killed, Lost: e.Lost}
+}
+
+// endOf returns an outcome for the table.
+func endOf(o rollout.Outcome) ended {
+	return ended{Verdict: o.Verdict, ExitCode: o.ExitCode, Error: o.Error, Hint: o.Hint, Killed: o.Killed, Lost: o.Lost}
+}
 
 // lost returns the outcome of a member that is to be started again.
 func lost(why string) ended {

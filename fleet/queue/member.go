@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,7 +37,7 @@ type taken struct {
 	Action, Watch, Logs string
 	Waits               bool
 	Flags               []string
-	Salt, Digest        []byte
+	Salt, Digest, Proof []byte
 }
 
 // Work runs a member that River hands out.
@@ -53,7 +56,7 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 	over := make(chan struct{})
 	defer close(over)
 	program := w.opts.Program
-	program.Flags = t.Flags
+	program.Flags = append(slices.Clip(program.Flags), t.Flags...)
 	r := &running{job: j.Args, lost: make(chan struct{}), here: rollout.NewHere(program, w.opts.Width, func(p rollout.Progress) {
 		select {
 		case progress <- p:
@@ -72,6 +75,9 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 	if leaving {
 		return w.finish(ctx, j, asked, lost("its worker was asked to end"))
 	}
+	if refusal := w.unproven(ctx, j.Args, t); refusal != nil {
+		return w.finish(ctx, j, asked, *refusal)
+	}
 	m, refusal := w.member(j.Args, t)
 	if refusal != nil {
 		return w.finish(ctx, j, asked, *refusal)
@@ -83,6 +89,9 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 		}
 	}
 	task := rollout.Task{Member: m, Action: fleet.Strategy(t.Action), Watch: t.Watch, Cut: t.Waits, Logs: t.Logs, Run: j.Args.Run}
+	if refusal := w.once(j.Args, t); refusal != nil {
+		return w.finish(ctx, j, asked, *refusal)
+	}
 	w.say(w.event(j.Args, Event{Status: Started, Log: filepath.Join(t.Logs, m.Name+".log")}))
 	if err := r.here.Start(ctx, task); err != nil {
 		return w.finish(ctx, j, asked, w.notStarted(r, err))
@@ -143,9 +152,9 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 		FROM `+schema+`.coordinators c
 		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND coalesce(t.worker, $5) = $5 AND t.ended IS NULL
 		AND c.fleet = t.fleet AND c.beat > now() - $7::interval
-		RETURNING t.action, t.watch, t.logs, t.waits, t.flags, t.salt, t.digest`,
+		RETURNING t.action, t.watch, t.logs, t.waits, t.flags, t.salt, t.digest, t.proof`,
 		a.Fleet, a.Run, a.Member, a.Attempt, w.id, w.opts.By.Host, deadAfter).
-		Scan(&t.Action, &t.Watch, &t.Logs, &t.Waits, &t.Flags, &t.Salt, &t.Digest)
+		Scan(&t.Action, &t.Watch, &t.Logs, &t.Waits, &t.Flags, &t.Salt, &t.Digest, &t.Proof)
 	if err == nil {
 		return t, nil
 	}
@@ -159,6 +168,52 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 		return nil, river.JobSnooze(beatEvery) // its coordinator is away: without one, nothing starts
 	}
 	return nil, err
+}
+
+// refused returns the outcome of a start that this worker refuses.
+func (w *worker) refused(hint, format string, args ...any) *ended {
+	return &ended{Verdict: schedule.Failed, ExitCode: exitManifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
+}
+
+// unproven returns why a start is refused that the coordinator has not written, or that
+// it has written for an earlier time; nil: it is not refused. Nothing of the row is used
+// before that.
+func (w *worker) unproven(ctx context.Context, id job, t *taken) *ended {
+	if !holds(t.Proof, w.opts.Key.ofStart(id, *t)) {
+		return w.refused(fmt.Sprintf("coordinator and workers need the same %s in their ~/.bosh; if they have it, somebody else has written to the database", keyFile),
+			"the worker on %s refuses the start of %s: no coordinator with its key has written it", w.opts.By.Host, id.Member)
+	}
+	for _, flag := range t.Flags {
+		if !Sent(flag) {
+			name, _, _ := strings.Cut(flag, "=")
+			return w.refused("give that flag to the workers", "the worker on %s refuses the start of %s: a coordinator may not send the flag %s", w.opts.By.Host, id.Member, name)
+		}
+	}
+	if a := fleet.Strategy(t.Action); a != fleet.UpdateStrategy && a != fleet.RecreateStrategy {
+		return w.refused("use the same version of bootstrap on all machines", "the worker on %s refuses the start of %s: it does not know the action %q", w.opts.By.Host, id.Member, t.Action)
+	}
+	if w.opts.Current == nil {
+		return nil
+	}
+	if err := w.opts.Current(ctx, id.Fleet, id.Run, id.Member); err != nil {
+		return w.refused("if a coordinator is running, this machine does not see what it writes beside the fleet file; else somebody has written an old row to the database",
+			"the worker on %s refuses the start of %s: %v", w.opts.By.Host, id.Member, err)
+	}
+	return nil
+}
+
+// once returns why a start is refused that was made before; nil: it was not.
+func (w *worker) once(id job, t *taken) *ended {
+	path := filepath.Join(t.Logs, fmt.Sprintf("%s.%s-%d.taken", id.Member, id.Run, id.Attempt))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return w.refused("somebody has written to the database: a start has a number, and is made once", "the worker on %s refuses the start of %s: its start number %d was made before", w.opts.By.Host, id.Member, id.Attempt)
+	case err != nil:
+		return w.refused(w.hint(), "the worker on %s cannot write to the folder of the run's logs: %v", w.opts.By.Host, err)
+	}
+	_ = f.Close() // its name is all that counts
+	return nil
 }
 
 // member returns the member as the coordinator meant it, or why it is not started.
@@ -194,7 +249,7 @@ func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout
 		select {
 		case p := <-progress:
 			if p.Ended != nil {
-				return w.judge(r, ended(*p.Ended))
+				return w.judge(r, endOf(*p.Ended))
 			}
 			all = append(all, told{Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, At: p.At})
 		case <-again:
@@ -277,11 +332,11 @@ func (w *worker) finish(ctx context.Context, j *river.Job[job], since time.Time,
 func (w *worker) record(ctx context.Context, j *river.Job[job], e ended) (recorded bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	outcome, err := json.Marshal(e)
+	id := j.Args
+	outcome, err := json.Marshal(w.opts.Key.proven(id, e))
 	if err != nil {
 		return false, err
 	}
-	id := j.Args
 	err = pgx.BeginFunc(ctx, w.db.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE `+schema+`.tasks SET ended = now(), outcome = $6
 			WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND worker = $5 AND ended IS NULL`, id.Fleet, id.Run, id.Member, id.Attempt, w.id, outcome)

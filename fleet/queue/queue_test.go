@@ -78,7 +78,8 @@ type lab struct {
 	progress chan rollout.Progress
 	told     []rollout.Progress // what the test has seen of it
 	events   chan Event
-	dead     atomic.Bool // workers that do not report are dead at once
+	dead     atomic.Bool  // workers that do not report are dead at once
+	current  atomic.Value // func(ctx, fleet, run, member) error, in place of the record of the run
 }
 
 func newLab(t *testing.T, url string) *lab {
@@ -90,6 +91,7 @@ func newLab(t *testing.T, url string) *lab {
 		}
 	}
 	l := &lab{t: t, dir: dir, path: filepath.Join(dir, "fleet.yml"), url: url, progress: make(chan rollout.Progress, 1000), events: make(chan Event, 1000)}
+	l.current.Store(func(context.Context, string, string, string) error { return nil })
 	l.write("members: [{glob: '[abc].yml', vars: {password: ((password))}}]\n")
 	l.fleet = l.read("hush-hush")
 	ctx, run := guard.Begin(t.Context())
@@ -118,6 +120,8 @@ func (l *lab) read(password string) *fleet.Fleet {
 	return f
 }
 
+func labKey() Key { return Key("the key of the lab") }
+
 func (l *lab) options(user string) Options {
 	dead := func() time.Duration {
 		if l.dead.Load() {
@@ -125,7 +129,7 @@ func (l *lab) options(user string) Options {
 		}
 		return deadAfter
 	}
-	return Options{Database: l.url, Fleet: l.path, By: state.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}, dead: dead}
+	return Options{Database: l.url, Fleet: l.path, Key: labKey(), By: state.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}, dead: dead}
 }
 
 // coordinate returns a coordinator that tells l.progress.
@@ -171,6 +175,10 @@ func (l *lab) work(host, password string, urgent <-chan struct{}) (end func()) {
 			Program: rollout.Program{Self: self, Env: append(os.Environ(), "QUEUE_TEST_MEMBER="+l.dir)},
 			Read: func(path string) (*fleet.Fleet, error) {
 				return fleet.Read(ctx, path, document.Options{Vars: []string{"password=" + password}})
+			},
+			Key: labKey(),
+			Current: func(ctx context.Context, fleet, run, member string) error {
+				return l.current.Load().(func(context.Context, string, string, string) error)(ctx, fleet, run, member)
 			},
 			Redact: func(text string) string { return strings.ReplaceAll(text, "hush-hush", "xxx") },
 			Report: func(e Event) { l.events <- e },
@@ -323,6 +331,10 @@ func TestQueue(t *testing.T) {
 		"no coordinator, no start":   testNoCoordinator,
 		"tables of another version":  testFormat,
 		"what the database contains": testNoSecrets,
+		"forged rows":                testForged,
+		"flags of a coordinator":     testFlags,
+		"rows of an earlier time":    testReplayed,
+		"a forged end":               testForgedEnd,
 		"answers that are lost":      testLostAnswers,
 		"what a worker keeps":        testKeeps,
 	} {
@@ -496,7 +508,7 @@ func testChangedMeanwhile(t *testing.T, l *lab) {
 	c = l.coordinate("anna")
 	defer c.Close()
 	l.start(c, "a")
-	l.notice("a still runs on h1, with other files or variables")
+	l.notice("a is still running on h1 (with other files or variables)")
 	l.release("a")
 	if o := l.outcome("a"); o.Verdict != schedule.Done {
 		t.Errorf("%+v", o)
@@ -551,7 +563,7 @@ func testOtherRun(t *testing.T, l *lab) {
 	if err := c.Start(l.ctx, task); err != nil {
 		t.Fatal(err)
 	}
-	l.notice("a still runs on h1")
+	l.notice("a is still running on h1")
 	l.release("a")
 	if o := l.outcome("a"); o.Verdict != schedule.Done {
 		t.Errorf("%+v", o)

@@ -5,7 +5,7 @@ const schema = "bootstrap_fleet"
 
 // Format is the format of the tables. It grows with each change of those below,
 // and with each version of River that has more migrations.
-const Format = 1
+const Format = 2
 
 // riverMigration is the last migration of River in this format.
 const riverMigration = 8
@@ -20,7 +20,8 @@ const migrationLock = 0x626f6f7473666c74
 //
 // tasks has a row for each start of a member. It is open until it has ended, and
 // belongs to its worker from the first beat on. asked grows with each request to
-// end: 1 at the next safe step, 2 at once.
+// end: 1 at the next safe step, 2 at once. proof shows that the coordinator wrote the
+// row, and outcome has one of who ended it: see Key.
 const tables = `BEGIN;
 CREATE TABLE IF NOT EXISTS ` + schema + `.coordinators (
 	fleet text PRIMARY KEY,
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS ` + schema + `.tasks (
 	flags text[] NOT NULL,
 	salt bytea NOT NULL,
 	digest bytea NOT NULL,
+	proof bytea NOT NULL DEFAULT '',
 	queued timestamptz NOT NULL,
 	worker text,
 	host text,
@@ -58,10 +60,11 @@ CREATE TABLE IF NOT EXISTS ` + schema + `.tasks (
 	outcome jsonb,
 	PRIMARY KEY (fleet, run, member, attempt)
 );
+ALTER TABLE ` + schema + `.tasks ADD COLUMN IF NOT EXISTS proof bytea NOT NULL DEFAULT '';
 CREATE UNIQUE INDEX IF NOT EXISTS tasks_open ON ` + schema + `.tasks (fleet, member) WHERE ended IS NULL;
 CREATE INDEX IF NOT EXISTS tasks_worker ON ` + schema + `.tasks (worker) WHERE ended IS NULL;
 CREATE TABLE IF NOT EXISTS ` + schema + `.format (one boolean PRIMARY KEY DEFAULT true CHECK (one), format integer NOT NULL);
-INSERT INTO ` + schema + `.format (format) VALUES (1) ON CONFLICT (one) DO UPDATE SET format = excluded.format;
+INSERT INTO ` + schema + `.format (format) VALUES (2) ON CONFLICT (one) DO UPDATE SET format = excluded.format;
 COMMIT`
 
 // The times that are compared with the database's clock. A server that was away

@@ -11,11 +11,12 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
 )
 
 // close ends an open task of which its worker has not reported the end.
 func (c *Coordinator) close(ctx context.Context, tx pgx.Tx, run, member string, attempt int, id int64, e ended) error {
-	outcome, err := json.Marshal(e)
+	outcome, err := json.Marshal(c.key.proven(job{Fleet: c.fleet, Run: run, Member: member, Attempt: attempt}, e))
 	if err != nil {
 		return err
 	}
@@ -91,6 +92,14 @@ func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
 		var e ended
 		if err := json.Unmarshal(now.outcome, &e); err != nil {
 			return err
+		}
+		id := job{Fleet: c.fleet, Run: s.run, Member: name, Attempt: s.attempt}
+		byUs := e.Verdict == schedule.Waiting && holds(e.Proof, c.key.ofEnd(job{Fleet: c.fleet}, e))
+		if !byUs && !holds(e.Proof, c.key.ofEnd(id, e)) {
+			e = ended{
+				Verdict: schedule.Failed, ExitCode: exitFailed, Error: "the database says that it has ended, and no worker with the key of this coordinator has said so",
+				Hint: "who can write to the database? The worker that has the member may still run it: see what it prints",
+			}
 		}
 		c.end(s, e)
 	case now.dead:

@@ -24,10 +24,14 @@ type Work struct {
 	Database string // postgres:// URL
 	Width    int    // members at the same time
 	By       state.Holder
-	Program  rollout.Program // without flags, which each start brings
+	Program  rollout.Program // with the flags that this worker gives to every member
+	Key      Key
 	Read     func(path string) (*fleet.Fleet, error)
-	Redact   func(string) string
-	Report   func(Event)
+	// Current returns why a run of a fleet file is not starting a member at present:
+	// the record beside the fleet file says so. nil: it is.
+	Current func(ctx context.Context, fleet, run, member string) error
+	Redact  func(string) string
+	Report  func(Event)
 	// Urgent is closed when running members are asked to end at their next safe
 	// step.
 	Urgent <-chan struct{}

@@ -1,9 +1,14 @@
 package rollout
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"time"
 
+	"bootstrap/fleet/schedule"
 	"bootstrap/internal/lockfile"
+	"bootstrap/internal/wait"
 )
 
 // Running reports whether a process runs a run of the fleet, or that cannot be found
@@ -19,4 +24,38 @@ func Running(fleetFile string) bool {
 	}
 	lock.Close()
 	return false
+}
+
+// currentWait is how long another machine may take to see the record of a run that was
+// just written, on a shared folder.
+const currentWait = time.Minute
+
+// Current returns why the record of a fleet file does not say that the run has started
+// the member and that it has not ended; nil: it says so.
+func Current(ctx context.Context, fleetFile, run, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, currentWait)
+	defer cancel()
+	var why error
+	err := wait.Poll(ctx, time.Second, func() (bool, error) {
+		r, err := Load(fleetFile)
+		if err != nil {
+			return false, err
+		}
+		m := r.Find(member)
+		switch {
+		case r == nil:
+			why = fmt.Errorf("there is no record of a run beside %s", fleetFile)
+		case r.ID != run || r.Ended != nil:
+			why = fmt.Errorf("the run %s is not running, says %s", run, Path(fleetFile))
+		case m == nil || m.Verdict != schedule.Running:
+			why = fmt.Errorf("the run %s has not started it, says %s", run, Path(fleetFile))
+		default:
+			why = nil
+		}
+		return why == nil, nil
+	})
+	if why != nil {
+		return why
+	}
+	return err
 }

@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
+)
+
+// Key is what coordinators and workers share and the database does not contain. Who can
+// write to the database cannot make a row that a worker obeys.
+type Key []byte
+
+// keyFile is the name of the file with the key, in ~/.bosh.
+const keyFile = "fleet.key"
+
+// KeyPath returns the path of the file with the key.
+func KeyPath(home string) string { return filepath.Join(home, keyFile) }
+
+// ReadKey reads the key from ~/.bosh, and makes it there at the first use.
+func ReadKey(home string) (Key, error) {
+	path := KeyPath(home)
+	key, err := readKey(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeKey(home, path); err == nil {
+			key, err = readKey(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key that coordinators and workers share, %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func readKey(path string) (Key, error) {
+	f, info, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	_ = f.Close() // it was only read
+	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("other users may read it (mode %04o): chmod 600 %s", info.Mode().Perm(), path)
+	}
+	data, err := regular.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(data)))
+	if err != nil || len(key) != sha256.Size {
+		return nil, errors.New("it is damaged; copy it from a machine where it is good, or remove it on all machines")
+	}
+	return key, nil
+}
+
+// makeKey makes a key, unless another process is faster.
+func makeKey(home, path string) error {
+	if err := atomicfile.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails
+	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := atomicfile.Write(temp, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+		return err
+	}
+	defer os.Remove(temp)
+	if err := os.Link(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		// A file system without hard links.
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(hex.EncodeToString(key) + "\n")
+		return errors.Join(err, f.Close())
+	}
+	return nil
+}
+
+// proof returns the proof that somebody with the key has written values of that kind.
+func (k Key) proof(kind string, id job, values ...any) []byte {
+	text, err := json.Marshal([]any{kind, id, values})
+	if err != nil || len(k) == 0 {
+		return nil // no proof is equal to it
+	}
+	h := hmac.New(sha256.New, k)
+	h.Write(text)
+	return h.Sum(nil)
+}
+
+// ofStart returns the coordinator's proof of a start.
+func (k Key) ofStart(id job, t taken) []byte {
+	return k.proof("start", id, t.Action, t.Watch, t.Logs, t.Waits, append([]string{}, t.Flags...), t.Salt, t.Digest)
+}
+
+// ofEnd returns the proof of the outcome of a start.
+func (k Key) ofEnd(id job, e ended) []byte {
+	e.Proof = nil
+	return k.proof("end", id, e)
+}
+
+// proven returns e with its proof.
+func (k Key) proven(id job, e ended) ended {
+	e.Proof = k.ofEnd(id, e)
+	return e
+}
+
+// holds reports whether a proof is the one that it should be.
+func holds(got, want []byte) bool { return len(want) > 0 && hmac.Equal(got, want) }
+
+// sentFlags are the flags for members that coordinators send and workers obey. None
+// names a program, a file, a source of values or a variable of the environment:
+// each worker has its own.
+func sentFlags() []string {
+	return []string{"yes", "fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "via", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"}
+}
+
+// Sent reports whether a coordinator sends a flag, --NAME or --NAME=VALUE, to workers.
+func Sent(flag string) bool {
+	name, found := strings.CutPrefix(flag, "--")
+	name, _, _ = strings.Cut(name, "=")
+	return found && slices.Contains(sentFlags(), name)
+}
