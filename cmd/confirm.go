@@ -30,7 +30,7 @@ func (a *asking) flags(f *pflag.FlagSet) {
 // Without a terminal on standard input it does not ask: it refuses to destroy
 // data, and allows everything else.
 func (c *console) confirm(a asking) func(context.Context, deployer.Question) (bool, error) {
-	if a.yes || a.silent {
+	if a.yes || a.silent || c.neverAsks {
 		return nil
 	}
 	return func(ctx context.Context, q deployer.Question) (bool, error) {

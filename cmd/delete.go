@@ -16,14 +16,14 @@ func newDelete(c *console) *cobra.Command {
 	var ask asking
 	cmd := &cobra.Command{
 		Use:        "delete {MANIFEST | --state FILE}",
-		SuggestFor: []string{"delete-env", "destroy", "down"},
+		SuggestFor: []string{"destroy", "down"},
 		Short:      "Delete the VM, its disk and its stemcell",
 		Long: `Delete stops the jobs and deletes the VM, THE PERSISTENT DISK WITH ITS DATA, the
 stemcell, the installed CPI and the state file. To continue an interrupted delete,
 run it again. On the machine that deployed, it needs neither the contents of the
 manifest nor variables nor downloads. Orphaned disks are kept.
 
-On a terminal it asks before it deletes a disk, wherever the output goes. Without a
+On a terminal it asks before it deletes the VM, wherever the output goes. Without a
 terminal on standard input it deletes a disk only with --yes.`,
 		Example: "  bootstrap delete manifest.yml\n  bootstrap delete manifest.yml --yes",
 		Args:    usage.ManifestOrState,

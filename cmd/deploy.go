@@ -13,7 +13,7 @@ func newDeploy(c *console) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:        "deploy MANIFEST",
-		SuggestFor: []string{"create-env", "up", "apply"},
+		SuggestFor: []string{"up", "apply"},
 		Short:      "Create or change the VM as the manifest says",
 		Long: `Deploy creates the VM, or changes it to what the manifest says. It first looks at
 what exists, prints a plan with a reason for each change, and does exactly that: it

@@ -49,7 +49,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
-const harmless = "timings bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
+const harmless = "config environment ca-cert client client-secret deployment column parallel sha2 timings bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
 
@@ -292,8 +292,8 @@ func TestWrongUsage(t *testing.T) {
 	t.Chdir(dir)
 	for _, c := range []struct{ args, want, hint string }{
 		{"deply m.yml", `unknown command "deply". Did you mean "deploy"?`, "bootstrap --help"},
-		{"create-env m.yml", `unknown command "create-env". Did you mean "deploy"?`, "bootstrap --help"},
-		{"delete-env m.yml", `unknown command "delete-env". Did you mean "delete"?`, "bootstrap --help"},
+		{"create-env", "deploy needs a manifest", "bootstrap deploy --help"},
+		{"deploy m.yml --sha2", "deploy has no flag --sha2\n", "bootstrap deploy --help"},
 		{"no-such", `unknown command "no-such"`, "bootstrap --help"},
 		{"pw=SECRET deploy m.yml", `unknown command "pw=…"`, "bootstrap --help"},
 		{"help nosuch", `unknown command "nosuch"`, "bootstrap help --help"},
@@ -302,10 +302,10 @@ func TestWrongUsage(t *testing.T) {
 		{"disks atach", `disks has no command "atach"; it has attach, delete, forget. Did you mean "attach"?`, "bootstrap disks --help"},
 		{"cache lst", `cache has no command "lst"; it has list, prune. Did you mean "list"?`, "bootstrap cache --help"},
 		{"variables rotat m.yml", `variables has no command "rotat"; it has list, rotate. Did you mean "rotate"?`, "bootstrap variables --help"},
-		{"deploy", "deploy needs a manifest: bootstrap deploy MANIFEST\n", "bootstrap deploy --help"},
+		{"deploy", "deploy needs a manifest: bootstrap deploy MANIFEST; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap deploy --help"},
 		{"deploy m.yml SECRET", "deploy was given 2 arguments, which are too many: bootstrap deploy MANIFEST\n", "bootstrap deploy --help"},
-		{"delete", "delete needs a manifest, or the state file: bootstrap delete {MANIFEST | --state FILE}\n", "bootstrap delete --help"},
-		{"ssh", "ssh needs a manifest, or the state file: bootstrap ssh {MANIFEST | --state FILE} [-- COMMAND...]\n", "bootstrap ssh --help"},
+		{"delete", "delete needs a manifest, or the state file: bootstrap delete {MANIFEST | --state FILE}; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap delete --help"},
+		{"ssh", "ssh needs a manifest, or the state file: bootstrap ssh {MANIFEST | --state FILE} [-- COMMAND...]; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap ssh --help"},
 		{"ssh -- ls", "ssh needs a manifest, or the state file", "bootstrap ssh --help"},
 		{"status", "status needs a manifest, or the state file", "bootstrap status --help"},
 		{"state show", "state show needs a manifest, or the state file", "bootstrap state show --help"},

@@ -319,7 +319,7 @@ func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked
 	ctx := cmd.Context()
 	defer owner.GiveBack(opts.Home)
 	defer shareRuby(ctx, c, opts.Home, &opts.Program)()
-	if a.ask.yes || a.ask.silent {
+	if c.neverAsks {
 		opts.Program.Flags = append(opts.Program.Flags, "--yes")
 	}
 	if a.workers {

@@ -165,7 +165,7 @@ type console struct {
 	timings        bool                   // --timings
 	timeline       *timeline.Timeline     // of the run; nil: it has not ended, or not begun
 	started        bool                   // the command line was understood
-	neverAsks      bool                   // --yes, --non-interactive
+	neverAsks      bool                   // --yes, --non-interactive, BOSH_NON_INTERACTIVE
 	quiet          bool                   // the command has printed its result
 	goesOn         bool                   // another deploy follows the one that has ended
 	silent         bool                   // print nothing: plugins, and ssh after a session
@@ -210,8 +210,8 @@ func newRoot(c *console) *cobra.Command {
 		c.root = root
 		return root
 	}
-	group(root, "deploy", "Deploy:", newDeploy(c), newPlan(c), newReport(c), newRecreate(c), newDelete(c), newDev(c))
-	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), newStop(c), newStart(c), newRestart(c))
+	group(root, "deploy", "Deploy:", c.likeBosh(newDeploy(c), "create-env"), newPlan(c), newReport(c), newRecreate(c), c.likeBosh(newDelete(c), "delete-env"), newDev(c))
+	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), c.likeBosh(newStop(c), "stop-env"), c.likeBosh(newStart(c), "start-env"), newRestart(c))
 	group(root, "manifest", "The manifest:", newInit(c), newValidate(c), newInterpolate(c), newRender(c), newVariables(c), newSecrets(c), newSchema(c))
 	group(root, "fleet", "Many deployments:", newFleet(c))
 	group(root, "kept", "What is recorded and kept:", newList(c), newState(c), newDisks(c), newAddresses(c), newCache(c))
@@ -427,13 +427,14 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 			c.started = code != exit.Failed // no mistake of the command line
 			return c.lineErr
 		}
-		if err := conflict.Check(cmd); err != nil {
+		if err := errors.Join(refuseBoshFlags(cmd), conflict.Check(cmd)); err != nil {
 			return err
 		}
 		c.command = c.withoutValues(cmd, args)
-		yes, _ := cmd.Flags().GetBool("yes")
-		silent, _ := cmd.Flags().GetBool("non-interactive")
-		c.neverAsks = yes || silent
+		var err error
+		if c.neverAsks, err = c.asksNobody(cmd); err != nil {
+			return err
+		}
 		if positional == nil {
 			return nil
 		}

@@ -62,7 +62,11 @@ func secretsOf(c *console) secrets.Console {
 			return c.printDocument(doc, true, path)
 		},
 		Confirm: func(ctx context.Context, lines ...string) (bool, error) {
-			return c.confirm(asking{})(ctx, deployer.Question{What: lines})
+			confirm := c.confirm(asking{})
+			if confirm == nil { // nobody is asked whether to go on
+				return false, nil
+			}
+			return confirm(ctx, deployer.Question{What: lines})
 		},
 	}
 }

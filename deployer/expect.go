@@ -67,18 +67,24 @@ func (r *run) refuseProtected(ctx context.Context) error {
 	return nil
 }
 
-// confirmDelete asks before a disk is deleted.
+// confirmDelete asks before the VM and its disk are deleted.
 func (r *run) confirmDelete(ctx context.Context) error {
+	var q Question
 	st := r.t.State.Get()
-	d := st.Disk()
-	if d == nil || r.asked.KeepDisk {
+	if st.CurrentVMCID != "" {
+		q.What = append(q.What, fmt.Sprintf("VM %s is deleted", st.CurrentVMCID))
+	}
+	switch d := st.Disk(); {
+	case d != nil && r.asked.KeepDisk:
+		q.What = append(q.What, fmt.Sprintf("disk %s (%d MiB) is kept", d.CID, d.Size))
+	case d != nil:
+		q.What = append(q.What, fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size))
+		q.Data = true
+	}
+	if st.CurrentVMCID == "" && !q.Data {
 		return nil
 	}
-	what := []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size)}
-	if st.CurrentVMCID != "" {
-		what = append([]string{fmt.Sprintf("VM %s is deleted", st.CurrentVMCID)}, what...)
-	}
-	return r.question(ctx, Question{What: what, Data: true})
+	return r.question(ctx, q)
 }
 
 // refuseSilent stops a delete if the agent, which it needs, does not answer.

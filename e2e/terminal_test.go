@@ -34,7 +34,7 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(path, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HOME", "PATH", "WORK", "TMPDIR"} {
+	for _, name := range []string{"HOME", "PATH", "WORK", "TMPDIR", "BOSH_NON_INTERACTIVE"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	// Scripts look for words; --color always shows the colours.

@@ -48,7 +48,7 @@ func OneManifest(cmd *cobra.Command, args []string) error { return ManifestAnd(c
 func ManifestAnd(cmd *cobra.Command, args []string, max int) error {
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf("%s needs a manifest: %s", ShortPath(cmd), Form(cmd))
+		return fmt.Errorf("%s needs a manifest: %s%s", ShortPath(cmd), Form(cmd), beginning(cmd))
 	case args[0] == "":
 		return errors.New("no manifest was named (the argument is empty)")
 	case len(args) > max:
@@ -64,9 +64,17 @@ func ManifestOrState(cmd *cobra.Command, args []string) error {
 		return NoInputs(cmd)
 	}
 	if len(args) == 0 {
-		return fmt.Errorf("%s needs a manifest, or the state file: %s", ShortPath(cmd), Form(cmd))
+		return fmt.Errorf("%s needs a manifest, or the state file: %s%s", ShortPath(cmd), Form(cmd), beginning(cmd))
 	}
 	return OneManifest(cmd, args)
+}
+
+// beginning says how a folder gets a manifest that need not be typed.
+func beginning(cmd *cobra.Command) string {
+	if cmd.Flags().Lookup("bootstrap-yml") == nil {
+		return ""
+	}
+	return "; or have it named by a bootstrap.yml in this folder: bootstrap init writes both"
 }
 
 // NoInputs refuses flags for operations, a cloud config and variables if no

@@ -1,0 +1,83 @@
+package cmd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/usage"
+)
+
+// ofBosh is an annotation: it marks a flag that only the names of bosh accept.
+const ofBosh = "of bosh"
+
+// likeBosh gives a command the name that bosh has for it, under which it accepts the
+// global flags of bosh, too. Those have no effect on such a command of bosh either.
+func (c *console) likeBosh(cmd *cobra.Command, name string) *cobra.Command {
+	cmd.Aliases = append(cmd.Aliases, name)
+	f := cmd.Flags()
+	for _, flag := range []struct{ name, short, usage string }{
+		{"config", "", "`PATH`"}, {"environment", "e", "`NAME`"}, {"ca-cert", "", "`PATH`"}, {"client", "", "`NAME`"},
+		{"client-secret", "", "`SECRET`"}, {"deployment", "d", "`NAME`"}, {"column", "", "`NAME`"}, {"parallel", "", "`NUMBER`"},
+	} {
+		f.StringP(flag.name, flag.short, "", flag.usage)
+		hideFlag(f, flag.name)
+	}
+	f.Bool("sha2", false, "use SHA-256")
+	hideFlag(f, "sha2")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if given := boshFlags(cmd); len(given) > 0 {
+			if c.report == nil {
+				c.report = c.renderer(c.out)
+			}
+			c.warn(strings.Join(given, ", ") + ": accepted for scripts of bosh, without effect")
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// hideFlag makes a flag one that only the names of bosh accept.
+func hideFlag(f *pflag.FlagSet, name string) {
+	flag := f.Lookup(name)
+	flag.Hidden, flag.Annotations = true, map[string][]string{ofBosh: nil}
+}
+
+// boshFlags returns which of the flags were given that only the names of bosh accept.
+func boshFlags(cmd *cobra.Command) (given []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, of := f.Annotations[ofBosh]; of {
+			given = append(given, "--"+f.Name)
+		}
+	})
+	return given
+}
+
+// refuseBoshFlags refuses flags that only the names of bosh accept.
+func refuseBoshFlags(cmd *cobra.Command) error {
+	given := boshFlags(cmd)
+	if len(given) == 0 || strings.HasSuffix(cmd.CalledAs(), "-env") {
+		return nil
+	}
+	return fmt.Errorf("%s has no flag %s", usage.ShortPath(cmd), given[0])
+}
+
+// asksNobody reports whether no question is asked: --yes, -n, or BOSH_NON_INTERACTIVE.
+func (c *console) asksNobody(cmd *cobra.Command) (bool, error) {
+	const name = "BOSH_NON_INTERACTIVE"
+	yes, _ := cmd.Flags().GetBool("yes")
+	silent, _ := cmd.Flags().GetBool("non-interactive")
+	value := c.getenv(name)
+	if yes || silent || value == "" {
+		return yes || silent, nil
+	}
+	never, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("%s is %q: expected true or false", name, value)
+	}
+	return never, nil
+}
