@@ -125,7 +125,7 @@ func imports() map[string][]string {
 			"state/file",
 		},
 		"cmd/exit":    {"addresses", "agent", "artifact", "artifact/archive", "artifact/download", "artifact/packaging", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/kept", "deployer/ledger", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "manifest/source", "manifest/store", "network", "state", "state/file", "state/team", "templates", "tunnel"},
-		"cmd/explain": {"cmd/ui"},
+		"cmd/explain": {"cmd/ui", "docs"},
 		"cmd/usage":   {"cmd/exit", "cmd/values", "state/file"},
 		"cmd/values": {
 			"addresses",
@@ -151,6 +151,7 @@ func imports() map[string][]string {
 		},
 		"e2e":        {}, // its tests see the program, state files and plans
 		"e2e/traced": {"cmd", "deployer/target"},
+		"docs":       {},
 		"deployer": {
 			"addresses",
 			"agent",

@@ -48,20 +48,15 @@ Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 			return nil
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, begin string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-			pages, err := Pages()
-			for _, p := range pages {
-				if err == nil && len(args) == 0 && strings.HasPrefix(p.Name, begin) {
+			for _, p := range Pages() {
+				if len(args) == 0 && strings.HasPrefix(p.Name, begin) {
 					list = append(list, cobra.CompletionWithDesc(p.Name, p.Summary()))
 				}
 			}
 			return list, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			pages, err := Pages()
-			if err != nil {
-				c.Start()
-				return err
-			}
+			pages := Pages()
 			if len(args) == 0 {
 				c.Start()
 				c.list(pages)

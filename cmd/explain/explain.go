@@ -1,22 +1,13 @@
-// Package explain has the pages of docs/troubleshooting.md, compressed, as text for a
-// terminal.
+// Package explain shows the pages of docs/troubleshooting.md on a terminal.
 package explain
 
 import (
-	"bytes"
-	"compress/gzip"
-	_ "embed"
-	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
-)
 
-// compressed is docs/troubleshooting.md; `go test ./cmd/explain -update` writes it.
-//
-//go:embed troubleshooting.md.gz
-var compressed []byte
+	"bootstrap/docs"
+)
 
 // Page explains an error or an exit code.
 type Page struct {
@@ -29,17 +20,7 @@ type Page struct {
 const exitCode = "Exit code "
 
 // Pages returns all pages: exit codes first, then errors, as they are in the file.
-func Pages() ([]Page, error) {
-	unpacked, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the embedded pages: %w", err)
-	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the embedded pages: %w", err)
-	}
-	return parse(string(text)), nil
-}
+func Pages() []Page { return parse(docs.Troubleshooting) }
 
 // parse returns the pages of a Markdown text. Each begins with a heading of the third
 // level and ends before the next heading.

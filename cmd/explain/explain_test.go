@@ -1,62 +1,15 @@
 package explain
 
 import (
-	"bytes"
-	"compress/gzip"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
-var update = flag.Bool("update", false, "write docs/troubleshooting.md, compressed, where it is embedded")
-
-const source = "../../docs/troubleshooting.md"
-
-// The embedded pages are those of the documentation.
-func TestEmbedded(t *testing.T) {
-	text, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		var packed bytes.Buffer
-		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = w.Write(text)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile("troubleshooting.md.gz", packed.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		compressed = packed.Bytes()
-	}
-	got, err := Pages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := parse(string(text))
-	if len(got) != len(want) {
-		t.Fatalf("%d pages are embedded, and %s has %d; write them with: go test ./cmd/explain -update", len(got), source, len(want))
-	}
-	for i := range want {
-		if got[i].Name != want[i].Name || got[i].Text != want[i].Text || strings.Join(got[i].Messages, "\n") != strings.Join(want[i].Messages, "\n") {
-			t.Errorf("the embedded page %s is not that of %s; write it with: go test ./cmd/explain -update", want[i].Name, source)
-		}
-	}
-}
-
 // Every page of an error has the same parts, so that a reader finds what to do; its
 // first sentence fits the list, and its lines fit narrow terminals.
 func TestParts(t *testing.T) {
-	pages, err := Pages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := Pages()
 	for _, p := range pages {
 		if s := p.Summary(); s == "" || utf8.RuneCountInString(s) > 130 {
 			t.Errorf("%s: the first sentence has %d characters: %s", p.Name, utf8.RuneCountInString(s), s)

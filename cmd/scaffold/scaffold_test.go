@@ -1,14 +1,10 @@
 package scaffold
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"flag"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -24,52 +20,6 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/manifest/document"
 )
-
-// The flag that rewrites golden files in all packages.
-func update() bool {
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
-}
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "pack the templates again")
-	os.Exit(m.Run())
-}
-
-// The program has the templates of the folder.
-func TestPacked(t *testing.T) {
-	var all bytes.Buffer
-	paths, err := filepath.Glob("templates/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatal(paths, err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&all, "== %s\n%s", strings.TrimSuffix(filepath.Base(path), ".txt"), text)
-	}
-	if update() {
-		var b bytes.Buffer
-		w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-		if _, err := w.Write(all.Bytes()); err != nil || w.Close() != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile("templates.gz", b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	in, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got bytes.Buffer
-	if _, err := got.ReadFrom(in); err != nil || !bytes.Equal(got.Bytes(), all.Bytes()) {
-		t.Errorf("templates.gz has other templates than the folder (%v): go test ./cmd/scaffold -update", err)
-	}
-}
 
 // stand returns a request with a value for every setting, and where its files come from.
 // The files of a Director are stand-ins: the real ones are not in this repository.

@@ -1,38 +1,12 @@
 package scaffold
 
 import (
-	"bytes"
-	"compress/gzip"
-	_ "embed"
-	"fmt"
-	"io"
+	"embed"
 	"strings"
-	"sync"
 )
 
-// packed has the files of templates/, one after the other, each after the line "== NAME".
-// go test . -update packs them again.
-//
-//go:embed templates.gz
-var packed []byte
-
-// unpacked returns the templates by their names. They are read often, and unpacked once.
-var unpacked = sync.OnceValue(func() map[string]string {
-	var text []byte
-	in, err := gzip.NewReader(bytes.NewReader(packed))
-	if err == nil {
-		text, err = io.ReadAll(in)
-	}
-	if err != nil {
-		panic(fmt.Sprintf("the templates of this program: %v", err)) // a defect
-	}
-	all := map[string]string{}
-	for part := range strings.SplitSeq(string(text), "== ") {
-		name, content, _ := strings.Cut(part, "\n")
-		all[name] = content
-	}
-	return all
-})
+//go:embed templates/*.txt
+var templates embed.FS
 
 // sections are the parts of one of the templates, by the name on the line before
 // them: "-- NAME --".
@@ -40,9 +14,12 @@ type sections map[string]string
 
 // read returns the parts of a template of this program; of an unknown one, none.
 func read(name string) sections {
-	text := unpacked()[name]
+	text, err := templates.ReadFile("templates/" + name + ".txt")
+	if err != nil {
+		return nil
+	}
 	found, name := sections{}, ""
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "-- "); ok && strings.HasSuffix(rest, " --\n") {
 			name = strings.TrimSuffix(rest, " --\n")
 			found[name] = ""

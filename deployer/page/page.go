@@ -20,8 +20,8 @@ import (
 	"bootstrap/internal/webpage"
 )
 
-//go:embed page.css.gz
-var style []byte
+//go:embed page.css
+var style string
 
 // writer writes the parts of the page.
 type writer struct {

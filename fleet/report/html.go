@@ -12,8 +12,8 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-//go:embed page.css.gz
-var pageStyle []byte
+//go:embed page.css
+var pageStyle string
 
 // page is what the page shows: see write.
 type page struct {

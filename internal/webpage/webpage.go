@@ -4,19 +4,16 @@
 package webpage
 
 import (
-	"bytes"
-	"compress/gzip"
 	_ "embed" // the style
 	"fmt"
-	"io"
 	"strings"
 	"unicode"
 
 	"bootstrap/internal/printable"
 )
 
-//go:embed page.css.gz
-var style []byte
+//go:embed page.css
+var style string
 
 // Page is a page that is being written.
 type Page struct {
@@ -25,9 +22,6 @@ type Page struct {
 
 	text strings.Builder
 }
-
-// maxStyle is more than a style has, in bytes.
-const maxStyle = 64 << 10
 
 // head is what a page begins with. The policy forbids everything but the style inside.
 const head = `<!DOCTYPE html>
@@ -39,16 +33,12 @@ const head = `<!DOCTYPE html>
 <meta name="color-scheme" content="light dark">
 `
 
-// Begin writes everything before the content. own is the style of this page beside the
-// one that all pages share, compressed with gzip.
-func (p *Page) Begin(title string, own []byte) {
+// Begin writes everything before the content. own is the style of this page, in addition
+// to the one that all pages share.
+func (p *Page) Begin(title, own string) {
 	p.text.WriteString(head)
 	p.Put("<title>%s</title>\n<style>\n", title)
-	for _, packed := range [][]byte{style, own} {
-		if r, err := gzip.NewReader(bytes.NewReader(packed)); err == nil { // a test unpacks them
-			_, _ = io.CopyN(&p.text, r, maxStyle)
-		}
-	}
+	p.text.WriteString(style + own)
 	p.Put(`</style>
 </head>
 <body>

@@ -1,52 +1,10 @@
 package webpage
 
 import (
-	"bytes"
-	"compress/gzip"
-	"flag"
 	"html/template"
-	"io"
-	"os"
 	"strings"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "compress the styles of pages")
-
-// The styles are embedded as they are, compressed: a fourth of their size.
-func TestStyles(t *testing.T) {
-	for _, name := range []string{"page.css", "../../deployer/page/page.css", "../../fleet/report/page.css"} {
-		want, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if *update {
-			var packed bytes.Buffer
-			w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = w.Write(want) // to memory
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name+".gz", packed.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		packed, err := os.ReadFile(name + ".gz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := gzip.NewReader(bytes.NewReader(packed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s.gz is not %[1]s compressed (%v): go test ./internal/webpage -update", name, err)
-		}
-	}
-}
 
 // Values are escaped as html/template does, and made safe before; words of the program
 // are not changed by that.
@@ -71,7 +29,7 @@ func TestPut(t *testing.T) {
 func TestIsOurs(t *testing.T) {
 	t.Parallel()
 	var p Page
-	p.Begin("title", nil)
+	p.Begin("title", "")
 	if page := string(p.End()); !IsOurs(page) || !strings.Contains(page, "--page: #fff") || IsOurs("<!DOCTYPE html>\n<html>") || IsOurs("") {
 		t.Errorf("%.200s", page)
 	}
