@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,7 +24,13 @@ func (r *root) attachedDir(vm string) string { return filepath.Join(r.dir, attac
 func (r *root) handOver(ctx context.Context, disk, vm string) error {
 	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
 	if isFolder(there) {
-		return nil
+		if !isFolder(data) {
+			return nil
+		}
+		// A job has made a folder with that name: the data are not in the VM yet.
+		if err := r.removeTree(ctx, there); err != nil {
+			return err
+		}
 	}
 	if err := os.MkdirAll(r.attachedDir(vm), 0o700); err != nil {
 		return err
@@ -55,6 +62,8 @@ func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 	case r.isImage(disk):
 		// The mount there ends with its folder.
 		return r.removeTree(ctx, there)
+	case isFolder(there) && isFolder(data):
+		return r.removeTree(ctx, there) // a folder that a job has made
 	case isFolder(there):
 		if err := r.exchange(ctx, data, there); err != nil {
 			return err
@@ -75,8 +84,8 @@ func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	}
 	for _, entry := range entries {
 		disk := entry.Name()
-		if _, err := os.Lstat(r.path(disks(), disk)); !isCID(disks(), disk) || errors.Is(err, fs.ErrNotExist) {
-			// Not a disk, or one whose folder was removed by hand.
+		if !r.isAttached(disk, vm) {
+			// A job has made it, or somebody has removed the folder of the disk.
 			if err := r.removeTree(ctx, filepath.Join(r.attachedDir(vm), disk)); err != nil {
 				return err
 			}
@@ -89,23 +98,31 @@ func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	return os.Remove(r.attachedDir(vm))
 }
 
+// isAttached reports whether the record of a disk says that a VM has it.
+func (r *root) isAttached(cid, vm string) bool {
+	var d disk
+	return r.load(disks(), cid, &d) == nil && d.VM == vm
+}
+
 // sweepAttached takes back the disks of VMs that no longer exist.
 func (r *root) sweepAttached(ctx context.Context) error {
 	entries, err := os.ReadDir(filepath.Join(r.dir, attachedFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	var left []error
 	for _, entry := range entries {
 		dir := r.path(vms(), entry.Name())
 		if _, err := os.Lstat(dir); !isCID(vms(), entry.Name()) || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := endVM(ctx, dir); err != nil {
-			return err
+		err := endVM(ctx, dir)
+		if err == nil {
+			err = r.takeBackAll(ctx, entry.Name())
 		}
-		if err := r.takeBackAll(ctx, entry.Name()); err != nil {
-			return err
+		if err != nil {
+			left = append(left, fmt.Errorf("cannot take back the disks of VM '%s', which is gone: %w", entry.Name(), err))
 		}
 	}
-	return nil
+	return errors.Join(left...)
 }

@@ -109,12 +109,14 @@ func (r *root) close() {
 }
 
 // sweep removes what killed calls left behind. None of them still runs, because
-// each holds the lock while it runs.
+// each holds the lock while it runs. It goes on after an error, which is about
+// things that the call does not use: the next call tries again.
 func (r *root) sweep(ctx context.Context) error {
+	var left []error
 	for _, k := range kinds() {
 		entries, err := os.ReadDir(filepath.Join(r.dir, k.folder))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot list the %ss: %w", k.name, err)
+			left = append(left, fmt.Errorf("cannot list the %ss: %w", k.name, err))
 		}
 		for _, entry := range entries {
 			dir := r.path(k, entry.Name())
@@ -122,14 +124,11 @@ func (r *root) sweep(ctx context.Context) error {
 				continue
 			}
 			if err := r.discard(ctx, k, dir); err != nil {
-				return fmt.Errorf("cannot remove what a killed call left behind: %w", err)
+				left = append(left, fmt.Errorf("cannot remove what a killed call left of the %s '%s': %w", k.name, entry.Name(), err))
 			}
 		}
 	}
-	if err := r.sweepAttached(ctx); err != nil {
-		return fmt.Errorf("cannot take back the disks of a VM that is gone: %w", err)
-	}
-	return r.sweepImages()
+	return errors.Join(append(left, r.sweepAttached(ctx), r.sweepImages())...)
 }
 
 func isCID(k kind, cid string) bool {

@@ -55,6 +55,7 @@ type call struct {
 	self string // this program
 	req  request
 	root *root // nil for methods that do not use it
+	left error // why something that killed calls left behind is still there
 }
 
 // Run answers the one call on stdin, with the configuration at configPath, and
@@ -64,12 +65,17 @@ type call struct {
 func Run(ctx context.Context, configPath string, self string, stdin io.Reader, stdout, stderr io.Writer) int {
 	began := time.Now()
 	var result any
+	var left error
 	req, err := readRequest(stdin)
 	if err == nil {
 		c := &call{self: self, req: req}
 		if c.cfg, err = readConfig(configPath); err == nil {
 			result, err = c.dispatch(ctx)
+			left = c.left
 		}
+	}
+	if left != nil {
+		fmt.Fprintf(stderr, "local CPI: %s\n", strings.ReplaceAll(left.Error(), "\n", "; "))
 	}
 	reply, said := respond(result, err)
 	fmt.Fprintf(stderr, "local CPI: %s: %s (%s)\n", req.Method, strings.ReplaceAll(said, "\n", " "), time.Since(began).Round(time.Millisecond))
@@ -134,9 +140,7 @@ func (c *call) dispatch(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	defer root.close()
-	if err := root.sweep(ctx); err != nil {
-		return nil, err
-	}
+	c.left = root.sweep(ctx)
 	c.root = root
 	if c.req.Method != "delete_vm" && c.req.Method != "reboot_vm" {
 		if err := c.reconnect(ctx); err != nil {

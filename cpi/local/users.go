@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,7 +88,10 @@ func (c *call) usersOf(machine string, properties map[string]any) (bool, error) 
 
 // removeTree removes a folder, in which files may be those of users of VMs.
 func (r *root) removeTree(ctx context.Context, dir string) error {
-	err := removal.Tree(dir)
+	err := unmountBelow(dir)
+	if err == nil {
+		err = removal.Tree(dir)
+	}
 	if err == nil {
 		return nil
 	}
@@ -150,6 +154,10 @@ func (c *call) giveDisk(ctx context.Context, d *disk, many bool) error {
 func (c *call) copyDisk(ctx context.Context, d disk, to string) error {
 	if c.root.isImage(d.CID) {
 		return needs(volume.Copy(ctx, c.root.imageOf(d.CID), to))
+	}
+	// A link would lead to files of the machine.
+	if data := c.dataDir(d); !isFolder(data) {
+		return fmt.Errorf("%s is not a folder: a job has removed or replaced the disk's data", data)
 	}
 	if d.Owners == ownersOne {
 		return copyTree(ctx, c.dataDir(d), to)

@@ -238,7 +238,8 @@ func (c *call) deleteVM(ctx context.Context) (any, error) {
 	if err := c.root.remove(ctx, vms(), cid); err != nil {
 		return nil, err
 	}
-	return nil, c.root.sweepImages()
+	c.left = errors.Join(c.left, c.root.sweepImages()) // the next call tries again
+	return nil, nil
 }
 
 func (c *call) rebootVM(ctx context.Context) (any, error) {

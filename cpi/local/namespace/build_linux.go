@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/removal"
 )
 
 // buildVM makes the root file system of a VM, in the namespaces that Start has
@@ -184,7 +187,7 @@ func (b *builder) layer(name string, mode fs.FileMode) error {
 			continue
 		}
 		if err == nil {
-			if err := b.layers.Remove(at); err != nil {
+			if err := b.clear(at); err != nil {
 				return err
 			}
 		}
@@ -345,7 +348,7 @@ func (b *builder) var_() error {
 // own makes the folders in which the VM has only its own files.
 func (b *builder) own() error {
 	// As on a machine that was started again.
-	if err := removeContents(b.layers, "tmp"); err != nil {
+	if err := b.clear("tmp"); err != nil {
 		return err
 	}
 	for _, dir := range []struct {
@@ -374,13 +377,18 @@ func (b *builder) own() error {
 	return nil
 }
 
-// removeContents removes what is in a folder; a missing one is no error.
-func removeContents(root *os.Root, dir string) error {
-	info, err := root.Lstat(dir)
-	if err != nil || !info.IsDir() {
+// clear removes what a job has left at a name of the VM's own files: a link, or a folder
+// of any depth. A missing one is no error.
+func (b *builder) clear(name string) error {
+	parent, err := b.layers.Open(filepath.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return root.RemoveAll(dir)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return removal.At(parent, filepath.Base(name))
 }
 
 // devices makes a /dev with the usual nodes, which are those of the machine.

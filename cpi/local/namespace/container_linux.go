@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -38,7 +37,7 @@ const upperDir = "upper"
 func (b *builder) stemcell() error {
 	// As on a machine that was started again.
 	for _, name := range []string{"run", "tmp"} {
-		if err := removeContents(b.layers, path.Join(upperDir, name)); err != nil {
+		if err := b.clear(path.Join(upperDir, name)); err != nil {
 			return err
 		}
 	}
@@ -71,7 +70,7 @@ func (b *builder) put(files ...File) error {
 			return err
 		}
 		name := path.Join(upperDir, file.Name)
-		if err := b.layers.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.clear(name); err != nil {
 			return err
 		}
 		if err := b.layers.WriteFile(name, []byte(file.Text), file.Mode); err != nil {

@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -63,7 +62,7 @@ func (b *builder) etcFiles() error {
 		}
 		// A job may have put a link in its place.
 		file := "etc/upper/" + name
-		if err := b.layers.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.clear(file); err != nil {
 			return err
 		}
 		if err := b.layers.WriteFile(file, []byte(text), mode); err != nil {

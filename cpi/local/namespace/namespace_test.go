@@ -310,3 +310,25 @@ ls -ld /usr/lib/machine /var/lib
 		t.Errorf("outside: %v, %v", left, err)
 	}
 }
+
+// Folders that jobs leave in place of files do not keep the VM from starting again.
+func TestFoldersInPlaceOfFiles(t *testing.T) {
+	t.Parallel()
+	dir, _ := runInside(t, `
+for name in /etc/hosts /etc/resolv.conf /etc/passwd /usr/sbin/chpst /usr/lib/machine/run-as; do
+  rm $name && mkdir -p $name/folder/in/it && chmod 0 $name/folder && echo made $name
+done
+`)
+	log := filepath.Join(dir, "log")
+	if text, err := os.ReadFile(log); err != nil || strings.Count(string(text), "made") != 5 {
+		t.Fatalf("the folders were not made: %s, %v", text, err)
+	}
+	select {
+	case <-startIn(t, dir, "echo user=$(id -un) tool=$(chpst -u vcap id -un)"):
+	case <-time.After(time.Minute):
+		t.Fatal("the VM does not end")
+	}
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), "user=root tool=vcap") {
+		t.Errorf("started again: %s, %v", text, err)
+	}
+}

@@ -103,7 +103,9 @@ func (b *builder) addTool(source, file string) error {
 	if err := b.layer(path.Dir(file), 0o755); err != nil {
 		return err
 	}
-	_ = b.layers.Remove(file) // which may be a link, if a job has changed it
+	if err := b.clear(file); err != nil { // which may be a link, if a job has changed it
+		return err
+	}
 	if err := b.layers.WriteFile(file, text, fs.FileMode(0o755)); err != nil {
 		return err
 	}
