@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/page"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/printable"
 	"bootstrap/manifest/document"
 )
 
@@ -117,7 +118,7 @@ func instead(c *console) {
 func writePlan(path string, plan deployer.PlanFile) error {
 	data, err := json.MarshalIndent(plan, "", "  ")
 	if err == nil {
-		err = atomicfile.Write(path, append(data, '\n'))
+		err = atomicfile.Write(path, append(printable.JSON(data), '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the plan: %w", err)

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"bootstrap/deployer/report"
+	"bootstrap/internal/printable"
 )
 
 // Format is the number of the format of JSON output. Members and kinds are added
@@ -217,21 +216,5 @@ func (w *rewriter) string(text string) {
 	if err != nil { // impossible for a text
 		return
 	}
-	if !strings.ContainsFunc(text, hidden) {
-		w.out.Write(data)
-		return
-	}
-	for len(data) > 0 {
-		c, size := utf8.DecodeRune(data)
-		switch {
-		case !hidden(c):
-			w.out.Write(data[:size])
-		case c > 0xffff:
-			high, low := utf16.EncodeRune(c)
-			fmt.Fprintf(&w.out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&w.out, `\u%04x`, c)
-		}
-		data = data[size:]
-	}
+	w.out.Write(printable.JSON(data))
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"bootstrap/internal/printable"
 )
 
 // Redacted replaces a secret.
@@ -49,7 +51,7 @@ func (r *Redactor) Add(values ...string) {
 	}
 	for _, v := range values {
 		v = strings.TrimRight(v, "\n")
-		forms := append(encoded(v), v, visible(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v))
+		forms := append(encoded(v), v, printable.Escaped(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v))
 		if u, err := url.Parse(v); err == nil && u.User != nil {
 			if pw, ok := u.User.Password(); ok {
 				forms = append(forms, pw)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
+
+	"bootstrap/internal/printable"
 )
 
 // Table prints cells in columns, of which each row has as many. Each cell is shown
@@ -185,7 +187,7 @@ func cell(out *Writer, text string) string {
 	if strings.ContainsAny(text, "\t\n\v\f") { // these would end a cell
 		text = strings.NewReplacer("\t", " ", "\n", " ", "\v", " ", "\f", " ").Replace(text)
 	}
-	return bounded(visible(text), maxCell)
+	return bounded(printable.Escaped(text), maxCell)
 }
 
 // Moment writes a time for people: 2026-11-22 03:44 UTC.

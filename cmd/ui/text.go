@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bootstrap/deployer/report"
+	"bootstrap/internal/printable"
 
 	"github.com/cheggaaa/pb/v3"
 	"github.com/mattn/go-runewidth"
@@ -474,4 +475,4 @@ func File(path, content string) string {
 
 // Visible escapes the control characters of a text, for requested results that are
 // printed on a terminal.
-func Visible(text string) string { return visible(text) }
+func Visible(text string) string { return printable.Escaped(text) }

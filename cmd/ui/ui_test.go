@@ -14,6 +14,7 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/printable"
 
 	"github.com/mattn/go-runewidth"
 	"gotest.tools/v3/golden"
@@ -360,7 +361,7 @@ func FuzzWriter(f *testing.F) {
 		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back["value"] != text {
 			t.Fatalf("%v: %.200q of %.200q", err, back["value"], text)
 		}
-		if needsEscape(out.String()) {
+		if printable.Escaped(out.String()) != out.String() {
 			t.Errorf("%.200q", out.String())
 		}
 	})

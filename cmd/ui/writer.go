@@ -6,10 +6,11 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+
+	"bootstrap/internal/printable"
 )
 
 // These limits apply to all output. Replies of other programs are limited where
@@ -139,7 +140,7 @@ func (w *Writer) Err() error {
 }
 
 func (w *Writer) pass(text string) {
-	text = visible(w.redactor.Shown(text))
+	text = printable.Escaped(w.redactor.Shown(text))
 	if len(text) > w.longest {
 		var b strings.Builder
 		for line := range strings.Lines(text) {
@@ -171,7 +172,7 @@ func (w *Writer) control(sequence string) {
 // clean makes a text safe to print. It redacts before it shortens, so that no
 // secret is split.
 func (w *Writer) clean(text string, limit int) string {
-	return bounded(visible(w.redactor.Shown(text)), limit)
+	return bounded(printable.Escaped(w.redactor.Shown(text)), limit)
 }
 
 // bounded returns at most limit bytes of text, and says how many it left out.
@@ -184,43 +185,4 @@ func bounded(text string, limit int) string {
 		cut--
 	}
 	return fmt.Sprintf("%s… (%d more bytes)", text[:cut], len(text)-cut)
-}
-
-// visible escapes characters that control a terminal or change the direction of text,
-// as \x1b or \u202e, and bytes that are not text as \xff.
-func visible(text string) string {
-	if !needsEscape(text) {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		c, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case c == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case c == '\r' && strings.HasPrefix(text[i:], "\r\n"):
-		case !hidden(c):
-			b.WriteString(text[i : i+size])
-		case c < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, c)
-		}
-		i += size
-	}
-	return b.String()
-}
-
-func needsEscape(text string) bool {
-	return !utf8.ValidString(text) || strings.ContainsFunc(text, hidden)
-}
-
-// hidden reports whether a terminal does not show a character: control characters, and
-// formatting characters except the two joiners, which are part of words.
-func hidden(c rune) bool {
-	switch c {
-	case '\n', '\t', '\u200c', '\u200d':
-		return false
-	}
-	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp)
 }

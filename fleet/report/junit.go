@@ -67,7 +67,7 @@ func (v *Report) JUnit() ([]byte, error) {
 	s := junitSuite{
 		Name: oneLine("fleet "+v.Fleet, maxMessage), Package: "fleet", Hostname: oneLine(v.By.Host, maxMessage), Time: decimal(v.Seconds),
 		Timestamp: stamp(v.Started), Tests: len(v.Members),
-		Properties: []junitProperty{{"run", v.Run}, {"action", v.Action}, {"status", string(v.Status)}, {"logs", plain(v.Logs)}},
+		Properties: []junitProperty{{"run", plain(v.Run)}, {"action", plain(v.Action)}, {"status", plain(string(v.Status))}, {"logs", plain(v.Logs)}},
 	}
 	if s.Hostname == "" {
 		s.Hostname = "localhost"

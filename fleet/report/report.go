@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/printable"
 )
 
 // Format is the format of a Report.
@@ -222,5 +223,5 @@ func (v *Report) word(verdict schedule.Verdict) string {
 // JSON returns the report as JSON.
 func (v *Report) JSON() ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
-	return append(data, '\n'), err
+	return append(printable.JSON(data), '\n'), err
 }

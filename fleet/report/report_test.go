@@ -15,6 +15,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/printable"
 	"bootstrap/state"
 )
 
@@ -272,7 +273,7 @@ func hostile() map[string]string {
 		"control":    "\x00\x01\x1b[31mred\x1b[0m\a\u009b\r\nnext",
 		"no utf-8":   "caf\xe9 \xff\xfe",
 		"not in XML": "\ufffe \uffff \U0001f600",
-		"direction":  "abc\u202egpj.exe\u2028",
+		"direction":  "abc\u202egpj.exe\u2028\u2066",
 		"template":   `{{.Members}} ${x}`,
 		"long":       strings.Repeat("x", 10000),
 		"long lines": strings.Repeat("a line of a log\n", 1000),
@@ -319,6 +320,9 @@ func checkText(t *testing.T, text string) {
 
 	var back Report
 	data := bytesOf(t, v.JSON)
+	if printable.Escaped(data) != data {
+		t.Errorf("JSON: a character is hidden in %q", data)
+	}
 	if err := json.Unmarshal([]byte(data), &back); err != nil || back.Members[2].Reason != string([]rune(text)) {
 		t.Errorf("JSON: %v, %.100q", err, back.Members[2].Reason)
 	}
@@ -332,7 +336,7 @@ func checkText(t *testing.T, text string) {
 	}
 
 	page := bytesOf(t, v.HTML)
-	for _, bad := range []string{"<script", "<img", "<failure", "<!-- ", "\x00", "\x1b", "\u009b", "\u202e"} {
+	for _, bad := range []string{"<script", "<img", "<failure", "<!-- ", "\x00", "\x1b", "\u009b", "\u202e", "\u2066"} {
 		if strings.Contains(page, bad) {
 			t.Errorf("HTML: the page has %q", bad)
 		}

@@ -7,7 +7,6 @@ import (
 	_ "embed" // the style
 	"fmt"
 	"strings"
-	"unicode"
 
 	"bootstrap/internal/printable"
 )
@@ -63,15 +62,15 @@ func IsOurs(text string) bool { return strings.HasPrefix(text, head) }
 // change it, even if a secret is the same word.
 type Own string
 
-// Put writes a format with its values, which are escaped for the text of an element or
-// a quoted attribute.
+// Put writes a format with its values as Plain makes them, which are escaped for the text
+// of an element or a quoted attribute.
 func (p *Page) Put(format string, values ...any) {
 	for i, v := range values {
 		text := fmt.Sprint(v)
 		if _, own := v.(Own); !own && p.Show != nil {
 			text = p.Show(text)
 		}
-		values[i] = escape(text)
+		values[i] = escape(Plain(text))
 	}
 	fmt.Fprintf(&p.text, format, values...)
 }
@@ -90,24 +89,4 @@ func escape(text string) string {
 
 // Plain returns a text without control characters, and with those visible that change
 // the direction of text. It is valid in XML.
-func Plain(text string) string {
-	text = printable.Text(text)
-	if !strings.ContainsFunc(text, unseen) {
-		return text
-	}
-	var b strings.Builder
-	for _, c := range text {
-		if unseen(c) {
-			fmt.Fprintf(&b, `\u%04x`, c)
-			continue
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
-
-// unseen reports whether a character has no form of its own. The two joiners are parts
-// of words.
-func unseen(c rune) bool {
-	return c != '\u200c' && c != '\u200d' && unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp)
-}
+func Plain(text string) string { return printable.Escaped(printable.Text(text)) }
