@@ -25,8 +25,8 @@ func newSSH(c *console) *cobra.Command {
 		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
 		Short: "Log in to the VM, or run a command there",
 		Long: `Ssh asks the agent to create a user on the VM for this session, with a new key, logs
-in, and removes the user at the end. If ssh is killed, the next command that talks
-to the VM removes the user. The key is in no file. The VM must have the host key that
+in, and removes the user at the end. If ssh is killed, the next ssh, logs, or command
+that changes the VM removes the user. The key is in no file. The VM must have the host key that
 the agent reports. It uses the system's ssh if there is one, and a built-in client
 otherwise, on Windows, and through jumpboxes.
 

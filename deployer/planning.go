@@ -40,6 +40,9 @@ func (r *run) showPlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
+	if err := r.checkTemplates(ctx); err != nil {
+		return err
+	}
 	for _, err := range r.machineProblems(ctx) {
 		text := strings.TrimSuffix(err.Error(), "; nothing was changed")
 		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.StopsEarly, To: text})
@@ -48,6 +51,20 @@ func (r *run) showPlan(ctx context.Context) error {
 		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.Undetermined, Count: n})
 	}
 	return r.emitPlan(ctx)
+}
+
+// checkTemplates renders what the plan applies, and keeps no files. The error is a
+// *document.Problems, as that of Validate, if a deploy of the plan would fail.
+func (r *run) checkTemplates(ctx context.Context) error {
+	if !r.plan.Applies() {
+		return nil
+	}
+	defer func(address string) { r.address = address }(r.address)
+	v := &validation{r: r, whole: r.t.Manifest}
+	if err := v.renderJobs(ctx); err != nil || len(v.problems) == 0 {
+		return err
+	}
+	return &v.problems
 }
 
 // wishes collects what the manifest asks for.
@@ -87,10 +104,6 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Asked:     r.asked.Asked,
 		Addresses: r.addresses.planned.Changes,
 		Places:    plan.Places(m),
-		Machine:   machineReason(r.t.NewMachine(ctx)),
-		Network:   networkReason(r.t.NewNetwork(ctx)),
-		Limits:    limitsReason(target.NotHeld(ctx, r.t)),
-		DiskLimit: diskReason(target.DiskNotHeld(ctx, r.t)),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
@@ -115,6 +128,26 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		w.Notes = append(w.Notes, target.Place(problem))
 	}
 	return w, nil
+}
+
+// askMachine completes the wishes with what only this machine can say of a new VM or
+// disk, if the decision makes one: asking tries namespaces and loop devices.
+func (r *run) askMachine(ctx context.Context, w *plan.Wishes, d plan.Decision) error {
+	if !d.NewVM() && !d.NewDisk() {
+		return nil
+	}
+	w.Machine = machineReason(r.t.NewMachine(ctx))
+	w.Network = networkReason(r.t.NewNetwork(ctx))
+	w.Limits = limitsReason(target.NotHeld(ctx, r.t))
+	w.DiskLimit = diskReason(target.DiskNotHeld(ctx, r.t))
+	if !d.NewVM() {
+		return nil
+	}
+	err := r.packages.planDeliveryToNew(ctx)
+	if err == nil {
+		w.MissingNew = r.packages.missing()
+	}
+	return err
 }
 
 // machineReason returns what a plan says of the kind of a new VM; zero: nothing,
@@ -185,14 +218,6 @@ func (r *run) makePlan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.packages.sort(ctx, nil, r.t.NewMachine(ctx).Kind); err != nil {
-		return err
-	}
-	w.MissingNew = r.packages.missing()
-	if err := r.packages.planDelivery(ctx, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine); err != nil {
-		return err
-	}
-	w.Missing = r.packages.missing()
 	st, _ := plan.Settled(r.t.State.Get(), r.look.Facts)
 	if r.t.Adopted != nil {
 		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.t.Adopted))
@@ -200,6 +225,9 @@ func (r *run) makePlan(ctx context.Context) error {
 	decision, err := plan.Decide(w, st, r.look.Facts)
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {
 		return r.silent(st.CurrentVMCID)
+	}
+	if err == nil && decision.Touches() {
+		decision, err = r.decideAgain(ctx, &w, st, decision)
 	}
 	if err == nil && w.Strategy == swapStrategy && decision.On(plan.VM) == plan.Replace && r.t.Manifest.Placement != nil {
 		w, decision, err = r.planSwap(ctx, w, st)
@@ -220,6 +248,21 @@ func (r *run) makePlan(ctx context.Context) error {
 		r.address = r.known
 	}
 	return nil
+}
+
+// decideAgain decides with what a decision that changes the VM needs to know beside
+// what is wished: how the packages get there, and what this machine can do.
+func (r *run) decideAgain(ctx context.Context, w *plan.Wishes, st state.State, first plan.Decision) (plan.Decision, error) {
+	if err := r.askMachine(ctx, w, first); err != nil {
+		return first, err
+	}
+	if !first.NewVM() {
+		if err := r.packages.planDelivery(ctx, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine); err != nil {
+			return first, err
+		}
+		w.Missing = r.packages.missing()
+	}
+	return plan.Decide(*w, st, r.look.Facts)
 }
 
 // lastAddresses returns the addresses that the VM has, or had, on dynamic networks
@@ -256,6 +299,7 @@ func (r *run) planSwap(ctx context.Context, first plan.Wishes, st state.State) (
 		return w, plan.Decision{}, err
 	}
 	w.Missing, w.MissingNew = first.Missing, first.MissingNew
+	w.Machine, w.Network, w.Limits, w.DiskLimit = first.Machine, first.Network, first.Limits, first.DiskLimit
 	if name := r.addresses.planned.NoSwap; name != "" {
 		w.NoSwap = "it keeps its address on network " + name
 	}

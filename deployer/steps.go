@@ -20,6 +20,9 @@ func (r *run) runList(ctx context.Context, group string, steps []plan.Step) erro
 // those that change the VM.
 func (r *run) runSteps(ctx context.Context, group string) error {
 	in, took := "", kept.Times{}
+	if r.look.Facts.Answers && len(r.plan.Steps) > 0 {
+		r.t.Reached(r.look.Running, r.t.State.Get().CurrentVMCID).EndLogins(ctx)
+	}
 	for i, s := range r.plan.Steps {
 		switch {
 		case changesVM(s.Kind):

@@ -225,7 +225,9 @@ func (v *validation) renderJobs(ctx context.Context) error {
 	address, dynamic := m.Address()
 	// A placeholder for the address, which belongs to no machine.
 	v.r.address = cmp.Or(address, "192.0.2.1")
-	v.r.t.CPI.AssumeRegistry()
+	if !v.r.t.CPI.Connected() {
+		v.r.t.CPI.AssumeRegistry()
+	}
 	for _, c := range []struct {
 		templateCheck
 		jobs []templates.Job

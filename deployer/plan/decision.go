@@ -99,6 +99,9 @@ func (d Decision) Destroys() []string {
 // NewVM reports whether a new VM is created.
 func (d Decision) NewVM() bool { a := d.on(VM); return a == Create || a == Replace }
 
+// NewDisk reports whether a persistent disk is created, or may be.
+func (d Decision) NewDisk() bool { a := d.on(Disk); return a == Create || a == Migrate }
+
 // diskWork reports whether anything is done to the persistent disk.
 func (d Decision) diskWork() bool { return d.on(Disk) != Keep }
 

@@ -117,7 +117,6 @@ func (l *Look) AtAgent(ctx context.Context) error {
 	l.learn(vm)
 	if l.Facts.Answers && l.t.Scratch == "" {
 		l.t.foundAgain(vm)
-		l.t.Reached(l.Running, vm).EndLogins(ctx)
 		if err := l.settleDisk(); err != nil {
 			return err
 		}
