@@ -36,13 +36,23 @@ func (b *builder) etc() error {
 // etcFiles writes the files that are not the machine's. Those that jobs may
 // change are kept when the VM is started again.
 func (b *builder) etcFiles() error {
-	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": b.resolvers()}
+	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": b.resolvers(), ".pwd.lock": ""}
 	kept := map[string]string{
 		"passwd":  users(readText("/etc/passwd")),
 		"group":   groups(readText("/etc/group")),
 		"shadow":  "root:*:19000:0:99999:7:::\nvcap:*:19000:0:99999:7:::\n",
 		"gshadow": "root:*::\nvcap:*::\n",
+		"subuid":  "",
+		"subgid":  "",
 		"hosts":   fmt.Sprintf("127.0.0.1 localhost %s\n::1 localhost ip6-localhost ip6-loopback\n%s", b.Hostname, otherHosts(readText("/etc/hosts"))),
+	}
+	// Programs that add users write these anew, and the machine's are not the VM's.
+	for _, name := range accountFiles() {
+		kept[name+"-"] = ""
+		// A program that was killed with the VM holds it.
+		if err := b.clear("etc/upper/" + name + ".lock"); err != nil {
+			return err
+		}
 	}
 	// A job may append to these; it could not change the machine's own.
 	for _, name := range []string{"environment", "profile", "sysctl.conf", "security/limits.conf", "nsswitch.conf", "bash.bashrc", "ld.so.conf"} {
@@ -57,8 +67,11 @@ func (b *builder) etcFiles() error {
 	}
 	for name, text := range fresh {
 		mode := fs.FileMode(0o644)
-		if strings.HasSuffix(name, "shadow") {
+		switch {
+		case strings.HasSuffix(strings.TrimSuffix(name, "-"), "shadow"):
 			mode = 0o640
+		case name == ".pwd.lock":
+			mode = 0o600
 		}
 		// A job may have put a link in its place.
 		file := "etc/upper/" + name
@@ -70,6 +83,13 @@ func (b *builder) etcFiles() error {
 		}
 	}
 	return nil
+}
+
+// accountFiles are the files of /etc with users and groups. A program that changes one
+// holds the file .pwd.lock, and has a copy of the earlier content, NAME-, and a lock,
+// NAME.lock, beside it.
+func accountFiles() []string {
+	return []string{"passwd", "group", "shadow", "gshadow", "subuid", "subgid"}
 }
 
 // resolvers are the name servers of the VM's network.

@@ -316,9 +316,14 @@ func TestFoldersInPlaceOfFiles(t *testing.T) {
 	t.Parallel()
 	dir, _ := runInside(t, `
 for name in /etc/hosts /etc/resolv.conf /etc/passwd /usr/sbin/chpst /usr/lib/machine/run-as; do
-  rm $name && mkdir -p $name/folder/in/it && chmod 0 $name/folder && echo made $name
+  rm -f $name && mkdir -p $name/folder/in/it && chmod 0 $name/folder && echo made $name
 done
 `)
+	t.Cleanup(func() {
+		if err := removal.Tree(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	log := filepath.Join(dir, "log")
 	if text, err := os.ReadFile(log); err != nil || strings.Count(string(text), "made") != 5 {
 		t.Fatalf("the folders were not made: %s, %v", text, err)
