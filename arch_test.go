@@ -132,6 +132,7 @@ func imports() map[string][]string {
 			"manifest",
 			"manifest/document",
 			"manifest/source",
+			"state/team",
 			"tunnel",
 		},
 		"cmd/pages": {"cmd"},

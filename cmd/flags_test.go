@@ -51,7 +51,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // inputs, or how something is reached, done or reported.
 const harmless = "config environment ca-cert client client-secret deployment column parallel sha2 timings bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
-	"state lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
+	"state state-key secret lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
 
 // together lists, for some commands, sets of other flags that work with each
 // other.
@@ -297,7 +297,7 @@ func TestWrongUsage(t *testing.T) {
 		{"no-such", `unknown command "no-such"`, "bootstrap --help"},
 		{"pw=SECRET deploy m.yml", `unknown command "pw=…"`, "bootstrap --help"},
 		{"help nosuch", `unknown command "nosuch"`, "bootstrap help --help"},
-		{"help state shwo", `state has no command "shwo"; it has backups, diff, import, leftovers, move, pull, push, restore, rm, show, unlock. Did you mean "show"?`, "bootstrap help --help"},
+		{"help state shwo", `state has no command "shwo"; it has backups, diff, import, key, leftovers, move, pull, push, restore, rm, show, trust, unlock. Did you mean "show"?`, "bootstrap help --help"},
 		{"disks lst m.yml", `disks has no command "lst"; it has attach, delete, forget`, "bootstrap disks --help"},
 		{"disks atach", `disks has no command "atach"; it has attach, delete, forget. Did you mean "attach"?`, "bootstrap disks --help"},
 		{"cache lst", `cache has no command "lst"; it has list, prune. Did you mean "list"?`, "bootstrap cache --help"},

@@ -179,6 +179,7 @@ type console struct {
 	line           environment.Line       // the command line with the flags of its environment
 	lineErr        error                  // what is wrong with these
 	closers        []func()               // what the command has opened
+	stateKey       string                 // --state-key
 	target         *deployer.Options      // name the deployment in the commands of messages; nil: none is named
 }
 
@@ -218,6 +219,7 @@ func newRoot(c *console) *cobra.Command {
 	root.AddCommand(newDoctor(c), explain.New(explainOf(c)), about.NewVersion(aboutOf(c)), about.NewNotice(aboutOf(c)), explain.NewExitCodes(), newPlugin(c))
 	root.SetHelpCommand(newHelp(c))
 	root.SetFlagErrorFunc(usage.FlagError)
+	c.stateKeyFlags(root)
 	c.root = root
 	root.SetHelpFunc(showHelp(c))
 	c.checkArgs(root)

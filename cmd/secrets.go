@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
 	"bootstrap/state/team"
 )
@@ -72,8 +73,8 @@ func secretsOf(c *console) secrets.Console {
 }
 
 // openVars opens the store of a team for its vars store.
-func openVars(c *console) func(context.Context, string, time.Duration) (*team.Copy, error) {
-	return func(ctx context.Context, address string, wait time.Duration) (*team.Copy, error) {
+func openVars(c *console) func(context.Context, string, time.Duration, *sealed.Keys) (*team.Copy, error) {
+	return func(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (*team.Copy, error) {
 		if !team.IsAddress(address) {
 			return nil, errNoStore
 		}
@@ -81,7 +82,7 @@ func openVars(c *console) func(context.Context, string, time.Duration) (*team.Co
 		if err != nil {
 			return nil, err
 		}
-		return c.openTeam(ctx, target.Config{Home: home, LockWait: wait}, address, &target.Options{})
+		return c.openTeam(ctx, target.Config{Home: home, LockWait: wait}, address, &target.Options{Inputs: document.Options{Keys: keys}})
 	}
 }
 

@@ -36,7 +36,8 @@ A team keeps the state in a store that all reach, with a lock and a history:
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
 	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateDiff(c), newStateImport(c), newStateLeftovers(c), newStateRm(c),
-		newStatePush(c), newStatePull(c), newStateUnlock(c), newStateMove(c))
+		newStatePush(c), newStatePull(c), newStateUnlock(c), newStateMove(c),
+		newStateKey(c), newStateTrust(c))
 	return cmd
 }
 

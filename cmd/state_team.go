@@ -23,9 +23,16 @@ import (
 func (c *console) openTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
 	c.redactor.Add(team.Secrets(address)...)
 	cfg.Holder, cfg.Getenv = c.holder(), c.getenv
+	var err error
+	if cfg.StateKey, err = c.givenKey(); err != nil {
+		return nil, err
+	}
+	if from.Inputs.Keys == nil {
+		from.Inputs.Keys = secretsOf(c).Keys()
+	}
 	t, err := cfg.OpenTeam(ctx, address, from, func(e *team.HeldError) {
 		c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, e))
-	})
+	}, c.sayTrust)
 	if err != nil {
 		return nil, err
 	}

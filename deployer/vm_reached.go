@@ -60,8 +60,7 @@ func (r *run) findVM(ctx context.Context) error {
 		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` creates one", r.t.From.StateName(r.t.StatePath))
 	}
 	r.vm = st.CurrentVMCID
-	r.t.UseInstallation(ctx, st)
-	return nil
+	return r.t.UseInstallation(ctx, st)
 }
 
 // reachAgent finds the agent of the VM and checks that it answers.

@@ -25,12 +25,16 @@ import (
 // store {s3 | web | private | postgres} starts a server for the state of a team and sets STATE
 // to its address; those of private and postgres have a password. That of web is at hand: "store down" makes it fail, "store down-after
 // N" at the write of the state after N others, and "store up" ends that. "store has
-// NAME" prints a document of it.
+// NAME" prints a document of it, and "store put NAME FILE" replaces one, as anybody can who may write there.
 func store(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 && (len(args) != 2 || args[0] != "down-after" && args[0] != "has") {
-		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME}")
+	if neg || len(args) == 0 || len(args) != map[string]int{"down-after": 2, "has": 2, "put": 3}[args[0]] && len(args) != 1 {
+		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME | put NAME FILE}")
 	}
 	down, _ := ts.Value(storeDown).(*downAfter)
+	switch args[0] {
+	case "s3", "web", "private", "postgres": // machines without keys know it, too
+		ts.Setenv("BOOTSTRAP_STATE_KEY", storesKey)
+	}
 	switch args[0] {
 	case "s3":
 		url, stop, err := teamtest.StartS3(context.Background(), ts.MkAbs("s3"))
@@ -83,6 +87,14 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 	case "up":
 		down.armed.Store(false)
 		down.all.Store(false)
+	case "put":
+		client := http.Client{Timeout: 10 * time.Second}
+		defer client.CloseIdleConnections()
+		request, err := http.NewRequest(http.MethodPut, ts.Getenv("STATE")+"/"+args[1], strings.NewReader(ts.ReadFile(args[2])))
+		ts.Check(err)
+		answer, err := client.Do(request)
+		ts.Check(err)
+		ts.Check(answer.Body.Close())
 	case "has":
 		client := http.Client{Timeout: 10 * time.Second}
 		defer client.CloseIdleConnections()
@@ -98,6 +110,9 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("there is no store %s", args[0])
 	}
 }
+
+// storesKey is the state key of the stores of scripts, unless these unset it.
+const storesKey = "bootstrap-state-key-5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a"
 
 // downAfter makes a store fail.
 type downAfter struct {

@@ -64,6 +64,7 @@ func table() []key {
 		{Field: text("vars_store", "Path of the file that keeps generated variables: --vars-store."), flag: "vars-store", path: true},
 		{Field: list("var_sources", "Source of values, credhub=URL, vault=URL, exec=PROGRAM or sops=FILE, or a list: --var-source."), flag: "var-source", set: new(values.Sources)},
 		{Field: text("state", "Path or URL of the state: --state. BOOTSTRAP_STATE replaces it."), flag: "state", path: true},
+		{Field: text("state_key", "Fingerprint of the key with which the store of a team is signed, as bootstrap state key prints it: --state-key. BOOTSTRAP_STATE_KEY replaces it."), flag: "state-key", set: new(values.StateKey)},
 		{Field: text("database", "Path or postgres:// URL of the address ledger: --database. BOOTSTRAP_DATABASE replaces it."), flag: "database", path: true, set: new(values.Database)},
 		{Field: list("via", "URL of a jumpbox, ssh://user@host, or a list: --via."), flag: "via", set: new(values.Via)},
 		{Field: list("pass_env", "Name of an environment variable that CPIs and programs get, or a list: --pass-env."), flag: "pass-env", set: new(values.Names)},

@@ -41,6 +41,7 @@ const (
 	PutBack     = 74
 	Locked      = 75
 	Unsent      = 76
+	NotBelieved = 77
 	Interrupted = 130
 )
 
@@ -69,6 +70,7 @@ func Judge(err error) (code int, hint string) {
 		lost        *team.LostError
 		unsent      *file.UnsentError
 		conflict    *team.ConflictError
+		unproven    *team.ProofError
 		elsewhere   *state.MovedError
 		busy        *artifact.BusyError
 		silent      *plan.AgentSilentError
@@ -151,6 +153,8 @@ func Judge(err error) (code int, hint string) {
 		return Unsent, "run the same command again on this machine: it brings the state there first; \"bootstrap state push MANIFEST\" does only that"
 	case errors.As(err, &conflict):
 		return Unsent, "\"bootstrap state push MANIFEST --force\" replaces what the store has, \"bootstrap state pull MANIFEST\" gives up what only this machine has"
+	case errors.As(err, &unproven):
+		return NotBelieved, nextProof(unproven)
 	case errors.As(err, &elsewhere):
 		return NoState, ""
 	case errors.As(err, &busy):
@@ -181,6 +185,20 @@ func Judge(err error) (code int, hint string) {
 		return CPI, ""
 	}
 	return Failed, ""
+}
+
+// nextProof returns what to do about a document of a store that is not believed.
+func nextProof(e *team.ProofError) string {
+	trust := "\"bootstrap state trust --state " + values.Quote(e.Argument) + "\""
+	switch e.Why {
+	case team.UnknownKey:
+		return ""
+	case team.Unproven:
+		return "look at what is there before you believe it: " + trust + " shows it, and asks"
+	case team.OtherKey, team.NotGiven:
+		return "ask the team whether it has made a new state key (\"bootstrap secrets rekey --remove\" does), and compare \"bootstrap state key\": then " + trust + " makes this machine trust it"
+	}
+	return "find out who has written to the store; \"bootstrap state push MANIFEST --force\" puts back the state that this machine has, " + trust + " shows what is there, and asks whether to believe it"
 }
 
 // nextAddress returns the command that shows why an address was refused.

@@ -88,6 +88,8 @@ func samples() []sample {
 		{"state-lock-lost", Unsent, &team.LostError{Err: because}},
 		{"state-unsent", Unsent, &file.UnsentError{Err: because}},
 		{"state-conflict", Unsent, &team.ConflictError{}},
+		{"state-proof", NotBelieved, &team.ProofError{Document: "state.json", Place: "s3://x", Why: team.Unproven}},
+		{"state-proof", NotBelieved, &team.ProofError{Document: "state.json", Place: "s3://x", Why: team.Forged}},
 		{"state-moved", NoState, &state.MovedError{To: "s3://x"}},
 		{"state-owns", Failed, &file.OwnsError{Owned: []string{"VM vm-1"}}},
 		{"newer-version", Failed, &kept.NewerError{Path: "x", Format: 99}},
@@ -194,7 +196,7 @@ func (q quiet) Unwrap() error { return q.error }
 func TestNames(t *testing.T) {
 	pages := explain.Pages()
 	var codes []string
-	for _, code := range []int{Done, Failed, Changes, Usage, Manifest, NoState, Agent, CPI, Moved, PutBack, Locked, Unsent, Interrupted} {
+	for _, code := range []int{Done, Failed, Changes, Usage, Manifest, NoState, Agent, CPI, Moved, PutBack, Locked, Unsent, NotBelieved, Interrupted} {
 		codes = append(codes, fmt.Sprint(code))
 	}
 	want := slices.Sorted(slices.Values(append(codes, Names()...)))

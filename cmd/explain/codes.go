@@ -16,6 +16,7 @@ const ExitCodes = `  0    done
   75   another run has the state locked, members of a fleet are busy, or others use the
        address ledger for too long
   76   what this machine recorded could not be brought to the store of the team
+  77   a document of the store of the team is not believed
   130  interrupted
 
 "bootstrap explain CODE" says what to do after each of them.

@@ -39,9 +39,10 @@ type Console struct {
 	Confirm        func(ctx context.Context, lines ...string) (bool, error)
 	OneStore       cobra.PositionalArgs
 	// Open opens the store of a team, which may wait for a run.
-	Open func(ctx context.Context, address string, wait time.Duration) (*team.Copy, error)
-	// Rekey encrypts to other recipients what else the store of a team has that is secret.
-	Rekey func(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error
+	Open func(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (*team.Copy, error)
+	// Rekey encrypts to other recipients what else the store of a team has that is secret,
+	// and signs all with a new key if it removes somebody.
+	Rekey func(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) error
 }
 
 // Commands returns the command secrets and those below it.
@@ -72,7 +73,7 @@ team, with the values of FILE if that is given.`,
 			}
 			c.Start()
 			if address != "" {
-				to, err := c.find(cmd.Context(), address, 0)
+				to, err := c.find(cmd.Context(), address, 0, asked.Keys)
 				if err != nil {
 					return err
 				}
@@ -105,7 +106,7 @@ text is kept beside it, encrypted.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			var err error
-			if asked.Store, err = c.place(cmd.Context(), args, address, 0); err != nil {
+			if asked.Store, err = c.place(cmd.Context(), args, address, 0, asked.Keys); err != nil {
 				return err
 			}
 			asked.Editor = cmp.Or(c.Getenv("VISUAL"), c.Getenv("EDITOR"))
@@ -139,7 +140,7 @@ lists who can read the store.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			var err error
-			if asked.Store, err = c.place(cmd.Context(), args, address, wait); err != nil {
+			if asked.Store, err = c.place(cmd.Context(), args, address, wait, asked.Keys); err != nil {
 				return err
 			}
 			return c.done(asked.Run(cmd.Context()))
@@ -166,7 +167,7 @@ func newDecrypt(c Console) *cobra.Command {
 		Args: c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
-			from, err := c.place(cmd.Context(), args, address, 0)
+			from, err := c.place(cmd.Context(), args, address, 0, keys)
 			if err != nil {
 				return err
 			}
@@ -193,11 +194,11 @@ func stateFlag(f *pflag.FlagSet, address *string) {
 }
 
 // place returns the vars store that a command is about.
-func (c Console) place(ctx context.Context, args []string, address string, wait time.Duration) (Place, error) {
+func (c Console) place(ctx context.Context, args []string, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
 	if len(args) > 0 {
 		return Place{Path: args[0]}, nil
 	}
-	return c.find(ctx, c.address(address), wait)
+	return c.find(ctx, c.address(address), wait, keys)
 }
 
 // done prints what a command has done.
@@ -214,12 +215,17 @@ func (c Console) done(r *Result, err error) error {
 // Flags adds the flag of commands that decrypt files, and returns the keys that it and
 // the environment name.
 func (c Console) Flags(f *pflag.FlagSet) *sealed.Keys {
-	keys := &sealed.Keys{Identities: Named(c.Getenv), Usual: sealed.Usual(c.Getenv), Passphrase: c.passphrase, Warn: c.Warn}
+	keys := c.Keys()
+	f.Var((*values.Paths)(&keys.Identities), "identity", "decrypt with the key in `FILE`; repeatable (or BOOTSTRAP_IDENTITY)")
+	return keys
+}
+
+// Keys returns the keys that the environment names.
+func (c Console) Keys() *sealed.Keys {
 	if one := c.Getenv("BOOTSTRAP_IDENTITY"); sealed.Name(one) != one {
 		c.Hide(one)
 	}
-	f.Var((*values.Paths)(&keys.Identities), "identity", "decrypt with the key in `FILE`; repeatable (or BOOTSTRAP_IDENTITY)")
-	return keys
+	return &sealed.Keys{Identities: Named(c.Getenv), Usual: sealed.Usual(c.Getenv), Passphrase: c.passphrase, Warn: c.Warn}
 }
 
 // Named returns the identities that the environment names, or is.

@@ -25,8 +25,9 @@ type Result struct {
 	Identity   string   `json:"identity,omitempty"`  // the file with the private key
 	Recipient  string   `json:"recipient,omitempty"` // its public key
 	Recipients []string `json:"recipients,omitempty"`
-	Changed    bool     `json:"changed"` // a file was written
-	Lines      []string `json:"-"`       // the same for people
+	StateKey   string   `json:"state_key,omitempty"` // fingerprint of the new key of a team's store
+	Changed    bool     `json:"changed"`             // a file was written
+	Lines      []string `json:"-"`                   // the same for people
 }
 
 func (r *Result) say(format string, args ...any) {
@@ -196,6 +197,9 @@ func (i Init) give(ctx context.Context, r *Result) error {
 		}
 	}
 	if err != nil {
+		return err
+	}
+	if err := i.To.Share(ctx, r.Recipients); err != nil {
 		return err
 	}
 	if err := i.To.Pull(ctx); err != nil {
@@ -390,7 +394,7 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 		return nil, fmt.Errorf("you could not read %s any more, and nothing was changed: keep or add your own recipient, and let somebody else remove it (%w)", f.Shown, err)
 	}
 	if k.Store.Team != nil { // first: if this fails, the same command can be run again
-		if err := k.Store.Team.Rekey(ctx, k.Keys, f.To); err != nil {
+		if err := k.Store.Team.Rekey(ctx, k.Keys, f.To, len(k.Remove) > 0); err != nil {
 			return nil, err
 		}
 	}
@@ -398,6 +402,12 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r := listed(&Result{Store: f.Shown, Recipients: f.To, Changed: true}, "Encrypted %s for %s:")
+	if len(k.Remove) > 0 && k.Store.Team != nil {
+		if r.StateKey, err = k.Store.Team.Renewed(ctx); err != nil {
+			return nil, err
+		}
+		r.say("The store is signed with a new state key, %s: write it into bootstrap.yml as state_key, or let the others say: bootstrap state trust %s", r.StateKey, f.Argument())
+	}
 	switch {
 	case len(k.Remove) > 0 && k.Store.Team != nil:
 		r.say("Who was removed has seen the values, and can read what is in the home folder of their machine and in earlier versions that a bucket keeps: give the values that matter new ones with: bootstrap variables rotate MANIFEST %s NAME", f.Argument())

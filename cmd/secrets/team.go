@@ -27,7 +27,13 @@ type Team struct {
 	// Lock keeps runs away, and returns what ends that.
 	Lock func(ctx context.Context) (unlock func(), err error)
 	// Rekey encrypts what else the store has that is secret to other recipients.
-	Rekey func(ctx context.Context, keys *sealed.Keys, to []string) error
+	// With removes set, somebody else can not read it any more: then all is signed with a
+	// new key.
+	Rekey func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error
+	// Renewed ends a Rekey that removes somebody, after Save.
+	Renewed func(ctx context.Context) (fingerprint string, err error)
+	// Share puts the key with which the store is signed there, for its readers.
+	Share func(ctx context.Context, to []string) error
 }
 
 // open returns the vars store.
@@ -62,8 +68,8 @@ func (c Console) oneStore(cmd *cobra.Command, args []string) error {
 }
 
 // find returns the vars store that is with the state of a team.
-func (c Console) find(ctx context.Context, address string, wait time.Duration) (Place, error) {
-	t, err := c.Open(ctx, address, wait)
+func (c Console) find(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
+	t, err := c.Open(ctx, address, wait, keys)
 	if err != nil {
 		return Place{}, err
 	}
@@ -83,6 +89,17 @@ func (c Console) find(ctx context.Context, address string, wait time.Duration) (
 		}
 		return unlock, nil
 	}
-	keeps.Rekey = func(ctx context.Context, keys *sealed.Keys, to []string) error { return c.Rekey(ctx, t, keys, to) }
+	keeps.Rekey = func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error {
+		return c.Rekey(ctx, t, keys, to, removes)
+	}
+	keeps.Renewed = func(ctx context.Context) (string, error) {
+		err := t.KeyRenewed(ctx)
+		if err != nil {
+			return "", err
+		}
+		_, fingerprint, err := t.KeyText(ctx)
+		return fingerprint, err
+	}
+	keeps.Share = func(ctx context.Context, to []string) error { return t.ShareKey(ctx, to, false) }
 	return Place{Path: t.VarsPath(), Team: keeps}, nil
 }

@@ -23,6 +23,7 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
+	"bootstrap/state/team"
 	"bootstrap/tunnel"
 )
 
@@ -335,6 +336,29 @@ func (v *Via) Set(text string) error {
 		return Refusal(fmt.Sprintf("--via%s: expected ssh://user@host[:port][?private-key=PATH], several with commas between them", shown))
 	}
 	*v = append(*v, text)
+	return nil
+}
+
+// StateKey is the fingerprint of the key with which the store of a team is signed.
+type StateKey string
+
+// Type names the value in help texts.
+func (v *StateKey) Type() string { return "KEY" }
+
+// String is empty: help texts show no default.
+func (v *StateKey) String() string { return "" }
+
+// Set refuses everything else, also the key itself, which other users of the machine
+// could read.
+func (v *StateKey) Set(text string) error {
+	given, err := team.ParseGiven(text)
+	switch {
+	case given.IsSecret():
+		return errors.New("--state-key takes the fingerprint, SHA256:…; give the key itself as BOOTSTRAP_STATE_KEY, which others cannot see")
+	case err != nil:
+		return fmt.Errorf("--state-key: %w", err)
+	}
+	*v = StateKey(text)
 	return nil
 }
 

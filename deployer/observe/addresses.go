@@ -133,7 +133,9 @@ func (v *ledgerView) find(ctx context.Context, from target.Options, must bool) (
 	t.StatePath = path
 	if exists {
 		t.Installation = st.Installation()
-		t.UseInstallation(ctx, st)
+		if err := t.UseInstallation(ctx, st); err != nil {
+			return nil, true, err
+		}
 		t.State, err = file.OpenReadOnly(path, file.Options{Home: v.env.Home})
 	}
 	return t, exists, err

@@ -187,7 +187,10 @@ func (d *doctor) checkState(ctx context.Context, v *verdict) {
 		return
 	}
 	d.st, d.StatePath = &st, r.StatePath
-	d.UseInstallation(ctx, st)
+	if err := d.UseInstallation(ctx, st); err != nil {
+		v.fail("`bootstrap explain state-proof` says what to do", "%v", err)
+		return
+	}
 	if !d.loaded {
 		d.About = r.About
 	}

@@ -163,7 +163,9 @@ func newObserver(ctx context.Context, cfg target.Config, from target.Options) (*
 	}
 	t := target.New(target.NewEnv(cfg), from)
 	t.StatePath = path
-	t.UseInstallation(ctx, st)
+	if err := t.UseInstallation(ctx, st); err != nil {
+		return nil, st, err
+	}
 	t.About = t.Known
 	return &observer{t}, st, nil
 }

@@ -22,6 +22,7 @@ import (
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
 	"bootstrap/state"
+	"bootstrap/state/team"
 	"bootstrap/templates"
 )
 
@@ -43,6 +44,7 @@ type Config struct {
 
 	LockWait     time.Duration // how long to wait for another run with the same state
 	KeepCopy     bool          // leave the copy of a store as the last run on this machine did
+	StateKey     team.Given    // what the person knows of the key with which a store is signed
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit

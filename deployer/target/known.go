@@ -30,15 +30,18 @@ func (t *Target) UseManifest(m *manifest.Manifest) {
 }
 
 // UseInstallation uses what this machine knows of the deployment with that state.
-func (t *Target) UseInstallation(ctx context.Context, st state.State) {
+func (t *Target) UseInstallation(ctx context.Context, st state.State) error {
 	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
-	t.Shared.fetch(ctx)
+	if err := t.Shared.fetch(ctx); err != nil {
+		return err
+	}
 	t.recallKnown(ctx)
 	t.seenVM = st.CurrentVMCID
 	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
 	if t.Manifest != nil {
 		t.UseManifest(t.Manifest)
 	}
+	return nil
 }
 
 // FindInstallation reads from this machine what a command needs that does not

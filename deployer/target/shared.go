@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 
@@ -15,8 +16,10 @@ import (
 
 // OpenTeam opens the store at an address and this machine's copy of it, as the state
 // and the vars store of the deployment. The caller closes the copy.
-func (c Config) OpenTeam(ctx context.Context, address string, from *Options, waiting func(*team.HeldError)) (*team.Copy, error) {
-	s, err := team.Open(ctx, address, team.Config{Holder: c.Holder, Getenv: c.Getenv, Wait: c.LockWait, Waiting: waiting})
+func (c Config) OpenTeam(ctx context.Context, address string, from *Options, waiting func(*team.HeldError), say func(string)) (*team.Copy, error) {
+	s, err := team.Open(ctx, address, team.Config{
+		Holder: c.Holder, Getenv: c.Getenv, Wait: c.LockWait, Waiting: waiting, Given: c.StateKey, Keys: from.Inputs.Keys, Say: say,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +61,21 @@ type Shared struct {
 	readers []string // fetch: the recipients
 }
 
-// fetch makes this machine know what the others know.
-func (sh *Shared) fetch(ctx context.Context) {
+// fetch makes this machine know what the others know. The error is a *team.ProofError if
+// somebody else wrote it.
+func (sh *Shared) fetch(ctx context.Context) error {
 	t := sh.t
 	if t.From.Team == nil {
-		return
+		return nil
 	}
-	if err := sh.take(ctx); err != nil {
+	err := sh.take(ctx)
+	if _, doubt := errors.AsType[*team.ProofError](err); doubt {
+		return err
+	}
+	if err != nil {
 		t.Out.Warning(fmt.Sprintf("cannot use what the other machines know of the deployment, so its manifest counts: %v", err))
 	}
+	return nil
 }
 
 func (sh *Shared) take(ctx context.Context) error {
@@ -104,12 +113,19 @@ func (sh *Shared) Send(ctx context.Context) {
 func (sh *Shared) send(ctx context.Context) error {
 	t := sh.t
 	text, err := t.Folder().Bundle()
-	if err != nil || text == nil || digestOf(text) == t.From.Team.KeptDigest() {
+	if err != nil {
 		return err
+	}
+	told := text == nil || digestOf(text) == t.From.Team.KeptDigest()
+	if told && t.From.Team.KeyShared() {
+		return nil
 	}
 	to := sh.recipients(ctx)
 	if len(to) == 0 {
 		return nil
+	}
+	if err := t.From.Team.ShareKey(ctx, to, false); err != nil || told {
+		return err
 	}
 	data, err := t.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), text, to)
 	if err != nil {
@@ -145,8 +161,24 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 }
 
 // RekeyShared encrypts to other recipients what the machines of a team know of a
-// deployment. The lease must be held.
-func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
+// deployment, and the key with which the store is signed. If somebody is removed, who
+// knows that key, it is a new one, and all is signed again. The lease must be held.
+func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) error {
+	if removes {
+		if err := in.NewKey(ctx); err != nil {
+			return err
+		}
+	}
+	if err := in.ShareKey(ctx, to, true); err != nil {
+		return err
+	}
+	if err := rekeyKept(ctx, in, keys, to); err != nil || !removes {
+		return err
+	}
+	return in.SignAgain(ctx)
+}
+
+func rekeyKept(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
 	data, version, err := in.KeptNow(ctx)
 	if err != nil || data == nil {
 		return err

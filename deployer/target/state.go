@@ -20,7 +20,9 @@ func (t *Target) Lock(ctx context.Context) error {
 		return err
 	}
 	t.AtEnd(t.unlock)
-	t.findFolders(ctx)
+	if err := t.findFolders(ctx); err != nil {
+		return err
+	}
 	t.AtEnd(func() { t.Shared.Send(context.WithoutCancel(ctx)) })
 	if err := t.Folder().Check(); err != nil {
 		return err
@@ -69,10 +71,10 @@ func (t *Target) forgottenReplies() []string {
 
 // findFolders opens the folder in which this machine keeps what it knows of the
 // deployment.
-func (t *Target) findFolders(ctx context.Context) {
+func (t *Target) findFolders(ctx context.Context) error {
 	st := t.State.Get()
 	t.Installation = st.Installation()
-	t.UseInstallation(ctx, st)
+	return t.UseInstallation(ctx, st)
 }
 
 // unlock unlocks the state. A first run that wrote no state removes its folder,
@@ -95,7 +97,9 @@ func (t *Target) Peek(ctx context.Context) error {
 	if t.State, err = t.peekState(); err != nil {
 		return err
 	}
-	t.findFolders(ctx)
+	if err := t.findFolders(ctx); err != nil {
+		return err
+	}
 	if t.Scratch, err = os.MkdirTemp("", "bootstrap-plan-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
 	}

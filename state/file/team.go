@@ -215,6 +215,10 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 		return false, err
 	}
 	unsent, err := t.Unsent()
+	if err == nil && !unsent && force && fileExists(s.path) { // it may have what nobody believes
+		_, doubt := t.Load(ctx)
+		_, unsent = errors.AsType[*team.ProofError](doubt)
+	}
 	if err != nil || !unsent {
 		return false, err
 	}

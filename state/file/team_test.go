@@ -27,9 +27,19 @@ type machine struct {
 	ttl  time.Duration
 }
 
+// givenKey is the state key of the stores.
+func givenKey(t *testing.T) team.Given {
+	t.Helper()
+	given, err := team.ParseGiven(team.Key{1, 2, 3}.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return given
+}
+
 func (m *machine) options() Options {
 	m.t.Helper()
-	cfg := team.Config{Holder: state.Holder{User: m.who, Host: "here", PID: m.pid, Command: "deploy", Since: time.Now()}, Getenv: os.Getenv, TTL: m.ttl, Renew: time.Hour}
+	cfg := team.Config{Holder: state.Holder{User: m.who, Host: "here", PID: m.pid, Command: "deploy", Since: time.Now()}, Getenv: os.Getenv, TTL: m.ttl, Renew: time.Hour, Given: givenKey(m.t)}
 	s, err := team.Open(m.t.Context(), m.url, cfg)
 	if err != nil {
 		m.t.Fatal(err)

@@ -67,6 +67,7 @@ func CopyOf(home string, s *Store) *Copy {
 		c.last.Same = map[string]same{}
 	}
 	c.last.Place = s.place
+	s.trust.path = pinPath(home, s.place)
 	return c
 }
 
@@ -182,7 +183,7 @@ func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
 	if err := c.Probe(ctx); err != nil {
 		return err
 	}
-	version, err := c.put(ctx, varsName, sealed, c.last.Same[varsName].Version)
+	version, err := c.putSigned(ctx, varsName, sealed, c.last.Same[varsName].Version)
 	if errors.Is(err, ErrChanged) {
 		return fmt.Errorf("cannot write the vars store of %s: %w; run the same command again", c.place, err)
 	}
@@ -313,9 +314,9 @@ func (c *Copy) Push(ctx context.Context) error {
 	return c.remember(stateName, version, digest)
 }
 
-// Overwrite makes Push replace whatever version the store has.
+// Overwrite makes Push replace whatever version the store has, whoever wrote it.
 func (c *Copy) Overwrite(ctx context.Context) error {
-	d, err := c.Load(ctx)
+	d, err := c.raw(ctx, stateName)
 	if err != nil {
 		return err
 	}

@@ -33,14 +33,19 @@ type Document struct {
 // ErrChanged says that a document has another version than the one to be replaced.
 var ErrChanged = errors.New("somebody else has changed it since it was read")
 
-// The names of the documents of an environment.
+// The names of the documents of an environment. All but the lock and the key have a proof
+// of their writer.
 const (
 	stateName   = "state.json"
 	varsName    = "vars.yml.age"
 	keptName    = "kept.json.age"
 	lockName    = "lock.json"
 	historyName = "history.json"
+	keyName     = "key.age"
 )
+
+// historyFolder begins the names of versions of the state.
+const historyFolder = "history/"
 
 // limit is how much of a document is read, in bytes.
 const limit = 64 << 20

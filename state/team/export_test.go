@@ -24,3 +24,8 @@ func OpenS3Skewed(ctx context.Context, u *url.URL, cfg Config, by time.Duration)
 	}
 	return docs, err
 }
+
+// Sign returns a document as the holder of a key signs it.
+func Sign(k Key, name string, generation uint64, writer string, content []byte) []byte {
+	return k.sign(name, generation, writer, content)
+}

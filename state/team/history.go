@@ -22,7 +22,7 @@ type Version struct {
 	Command string    `json:"command"`
 }
 
-func (v Version) document() string { return fmt.Sprintf("history/%08d.json", v.Serial) }
+func (v Version) document() string { return fmt.Sprintf(historyFolder+"%08d.json", v.Serial) }
 
 // History is what a store knows of earlier versions of its state.
 type History struct {
@@ -52,14 +52,11 @@ func (s *Store) history(ctx context.Context) (h History, version string, err err
 // Earlier returns the state of a version of the history. The error wraps
 // fs.ErrNotExist if the store does not keep it.
 func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
-	d, err := s.get(ctx, Version{Serial: serial}.document())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no version %d in the history of %s: %w", serial, s.place, err)
+	d, err := s.load(ctx, Version{Serial: serial}.document())
+	if err == nil && d.Version == "" {
+		return nil, fmt.Errorf("there is no version %d in the history of %s: %w", serial, s.place, fs.ErrNotExist)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read version %d of %s: %w", serial, s.place, err)
-	}
-	return d.Data, nil
+	return d.Data, err
 }
 
 // Keep adds the state with this serial number to the history, and drops the oldest.
@@ -77,7 +74,7 @@ func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone
 	}
 	if !has {
 		v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
-		left, err := s.load(ctx, v.document()) // by a run that was killed
+		left, err := s.raw(ctx, v.document()) // by a run that was killed
 		if err != nil {
 			return err
 		}

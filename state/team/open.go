@@ -90,6 +90,7 @@ func Secrets(address string) []string {
 func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	cfg.Holder.Run, cfg.Holder.Machine, cfg.Holder.Born = uuid.NewString(), process.Realm(), process.Birth(cfg.Holder.PID)
 	s := &Store{place: Place(address), cfg: cfg}
+	s.trust = &trust{store: s}
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the deployment state %s: it is not a URL such as %s", s.place, strings.Join(forms(), ", "))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/internal/named"
+	"bootstrap/internal/sealed"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 )
@@ -21,6 +22,13 @@ type Config struct {
 	Getenv  func(string) string // credentials and proxies
 	Wait    time.Duration       // for a lease that another run holds
 	Waiting func(*HeldError)    // called once, before waiting; may be nil
+
+	// Given is the state key, or its fingerprint, that the person gave.
+	Given Given
+	// Keys decrypt the state key that the store has; they may be nil.
+	Keys *sealed.Keys
+	// Say is called with what this machine trusts from now on, and why; it may be nil.
+	Say func(message string)
 
 	// TTL and Renew replace the constants of these names; 0: they do not.
 	TTL, Renew time.Duration
@@ -51,6 +59,7 @@ type Store struct {
 	argument string
 	cfg      Config
 	lease    *lease
+	trust    *trust
 	// removed is true if this run has removed the state.
 	removed bool
 }
@@ -140,8 +149,18 @@ func isRefused(err error) bool {
 // Load returns the state and its version; without one the version is empty.
 func (s *Store) Load(ctx context.Context) (Document, error) { return s.load(ctx, stateName) }
 
-// load reads a document that need not exist.
+// load reads a document that need not exist. The error is a *ProofError if it is not
+// believed.
 func (s *Store) load(ctx context.Context, name string) (Document, error) {
+	d, err := s.raw(ctx, name)
+	if err == nil && d.Version != "" {
+		d.Data, err = s.trust.check(ctx, name, d.Data)
+	}
+	return d, err
+}
+
+// raw reads a document that need not exist, and checks nothing.
+func (s *Store) raw(ctx context.Context, name string) (Document, error) {
 	d, err := s.get(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Document{}, nil
@@ -163,7 +182,7 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 	if err := s.lease.hold(ctx); err != nil {
 		return "", err
 	}
-	version, err = s.put(ctx, name, data, was)
+	version, err = s.putSigned(ctx, name, data, was)
 	if errors.Is(err, ErrChanged) {
 		if lost, ok := errors.AsType[*LostError](s.lease.renew(ctx)); ok {
 			return "", lost
@@ -174,6 +193,18 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 	}
 	s.removed = s.removed && name != stateName
 	return version, nil
+}
+
+// putSigned writes a document with a proof.
+func (s *Store) putSigned(ctx context.Context, name string, data []byte, was string) (version string, err error) {
+	signed, generation, err := s.trust.sign(ctx, name, data)
+	if err != nil {
+		return "", err
+	}
+	if version, err = s.put(ctx, name, signed, was); err != nil {
+		return "", err
+	}
+	return version, s.trust.wrote(ctx, name, generation)
 }
 
 // Remove removes the state and its history, except the versions with these serial

@@ -55,6 +55,7 @@ func TestStores(t *testing.T) {
 		"end of the lease": testLeaseEnds, "renewal": testRenewal, "dead holder": testDeadHolder, "break": testBreak,
 		"damaged lease": testDamagedLease,
 		"history":       testHistory, "probe": testProbe, "copy": testCopy, "dead connections": testDeadConnections,
+		"proofs": testProofs, "renewed key": testRenewedKey, "trust": testTrust,
 	}
 	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +81,18 @@ func config(who string) team.Config {
 	return team.Config{
 		Holder: state.Holder{User: who, Host: "here", PID: os.Getpid(), Command: "deploy", Since: time.Now()},
 		Getenv: func(name string) string { return "" },
+		Given:  given,
 	}
 }
+
+// given is the state key of the stores.
+var given = func() team.Given {
+	g, err := team.ParseGiven(team.Key{1, 2, 3}.Text())
+	if err != nil {
+		panic(err)
+	}
+	return g
+}()
 
 func open(t testing.TB, address string, cfg team.Config) *team.Store {
 	t.Helper()

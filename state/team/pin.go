@@ -1,0 +1,107 @@
+package team
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
+	"bootstrap/internal/regular"
+	"bootstrap/internal/wait"
+)
+
+// pin is what a machine remembers of a store so that nobody can deceive it: a file of
+// the folder ~/.bosh/state-keys, 0600.
+type pin struct {
+	Place string `json:"place"`
+	Key   string `json:"key"` // its text
+	// Former is the key before it, as long as not all documents are signed with the
+	// new one.
+	Former string `json:"former,omitempty"`
+	// Shared is true if the store has the key, encrypted for the team.
+	Shared bool `json:"shared,omitempty"`
+	// Seen are the generations of documents that this machine has read or written.
+	Seen map[string]uint64 `json:"seen,omitempty"`
+}
+
+// pinPath returns the path of the pin of a store.
+func pinPath(home, place string) string {
+	digest := sha256.Sum256([]byte(place))
+	return filepath.Join(home, "state-keys", hex.EncodeToString(digest[:10])+".json")
+}
+
+// readPin reads a pin; without one it is the zero value. A damaged one is an error: who
+// begins again trusts whatever the store has.
+func readPin(path string) (p pin, err error) {
+	if path == "" {
+		return p, nil
+	}
+	data, err := regular.Read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, nil
+	case err != nil:
+		return p, fmt.Errorf("cannot read the state key that this machine trusts: %w", err)
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("cannot read the state key that this machine trusts: %s is damaged; without that file, `bootstrap state trust` asks again", path)
+	}
+	return p, nil
+}
+
+// pinLockTime is how long another process may take to change a pin.
+const pinLockTime = 30 * time.Second
+
+// changePin changes the pin at a path, which need not exist.
+func changePin(ctx context.Context, path string, change func(*pin)) (p pin, err error) {
+	failed := func(err error) (pin, error) {
+		return pin{}, fmt.Errorf("cannot record the state key that this machine trusts: %w", err)
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return failed(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pinLockTime)
+	defer cancel()
+	var lock *lockfile.Lock
+	err = wait.Poll(ctx, 10*time.Millisecond, func() (_ bool, err error) {
+		lock, err = lockfile.Try(path + ".lock")
+		return lock != nil, err
+	})
+	if err != nil {
+		return failed(err)
+	}
+	defer lock.Close()
+	if p, err = readPin(path); err != nil {
+		return p, err
+	}
+	change(&p)
+	data, err := json.MarshalIndent(p, "", "    ")
+	if err == nil {
+		atomicfile.RemoveStale(path)
+		err = atomicfile.Replace(path, append(data, '\n'))
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return p, nil
+}
+
+// saw records the generation of a document.
+func (p *pin) saw(name string, generation uint64) {
+	if p.Seen == nil {
+		p.Seen = map[string]uint64{}
+	}
+	p.Seen[name] = max(p.Seen[name], generation)
+}
+
+// remembered reports whether a machine remembers the generation of a document: versions
+// of the history do not change.
+func remembered(name string) bool { return !strings.HasPrefix(name, historyFolder) }

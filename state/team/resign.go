@@ -1,0 +1,191 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// NewKey makes a new key for the store, which the machine trusts beside the former one
+// until KeyRenewed. If an earlier run was killed before that, it is the key of that run.
+// The lease must be held.
+func (s *Store) NewKey(ctx context.Context) error {
+	t := s.trust
+	if err := t.require(ctx); err != nil || t.former != nil {
+		return err
+	}
+	k := NewKey()
+	former := t.key.Text()
+	t.key, t.former = &k, t.key
+	return t.remember(ctx, func(p *pin) { p.Former = former })
+}
+
+// KeyRenewed ends what NewKey began: the former key is not trusted any more.
+func (s *Store) KeyRenewed(ctx context.Context) error {
+	if s.trust.former == nil {
+		return nil
+	}
+	s.trust.former = nil
+	return s.trust.remember(ctx, func(p *pin) { p.Former = "" })
+}
+
+// SignAgain signs the state and its history with the present key. The lease must be
+// held.
+func (s *Store) SignAgain(ctx context.Context) error {
+	h, _, err := s.history(ctx)
+	if err != nil {
+		return err
+	}
+	names := []string{stateName, historyName}
+	for _, v := range h.Versions {
+		names = append(names, v.document())
+	}
+	for _, name := range names {
+		d, err := s.load(ctx, name)
+		if err == nil && d.Version != "" {
+			_, err = s.save(ctx, name, d.Data, d.Version)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Seen is a document of a store as somebody sees it who decides whether to trust it.
+type Seen struct {
+	Name    string
+	Content []byte // without its proof
+	Writer  string // empty: unknown
+	Written string // empty: unknown
+	Doubt   *ProofError
+	version string
+	proof   proof
+}
+
+// Examined is what is in a store, and what is doubtful about it.
+type Examined struct {
+	Fingerprint string // of the key that is to be trusted
+	Trusted     string // of the one that this machine trusts; empty: none
+	Made        bool   // the key is a new one
+	Documents   []Seen
+	key         Key
+}
+
+// Doubtful reports whether there is anything to decide.
+func (e *Examined) Doubtful() bool {
+	for _, d := range e.Documents {
+		if d.Doubt != nil {
+			return true
+		}
+	}
+	return e.Fingerprint != e.Trusted
+}
+
+// Examine reads all documents of the store without believing any of them. The key is the
+// one that the person gave, or else that of the store, of this machine, or a new one.
+func (s *Store) Examine(ctx context.Context) (*Examined, error) {
+	p, err := readPin(s.trust.path)
+	if err != nil {
+		return nil, err
+	}
+	pinned, _, err := p.keys()
+	if err != nil {
+		return nil, err
+	}
+	e := &Examined{}
+	if pinned != nil {
+		e.Trusted = pinned.Fingerprint()
+	}
+	given := s.cfg.Given
+	k := given.key
+	if k == nil && pinned != nil && given.fingerprint == e.Trusted {
+		k = pinned
+	}
+	if k == nil {
+		if k, err = s.storedKey(ctx); err != nil {
+			return nil, err
+		}
+		if k == nil {
+			k = pinned
+		}
+		if k != nil && given.fingerprint != "" && k.Fingerprint() != given.fingerprint {
+			return nil, s.trust.doubt(keyName, ProofError{Why: NotGiven, Trusted: given.fingerprint, Found: k.Fingerprint()})
+		}
+	}
+	if k == nil && given.fingerprint != "" {
+		return nil, fmt.Errorf("cannot trust %s: neither it nor this machine has a state key with the fingerprint %s", s.place, given.fingerprint)
+	}
+	if k == nil {
+		made := NewKey()
+		k, e.Made = &made, true
+	}
+	e.key, e.Fingerprint = *k, k.Fingerprint()
+	judge := &trust{store: s, pin: p, key: k}
+	if e.Fingerprint != e.Trusted { // what was seen under another key says nothing
+		judge.pin.Seen = nil
+	}
+	return e, s.examine(ctx, e, judge)
+}
+
+func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
+	names := []string{stateName, varsName, keptName, historyName}
+	for i := 0; i < len(names); i++ {
+		d, err := s.raw(ctx, names[i])
+		if err != nil {
+			return err
+		}
+		if d.Version == "" {
+			continue
+		}
+		seen := Seen{Name: names[i], version: d.Version}
+		seen.proof, seen.Content, seen.Doubt = judge.judge(names[i], d.Data)
+		if seen.Doubt == nil || seen.Doubt.Why == Older {
+			seen.Writer, seen.Written = seen.proof.writer, at(seen.proof.generation)
+		}
+		e.Documents = append(e.Documents, seen)
+		if h := (History{}); names[i] == historyName && json.Unmarshal(seen.Content, &h) == nil {
+			for _, v := range h.Versions[:min(len(h.Versions), keptVersions)] {
+				names = append(names, v.document())
+			}
+		}
+	}
+	return nil
+}
+
+// Trust makes this machine trust the key, and what was examined: doubtful documents are
+// signed as they are, except what the machines know besides the state, which nobody has
+// seen and is removed. The lease must be held if any are.
+func (s *Store) Trust(ctx context.Context, e *Examined) error {
+	t := s.trust
+	t.key, t.former, t.first, t.ready = &e.key, nil, false, true
+	err := t.remember(ctx, func(p *pin) {
+		if p.Former = ""; e.Fingerprint != e.Trusted {
+			p.Seen = nil
+		}
+		for _, d := range e.Documents {
+			if d.Doubt != nil && d.Doubt.Why == Older {
+				p.Seen[d.Name] = d.proof.generation
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range e.Documents {
+		switch {
+		case d.Doubt == nil, d.Doubt.Why == Older:
+			if remembered(d.Name) {
+				err = t.remember(ctx, func(p *pin) { p.saw(d.Name, d.proof.generation) })
+			}
+		case d.Name == keptName:
+			err = s.remove(ctx, keptName)
+		default:
+			_, err = s.save(ctx, d.Name, d.Content, d.version)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
