@@ -65,13 +65,18 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 	piece := make([]byte, 4096)
 	passphrase := regexp.MustCompile(`(assphrase of [^\r\n]*|The same again):$`)
 	proposal := regexp.MustCompile(`\n(Release|[a-z_]+|[A-Za-z_ ]+ \[[^\]\r\n]*\]):$`)
+	var answers []string // of a file, for one question after the other
+	if name, ofFile := strings.CutPrefix(answer, "@"); ofFile {
+		answers = strings.Split(ts.ReadFile(name), "\n")
+		answer = "answers"
+	}
 	seen := 0 // of shown, with the last question
 	for {
 		n, err := screen.Read(piece)
 		shown = append(shown, piece[:n]...)
 		end := bytes.TrimRight(shown, " ")
 		if !asked && bytes.HasSuffix(end, []byte("Go on? [yN]:")) || len(end) > seen && passphrase.Match(end[seen:]) ||
-			len(end) > seen && (answer == "enter" || answer == "ctrl-c") && proposal.Match(end[seen:]) {
+			len(end) > seen && (answer == "enter" || answer == "ctrl-c" || answers != nil) && proposal.Match(end[seen:]) {
 			asked, seen = true, len(end)
 			if hook := ts.MkAbs("asked.sh"); exists(hook) {
 				out, err := exec.Command("sh", "-c", "cd '"+ts.MkAbs(".")+"' && sh asked.sh").CombinedOutput()
@@ -85,6 +90,11 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 				typed = "\x03"
 			case "enter":
 				typed = "\n"
+			case "answers":
+				typed = "\n"
+				if len(answers) > 0 {
+					typed, answers = answers[0]+"\n", answers[1:]
+				}
 			}
 			if _, err := io.WriteString(screen, typed); err != nil {
 				ts.Fatalf("cannot answer: %v", err)

@@ -45,9 +45,7 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 		}
 	}
 	if q.in != nil && !q.named && r.Purpose == release && r.Release == "" {
-		q.say("The release: a folder, an archive, or a URL (then with --sha1). None: an example that serves a page.")
-		var err error
-		if r.Release, err = q.line(ctx, "Release", "", false); err != nil {
+		if err := q.release(ctx, r, from); err != nil {
 			return nil, err
 		}
 	}
@@ -70,6 +68,28 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 	return r.Run(ctx, from)
 }
 
+// release asks for the release until it can be read, or none is named.
+func (q *questions) release(ctx context.Context, r *Request, from Source) error {
+	q.say("Your release: a folder, an archive (.tgz) or a URL. Leave it empty for a small web page.")
+	for {
+		var err error
+		if r.Release, err = q.line(ctx, "Release", "", false); err != nil {
+			return err
+		}
+		if isURL(r.Release) && r.SHA1 == "" {
+			q.say("Its digest, as the place that offers it says: SHA-1 or sha256:…")
+			if r.SHA1, err = q.line(ctx, "digest", "", false); err != nil {
+				return err
+			}
+		}
+		if err = r.readRelease(ctx, from); err == nil || ctx.Err() != nil {
+			return err
+		}
+		q.say(strings.TrimPrefix(err.Error(), "--release: "))
+		r.SHA1 = ""
+	}
+}
+
 // values asks for the values that are not given. An empty answer is the proposed value,
 // or leaves one out that has none. It asks nothing if flags name provider and purpose, and
 // all values have proposed ones.
@@ -81,6 +101,10 @@ func (q *questions) values(ctx context.Context, r *Request) error {
 	}
 	for _, s := range r.settings() {
 		if r.values[s.name] != "" || r.files[s.name] != "" {
+			continue
+		}
+		if r.Provider == "local" && strings.HasPrefix(s.name, "internal_") {
+			r.values[s.name] = r.proposed(s) // an address of this machine: any other is wrong
 			continue
 		}
 		q.say(s.about)
@@ -138,7 +162,7 @@ func (q *questions) choose(ctx context.Context, about string, of []string) (stri
 		if slices.Contains(of, answer) {
 			return answer, nil
 		}
-		q.say("Please answer with one of these.")
+		q.say(fmt.Sprintf("Type a number from 1 to %d, or one of the words above.", len(of)))
 	}
 }
 

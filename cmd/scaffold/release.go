@@ -25,7 +25,7 @@ func (r *Request) readRelease(ctx context.Context, from Source) error {
 		return nil
 	}
 	address := r.Release
-	if u, err := url.Parse(r.Release); err != nil || u.Scheme != "http" && u.Scheme != "https" {
+	if !isURL(r.Release) {
 		path, err := document.ExpandHome(strings.TrimPrefix(r.Release, "file://"))
 		if err == nil {
 			path, err = filepath.Abs(path)
@@ -54,6 +54,12 @@ func (r *Request) readRelease(ctx context.Context, from Source) error {
 		r.Jobs = jobNames(found)
 	}
 	return nil
+}
+
+// isURL reports whether a release is at a URL from which it is downloaded.
+func isURL(release string) bool {
+	u, err := url.Parse(release)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // jobNames returns the names of the jobs of a release.
@@ -119,6 +125,9 @@ func (r *Request) jobEntries() string {
 		for _, p := range r.found.Job(name).Properties {
 			about, _, _ := strings.Cut(strings.TrimSpace(p.Description), "\n")
 			if text := fmt.Sprint(p.Default); p.Default != nil && len(text) <= maxDefault && !strings.ContainsAny(text, "\n\r") {
+				if text == "" {
+					text = `""`
+				}
 				about += " (default " + text + ")"
 			}
 			comment := "#   " + strings.TrimSuffix(p.Name+": "+strings.TrimSpace(about), ": ")

@@ -31,7 +31,7 @@ func Deployments(out *Writer, list []observe.Listed) {
 		if l.Status == observe.ListedGone && l.VM != "" && l.Manifest != "" {
 			text += fmt.Sprintf("; its VM %s may still run. This finds out, and names the commands that restore the record: bootstrap plan %s", l.VM, l.Manifest)
 		}
-		fmt.Fprintln(out, text)
+		fmt.Fprintln(out, out.sentences(out.clean(text, maxMessage), 0))
 	}
 }
 

@@ -16,28 +16,28 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	for _, c := range p.Changes {
 		fmt.Fprint(out, "  ")
 		out.paint(actions[c.Action], string(c.Action))
-		line := fmt.Sprintf("%*s %s", 16-len(c.Action), "", c.What)
+		fmt.Fprintf(out, "%*s ", 16-len(c.Action), "")
+		line := c.What
 		if c.Name != "" {
 			line += " " + c.Name
 		}
 		if len(c.Why) > 0 {
 			line += ": " + strings.Join(c.Why, "; ")
 		}
-		fmt.Fprintln(out, out.clean(line, maxMessage))
+		fmt.Fprintln(out, out.sentences(out.clean(line, maxMessage), 19))
 	}
 	writeDiff(out, p.Diff)
 	writeTemplates(out, p)
 	switch {
 	case p.Nothing():
 	case len(p.Down) > 0:
-		fmt.Fprintf(out, "\nThe service is down for: %s\n", downtime(p))
+		fmt.Fprintln(out, "\n"+out.sentences("The service is down for: "+downtime(p), 0))
 	case !p.Creates():
 		fmt.Fprintln(out, "\nNo jobs are stopped.")
 	}
 	for _, w := range p.Warnings {
 		if !told(w) {
-			out.paint(yellow, "Warning: ")
-			fmt.Fprintln(out, out.clean(w, maxMessage))
+			writeWarning(out, out.clean(w, maxMessage))
 		}
 	}
 }

@@ -84,12 +84,11 @@ func (t *text) handle(e report.Event) {
 		t.end(e)
 	case report.Info:
 		t.leaveLine()
-		fmt.Fprintln(t.out, e.Message)
+		fmt.Fprintln(t.out, t.out.sentences(e.Message, 0))
 	case report.Warning:
 		t.leaveLine()
 		t.warned[e.Message] = true
-		t.out.paint(yellow, "Warning: ")
-		fmt.Fprintln(t.out, e.Message)
+		writeWarning(t.out, e.Message)
 	case report.Waiting:
 		t.waiting(e)
 	case report.Planned:
@@ -451,10 +450,10 @@ func Succeeded(out *Writer, o *report.Outcome, next []string) {
 func Failed(out *Writer, code int, err error, hint, explain string) {
 	fmt.Fprintln(out)
 	out.paint(alarm, "Error:")
-	fmt.Fprintf(out, " %s\n", out.clean(err.Error(), maxMessage))
+	fmt.Fprintf(out, " %s\n", out.sentences(out.clean(err.Error(), maxMessage), len("Error: ")))
 	if hint != "" {
 		out.paint(cyan, "Hint:")
-		fmt.Fprintf(out, " %s\n", hint)
+		fmt.Fprintf(out, " %s\n", out.sentences(out.clean(hint, maxMessage), len("Hint: ")))
 	}
 	if explain != "" {
 		out.paint(cyan, "Explain:")
@@ -463,6 +462,13 @@ func Failed(out *Writer, code int, err error, hint, explain string) {
 	if code != 0 {
 		fmt.Fprintf(out, "\nExit code %d\n", code)
 	}
+}
+
+// writeWarning prints a warning that is safe to show.
+func writeWarning(out *Writer, text string) {
+	const head = "Warning: "
+	out.paint(yellow, head)
+	fmt.Fprintln(out, out.sentences(text, len(head)))
 }
 
 // File returns the content of a file after a line with its name.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -93,6 +94,38 @@ func (w *Writer) broken(text string, begins int) string {
 		used += width
 	}
 	return b.String()
+}
+
+// command matches a command in a message, which stays on one line, so that it can be
+// copied.
+var command = regexp.MustCompile("[`\"]bootstrap [^`\"]*[`\"]\\S*|: bootstrap [a-z].*$")
+
+// sentences breaks the lines of a message between words, so that they fit the terminal.
+// The first line begins at a column. Lines with parts that are aligned stay as they are.
+func (w *Writer) sentences(text string, begins int) string {
+	room := w.room()
+	if room == 0 {
+		return text
+	}
+	const kept = "\x00" // a space of a command
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		whole := strings.TrimLeft(line, " ")
+		indent := len(line) - len(whole)
+		if i == 0 {
+			indent += begins
+		}
+		if indent+runewidth.StringWidth(whole) <= room || strings.Contains(whole, "  ") || strings.Contains(whole, "\t") {
+			continue
+		}
+		whole = command.ReplaceAllStringFunc(whole, func(c string) string {
+			head := c[:1+strings.Count(c[1:2], " ")]
+			return head + strings.ReplaceAll(c[len(head):], " ", kept)
+		})
+		broken := strings.ReplaceAll(w.broken(whole, indent), kept, " ")
+		lines[i] = line[:len(line)-len(strings.TrimLeft(line, " "))] + broken
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Write accepts p and writes the complete lines. It never fails: Err returns the
