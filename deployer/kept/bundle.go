@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/regular"
+	"bootstrap/manifest"
 )
 
 // bundle is what another machine needs to work on the deployment without its manifest,
@@ -39,6 +41,9 @@ func (f Folder) Bundle() ([]byte, error) {
 		}
 		if err == nil && name == deploymentFile {
 			data, err = f.withoutPaths()
+		}
+		if err == nil && strings.HasSuffix(name, "/"+appliedFile) {
+			data, err = withoutPrograms(data)
 		}
 		if err == nil && size+len(data) <= maxBundle {
 			b.Files[name] = data
@@ -69,10 +74,36 @@ func (f Folder) Bundle() ([]byte, error) {
 	return withFormat(b)
 }
 
-// withoutPaths returns the record of the deployment without the paths that only this
-// machine has.
+// programs returns the health checks that run a program of this machine, and the others.
+func programs(checks []manifest.HealthCheck) (programs, others []manifest.HealthCheck) {
+	for _, c := range checks {
+		if len(c.Exec) > 0 {
+			programs = append(programs, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return programs, others
+}
+
+// withoutPrograms returns the record of a deploy without the health checks that run a
+// program: no machine runs what another one names.
+func withoutPrograms(data []byte) ([]byte, error) {
+	var a Applied
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, err
+	}
+	_, a.Health = programs(a.Health)
+	return withFormat(a)
+}
+
+// withoutPaths returns the record of the deployment without the paths and the programs
+// that only this machine has.
 func (f Folder) withoutPaths() ([]byte, error) {
 	d, _ := f.Deployment()
+	if only, others := programs(d.Health); len(only) > 0 {
+		d.Health, d.OtherChecks = others, len(only)
+	}
 	d.Manifest, d.CPI, d.Packages, d.Jobs = "", "", "", ""
 	return withFormat(d)
 }
@@ -132,7 +163,9 @@ func (f Folder) Unpack(data []byte) error {
 			return fmt.Errorf("cannot use what another machine knows of the deployment: it names the file %q", name)
 		}
 	}
-	own, _ := f.Deployment()
+	if err := f.keepOwn(b); err != nil {
+		return fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
+	}
 	for _, which := range []Which{Current, Previous} {
 		if _, ok := b.Files["applied/"+string(which)+"/"+appliedFile]; !ok {
 			if err := os.RemoveAll(f.appliedDir(which)); err != nil {
@@ -149,10 +182,48 @@ func (f Folder) Unpack(data []byte) error {
 			return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
 		}
 	}
-	d, ok := f.Deployment()
-	if !ok {
+	return nil
+}
+
+// keepOwn puts into a bundle, before it is unpacked, the paths that this machine has, and
+// the programs that it checks the same deploys with. Those of others are removed.
+func (f Folder) keepOwn(b bundle) error {
+	same := false // the last deploy is one that this machine has made
+	for _, which := range []Which{Current, Previous} {
+		name := "applied/" + string(which) + "/" + appliedFile
+		if b.Files[name] == nil {
+			continue
+		}
+		var a Applied
+		if err := json.Unmarshal(b.Files[name], &a); err != nil {
+			return err
+		}
+		_, a.Health = programs(a.Health)
+		own, ok := f.Applied(which)
+		if ok && own.Digest == a.Digest && maps.Equal(own.Applied, a.Applied) {
+			a.Health = own.Health
+			same = same || which == Current
+		}
+		var err error
+		if b.Files[name], err = withFormat(a); err != nil {
+			return err
+		}
+	}
+	if b.Files[deploymentFile] == nil {
 		return nil
 	}
+	var d Deployment
+	if err := json.Unmarshal(b.Files[deploymentFile], &d); err != nil {
+		return err
+	}
+	own, _ := f.Deployment()
 	d.Manifest, d.CPI, d.Packages, d.Jobs = own.Manifest, own.CPI, own.Packages, own.Jobs
-	return f.SetDeployment(d)
+	only, others := programs(d.Health)
+	d.Health, d.OtherChecks = others, max(d.OtherChecks, len(only))
+	if mine, _ := programs(own.Health); same && len(mine) == d.OtherChecks {
+		d.Health, d.OtherChecks = own.Health, 0
+	}
+	var err error
+	b.Files[deploymentFile], err = withFormat(d)
+	return err
 }

@@ -86,6 +86,9 @@ type Deployment struct {
 	// Health are the checks of the service; the environment of programs is that of
 	// the command that runs them.
 	Health []manifest.HealthCheck `json:"health,omitempty"`
+	// OtherChecks is how many checks only the machine runs that made the last deploy: no
+	// machine runs a program that another one names.
+	OtherChecks int `json:"other_checks,omitempty"`
 	// Secrets are what a redactor must hide if the manifest is not read, the
 	// newest first: the VM's logs may contain older ones.
 	Secrets []string `json:"secrets,omitempty"`

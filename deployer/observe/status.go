@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"bootstrap/agent"
@@ -114,7 +115,7 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
 	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
-		r.About.Health = r.Known.Health
+		r.useHealth(c)
 	}
 	c.Deployment, c.Group = r.About.Name, cmp.Or(c.Group, r.About.Group)
 	c.addRecords(st)
@@ -142,6 +143,27 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 	}
 	c.Well = len(c.Problems) == 0
 	return c, nil
+}
+
+// useHealth makes the recorded health checks those that are tried. Programs are only
+// those that this machine has recorded itself, or that its manifest names.
+func (o *observer) useHealth(c *Condition) {
+	list := o.Known.Health
+	if o.Known.OtherChecks > 0 {
+		found := 0
+		if o.Manifest != nil {
+			for _, check := range o.Manifest.Group.Health {
+				if len(check.Exec) > 0 {
+					list = append(slices.Clip(list), check)
+					found++
+				}
+			}
+		}
+		if found == 0 {
+			c.note("health checks that run a program were not tried, because another machine has named them: %d; name the manifest that has them", o.Known.OtherChecks)
+		}
+	}
+	o.About.Health = list
 }
 
 // observer looks at a deployment and changes nothing: the state is not locked.
