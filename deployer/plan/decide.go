@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"bootstrap/network"
 	"bootstrap/state"
@@ -138,6 +139,8 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	d.addAddresses(w)
 	for _, x := range unused(st) {
 		switch x.Action = Remove; {
+		case x.What == Stemcell && d.NewVM() && x.Name == w.stemcellCID(st):
+			continue // the new VM is created from it: the first create_vm has failed
 		case x.What == Disk && x.Name == d.Disk.Begun, x.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, x.Name):
 			continue // the resumed migration uses this disk or deletes it afterwards
 		case x.What == Disk && w.Asked.KeepOldDisk:
@@ -287,6 +290,15 @@ func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 		}
 	}
 	return c
+}
+
+// stemcellCID returns the CID of the stemcell of the manifest; empty: it is not uploaded.
+func (w Wishes) stemcellCID(st state.State) string {
+	name, version, _ := strings.Cut(w.Stemcell, "/")
+	if sc := st.FindStemcell(name, version); sc != nil {
+		return sc.CID
+	}
+	return ""
 }
 
 func uploaded(st state.State, stemcell string) bool {

@@ -64,8 +64,13 @@ func TestDecide(t *testing.T) {
 	silent := func(f *Facts) { *f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
 	newDeploy := []string{"stemcell create: not uploaded", "vm create: there is none yet", "disk create: there is none yet", "jobs create: the VM is new"}
 	for name, c := range map[string]table{
-		"nothing":       {},
-		"no VM":         {state: func(s *state.State) { *s = state.State{} }, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy},
+		"nothing": {},
+		"no VM":   {state: func(s *state.State) { *s = state.State{} }, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy},
+		"first create_vm failed": {state: func(s *state.State) {
+			*s = state.State{Stemcells: s.Stemcells}
+		}, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy[1:]},
+		"no process": {state: func(s *state.State) { s.Own.Processes = []string{"web"} }, facts: func(f *Facts) { f.Now.Processes = nil },
+			plan: []string{"jobs update in place: the agent has no process: there must be web"}},
 		"property":      {want: func(w *Wishes) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
 		"property gone": {want: func(w *Wishes) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
 		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: the agent compiles 1 while"}},

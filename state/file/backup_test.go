@@ -1,6 +1,7 @@
 package file
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -106,6 +107,49 @@ func TestBackupOfAKilledRun(t *testing.T) {
 	runs(t, path, func(s *state.State) { s.Own.Address = "y" })
 	if got := versions(t, path); !slices.Equal(got, []int{3, 2}) {
 		t.Errorf("backups %v", got)
+	}
+}
+
+// What create-env has replaced in a state file of this program counts as deleted; an
+// orphan, which create-env does not know, does not.
+func TestBackupsOfWhatCreateEnvReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	runs(t, path, func(s *state.State) {
+		s.CurrentVMCID, s.Stemcells = "vm-1", []state.Stemcell{{ID: "a", Name: "os", Version: "1", CID: "sc-1"}}
+		s.Own.Orphans = []state.Orphan{{CID: "disk-1"}}
+	})
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		t.Fatal(err)
+	}
+	content["current_vm_cid"], content["stemcells"] = "vm-2", []any{}
+	for key, value := range content {
+		if own, ok := value.(map[string]any); ok && own["serial"] != nil {
+			delete(content, key)
+		}
+	}
+	if data, err = json.Marshal(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var warned []string
+	f, err := Open(t.Context(), path, Options{Warn: func(err error) { warned = append(warned, err.Error()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, f, func(s *state.State) { s.Forget("delete_vm", "vm-2") })
+	if err := f.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if len(warned) != 1 || !strings.HasPrefix(warned[0], "disk disk-1 was never deleted") {
+		t.Errorf("warned %q", warned)
 	}
 }
 

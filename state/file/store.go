@@ -143,6 +143,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
 			return nil, err
 		}
+		if err := s.acceptReplaced(); err != nil {
+			return nil, err
+		}
 	} else { // the history may have versions of an earlier deployment
 		s.current.Own.Serial = max(s.current.Own.Serial, s.newest)
 	}

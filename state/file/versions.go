@@ -169,6 +169,32 @@ func (s *Store) readGone() map[string]bool {
 	return s.gone
 }
 
+// acceptReplaced records as gone what create-env has replaced since the last backup:
+// it keeps none of this program's keys in the state file, and deletes what it replaces.
+func (s *Store) acceptReplaced() error {
+	if s.current.Own.Serial != 0 {
+		return nil
+	}
+	for _, b := range backupsOf(s.path) {
+		was, err := b.read()
+		if err != nil {
+			continue
+		}
+		if was.InstallationID != s.current.InstallationID {
+			return nil
+		}
+		was.Own = state.Own{} // create-env does not know what is recorded there
+		gone, present := maps.Clone(s.readGone()), s.current.Resources()
+		for _, resource := range was.Resources() {
+			if !slices.Contains(present, resource) {
+				gone[resource] = true
+			}
+		}
+		return s.writeGone(gone)
+	}
+	return nil
+}
+
 // recordDropped adds to the list what a write has removed from the state.
 func (s *Store) recordDropped(before, after []string) error {
 	gone := maps.Clone(s.readGone())
