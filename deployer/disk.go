@@ -10,6 +10,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -178,10 +179,15 @@ func (ds *disks) migrate(ctx context.Context, old state.Disk, begun string) erro
 	})
 }
 
+// restartTime returns how long the agent may take to answer after a call for which
+// some CPIs restart the VM. An agent that starts with disks which it does not expect
+// never answers.
+func (ds *disks) restartTime() time.Duration { return min(target.RebootTimeout, ds.t.Env.AgentTimeout) }
+
 // awaitDetached waits until the agent answers after detach_disk, for which some
 // CPIs restart the VM.
 func (ds *disks) awaitDetached(ctx context.Context, s *report.Stage) error {
-	return ds.awaitAgent(ctx, s, ds.agent, ds.t.Env.AgentTimeout, "detach_disk, for which some CPIs restart the VM")
+	return ds.awaitAgent(ctx, s, ds.agent, ds.restartTime(), "detach_disk, for which some CPIs restart the VM")
 }
 
 // free detaches an unused disk from a VM that stays: an interrupted run may
@@ -262,7 +268,7 @@ func (ds *disks) attach(ctx context.Context, d state.Disk) error {
 		}
 		ds.tag(ctx, d.CID)
 		// Some CPIs restart the VM to attach a disk.
-		if err := ds.awaitAgent(ctx, s, ds.agent, ds.t.Env.AgentTimeout, "attach_disk, for which some CPIs restart the VM"); err != nil {
+		if err := ds.awaitAgent(ctx, s, ds.agent, ds.restartTime(), "attach_disk, for which some CPIs restart the VM"); err != nil {
 			return err
 		}
 		if hint != nil {

@@ -9,7 +9,6 @@ import (
 	"bootstrap/agent"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/state"
 )
 
@@ -68,7 +67,7 @@ func (ds *disks) attachSecond(ctx context.Context, old, d state.Disk) error {
 		if err := c.DetachDisk(ctx, vm, d.CID); err != nil {
 			return err
 		}
-		return ds.awaitAgent(ctx, s, ds.agent, min(target.RebootTimeout, ds.t.Env.AgentTimeout), "detach_disk, for which some CPIs restart the VM")
+		return ds.awaitAgent(ctx, s, ds.agent, ds.restartTime(), "detach_disk, for which some CPIs restart the VM")
 	})
 	if undone == nil {
 		failed.Detached, now.Lost = true, ""

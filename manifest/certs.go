@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -119,6 +120,12 @@ func (c *certificates) checkHost(mbus document.Value) {
 	names := "has no names except the common name, which clients ignore"
 	if list := certificateNames(leaf); len(list) > 0 {
 		names = "is for " + strings.Join(list, ", ")
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		address, _ := c.manifest.Address()
+		address = cmp.Or(address, "the VM's address")
+		c.fault(c.leaf, "must be for the address of the VM, but %s: cloud_provider.mbus has the host %s, at which no agent is reached; write %s there, as in https://mbus:PASSWORD@%s:6868, and generate a certificate with alternative_names: [%s]", names, host, address, address, address)
+		return
 	}
 	c.fault(c.leaf, "must be for %s, the host of cloud_provider.mbus at which the agent is reached, but %s; generate a new one with alternative_names: [%s]", host, names, host)
 }

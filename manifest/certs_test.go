@@ -243,3 +243,27 @@ func TestCertificateOfInstance(t *testing.T) {
 		}
 	}
 }
+
+// The fault of a certificate for an agent at 0.0.0.0 names mbus and the VM's address.
+func TestCertificateOfUnspecifiedHost(t *testing.T) {
+	t.Parallel()
+	ca := issue(t, nil, "ca", -2, 400, x509.ExtKeyUsageServerAuth)
+	leaf := issue(t, ca, "agent", -2, 400, x509.ExtKeyUsageServerAuth, "10.0.0.9")
+	text := replaced(t, "{name: default, type: dynamic}", "{name: default, type: manual, subnets: [{range: 10.0.0.0/24, gateway: 10.0.0.1}]}",
+		"networks: [{name: default}]", "networks: [{name: default, static_ips: [10.0.0.5]}]", "@127.0.0.1:", "@0.0.0.0:",
+		"stemcell: {", "env: {bosh: {mbus: {cert: {certificate: ((cert)), private_key: ((key))}}}}, stemcell: {") + "  cert: {ca: ((ca))}\n"
+	dir := t.TempDir()
+	opts := document.Options{}
+	for name, value := range map[string]string{"ca": ca.text, "cert": leaf.text, "key": leaf.key} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		opts.VarFiles = append(opts.VarFiles, name+"="+path)
+	}
+	_, err := Load(t.Context(), write(t, text), opts)
+	want := "must be for the address of the VM, but is for 10.0.0.9: cloud_provider.mbus has the host 0.0.0.0, at which no agent is reached; write 10.0.0.5 there"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

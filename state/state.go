@@ -40,6 +40,8 @@ type Disk struct {
 	CID             string         `json:"cid"`
 	Size            int            `json:"size"`
 	CloudProperties map[string]any `json:"cloud_properties"`
+
+	unknown *more
 }
 
 // Stemcell is a stemcell that was uploaded.
@@ -49,6 +51,8 @@ type Stemcell struct {
 	Version    string `json:"version"`
 	APIVersion int    `json:"api_version,omitempty"`
 	CID        string `json:"cid"`
+
+	unknown *more
 }
 
 // UnknownStemcell is the name of a stemcell of which only the CID is known.
@@ -59,6 +63,8 @@ type Release struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
+
+	unknown *more
 }
 
 // Own is the part that create-env neither writes nor keeps.
@@ -128,6 +134,8 @@ type OldVM struct {
 	// StemcellID is the id, in Stemcells, of the stemcell that it was created
 	// from.
 	StemcellID string `json:"stemcell_id,omitempty"`
+
+	unknown *more
 }
 
 // Address is an address that the instance holds, or has given up.
@@ -137,6 +145,8 @@ type Address struct {
 	VM       string    `json:"vm,omitempty"` // CID of the VM that uses it; empty: none yet
 	Since    time.Time `json:"since"`
 	Released bool      `json:"released,omitempty"`
+
+	unknown *more
 }
 
 // Orphan is a disk that is kept though no VM uses it.
@@ -146,6 +156,8 @@ type Orphan struct {
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Since           time.Time      `json:"since"`
 	Why             string         `json:"why"`
+
+	unknown *more
 }
 
 // Snapshot is a copy of a disk.
@@ -153,6 +165,8 @@ type Snapshot struct {
 	CID   string    `json:"cid"`
 	Disk  string    `json:"disk"` // CID
 	Taken time.Time `json:"taken"`
+
+	unknown *more
 }
 
 // Leftover is a call of a run that was killed during it: it may have made
@@ -196,6 +210,8 @@ type Intent struct {
 	// Replaces is true if the VM is created while the current one still exists,
 	// which becomes Own.Swap.
 	Replaces bool `json:"replaces,omitempty"`
+
+	unknown *more
 }
 
 // Identify gives the state the ids that it lacks: a new one has none, and

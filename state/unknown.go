@@ -16,8 +16,16 @@ type unknown map[string]json.RawMessage
 
 // These types lack the methods that keep unknown keys.
 type (
-	plainState State
-	plainOwn   Own
+	plainState    State
+	plainOwn      Own
+	plainDisk     Disk
+	plainStemcell Stemcell
+	plainRelease  Release
+	plainOldVM    OldVM
+	plainAddress  Address
+	plainOrphan   Orphan
+	plainSnapshot Snapshot
+	plainIntent   Intent
 )
 
 // UnmarshalJSON reads the state and keeps its unknown keys.
@@ -43,6 +51,131 @@ func (o *Own) UnmarshalJSON(data []byte) error {
 
 // MarshalJSON writes the program's own part with its unknown keys.
 func (o Own) MarshalJSON() ([]byte, error) { return withUnknown(plainOwn(o), o.unknown) }
+
+// UnmarshalJSON reads a disk and keeps its unknown keys.
+func (d *Disk) UnmarshalJSON(data []byte) error {
+	d.unknown = nil
+	return readUnknown(data, (*plainDisk)(d), &d.unknown)
+}
+
+// MarshalJSON writes a disk with its unknown keys.
+func (d Disk) MarshalJSON() ([]byte, error) { return withMore(plainDisk(d), d.unknown) }
+
+// UnmarshalJSON reads a stemcell and keeps its unknown keys.
+func (s *Stemcell) UnmarshalJSON(data []byte) error {
+	s.unknown = nil
+	return readUnknown(data, (*plainStemcell)(s), &s.unknown)
+}
+
+// MarshalJSON writes a stemcell with its unknown keys.
+func (s Stemcell) MarshalJSON() ([]byte, error) { return withMore(plainStemcell(s), s.unknown) }
+
+// UnmarshalJSON reads a release and keeps its unknown keys.
+func (r *Release) UnmarshalJSON(data []byte) error {
+	r.unknown = nil
+	return readUnknown(data, (*plainRelease)(r), &r.unknown)
+}
+
+// MarshalJSON writes a release with its unknown keys.
+func (r Release) MarshalJSON() ([]byte, error) { return withMore(plainRelease(r), r.unknown) }
+
+// UnmarshalJSON reads a replaced VM and keeps its unknown keys.
+func (v *OldVM) UnmarshalJSON(data []byte) error {
+	v.unknown = nil
+	return readUnknown(data, (*plainOldVM)(v), &v.unknown)
+}
+
+// MarshalJSON writes a replaced VM with its unknown keys.
+func (v OldVM) MarshalJSON() ([]byte, error) { return withMore(plainOldVM(v), v.unknown) }
+
+// UnmarshalJSON reads an address and keeps its unknown keys.
+func (a *Address) UnmarshalJSON(data []byte) error {
+	a.unknown = nil
+	return readUnknown(data, (*plainAddress)(a), &a.unknown)
+}
+
+// MarshalJSON writes an address with its unknown keys.
+func (a Address) MarshalJSON() ([]byte, error) { return withMore(plainAddress(a), a.unknown) }
+
+// UnmarshalJSON reads an orphan and keeps its unknown keys.
+func (o *Orphan) UnmarshalJSON(data []byte) error {
+	o.unknown = nil
+	return readUnknown(data, (*plainOrphan)(o), &o.unknown)
+}
+
+// MarshalJSON writes an orphan with its unknown keys.
+func (o Orphan) MarshalJSON() ([]byte, error) { return withMore(plainOrphan(o), o.unknown) }
+
+// UnmarshalJSON reads a snapshot and keeps its unknown keys.
+func (s *Snapshot) UnmarshalJSON(data []byte) error {
+	s.unknown = nil
+	return readUnknown(data, (*plainSnapshot)(s), &s.unknown)
+}
+
+// MarshalJSON writes a snapshot with its unknown keys.
+func (s Snapshot) MarshalJSON() ([]byte, error) { return withMore(plainSnapshot(s), s.unknown) }
+
+// UnmarshalJSON reads an intent and keeps its unknown keys.
+func (i *Intent) UnmarshalJSON(data []byte) error {
+	i.unknown = nil
+	return readUnknown(data, (*plainIntent)(i), &i.unknown)
+}
+
+// MarshalJSON writes an intent with its unknown keys.
+func (i Intent) MarshalJSON() ([]byte, error) { return withMore(plainIntent(i), i.unknown) }
+
+// UnmarshalJSON reads a leftover and keeps its unknown keys, which are those of its
+// intent.
+func (l *Leftover) UnmarshalJSON(data []byte) error {
+	var more struct {
+		Why string `json:"why"`
+	}
+	if err := json.Unmarshal(data, &more); err != nil {
+		return err
+	}
+	l.Why = more.Why
+	if err := json.Unmarshal(data, &l.Intent); err != nil || l.unknown == nil {
+		return err
+	}
+	maps.DeleteFunc(l.unknown.keys, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, "why") })
+	return nil
+}
+
+// MarshalJSON writes a leftover with its unknown keys.
+func (l Leftover) MarshalJSON() ([]byte, error) {
+	why, err := json.Marshal(l.Why)
+	if err != nil {
+		return nil, err
+	}
+	keys := unknown{"why": why}
+	if l.unknown != nil {
+		maps.Copy(keys, l.unknown.keys)
+		keys["why"] = why
+	}
+	return withUnknown(plainIntent(l.Intent), keys)
+}
+
+// more holds the unknown keys of a record in a list. Records are compared, and a map
+// cannot be.
+type more struct{ keys unknown }
+
+// readUnknown reads an object into the struct that v points to, and its unknown keys.
+func readUnknown(data []byte, v any, into **more) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return err
+	}
+	if keys := unknownIn(data, v); len(keys) > 0 {
+		*into = &more{keys}
+	}
+	return nil
+}
+
+func withMore(v any, more *more) ([]byte, error) {
+	if more == nil {
+		return json.Marshal(v)
+	}
+	return withUnknown(v, more.keys)
+}
 
 // unknownIn returns the keys of an object for which the struct that v points to
 // has no field. Like encoding/json, it ignores case.

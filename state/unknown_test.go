@@ -50,3 +50,38 @@ func FuzzUnknown(f *testing.F) {
 		}
 	})
 }
+
+// Records in lists keep the keys that this version does not know.
+func TestUnknownInLists(t *testing.T) {
+	t.Parallel()
+	text := `{
+		"disks": [{"id": "d", "cid": "disk-1", "size": 1, "cloud_properties": {}, "later": {"a": 1}}],
+		"stemcells": [{"id": "s", "name": "os", "version": "1", "cid": "sc-1", "later": 2}],
+		"releases": [{"id": "r", "name": "web", "version": "1", "later": 3}],
+		"bootstrap": {"format": 1, "swap": {"cid": "vm-0", "later": 4},
+			"addresses": [{"network": "n", "address": "10.0.0.1", "since": "2026-01-01T00:00:00Z", "later": 5}],
+			"orphans": [{"cid": "disk-0", "size": 1, "since": "2026-01-01T00:00:00Z", "why": "w", "later": 6}],
+			"snapshots": [{"cid": "snap", "disk": "disk-1", "taken": "2026-01-01T00:00:00Z", "later": 7}],
+			"intents": [{"id": "i", "method": "create_vm", "started": "2026-01-01T00:00:00Z", "later": 8}],
+			"leftovers": [{"id": "l", "method": "create_vm", "started": "2026-01-01T00:00:00Z", "why": "killed", "later": 9}]}}`
+	s, _, err := Decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := s.clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := json.Marshal(&copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"later":{"a":1}`, `"later":2`, `"later":3`, `"later":4`, `"later":5`, `"later":6`, `"later":7`, `"later":8`, `"later":9`, `"why":"killed"`} {
+		if !bytes.Contains(written, []byte(want)) {
+			t.Errorf("%s is lost in %s", want, written)
+		}
+	}
+	if s.Own.Leftovers[0].Why != "killed" {
+		t.Errorf("the leftover is %+v", s.Own.Leftovers[0])
+	}
+}

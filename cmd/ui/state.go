@@ -78,7 +78,7 @@ func StateOf(path string, st state.State) State {
 		v.Disks = append(v.Disks, diskView{CID: o.CID, Size: o.Size, Kept: &o.Since, Why: o.Why})
 	}
 	for _, s := range st.Own.Snapshots {
-		v.Snapshots = append(v.Snapshots, snapshotView(s))
+		v.Snapshots = append(v.Snapshots, snapshotView{s.CID, s.Disk, s.Taken})
 	}
 	for _, s := range st.Stemcells {
 		v.Stemcells = append(v.Stemcells, nameView{s.CID, s.Name, s.Version, s.ID == st.CurrentStemcellID})

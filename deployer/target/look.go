@@ -205,12 +205,20 @@ func noAnswer(err error) string {
 // treats the agent as silent.
 const busyFixTime = 30 * time.Second
 
+// registryTime is how long listing its disks may take an agent that reads its settings
+// from a registry: it tries for 10 s or more while none is served.
+const registryTime = time.Minute
+
 // busyTime returns how long an agent may continue with a task of an earlier run.
 func (l *Look) busyTime() time.Duration {
+	limit := l.t.Env.AgentTimeout
 	if l.Fix {
-		return min(busyFixTime, l.t.Env.AgentTimeout)
+		limit = min(busyFixTime, limit)
 	}
-	return l.t.Env.AgentTimeout
+	if l.t.About.Registry != nil {
+		limit = max(registryTime, limit)
+	}
+	return limit
 }
 
 // ask asks the agent for its state and its disks.

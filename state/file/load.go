@@ -17,6 +17,7 @@ import (
 type loaded struct {
 	current  state.State
 	found    bool
+	foreign  bool // found, and written by another tool, which drops the program's own part
 	fresh    bool // the installation's id is new and was never written
 	notes    []string
 	warnings []error
@@ -46,6 +47,7 @@ func load(path string, opts Options) (loaded, error) {
 		if l.current, own, err = state.Decode(data); err != nil {
 			return l, damaged(fmt.Errorf("cannot use the deployment state %s: %w", opts.name(path), err))
 		}
+		l.foreign = !own
 		l.complete(path, opts.Home, own)
 	}
 	l.current.Repair()

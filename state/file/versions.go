@@ -172,7 +172,7 @@ func (s *Store) readGone() map[string]bool {
 // acceptReplaced records as gone what create-env has replaced since the last backup:
 // it keeps none of this program's keys in the state file, and deletes what it replaces.
 func (s *Store) acceptReplaced() error {
-	if s.current.Own.Serial != 0 {
+	if !s.foreign {
 		return nil
 	}
 	for _, b := range backupsOf(s.path) {
