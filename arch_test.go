@@ -145,6 +145,7 @@ func imports() map[string][]string {
 			"manifest/document",
 		},
 		"cmd/secrets": {
+			"cmd/environment",
 			"cmd/values",
 			"manifest/document",
 			"manifest/store",

@@ -194,7 +194,7 @@ func (c *console) varFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringVar(&inputs.VarsStore, "vars-store", "", "keep generated variables in this YAML `FILE`")
 	f.Var((*values.Sources)(&inputs.VarSources), "var-source", "ask credhub=URL, vault=URL, exec=PROGRAM, sops=FILE; repeatable")
 	f.Var((*values.Names)(&inputs.PassEnv), "pass-env", "pass the environment variable `NAME` to programs; repeatable")
-	inputs.Keys = secretsOf(c).Flags(f)
+	inputs.Keys = secretsOf(c).KeysOf(f)
 	inputs.Environ = c.env
 	inputs.Stdin = c.stdin
 }

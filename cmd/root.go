@@ -173,6 +173,7 @@ type console struct {
 	running        cpi.Running            // the running CPI calls
 	ends           atomic.Bool            // a signal or a closed pipe is the normal end of the command
 	asking         atomic.Bool            // a question waits for an answer
+	left           atomic.Bool            // Ctrl-C is for another program on the terminal
 	second         atomic.Pointer[func()] // what the second signal does; nil: it ends the process
 	command        string                 // the command line without values, for runs that wait for the lock
 	root           *cobra.Command         // all commands

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
@@ -40,6 +41,8 @@ func secretsOf(c *console) secrets.Console {
 		Never:    func() bool { return c.neverAsks },
 		Screen:   func() (io.Writer, func(), error) { return c.screen() },
 		Asking:   c.asking.Store,
+		Leave:    c.left.Store,
+		Flags:    environment.Here,
 		Stopped:  &deployer.NotConfirmedError{Interrupted: true},
 		Hide:     c.redactor.Add,
 		Say:      func(message string) { c.say(report.Info, message) },

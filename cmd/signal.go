@@ -46,7 +46,10 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 				return panicked
 			}
 			return err
-		case <-signals:
+		case s := <-signals:
+			if c.left.Load() && (s == os.Interrupt || ctx.Err() != nil) {
+				continue
+			}
 			second := c.second.Swap(nil)
 			switch {
 			case ctx.Err() == nil:

@@ -367,6 +367,31 @@ func trusted(f *File, manifest string) error {
 	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: the file belongs to %s, and not to you or to the owner of the manifest; --%s %s uses it, --%s= leaves it out", f.Path, who, FlagName, f.Path, FlagName)}
 }
 
+// Here returns the file of this folder for commands about no manifest; nil: there is none.
+func Here() (*File, error) {
+	f, err := Read(FileName)
+	if err == nil && f != nil {
+		err = trusted(f, f.Manifest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Values returns the values that the file has for a flag.
+func (f *File) Values(flag string) (list []string) {
+	if f == nil {
+		return nil
+	}
+	for _, given := range f.Flags {
+		if given.Name == flag {
+			list = append(list, given.Value)
+		}
+	}
+	return list
+}
+
 // whyNone returns why Read found no flags in a file that a person chose.
 func whyNone(path string) error {
 	switch info, err := os.Stat(path); {

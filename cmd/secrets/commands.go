@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/cmd/values"
 	"bootstrap/internal/sealed"
 	"bootstrap/state/team"
@@ -30,14 +31,18 @@ type Console struct {
 	Never          func() bool // the person does not want to be asked
 	Screen         func() (w io.Writer, closeIt func(), err error)
 	Asking         func(bool) // a question waits for an answer
-	Stopped        error      // says that a signal ended the command
-	Hide           func(secrets ...string)
-	Say, Warn      func(message string)
-	Done           func(*Result)
-	Print          func(text []byte)
-	PrintPart      func(ctx context.Context, text []byte, path string) error
-	Confirm        func(ctx context.Context, lines ...string) (bool, error)
-	OneStore       cobra.PositionalArgs
+	Leave          func(bool) // Ctrl-C is for another program on the terminal
+	// Flags are those of the environment, bootstrap.yml in this folder, that say which
+	// vars store is meant; nil: there is no such file.
+	Flags     func() (*environment.File, error)
+	Stopped   error // says that a signal ended the command
+	Hide      func(secrets ...string)
+	Say, Warn func(message string)
+	Done      func(*Result)
+	Print     func(text []byte)
+	PrintPart func(ctx context.Context, text []byte, path string) error
+	Confirm   func(ctx context.Context, lines ...string) (bool, error)
+	OneStore  cobra.PositionalArgs
 	// Open opens the store of a team, which may wait for a run.
 	Open func(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (*team.Copy, error)
 	// Rekey encrypts to other recipients what else the store of a team has that is secret,
@@ -62,7 +67,8 @@ func newInit(c Console) *cobra.Command {
 of SSH or of sops will do. It prints your public recipient, which others need. With
 --vars-store it makes an encrypted vars store, FILE.age unless FILE ends so, for you and
 for each --recipient; if FILE exists, it encrypts it, and removes the plain file after
-it has read the encrypted one back. With --state, the vars store is made in the store of a
+it has read the encrypted one back. A bootstrap.yml beside it or in this folder that
+names FILE then names FILE.age. With --state, the vars store is made in the store of a
 team, with the values of FILE if that is given.`,
 		Example: "  bootstrap secrets init --vars-store creds.yml\n" +
 			"  bootstrap secrets init --vars-store creds.yml --recipient \"age1… anna\" --recipient bert.pub\n" +
@@ -83,7 +89,7 @@ team, with the values of FILE if that is given.`,
 		},
 	}
 	f := cmd.Flags()
-	asked.Keys = c.Flags(f)
+	asked.Keys = c.KeysOf(f)
 	RecipientFlag(f, asked.Keys)
 	f.StringVar(&address, "state", "", "make the vars store of the state at this `URL`")
 	f.StringVar(&asked.Store, "vars-store", "", "the vars store: this YAML `FILE`")
@@ -92,15 +98,16 @@ team, with the values of FILE if that is given.`,
 }
 
 func newEdit(c Console) *cobra.Command {
-	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: "/dev/shm", Say: c.Say}
+	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: "/dev/shm", Say: c.Say, Leave: c.Leave}
 	var address string
 	cmd := &cobra.Command{
-		Use:   "edit {STORE | --state URL}",
+		Use:   "edit [STORE | --state URL]",
 		Short: "Edit an encrypted vars store with your editor",
 		Long: `Edit opens the values in $VISUAL or $EDITOR, as a file that is in memory only where the
 machine has such a folder, checks them, and encrypts them for the same recipients. If
 another process has changed the store meanwhile, that is not overwritten, and your
-text is kept beside it, encrypted.`,
+text is kept beside it, encrypted; so it is when the command or the editor is ended by
+a signal. Without STORE it is the vars store of bootstrap.yml in this folder.`,
 		Example: "  bootstrap secrets edit creds.yml.age\n  bootstrap secrets edit --state s3://team/prod",
 		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -118,7 +125,7 @@ text is kept beside it, encrypted.`,
 			return c.done(asked.Run(cmd.Context()))
 		},
 	}
-	asked.Keys = c.Flags(cmd.Flags())
+	asked.Keys = c.KeysOf(cmd.Flags())
 	stateFlag(cmd.Flags(), &address)
 	return cmd
 }
@@ -128,13 +135,14 @@ func newRekey(c Console) *cobra.Command {
 	var address string
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use:   "rekey {STORE | --state URL} [--add RECIPIENT]... [--remove RECIPIENT]...",
+		Use:   "rekey [STORE | --state URL] [--add RECIPIENT]... [--remove RECIPIENT]...",
 		Short: "Change who can read an encrypted vars store",
 		Long: `Rekey encrypts the vars store again, to more or fewer recipients. Who is removed has seen
 the values, and can read earlier copies: give the values that matter new ones with
 bootstrap variables rotate. A recipient is an age or SSH public key, maybe with a
 comment, or a file of them; --remove also takes the comment alone. Without flags it
-lists who can read the store.`,
+lists who can read the store. Without STORE it is the vars store of bootstrap.yml in this
+folder.`,
 		Example: "  bootstrap secrets rekey creds.yml.age --add \"age1… anna\" --remove bert@laptop",
 		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -147,7 +155,7 @@ lists who can read the store.`,
 		},
 	}
 	f := cmd.Flags()
-	asked.Keys = c.Flags(f)
+	asked.Keys = c.KeysOf(f)
 	f.Var(values.Recipients{To: &asked.Add, Flag: "--add"}, "add", "let this recipient, or those in a file, read it; repeatable")
 	stateFlag(f, &address)
 	f.Var((*values.Time)(&wait), "lock-wait", "how long to wait for another run (default: not at all)")
@@ -159,9 +167,10 @@ func newDecrypt(c Console) *cobra.Command {
 	var path, address string
 	var keys *sealed.Keys
 	cmd := &cobra.Command{
-		Use:   "decrypt {STORE | --state URL}",
+		Use:   "decrypt [STORE | --state URL]",
 		Short: "Print an encrypted vars store",
-		Long:  "Decrypt prints the values of an encrypted vars store as YAML, or one of them.",
+		Long: `Decrypt prints the values of an encrypted vars store as YAML, or one of them. Without
+STORE it is the vars store of bootstrap.yml in this folder.`,
 		Example: "  bootstrap secrets decrypt creds.yml.age\n" +
 			"  bootstrap secrets decrypt creds.yml.age --path /admin_password",
 		Args: c.oneStore,
@@ -182,7 +191,7 @@ func newDecrypt(c Console) *cobra.Command {
 			return nil
 		},
 	}
-	keys = c.Flags(cmd.Flags())
+	keys = c.KeysOf(cmd.Flags())
 	stateFlag(cmd.Flags(), &address)
 	cmd.Flags().StringVar(&path, "path", "", "print only the value at this `PATH`, as in operations files")
 	return cmd
@@ -195,16 +204,23 @@ func stateFlag(f *pflag.FlagSet, address *string) {
 
 // place returns the vars store that a command is about.
 func (c Console) place(ctx context.Context, args []string, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
+	args, address, err := c.usual(args, address, keys)
+	if err != nil {
+		return Place{}, err
+	}
 	if len(args) > 0 {
 		return Place{Path: args[0]}, nil
 	}
-	return c.find(ctx, c.address(address), wait, keys)
+	return c.find(ctx, address, wait, keys)
 }
 
 // done prints what a command has done.
 func (c Console) done(r *Result, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
+		if kept, ok := errors.AsType[*KeptError](err); ok {
+			c.Warn(kept.All())
+		}
 		return c.Stopped
 	case err == nil:
 		c.Done(r)
@@ -212,9 +228,9 @@ func (c Console) done(r *Result, err error) error {
 	return err
 }
 
-// Flags adds the flag of commands that decrypt files, and returns the keys that it and
+// KeysOf adds the flag of commands that decrypt files, and returns the keys that it and
 // the environment name.
-func (c Console) Flags(f *pflag.FlagSet) *sealed.Keys {
+func (c Console) KeysOf(f *pflag.FlagSet) *sealed.Keys {
 	keys := c.Keys()
 	f.Var((*values.Paths)(&keys.Identities), "identity", "decrypt with the key in `FILE`; repeatable (or BOOTSTRAP_IDENTITY)")
 	return keys

@@ -6,18 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
-	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/lockfile"
 	"bootstrap/internal/process"
+	"bootstrap/internal/regular"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/store"
@@ -33,6 +36,9 @@ type Edit struct {
 	Stdout, Stderr io.Writer
 	Memory         string // folder of files that are only in memory; need not exist
 	Say            func(message string)
+	// Leave leaves Ctrl-C to the editor, and what follows the first signal undone, until
+	// it is called with false.
+	Leave func(bool)
 	// Again asks, after it has shown what is wrong, whether to edit again; nil: nobody
 	// can be asked.
 	Again func(ctx context.Context, wrong error) (bool, error)
@@ -77,49 +83,29 @@ func (e Edit) Run(ctx context.Context) (*Result, error) {
 // save writes the new text, unless another process has changed the file meanwhile.
 func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 	if err := f.Lock(ctx); err != nil {
-		return e.keep(ctx, f, text, err)
+		return e.keep(ctx, f, text, "", err)
 	}
 	defer f.Close()
 	if !f.Unchanged() {
-		return e.keep(ctx, f, text, fmt.Errorf("another process has changed %s meanwhile, and it was not overwritten", f.Shown))
+		return e.keep(ctx, f, text, "", fmt.Errorf("another process has changed %s meanwhile, and it was not overwritten", f.Shown))
 	}
 	if err := f.Write(ctx, text); err != nil {
-		return e.keep(ctx, f, text, err)
+		return e.keep(ctx, f, text, "", err)
 	}
 	return nil
 }
 
-// keep writes the text of the person, encrypted, beside the vars store.
-func (e Edit) keep(ctx context.Context, f *store.File, text []byte, why error) error {
-	path := strings.TrimSuffix(f.Path, store.Suffix) + ".edited" + store.Suffix
-	shown := strings.TrimSuffix(f.Shown, store.Suffix) + ".edited" + store.Suffix
-	if e.Store.Team != nil {
-		shown = path
-	}
-	to := f.To
-	if len(to) == 0 {
-		to = e.Keys.Recipients
-	}
-	data, err := e.Keys.Seal(context.WithoutCancel(ctx), f.Shown, text, to)
-	if err == nil {
-		err = atomicfile.Write(path, data)
-	}
-	if err != nil {
-		return errors.Join(why, fmt.Errorf("your text is lost: %w", err))
-	}
-	return fmt.Errorf("%w; your text is kept, encrypted, in %s: bootstrap secrets decrypt %s", why, shown, shown)
-}
-
-// edit returns the text that the editor leaves, which is valid.
+// edit returns the text that the editor leaves, which is valid. However it ends, no plain
+// text stays, and none that the person has written is lost.
 func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, error) {
+	ctx, heed := e.unstopped(ctx)
+	defer heed()
 	e.removeStale()
 	dir, where := e.folder()
 	if dir == "" {
 		return nil, fmt.Errorf("cannot make a folder for the text: %w", document.Cause(where))
 	}
-	remove := func() { _ = os.RemoveAll(dir) }
-	defer remove()
-	defer guard.AfterDone(ctx, remove)() // a second signal would end the process before
+	defer func() { _ = os.RemoveAll(dir) }()
 	lock, err := lockfile.Try(filepath.Join(dir, ".lock"))
 	if err != nil {
 		return nil, err
@@ -134,27 +120,93 @@ func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, err
 	} else {
 		e.Say("Editing " + path + ", which is on a disk and is removed afterwards: this machine has no " + e.Memory)
 	}
+	return e.untilValid(ctx, f, path, text)
+}
+
+// untilValid opens the editor until it leaves a valid text.
+func (e Edit) untilValid(ctx context.Context, f *store.File, path string, text []byte) ([]byte, error) {
 	for {
-		if err := e.open(ctx, path); err != nil {
+		failed := e.open(ctx, path)
+		after, err := left(path)
+		switch {
+		case failed != nil && err == nil && bytes.Equal(after, text):
+			return nil, e.keepRests(ctx, f, path, failed)
+		case failed != nil && err == nil:
+			return nil, e.keepRests(ctx, f, path, e.keep(ctx, f, after, "", failed))
+		case failed != nil:
+			return nil, e.keepRests(ctx, f, path, errors.Join(failed, err))
+		case err != nil:
 			return nil, err
-		}
-		after, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the text back from %s: %w; nothing was changed", path, document.Cause(err))
 		}
 		wrong := document.CheckValues("the vars store", f.Shown, after)
 		if wrong == nil || bytes.Equal(after, text) {
+			if ctx.Err() != nil && !bytes.Equal(after, text) {
+				return nil, e.keep(ctx, f, after, "", context.Cause(ctx))
+			}
 			return after, nil
 		}
 		again := false
 		if e.Again != nil {
-			if again, err = e.Again(ctx, wrong); err != nil {
-				return nil, e.keep(ctx, f, after, err)
+			e.leave(false)
+			again, err = e.Again(ctx, wrong)
+			e.leave(true)
+			if err != nil {
+				return nil, e.keep(ctx, f, after, "", err)
 			}
 		}
 		if !again {
-			return nil, e.keep(ctx, f, after, fmt.Errorf("%w\nnothing was changed", wrong))
+			return nil, e.keep(ctx, f, after, "", fmt.Errorf("%w\nnothing was changed", wrong))
 		}
+	}
+}
+
+// left returns what the editor has left at the path.
+func left(path string) ([]byte, error) {
+	const nothing = "; nothing was changed"
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the text back from %s: %w"+nothing, path, document.Cause(err))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, store.MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the text back from %s: %w"+nothing, path, document.Cause(err))
+	case len(data) > store.MaxSize:
+		return nil, fmt.Errorf("cannot read the text back from %s: it is larger than the limit of %d MiB, and is not kept"+nothing, path, store.MaxSize>>20)
+	}
+	return data, nil
+}
+
+func (e Edit) leave(on bool) {
+	if e.Leave != nil {
+		e.Leave(on)
+	}
+}
+
+// unstopped returns a context that ends with a signal that ends the program, but not with
+// the keys Ctrl-C and Ctrl-\, which are for the editor. heed ends that.
+func (e Edit) unstopped(ctx context.Context) (_ context.Context, heed func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	e.leave(true)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGABRT) // which would end the process at once
+	guard.Go(ctx, func() {
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGABRT {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		e.leave(false)
+		cancel()
 	}
 }
 
@@ -187,17 +239,39 @@ func (e Edit) removeStale() {
 	}
 }
 
+// shellSigns are the characters that make a command one for a shell.
+const shellSigns = "|&;<>()$`\\\"'\t\n*?[#~=%"
+
+// command returns the command of the editor. A shell is between only if it is needed, so
+// that the editor itself gets the signal that ends it; Ctrl-C does not end the shell.
+func (e Edit) command(path string) *exec.Cmd {
+	words := strings.Fields(e.Editor)
+	if runtime.GOOS == "windows" || !strings.ContainsAny(e.Editor, shellSigns) && len(words) > 0 {
+		return exec.Command(words[0], append(words[1:], path)...)
+	}
+	return exec.Command("sh", "-c", "trap : INT QUIT\n"+e.Editor+` "$@"`, "sh", path)
+}
+
 // open runs the editor until it ends.
 func (e Edit) open(ctx context.Context, path string) error {
-	cmd := exec.CommandContext(ctx, "sh", "-c", e.Editor+` "$@"`, "sh", path)
-	if runtime.GOOS == "windows" {
-		words := strings.Fields(e.Editor)
-		cmd = exec.CommandContext(ctx, words[0], append(words[1:], path)...)
-	}
+	const grace = 5 * time.Second
+	cmd := e.command(path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = e.Stdin, e.Stdout, e.Stderr, e.Env
-	cmd.Cancel = func() error { process.Terminate(cmd.Process.Pid); return nil }
-	cmd.WaitDelay = 5 * time.Second
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("the editor %s failed: %w; nothing was changed", e.Editor, err)
+	}
+	stop := guard.AfterDone(ctx, func() {
+		for _, pid := range below(cmd.Process.Pid, process.Usages()) {
+			process.Terminate(pid) // what a shell waits for
+		}
+		process.Terminate(cmd.Process.Pid)
+		late := time.NewTimer(grace)
+		defer late.Stop()
+		<-late.C
+		_ = cmd.Process.Kill() // it has ignored the signal
+	})
+	err := cmd.Wait()
+	stop()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -205,4 +279,45 @@ func (e Edit) open(ctx context.Context, path string) error {
 		return fmt.Errorf("the editor %s failed: %w; nothing was changed", e.Editor, err)
 	}
 	return nil
+}
+
+// below returns the descendants of a process.
+func below(pid int, all map[int]process.Usage) (list []int) {
+	for child, u := range all {
+		if u.Parent == pid && child != pid {
+			list = append(append(list, child), below(child, all)...)
+		}
+	}
+	return list
+}
+
+// rests returns what the editor has left beside the text, such as vim's swap file, which
+// has what was typed and not saved.
+func rests(path string) (list []string) {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	for _, entry := range entries {
+		name := filepath.Join(filepath.Dir(path), entry.Name())
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Size() > 0 && name != path && entry.Name() != ".lock" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// keepRests keeps what an editor that was ended has left beside the text.
+func (e Edit) keepRests(ctx context.Context, f *store.File, path string, why error) error {
+	const most = 4
+	list := rests(path)
+	for _, rest := range list[:min(most, len(list))] {
+		data, err := left(rest)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+			continue
+		}
+		if err != nil {
+			why = errors.Join(why, err)
+			continue
+		}
+		why = e.keep(ctx, f, data, filepath.Base(rest), why)
+	}
+	return why
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/cmd/environment"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
@@ -181,6 +182,10 @@ func (i Init) give(ctx context.Context, r *Result) error {
 			r.Recipients = merge(from.To, r.Recipients)
 		}
 	}
+	files, err := environment.Renames(i.Store, "")
+	if err != nil && i.Store != "" {
+		return err
+	}
 	if err := to.Lock(ctx); err != nil {
 		return err
 	}
@@ -215,6 +220,9 @@ func (i Init) give(ctx context.Context, r *Result) error {
 	case wasSealed:
 		r.say("It has the values of %s, which is not used any more: remove that file, so that nobody changes it by mistake", i.Store)
 	default:
+		if err := i.rename(files, to, r); err != nil {
+			return err
+		}
 		return i.removePlain(from, to, r)
 	}
 	return nil
@@ -230,6 +238,19 @@ func (i Init) removePlain(plain, target *store.File, r *Result) error {
 		removed += " and " + i.Store + ".previous"
 	}
 	r.say("Removed %s, after %s was read back. Other copies, such as those in a version control system, are still plain: if there are any, rotate the values with: bootstrap variables rotate", removed, target.Shown)
+	return nil
+}
+
+// rename writes the files with flags that name the encrypted vars store in place of the
+// plain one. If a run is killed before the plain one is removed, the same command again
+// goes on.
+func (i Init) rename(files []environment.Renamed, target *store.File, r *Result) error {
+	for _, f := range files {
+		if err := f.Write(); err != nil {
+			return fmt.Errorf("cannot write %s, which names the vars store %s: %w; nothing was removed; write %s there, and run the same command again", f.Path, i.Store, document.Cause(err), target.Shown)
+		}
+		r.say("%s names %s as its vars store now", f.Path, f.To)
+	}
 	return nil
 }
 
@@ -277,6 +298,10 @@ func (i Init) store(ctx context.Context, r *Result) error {
 		}
 		defer target.Close()
 	}
+	files, err := environment.Renames(i.Store, i.Store+store.Suffix)
+	if err != nil && target != plain {
+		return err
+	}
 	if r.Store = target.Shown; data == nil && isSealed(target) {
 		return already(target.Shown)
 	}
@@ -286,11 +311,17 @@ func (i Init) store(ctx context.Context, r *Result) error {
 	r.Changed = true
 	if data == nil {
 		r.say("Made the vars store %s, encrypted for %s", target.Shown, people(r.Recipients))
-		return nil
+		if target == plain {
+			return nil
+		}
+		return i.rename(files, target, r)
 	}
 	r.say("Encrypted %s as %s for %s", i.Store, target.Shown, people(r.Recipients))
 	if target == plain {
 		return nil
+	}
+	if err := i.rename(files, target, r); err != nil {
+		return err
 	}
 	return i.removePlain(plain, target, r)
 }

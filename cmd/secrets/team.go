@@ -3,6 +3,8 @@ package secrets
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,8 +65,30 @@ func (c Console) oneStore(cmd *cobra.Command, args []string) error {
 		return errors.New("a vars store and --state cannot be used together")
 	case len(args) == 0 && c.address(address) != "":
 		return nil
+	case len(args) == 0:
+		f, err := c.Flags()
+		if err != nil || len(f.Values("vars-store")) > 0 || slices.ContainsFunc(f.Values("state"), team.IsAddress) {
+			return err
+		}
 	}
 	return c.OneStore(cmd, args)
+}
+
+// usual adds what the environment says to a command without a vars store: which one is
+// meant, and the keys that decrypt it.
+func (c Console) usual(args []string, address string, keys *sealed.Keys) ([]string, string, error) {
+	if len(args) > 0 || c.address(address) != "" {
+		return args, c.address(address), nil
+	}
+	f, err := c.Flags()
+	if err != nil {
+		return nil, "", err
+	}
+	keys.Identities = append(keys.Identities, f.Values("identity")...)
+	if stores := f.Values("vars-store"); len(stores) > 0 {
+		return stores, "", nil
+	}
+	return nil, strings.Join(f.Values("state"), ""), nil
 }
 
 // find returns the vars store that is with the state of a team.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -69,6 +70,9 @@ func (f *finder) Unwrap(stanzas []*age.Stanza) (key []byte, err error) {
 	for _, s := range stanzas {
 		if s.Type == "scrypt" {
 			f.passphrase = true
+			if f.err = f.damaged(tooMuchWork(stanzas)); f.err != nil {
+				return nil, f.err // before a passphrase is asked for
+			}
 			key, f.err = f.withPassphrase(stanzas)
 			return key, f.err
 		}
@@ -154,7 +158,7 @@ func (f *finder) noIdentity() error {
 // withPassphrase opens a file that is encrypted with a passphrase.
 func (f *finder) withPassphrase(stanzas []*age.Stanza) (key []byte, err error) {
 	err = f.keys.ask(f.ctx, f.name, f.unasked, func(phrase string) error {
-		id, err := age.NewScryptIdentity(phrase)
+		id, err := scryptOf(phrase)
 		if err == nil {
 			key, err = id.Unwrap(stanzas)
 		}
@@ -164,6 +168,46 @@ func (f *finder) withPassphrase(stanzas []*age.Stanza) (key []byte, err error) {
 		return err
 	})
 	return key, f.damaged(err)
+}
+
+// maxWorkFactor is the highest work factor of scrypt that is accepted: each step doubles
+// time and memory, and with 18, which age writes, they are about 1 s and 256 MiB.
+const maxWorkFactor = 19
+
+var errTooMuchWork = errors.New("its passphrase needs more time and memory than this program spends (work factor of scrypt)")
+
+// tooMuchWork returns an error if the passphrase of a file needs too much time and memory.
+func tooMuchWork(stanzas []*age.Stanza) error {
+	for _, s := range stanzas {
+		if s.Type != "scrypt" || len(s.Args) != 2 {
+			continue
+		}
+		if n, err := strconv.Atoi(s.Args[1]); err == nil && n > maxWorkFactor {
+			return fmt.Errorf("%w: %d, and at most %d is accepted; decrypt it with age and encrypt it again", errTooMuchWork, n, maxWorkFactor)
+		}
+	}
+	return nil
+}
+
+// bounded is the identity of a passphrase that refuses too much work.
+type bounded struct{ *age.ScryptIdentity }
+
+// Unwrap implements age.Identity.
+func (b bounded) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
+	if err := tooMuchWork(stanzas); err != nil {
+		return nil, err
+	}
+	return b.ScryptIdentity.Unwrap(stanzas)
+}
+
+// scryptOf returns the identity of a passphrase.
+func scryptOf(phrase string) (age.Identity, error) {
+	id, err := age.NewScryptIdentity(phrase)
+	if err != nil {
+		return nil, err
+	}
+	id.SetMaxWorkFactor(maxWorkFactor)
+	return bounded{id}, nil
 }
 
 var (
@@ -338,7 +382,7 @@ func (k *Keys) lockedSSH(path string, data []byte, locked *ssh.PassphraseMissing
 // openIdentities decrypts a file of identities that has a passphrase.
 func (k *Keys) openIdentities(ctx context.Context, path string, data []byte, unasked bool) (ids []age.Identity, err error) {
 	err = k.ask(ctx, path, unasked, func(phrase string) error {
-		id, err := age.NewScryptIdentity(phrase)
+		id, err := scryptOf(phrase)
 		if err != nil {
 			return err
 		}
@@ -348,6 +392,9 @@ func (k *Keys) openIdentities(ctx context.Context, path string, data []byte, una
 		}
 		r, err := age.Decrypt(src, id)
 		if err != nil {
+			if errors.Is(err, errTooMuchWork) {
+				return err
+			}
 			if none, ok := errors.AsType[*age.NoIdentityMatchError](err); ok && none.StanzaTypes[0] == "scrypt" {
 				return errWrongPassphrase
 			}

@@ -11,9 +11,11 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -213,6 +215,28 @@ func TestPassphrase(t *testing.T) {
 	}
 	if _, err := k.Seal(t.Context(), "creds.yml.age", nil, []string{WithPassphrase, "age1"}); err == nil {
 		t.Error("a passphrase and a recipient")
+	}
+}
+
+// A passphrase that would need gigabytes of memory is refused before it is asked for.
+func TestTooMuchWork(t *testing.T) {
+	t.Parallel()
+	armored := seal(t, &Keys{workFactor: 10, Passphrase: says("of the file")}, secret, WithPassphrase)
+	data, err := io.ReadAll(armor.NewReader(bytes.NewReader(armored)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^(-> scrypt \S+) 10$`)
+	if !line.Match(data) {
+		t.Fatalf("the file has no line of scrypt: %.80q", data)
+	}
+	data = line.ReplaceAll(data, []byte("$1 22"))
+	const want = "its passphrase needs more time and memory than this program spends (work factor of scrypt): 22, and at most 19 is accepted"
+	if _, _, err := (&Keys{Passphrase: says()}).Open(t.Context(), "creds.yml.age", data); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the vars store: %v", err)
+	}
+	if _, err := (&Keys{Passphrase: says("of the file")}).Own(t.Context(), write(t, "identity.age", data)); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the identity: %v", err)
 	}
 }
 
