@@ -83,12 +83,14 @@ func buildVM(spec Spec) error {
 // builder mounts one root file system.
 type builder struct {
 	Spec
-	root   string   // where it is mounted
-	layers *os.Root // the files that differ; jobs can write there, so links in it are not followed
+	root     string          // where it is mounted
+	overlaid map[string]bool // folders of the machine that are shown without what is mounted in them
+	hidden   []string        // folders of the machine that hide has covered
+	layers   *os.Root        // the files that differ; jobs can write there, so links in it are not followed
 }
 
 func buildRoot(spec Spec) error {
-	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir)}
+	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir), overlaid: map[string]bool{}}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return mountError("/", err)
 	}
@@ -99,7 +101,7 @@ func buildRoot(spec Spec) error {
 		return err
 	}
 	defer func() { _ = b.layers.Close() }()
-	for _, step := range []func() error{b.system, b.etc, b.hide, b.var_, b.own, b.devices, b.views, b.guest} {
+	for _, step := range []func() error{b.system, b.etc, b.hide, b.hidePrivate, b.var_, b.own, b.devices, b.views, b.guest} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot make the root file system of the VM: %w", err)
 		}
@@ -204,7 +206,7 @@ func (b *builder) layer(name string, mode fs.FileMode) error {
 // system shows the programs and libraries of the machine. The VM can add files to
 // the folders of the first list.
 func (b *builder) system() error {
-	for _, dir := range []string{"/usr", "/opt", "/srv"} {
+	for _, dir := range []string{"/usr", "/opt"} {
 		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 			continue
 		}
@@ -266,6 +268,7 @@ func (b *builder) overlay(dir string) error {
 	if err := mount("overlay", b.at(dir), "overlay", unix.MS_NODEV, options); err != nil {
 		return err
 	}
+	b.overlaid[dir] = true
 	// Its owner cannot remove a folder that it may not read.
 	_ = b.layers.Chmod(name+"/work/work", 0o700)
 	return nil
@@ -354,7 +357,7 @@ func (b *builder) own() error {
 	for _, dir := range []struct {
 		name string
 		mode fs.FileMode
-	}{{"home", 0o755}, {"home/vcap", 0o755}, {"root", 0o700}, {"tmp", 0o777 | fs.ModeSticky}} {
+	}{{"home", 0o755}, {"home/vcap", 0o755}, {"srv/upper", 0o755}, {"root", 0o700}, {"tmp", 0o777 | fs.ModeSticky}} {
 		if err := b.layer(dir.name, dir.mode); err != nil {
 			return err
 		}
@@ -368,6 +371,10 @@ func (b *builder) own() error {
 		if err := b.bind(filepath.Join(b.Dir, layersDir, name), "/"+name, 0); err != nil {
 			return err
 		}
+	}
+	// Where earlier versions have put what a VM changed in the machine's.
+	if err := b.bind(filepath.Join(b.Dir, layersDir, "srv", "upper"), "/srv", 0); err != nil {
+		return err
 	}
 	for _, name := range []string{"/mnt", "/media", "/boot"} {
 		if err := os.Mkdir(b.at(name), 0o755); err != nil {

@@ -158,7 +158,7 @@ func withoutPeople(text string) string {
 	return out.String()
 }
 
-// copyReadable copies what this user can read of a folder of the machine to the
+// copyReadable copies what all users can read of a folder of the machine to the
 // VM's layer, and keeps what is there.
 func (b *builder) copyReadable(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
@@ -173,6 +173,8 @@ func (b *builder) copyReadable(dir string) error {
 		switch {
 		case err != nil:
 			return nil
+		case entry.IsDir() && info.Mode()&othersRead == 0:
+			return fs.SkipDir
 		case entry.IsDir():
 			return b.layer(place, info.Mode().Perm()|0o700)
 		case entry.Type()&fs.ModeSymlink != 0:
@@ -181,7 +183,7 @@ func (b *builder) copyReadable(dir string) error {
 				return nil
 			}
 			return b.layers.Symlink(target, place)
-		case !entry.Type().IsRegular():
+		case !entry.Type().IsRegular(), info.Mode()&othersRead == 0:
 			return nil
 		}
 		text, err := os.ReadFile(name)

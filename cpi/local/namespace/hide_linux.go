@@ -18,7 +18,7 @@ func (b *builder) hide() error {
 	}
 	for _, dir := range []string{home, filepath.Dir(filepath.Dir(b.Dir))} {
 		dir, err := filepath.EvalSymlinks(dir)
-		if err != nil || !slices.ContainsFunc([]string{"/usr/", "/opt/", "/srv/", "/etc/"}, func(shown string) bool { return strings.HasPrefix(dir, shown) }) {
+		if err != nil || !slices.ContainsFunc([]string{"/usr/", "/opt/", "/etc/"}, func(shown string) bool { return strings.HasPrefix(dir, shown) }) {
 			continue
 		}
 		place := b.at(dir)
@@ -28,6 +28,7 @@ func (b *builder) hide() error {
 		if err := mount("tmpfs", place, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=4k"); err != nil {
 			return err
 		}
+		b.hidden = append(b.hidden, dir)
 	}
 	return nil
 }

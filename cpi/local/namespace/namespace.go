@@ -74,6 +74,8 @@ type Spec struct {
 
 	Users Users `json:"users,omitzero"` // beside root; none: all files have one owner
 
+	// Person is whether root of the VM is the person who starts it; Start fills it in.
+	Person bool `json:"person,omitempty"`
 	// Shares are the limits of the VM in the kernel's list of limits for users. Start
 	// fills them in.
 	Shares map[string]int `json:"shares,omitempty"`

@@ -41,7 +41,7 @@ func Start(ctx context.Context, spec Spec, env []string, log *os.File) (ended <-
 	if err := layOut(spec); err != nil {
 		return nil, err
 	}
-	spec.Shares = sharesOf()
+	spec.Shares, spec.Person = sharesOf(), os.Getuid() != 0
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
