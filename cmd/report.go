@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer/page"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/state/file"
 )
 
 func newReport(c *console) *cobra.Command {
@@ -41,6 +42,9 @@ as a picture.`,
 			}
 			opts.Manifest = args[0]
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				if err := deployed(opts); err != nil { // before anything is downloaded
+					return err
+				}
 				made, err := deployer.PlanFile{}, errors.New("--no-plan was given")
 				if !noPlan {
 					made, err = deployer.MakePlan(ctx, opts)
@@ -98,4 +102,17 @@ func recorded(ctx context.Context, c *console, opts deployer.Options, made deplo
 		r.PlanNote = c.withTarget(failed.Error())
 	}
 	return r, nil
+}
+
+// deployed returns an error if there is no state file.
+func deployed(opts deployer.Options) error {
+	path, err := file.Path(opts.Manifest, opts.StateFile)
+	if err != nil {
+		return err
+	}
+	_, found, err := file.Read(path, opts.Home)
+	if err == nil && !found {
+		err = file.Missing(opts.StateName(path), opts.Manifest)
+	}
+	return err
 }

@@ -174,6 +174,7 @@ func byScripts() []sample {
 		plain("release-stemcell", "package p of release r was compiled for stemcell a/1, and the manifest's stemcell is a/2: use x"),
 		plain("disk-not-mounted", "disk d is not mounted on VM v: the jobs would start without their data; x"),
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
+		plain("state-unwritable", "cannot write the deployment state: this user cannot write to x (read-only file system); choose another place with --state FILE"),
 		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),
 		plain("state-store", "cannot read state.json of s3://x: no"),
 		plain("cpi-elsewhere", "the CPI does not know VM v, whose agent answers: the CPI looks in the wrong place (x); nothing was changed"),

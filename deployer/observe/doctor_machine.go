@@ -359,7 +359,7 @@ func (d *doctor) sayNetwork(ctx context.Context, m target.Machine, v *verdict) {
 	n := d.NewNetwork(ctx)
 	switch {
 	case n.Problem != nil:
-		v.fail("follow the message", "%v", n.Problem)
+		v.fail("correct the network in the manifest, or what cloud_provider.properties.local_cpi.ports publishes; a network that leads outside needs slirp4netns or passt", "%v", n.Problem)
 	case n.Own && n.Out != "":
 		v.say("the new VM has a network of its own, and reaches the outside through %s", n.Out)
 	case n.Own:

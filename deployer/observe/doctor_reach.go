@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -168,7 +169,7 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 			return
 		}
 		if err := d.CheckPorts(ctx, ""); err != nil {
-			v.fail("follow the message", "%s", strings.ReplaceAll(err.Error(), "; nothing was changed", ""))
+			failPorts(v, err)
 			return
 		}
 		for _, p := range ports {
@@ -176,6 +177,21 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 		}
 		if len(ports) == 0 {
 			v.skip("the new VM uses no port of this machine")
+		}
+	}
+}
+
+// failPorts fails a check, with a remedy for each port that is not free.
+func failPorts(v *verdict, err error) {
+	list := []error{err}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		list = several.Unwrap()
+	}
+	for _, err := range list {
+		if port, ok := errors.AsType[*target.PortError](err); ok {
+			v.fail(port.Remedy, "%v", port.Err)
+		} else {
+			v.fail("correct cloud_provider.mbus and cloud_provider.properties", "%v", err)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 			continue
 		}
 		if why := listener.Refused(p.Address, err); why != "" {
-			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: %w: %s; %s; nothing was changed", p.What, p.Address, err, why, p.Remedy)))
+			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: %w: %s", p.What, p.Address, err, why), p.Remedy))
 			continue
 		}
 		var by listener.Process
@@ -50,7 +50,7 @@ func (t *Target) CheckPorts(ctx context.Context, vm string) error {
 		switch {
 		case vm != "" && (by.PID == 0 || holder == vm):
 		case t.State != nil && t.State.Get().Own.Swap != nil && holder == t.State.Get().Own.Swap.CID:
-			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it: finish the previous deploy with its cloud_provider.mbus, then run this one; nothing was changed", p.What, p.Address, t.State.Get().Own.Swap.CID, vm)))
+			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it", p.What, p.Address, t.State.Get().Own.Swap.CID, vm), "finish the previous deploy with its cloud_provider.mbus, then run this one"))
 		default:
 			errs = append(errs, portTaken(by, p.Address, p.What, p.Remedy, err))
 		}
@@ -144,7 +144,20 @@ func portTaken(by listener.Process, address, what, remedy string, err error) err
 	case by.PID != 0:
 		holder = by.String() + " uses the port: stop it"
 	}
-	return portError(fmt.Errorf("%s cannot listen at %s: %w; %s, or %s; nothing was changed", what, address, err, holder, remedy))
+	return portError(fmt.Errorf("%s cannot listen at %s: %w", what, address, err), holder+", or "+remedy)
 }
 
-func portError(err error) error { return named.As("port-taken", err) }
+// PortError says that a port of a new VM is not free.
+type PortError struct {
+	Err    error
+	Remedy string
+}
+
+func (e *PortError) Error() string {
+	return fmt.Sprintf("%v; %s; nothing was changed", e.Err, e.Remedy)
+}
+func (e *PortError) Unwrap() error { return e.Err }
+
+func portError(err error, remedy string) error {
+	return named.As("port-taken", &PortError{Err: err, Remedy: remedy})
+}

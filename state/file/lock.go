@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
+	"bootstrap/internal/named"
 	"bootstrap/internal/regular"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
@@ -41,6 +43,9 @@ type locker struct {
 	waiting func(*LockedError) // may be nil
 }
 
+// theState is what a *LockedError and others call the state.
+const theState = "the deployment state"
+
 const lockRetry = 100 * time.Millisecond
 
 // acquire locks a file. The error is a *LockedError if another process holds the
@@ -65,11 +70,11 @@ func (l *locker) acquire(ctx context.Context, what, path string) (*lockfile.Lock
 
 func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", what, err)
+		return nil, lockRefused(what, path, err)
 	}
 	got, err := lockfile.Try(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", what, err)
+		return nil, lockRefused(what, path, err)
 	}
 	if got == nil {
 		locked := &LockedError{What: what, Path: path}
@@ -88,6 +93,20 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 		return nil, fmt.Errorf("cannot lock %s with %s: %w", what, path, err)
 	}
 	return got, nil
+}
+
+// lockRefused returns why a file cannot be locked. A folder that cannot be written to,
+// such as a read-only checkout, has an explanation.
+func lockRefused(what, path string, err error) error {
+	cause := err
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		cause = at.Err
+	}
+	if what != theState || !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("cannot lock %s: %w", what, err)
+	}
+	return named.As("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
 }
 
 // LockRun locks the file at path for a run that is about more than one state; what

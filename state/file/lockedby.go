@@ -38,7 +38,7 @@ func LockedBy(path string) (*LockedError, error) {
 	if got {
 		return nil, nil
 	}
-	locked := &LockedError{What: "the deployment state", Path: path}
+	locked := &LockedError{What: theState, Path: path}
 	_ = json.Unmarshal(data, &locked.Holder) // a lock file that is being written may be empty
 	return locked, nil
 }

@@ -211,7 +211,7 @@ func lock(ctx context.Context, path string, opts Options) (*Store, error) {
 	}
 	s := &Store{path: path, opts: opts}
 	s.locker = locker{who: opts.Holder, until: time.Now().Add(opts.Wait), waiting: opts.Waiting}
-	if s.lock, err = s.locker.acquire(ctx, "the deployment state", path+".lock"); err != nil {
+	if s.lock, err = s.locker.acquire(ctx, theState, path+".lock"); err != nil {
 		return nil, err
 	}
 	atomicfile.Match(path+".lock", path) // whoever may write the state may lock it
