@@ -72,7 +72,11 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	if err := t.Pull(ctx); err != nil {
 		return taken, err
 	}
-	s.warn(s.pullGone(ctx))
+	err = s.pullGone(ctx)
+	if _, doubt := errors.AsType[*team.ProofError](err); doubt {
+		return taken, err
+	}
+	s.warn(err)
 	unsent, err := t.Unsent()
 	if err != nil || !unsent {
 		return taken, err
